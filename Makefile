@@ -1,0 +1,33 @@
+# Everything runs inside .venv, which is made from the python3 on the PATH and this directory's own files.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types check clean
+
+demo: $(READY)  ## the main job on the embedded server: a pool that works through fake jobs
+	$(BIN)/dayjob demo
+
+test: $(READY)  ## every test, on a real server
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+check: lint types test  ## what CI runs
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dayjob needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .dayjob

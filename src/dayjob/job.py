@@ -1,0 +1,169 @@
+"""Job: the bundle of data a handler is given, and what it may say while it runs. No I/O."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from dayjob.errors import BadArguments
+
+_decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
+
+
+def new_id() -> str:
+    """A random id of 24 hex digits, for jobs, pools and workers."""
+    return secrets.token_hex(12)
+
+
+class Line(Protocol):
+    """What connects a running job to its pool."""
+
+    def checkin(self, text: str, done: float | None, total: float | None) -> None: ...
+
+    @property
+    def stopping(self) -> bool: ...
+
+
+class Job:
+    """One job: a name, an id, arguments. `Job("name")` makes one for unit tests."""
+
+    __slots__ = (
+        "_args",
+        "_raw_args",
+        "deaths",
+        "enqueued_at",
+        "error",
+        "expires_at",
+        "fails",
+        "id",
+        "last_checkin",
+        "line",
+        "name",
+        "scheduled_at",
+        "snoozes",
+        "source",
+        "unique_key",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the word everyone uses
+        source: str | int | None = None,
+        enqueued_at: float = 0.0,
+        scheduled_at: float | None = None,
+        expires_at: float | None = None,
+        unique_key: str | None = None,
+        fails: int = 0,
+        deaths: int = 0,
+        snoozes: int = 0,
+        error: str = "",
+        raw_args: bytes | msgspec.Raw | None = None,
+    ) -> None:
+        self.name = name
+        self.id = new_id() if id is None else id
+        #: Who the job is for (a tenant, a customer); jobs enqueued while it runs inherit it.
+        self.source = source
+        #: When it was enqueued, or became due, in seconds since the epoch; 0 when nobody said.
+        self.enqueued_at = enqueued_at
+        #: When it is to run, for a job that was scheduled by this very call.
+        self.scheduled_at = scheduled_at
+        self.expires_at = expires_at
+        self.unique_key = unique_key
+        #: How many of its attempts failed.
+        self.fails = fails
+        #: How many of its attempts ended with the death of their process.
+        self.deaths = deaths
+        self.snoozes = snoozes
+        #: The message of the last failure, or "".
+        self.error = error
+        self._raw_args = raw_args
+        self._args = None if args is None and raw_args is not None else dict(args or {})
+        self.line: Line | None = None
+        #: The last check-in: (text, done, total), or None.
+        self.last_checkin: tuple[str, float | None, float | None] | None = None
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments by name, as JSON values."""
+        if self._args is None:
+            raw = self._raw_args
+            self._args = (_decode_args(raw) if raw is not None else None) or {}
+        return self._args
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery; a give-back does not count."""
+        return 1 + self.fails + self.deaths + self.snoozes
+
+    @property
+    def stopping(self) -> bool:
+        """True when the job should wind up: its pool stops, it was cancelled, timed out, or taken away."""
+        return self.line is not None and self.line.stopping
+
+    def checkin(self, text: str = "", *, done: float | None = None, total: float | None = None) -> bool:
+        """Say how far the job is; the answer is `stopping`. Never blocks and needs no await."""
+        self.last_checkin = (text, done, total)
+        if self.line is None:
+            return False
+        self.line.checkin(text, done, total)
+        return self.line.stopping
+
+    def get_str(self, key: str) -> str:
+        """The argument `key` as a string. Raises BadArguments when it is missing or something else."""
+        value = self._get(key)
+        return value if isinstance(value, str) else self._wrong(key, value, "a string")
+
+    def get_int(self, key: str) -> int:
+        """The argument `key` as an integer; a float without fraction will do. Raises BadArguments."""
+        value = self._get(key)
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        return self._wrong(key, value, "an integer")
+
+    def get_float(self, key: str) -> float:
+        """The argument `key` as a float. Raises BadArguments."""
+        value = self._get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        return self._wrong(key, value, "a number")
+
+    def get_bool(self, key: str) -> bool:
+        """The argument `key` as a bool. Raises BadArguments."""
+        value = self._get(key)
+        return value if isinstance(value, bool) else self._wrong(key, value, "a boolean")
+
+    def get_list(self, key: str) -> list[Any]:
+        """The argument `key` as a list; the `{}` that Lua makes of an empty one will do. Raises BadArguments."""
+        value = self._get(key)
+        if value == {}:
+            return []
+        return value if isinstance(value, list) else self._wrong(key, value, "a list")
+
+    def get_dict(self, key: str) -> dict[str, Any]:
+        """The argument `key` as a dict. Raises BadArguments."""
+        value = self._get(key)
+        return value if isinstance(value, dict) else self._wrong(key, value, "an object")
+
+    def _get(self, key: str) -> Any:
+        try:
+            return self.args[key]
+        except KeyError:
+            has = ", ".join(map(repr, self.args)) or "none"
+            raise BadArguments(f"{self.name}: no argument {key!r}; it has {has}") from None
+
+    def _wrong(self, key: str, value: Any, wanted: str) -> Any:
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        raise BadArguments(f"{self.name}: argument {key!r} is {shown} ({type(value).__name__}), not {wanted}")
+
+    def __repr__(self) -> str:
+        return f"Job({self.name!r}, id={self.id!r})"

@@ -1,0 +1,269 @@
+"""What can be set, where, and within which bounds: validated once, frozen after.
+
+JobOptions belong to a job type, PoolOptions to a pool, How to one enqueue (what only the producer knows).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, Literal, TypedDict, TypeVar, get_args
+
+from dayjob.errors import BadOption
+
+#: Keeps `jobs:<name>:paused` and the like from being mistaken for another job's queue.
+JOB_NAME = re.compile(r"[^\s:/{}\x00-\x1f\x7f]{1,200}")
+
+UniqueUntil = Literal["start", "done"]
+Missed = Literal["skip", "one", "all"]
+Backoff = Callable[[int], float]
+Seconds = float | timedelta
+Commit = Callable[[Callable[[], Any]], Any]
+
+#: The four things a hook can be told of; `on_dead` also fires for jobs that the system ended.
+Hook = Callable[..., Any]
+
+O = TypeVar("O")
+
+
+def seconds(value: Seconds, option: str) -> float:
+    """`value` as float seconds. Raises BadOption."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) > 1e11:
+        raise BadOption(f"{option}={value!r}: give seconds as a number, or a timedelta")
+    return float(value)
+
+
+class JobSettings(TypedDict, total=False):
+    """The keyword arguments of `@pool.job(...)` and `pool.register(...)`; JobOptions explains each."""
+
+    priority: int
+    max_fails: int
+    max_concurrency: int | None
+    timeout: Seconds | None
+    backoff: Backoff | Seconds | None
+    retry_on: tuple[type[BaseException], ...] | type[BaseException] | None
+    discard_on: tuple[type[BaseException], ...] | type[BaseException]
+    skip_dead: bool
+    keep: Seconds | None
+    unique_until: UniqueUntil
+    redact: Sequence[str]
+    on_done: Hook | None
+    on_fail: Hook | None
+    on_dead: Hook | None
+    on_discard: Hook | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """How the jobs of one name are run, retried, limited and kept."""
+
+    #: The weight of this queue beside the others, 1 to 100000.
+    priority: int = 1
+    #: How many runs may fail before the job is dead; 1 means no retry.
+    max_fails: int = 4
+    #: How many may run at once over all pools; None for no limit.
+    max_concurrency: int | None = None
+    #: Seconds an attempt may take; None for no limit.
+    timeout: float | None = None
+    #: Seconds to wait after the nth fail: a function of n, a constant, or None for n**4 + 15 + jitter.
+    backoff: Backoff | float | None = None
+    #: Only these exceptions are retried; any other sends the job to dead at once. None: all are.
+    retry_on: tuple[type[BaseException], ...] | None = None
+    #: These exceptions end the job without retry and without dead.
+    discard_on: tuple[type[BaseException], ...] = ()
+    #: Drop the job, rather than keep it in dead, when its fails are used up.
+    skip_dead: bool = False
+    #: Seconds to keep a completed job and its result; None keeps neither.
+    keep: float | None = None
+    #: Until when a unique job blocks others like it.
+    unique_until: UniqueUntil = "start"
+    #: Arguments whose values are never shown.
+    redact: tuple[str, ...] = ()
+    #: Called with (job, ...) after an attempt ended that way; see the guide on failure.
+    on_done: Hook | None = None
+    on_fail: Hook | None = None
+    on_dead: Hook | None = None
+    on_discard: Hook | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], where: str) -> JobOptions:
+        """The options in `settings`, checked. Raises BadOption that names `where`."""
+        return _checked(cls, settings, where, _check_job)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """How one pool works."""
+
+    #: How many jobs run at once, sync and async together.
+    concurrency: int = 10
+    #: How many threads may run sync jobs; None for as many as `concurrency`.
+    threads: int | None = None
+    #: Seconds after the last sign of life until a pool counts as dead.
+    lease: float = 15.0
+    #: Seconds between two signs of life.
+    beat: float = 5.0
+    #: Largest payload that may be enqueued, in bytes.
+    max_payload: int = 1 << 20
+    #: How many dead jobs are kept, and for how many seconds.
+    dead_count: int = 10_000
+    dead_age: float = 180 * 86400.0
+    #: How many completed jobs are kept for job types with `keep`.
+    done_count: int = 10_000
+    #: Seconds a timed-out attempt may take to end before it is given up.
+    grace: float = 5.0
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], where: str) -> PoolOptions:
+        """The options in `settings`, checked. Raises BadOption that names `where`."""
+        return _checked(cls, settings, where, _check_pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """What the producer of one job knows and nobody else: the options of `using()`, and when to run."""
+
+    id: str | None = None
+    source: str | int | None = None
+    #: False: the source of the job that is running now is not inherited.
+    inherit: bool = True
+    unique: bool = False
+    unique_key: str | Mapping[str, Any] | None = None
+    unique_for: float | None = None
+    unique_until: UniqueUntil = "start"
+    #: Seconds from enqueue until a job that has not started is discarded.
+    expires: float | None = None
+    on_commit: Commit | None = None
+    #: Seconds from now (`delay`) or since the epoch (`at`); neither: at once.
+    delay: float | None = None
+    at: float | None = None
+
+
+class Using(TypedDict, total=False):
+    """The keyword arguments of `using(...)`."""
+
+    id: str
+    source: str | int | None
+    unique_key: str | Mapping[str, Any]
+    unique_for: Seconds
+    expires: Seconds
+    on_commit: Commit | None
+
+
+def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
+    """`base` with what `using(...)` was given. Raises BadOption."""
+    known = {f.name: getattr(base or How(), f.name) for f in fields(How)}
+    allowed = tuple(Using.__annotations__)
+    for key, given in settings.items():
+        value = given
+        if key not in allowed:
+            raise BadOption(f"using() has no option {key!r}{_suggest(key, allowed)} ({', '.join(allowed)})")
+        if key in ("unique_for", "expires"):
+            value = seconds(value, f"using({key}=...)")
+            if value <= 0:
+                raise BadOption(f"using({key}={given!r}): must be more than 0 seconds")
+        elif key == "id" and not (isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()):
+            raise BadOption(f"using(id={value!r}): give 1 to 200 printable characters")
+        elif key == "source":
+            known["inherit"] = False
+            if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+                raise BadOption(f"using(source={value!r}): give a string, an int, or None")
+        known[key] = value
+    return How(**known)
+
+
+def check_name(name: str) -> str:
+    """`name` when it can be a job name. Raises BadOption that says what to write."""
+    if not isinstance(name, str) or not JOB_NAME.fullmatch(name):
+        raise BadOption(
+            f"job name {name!r}: use 1 to 200 characters without spaces, ':', '/', '{{' or '}}' "
+            "('mail.send' and 'send-mail' are fine)"
+        )
+    return name
+
+
+def _checked(cls: type[O], settings: Mapping[str, Any], where: str, check: Callable[[dict[str, Any], str], None]) -> O:
+    known = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # both callers pass dataclasses
+    for key in settings:
+        if key not in known:
+            raise BadOption(f"{where}: no option {key!r}{_suggest(key, known)} (options: {', '.join(known)})")
+    values = dict(settings)
+    check(values, where)
+    return cls(**values)
+
+
+def _check_job(values: dict[str, Any], where: str) -> None:
+    _whole(values, "priority", 1, 100_000, where)
+    _whole(values, "max_fails", 1, 1_000_000, where)
+    _whole(values, "max_concurrency", 1, 1_000_000, where, none=True)
+    _positive(values, "timeout", where, none=True)
+    _positive(values, "keep", where, none=True)
+    backoff = values.get("backoff")
+    if backoff is not None and not callable(backoff):
+        values["backoff"] = seconds(backoff, f"{where}: backoff")
+        if values["backoff"] < 0:
+            raise BadOption(f"{where}: backoff={backoff!r}: must not be negative")
+    for key in ("retry_on", "discard_on"):
+        value = values.get(key)
+        if value is None:
+            values.pop(key, None)
+            continue
+        kinds = value if isinstance(value, tuple | list) else (value,)
+        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+            raise BadOption(f"{where}: {key}={value!r}: give an exception class or a tuple of them")
+        values[key] = tuple(kinds)
+    if values.get("unique_until", "start") not in get_args(UniqueUntil):
+        raise BadOption(f"{where}: unique_until={values['unique_until']!r}: write 'start' or 'done'")
+    redact = values.get("redact", ())
+    if isinstance(redact, str) or not all(isinstance(key, str) for key in redact):
+        raise BadOption(f"{where}: redact={redact!r}: give a list of argument names")
+    values["redact"] = tuple(redact)
+    for key in ("on_done", "on_fail", "on_dead", "on_discard"):
+        if values.get(key) is not None and not callable(values[key]):
+            raise BadOption(f"{where}: {key}={values[key]!r}: give a function")
+    _boolean(values, "skip_dead", where)
+
+
+def _check_pool(values: dict[str, Any], where: str) -> None:
+    _whole(values, "concurrency", 1, 100_000, where)
+    _whole(values, "threads", 1, 100_000, where, none=True)
+    _whole(values, "max_payload", 1024, 64 << 20, where)
+    _whole(values, "dead_count", 0, 100_000_000, where)
+    _whole(values, "done_count", 0, 100_000_000, where)
+    for key in ("lease", "beat", "dead_age", "grace"):
+        _positive(values, key, where)
+    lease, beat = values.get("lease", 15.0), values.get("beat", 5.0)
+    if lease < 2 * beat:
+        raise BadOption(f"{where}: lease={lease:g} must be at least twice beat={beat:g}, or live pools are reaped")
+
+
+def _whole(values: dict[str, Any], key: str, low: int, high: int, where: str, *, none: bool = False) -> None:
+    if key not in values or (none and values[key] is None):
+        return
+    value = values[key]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadOption(f"{where}: {key}={value!r}: give a whole number from {low} to {high}")
+
+
+def _positive(values: dict[str, Any], key: str, where: str, *, none: bool = False) -> None:
+    if key not in values or (none and values[key] is None):
+        return
+    given = values[key]
+    values[key] = seconds(given, f"{where}: {key}")
+    if values[key] <= 0:
+        raise BadOption(f"{where}: {key}={given!r}: must be more than 0 seconds")
+
+
+def _boolean(values: dict[str, Any], key: str, where: str) -> None:
+    if key in values and not isinstance(values[key], bool):
+        raise BadOption(f"{where}: {key}={values[key]!r}: write True or False")
+
+
+def _suggest(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    return f". Did you mean {near[0]!r}?" if near else ""
