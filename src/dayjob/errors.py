@@ -71,6 +71,11 @@ class StoreError(DayjobError):
 class Unavailable(StoreError):
     """No answer that can be used now; the same request may work later."""
 
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        #: Whether the request may have reached the server, so that it may have been done.
+        self.sent = sent
+
 
 class Full(StoreError):
     """The server is out of memory. Nothing was stored."""

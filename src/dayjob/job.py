@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import msgspec
@@ -32,7 +33,7 @@ class Job:
 
     __slots__ = (
         "_args",
-        "_raw_args",
+        "raw_args",
         "deaths",
         "enqueued_at",
         "error",
@@ -82,7 +83,7 @@ class Job:
         self.snoozes = snoozes
         #: The message of the last failure, or "".
         self.error = error
-        self._raw_args = raw_args
+        self.raw_args = raw_args
         self._args = None if args is None and raw_args is not None else dict(args or {})
         self.line: Line | None = None
         #: The last check-in: (text, done, total), or None.
@@ -92,7 +93,7 @@ class Job:
     def args(self) -> dict[str, Any]:
         """The arguments by name, as JSON values."""
         if self._args is None:
-            raw = self._raw_args
+            raw = self.raw_args
             self._args = (_decode_args(raw) if raw is not None else None) or {}
         return self._args
 
@@ -167,3 +168,7 @@ class Job:
 
     def __repr__(self) -> str:
         return f"Job({self.name!r}, id={self.id!r})"
+
+
+#: The job that this thread or task is running; what it enqueues inherits its source.
+running: ContextVar[Job | None] = ContextVar("dayjob_running", default=None)

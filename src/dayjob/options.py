@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args
 from dayjob.errors import BadOption
 
 #: Keeps `jobs:<name>:paused` and the like from being mistaken for another job's queue.
-JOB_NAME = re.compile(r"[^\s:/{}\x00-\x1f\x7f]{1,200}")
+JOB_NAME = re.compile(r"[^\s:/|{}\x00-\x1f\x7f]{1,200}")
 
 UniqueUntil = Literal["start", "done"]
 Missed = Literal["skip", "one", "all"]
@@ -96,6 +96,20 @@ class JobOptions:
         return _checked(cls, settings, where, _check_job)
 
 
+class PoolSettings(TypedDict, total=False):
+    """The keyword arguments of `WorkerPool(...)` beside the named ones; PoolOptions explains each."""
+
+    concurrency: int
+    threads: int | None
+    lease: Seconds
+    beat: Seconds
+    max_payload: int
+    dead_count: int
+    dead_age: Seconds
+    done_count: int
+    grace: Seconds
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
     """How one pool works."""
@@ -162,7 +176,7 @@ def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
     for key, given in settings.items():
         value = given
         if key not in allowed:
-            raise BadOption(f"using() has no option {key!r}{_suggest(key, allowed)} ({', '.join(allowed)})")
+            raise BadOption(f"using() has no option {key!r}{suggest(key, allowed)} ({', '.join(allowed)})")
         if key in ("unique_for", "expires"):
             value = seconds(value, f"using({key}=...)")
             if value <= 0:
@@ -181,17 +195,19 @@ def check_name(name: str) -> str:
     """`name` when it can be a job name. Raises BadOption that says what to write."""
     if not isinstance(name, str) or not JOB_NAME.fullmatch(name):
         raise BadOption(
-            f"job name {name!r}: use 1 to 200 characters without spaces, ':', '/', '{{' or '}}' "
+            f"job name {name!r}: use 1 to 200 characters without spaces, ':', '/', '|', '{{' or '}}' "
             "('mail.send' and 'send-mail' are fine)"
         )
     return name
 
 
-def _checked(cls: type[O], settings: Mapping[str, Any], where: str, check: Callable[[dict[str, Any], str], None]) -> O:
+def _checked(
+    cls: type[O], settings: Mapping[str, Any], where: str, check: Callable[[dict[str, Any], str], None]
+) -> O:
     known = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # both callers pass dataclasses
     for key in settings:
         if key not in known:
-            raise BadOption(f"{where}: no option {key!r}{_suggest(key, known)} (options: {', '.join(known)})")
+            raise BadOption(f"{where}: no option {key!r}{suggest(key, known)} (options: {', '.join(known)})")
     values = dict(settings)
     check(values, where)
     return cls(**values)
@@ -239,7 +255,9 @@ def _check_pool(values: dict[str, Any], where: str) -> None:
         _positive(values, key, where)
     lease, beat = values.get("lease", 15.0), values.get("beat", 5.0)
     if lease < 2 * beat:
-        raise BadOption(f"{where}: lease={lease:g} must be at least twice beat={beat:g}, or live pools are reaped")
+        raise BadOption(
+            f"{where}: lease={lease:g} must be at least twice beat={beat:g}, or live pools are reaped"
+        )
 
 
 def _whole(values: dict[str, Any], key: str, low: int, high: int, where: str, *, none: bool = False) -> None:
@@ -264,6 +282,7 @@ def _boolean(values: dict[str, Any], key: str, where: str) -> None:
         raise BadOption(f"{where}: {key}={values[key]!r}: write True or False")
 
 
-def _suggest(key: str, known: Sequence[str]) -> str:
+def suggest(key: str, known: Sequence[str]) -> str:
+    """A question that ends an error about `key`, when something known is near it; else nothing."""
     near = difflib.get_close_matches(key, known, n=1)
     return f". Did you mean {near[0]!r}?" if near else ""

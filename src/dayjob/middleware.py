@@ -1,0 +1,313 @@
+"""What is wrapped around every job (middleware) and around the life of a pool (lifespan).
+
+Pure: composes functions and runs nothing by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from typing import Any, Final
+
+from dayjob.errors import BadOption, BadSignature
+from dayjob.function import NOT_YET, Colour, Function, NoContext, Role
+
+SyncCall = Callable[[Any, Any], Any]
+AsyncCall = Callable[[Any, Any], Awaitable[Any]]
+
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Skipped:
+    """The type of `SKIPPED`."""
+
+    def __repr__(self) -> str:
+        return "SKIPPED"
+
+
+#: What a job returns that a middleware did not let run.
+SKIPPED: Final = Skipped()
+
+
+class Middleware:
+    """A function around every job: a generator with one `yield`, or one that takes `call_next`.
+
+    Raises BadSignature when it has neither, asks for what there is not, or is async around sync jobs.
+    """
+
+    def __init__(self, fn: Callable[..., Any], only: Colour | None = None, context: type = NoContext) -> None:
+        self.fn = fn
+        self._function = function = Function(fn, context)
+        self.location = function.location
+        if only not in (None, "sync", "async"):
+            raise BadOption(f"middleware {function.name}: only={only!r}: write 'sync' or 'async'")
+        self._wants: list[Role] | None = None
+        parameters = function.parameters()
+        self.is_async = function.is_async or function.yields == "async"
+        self.yields = function.yields is not None
+        if any(one.kind not in _BY_POSITION for one in parameters):
+            raise function.bad("a middleware is called by position: (ctx, job) or (ctx, job, call_next)")
+        if not self.yields and (not parameters or parameters[-1].name != "call_next"):
+            raise function.bad("a middleware has one 'yield', where the job runs, or takes 'call_next' last")
+        #: The one colour of jobs that it wraps, or None for both.
+        self.only = self._colour(only)
+        with suppress(*NOT_YET):
+            self._wants = self._read()
+
+    @property
+    def wants(self) -> list[Role]:
+        """What it is called with, in order: "context", "job", both or neither. Raises BadSignature."""
+        if self._wants is None:
+            try:
+                self._wants = self._read()
+            except NOT_YET as error:
+                raise self._function.bad(f"a type it asks for does not exist: {error}") from None
+        return self._wants
+
+    def starter(self) -> Callable[..., Any]:
+        """The function, to be called with (ctx, job) or (ctx, job, call_next) whatever it wants."""
+        fn, wants = self.fn, self.wants
+        if len(wants) == 2:
+            return fn
+        if wants == ["context"]:
+            return lambda ctx, _job, *more: fn(ctx, *more)
+        if wants == ["job"]:
+            return lambda _ctx, job, *more: fn(job, *more)
+        return lambda _ctx, _job, *more: fn(*more)
+
+    def two_yields(self) -> BadSignature:
+        """The error for a generator that goes on after its `yield` to another one."""
+        return self._function.bad("a middleware has one 'yield'; this one came to a second")
+
+    def _colour(self, only: Colour | None) -> Colour | None:
+        if self.yields and not self.is_async:
+            return only
+        if self.yields and only != "async":
+            raise self._function.bad(
+                "an async generator can wrap async jobs only: write @pool.middleware(only='async'), "
+                "or a plain generator for both"
+            )
+        own: Colour = "async" if self.is_async else "sync"
+        if only not in (None, own):
+            raise self._function.bad(f"with 'call_next', this one can wrap {own} jobs only, not {only} ones")
+        return own
+
+    def _read(self) -> list[Role]:
+        function = self._function
+        parameters = function.parameters()
+        if not self.yields:
+            parameters = parameters[:-1]
+        wants: list[Role] = []
+        for number, one in enumerate(parameters):
+            hint = function.hint(one)
+            role = function.role(hint)
+            if role == "argument" and hint is Any:
+                role = "job" if number == 1 or one.name == "job" else "context"
+            wants.append(role)
+        if wants not in ([], ["context"], ["job"], ["context", "job"]):
+            last = "" if self.yields else ", call_next"
+            raise function.bad(
+                f"a middleware takes the context, then the job, each if it wants: (ctx, job{last})"
+            )
+        return wants
+
+
+def compose_sync(middlewares: Iterable[Middleware], handler: SyncCall) -> SyncCall:
+    """`handler` with every middleware for sync jobs around it, the first outermost; itself when there is none."""
+    wrapped = handler
+    for middleware in reversed([one for one in middlewares if one.only != "async"]):
+        wrapped = (_sync_yield if middleware.yields else _sync_next)(middleware, wrapped)
+    return wrapped
+
+
+def compose_async(middlewares: Iterable[Middleware], handler: AsyncCall) -> AsyncCall:
+    """`handler` with every middleware for async jobs around it, the first outermost; itself when there is none."""
+    wrapped = handler
+    for middleware in reversed([one for one in middlewares if one.only != "sync"]):
+        if not middleware.yields:
+            wrapped = _async_next(middleware, wrapped)
+        elif middleware.is_async:
+            wrapped = _async_yield(middleware, wrapped)
+        else:
+            wrapped = _mixed_yield(middleware, wrapped)
+    return wrapped
+
+
+def _sync_yield(middleware: Middleware, inner: SyncCall) -> SyncCall:
+    start = middleware.starter()
+
+    def around(ctx: Any, job: Any) -> Any:
+        steps = start(ctx, job)
+        if not _begin(steps):
+            return SKIPPED
+        try:
+            result = inner(ctx, job)
+        except BaseException as error:
+            # Everything, so that its `finally` runs here and now, whatever ends the job.
+            _throw(middleware, steps, error)
+            return None
+        _finish(middleware, steps, result)
+        return result
+
+    return around
+
+
+def _mixed_yield(middleware: Middleware, inner: AsyncCall) -> AsyncCall:
+    start = middleware.starter()
+
+    async def around(ctx: Any, job: Any) -> Any:
+        steps = start(ctx, job)
+        if not _begin(steps):
+            return SKIPPED
+        try:
+            result = await inner(ctx, job)
+        except BaseException as error:
+            _throw(middleware, steps, error)
+            return None
+        _finish(middleware, steps, result)
+        return result
+
+    return around
+
+
+def _async_yield(middleware: Middleware, inner: AsyncCall) -> AsyncCall:
+    start = middleware.starter()
+
+    async def around(ctx: Any, job: Any) -> Any:
+        steps: AsyncGenerator[Any, Any] = start(ctx, job)
+        try:
+            await anext(steps)
+        except StopAsyncIteration:
+            return SKIPPED
+        try:
+            result = await inner(ctx, job)
+        except BaseException as error:
+            await _athrow(middleware, steps, error)
+            return None
+        try:
+            await steps.asend(result)
+        except StopAsyncIteration:
+            return result
+        await steps.aclose()
+        raise middleware.two_yields()
+
+    return around
+
+
+def _sync_next(middleware: Middleware, inner: SyncCall) -> SyncCall:
+    start = middleware.starter()
+
+    def around(ctx: Any, job: Any) -> Any:
+        called = False
+
+        def call_next() -> Any:
+            nonlocal called
+            called = True
+            return inner(ctx, job)
+
+        result = start(ctx, job, call_next)
+        return result if called else SKIPPED
+
+    return around
+
+
+def _async_next(middleware: Middleware, inner: AsyncCall) -> AsyncCall:
+    start = middleware.starter()
+
+    async def around(ctx: Any, job: Any) -> Any:
+        called = False
+
+        async def call_next() -> Any:
+            nonlocal called
+            called = True
+            return await inner(ctx, job)
+
+        result = await start(ctx, job, call_next)
+        return result if called else SKIPPED
+
+    return around
+
+
+Steps = Generator[Any, Any, Any]
+
+
+def _begin(steps: Steps) -> bool:
+    try:
+        next(steps)
+    except StopIteration:
+        return False
+    return True
+
+
+def _finish(middleware: Middleware, steps: Steps, result: Any) -> None:
+    try:
+        steps.send(result)
+    except StopIteration:
+        return
+    steps.close()
+    raise middleware.two_yields()
+
+
+def _throw(middleware: Middleware, steps: Steps, error: BaseException) -> None:
+    """Raise `error` at the `yield`; return when the generator caught it and ended."""
+    try:
+        steps.throw(error)
+    except StopIteration:
+        return
+    except RuntimeError as raised:
+        _unwrap(raised, error)
+    steps.close()
+    raise middleware.two_yields() from error
+
+
+async def _athrow(middleware: Middleware, steps: AsyncGenerator[Any, Any], error: BaseException) -> None:
+    try:
+        await steps.athrow(error)
+    except StopAsyncIteration:
+        return
+    except RuntimeError as raised:
+        _unwrap(raised, error)
+    await steps.aclose()
+    raise middleware.two_yields() from error
+
+
+def _unwrap(raised: RuntimeError, error: BaseException) -> None:
+    # A generator turns a StopIteration that passes through it into a RuntimeError (PEP 479).
+    if isinstance(error, StopIteration | StopAsyncIteration) and raised.__cause__ is error:
+        raise error
+    raise raised
+
+
+class Lifespan:
+    """A function around the life of a pool in each process: a generator with one `yield`, sync or async.
+
+    Raises BadSignature when it has parameters, or no `yield`.
+    """
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        function = Function(fn)
+        self.fn = fn
+        self.location = function.location
+        self.is_async = function.yields == "async"
+        if function.yields is None:
+            raise function.bad(
+                "a lifespan has one 'yield': before it the pool starts, after it the pool has stopped"
+            )
+        if any(one.default is one.empty for one in function.parameters()):
+            raise function.bad("a lifespan takes no parameters")
+
+    def around(self) -> AbstractContextManager[Any]:
+        """The sync lifespan as a context manager, for one life of the pool."""
+        return contextmanager(self.fn)()
+
+    def aaround(self) -> AbstractAsyncContextManager[Any]:
+        """The async lifespan as a context manager, for one life of the pool."""
+        return asynccontextmanager(self.fn)()

@@ -1,0 +1,450 @@
+"""WorkerPool as the user sees it: job types, middleware, schedules and options.
+
+Inert: nothing here connects, starts a thread or reads the environment. `start()` imports and builds the runtime.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    get_args,
+    overload,
+)
+
+import msgspec
+
+from dayjob.errors import BadOption, NotReady, UnknownJob, UsageError
+from dayjob.function import Colour, NoContext, given_name
+from dayjob.job import Job
+from dayjob.middleware import Lifespan, Middleware
+from dayjob.options import Commit, JobOptions, JobSettings, Missed, PoolOptions, PoolSettings, check_name
+from dayjob.registry import JobType, Registry, encode_unchecked
+
+if TYPE_CHECKING:
+    from dayjob.enqueue import AsyncEnqueuer, Enqueuer
+
+C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Anything:
+    """Accepted only by a parameter that accepts all: typed Any or object, or not at all.
+
+    Such a first parameter may be the context, the job or an argument; a type checker cannot know, so that
+    enqueueing such a handler is checked at run time only.
+    """
+
+
+class Decorator(Protocol[C]):
+    """What `@pool.job(...)` gives: a function in, a job type out.
+
+    The order matters: what accepts anything first, then from the most that is injected to nothing.
+    """
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Anything, P], R], /) -> JobType[..., ..., R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[C, Anything, P], R], /) -> JobType[..., ..., R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[C, Job, P], R], /
+    ) -> JobType[Concatenate[C, Job, P], P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Job, P], R], /) -> JobType[Concatenate[Job, P], P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[C, P], R], /) -> JobType[Concatenate[C, P], P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> JobType[P, P, R]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """A job that is enqueued by the clock."""
+
+    #: What tells it from other schedules in Redis.
+    name: str
+    spec: str
+    job: str
+    args: bytes
+    timezone: str | None
+    missed: Missed
+
+
+class Running(Protocol):
+    """What the pool asks of its runtime."""
+
+    def start(self) -> None: ...
+
+    def drain(self, timeout: float | None) -> bool: ...
+
+    def stop(self, timeout: float) -> None: ...
+
+    def run(self) -> None: ...
+
+
+class WorkerPool(Generic[C]):
+    """The jobs of a program and, once started, the workers that run them in this process.
+
+    `context` is any class that needs no arguments; each job gets a fresh one. `redis` is a URL, or
+    "embedded"; None leaves it to the environment. `include` names modules that define jobs, "shop.mail.*"
+    for every module of a package. Raises BadOption.
+    """
+
+    @overload
+    def __init__(
+        self: WorkerPool[NoContext],
+        *,
+        namespace: str = ...,
+        redis: str | None = ...,
+        include: Sequence[str] = ...,
+        on_commit: Commit | None = ...,
+        **options: Unpack[PoolSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        context: type[C],
+        *,
+        namespace: str = ...,
+        redis: str | None = ...,
+        include: Sequence[str] = ...,
+        on_commit: Commit | None = ...,
+        **options: Unpack[PoolSettings],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        context: type[Any] = NoContext,
+        *,
+        namespace: str = "dayjob",
+        redis: str | None = None,
+        include: Sequence[str] = (),
+        on_commit: Commit | None = None,
+        **options: Unpack[PoolSettings],
+    ) -> None:
+        _check_context(context)
+        if isinstance(include, str) or not all(isinstance(one, str) for one in include):
+            raise BadOption(f"WorkerPool: include={include!r}: give a list of module names")
+        self.context: type[C] = context
+        self.namespace = namespace
+        self.redis = redis
+        self.include = tuple(include)
+        self.on_commit = on_commit
+        self.options = PoolOptions.of(options, "WorkerPool")
+        self.registry = Registry()
+        #: Around every job, the first outermost.
+        self.middlewares: list[Middleware] = []
+        #: Around the life of the pool in each process, the first outermost.
+        self.lifespans: list[Lifespan] = []
+        self.periodics: dict[str, Periodic] = {}
+        self._included = False
+        self._runtime: Running | None = None
+
+    def __repr__(self) -> str:
+        return f"<WorkerPool {self.namespace!r}, {len(self.registry)} job types>"
+
+    # The overloads of job() and register() are those of Decorator.
+    @overload
+    def job(self, fn: Callable[Concatenate[Anything, P], R], /) -> JobType[..., ..., R]: ...
+    @overload
+    def job(self, fn: Callable[Concatenate[C, Anything, P], R], /) -> JobType[..., ..., R]: ...
+    @overload
+    def job(self, fn: Callable[Concatenate[C, Job, P], R], /) -> JobType[Concatenate[C, Job, P], P, R]: ...
+    @overload
+    def job(self, fn: Callable[Concatenate[Job, P], R], /) -> JobType[Concatenate[Job, P], P, R]: ...
+    @overload
+    def job(self, fn: Callable[Concatenate[C, P], R], /) -> JobType[Concatenate[C, P], P, R]: ...
+    @overload
+    def job(self, fn: Callable[P, R], /) -> JobType[P, P, R]: ...
+    @overload
+    def job(self, name: str | None = None, /, **options: Unpack[JobSettings]) -> Decorator[C]: ...
+
+    def job(self, name: Any = None, /, **options: Any) -> Any:
+        """Make a job type of a function: `@pool.job`, `@pool.job("name")`, `@pool.job(priority=4)`.
+
+        Raises BadSignature when the function cannot be called as a handler, and BadOption.
+        """
+        if callable(name):
+            return self._add(None, name, options)
+        return lambda fn: self._add(name, fn, options)
+
+    @overload
+    def register(
+        self, name: str, fn: Callable[Concatenate[Anything, P], R], /, **options: Unpack[JobSettings]
+    ) -> JobType[..., ..., R]: ...
+    @overload
+    def register(
+        self, name: str, fn: Callable[Concatenate[C, Anything, P], R], /, **options: Unpack[JobSettings]
+    ) -> JobType[..., ..., R]: ...
+    @overload
+    def register(
+        self, name: str, fn: Callable[Concatenate[C, Job, P], R], /, **options: Unpack[JobSettings]
+    ) -> JobType[Concatenate[C, Job, P], P, R]: ...
+    @overload
+    def register(
+        self, name: str, fn: Callable[Concatenate[Job, P], R], /, **options: Unpack[JobSettings]
+    ) -> JobType[Concatenate[Job, P], P, R]: ...
+    @overload
+    def register(
+        self, name: str, fn: Callable[Concatenate[C, P], R], /, **options: Unpack[JobSettings]
+    ) -> JobType[Concatenate[C, P], P, R]: ...
+    @overload
+    def register(
+        self, name: str, fn: Callable[P, R], /, **options: Unpack[JobSettings]
+    ) -> JobType[P, P, R]: ...
+
+    def register(self, name: str, fn: Callable[..., Any], /, **options: Any) -> Any:
+        """Make a job type of a function from anywhere. Raises BadSignature and BadOption."""
+        return self._add(name, fn, options)
+
+    @overload
+    def middleware(self, fn: F, /) -> F: ...
+    @overload
+    def middleware(self, /, *, only: Literal["sync", "async"] | None = None) -> Callable[[F], F]: ...
+
+    def middleware(self, fn: Any = None, /, *, only: Colour | None = None) -> Any:
+        """Wrap every job: `@pool.middleware`, or `@pool.middleware(only="async")`. Raises BadSignature."""
+
+        def keep(given: F) -> F:
+            self.middlewares.append(Middleware(given, only, self.context))
+            return given
+
+        return keep if fn is None else keep(fn)
+
+    def lifespan(self, fn: F, /) -> F:
+        """Wrap the life of the pool in each process. Raises BadSignature."""
+        self.lifespans.append(Lifespan(fn))
+        return fn
+
+    def periodic(
+        self,
+        spec: str,
+        job: JobType[..., ..., Any] | str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timezone: str | None = None,
+        missed: Missed = "skip",
+        name: str | None = None,
+    ) -> Periodic:
+        """Enqueue a job by the clock: cron with five fields, or six with the seconds first.
+
+        The name tells schedules apart in Redis; it defaults to the job and the spec. `missed` says what
+        becomes of ticks while no pool ran. Raises BadSchedule, BadArguments and BadOption.
+        """
+        from dayjob.cron import parse  # noqa: PLC0415 - a pool without schedules need not pay for it
+
+        parse(spec, timezone)
+        if missed not in get_args(Missed):
+            raise BadOption(f"periodic {spec!r}: missed={missed!r}: write 'skip', 'one' or 'all'")
+        job_name = self._own_name(spec, job)
+        raw = self._periodic_args(job_name, args or {})
+        full = name or " ".join(filter(None, (job_name, spec, timezone)))
+        record = Periodic(full, spec, job_name, raw, timezone, missed)
+        if self.periodics.setdefault(full, record) != record:
+            raise BadOption(f"periodic {full!r} exists with other settings: give one of them a name=")
+        return record
+
+    @cached_property
+    def enqueuer(self) -> Enqueuer:
+        """Enqueues by name, checked against the job types of this pool."""
+        from dayjob.enqueue import Enqueuer  # noqa: PLC0415 - loads the Redis client
+
+        return Enqueuer(self.namespace, **self._sending())
+
+    @cached_property
+    def async_enqueuer(self) -> AsyncEnqueuer:
+        """The same, awaited."""
+        from dayjob.enqueue import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
+
+        return AsyncEnqueuer(self.namespace, **self._sending())
+
+    def import_includes(self) -> None:
+        """Import the modules of `include`. Raises UsageError that names the one that cannot be imported."""
+        if self._included:
+            return
+        for name in self.include:
+            package = _import(name.removesuffix(".*"))
+            if not name.endswith(".*"):
+                continue
+            if not hasattr(package, "__path__"):
+                raise UsageError(
+                    f"include={name!r}: {package.__name__} is a module, not a package: drop the '.*'"
+                )
+            for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+                if not found.name.endswith(".__main__"):
+                    _import(found.name)
+        self._included = True
+
+    def find(self, name: str) -> JobType[..., ..., Any]:
+        """The job type of that name, from `include` too. Raises UnknownJob and UsageError."""
+        if name not in self.registry:
+            self.import_includes()
+        return self.registry.get(name)
+
+    def check(self) -> list[UsageError]:
+        """Import `include` and look up all that was left for later: what is wrong. Raises UsageError."""
+        self.import_includes()
+        problems: list[UsageError] = [*self.registry.resolve_all()]
+        for middleware in self.middlewares:
+            try:
+                middleware.starter()
+            except UsageError as error:
+                problems.append(error)
+        for periodic in self.periodics.values():
+            try:
+                job_type = self.registry.get(periodic.job)
+                if job_type.resolved:
+                    job_type.encode((), msgspec.json.decode(periodic.args))
+            except UsageError as error:
+                problems.append(type(error)(f"periodic {periodic.name!r}: {error}"))
+        return problems
+
+    def start(self) -> None:
+        """Start the workers in this process; nothing when they run. Raises NotReady, UsageError and StoreError."""
+        with self._lock:
+            if self._runtime is None:
+                runtime = self._build()
+                runtime.start()
+                self._runtime = runtime
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait until the queues of this pool are empty and nothing runs; false after `timeout` seconds."""
+        runtime = self._runtime
+        if runtime is None:
+            raise NotReady("the pool is not started: call start() before drain()")
+        return runtime.drain(timeout)
+
+    def stop(self, timeout: float = 25) -> None:
+        """Stop within `timeout` seconds; what has not ended by then is given back. Nothing when it does not run."""
+        with self._lock:
+            runtime, self._runtime = self._runtime, None
+            if runtime is not None:
+                runtime.stop(timeout)
+
+    def run(self) -> None:
+        """Start, work until a signal says stop, and stop."""
+        with self._lock:
+            if self._runtime is not None:
+                raise NotReady("the pool is started already: run() starts and stops it by itself")
+            runtime = self._runtime = self._build()
+        try:
+            runtime.run()
+        finally:
+            # No lock: whoever called stop() holds it until this run has ended.
+            if self._runtime is runtime:
+                self._runtime = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def _lock(self) -> threading.Lock:
+        # Made at first use, so that a pool is inert; setdefault lets two first users agree on one.
+        made: threading.Lock = self.__dict__.setdefault("_made_lock", threading.Lock())
+        return made
+
+    def _build(self) -> Running:
+        problems = self.check()
+        if problems:
+            raise problems[0]
+        if not len(self.registry):
+            raise NotReady(
+                "this pool has no jobs: write @pool.job above a function, "
+                "or name the modules that do in WorkerPool(include=[...])"
+            )
+        from dayjob.worker.runtime import Runtime  # noqa: PLC0415 - producers never load the worker
+
+        runtime: Running = Runtime(self)
+        return runtime
+
+    def _add(
+        self, name: str | None, fn: Callable[..., Any], settings: Mapping[str, Any]
+    ) -> JobType[..., ..., Any]:
+        if isinstance(fn, JobType):
+            fn = fn.fn
+        if not callable(fn):
+            raise BadOption(f"job {name or fn!r}: {fn!r} is no function")
+        chosen = name if name is not None else given_name(fn)
+        if chosen is None:
+            raise BadOption(f"{fn!r} has no name of its own: write pool.register('a-name', ...)")
+        job_type: JobType[..., ..., Any] = JobType(
+            fn,
+            name=chosen,
+            options=JobOptions.of(settings, f"job {chosen!r}"),
+            sender=lambda: self.enqueuer,
+            async_sender=lambda: self.async_enqueuer,
+            context=self.context,
+        )
+        self.registry.add(job_type)
+        return job_type
+
+    def _own_name(self, spec: str, job: JobType[..., ..., Any] | str) -> str:
+        if isinstance(job, str):
+            return check_name(job)
+        if not isinstance(job, JobType):
+            raise BadOption(f"periodic {spec!r}: {job!r} is no job: write @pool.job above it, or give a name")
+        if job.name not in self.registry or self.registry.get(job.name).fn is not job.fn:
+            raise BadOption(f"periodic {spec!r}: {job.name!r} is a job of another pool    {job.location}")
+        if job.how != self.registry.get(job.name).how:
+            raise BadOption(
+                f"periodic {spec!r}: options of using() have no effect here; give {job.name!r} itself"
+            )
+        return job.name
+
+    def _periodic_args(self, job_name: str, args: Mapping[str, Any]) -> bytes:
+        try:
+            job_type = self.registry.get(job_name)
+        except UnknownJob:
+            return encode_unchecked(job_name, args)  # may come with `include`; check() will know
+        return job_type.encode((), args) if job_type.resolved else encode_unchecked(job_name, args)
+
+    def _sending(self) -> dict[str, Any]:
+        return {
+            "redis": self.redis,
+            "on_commit": self.on_commit,
+            "max_payload": self.options.max_payload,
+            "find": self.find,
+        }
+
+
+def _check_context(context: type) -> None:
+    if not isinstance(context, type):
+        raise BadOption(
+            f"WorkerPool: {context!r} is no class: give one that needs no arguments, such as a dataclass"
+        )
+    try:
+        inspect.signature(context).bind()
+    except TypeError as error:
+        raise BadOption(f"WorkerPool: {context.__name__} must need no arguments: {error}") from None
+    except ValueError:
+        pass  # written in C: it will show when the first context is made
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UsageError(f"include: cannot import {name!r}: {error}") from error

@@ -1,0 +1,162 @@
+"""What becomes of a failed attempt: retried and when, snoozed, discarded, or dead.
+
+Pure: the fate is a value, and chance comes from the `random.Random` that is passed in. `exponential` and
+`constant` make backoffs for the `backoff` option of a job type.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
+
+from dayjob.errors import BadOption, Dead, Discard, Retry, Signal, Snooze
+from dayjob.options import Backoff, JobOptions, Seconds, seconds
+
+Kind = Literal["retry", "snooze", "discard", "dead", "drop"]
+
+#: Ten years, in seconds. A longer wait is a mistake, not a wish.
+LONGEST = 3653 * 86_400.0
+
+
+class Delay(NamedTuple):
+    """Seconds to wait, and what was wrong with the delay that was asked for, if anything."""
+
+    seconds: float
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The fate of a failed attempt."""
+
+    kind: Kind
+    #: Seconds until the next attempt, for "retry" and "snooze".
+    after: float | None
+    #: Whether a fail is added to the job.
+    counts: bool
+    #: The reason in words. Holds the text of a signal, but never that of an exception.
+    why: str
+
+
+def ancestor(fails: int, rng: random.Random) -> float:
+    """Seconds to wait after the nth fail, as gocraft/work does: n**4 + 15 + [0, 30) * (n + 1)."""
+    return fails**4 + 15 + rng.random() * 30 * (fails + 1)
+
+
+def exponential(base: float = 1.0, factor: float = 2.0, cap: float = 3600.0, jitter: bool = True) -> Backoff:
+    """A backoff of base, base * factor, base * factor**2, ... seconds, never above `cap`.
+
+    With `jitter` each wait is a random part of that, between half and all of it, so that jobs that failed
+    together do not come back together. Raises BadOption.
+    """
+    for name, value in (("base", base), ("factor", factor), ("cap", cap)):
+        low = 1.0 if name == "factor" else 0.0
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= LONGEST:
+            raise BadOption(f"exponential({name}={value!r}): give a number from {low:g} to {LONGEST:g}")
+
+    def backoff(fails: int) -> float:
+        try:
+            wait = min(cap, base * factor ** max(fails - 1, 0))
+        except OverflowError:
+            wait = cap
+        return wait * random.uniform(0.5, 1.0) if jitter else wait
+
+    return backoff
+
+
+def constant(wait: Seconds) -> Backoff:
+    """A backoff of always the same number of seconds. Raises BadOption."""
+    fixed = seconds(wait, "constant(seconds)")
+    if not 0 <= fixed <= LONGEST:
+        raise BadOption(f"constant({wait!r}): give seconds from 0 to {LONGEST:g}")
+    return lambda _fails: fixed
+
+
+def delay(backoff: Backoff | float | None, fails: int, rng: random.Random) -> Delay:
+    """Seconds to wait after the nth fail by a job type's `backoff`.
+
+    A backoff that raises, or whose answer is no sensible number of seconds, is replaced by the default, with a
+    note that says so: a mistake there never breaks the attempt.
+    """
+    usual = min(ancestor(fails, rng), LONGEST)
+    if backoff is None:
+        return Delay(usual)
+    try:
+        asked = backoff(fails) if callable(backoff) else backoff
+        wait = _sensible(asked)
+        problem = f"gave {_shown(asked)}, not seconds from 0 to ten years"
+    except (Exception, SystemExit) as error:  # it is the user's function
+        wait, problem = None, f"raised {type(error).__name__}"
+    if wait is None:
+        return Delay(usual, f"backoff {problem}; the default was used")
+    return Delay(wait)
+
+
+def decide(options: JobOptions, exception: BaseException, fails_before: int, rng: random.Random) -> Decision:
+    """The fate of an attempt that ended with `exception`, for a job that had failed `fails_before` times.
+
+    Signals come first, then `discard_on`, `retry_on` and `max_fails`. `skip_dead` drops a job that would go to
+    dead by these options; the signal `Dead` is obeyed all the same.
+    """
+    fails = fails_before + 1
+    if isinstance(exception, Snooze):
+        wait, note = _asked(exception, options, fails, rng)
+        return Decision("snooze", wait, counts=False, why=_why(exception, "snoozed", note))
+    if isinstance(exception, Discard):
+        return Decision("discard", None, counts=False, why=_why(exception, "discarded"))
+    if isinstance(exception, Dead):
+        return Decision("dead", None, counts=True, why=_why(exception, "sent to dead"))
+    if not isinstance(exception, Retry):
+        kind = type(exception).__name__
+        if isinstance(exception, options.discard_on):
+            return Decision("discard", None, counts=False, why=f"{kind} is in discard_on")
+        if options.retry_on is not None and not isinstance(exception, options.retry_on):
+            return _end(options, f"{kind} is not in retry_on")
+    count = f"fail {fails} of {options.max_fails}"
+    if fails >= options.max_fails:
+        return _end(options, _why(exception, count))
+    wait, note = _asked(exception, options, fails, rng)
+    return Decision("retry", wait, counts=True, why=_why(exception, count, note))
+
+
+def _end(options: JobOptions, why: str) -> Decision:
+    return Decision("drop" if options.skip_dead else "dead", None, counts=True, why=why)
+
+
+def _asked(exception: BaseException, options: JobOptions, fails: int, rng: random.Random) -> Delay:
+    """The delay that a signal asks for, or that of the job type."""
+    after = getattr(exception, "after", None) if isinstance(exception, Retry | Snooze) else None
+    if after is None:
+        return delay(options.backoff, fails, rng)
+    wait = _sensible(after)
+    if wait is not None:
+        return Delay(wait)
+    name = type(exception).__name__
+    wait, note = delay(options.backoff, fails, rng)
+    wrong = f"{name}(after={_shown(after)}) is not seconds from 0 to ten years; the backoff was used"
+    return Delay(wait, "; ".join(filter(None, (wrong, note))))
+
+
+def _sensible(value: Any) -> float | None:
+    """`value` as seconds one may wait, or None."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= LONGEST else None
+
+
+def _why(exception: BaseException, fate: str, note: str | None = None) -> str:
+    said = getattr(exception, "why", "") if isinstance(exception, Signal) else ""
+    said = said if isinstance(said, str) else _shown(said)
+    return "; ".join(filter(None, (fate + (f": {said}" if said else ""), note)))
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # any object may come here, and a report must not break the attempt
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,173 @@
+"""Job to bytes and back: the only place that knows the job JSON.
+
+Arguments stay the bytes they came as, through every retry and requeue; so do fields that we do not know.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from dayjob.job import Job
+
+#: Errors and tracebacks are cut at this many bytes.
+MOST_ERROR = 8192
+
+_NULL = msgspec.Raw(b"null")
+
+
+class Wire(msgspec.Struct, gc=False):
+    """The job JSON as it is read; every field but the name may be missing."""
+
+    name: str
+    id: str = ""
+    t: int | float = 0
+    args: msgspec.Raw = _NULL
+    unique: bool = False
+    unique_key: str = ""
+    fails: int = 0
+    err: str = ""
+    failed_at: int | float = 0
+    # Fields that only dayjob writes.
+    at: int | float = 0
+    source: str | int | None = None
+    deaths: int = 0
+    snoozes: int = 0
+    unique_until: str = ""
+    expires: int | float = 0
+    attempt: str = ""
+    trace: str = ""
+
+
+class Broken(Exception):  # noqa: N818 - a verdict on bytes, caught where they are read
+    """Bytes that are not a job; the message says why."""
+
+
+_read = msgspec.json.Decoder(Wire).decode
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_write = msgspec.json.Encoder().encode
+#: What decoding of hostile bytes can raise: bad JSON, bad types, bad UTF-8, endless nesting.
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def read(payload: bytes, name: str | None = None) -> Wire:
+    """The job in `payload`. Raises Broken when it is not one, or not one of `name`."""
+    try:
+        wire = _read(payload)
+    except UNREADABLE as error:
+        raise Broken(f"not a job: {error}") from None
+    if name is not None and wire.name != name:
+        raise Broken(f"a job named {wire.name!r} in the queue of {name!r}")
+    first = bytes(wire.args)[:1]
+    if first not in (b"{", b"n"):
+        raise Broken("its args are not an object")
+    return wire
+
+
+def job_of(wire: Wire) -> Job:
+    """The Job a handler is given."""
+    return Job(
+        wire.name,
+        id=wire.id,
+        source=wire.source,
+        enqueued_at=wire.at / 1000 if wire.at else float(wire.t),
+        expires_at=wire.expires / 1000 if wire.expires else None,
+        unique_key=wire.unique_key or None,
+        fails=wire.fails,
+        deaths=wire.deaths,
+        snoozes=wire.snoozes,
+        error=wire.err,
+        raw_args=wire.args,
+    )
+
+
+def quoted(text: str) -> bytes:
+    """`text` as JSON."""
+    return _write(text)
+
+
+def write(name: bytes, job_id: str, at: float, args: bytes, extras: dict[str, Any] | None = None) -> bytes:
+    """A new payload. `name` is quoted already (it is cached), `at` in seconds, `args` JSON, `extras` further fields."""
+    milliseconds = int(at * 1000)
+    head = b'{"name":%b,"id":%b,"t":%d,"args":%b' % (name, _write(job_id), milliseconds // 1000, args)
+    if extras:
+        rest = _write(extras)
+        return b'%b,%b,"at":%d}' % (head, rest[1:-1], milliseconds)
+    return b'%b,"at":%d}' % (head, milliseconds)
+
+
+def rewrite(payload: bytes, changes: dict[str, Any]) -> bytes:
+    """`payload` with fields changed, and dropped where the new value is None; all others byte for byte."""
+    fields: dict[str, Any] = dict(_read_fields(payload))
+    for key, value in changes.items():
+        if value is None:
+            fields.pop(key, None)
+        else:
+            fields[key] = value
+    return _write(fields)
+
+
+def cut(text: str) -> str:
+    """`text` as it may be stored: no lone surrogates, and of a bounded length with its end kept."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) > MOST_ERROR:
+        half = MOST_ERROR // 2 - 16
+        data = data[:half] + b"\n ... cut ...\n" + data[-half:]
+    return data.decode("utf-8", "ignore")
+
+
+def broken_entry(payload: bytes, *, at: float, where: str, why: str) -> bytes:
+    """What is kept of bytes that are not a job: a header line, then the bytes as they were."""
+    return _write({"at": int(at * 1000), "where": where, "why": cut(why)[:500]}) + b"\n" + payload
+
+
+def go_json(value: Any) -> str:
+    """JSON exactly as Go's encoder writes it, for unique keys that Go enqueuers must agree with."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _go_float(value)
+    if isinstance(value, str):
+        return _go_string(value)
+    if isinstance(value, dict):
+        # Go sorts keys by their UTF-8 bytes, which is the order of code points.
+        return "{" + ",".join(f"{_go_string(k)}:{go_json(v)}" for k, v in sorted(value.items())) + "}"
+    return "[" + ",".join(map(go_json, value)) + "]"
+
+
+def _go_float(value: float) -> str:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not JSON")
+    size = abs(value)
+    if size != 0 and (size < 1e-6 or size >= 1e21):
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        mantissa, _, exponent = repr(value).partition("e") if "e" in repr(value) else (mantissa, "", exponent)
+        return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
+    text = repr(value)
+    if "e" in text:
+        text = f"{value:.0f}" if size >= 1 else f"{value:.20f}".rstrip("0")
+    return text.removesuffix(".0")
+
+
+_GO_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f",
+    "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029",
+}  # fmt: skip
+
+
+def _go_string(text: str) -> str:
+    out = []
+    for char in text:
+        if char in _GO_ESCAPES:
+            out.append(_GO_ESCAPES[char])
+        elif char < " ":
+            out.append(f"\\u{ord(char):04x}")
+        else:
+            out.append(char)
+    return '"' + "".join(out) + '"'

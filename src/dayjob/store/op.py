@@ -1,0 +1,35 @@
+"""Op: one request to Redis as a value. Two thin drivers send it, sync.py and aio.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from dayjob.store.scripts import Script
+
+T = TypeVar("T")
+Arg = str | bytes | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Generic[T]):
+    """What to send, and how to read the answer."""
+
+    command: Script | str
+    keys: Sequence[Arg]
+    args: Sequence[Arg]
+    read: Callable[[Any], T]
+
+    def words(self, *, whole_script: bool = False) -> list[Arg]:
+        """The command as it goes over the wire; a script by its digest, or whole where the server lacks it."""
+        if isinstance(self.command, str):
+            return [self.command, *self.keys, *self.args]
+        if whole_script:
+            return ["EVAL", self.command.source, len(self.keys), *self.keys, *self.args]
+        return ["EVALSHA", self.command.sha, len(self.keys), *self.keys, *self.args]
+
+
+def plain(command: str, *args: Arg) -> Op[Any]:
+    """A plain command whose answer is passed on as it is."""
+    return Op(command, (), args, lambda reply: reply)

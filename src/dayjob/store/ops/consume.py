@@ -1,0 +1,265 @@
+"""What a pool asks of Redis: join, exchange, beat, status, limits, leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.scripts import load
+
+#: What one exchange fetches and settles at most; scripts do bounded work.
+MOST_FETCHED = 500
+MOST_SETTLED = 500
+MOST_BYTES = 1 << 20
+
+Status = Literal["ok", "rewound", "again", "late", "refused"]
+Kind = Literal["retry", "snooze", "dead", "drop", "done", "keep", "back", "rewound", "broken", "free", "suspect"]
+
+
+def token_of(number: int, name: str) -> str:
+    """The token of an attempt. The exchange script makes the same."""
+    return f"{number}:{name}"
+
+
+def name_in(token: str) -> str:
+    """The job name in a token."""
+    return token.partition(":")[2]
+
+
+def number_in(token: str) -> int:
+    """The number in a token."""
+    return int(token.partition(":")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing to do with one held attempt, other than a plain completion."""
+
+    kind: Kind
+    name: str
+    token: str
+    payload: bytes = b""
+    number: int = 0
+    #: A unique key or a result key, and what belongs in or to it.
+    key: str = ""
+    value: bytes | str = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """One job name in an exchange, with its weight."""
+
+    name: str
+    weight: int
+    fetch: bool
+    fast: bool = False
+
+
+@dataclass(slots=True)
+class Request:
+    """All that one exchange says. Its words are built once, so that a resend is byte-identical."""
+
+    pool_id: str
+    number: int
+    first_token: int
+    wants: Sequence[Want]
+    room: int = 0
+    extra: int = 0
+    entries: Sequence[Entry] = ()
+    #: Plain completions: tokens by job name.
+    done: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Figures of a minute since the epoch: field to increment.
+    minute: int = 0
+    figures: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Reply:
+    """What an exchange answered."""
+
+    status: Status
+    now: float
+    held: int
+    late: int
+    live: list[str]
+    #: Token to the payload to run, or None when the attempt is gone; for `free` entries.
+    released: dict[str, bytes | None]
+    stuck: list[str]
+    wrong: list[str]
+    #: Token, job name, payload.
+    jobs: list[tuple[str, str, bytes]]
+
+
+def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Reply]:
+    """Settle what finished and fetch what there is room for, in one step."""
+    names = [want.name for want in request.wants]
+    index = {name: i for i, name in enumerate(names, 1)}
+    key_list: list[Arg] = [
+        keys.pools, keys.state(request.pool_id), keys.held(request.pool_id), keys.limits, keys.totals, keys.retry,
+        keys.dead, keys.scheduled, keys.done, keys.broken, keys.due, keys.minute(request.minute),
+    ]  # fmt: skip
+    for name in names:
+        key_list += keys.of_name(name)
+    args: list[Arg] = [
+        request.pool_id, request.number, request.first_token, request.room, request.extra, int(lease * 1000),
+        f"{u:.17f}", MOST_BYTES, len(names), len(request.entries), len(request.done),
+    ]  # fmt: skip
+    for want in request.wants:
+        args += (want.name, want.weight, 2 if want.fast and want.fetch else int(want.fetch))
+    for entry in request.entries:
+        place = 0
+        if entry.key:
+            key_list.append(entry.key)
+            place = len(key_list)
+        args += (entry.kind, index[entry.name], entry.token, entry.payload, entry.number, place, entry.value)
+    for name, tokens in request.done.items():
+        args += (index[name], len(tokens), *tokens)
+    for figure, increment in request.figures.items():
+        args += (figure, increment)
+    first = request.first_token
+    return Op(load("exchange"), key_list, args, lambda reply: _read_exchange(reply, names, first))
+
+
+def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:
+    status: Status = reply[0].decode()
+    releases = reply[5]
+    jobs: list[tuple[str, str, bytes]] = []
+    if status == "again":
+        pairs = sorted(zip(reply[8][::2], reply[8][1::2], strict=True), key=lambda pair: int(pair[0].partition(b":")[0]))
+        for raw, payload in pairs:
+            token = raw.decode()
+            jobs.append((token, name_in(token), payload))
+    else:
+        number = first
+        for group in reply[8]:
+            name = names[group[0] - 1]
+            suffix = ":" + name
+            for payload in group[1:]:
+                jobs.append((str(number) + suffix, name, payload))
+                number += 1
+    return Reply(
+        status=status,
+        now=reply[1] / 1000,
+        held=reply[2],
+        late=reply[3],
+        live=[names[i - 1] for i in reply[4]],
+        released={releases[i].decode(): releases[i + 1] for i in range(0, len(releases), 2)},
+        stuck=[token.decode() for token in reply[6]],
+        wrong=[names[i - 1] for i in reply[7]],
+        jobs=jobs,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to join."""
+
+    registered: bool
+    now: float
+    leads: bool
+
+
+def join(keys: Keys, pool_id: str, names: Sequence[str], *, lease: float, term: float) -> Op[Joined]:
+    """Register a pool under an id that was never used before."""
+    return Op(
+        load("join"),
+        (keys.pools, keys.condemned, keys.state(pool_id), keys.known_jobs, keys.leader),
+        (pool_id, int(lease * 1000), int(term * 1000), *names),
+        lambda reply: Joined(bool(reply[0]), reply[1] / 1000, bool(reply[2])),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """The answer to beat."""
+
+    alive: bool
+    now: float
+    leads: bool
+    cancel: tuple[str, ...]
+
+
+def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Beaten]:
+    """Renew a pool's lease; with a `term`, also take the leadership if nobody has it."""
+    return Op(
+        load("beat"),
+        (keys.pools, keys.state(pool_id), keys.leader),
+        (pool_id, int(lease * 1000), int(term * 1000)),
+        lambda reply: Beaten(
+            bool(reply[0]), reply[1] / 1000, bool(reply[2]), tuple(token.decode() for token in reply[3:])
+        ),
+    )
+
+
+def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
+    """Take or renew the leadership; with a term of 0, give it up."""
+    return Op(load("leader"), (keys.leader,), (pool_id, int(term * 1000)), bool)
+
+
+def status(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
+    """Publish the pool's status for people."""
+    return Op(load("status"), (keys.pools, keys.pool(pool_id)), (pool_id, text), bool)
+
+
+def leave(keys: Keys, pool_id: str) -> Op[int]:
+    """Take the pool off the register; the answer is how many attempts it left behind for the sweep."""
+    return Op(
+        load("leave"),
+        (keys.pools, keys.condemned, keys.state(pool_id), keys.held(pool_id), keys.pool(pool_id), keys.leader),
+        (pool_id,),
+        int,
+    )
+
+
+def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:
+    """The tokens that Redis says a pool holds."""
+    return Op("HKEYS", (keys.held(pool_id),), (), lambda reply: [token.decode() for token in reply])
+
+
+def set_cause(keys: Keys, pool_id: str, token: str, why: str) -> Op[int]:
+    """Note why a pool is about to be killed, and which attempt is to blame."""
+    return Op("HSET", (keys.state(pool_id),), ("culprit", token, "cause", why), int)
+
+
+def wait_bell(bells: Sequence[str], seconds: float) -> Op[str | None]:
+    """Wait until one of the bells rings, and silence it; the answer is its key."""
+    return Op("BZPOPMIN", bells, (f"{seconds:.3f}",), lambda reply: reply[0].decode() if reply else None)
+
+
+def get_limits(keys: Keys) -> Op[tuple[dict[str, int], set[str]]]:
+    """The limits in force, and the names whose limit an operator set."""
+    return Op("HGETALL", (keys.limits,), (), _read_limits)
+
+
+def _read_limits(reply: Any) -> tuple[dict[str, int], set[str]]:
+    pairs = {field.decode(): value.decode() for field, value in zip(reply[::2], reply[1::2], strict=True)}
+    limits = {name: int(value) for name, value in pairs.items() if "|" not in name and value.isdecimal()}
+    return limits, {name for name in limits if pairs.get(f"{name}|by") == "operator"}
+
+
+def set_limit(keys: Keys, name: str, limit: int | None, *, by: str) -> Op[int]:
+    """Set or lift the limit of a job name; the answer is the limit before, or -1."""
+    return Op(
+        load("limit"),
+        (keys.limits, keys.held_of(name), keys.limits, keys.bell(name)),
+        (name, "" if limit is None else limit, by, ""),
+        int,
+    )
+
+
+def seed_limit(keys: Keys, name: str, pool_id: str, tokens: Sequence[str]) -> Op[int]:
+    """Count attempts that a pool took before the name had a limit; 500 at most."""
+    return Op(
+        load("limit"),
+        (keys.limits, keys.held_of(name), keys.held(pool_id), keys.bell(name)),
+        (name, "same", "", pool_id, *tokens),
+        int,
+    )
+
+
+def pool_ids(keys: Keys) -> Op[list[str]]:
+    """Every pool on the register, with the end of its lease left out."""
+    return Op("ZRANGE", (keys.pools,), (0, -1), lambda reply: [pool.decode() for pool in reply])

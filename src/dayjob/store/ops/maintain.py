@@ -1,0 +1,200 @@
+"""The chores: move what is due, condemn and sweep dead pools, ring, trim, mend limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.scripts import load
+
+#: How many jobs one step of a chore handles at most.
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is due in one of the side sets."""
+
+    now: float
+    #: Seconds until the next one that is not due yet; None when there is none.
+    wait: float | None
+    #: Member and the second it was due.
+    members: list[tuple[bytes, float]]
+
+
+def read_due(keys: Keys, source: str, *, most: int = BATCH) -> Op[Due]:
+    """Read what is due in `scheduled` or `retry`."""
+    return Op(load("due"), (source,), (most,), _read_due)
+
+
+def _read_due(reply: Any) -> Due:
+    wait = None if reply[1] < 0 else reply[1] / 1000
+    return Due(reply[0] / 1000, wait, list(zip(reply[2::2], map(float, reply[3::2]), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One member to move to its queue, or to broken when it has no name."""
+
+    name: str | None
+    member: bytes
+    payload: bytes
+
+
+def requeue(keys: Keys, source: str, moves: Sequence[Move], *, due: bool = True) -> Op[int]:
+    """Move members that are still there, and due unless an operator says now; the answer is how many."""
+    names = sorted({move.name for move in moves if move.name is not None})
+    index = {name: i for i, name in enumerate(names, 1)}
+    key_list: list[Arg] = [source, keys.known_jobs, keys.broken, keys.totals]
+    for name in names:
+        key_list += (keys.queue(name), keys.bell(name))
+    args: list[Arg] = [len(names), int(due), *names]
+    for move in moves:
+        args += (0 if move.name is None else index[move.name], move.member, move.payload)
+    return Op(load("requeue"), key_list, args, int)
+
+
+def condemn(keys: Keys, *, lease: float, proven: Sequence[str] = (), judge: bool = True) -> Op[list[str]]:
+    """Condemn pools past their lease (`judge`) and those proven dead; the answer is all that are condemned."""
+    return Op(
+        load("condemn"),
+        (keys.pools, keys.condemned, keys.watch),
+        (int(lease * 1000), int(judge), *proven),
+        lambda reply: [pool.decode() for pool in reply],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Estate:
+    """What a condemned pool left."""
+
+    #: Token to payload, a batch, highest numbers first.
+    attempts: list[tuple[str, bytes]]
+    suspect: str | None
+    culprit: str | None
+    cause: str | None
+
+
+def read_state(keys: Keys, pool_id: str) -> Op[tuple[str | None, str | None, str | None]]:
+    """The suspect, culprit and cause in a pool's state."""
+    return Op(
+        "HMGET",
+        (keys.state(pool_id),),
+        ("suspect", "culprit", "cause"),
+        lambda reply: (_text(reply[0]), _text(reply[1]), _text(reply[2])),
+    )
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def read_held(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[bytes | None]]:
+    """The payloads of these tokens; None for those that are gone."""
+    return Op("HMGET", (keys.held(pool_id),), tokens, list)
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """Where one attempt of a condemned pool goes."""
+
+    kind: Literal["queue", "dead", "retry", "broken", "drop"]
+    name: str
+    token: str
+    payload: bytes
+    number: int = 0
+    unique_key: str = ""
+    job_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The answer to sweep."""
+
+    condemned: bool
+    moved: int
+    left: int
+
+
+def sweep(keys: Keys, pool_id: str, rescues: Sequence[Rescue]) -> Op[Swept]:
+    """Move attempts of a condemned pool; with none left to hold, forget the pool."""
+    names = sorted({rescue.name for rescue in rescues})
+    index = {name: i for i, name in enumerate(names, 1)}
+    key_list: list[Arg] = [
+        keys.condemned, keys.held(pool_id), keys.state(pool_id), keys.pool(pool_id), keys.dead, keys.retry, keys.broken,
+        keys.totals, keys.due,
+    ]  # fmt: skip
+    for name in names:
+        key_list += (keys.queue(name), keys.held_of(name), keys.bell(name))
+    args: list[Arg] = [pool_id, len(names), *names]
+    for rescue in rescues:
+        place = 0
+        if rescue.unique_key:
+            key_list.append(rescue.unique_key)
+            place = len(key_list)
+        args += (
+            rescue.kind, index[rescue.name], rescue.token, rescue.payload, rescue.number, place, rescue.job_id,
+        )  # fmt: skip
+    return Op(load("sweep"), key_list, args, lambda reply: Swept(bool(reply[0]), reply[1], reply[2]))
+
+
+def known_jobs(keys: Keys) -> Op[list[str]]:
+    """Every job name ever enqueued or registered."""
+    return Op("SMEMBERS", (keys.known_jobs,), (), lambda reply: sorted(name.decode("utf-8", "replace") for name in reply))
+
+
+def ring(keys: Keys, names: Sequence[str]) -> Op[int]:
+    """Ring the bells of the queues among `names` that can be fetched from; 200 names at most."""
+    key_list: list[Arg] = [keys.limits]
+    for name in names:
+        key_list += keys.of_name(name)
+    return Op(load("ring"), key_list, list(names), int)
+
+
+def size(source: str) -> Op[int]:
+    """How many members a sorted set has."""
+    return Op("ZCARD", (source,), (), int)
+
+
+def oldest(source: str, count: int) -> Op[list[tuple[bytes, float]]]:
+    """The members with the lowest scores."""
+    return Op("ZRANGE", (source,), (0, count - 1, "WITHSCORES"), _read_scored)
+
+
+def _read_scored(reply: Any) -> list[tuple[bytes, float]]:
+    return list(zip(reply[::2], map(float, reply[1::2]), strict=True))
+
+
+def trim(keys: Keys, source: str, label: str, members: Sequence[tuple[bytes, str, str]]) -> Op[int]:
+    """Drop members (each with its unique key or "", and its id) and count them under `label`."""
+    key_list: list[Arg] = [source, keys.totals]
+    args: list[Arg] = [label]
+    for member, unique_key, job_id in members:
+        place = 0
+        if unique_key:
+            key_list.append(unique_key)
+            place = len(key_list)
+        args += (member, place, job_id)
+    return Op(load("trim"), key_list, args, int)
+
+
+def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
+    """Some members of a limit's held set, taken at random."""
+    return Op("SRANDMEMBER", (keys.held_of(name),), (most,), lambda reply: [member.decode() for member in reply])
+
+
+def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
+    """Remove those members of a limit's held set whose attempts are no longer held."""
+    key_list: list[Arg] = [keys.held_of(name), keys.bell(name)]
+    places: dict[str, int] = {}
+    args: list[Arg] = []
+    for member in members:
+        pool_id, _, token = member.partition("/")
+        if pool_id not in places:
+            key_list.append(keys.held(pool_id))
+            places[pool_id] = len(key_list)
+        args += (member, places[pool_id], token)
+    return Op(load("unhold"), key_list, args, int)

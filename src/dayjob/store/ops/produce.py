@@ -1,0 +1,158 @@
+"""Putting jobs in: enqueue, schedule, unique, bulk, periodic ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.scripts import load
+
+#: How many jobs one request stores, and how many bytes, at most.
+MOST_JOBS = 500
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where an enqueuer's connection notes the number of its last request, so that a resend is safe."""
+
+    id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """When a job is to run: now, in or at so many milliseconds."""
+
+    mode: Literal["now", "in", "at"] = "now"
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of an enqueue."""
+
+    #: False for a duplicate of a unique job, which was not stored.
+    stored: bool
+    #: Redis time, and when the job is due, in seconds.
+    now: float
+    due: float | None = None
+    #: Id of the job that holds the unique key of a duplicate.
+    holder: str = ""
+
+
+def enqueue(keys: Keys, slot: Slot, name: str, payloads: Sequence[bytes], *, introduce: bool) -> Op[Stored]:
+    """Store jobs of one name in its queue and ring its bell. `introduce` adds the name to known_jobs."""
+    return Op(
+        load("enqueue"),
+        (keys.sent(slot.id), keys.queue(name), keys.known_jobs, keys.bell(name)),
+        (slot.number, name if introduce else "", *payloads),
+        _read_enqueue,
+    )
+
+
+def schedule(
+    keys: Keys, slot: Slot, name: str, payloads: Sequence[bytes], when: When, *, introduce: bool
+) -> Op[Stored]:
+    """Store jobs of one name until they are due."""
+    return Op(
+        load("schedule"),
+        (keys.sent(slot.id), keys.scheduled, keys.known_jobs, keys.due),
+        (slot.number, name if introduce else "", when.mode, when.milliseconds, *payloads),
+        _read_schedule,
+    )
+
+
+def admit(
+    keys: Keys,
+    slot: Slot,
+    name: str,
+    payload: bytes,
+    when: When,
+    *,
+    job_id: str,
+    chosen: bool,
+    unique_key: str | None,
+    unique_for: float | None,
+    introduce: bool,
+) -> Op[Stored]:
+    """Store one job unless its unique key is taken, or its caller-chosen id was stored before."""
+    now = when.mode == "now"
+    id_key = keys.job_id(job_id)
+    return Op(
+        load("admit"),
+        (
+            keys.sent(slot.id),
+            keys.queue(name) if now else keys.scheduled,
+            keys.known_jobs,
+            keys.bell(name) if now else keys.due,
+            unique_key or id_key,
+            id_key if chosen else unique_key or id_key,
+        ),
+        (
+            slot.number,
+            name if introduce else "",
+            when.mode,
+            when.milliseconds,
+            payload,
+            job_id,
+            int(unique_key is not None),
+            int(chosen),
+            int((unique_for or 0) * 1000),
+        ),
+        _read_admit,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What became of a tick."""
+
+    enqueued: int
+    last: int
+    now: float
+    paused: bool
+
+
+def tick(
+    keys: Keys,
+    schedule_id: str,
+    name: str,
+    *,
+    seen: int | None,
+    newest: int | None,
+    missed: int = 0,
+    jobs: Sequence[tuple[int, bytes]] = (),
+) -> Op[Ticked]:
+    """Enqueue the ticks of a schedule if its last tick is still `seen`. With `newest=None`: only look."""
+    flat: list[Arg] = []
+    for moment, payload in jobs:
+        flat += (moment, payload)
+    return Op(
+        load("tick"),
+        (keys.periodic, keys.queue(name), keys.known_jobs, keys.bell(name), keys.totals),
+        (
+            schedule_id,
+            name,
+            "" if seen is None else seen,
+            "" if newest is None else newest,
+            missed,
+            *flat,
+        ),
+        lambda reply: Ticked(reply[0], reply[1], reply[2] / 1000, bool(reply[3])),
+    )
+
+
+def _read_enqueue(reply: Any) -> Stored:
+    return Stored(True, reply[1] / 1000)
+
+
+def _read_schedule(reply: Any) -> Stored:
+    return Stored(True, reply[1] / 1000, reply[2] / 1000)
+
+
+def _read_admit(reply: Any) -> Stored:
+    return Stored(reply[0] != b"duplicate", reply[1] / 1000, reply[2] / 1000, reply[3].decode("utf-8", "replace"))

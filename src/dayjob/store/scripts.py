@@ -1,0 +1,45 @@
+"""Loads `scripts/*.lua` from the package, once each, and reads their headers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One Lua script: its text and the digest the server knows it by."""
+
+    name: str
+    source: str
+    sha: str
+
+    @property
+    def header(self) -> str:
+        """The block comment that documents keys, arguments and answer."""
+        found = re.search(r"--\[\[ (.*?)\]\]", self.source, re.DOTALL)
+        return found.group(1) if found else ""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags of the first line, such as allow-oom."""
+        found = re.match(r"#!lua flags=(\S+)", self.source)
+        return tuple(found.group(1).split(",")) if found else ()
+
+
+@cache
+def load(name: str) -> Script:
+    """The script `name`. It exists, or this is a broken installation."""
+    source = files("dayjob.store").joinpath("scripts", f"{name}.lua").read_text("utf-8")
+    # The digest protects nothing; it is the name Redis gives a script.
+    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    return Script(name, source, sha)
+
+
+def all_names() -> list[str]:
+    """The names of all scripts."""
+    found = files("dayjob.store").joinpath("scripts").iterdir()
+    return sorted(path.name.removesuffix(".lua") for path in found if path.name.endswith(".lua"))

@@ -1,0 +1,73 @@
+#!lua
+--[[ admit: enqueue or schedule one job that has a unique key, an id chosen by its caller, or both.
+
+Called by: produce.admit
+KEYS[1]  sent:<slot>
+KEYS[2]  queue, or scheduled
+KEYS[3]  known_jobs
+KEYS[4]  bell, or due
+KEYS[5]  unique key, or id:<id> again where there is none
+KEYS[6]  id:<id>, or the unique key again where the id is not the caller's
+ARGV[1]  number of this request on its slot
+ARGV[2]  job name when known_jobs may lack it, else ""
+ARGV[3]  "now", "in" or "at"
+ARGV[4]  milliseconds from now, or since the epoch; 0 for now
+ARGV[5]  payload
+ARGV[6]  job id
+ARGV[7]  1 when there is a unique key
+ARGV[8]  1 when the id is the caller's
+ARGV[9]  milliseconds the unique key lives, counted from now; 0: thirty days after the job is due
+Returns  {"stored" | "again" | "duplicate"; Redis milliseconds; due milliseconds; id of the holder or ""}
+Atomic because: two jobs with one key, or two repeats of one id, must not both get in.
+]]
+local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local number, name, mode, amount = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local payload, id, is_unique, is_chosen, life = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8] == '1', tonumber(ARGV[9])
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local at = now
+if mode == 'in' then at = now + amount end
+if mode == 'at' then at = amount end
+
+local last = redis.call('GET', sent)
+if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
+  local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
+  if n == number then return {'duplicate', now, at, holder} end
+  return {'again', now, at, ''}
+end
+if name ~= '' then
+  redis.call('SCARD', known)
+end
+if is_chosen and redis.call('EXISTS', chosen) == 1 then
+  return {'again', now, at, ''}
+end
+if is_unique and redis.call('EXISTS', unique) == 1 then
+  local holder = redis.pcall('GET', unique)
+  if type(holder) ~= 'string' then holder = '' end
+  redis.call('SET', sent, number .. ':duplicate:' .. holder, 'EX', 3600)
+  return {'duplicate', now, at, holder}
+end
+
+if mode == 'now' then
+  redis.call('LPUSH', target, payload)
+  redis.pcall('ZADD', bell, 0, '1')
+else
+  local first = redis.call('ZRANGE', target, 0, 0, 'WITHSCORES')
+  redis.call('ZADD', target, string.format('%.3f', at / 1000), payload)
+  if not first[2] or at / 1000 < tonumber(first[2]) then
+    redis.pcall('ZADD', bell, 0, '1')
+  end
+end
+if is_unique then
+  if life == 0 then life = math.max(at - now, 0) + 2592000000 end
+  redis.call('SET', unique, id, 'PX', string.format('%d', life))
+end
+if is_chosen then
+  redis.call('SET', chosen, '1', 'EX', 86400)
+end
+if name ~= '' then
+  redis.call('SADD', known, name)
+end
+redis.call('SET', sent, number .. ':stored:', 'EX', 3600)
+return {'stored', now, at, ''}

@@ -1,0 +1,35 @@
+#!lua flags=allow-oom
+--[[ beat: renew the lease of a pool; take the leadership if nobody has it.
+
+Called by: consume.beat
+KEYS[1]  pools
+KEYS[2]  state of this pool
+KEYS[3]  leader
+ARGV[1]  pool id
+ARGV[2]  lease, milliseconds
+ARGV[3]  milliseconds of leadership to take if nobody has it; 0 not to
+Returns  {1 when alive, 0 when this id is not registered; Redis milliseconds; 1 when it leads; tokens to cancel...}
+Atomic because: a condemned pool must not get a lease again.
+]]
+local pools, state, leader = KEYS[1], KEYS[2], KEYS[3]
+local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if not redis.call('ZSCORE', pools, id) then
+  return {0, now, 0}
+end
+local fields = redis.call('HKEYS', state)
+
+redis.call('ZADD', pools, 'XX', 'GT', string.format('%d', now + lease), id)
+local leads = 0
+if term ~= '0' then
+  if redis.call('SET', leader, id, 'NX', 'PX', term) or redis.pcall('GET', leader) == id then leads = 1 end
+end
+local answer = {1, now, leads}
+for _, name in ipairs(fields) do
+  if string.sub(name, 1, 7) == 'cancel:' then
+    answer[#answer + 1] = string.sub(name, 8)
+  end
+end
+return answer

@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+--[[ condemn: move pools whose lease is over, or whose death is proven, from pools to condemned.
+
+Called by: maintain.condemn
+KEYS[1]  pools
+KEYS[2]  condemned
+KEYS[3]  watch
+ARGV[1]  lease, milliseconds
+ARGV[2]  1 to judge leases, 0 for the proven deaths only
+ARGV[3...]  ids whose death is proven
+Returns  ids of condemned pools, 100 at most
+Atomic because: from one instant on the pool is refused and what it holds is frozen.
+]]
+local pools, condemned, watch = KEYS[1], KEYS[2], KEYS[3]
+local lease, judge = tonumber(ARGV[1]), ARGV[2] == '1'
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZCARD', condemned)
+local over = {}
+if judge then
+  local seen = redis.call('HMGET', watch, 'last', 'quiet')
+  local last, quiet = tonumber(seen[1] or now), tonumber(seen[2] or 0)
+  -- Nobody could renew while Redis was away, or can tell what a clock that stepped back means: wait one lease.
+  if now - last > 5000 or now < last then
+    quiet = now + lease
+  elseif quiet > now + lease then
+    quiet = now + lease
+  end
+  if now >= quiet then
+    over = redis.call('ZRANGEBYSCORE', pools, '-inf', string.format('(%d', now), 'LIMIT', 0, 100)
+  end
+  redis.call('HSET', watch, 'last', string.format('%d', now), 'quiet', string.format('%d', quiet))
+end
+
+for i = 3, #ARGV do
+  over[#over + 1] = ARGV[i]
+end
+for _, id in ipairs(over) do
+  redis.call('ZADD', condemned, 'NX', time[1], id)
+  redis.call('ZREM', pools, id)
+end
+return redis.call('ZRANGE', condemned, 0, 99)

@@ -1,0 +1,36 @@
+#!lua
+--[[ enqueue: put jobs of one name at the end of their queue and ring its bell.
+
+Called by: produce.enqueue
+KEYS[1]  sent:<slot>
+KEYS[2]  queue
+KEYS[3]  known_jobs
+KEYS[4]  bell
+ARGV[1]  number of this request on its slot
+ARGV[2]  job name when known_jobs may lack it, else ""
+ARGV[3...]  payloads, 500 at most
+Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds}
+Atomic because: a resend must find either all of its jobs stored and its number noted, or nothing.
+]]
+local sent, queue, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local number, name = ARGV[1], ARGV[2]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- A lower number is a late copy: closing a socket does not recall what it sent.
+local last = redis.call('GET', sent)
+if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
+  return {0, now}
+end
+if name ~= '' then
+  redis.call('SCARD', known)
+end
+
+redis.call('LPUSH', queue, unpack(ARGV, 3))
+if name ~= '' then
+  redis.call('SADD', known, name)
+end
+redis.call('SET', sent, number, 'EX', 3600)
+-- A bell of a wrong type must not undo an enqueue; the next exchange mends it.
+redis.pcall('ZADD', bell, 0, '1')
+return {1, now}

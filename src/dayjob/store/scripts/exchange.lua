@@ -1,0 +1,328 @@
+#!lua flags=allow-oom
+--[[ exchange: settle finished attempts and fetch new jobs, in one step.
+
+Called by: consume.exchange
+KEYS[1]  pools
+KEYS[2]  state of this pool
+KEYS[3]  held of this pool
+KEYS[4]  limits
+KEYS[5]  totals
+KEYS[6]  retry
+KEYS[7]  dead
+KEYS[8]  scheduled
+KEYS[9]  done
+KEYS[10]  broken
+KEYS[11]  due
+KEYS[12]  minute
+KEYS[13...]  4 per job name: queue, paused, held set, bell; then the unique and result keys that entries name
+ARGV[1]  pool id
+ARGV[2]  number of this request, from 1
+ARGV[3]  number of the first new token
+ARGV[4]  room: how many jobs to fetch of any name
+ARGV[5]  extra: how many more of the names marked fast
+ARGV[6]  lease, milliseconds
+ARGV[7]  a random number from 0 to 1, below 1
+ARGV[8]  most bytes to fetch
+ARGV[9]  number of job names
+ARGV[10]  number of entries
+ARGV[11]  number of groups of plain completions
+ARGV[12...]  3 per name: name, weight, 0 not to fetch | 1 to fetch | 2 to fetch and fast;
+             7 per entry: kind, name index, token, payload, number, key index, value;
+             per group: name index, count, tokens;
+             2 per figure of this minute: field, increment
+Returns  {"ok" | "rewound" | "again" | "late" | "refused"; Redis milliseconds; attempts held; late outcomes;
+          indexes of names that can still be fetched; answers to releases: token, payload or false, ...;
+          tokens that could not be settled now; indexes of names whose keys have a wrong type;
+          jobs: {name index, payload, ...} per name with tokens numbered on, or for "again" {token, payload, ...}}
+Kinds, all but the last two ending the attempt: retry, snooze (number: delay in milliseconds), dead (number: 1 when it
+counts as a fail), drop, done, keep (number: milliseconds to keep; key and value: the result), back, rewound, broken;
+free (release a unique key: value is the job id; number: 1 on a first run), suspect (name it in the state).
+Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that takes a job, and a
+resend must find all of a request applied or nothing.
+]]
+local pools, state, held, limits, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local retry, dead, scheduled, done, broken, due, minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local pool, number, token_number = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local room, extra, lease, u, most_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local names, entries, groups = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local FIRST_KEY, FIRST_ARG = 12, 11
+local call, pcall_, format = redis.call, redis.pcall, string.format
+
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Who asks, and did we hear it before?
+if not call('ZSCORE', pools, pool) then
+  return {'refused', now, 0, 0, {}, {}, {}, {}, {}}
+end
+local known = call('HMGET', state, 'last', 'suspect')
+local last, suspect = tonumber(known[1] or '0'), known[2]
+if number < last then
+  return {'late', now, 0, 0, {}, {}, {}, {}, {}}
+end
+local again = number == last
+local status = again and 'again' or (number > last + 1 and 'rewound' or 'ok')
+
+-- Read and check everything that a write below relies on.
+local function good(answer)
+  return not (type(answer) == 'table' and answer.err)
+end
+call('HLEN', held)
+local name, weight, want = {}, {}, {}
+for i = 1, names do
+  local at = FIRST_ARG + (i - 1) * 3
+  name[i], weight[i], want[i] = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
+end
+local function key_of(i, which)
+  return KEYS[FIRST_KEY + (i - 1) * 4 + which]
+end
+local limit = names > 0 and call('HMGET', limits, unpack(name)) or {}
+local wrong, is_wrong = {}, {}
+local function note_wrong(i)
+  if not is_wrong[i] then
+    is_wrong[i] = true
+    wrong[#wrong + 1] = i
+  end
+end
+local targets = {retry = {'ZCARD', retry}, dead = {'ZCARD', dead}, snooze = {'ZCARD', scheduled}, keep = {'ZCARD', done}, broken = {'LLEN', broken}}
+local able = {drop = true, done = true}
+local function can(kind, i)
+  if kind == 'back' or kind == 'rewound' then
+    if good(pcall_('LLEN', key_of(i, 1))) then return true end
+    note_wrong(i)
+    return false
+  end
+  if able[kind] == nil then
+    able[kind] = good(pcall_(targets[kind][1], targets[kind][2]))
+  end
+  return able[kind]
+end
+
+local counts = {}
+local function add(counter, i, n)
+  local label = counter .. ':' .. name[i]
+  counts[label] = (counts[label] or 0) + n
+end
+local late, stuck, releases = 0, {}, {}
+local position = FIRST_ARG + names * 3
+
+-- 1. Settle. Each destination is written before the attempt is dropped.
+local function settle(kind, i, token, payload, amount, key, value)
+  if kind == 'retry' then
+    call('ZADD', retry, format('%.3f', (now + amount) / 1000), payload)
+    pcall_('ZADD', due, 0, '1')
+    add('failed', i, 1)
+    add('retried', i, 1)
+  elseif kind == 'snooze' then
+    call('ZADD', scheduled, format('%.3f', (now + amount) / 1000), payload)
+    pcall_('ZADD', due, 0, '1')
+    add('snoozed', i, 1)
+  elseif kind == 'dead' then
+    call('ZADD', dead, format('%.3f', now / 1000), payload)
+    if amount == 1 then add('failed', i, 1) end
+    add('dead', i, 1)
+  elseif kind == 'done' then
+    add('done', i, 1)
+  elseif kind == 'drop' then
+    if amount == 1 then add('failed', i, 1) end
+    add('discarded', i, 1)
+  elseif kind == 'keep' then
+    call('ZADD', done, format('%.3f', now / 1000), payload)
+    add('done', i, 1)
+  elseif kind == 'broken' then
+    call('RPUSH', broken, payload)
+    add('broken', i, 1)
+  else
+    call('RPUSH', key_of(i, 1), call('HGET', held, token))
+    add(kind == 'back' and 'given_back' or 'rewound', i, 1)
+  end
+  if (kind == 'keep' or kind == 'dead') and key > 0 then
+    call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'keep' and amount or 86400000, 1)))
+  end
+  call('HDEL', held, token)
+  if limit[i] then
+    pcall_('SREM', key_of(i, 3), pool .. '/' .. token)
+  end
+  if token == suspect then
+    call('HDEL', state, 'suspect')
+  end
+end
+
+local function release(token, key, id, first)
+  local holder = pcall_('GET', KEYS[key])
+  if holder == id then
+    call('DEL', KEYS[key])
+  elseif first and type(holder) == 'string' then
+    -- What the ancestor's enqueuers write: "1", or the job with the newest arguments, which is the one to run.
+    if holder == '1' then
+      call('DEL', KEYS[key])
+    elseif string.sub(holder, 1, 1) == '{' then
+      call('HSET', held, token, holder)
+      call('DEL', KEYS[key])
+    end
+  end
+end
+
+for _ = 1, entries do
+  local kind, i, token, payload = ARGV[position + 1], tonumber(ARGV[position + 2]), ARGV[position + 3], ARGV[position + 4]
+  local amount, key, value = tonumber(ARGV[position + 5]), tonumber(ARGV[position + 6]), ARGV[position + 7]
+  position = position + 7
+  local present = call('HEXISTS', held, token) == 1
+  if kind == 'free' then
+    if present and not again then release(token, key, value, amount == 1) end
+    releases[#releases + 1] = token
+    releases[#releases + 1] = call('HGET', held, token)
+  elseif kind == 'suspect' then
+    if present and not again then call('HSET', state, 'suspect', token) end
+  elseif not again then
+    if not present then
+      late = late + 1
+      add('late', i, 1)
+    elseif can(kind, i) then
+      settle(kind, i, token, payload, amount, key, value)
+    else
+      stuck[#stuck + 1] = token
+    end
+  end
+end
+
+for _ = 1, groups do
+  local i, count = tonumber(ARGV[position + 1]), tonumber(ARGV[position + 2])
+  if not again then
+    local dropped = call('HDEL', held, unpack(ARGV, position + 3, position + 2 + count))
+    if dropped > 0 then add('done', i, dropped) end
+    if dropped < count then
+      late = late + count - dropped
+      add('late', i, count - dropped)
+    end
+    for at = position + 3, position + 2 + count do
+      if limit[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end
+      if ARGV[at] == suspect then call('HDEL', state, 'suspect') end
+    end
+  end
+  position = position + 2 + count
+end
+
+-- 2. What is there to fetch?
+local left, live = {}, {}
+for i = 1, names do
+  left[i] = 0
+  local waiting = pcall_('LLEN', key_of(i, 1))
+  if not good(waiting) then
+    note_wrong(i)
+  elseif waiting > 0 and call('EXISTS', key_of(i, 2)) == 0 then
+    left[i] = waiting
+    if limit[i] then
+      local running = pcall_('SCARD', key_of(i, 3))
+      if good(running) then
+        left[i] = math.min(waiting, math.max((tonumber(limit[i]) or 0) - running, 0))
+      else
+        left[i] = 0
+        note_wrong(i)
+      end
+    end
+  end
+end
+
+-- 3. Fetch: deal the room by weight, then the extra among the fast names.
+local take, jobs = {}, {}
+local function deal(slots, least)
+  local players = {}
+  for i = 1, names do
+    if left[i] > 0 and want[i] >= least then players[#players + 1] = i end
+  end
+  while slots > 0 and #players > 0 do
+    local sum, running, before, dealt, rest = 0, 0, 0, 0, {}
+    for _, i in ipairs(players) do sum = sum + weight[i] end
+    for n, i in ipairs(players) do
+      running = running + slots * weight[i] / sum
+      local upto = n == #players and slots or math.floor(running + u)
+      local k = math.min(upto - before, left[i])
+      before = upto
+      take[i] = (take[i] or 0) + k
+      left[i] = left[i] - k
+      dealt = dealt + k
+      if left[i] > 0 then rest[#rest + 1] = i end
+    end
+    slots, players = slots - dealt, rest
+    -- Another point of the circle for what the small queues left over.
+    u = (u + 0.6180339887498949) % 1
+  end
+end
+
+local function fetch(i, count, bytes)
+  local queue, group = key_of(i, 1), {i}
+  local chunk = 4
+  while count > 0 and bytes > 0 do
+    chunk = math.min(chunk, count)
+    local payloads = call('LRANGE', queue, -chunk, -1)
+    local pairs_, members, taken = {}, {}, 0
+    for p = #payloads, 1, -1 do
+      if bytes <= 0 then break end
+      local token = format('%d:%s', token_number, name[i])
+      token_number = token_number + 1
+      taken = taken + 1
+      bytes = bytes - #payloads[p]
+      pairs_[taken * 2 - 1], pairs_[taken * 2] = token, payloads[p]
+      members[taken] = pool .. '/' .. token
+      group[#group + 1] = payloads[p]
+    end
+    call('HSET', held, unpack(pairs_))
+    if limit[i] then call('SADD', key_of(i, 3), unpack(members)) end
+    call('LTRIM', queue, 0, -taken - 1)
+    count = count - taken
+    chunk = math.min(chunk * 4, 256)
+  end
+  jobs[#jobs + 1] = group
+  return bytes, count
+end
+
+if again then
+  local all = call('HGETALL', held)
+  for p = 1, #all, 2 do
+    if tonumber(string.match(all[p], '^(%d+):')) >= token_number then
+      jobs[#jobs + 1] = all[p]
+      jobs[#jobs + 1] = all[p + 1]
+    end
+  end
+else
+  if room > 0 then deal(room, '1') end
+  if extra > 0 then deal(extra, '2') end
+  for i = 1, names do
+    if take[i] and take[i] > 0 then
+      local untaken
+      most_bytes, untaken = fetch(i, take[i], most_bytes)
+      left[i] = left[i] + untaken
+      if most_bytes <= 0 then most_bytes = 0 end
+    end
+  end
+end
+
+-- 4. Pass the bell on, or silence it.
+for i = 1, names do
+  local bell = key_of(i, 4)
+  if left[i] > 0 then
+    live[#live + 1] = i
+    if not good(pcall_('ZADD', bell, 0, '1')) then
+      call('DEL', bell)
+      call('ZADD', bell, 0, '1')
+    end
+  else
+    call('DEL', bell)
+  end
+end
+
+if not again then
+  for label, n in pairs(counts) do
+    pcall_('HINCRBY', totals, label, n)
+  end
+  if position < #ARGV then
+    for at = position + 1, #ARGV, 2 do
+      pcall_('HINCRBY', minute, ARGV[at], ARGV[at + 1])
+    end
+    call('EXPIRE', minute, 262800)
+  end
+  call('ZADD', pools, 'XX', 'GT', format('%d', now + lease), pool)
+  call('HSET', state, 'last', format('%d', number))
+end
+return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs}

@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+--[[ join: register a pool under a new id, with its names and limits.
+
+Called by: consume.join
+KEYS[1]  pools
+KEYS[2]  condemned
+KEYS[3]  state of this pool
+KEYS[4]  known_jobs
+KEYS[5]  leader
+ARGV[1]  pool id
+ARGV[2]  lease, milliseconds
+ARGV[3]  milliseconds of leadership, taken if nobody has it
+ARGV[4...]  job names
+Returns  {1 when registered, 0 when this id was used before; Redis milliseconds; 1 when it leads}
+Atomic because: an id that was ever condemned must not come back to life.
+]]
+local pools, condemned, state, known, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if redis.call('ZSCORE', pools, id) or redis.call('ZSCORE', condemned, id) or redis.call('HLEN', state) > 0 then
+  return {0, now, 0}
+end
+redis.call('SCARD', known)
+
+redis.call('ZADD', pools, string.format('%d', now + lease), id)
+redis.call('HSET', state, 'last', 0)
+for first = 4, #ARGV, 500 do
+  redis.call('SADD', known, unpack(ARGV, first, math.min(first + 499, #ARGV)))
+end
+local leads = redis.call('SET', leader, id, 'NX', 'PX', term)
+return {1, now, leads and 1 or 0}

@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+--[[ requeue: move due members of scheduled or retry to their queues.
+
+Called by: maintain.requeue
+KEYS[1]  scheduled or retry
+KEYS[2]  known_jobs
+KEYS[3]  broken
+KEYS[4]  totals
+KEYS[5...]  2 per job name: queue, bell
+ARGV[1]  number of job names
+ARGV[2]  1 when being due is required, 0 when an operator moves it now
+ARGV[3...]  the job names, then 3 per entry: name index (0: to broken), member as it is, payload or broken entry
+Returns  how many were moved
+Atomic because: a member must be in exactly one place, and two requeuers may work at once.
+]]
+local source, known, broken, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local count, strict = tonumber(ARGV[1]), ARGV[2] == '1'
+local FIRST_NAME, FIRST_KEY, STRIDE = 2, 4, 3
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZCARD', source)
+redis.call('SCARD', known)
+redis.call('LLEN', broken)
+local usable = {}
+for i = 1, count do
+  local answer = redis.pcall('LLEN', KEYS[FIRST_KEY + i * 2 - 1])
+  usable[i] = not (type(answer) == 'table' and answer.err)
+end
+
+local moved, rung, bad = 0, {}, 0
+for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
+  local index, member, payload = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
+  local score = redis.call('ZSCORE', source, member)
+  if score and (not strict or tonumber(score) * 1000 <= now) and (index == 0 or usable[index]) then
+    if index == 0 then
+      redis.call('RPUSH', broken, payload)
+      bad = bad + 1
+    else
+      redis.call('LPUSH', KEYS[FIRST_KEY + index * 2 - 1], payload)
+      rung[index] = true
+    end
+    redis.call('ZREM', source, member)
+    moved = moved + 1
+  end
+end
+
+for index in pairs(rung) do
+  redis.call('SADD', known, ARGV[FIRST_NAME + index])
+  redis.pcall('ZADD', KEYS[FIRST_KEY + index * 2], 0, '1')
+end
+if bad > 0 then
+  redis.pcall('HINCRBY', totals, 'broken:', bad)
+end
+return moved

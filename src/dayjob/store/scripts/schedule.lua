@@ -1,0 +1,46 @@
+#!lua
+--[[ schedule: put jobs of one name into scheduled and wake the leader if one is due sooner than all others.
+
+Called by: produce.schedule
+KEYS[1]  sent:<slot>
+KEYS[2]  scheduled
+KEYS[3]  known_jobs
+KEYS[4]  due
+ARGV[1]  number of this request on its slot
+ARGV[2]  job name when known_jobs may lack it, else ""
+ARGV[3]  "in" or "at"
+ARGV[4]  milliseconds from now, or since the epoch
+ARGV[5...]  payloads, 500 at most
+Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds; due milliseconds}
+Atomic because: a resend must find all or nothing, and the leader must not sleep past a job that is due.
+]]
+local sent, scheduled, known, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local number, name, mode, amount = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local at = mode == 'in' and now + amount or amount
+local last = redis.call('GET', sent)
+if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
+  return {0, now, at}
+end
+if name ~= '' then
+  redis.call('SCARD', known)
+end
+local first = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+
+local score = string.format('%.3f', at / 1000)
+local pairs_ = {}
+for i = 5, #ARGV do
+  pairs_[#pairs_ + 1] = score
+  pairs_[#pairs_ + 1] = ARGV[i]
+end
+redis.call('ZADD', scheduled, unpack(pairs_))
+if name ~= '' then
+  redis.call('SADD', known, name)
+end
+redis.call('SET', sent, number, 'EX', 3600)
+if not first[2] or at / 1000 < tonumber(first[2]) then
+  redis.pcall('ZADD', due, 0, '1')
+end
+return {1, now, at}

@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+--[[ status: publish what a pool is doing, for people.
+
+Called by: consume.status
+KEYS[1]  pools
+KEYS[2]  status of this pool
+ARGV[1]  pool id
+ARGV[2]  status, JSON
+Returns  1 when written, 0 when the pool is not registered
+Atomic because: a late status must not outlive its pool.
+]]
+local pools, status = KEYS[1], KEYS[2]
+local id, text = ARGV[1], ARGV[2]
+
+if not redis.call('ZSCORE', pools, id) then
+  return 0
+end
+redis.call('SET', status, text, 'EX', 3600)
+return 1

@@ -1,0 +1,95 @@
+#!lua flags=allow-oom
+--[[ sweep: move attempts of a condemned pool to where they go next, and forget the pool when none is left.
+
+Called by: maintain.sweep
+KEYS[1]  condemned
+KEYS[2]  held of the pool
+KEYS[3]  state of the pool
+KEYS[4]  status of the pool
+KEYS[5]  dead
+KEYS[6]  retry
+KEYS[7]  broken
+KEYS[8]  totals
+KEYS[9]  due
+KEYS[10...]  3 per job name: queue, held set, bell; then the unique keys that entries name
+ARGV[1]  pool id
+ARGV[2]  number of job names
+ARGV[3...]  the job names, then 7 per entry: kind, name index, token, payload, number, key index, job id
+Returns  {1, or 0 when the pool is not condemned; attempts moved; attempts left}
+Kinds: queue (back to the head), dead, retry (number: delay in milliseconds), broken, drop.
+Atomic because: an attempt must be in exactly one place, and two sweepers may work at once.
+]]
+local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local id, count = ARGV[1], tonumber(ARGV[2])
+local STRIDE, FIRST_NAME, FIRST_KEY = 7, 2, 9
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if not redis.call('ZSCORE', condemned, id) then
+  return {0, 0, 0}
+end
+redis.call('HLEN', held)
+
+local function writable(command, key)
+  local answer = redis.pcall(command, key)
+  return not (type(answer) == 'table' and answer.err)
+end
+local can = {
+  dead = writable('ZCARD', dead), retry = writable('ZCARD', retry), broken = writable('LLEN', broken), drop = true,
+}
+local moved, counts, rung = 0, {}, {}
+local function add(counter, name)
+  local label = counter .. ':' .. name
+  counts[label] = (counts[label] or 0) + 1
+end
+
+for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
+  local kind, index, token, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
+  local number, key, job = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6]
+  local base = FIRST_KEY + (index - 1) * 3
+  local queue, members, bell, name = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], ARGV[FIRST_NAME + index]
+  local able = can[kind]
+  if kind == 'queue' then able = writable('LLEN', queue) end
+  if able and redis.call('HEXISTS', held, token) == 1 then
+    if kind == 'queue' then
+      redis.call('RPUSH', queue, payload)
+      rung[bell] = true
+      add('reaped', name)
+    elseif kind == 'dead' then
+      redis.call('ZADD', dead, string.format('%.3f', now / 1000), payload)
+      add('dead', name)
+    elseif kind == 'retry' then
+      redis.call('ZADD', retry, string.format('%.3f', (now + number) / 1000), payload)
+      redis.pcall('ZADD', due, 0, '1')
+      add('failed', name)
+      add('retried', name)
+    elseif kind == 'broken' then
+      redis.call('RPUSH', broken, payload)
+      add('broken', name)
+    else
+      add('discarded', name)
+    end
+    if key > 0 and redis.pcall('GET', KEYS[key]) == job then
+      redis.call('DEL', KEYS[key])
+    end
+    redis.call('HDEL', held, token)
+    redis.pcall('SREM', members, id .. '/' .. token)
+    -- A place in a limit became free.
+    rung[bell] = true
+    moved = moved + 1
+  end
+end
+
+for label, n in pairs(counts) do
+  redis.pcall('HINCRBY', totals, label, n)
+end
+for bell in pairs(rung) do
+  redis.pcall('ZADD', bell, 0, '1')
+end
+local left = redis.call('HLEN', held)
+if left == 0 then
+  redis.call('DEL', state, status)
+  redis.call('ZREM', condemned, id)
+end
+return {1, moved, left}

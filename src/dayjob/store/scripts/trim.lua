@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+--[[ trim: drop members of dead or done that are over the cap, releasing the unique keys they own.
+
+Called by: maintain.trim
+KEYS[1]  dead or done
+KEYS[2]  totals
+KEYS[3...]  unique keys that entries name
+ARGV[1]  label of the total that counts them
+ARGV[2...]  3 per entry: member, key index or 0, job id
+Returns  how many were dropped
+Atomic because: a unique key must not outlive its job.
+]]
+local source, totals, label = KEYS[1], KEYS[2], ARGV[1]
+
+redis.call('ZCARD', source)
+local dropped = 0
+for i = 2, #ARGV, 3 do
+  local member, key, job = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
+  if redis.call('ZREM', source, member) == 1 then
+    dropped = dropped + 1
+    if key > 0 and redis.pcall('GET', KEYS[key]) == job then
+      redis.call('DEL', KEYS[key])
+    end
+  end
+end
+if dropped > 0 then
+  redis.pcall('HINCRBY', totals, label, dropped)
+end
+return dropped

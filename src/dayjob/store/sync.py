@@ -1,0 +1,287 @@
+"""Link: one connection to the server, for threads. The errors of the client library end here.
+
+The client's own retries are off: after a lost reply they would send an enqueue twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.retry import Retry
+
+from dayjob.errors import Full, Rejected, StoreError, Unavailable
+from dayjob.settings import Address
+from dayjob.store.op import Op
+
+T = TypeVar("T")
+
+#: Seconds to wait for an answer that is not a blocking one, and for a connection.
+ANSWER = 5.0
+
+#: Error replies that say "not now": what they begin with.
+PASSING = (
+    "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "UNBLOCKED", "NOREPLICAS", "MISCONF",
+    "BUSY", "ERR max number of clients",
+)  # fmt: skip
+#: Those after which the connection points to the wrong server, or to one that is going away.
+MISPLACED = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "MOVED", "ASK", "UNBLOCKED")
+
+#: The client library cuts the code off the replies it has a class for; this puts it back.
+_CODES = {
+    "BusyLoadingError": "LOADING", "MasterDownError": "MASTERDOWN", "ReadOnlyError": "READONLY",
+    "ClusterDownError": "CLUSTERDOWN", "TryAgainError": "TRYAGAIN", "MovedError": "MOVED", "AskError": "ASK",
+    "OutOfMemoryError": "OOM", "NoPermissionError": "NOPERM", "NoScriptError": "NOSCRIPT",
+    "AuthenticationError": "NOAUTH", "MaxConnectionsError": "ERR max number of clients",
+}  # fmt: skip
+
+
+def reply_text(error: Exception) -> str:
+    """An error reply as the server wrote it, its code in front."""
+    code = _CODES.get(type(error).__name__)
+    text = str(error)
+    return text if code is None or text.startswith(code) else f"{code} {text}"
+
+
+def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
+    """The one place where errors of the client library become ours."""
+    if not isinstance(error, redis.ResponseError | redis.AuthenticationError | redis.exceptions.BusyLoadingError | redis.ReadOnlyError):
+        return Unavailable(f"Redis at {where}: {str(error) or type(error).__name__}", sent=sent)
+    text = reply_text(error)
+    if text.startswith(PASSING):
+        return Unavailable(f"Redis at {where} answered: {text}", sent=False)
+    if text.startswith("OOM") or "OOM command not allowed" in text:
+        return Full(f"Redis at {where} is out of memory; nothing was stored. Raise maxmemory or let workers drain it.")
+    return Rejected(f"Redis at {where} answered: {text}")
+
+
+def is_noscript(error: Exception) -> bool:
+    """Whether the server does not know the script."""
+    return reply_text(error).startswith("NOSCRIPT")
+
+
+def misplaced(error: Exception) -> bool:
+    """Whether the server must be looked for again."""
+    return reply_text(error).startswith(MISPLACED)
+
+
+def connection_options(address: Address, timeout: float, name: str) -> dict[str, Any]:
+    """What both colours of connection are made with."""
+    return {
+        "db": address.db,
+        "username": address.username,
+        "password": address.password,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": ANSWER,
+        "protocol": 2,
+        "client_name": name,
+        "lib_name": None,
+        "lib_version": None,
+        **tls_options(address),
+    }
+
+
+def tls_options(address: Address) -> dict[str, Any]:
+    """The certificate options of a URL, for either colour of connection."""
+    if not address.tls:
+        return {}
+    options = {key: value for key, value in address.options.items() if key.startswith("ssl_")}
+    if "ssl_check_hostname" in options:
+        options["ssl_check_hostname"] = str(options["ssl_check_hostname"]).lower() in ("1", "true", "yes")
+    return options
+
+
+def keepalive() -> dict[int, int]:
+    """TCP options that find a peer that is gone within about half a minute."""
+    wanted = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000))
+    return {getattr(socket, option): value for option, value in wanted if hasattr(socket, option)}
+
+
+def key_slot(key: str) -> int:
+    """The cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key."""
+    start = key.find("{")
+    if start >= 0:
+        end = key.find("}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    crc = 0
+    for byte in key.encode():
+        crc ^= byte << 8
+        for _ in range(8):
+            crc = ((crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
+    return crc % 16384
+
+
+class Link:
+    """One connection, opened at first use and again after any fault. Not for two threads at once."""
+
+    def __init__(self, address: Address, *, tag: str, name: str = "dayjob", timeout: float = ANSWER) -> None:
+        self._address = address
+        #: Any key of the namespace: in a cluster it says which node to talk to.
+        self._tag = tag
+        self._name = name
+        self._timeout = timeout
+        self._connection: Connection | UnixDomainSocketConnection | None = None
+        self._pid = os.getpid()
+        #: Round trips and seconds spent in them, for people.
+        self.trips = 0
+        self.seconds = 0.0
+
+    def run(self, op: Op[T]) -> T:
+        """Send one op and read its answer. Raises StoreError; the connection is then as good as new."""
+        started = time.perf_counter()
+        try:
+            return op.read(self._ask(op))
+        finally:
+            self.trips += 1
+            self.seconds += time.perf_counter() - started
+
+    def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
+        """Send several ops in one round trip. Raises the first StoreError; the others may have been done."""
+        connection = self._open()
+        self.trips += 1
+        try:
+            connection.send_packed_command(connection.pack_commands([op.words() for op in ops]), check_health=False)
+            replies: list[Any] = []
+            for _ in ops:
+                try:
+                    replies.append(connection.read_response())
+                except redis.ResponseError as error:
+                    replies.append(error)
+        except (redis.RedisError, OSError) as error:
+            self.close()
+            raise mapped(error, sent=True, where=str(self._address)) from error
+        for i, reply in enumerate(replies):
+            if isinstance(reply, redis.ResponseError):
+                replies[i] = self._ask(ops[i]) if is_noscript(reply) else self._refuse(reply)
+        return [op.read(reply) for op, reply in zip(ops, replies, strict=True)]
+
+    def close(self) -> None:
+        """Close the connection; the next run opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+    def interrupt(self) -> None:
+        """End a blocking run of another thread: its socket is shut down under it."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is open."""
+        return self._connection is not None
+
+    def _ask(self, op: Op[Any]) -> Any:
+        connection = self._open()
+        try:
+            connection.send_command(*op.words(), check_health=False)
+            return connection.read_response()
+        except redis.ResponseError as error:
+            if not is_noscript(error):
+                return self._refuse(error)
+        except BaseException as error:
+            # A half-read answer would be taken for the next one's: this connection is finished.
+            self.close()
+            if isinstance(error, redis.RedisError | OSError):
+                raise mapped(error, sent=True, where=str(self._address)) from error
+            raise
+        try:
+            connection.send_command(*op.words(whole_script=True), check_health=False)
+            return connection.read_response()
+        except redis.ResponseError as error:
+            return self._refuse(error)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, redis.RedisError | OSError):
+                raise mapped(error, sent=True, where=str(self._address)) from error
+            raise
+
+    def _refuse(self, error: Exception) -> Any:
+        if misplaced(error):
+            self.close()
+        raise mapped(error, sent=False, where=str(self._address)) from error
+
+    def _open(self) -> Connection | UnixDomainSocketConnection:
+        if self._pid != os.getpid():
+            # After a fork the socket is the parent's: leave it alone.
+            self._connection, self._pid = None, os.getpid()
+        if self._connection is None:
+            try:
+                self._connection = self._dial()
+            except (redis.RedisError, OSError) as error:
+                raise mapped(error, sent=False, where=str(self._address)) from error
+        return self._connection
+
+    def _dial(self) -> Connection | UnixDomainSocketConnection:
+        address = self._address
+        options = connection_options(address, self._timeout, self._name)
+        options["retry"] = Retry(NoBackoff(), 0)
+        if address.kind == "unix":
+            connection: Any = UnixDomainSocketConnection(path=address.path, **options)
+        else:
+            host, port = self.locate()
+            kind = SSLConnection if address.tls else Connection
+            connection = kind(host=host, port=port, socket_keepalive=True, socket_keepalive_options=keepalive(), **options)
+        try:
+            connection.connect()
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection  # type: ignore[no-any-return]  # the client library is loosely typed
+
+    def locate(self) -> tuple[str, int]:
+        """Host and port of the server to talk to, asking sentinels or cluster nodes where there are any."""
+        address = self._address
+        if address.kind == "single":
+            return address.hosts[0]
+        problems: list[str] = []
+        for host, port in address.hosts:
+            try:
+                found = self._ask_sentinel(host, port) if address.kind == "sentinel" else self._ask_node(host, port)
+            except (redis.RedisError, OSError) as error:
+                problems.append(f"{host}:{port}: {error}")
+                continue
+            if found is not None:
+                return found
+            problems.append(f"{host}:{port}: does not know it")
+        what = f"master {address.service!r}" if address.kind == "sentinel" else "the node of this namespace"
+        raise redis.ConnectionError(f"no one knows {what} ({'; '.join(problems)})")
+
+    def _ask_sentinel(self, host: str, port: int) -> tuple[str, int] | None:
+        options = self._address.options
+        reply = self._ask_once(
+            host, port, options.get("sentinel_username"), options.get("sentinel_password"),
+            "SENTINEL", "get-master-addr-by-name", self._address.service or "",
+        )  # fmt: skip
+        return None if reply is None else (reply[0].decode(), int(reply[1]))
+
+    def _ask_node(self, host: str, port: int) -> tuple[str, int] | None:
+        slot = key_slot(self._tag)
+        reply = self._ask_once(host, port, self._address.username, self._address.password, "CLUSTER", "SLOTS")
+        for first, last, node, *_ in reply:
+            if first <= slot <= last:
+                return (node[0].decode() or host, int(node[1]))
+        return None
+
+    def _ask_once(self, host: str, port: int, username: str | None, password: str | None, *words: str) -> Any:
+        kind = SSLConnection if self._address.tls else Connection
+        connection: Any = kind(
+            host=host, port=port, username=username, password=password, socket_timeout=1.0, socket_connect_timeout=1.0,
+            protocol=2, lib_name=None, lib_version=None, retry=Retry(NoBackoff(), 0), **tls_options(self._address),
+        )  # fmt: skip
+        try:
+            connection.connect()
+            connection.send_command(*words, check_health=False)
+            return connection.read_response()
+        finally:
+            connection.disconnect()

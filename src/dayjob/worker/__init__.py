@@ -1,0 +1,1 @@
+"""Runs jobs. Knows the store and the domain, never the console."""

@@ -1,0 +1,81 @@
+"""Attempt: one delivery of a job to this pool, from the exchange that brought it to the one that settles it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dayjob.job import Job
+from dayjob.store.codec import Wire
+from dayjob.store.ops.consume import Entry
+
+if TYPE_CHECKING:
+    from dayjob.worker.lane import Lane
+
+
+class Attempt:
+    """What is known of one attempt. Also the line through which its job checks in."""
+
+    __slots__ = (
+        "cancelled",
+        "checkin_at",
+        "checkin_text",
+        "deadline",
+        "done",
+        "given_at",
+        "job",
+        "lane",
+        "lost",
+        "name",
+        "payload",
+        "progress",
+        "settled",
+        "started_at",
+        "thread_id",
+        "timed_out",
+        "token",
+        "total",
+        "wire",
+        "worker",
+    )
+
+    def __init__(self, token: str, name: str, payload: bytes, wire: Wire, lane: Lane) -> None:
+        self.token = token
+        self.name = name
+        self.payload = payload
+        self.wire = wire
+        self.lane = lane
+        self.job: Job | None = None
+        #: Monotonic times: handed over, started, to be ended by.
+        self.given_at = 0.0
+        self.started_at = 0.0
+        self.deadline = 0.0
+        self.worker = -1
+        self.thread_id = 0
+        #: Redis no longer counts on us: the outcome stays in this process.
+        self.lost = False
+        self.cancelled = False
+        self.timed_out = False
+        #: An outcome was reported; a second one is not.
+        self.settled = False
+        self.checkin_text = ""
+        self.checkin_at = 0.0
+        self.progress: float | None = None
+        self.total: float | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the job should wind up."""
+        return self.lost or self.cancelled or self.timed_out or self.lane.stopping
+
+    def checkin(self, text: str, done: float | None, total: float | None) -> None:
+        """Note what the job says; the next status shows it."""
+        self.checkin_text, self.progress, self.total = text, done, total
+        self.checkin_at = time.monotonic()
+
+
+#: How an attempt ended: None for a plain completion, else what the next exchange does with it.
+Settlement = Sequence[Entry] | None
+Finished = tuple[Attempt, Settlement]
+Result = Any

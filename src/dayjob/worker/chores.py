@@ -1,0 +1,86 @@
+"""Chores: what one pool does for all of them, and the timetable of it. Harmless when two do it at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dayjob.store.keys import Keys
+from dayjob.store.ops import consume, maintain
+from dayjob.worker.fetcher import TERM, Fetcher
+from dayjob.worker.periodic import Periodic
+from dayjob.worker.reaper import Reaper
+from dayjob.worker.requeuer import Requeuer
+from dayjob.worker.shared import SharedLink
+from dayjob.worker.trimmer import Trimmer
+
+#: Seconds between two passes over leases and bells.
+PASS = 1.0
+#: Seconds between two looks at the caps, and at the limits.
+TRIM = 10.0
+MEND = 60.0
+#: How many names one ring looks at, and how often the list of names is read.
+RING = 200
+NAMES = 5.0
+
+
+class Chores:
+    """The leader's round. A pool that does not lead only looks after its own schedules."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        link: SharedLink,
+        fetcher: Fetcher,
+        *,
+        requeuer: Requeuer,
+        reaper: Reaper,
+        periodic: Periodic,
+        trimmer: Trimmer,
+    ) -> None:
+        self._keys = keys
+        self._link = link
+        self._fetcher = fetcher
+        self._requeuer = requeuer
+        self._reaper = reaper
+        self._periodic = periodic
+        self._trimmer = trimmer
+        self._next: dict[str, float] = {}
+        self._names: list[str] = []
+        self.closing = False
+
+    def step(self) -> float:
+        """One round; the wait for the next is spent listening for something that is due sooner."""
+        tick = self._periodic.step()
+        if not self._fetcher.leads:
+            return min(1.0, PASS if tick is None else tick)
+        self._every("pass", PASS, self._pass)
+        self._every("trim", TRIM, lambda: self._trimmer.trim(self._fetcher.redis_now()))
+        self._every("mend", MEND, self._trimmer.mend_limits)
+        due = self._requeuer.step()
+        waits = [self._next["pass"] - time.monotonic(), *(wait for wait in (tick, due) if wait is not None)]
+        wait = max(0.001, min(waits))
+        if not self.closing:
+            self._link.run(consume.wait_bell([self._keys.due], wait))
+        return 0.0
+
+    def _every(self, name: str, period: float, chore: Callable[[], object]) -> None:
+        now = time.monotonic()
+        if now >= self._next.get(name, 0.0):
+            self._next[name] = now + period
+            chore()
+
+    def _pass(self) -> None:
+        """Look at leases and bells, and only then renew the leadership: one who is stuck here loses it."""
+        self._reaper.step()
+        self._ring()
+        self._fetcher.leads = self._link.run(consume.lead(self._keys, self._fetcher.pool_id, term=TERM))
+
+    def _ring(self) -> None:
+        """Ring for queues that were filled or resumed by those who know nothing of bells."""
+        self._every("names", NAMES, self._read_names)
+        for first in range(0, len(self._names), RING):
+            self._link.run(maintain.ring(self._keys, self._names[first : first + RING]))
+
+    def _read_names(self) -> None:
+        self._names = self._link.run(maintain.known_jobs(self._keys))

@@ -1,0 +1,52 @@
+"""Heartbeat: says that the pool is alive, and publishes its status. On a thread of its own: handlers cannot stop it."""
+
+from __future__ import annotations
+
+import time
+
+from dayjob.options import PoolOptions
+from dayjob.store.keys import Keys
+from dayjob.store.ops import consume
+from dayjob.worker.fetcher import TERM, Fetcher
+from dayjob.worker.observer import Observer
+from dayjob.worker.shared import SharedLink
+
+#: Seconds between two statuses while there is something to watch.
+SHOW = 1.0
+
+
+class Heartbeat:
+    """Renews the lease and shows what is going on."""
+
+    def __init__(self, keys: Keys, link: SharedLink, fetcher: Fetcher, observer: Observer, options: PoolOptions) -> None:
+        self._keys = keys
+        self._link = link
+        self._fetcher = fetcher
+        self._observer = observer
+        self._options = options
+        self._beat_at = 0.0
+
+    def step(self) -> float:
+        """Beat when it is time to, and show what there is to show."""
+        now = time.monotonic()
+        if now >= self._beat_at:
+            self._beat()
+            self._beat_at = now + self._options.beat
+        self._link.run(consume.status(self._keys, self._fetcher.pool_id, self._observer.status()))
+        wait = self._beat_at - time.monotonic()
+        return max(0.01, min(wait, SHOW) if self._observer.busy() else wait)
+
+    def _beat(self) -> None:
+        pool_id = self._fetcher.pool_id
+        term = TERM if self._fetcher.fetching else 0.0
+        answer = self._link.run(consume.beat(self._keys, pool_id, lease=self._options.lease, term=term))
+        if pool_id != self._fetcher.pool_id:
+            return
+        if not answer.alive:
+            self._fetcher.refuse()
+            return
+        self._fetcher.leads = answer.leads
+        for token in answer.cancel:
+            attempt = self._fetcher.held.get(token)
+            if attempt is not None:
+                attempt.cancelled = True

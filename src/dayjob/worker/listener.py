@@ -1,0 +1,46 @@
+"""Listener: waits for a bell while the pool has room, on a connection of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from dayjob.store.keys import Keys
+from dayjob.store.ops import consume
+from dayjob.store.sync import Link
+
+#: Seconds one wait lasts; an idle pool costs one command in this time.
+WAIT = 3.0
+
+
+class Listener:
+    """Blocks on the bells of all names; whoever pops one tells the fetcher."""
+
+    def __init__(self, keys: Keys, link: Link, names: Sequence[str], heard: Callable[[str], None]) -> None:
+        self._link = link
+        self._heard = heard
+        self._armed = threading.Event()
+        self._names = {keys.bell(name): name for name in names}
+        self.closing = False
+
+    def arm(self) -> None:
+        """There is room: listen until a bell rings."""
+        self._armed.set()
+
+    def step(self) -> float:
+        """Wait for one bell, if there is room for what it announces."""
+        self._armed.wait()
+        if self.closing:
+            return 0.0
+        bell = self._link.run(consume.wait_bell(list(self._names), WAIT))
+        if bell is not None:
+            # Not armed again until the fetcher has looked: it may be busy with what this bell announced.
+            self._armed.clear()
+            self._heard(self._names[bell])
+        return 0.0
+
+    def close(self) -> None:
+        """End a wait that is under way."""
+        self.closing = True
+        self._armed.set()
+        self._link.interrupt()

@@ -1,0 +1,178 @@
+"""LoopExecutor: runs async attempts as tasks of one event loop, on a thread of its own. Does no network I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from dayjob.worker.attempt import Attempt, Settlement
+from dayjob.worker.slots import Slots
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """An event loop; uvloop's where it is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 - an extra
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()  # type: ignore[no-any-return,unused-ignore]  # an extra without types everywhere
+
+
+class LoopExecutor:
+    """Runs async attempts."""
+
+    def __init__(
+        self,
+        run: Callable[[Attempt], Coroutine[Any, Any, Settlement]],
+        finish: Callable[[Attempt, Settlement], None],
+        *,
+        limit: int,
+        slots: Slots | None = None,
+    ) -> None:
+        self._run = run
+        self._finish = finish
+        self._limit = limit
+        self._slots = slots
+        self._ready: deque[Attempt] = deque()
+        self._tasks: dict[Attempt, asyncio.Task[None]] = {}
+        self._loop = new_loop()
+        self._poked = False
+        self._thread = threading.Thread(target=self._main, name="dayjob-loop", daemon=True)
+        self._closed = False
+        if slots is not None:
+            slots.on_free(self._poke)
+        self._thread.start()
+
+    def give(self, attempts: Sequence[Attempt]) -> None:
+        """Hand attempts over, to be started in order."""
+        now = time.monotonic()
+        for attempt in attempts:
+            attempt.given_at = now
+        self._ready.extend(attempts)
+        self._poke()
+
+    def nudge(self) -> None:
+        """Nothing to do: every attempt is started as soon as there is a place for it."""
+
+    def take_back(self, before: float) -> list[Attempt]:
+        """Take back attempts that were handed over before a monotonic time and not started, oldest first."""
+        taken: list[Attempt] = []
+        while self._ready:
+            try:
+                attempt = self._ready.popleft()
+            except IndexError:
+                break
+            if attempt.given_at > before:
+                self._ready.appendleft(attempt)
+                break
+            taken.append(attempt)
+        return taken
+
+    @property
+    def ready(self) -> int:
+        """Attempts not started."""
+        return len(self._ready)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest attempt not started was handed over."""
+        try:
+            return self._ready[0].given_at
+        except IndexError:
+            return None
+
+    @property
+    def busy(self) -> int:
+        """How many attempts run now."""
+        return len(self._tasks)
+
+    def running(self) -> list[Attempt]:
+        """The attempts that run now."""
+        return list(self._tasks)
+
+    def interrupt(self, attempt: Attempt, kind: type[BaseException]) -> bool:  # noqa: ARG002 - same shape as the threads'
+        """Cancel the task that runs `attempt`."""
+        task = self._tasks.get(attempt)
+        if task is None or self._closed:
+            return False
+        self._loop.call_soon_threadsafe(task.cancel)
+        return True
+
+    def submit(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Run something on the loop and wait for it; for lifespans."""
+
+        async def call() -> Any:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+
+    def close(self) -> None:
+        """Stop the loop; tasks that still run are cancelled and left behind."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(1.0)
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        with contextlib.suppress(RuntimeError, TimeoutError):
+            self._loop.run_until_complete(self._farewell())
+        self._loop.close()
+
+    async def _farewell(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            # A task that swallows its cancellation does not hold up the end.
+            await asyncio.wait(others, timeout=0.2)
+        await self._loop.shutdown_asyncgens()
+
+    def _poke(self) -> None:
+        if self._ready and not self._poked and not self._closed:
+            self._poked = True
+            try:
+                self._loop.call_soon_threadsafe(self._pump)
+            except RuntimeError:
+                # The loop was closed in between: the pool is stopping and takes back what is ready.
+                self._closed = True
+
+    def _pump(self) -> None:
+        self._poked = False
+        slots = self._slots
+        while self._ready and len(self._tasks) < self._limit:
+            slot = 0
+            if slots is not None:
+                taken = slots.take()
+                if taken is None:
+                    return
+                slot = taken
+            try:
+                attempt = self._ready.popleft()
+            except IndexError:
+                if slots is not None:
+                    slots.give(slot)
+                return
+            self._tasks[attempt] = self._loop.create_task(self._attempt(attempt, slot))
+
+    async def _attempt(self, attempt: Attempt, slot: int) -> None:
+        started = attempt.started_at = time.monotonic()
+        timeout = attempt.lane.options.timeout
+        if timeout is not None:
+            attempt.deadline = started + timeout
+        attempt.worker = slot
+        settlement = await self._run(attempt)
+        del self._tasks[attempt]
+        attempt.lane.learn(time.monotonic() - started)
+        self._finish(attempt, settlement)
+        if self._slots is not None:
+            self._slots.give(slot)
+        if self._ready:
+            self._poke()

@@ -1,0 +1,117 @@
+"""Observer: says what the pool and each of its workers are doing, for people. Reads, never decides."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dayjob.job import new_id
+from dayjob.options import PoolOptions
+from dayjob.redact import shown
+from dayjob.store import codec
+from dayjob.version import __version__
+from dayjob.worker.attempt import Attempt
+from dayjob.worker.fetcher import Fetcher
+from dayjob.worker.service import Service
+
+#: Attempts shorter than this are counted, not shown one by one.
+MOMENT = 0.5
+#: How many workers a status shows one by one.
+MOST_SHOWN = 200
+
+
+class Observer:
+    """Builds the status of one pool."""
+
+    def __init__(
+        self, fetcher: Fetcher, options: PoolOptions, names: list[str], services: Callable[[], list[Service]], tag: str
+    ) -> None:
+        self._fetcher = fetcher
+        self._options = options
+        self._names = names
+        self._services = services
+        self._tag = tag
+        self._started_at = time.time()
+        self._host = socket.gethostname()
+        #: A random id for each worker, as the ancestor has them.
+        self.worker_ids = [new_id() for _ in range(options.concurrency)]
+        self.quiet = False
+
+    def busy(self) -> bool:
+        """Whether there is anything worth showing more often than at each beat."""
+        now = time.monotonic()
+        return any(now - attempt.started_at > MOMENT for attempt in self._fetcher.running())
+
+    def status(self) -> bytes:
+        """The pool's status as JSON."""
+        now = time.monotonic()
+        running = self._fetcher.running()
+        counts: dict[str, int] = {}
+        for attempt in running:
+            counts[attempt.name] = counts.get(attempt.name, 0) + 1
+        long = [attempt for attempt in running if now - attempt.started_at > MOMENT]
+        return msgspec.json.encode(
+            {
+                "id": self._fetcher.pool_id,
+                "host": self._host,
+                "pid": os.getpid(),
+                "tag": self._tag,
+                "version": __version__,
+                "python": ".".join(map(str, sys.version_info[:3])),
+                "started_at": self._started_at,
+                "beat_at": self._fetcher.redis_now(),
+                "concurrency": self._options.concurrency,
+                "names": self._names,
+                "quiet": self.quiet or not self._fetcher.fetching,
+                "leads": self._fetcher.leads,
+                "held": len(self._fetcher.held),
+                "running": counts,
+                "workers": [self._worker(attempt, now) for attempt in long[:MOST_SHOWN]],
+                "worker_ids": self.worker_ids[:MOST_SHOWN],
+                "rss": resident(),
+                "exchanges": self._fetcher.exchanges,
+                "fetched": self._fetcher.fetched,
+                "loops": {service.name: round(now - service.beaten_at, 1) for service in self._services()},
+            }
+        )
+
+    def _worker(self, attempt: Attempt, now: float) -> dict[str, Any]:
+        wire = attempt.wire
+        args: Any = None
+        if attempt.job is not None:
+            with contextlib.suppress(*codec.UNREADABLE):
+                args = shown(attempt.job.args, attempt.lane.options.redact)
+        age = now - attempt.started_at
+        return {
+            "worker_id": self.worker_ids[attempt.worker] if 0 <= attempt.worker < len(self.worker_ids) else "",
+            "token": attempt.token,
+            "name": attempt.name,
+            "id": wire.id,
+            "source": wire.source,
+            "args": args,
+            "attempt": 1 + wire.fails + wire.deaths + wire.snoozes,
+            "started_at": self._fetcher.redis_now() - age,
+            "timeout": attempt.lane.options.timeout,
+            "stuck": attempt.timed_out and attempt.settled,
+            "lost": attempt.lost,
+            "checkin": attempt.checkin_text,
+            "checkin_at": self._fetcher.redis_now() - (now - attempt.checkin_at) if attempt.checkin_at else None,
+            "done": attempt.progress,
+            "total": attempt.total,
+        }
+
+
+def resident() -> int:
+    """The memory of this process, in bytes; 0 where it cannot be told."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - read once a beat
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

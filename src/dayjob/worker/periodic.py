@@ -1,0 +1,92 @@
+"""Periodic: enqueues the ticks of the schedules that this pool registered. At most one job per tick, fleet-wide."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from dayjob import cron
+from dayjob.job import new_id
+from dayjob.pool import Periodic as Record
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.ops import produce
+from dayjob.worker.shared import SharedLink
+
+logger = logging.getLogger("dayjob.worker.periodic")
+
+#: Seconds that pools other than the leader wait before they look after a tick.
+LATER = 2.0
+
+
+class Ticker:
+    """One schedule and what is known of its last tick."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.schedule = cron.parse(record.spec, record.timezone)
+        self.last: int | None = None
+
+    def next_at(self) -> float | None:
+        """When it ticks next, in Redis time; at once when its last tick is not known yet."""
+        return 0.0 if self.last is None else self.schedule.next_after(self.last)
+
+
+class Periodic:
+    """Ticks all schedules of one pool."""
+
+    def __init__(
+        self, keys: Keys, link: SharedLink, records: Sequence[Record], now: Callable[[], float], leads: Callable[[], bool]
+    ) -> None:
+        self._keys = keys
+        self._link = link
+        self._tickers = [Ticker(record) for record in records]
+        self._now = now
+        self._leads = leads
+
+    def step(self) -> float | None:
+        """Enqueue what is due; the answer is the seconds until the next tick, or None."""
+        waits: list[float] = []
+        for ticker in self._tickers:
+            at = ticker.next_at()
+            if at is None:
+                continue
+            patience = 0.0 if self._leads() or ticker.last is None else LATER
+            if at + patience <= self._now():
+                self._tick(ticker)
+                at = ticker.next_at()
+                patience = 0.0 if self._leads() else LATER
+            if at is not None:
+                waits.append(at + patience - self._now())
+        return max(0.001, min(waits)) if waits else None
+
+    def _tick(self, ticker: Ticker) -> None:
+        record = ticker.record
+        if ticker.last is None:
+            seen = self._link.run(
+                produce.tick(self._keys, record.name, record.job, seen=None, newest=None)
+            )
+            ticker.last = seen.last
+        for _ in range(3):
+            now = self._now()
+            due = cron.due(ticker.schedule, ticker.last, now, record.missed)
+            if not due.enqueue and not due.missed:
+                return
+            jobs = [(moment, self._payload(record, moment)) for moment in due.enqueue]
+            answer = self._link.run(
+                produce.tick(
+                    self._keys, record.name, record.job,
+                    seen=ticker.last, newest=due.last, missed=due.missed, jobs=jobs,
+                )
+            )  # fmt: skip
+            changed = answer.last != ticker.last
+            ticker.last = answer.last
+            if answer.enqueued or not changed:
+                if answer.enqueued:
+                    logger.debug("schedule=%s enqueued %d", record.name, answer.enqueued)
+                return
+
+    @staticmethod
+    def _payload(record: Record, moment: int) -> bytes:
+        extras = {"periodic": record.name, "tick": moment}
+        return codec.write(codec.quoted(record.job), new_id(), moment, record.args, extras)

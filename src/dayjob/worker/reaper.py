@@ -1,0 +1,157 @@
+"""Reaper: rescues the attempts of dead pools, in two steps: condemn, then sweep.
+
+Deaths are counted on the job, apart from its fails. The first death of a pool marks all that it held; a further one
+counts only for the suspect that the pool had named before it started it, so that a poison job takes nobody with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from dayjob import retry
+from dayjob.errors import DayjobError
+from dayjob.job import Job
+from dayjob.options import JobOptions
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op
+from dayjob.store.ops import consume, maintain
+from dayjob.store.ops.maintain import BATCH, Rescue
+
+logger = logging.getLogger("dayjob.worker.reaper")
+
+T = TypeVar("T")
+
+#: The death that sends a job to dead.
+MOST_DEATHS = 3
+
+
+class Runs(Protocol):
+    """Anything that runs ops: a link, or a shared one."""
+
+    def run(self, op: Op[T], /) -> T: ...
+
+
+class Reaper:
+    """Condemns pools past their lease, or proven dead, and sweeps what they held."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        link: Runs,
+        *,
+        lease: float,
+        options: Callable[[str], JobOptions | None],
+        on_dead: Callable[[Job, BaseException], None] | None,
+        rng: random.Random,
+    ) -> None:
+        self._keys = keys
+        self._link = link
+        self._lease = lease
+        self._options = options
+        #: None where no user code may run: jobs with a hook are then left to a pool that may run it.
+        self._on_dead = on_dead
+        self._rng = rng
+
+    def step(self) -> int:
+        """One pass over the leases; the answer is how many attempts were rescued."""
+        condemned = self._link.run(maintain.condemn(self._keys, lease=self._lease))
+        return sum(self.sweep(pool_id) for pool_id in condemned)
+
+    def bury(self, pool_ids: Sequence[str]) -> int:
+        """Condemn and sweep pools whose death is proven."""
+        self._link.run(maintain.condemn(self._keys, lease=self._lease, proven=pool_ids, judge=False))
+        return sum(self.sweep(pool_id) for pool_id in pool_ids)
+
+    def sweep(self, pool_id: str) -> int:
+        """Move all attempts of a condemned pool, a batch at a time, highest tokens first."""
+        tokens = sorted(
+            self._link.run(consume.held_tokens(self._keys, pool_id)), key=consume.number_in, reverse=True
+        )
+        suspect, culprit, cause = self._link.run(maintain.read_state(self._keys, pool_id))
+        moved = 0
+        for first in range(0, len(tokens), BATCH) or (0,):
+            batch = tokens[first : first + BATCH]
+            payloads = self._link.run(maintain.read_held(self._keys, pool_id, batch)) if batch else []
+            rescues: list[Rescue] = []
+            dead: list[tuple[Job, BaseException]] = []
+            for token, payload in zip(batch, payloads, strict=True):
+                if payload is not None:
+                    rescue = self._rescue(token, payload, pool_id, (suspect, culprit, cause), dead)
+                    if rescue is not None:
+                        rescues.append(rescue)
+            answer = self._link.run(maintain.sweep(self._keys, pool_id, rescues))
+            if not answer.condemned:
+                return moved
+            moved += answer.moved
+            for job, error in dead if answer.moved else ():
+                if self._on_dead is not None:
+                    self._on_dead(job, error)
+        if moved:
+            why = cause or "it is dead"
+            logger.warning("pool=%s: %s; %d attempts rescued", pool_id, why, moved)
+        return moved
+
+    def _rescue(
+        self,
+        token: str,
+        payload: bytes,
+        pool_id: str,
+        state: tuple[str | None, str | None, str | None],
+        dead: list[tuple[Job, BaseException]],
+    ) -> Rescue | None:
+        suspect, culprit, cause = state
+        name = consume.name_in(token)
+        try:
+            wire = codec.read(payload, name)
+        except codec.Broken as why:
+            entry = codec.broken_entry(payload, at=0, where=f"held by pool {pool_id}", why=str(why))
+            return Rescue("broken", name, token, entry)
+        if culprit is not None:
+            if token != culprit:
+                # The parent killed that process for somebody else's sake.
+                return Rescue("queue", name, token, payload)
+            return self._blame(token, payload, wire, cause or "killed", f"{pool_id}/{token}", dead)
+        if wire.deaths and token != suspect:
+            return Rescue("queue", name, token, payload)
+        deaths = wire.deaths + 1
+        changes: dict[str, Any] = {"deaths": deaths, "attempt": f"{pool_id}/{token}"}
+        if deaths < MOST_DEATHS:
+            return Rescue("queue", name, token, codec.rewrite(payload, changes))
+        message = f"its process died {deaths} times while it ran, last in pool {pool_id}"
+        return self._bury(token, payload, wire, message, changes, dead)
+
+    def _blame(
+        self, token: str, payload: bytes, wire: codec.Wire, cause: str, place: str, dead: list[tuple[Job, BaseException]]
+    ) -> Rescue | None:
+        options = self._options(wire.name) or JobOptions()
+        changes: dict[str, Any] = {"attempt": place, "fails": wire.fails + 1, "err": cause, "trace": cause}
+        decision = retry.decide(options, DayjobError(cause), wire.fails, self._rng)
+        if decision.kind == "retry":
+            delay = max(0, round((decision.after or 0) * 1000))
+            return Rescue("retry", wire.name, token, codec.rewrite(payload, changes), delay)
+        if decision.kind in ("discard", "drop"):
+            return Rescue("drop", wire.name, token, b"", 0, *self._key(wire))
+        return self._bury(token, payload, wire, cause, changes, dead)
+
+    def _bury(
+        self,
+        token: str,
+        payload: bytes,
+        wire: codec.Wire,
+        message: str,
+        changes: dict[str, Any],
+        dead: list[tuple[Job, BaseException]],
+    ) -> Rescue | None:
+        if self._on_dead is None:
+            return None
+        dead.append((codec.job_of(wire), DayjobError(message)))
+        changes |= {"err": message, "trace": message}
+        return Rescue("dead", wire.name, token, codec.rewrite(payload, changes), 0, *self._key(wire))
+
+    def _key(self, wire: codec.Wire) -> tuple[str, str]:
+        own = wire.unique_key.startswith(self._keys.unique_prefix)
+        return (wire.unique_key, wire.id) if own else ("", "")

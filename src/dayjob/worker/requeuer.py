@@ -1,0 +1,46 @@
+"""Requeuer: moves due scheduled and retry jobs to their queues. Never early, milliseconds late."""
+
+from __future__ import annotations
+
+import logging
+
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.ops import maintain
+from dayjob.store.ops.maintain import Move
+from dayjob.worker.shared import SharedLink
+
+logger = logging.getLogger("dayjob.worker.requeuer")
+
+
+class Requeuer:
+    """Reads what is due, groups it by name, and has a script move what is still there."""
+
+    def __init__(self, keys: Keys, link: SharedLink) -> None:
+        self._keys = keys
+        self._link = link
+
+    def step(self) -> float | None:
+        """Move everything that is due; the answer is the seconds until the next is, or None."""
+        waits = [self._drain(source) for source in (self._keys.scheduled, self._keys.retry)]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _drain(self, source: str) -> float | None:
+        while True:
+            due = self._link.run(maintain.read_due(self._keys, source))
+            if not due.members:
+                return due.wait
+            moves = [self._move(source, member, score, due.now) for member, score in due.members]
+            moved = self._link.run(maintain.requeue(self._keys, source, moves))
+            if moved == 0:
+                # Somebody else moved them, or their queue has a wrong type: look again later.
+                return 1.0
+
+    def _move(self, source: str, member: bytes, score: float, now: float) -> Move:
+        try:
+            wire = codec.read(member)
+            payload = codec.rewrite(member, {"t": int(score), "at": int(score * 1000)})
+        except (codec.Broken, *codec.UNREADABLE) as why:
+            logger.error("an entry of %s cannot be read and is kept in broken: %s", source, why)  # noqa: TRY400
+            return Move(None, member, codec.broken_entry(member, at=now, where=source, why=str(why)))
+        return Move(wire.name, member, payload)

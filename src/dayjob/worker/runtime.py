@@ -1,0 +1,314 @@
+"""Runtime: everything that a started pool consists of, put together on one page. Built anew by every start."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from dayjob import settings
+from dayjob.errors import NotReady, StoreError, Unavailable
+from dayjob.job import Job
+from dayjob.middleware import compose_async, compose_sync
+from dayjob.pool import WorkerPool
+from dayjob.registry import JobType
+from dayjob.store.keys import Keys
+from dayjob.store.ops import consume
+from dayjob.store.ops.consume import Entry
+from dayjob.store.sync import Link
+from dayjob.worker import limits
+from dayjob.worker.chores import Chores
+from dayjob.worker.fetcher import Fetcher
+from dayjob.worker.heartbeat import Heartbeat
+from dayjob.worker.lane import Flags, Lane
+from dayjob.worker.listener import WAIT, Listener
+from dayjob.worker.loop import LoopExecutor
+from dayjob.worker.observer import Observer
+from dayjob.worker.periodic import Periodic
+from dayjob.worker.reaper import Reaper
+from dayjob.worker.requeuer import Requeuer
+from dayjob.worker.run import Abandon, Runner
+from dayjob.worker.service import Outage, Service
+from dayjob.worker.shared import SharedLink
+from dayjob.worker.slots import Slots
+from dayjob.worker.threads import Board, ThreadExecutor
+from dayjob.worker.trimmer import Trimmer
+from dayjob.worker.watchdog import Watchdog
+
+logger = logging.getLogger("dayjob.worker")
+
+#: How often waiting for the end looks again.
+LOOK = 0.01
+
+
+class Runtime:
+    """A running pool."""
+
+    def __init__(
+        self,
+        pool: WorkerPool[Any],
+        *,
+        publish: Callable[[str], None] | None = None,
+        board: Board | None = None,
+        tag: str = "",
+    ) -> None:
+        self._pool = pool
+        self._publish = publish or (lambda pool_id: None)
+        self._board = board
+        self._tag = tag
+        self.pid = os.getpid()
+        self.outage = Outage()
+        #: Set when a loop died; the pool stops by itself then.
+        self.failure: BaseException | None = None
+        self.ended = threading.Event()
+        self._services: list[Service] = []
+        self._exits = ExitStack()
+        self._stopping = threading.Lock()
+        self._hurry = threading.Event()
+
+    def start(self) -> None:
+        """Build everything, register the pool and start its loops. Raises StoreError, UsageError."""
+        pool = self._pool
+        problems = pool.registry.resolve_all()
+        if problems:
+            raise problems[0]
+        address = settings.parse_url(settings.connect_target(settings.resolve(pool.redis)))
+        self._keys = keys = Keys(pool.namespace)
+        rng = random.Random()  # noqa: S311 - shares and jitter, not secrets
+        flags = Flags()
+        lanes = {job_type.name: Lane(job_type, _composed(pool, job_type), flags) for job_type in pool.registry}
+        self._flags, self.lanes = flags, lanes
+        link = partial(Link, address, tag=keys.known_jobs)
+        self._exchange_link = link(name="dayjob:exchange")
+        self._bell_link = link(name="dayjob:bell", timeout=WAIT + 5.0)
+        self._shared = SharedLink(link(name="dayjob:chores"))
+        try:
+            self._build(keys, lanes, rng)
+            self.fetcher.join()
+            limits.declare(keys, self._shared, {name: lane.options.max_concurrency for name, lane in lanes.items()})
+            self._enter_lifespans()
+        except BaseException:
+            self._abort()
+            raise
+        for service in self._services:
+            service.start()
+        logger.info("pool=%s started: %d jobs, concurrency %d", self.fetcher.pool_id, len(lanes), pool.options.concurrency)
+
+    def _build(self, keys: Keys, lanes: dict[str, Lane], rng: random.Random) -> None:
+        pool, options = self._pool, self._pool.options
+        self.fetcher = fetcher = Fetcher(
+            keys, self._exchange_link, lanes, options,
+            rng=rng, arm=lambda: self.listener.arm(), publish=self._publish,
+        )  # fmt: skip
+        self.listener = Listener(keys, self._bell_link, list(lanes), fetcher.ring)
+        runner = Runner(keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng)
+        colours = {lane.is_async for lane in lanes.values()}
+        # Lifespans may be async where no job is.
+        wants_loop = True in colours or any(lifespan.is_async for lifespan in pool.lifespans)
+        slots = Slots(options.concurrency) if len(colours) == 2 else None
+        self.threads = self.loop = None
+        if False in colours:
+            limit = min(options.threads or options.concurrency, options.concurrency)
+            self.threads = ThreadExecutor(runner.run, fetcher.finish, limit=limit, slots=slots, board=self._board)
+        if wants_loop:
+            self.loop = LoopExecutor(runner.arun, fetcher.finish, limit=options.concurrency, slots=slots)
+        fetcher.threads, fetcher.loop = self.threads, self.loop
+        self.observer = Observer(fetcher, options, sorted(lanes), lambda: self._services, self._tag)
+        reaper = Reaper(
+            keys, self._shared, lease=options.lease, options=self._options_of, on_dead=self._on_dead, rng=rng
+        )
+        self._chores = Chores(
+            keys, self._shared, fetcher,
+            requeuer=Requeuer(keys, self._shared), reaper=reaper, trimmer=Trimmer(keys, self._shared, options),
+            periodic=Periodic(keys, self._shared, list(pool.periodics.values()), fetcher.redis_now, lambda: fetcher.leads),
+        )  # fmt: skip
+        watchdog = Watchdog(
+            fetcher, runner, options, threads=self.threads, loop=self.loop,
+            timeouts=[lane.options.timeout for lane in lanes.values() if lane.options.timeout],
+        )  # fmt: skip
+        heartbeat = Heartbeat(keys, self._shared, fetcher, self.observer, options)
+        service = partial(Service, outage=self.outage, died=self._died)
+        self._services = [
+            service("fetcher", fetcher.step),
+            service("listener", self.listener.step),
+            service("heartbeat", heartbeat.step),
+            service("chores", self._chores.step),
+            service("watchdog", watchdog.step),
+        ]
+
+    # While it runs.
+
+    def quiet(self) -> None:
+        """Fetch nothing more; what runs goes on."""
+        self.observer.quiet = True
+        self.fetcher.fetching = False
+        self.fetcher.wake()
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait until every queue of this pool is empty, paused or at its limit, and nothing runs; false in time."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = threading.Event()
+        while True:
+            seen = self.fetcher.exchanges
+            self.fetcher.look_everywhere()
+            while self.fetcher.exchanges == seen or self.fetcher.busy:
+                if self.ended.is_set():
+                    raise NotReady("the pool stopped while it was draining")
+                if deadline is not None and time.monotonic() > deadline:
+                    return False
+                pause.wait(LOOK)
+            if self.fetcher.empty_since(seen):
+                return True
+
+    def stop(self, timeout: float = 25.0) -> None:
+        """Stop within `timeout` seconds and one more: wait for what runs, then give back what does not end."""
+        with self._stopping:
+            if self.ended.is_set():
+                return
+            deadline = time.monotonic() + max(0.0, timeout)
+            self._flags.stopping = True
+            self.quiet()
+            self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, deadline)
+            self._give_back()
+            last = max(deadline, time.monotonic()) + 0.7 if not self._hurry.is_set() else time.monotonic() + 0.7
+            self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, last, hurry=False)
+            self._close(last)
+            self.ended.set()
+            logger.info("pool=%s stopped", self.fetcher.pool_id)
+
+    def hurry(self) -> None:
+        """End a stop that is under way now: give back what runs."""
+        self._hurry.set()
+
+    def run(self) -> None:
+        """Start, and work until a signal says stop. Raises SystemExit(70) when a loop died."""
+        from dayjob.worker.signals import handle  # noqa: PLC0415 - signals belong to programs, not to embedded pools
+
+        self.start()
+        with handle(self):
+            # In slices: a signal handler runs between them on every platform.
+            while not self.ended.wait(1.0):
+                pass
+        if self.failure is not None:
+            raise SystemExit(70)
+
+    # The end.
+
+    def _give_back(self) -> None:
+        """What has not ended by now goes back to its queue; the handlers are told, and their outcome is dropped."""
+        running = self.fetcher.running()
+        for attempt in running:
+            executor = self.loop if attempt.lane.is_async else self.threads
+            if executor is not None and not attempt.settled:
+                executor.interrupt(attempt, Abandon)
+        if running:
+            self._wait_for(lambda: not self.fetcher.running(), time.monotonic() + 0.25, hurry=False)
+        for attempt in sorted(self.fetcher.held.values(), key=lambda one: consume.number_in(one.token), reverse=True):
+            self.fetcher.finish(attempt, [Entry("back", attempt.name, attempt.token)])
+
+    def _close(self, deadline: float) -> None:
+        self._chores.closing = True
+        for service in self._services:
+            service.stop()
+        self.listener.close()
+        self._shared.interrupt()
+        self.fetcher.wake()
+        for service in self._services:
+            if not service.join(deadline + 0.2):
+                self._exchange_link.interrupt()
+        self._leave()
+        self._abort()
+
+    def _leave(self) -> None:
+        if self.outage.away:
+            logger.warning("pool=%s leaves without telling Redis, which is away; its lease will end", self.fetcher.pool_id)
+            return
+        try:
+            left = self._exchange_link.run(consume.leave(self._keys, self.fetcher.pool_id))
+        except StoreError as error:
+            logger.warning("pool=%s could not leave (%s); its lease will end", self.fetcher.pool_id, error)
+        else:
+            if left:
+                logger.warning("pool=%s left %d attempts behind; they are rescued", self.fetcher.pool_id, left)
+
+    def _abort(self) -> None:
+        try:
+            self._exits.close()
+        except Exception:  # a lifespan that fails at the end must not keep the rest from closing
+            logger.exception("a lifespan failed at the end")
+        for executor in (getattr(self, "threads", None), getattr(self, "loop", None)):
+            if executor is not None:
+                executor.close()
+        for link in (self._exchange_link, self._bell_link, self._shared):
+            with contextlib.suppress(OSError):
+                link.close()
+
+    def _wait_for(self, done: Callable[[], bool], deadline: float, *, hurry: bool = True) -> bool:
+        pause = threading.Event()
+        while not done():
+            if time.monotonic() >= deadline or (hurry and self._hurry.is_set()):
+                return False
+            pause.wait(LOOK)
+        return True
+
+    def _died(self, name: str, error: BaseException) -> None:
+        logger.critical("the %s loop died; stopping the pool", name, exc_info=error)
+        self.failure = error
+        threading.Thread(target=self.stop, args=(0.0,), name="dayjob-last", daemon=True).start()
+
+    # What user code is called for.
+
+    def _enter_lifespans(self) -> None:
+        for lifespan in self._pool.lifespans:
+            self._exits.enter_context(self._lifespan(lifespan))
+
+    @contextmanager
+    def _lifespan(self, lifespan: Any) -> Iterator[None]:
+        if not lifespan.is_async:
+            with lifespan.around():
+                yield
+            return
+        if self.loop is None:
+            raise Unavailable("no loop for an async lifespan")
+        manager = lifespan.aaround()
+        self.loop.submit(manager.__aenter__)
+        try:
+            yield
+        finally:
+            self.loop.submit(lambda: manager.__aexit__(None, None, None))
+
+    def _options_of(self, name: str) -> Any:
+        lane = self.lanes.get(name)
+        return None if lane is None else lane.options
+
+    def _on_dead(self, job: Job, error: BaseException) -> None:
+        lane = self.lanes.get(job.name)
+        if lane is not None and lane.options.on_dead is not None:
+            # On a thread of its own: user code must not hold up the chores.
+            threading.Thread(target=Runner._hook, args=(lane.options.on_dead, job, error), daemon=True).start()
+
+
+def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any, Any], Any]:
+    """The handler of a job type, taking context and job, with the pool's middleware around it."""
+    fn, call_args = job_type.fn, job_type.call_args
+    context, wants_job = job_type.wants_context, job_type.wants_job
+
+    def handler(ctx: Any, job: Any) -> Any:
+        args, kwargs = call_args(job.raw_args)
+        if context:
+            return fn(ctx, job, *args, **kwargs) if wants_job else fn(ctx, *args, **kwargs)
+        return fn(job, *args, **kwargs) if wants_job else fn(*args, **kwargs)
+
+    async def async_handler(ctx: Any, job: Any) -> Any:
+        return await handler(ctx, job)
+
+    if job_type.is_async:
+        return compose_async(pool.middlewares, async_handler)
+    return compose_sync(pool.middlewares, handler)

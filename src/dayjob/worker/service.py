@@ -1,0 +1,124 @@
+"""Service: one loop on one thread, that can be woken and stopped, and outlives every fault of Redis.
+
+A step does one round and returns the seconds until the next. An error that is not Redis's ends the pool, loudly.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from dayjob.errors import StoreError
+
+logger = logging.getLogger("dayjob.worker")
+
+#: Waits after the first, second, ... failure in a row.
+BACKOFF = (0.05, 0.1, 0.25, 0.5, 1.0)
+
+
+class Outage:
+    """Tells people once when Redis goes away, at most once a minute while it is away, and once when it is back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._told = 0.0
+
+    def failed(self, error: StoreError) -> None:
+        """A loop could not reach Redis."""
+        now = time.monotonic()
+        with self._lock:
+            if self._since is None:
+                self._since, self._told = now, now
+                logger.warning("Redis is away: %s. Waiting for it; jobs that run go on.", error)
+            elif now - self._told >= 60:
+                self._told = now
+                logger.warning("Redis is still away after %.0f s: %s", now - self._since, error)
+
+    def succeeded(self) -> None:
+        """A loop reached Redis."""
+        if self._since is None:
+            return
+        with self._lock:
+            if self._since is not None:
+                logger.warning("Redis is back after %.1f s", time.monotonic() - self._since)
+                self._since = None
+
+    @property
+    def away(self) -> float:
+        """Seconds since Redis went away; 0 while it is there."""
+        since = self._since
+        return 0.0 if since is None else time.monotonic() - since
+
+
+class Service:
+    """A named loop on a daemon thread."""
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], float | None],
+        *,
+        outage: Outage,
+        died: Callable[[str, BaseException], None],
+    ) -> None:
+        self.name = name
+        self._step = step
+        self._outage = outage
+        self._died = died
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        #: When the last round ended, monotonic; for people and the watchdog.
+        self.beaten_at = time.monotonic()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._loop, name=f"dayjob-{self.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Make the next round begin now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Ask the loop to end after this round."""
+        self._stop.set()
+        self._wake.set()
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the thread until a monotonic deadline; true when it ended."""
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return True
+        thread.join(max(0.0, deadline - time.monotonic()))
+        return not thread.is_alive()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the loop was asked to end."""
+        return self._stop.is_set()
+
+    def _loop(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                wait = self._step()
+            except StoreError as error:
+                if self._stop.is_set():
+                    return
+                self._outage.failed(error)
+                wait = BACKOFF[min(failures, len(BACKOFF) - 1)]
+                failures += 1
+            except BaseException as error:  # noqa: BLE001 - a loop that dies must end the pool, whatever killed it
+                self._died(self.name, error)
+                return
+            else:
+                failures = 0
+                self._outage.succeeded()
+            self.beaten_at = time.monotonic()
+            if wait is None or wait > 0:
+                self._wake.wait(wait)

@@ -1,0 +1,229 @@
+"""ThreadExecutor: runs sync attempts on threads that grow on demand. Does no network I/O.
+
+Work goes through one shared deque without a lock. A thread with nothing to do sleeps on a lock of its own, and is
+woken only when there is more to do than those awake will get done soon: quick jobs need few threads, slow ones many.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from dayjob.worker.attempt import Attempt, Settlement
+from dayjob.worker.run import Abandon
+from dayjob.worker.slots import Slots
+
+#: One more thread is woken for every so many seconds of work that wait.
+SPREAD = 0.001
+
+
+class Board(Protocol):
+    """Where the deadlines of running attempts stand, for a supervising parent to read."""
+
+    def post(self, worker: int, token: str, deadline: float) -> None: ...
+    def clear(self, worker: int) -> None: ...
+
+
+class Worker:
+    """One slot of the executor: a thread and what it runs."""
+
+    __slots__ = ("bed", "current", "guard", "number", "thread")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.bed = threading.Lock()
+        self.bed.acquire()
+        #: Held while an exception is being sent to this thread, or its attempt ends.
+        self.guard = threading.Lock()
+        self.current: Attempt | None = None
+        self.thread: threading.Thread | None = None
+
+
+class ThreadExecutor:
+    """Runs sync attempts."""
+
+    def __init__(
+        self,
+        run: Callable[[Attempt], Settlement],
+        finish: Callable[[Attempt, Settlement], None],
+        *,
+        limit: int,
+        slots: Slots | None = None,
+        board: Board | None = None,
+    ) -> None:
+        self._board = board
+        self._run = run
+        self._finish = finish
+        self._limit = limit
+        self._slots = slots
+        self._ready: deque[Attempt] = deque()
+        self._idle: deque[Worker] = deque()
+        self._closing = False
+        self._spawning = threading.Lock()
+        self.workers: list[Worker] = []
+        if slots is not None:
+            slots.on_free(self._poke)
+
+    def give(self, attempts: Sequence[Attempt]) -> None:
+        """Hand attempts over, to be started in order."""
+        now = time.monotonic()
+        seconds = 0.0
+        for attempt in attempts:
+            attempt.given_at = now
+            estimate = attempt.lane.estimate
+            seconds += SPREAD if estimate is None else min(estimate, SPREAD)
+        self._ready.extend(attempts)
+        self.wake(max(1, round(seconds / SPREAD)))
+
+    def wake(self, count: int) -> None:
+        """Get up to `count` more threads to work."""
+        for _ in range(min(count, self._limit)):
+            try:
+                worker = self._idle.popleft()
+            except IndexError:
+                if not self._spawn():
+                    return
+            else:
+                worker.bed.release()
+
+    def nudge(self) -> None:
+        """Wake a thread for everything that waits: what is awake does not get it done."""
+        if self._ready:
+            self.wake(len(self._ready))
+
+    def take_back(self, before: float) -> list[Attempt]:
+        """Take back attempts that were handed over before a monotonic time and not started, oldest first."""
+        taken: list[Attempt] = []
+        while self._ready:
+            try:
+                attempt = self._ready.popleft()
+            except IndexError:
+                break
+            if attempt.given_at > before:
+                self._ready.appendleft(attempt)
+                break
+            taken.append(attempt)
+        return taken
+
+    @property
+    def ready(self) -> int:
+        """Attempts not started."""
+        return len(self._ready)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest attempt not started was handed over."""
+        try:
+            return self._ready[0].given_at
+        except IndexError:
+            return None
+
+    @property
+    def busy(self) -> int:
+        """How many attempts run now."""
+        return sum(1 for worker in self.workers if worker.current is not None)
+
+    def running(self) -> list[Attempt]:
+        """The attempts that run now."""
+        return [attempt for worker in self.workers if (attempt := worker.current) is not None]
+
+    def interrupt(self, attempt: Attempt, kind: type[BaseException]) -> bool:
+        """Raise `kind` in the thread that runs `attempt`; false when it no longer does."""
+        worker = self.workers[attempt.worker]
+        with worker.guard:
+            if worker.current is not attempt:
+                return False
+            _raise_in(attempt.thread_id, kind)
+            return True
+
+    def close(self) -> None:
+        """Let idle threads end; those that run end after their attempt."""
+        self._closing = True
+        while self._idle:
+            try:
+                self._idle.popleft().bed.release()
+            except IndexError:
+                return
+
+    def _poke(self) -> None:
+        if self._ready:
+            self.wake(1)
+
+    def _spawn(self) -> bool:
+        with self._spawning:
+            if len(self.workers) >= self._limit or self._closing:
+                return False
+            worker = Worker(len(self.workers))
+            self.workers.append(worker)
+        worker.thread = threading.Thread(
+            target=self._work, args=(worker,), name=f"dayjob-worker-{worker.number}", daemon=True
+        )
+        worker.thread.start()
+        return True
+
+    def _work(self, worker: Worker) -> None:
+        ready, slots = self._ready, self._slots
+        thread_id = threading.get_ident()
+        while not self._closing:
+            slot = 0
+            if slots is not None:
+                taken = slots.take() if ready else None
+                if taken is None:
+                    self._rest(worker)
+                    continue
+                slot = taken
+            try:
+                attempt = ready.popleft()
+            except IndexError:
+                if slots is not None:
+                    slots.give(slot)
+                self._rest(worker)
+                continue
+            self._attempt(worker, attempt, thread_id)
+            if slots is not None:
+                slots.give(slot)
+
+    def _attempt(self, worker: Worker, attempt: Attempt, thread_id: int) -> None:
+        attempt.worker = worker.number
+        attempt.thread_id = thread_id
+        started = attempt.started_at = time.monotonic()
+        timeout = attempt.lane.options.timeout
+        if timeout is not None:
+            attempt.deadline = started + timeout
+            if self._board is not None:
+                self._board.post(worker.number, attempt.token, attempt.deadline)
+        worker.current = attempt
+        try:
+            settlement = self._run(attempt)
+        except Abandon:
+            # It arrived between the handler's end and here; the attempt was settled by whoever sent it.
+            settlement = None
+        if timeout is not None and self._board is not None:
+            self._board.clear(worker.number)
+        with worker.guard:
+            worker.current = None
+            if attempt.timed_out or attempt.cancelled or attempt.lost or attempt.lane.stopping:
+                _raise_in(thread_id, None)
+        attempt.lane.learn(time.monotonic() - started)
+        self._finish(attempt, settlement)
+
+    def _rest(self, worker: Worker) -> None:
+        self._idle.append(worker)
+        if self._closing or (self._ready and (self._slots is None or self._slots.free)):
+            # Something came in between: get up again, unless somebody just woke us.
+            try:
+                self._idle.remove(worker)
+            except ValueError:
+                worker.bed.acquire()
+            return
+        worker.bed.acquire()
+
+
+def _raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
+    """Set, or clear, the exception that a thread raises at its next instruction."""
+    thing = ctypes.py_object(kind) if kind is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), thing)

@@ -1,0 +1,54 @@
+"""Trimmer: keeps dead and done within their caps, and limits' held sets true. Bounded steps, counted."""
+
+from __future__ import annotations
+
+from dayjob.options import PoolOptions
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.ops import consume, maintain
+from dayjob.store.ops.maintain import BATCH
+from dayjob.worker.shared import SharedLink
+
+
+class Trimmer:
+    """Drops what is over the caps."""
+
+    def __init__(self, keys: Keys, link: SharedLink, options: PoolOptions) -> None:
+        self._keys = keys
+        self._link = link
+        self._options = options
+
+    def trim(self, now: float) -> int:
+        """Drop a bounded number of dead and done jobs over their cap of count or age; the answer is how many."""
+        options = self._options
+        dropped = self._trim(self._keys.dead, "trimmed:dead", options.dead_count, now - options.dead_age)
+        return dropped + self._trim(self._keys.done, "trimmed:done", options.done_count, now - options.dead_age)
+
+    def _trim(self, source: str, label: str, count: int, oldest: float) -> int:
+        dropped = 0
+        for _ in range(50):
+            over = self._link.run(maintain.size(source)) - count
+            members = self._link.run(maintain.oldest(source, BATCH))
+            doomed = [member for i, (member, score) in enumerate(members) if i < over or score < oldest]
+            if not doomed:
+                break
+            dropped += self._link.run(maintain.trim(self._keys, source, label, [self._with_key(m) for m in doomed]))
+        return dropped
+
+    def _with_key(self, member: bytes) -> tuple[bytes, str, str]:
+        try:
+            wire = codec.read(member)
+        except codec.Broken:
+            return member, "", ""
+        if not wire.unique_key.startswith(self._keys.unique_prefix):
+            return member, "", ""
+        return member, wire.unique_key, wire.id
+
+    def mend_limits(self) -> int:
+        """Free places of limits whose attempts are no longer held; the answer is how many."""
+        freed = 0
+        for name in self._link.run(consume.get_limits(self._keys))[0]:
+            members = self._link.run(maintain.held_members(self._keys, name))
+            if members:
+                freed += self._link.run(maintain.unhold(self._keys, name, members))
+        return freed

@@ -1,0 +1,74 @@
+"""Watchdog: ends attempts that passed their timeout, and those that an operator cancelled.
+
+Async attempts are cancelled by their own task. A thread can only be asked, by an exception; one that does not answer
+within the grace period is settled as failed, keeps its slot, and is shown as stuck. In a supervised process the parent
+then kills the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from dayjob.errors import JobTimeout
+from dayjob.options import PoolOptions
+from dayjob.worker.attempt import Attempt
+from dayjob.worker.fetcher import Fetcher
+from dayjob.worker.loop import LoopExecutor
+from dayjob.worker.run import Abandon, Runner
+from dayjob.worker.threads import ThreadExecutor
+
+logger = logging.getLogger("dayjob.worker.watchdog")
+
+
+class Watchdog:
+    """Looks at what runs, a few times a second while anything with a timeout may run."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        runner: Runner,
+        options: PoolOptions,
+        *,
+        threads: ThreadExecutor | None,
+        loop: LoopExecutor | None,
+        timeouts: list[float],
+    ) -> None:
+        self._fetcher = fetcher
+        self._runner = runner
+        self._options = options
+        self._threads = threads
+        self._loop = loop
+        shortest = min(timeouts, default=2.5)
+        self._period = min(0.25, max(0.02, shortest / 10))
+        self._asked: dict[Attempt, float] = {}
+
+    def step(self) -> float:
+        """Look once."""
+        now = time.monotonic()
+        if self._threads is not None:
+            for attempt in self._threads.running():
+                self._look(attempt, now)
+        if self._loop is not None:
+            for attempt in self._loop.running():
+                if attempt.cancelled and attempt not in self._asked:
+                    self._asked[attempt] = now
+                    self._loop.interrupt(attempt, Abandon)
+        running = set(self._fetcher.running())
+        self._asked = {attempt: when for attempt, when in self._asked.items() if attempt in running}
+        return self._period
+
+    def _look(self, attempt: Attempt, now: float) -> None:
+        over = bool(attempt.deadline) and now > attempt.deadline
+        if not (over or attempt.cancelled):
+            return
+        asked = self._asked.get(attempt)
+        if asked is None:
+            attempt.timed_out = over
+            self._asked[attempt] = now
+            if self._threads is not None:
+                self._threads.interrupt(attempt, JobTimeout if over else Abandon)
+        elif over and not attempt.settled and now - asked > self._options.grace:
+            text = f"{attempt.name} ran longer than its timeout of {attempt.lane.options.timeout or 0:g} s"
+            logger.error("job=%s id=%s does not end: its thread is stuck and keeps its slot", attempt.name, attempt.wire.id)
+            self._fetcher.finish(attempt, self._runner.give_up(attempt, JobTimeout(text + " and does not end")))
