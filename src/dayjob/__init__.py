@@ -1,6 +1,7 @@
 """Background jobs for Python on Redis and Valkey: jobs are queues, nothing accepted is ever lost."""
 
-from dayjob.enqueue import AsyncEnqueuer, Enqueuer
+from typing import TYPE_CHECKING, Any
+
 from dayjob.errors import (
     BadArguments,
     BadOption,
@@ -21,6 +22,9 @@ from dayjob.errors import (
 from dayjob.job import Job
 from dayjob.pool import WorkerPool
 from dayjob.version import __version__
+
+if TYPE_CHECKING:
+    from dayjob.enqueue import AsyncEnqueuer, Enqueuer
 
 __all__ = [
     "AsyncEnqueuer",
@@ -44,3 +48,12 @@ __all__ = [
     "WorkerPool",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the Redis client only where jobs are enqueued or run, not wherever a job is defined."""
+    if name in ("Enqueuer", "AsyncEnqueuer"):
+        from dayjob import enqueue  # noqa: PLC0415 - the reason is above
+
+        return getattr(enqueue, name)
+    raise AttributeError(f"module 'dayjob' has no attribute {name!r}")

@@ -12,15 +12,17 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol, Self, Unpack
 
 import msgspec
 
 from dayjob import settings
+from dayjob.arguments import encode_unchecked
 from dayjob.errors import BadOption, JobFailed, NotReady, ResultTimeout, TooLarge, Unavailable, Unknown
 from dayjob.job import Job, new_id, running
-from dayjob.options import Commit, How, JobOptions, Seconds, Using, check_name, how_of, seconds
-from dayjob.arguments import encode_unchecked
+from dayjob.options import Commit, How, JobOptions, Seconds, Using, check_name, how_of
+from dayjob.registry import epoch, wait_of
 from dayjob.store import codec
 from dayjob.store.aio import AsyncLink
 from dayjob.store.keys import Keys
@@ -256,21 +258,6 @@ class _Base:
         return plain("GET", self._builder.keys.result(job_id))
 
 
-def at_epoch(when: datetime) -> float:
-    """`when` in seconds since the epoch. Raises BadOption for a naive one."""
-    if not isinstance(when, datetime) or when.tzinfo is None:
-        raise BadOption(f"enqueue_at: {when!r} has no time zone; write datetime.now(UTC) + ..., or use enqueue_in")
-    return when.timestamp()
-
-
-def delay_seconds(delay: Seconds) -> float:
-    """`delay` in seconds. Raises BadOption."""
-    value = seconds(delay, "enqueue_in: delay")
-    if value < 0:
-        raise BadOption(f"enqueue_in: {delay!r} is in the past; give 0 or more")
-    return value
-
-
 def read_result(raw: bytes, job_id: str) -> Any:
     """The result in a stored answer. Raises JobFailed where it is an error."""
     answer = msgspec.json.decode(raw)
@@ -303,11 +290,11 @@ class Enqueuer(_Base):
 
     def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
         """Put a job in, to run after `delay` seconds."""
-        return self._certain(self.submit(*self._one(name, args, delay=delay_seconds(delay))))
+        return self._certain(self.submit(*self._one(name, args, delay=wait_of(delay))))
 
     def enqueue_at(self, name: str, when: datetime, /, **args: Any) -> Job:
         """Put a job in, to run at `when`."""
-        return self._certain(self.submit(*self._one(name, args, at=at_epoch(when))))
+        return self._certain(self.submit(*self._one(name, args, at=epoch(when))))
 
     def enqueue_unique(self, name: str, /, **args: Any) -> Job | None:
         """Put a job in unless one like it waits; None when one does."""
@@ -315,11 +302,11 @@ class Enqueuer(_Base):
 
     def enqueue_unique_in(self, name: str, delay: Seconds, /, **args: Any) -> Job | None:
         """As enqueue_unique, to run after `delay` seconds."""
-        return self.submit(*self._one(name, args, unique=True, delay=delay_seconds(delay)))
+        return self.submit(*self._one(name, args, unique=True, delay=wait_of(delay)))
 
     def enqueue_unique_at(self, name: str, when: datetime, /, **args: Any) -> Job | None:
         """As enqueue_unique, to run at `when`."""
-        return self.submit(*self._one(name, args, unique=True, at=at_epoch(when)))
+        return self.submit(*self._one(name, args, unique=True, at=epoch(when)))
 
     def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
@@ -351,7 +338,9 @@ class Enqueuer(_Base):
             if deadline is not None:
                 wait = min(wait, deadline - time.monotonic())
                 if wait <= 0:
-                    raise ResultTimeout(f"no result of job {job_id} within {timeout:g} s (is keep= set for its type?)")
+                    raise ResultTimeout(
+                        f"no result of job {job_id} within {timeout:g} s (is keep= set for its type?)"
+                    )
             pause.wait(wait)
 
     def run(self, op: Op[Any]) -> Any:
@@ -375,7 +364,9 @@ class Enqueuer(_Base):
             with self._url_lock:
                 if "address" not in self._shared:
                     self._shared["address"] = self._address()
-            return Lane(Link(self._shared["address"], tag=self._builder.keys.known_jobs, name="dayjob:enqueuer"))
+            return Lane(
+                Link(self._shared["address"], tag=self._builder.keys.known_jobs, name="dayjob:enqueuer")
+            )
 
     def _send(self, batches: Sequence[Sequence[Draft]]) -> list[Job | None]:
         """Send requests in order; each is resent on its slot and number until it is answered."""
@@ -389,8 +380,7 @@ class Enqueuer(_Base):
                         stored = self._insist(lane.link, op)
                     except Unknown as unknown:
                         lane.renew()
-                        rest = batches[i:]
-                        unknown._repeat = lambda op=op, rest=rest, jobs=jobs: self._repeat(op, rest, jobs)
+                        unknown._repeat = partial(self._repeat, op, batches[i:], jobs)
                         raise
                     jobs += self._builder.accept(drafts, stored)
             finally:
@@ -410,7 +400,9 @@ class Enqueuer(_Base):
                 if i == len(TRIES) - 1:
                     if not lost:
                         raise
-                    raise Unknown(f"{error}; the job may or may not be stored (repeat() is safe)", _never) from error
+                    raise Unknown(
+                        f"{error}; the job may or may not be stored (repeat() is safe)", _never
+                    ) from error
         raise AssertionError("TRIES is not empty")
 
     def _repeat(self, op: Op[Stored], batches: Sequence[Sequence[Draft]], before: list[Job | None]) -> Any:
@@ -419,7 +411,7 @@ class Enqueuer(_Base):
             try:
                 stored = self._insist(lane.link, op)
             except Unknown as unknown:
-                unknown._repeat = lambda: self._repeat(op, batches, before)
+                unknown._repeat = partial(self._repeat, op, batches, before)
                 raise
             finally:
                 self._lanes.append(lane)
@@ -459,11 +451,11 @@ class AsyncEnqueuer(_Base):
 
     async def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
         """Put a job in, to run after `delay` seconds."""
-        return Enqueuer._certain(await self.submit(*self._one(name, args, delay=delay_seconds(delay))))
+        return Enqueuer._certain(await self.submit(*self._one(name, args, delay=wait_of(delay))))
 
     async def enqueue_at(self, name: str, when: datetime, /, **args: Any) -> Job:
         """Put a job in, to run at `when`."""
-        return Enqueuer._certain(await self.submit(*self._one(name, args, at=at_epoch(when))))
+        return Enqueuer._certain(await self.submit(*self._one(name, args, at=epoch(when))))
 
     async def enqueue_unique(self, name: str, /, **args: Any) -> Job | None:
         """Put a job in unless one like it waits; None when one does."""
@@ -471,11 +463,11 @@ class AsyncEnqueuer(_Base):
 
     async def enqueue_unique_in(self, name: str, delay: Seconds, /, **args: Any) -> Job | None:
         """As enqueue_unique, to run after `delay` seconds."""
-        return await self.submit(*self._one(name, args, unique=True, delay=delay_seconds(delay)))
+        return await self.submit(*self._one(name, args, unique=True, delay=wait_of(delay)))
 
     async def enqueue_unique_at(self, name: str, when: datetime, /, **args: Any) -> Job | None:
         """As enqueue_unique, to run at `when`."""
-        return await self.submit(*self._one(name, args, unique=True, at=at_epoch(when)))
+        return await self.submit(*self._one(name, args, unique=True, at=epoch(when)))
 
     async def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
@@ -485,7 +477,9 @@ class AsyncEnqueuer(_Base):
         """Send one job whose arguments are encoded already."""
         how = self._merge(how)
         if how.on_commit is not None:
-            raise BadOption("on_commit calls a plain function: in async code use enqueue(...) for it, not aenqueue")
+            raise BadOption(
+                "on_commit calls a plain function: in async code use enqueue(...) for it, not aenqueue"
+            )
         return (await self._send([[self._builder.draft(name, args, how)]]))[0]
 
     async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
@@ -501,7 +495,9 @@ class AsyncEnqueuer(_Base):
             if deadline is not None:
                 wait = min(wait, deadline - time.monotonic())
                 if wait <= 0:
-                    raise ResultTimeout(f"no result of job {job_id} within {timeout:g} s (is keep= set for its type?)")
+                    raise ResultTimeout(
+                        f"no result of job {job_id} within {timeout:g} s (is keep= set for its type?)"
+                    )
             await asyncio.sleep(wait)
 
     async def run(self, op: Op[Any]) -> Any:
@@ -524,7 +520,9 @@ class AsyncEnqueuer(_Base):
             if "address" not in self._shared:
                 # May start the embedded server, which takes a moment.
                 self._shared["address"] = await asyncio.to_thread(self._address)
-            return Lane(AsyncLink(self._shared["address"], tag=self._builder.keys.known_jobs, name="dayjob:enqueuer"))
+            return Lane(
+                AsyncLink(self._shared["address"], tag=self._builder.keys.known_jobs, name="dayjob:enqueuer")
+            )
 
     async def _send(self, batches: Sequence[Sequence[Draft]]) -> list[Job | None]:
         jobs: list[Job | None] = []
@@ -557,7 +555,9 @@ class AsyncEnqueuer(_Base):
                 if i == len(TRIES) - 1:
                     if not lost:
                         raise
-                    raise Unknown(f"{error}; the job may or may not be stored (repeat() is safe)", _never) from error
+                    raise Unknown(
+                        f"{error}; the job may or may not be stored (repeat() is safe)", _never
+                    ) from error
         raise AssertionError("TRIES is not empty")
 
     def _repeater(

@@ -117,7 +117,7 @@ class JobTimeout(DayjobError, TimeoutError):
     """The attempt ran longer than its job type's `timeout`. Raised inside the handler."""
 
 
-class Signal(Exception):  # noqa: N818 - signals end an attempt, they are not errors
+class Signal(Exception):
     """Root of what a handler may raise to say how its attempt ends."""
 
     def __init__(self, why: str = "") -> None:

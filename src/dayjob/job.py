@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -33,7 +33,6 @@ class Job:
 
     __slots__ = (
         "_args",
-        "raw_args",
         "deaths",
         "enqueued_at",
         "error",
@@ -43,6 +42,7 @@ class Job:
         "last_checkin",
         "line",
         "name",
+        "raw_args",
         "scheduled_at",
         "snoozes",
         "source",
@@ -160,7 +160,7 @@ class Job:
             has = ", ".join(map(repr, self.args)) or "none"
             raise BadArguments(f"{self.name}: no argument {key!r}; it has {has}") from None
 
-    def _wrong(self, key: str, value: Any, wanted: str) -> Any:
+    def _wrong(self, key: str, value: Any, wanted: str) -> NoReturn:
         shown = repr(value)
         if len(shown) > 80:
             shown = shown[:77] + "..."

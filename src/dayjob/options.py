@@ -6,6 +6,7 @@ JobOptions belong to a job type, PoolOptions to a pool, How to one enqueue (what
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -26,14 +27,19 @@ Commit = Callable[[Callable[[], Any]], Any]
 #: The four things a hook can be told of; `on_dead` also fires for jobs that the system ended.
 Hook = Callable[..., Any]
 
-O = TypeVar("O")
+Options = TypeVar("Options")
 
 
 def seconds(value: Seconds, option: str) -> float:
     """`value` as float seconds. Raises BadOption."""
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) > 1e11:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or math.isnan(value)
+        or abs(value) > 1e11
+    ):
         raise BadOption(f"{option}={value!r}: give seconds as a number, or a timedelta")
     return float(value)
 
@@ -202,8 +208,8 @@ def check_name(name: str) -> str:
 
 
 def _checked(
-    cls: type[O], settings: Mapping[str, Any], where: str, check: Callable[[dict[str, Any], str], None]
-) -> O:
+    cls: type[Options], settings: Mapping[str, Any], where: str, check: Callable[[dict[str, Any], str], None]
+) -> Options:
     known = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # both callers pass dataclasses
     for key in settings:
         if key not in known:

@@ -99,6 +99,9 @@ class Running(Protocol):
 
     def run(self) -> None: ...
 
+    @property
+    def ended(self) -> threading.Event: ...
+
 
 class WorkerPool(Generic[C]):
     """The jobs of a program and, once started, the workers that run them in this process.
@@ -321,7 +324,7 @@ class WorkerPool(Generic[C]):
     def start(self) -> None:
         """Start the workers in this process; nothing when they run. Raises NotReady, UsageError and StoreError."""
         with self._lock:
-            if self._runtime is None:
+            if not self._running:
                 runtime = self._build()
                 runtime.start()
                 self._runtime = runtime
@@ -343,7 +346,7 @@ class WorkerPool(Generic[C]):
     def run(self) -> None:
         """Start, work until a signal says stop, and stop."""
         with self._lock:
-            if self._runtime is not None:
+            if self._running:
                 raise NotReady("the pool is started already: run() starts and stops it by itself")
             runtime = self._runtime = self._build()
         try:
@@ -359,6 +362,11 @@ class WorkerPool(Generic[C]):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def _running(self) -> bool:
+        # A runtime that ended by itself, because a loop died, is as good as none.
+        return self._runtime is not None and not self._runtime.ended.is_set()
 
     @property
     def _lock(self) -> threading.Lock:

@@ -9,7 +9,9 @@ from typing import Any
 #: What takes the place of a value.
 HIDDEN = "[redacted]"
 #: Keys whose values are hidden wherever arguments are shown.
-SECRET = re.compile(r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|private_?key|authorization", re.IGNORECASE)
+SECRET = re.compile(
+    r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|private_?key|authorization", re.IGNORECASE
+)
 
 
 def shown(value: Any, hide: Collection[str] = (), *, depth: int = 6) -> Any:

@@ -87,14 +87,16 @@ class AsyncLink:
         options = connection_options(address, self._timeout, self._name)
         options["retry"] = Retry(NoBackoff(), 0)
         if address.kind == "unix":
-            connection: Any = UnixDomainSocketConnection(path=address.path, **options)
+            connection: Any = UnixDomainSocketConnection(path=address.path or "", **options)
         else:
             host, port = address.hosts[0]
             if address.kind != "single":
                 finder = Link(address, tag=self._tag)
                 host, port = await asyncio.to_thread(finder.locate)
             kind = SSLConnection if address.tls else Connection
-            connection = kind(host=host, port=port, socket_keepalive=True, socket_keepalive_options=keepalive(), **options)
+            connection = kind(
+                host=host, port=port, socket_keepalive=True, socket_keepalive_options=keepalive(), **options
+            )
         try:
             await connection.connect()
         except BaseException:

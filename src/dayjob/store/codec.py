@@ -41,7 +41,7 @@ class Wire(msgspec.Struct, gc=False):
     trace: str = ""
 
 
-class Broken(Exception):  # noqa: N818 - a verdict on bytes, caught where they are read
+class Broken(Exception):
     """Bytes that are not a job; the message says why."""
 
 

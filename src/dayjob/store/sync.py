@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.connection import Connection, SSLConnection
+from redis.connection import UnixDomainSocketConnection as _UnixConnection
 from redis.retry import Retry
 
 from dayjob.errors import Full, Rejected, StoreError, Unavailable
@@ -52,13 +53,21 @@ def reply_text(error: Exception) -> str:
 
 def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
     """The one place where errors of the client library become ours."""
-    if not isinstance(error, redis.ResponseError | redis.AuthenticationError | redis.exceptions.BusyLoadingError | redis.ReadOnlyError):
+    if not isinstance(
+        error,
+        redis.ResponseError
+        | redis.AuthenticationError
+        | redis.exceptions.BusyLoadingError
+        | redis.ReadOnlyError,
+    ):
         return Unavailable(f"Redis at {where}: {str(error) or type(error).__name__}", sent=sent)
     text = reply_text(error)
     if text.startswith(PASSING):
         return Unavailable(f"Redis at {where} answered: {text}", sent=False)
     if text.startswith("OOM") or "OOM command not allowed" in text:
-        return Full(f"Redis at {where} is out of memory; nothing was stored. Raise maxmemory or let workers drain it.")
+        return Full(
+            f"Redis at {where} is out of memory; nothing was stored. Raise maxmemory or let workers drain it."
+        )
     return Rejected(f"Redis at {where} answered: {text}")
 
 
@@ -128,7 +137,8 @@ class Link:
         self._tag = tag
         self._name = name
         self._timeout = timeout
-        self._connection: Connection | UnixDomainSocketConnection | None = None
+        #: Any: the client library's connections are not typed.
+        self._connection: Any = None
         self._pid = os.getpid()
         #: Round trips and seconds spent in them, for people.
         self.trips = 0
@@ -148,7 +158,9 @@ class Link:
         connection = self._open()
         self.trips += 1
         try:
-            connection.send_packed_command(connection.pack_commands([op.words() for op in ops]), check_health=False)
+            connection.send_packed_command(
+                connection.pack_commands([op.words() for op in ops]), check_health=False
+            )
             replies: list[Any] = []
             for _ in ops:
                 try:
@@ -211,7 +223,7 @@ class Link:
             self.close()
         raise mapped(error, sent=False, where=str(self._address)) from error
 
-    def _open(self) -> Connection | UnixDomainSocketConnection:
+    def _open(self) -> Any:
         if self._pid != os.getpid():
             # After a fork the socket is the parent's: leave it alone.
             self._connection, self._pid = None, os.getpid()
@@ -222,22 +234,26 @@ class Link:
                 raise mapped(error, sent=False, where=str(self._address)) from error
         return self._connection
 
-    def _dial(self) -> Connection | UnixDomainSocketConnection:
+    def _dial(self) -> Any:
         address = self._address
         options = connection_options(address, self._timeout, self._name)
         options["retry"] = Retry(NoBackoff(), 0)
+        connection: Any
+        unix: Any = _UnixConnection
         if address.kind == "unix":
-            connection: Any = UnixDomainSocketConnection(path=address.path, **options)
+            connection = unix(path=address.path, **options)
         else:
             host, port = self.locate()
             kind = SSLConnection if address.tls else Connection
-            connection = kind(host=host, port=port, socket_keepalive=True, socket_keepalive_options=keepalive(), **options)
+            connection = kind(
+                host=host, port=port, socket_keepalive=True, socket_keepalive_options=keepalive(), **options
+            )
         try:
             connection.connect()
         except BaseException:
             connection.disconnect()
             raise
-        return connection  # type: ignore[no-any-return]  # the client library is loosely typed
+        return connection
 
     def locate(self) -> tuple[str, int]:
         """Host and port of the server to talk to, asking sentinels or cluster nodes where there are any."""
@@ -247,7 +263,11 @@ class Link:
         problems: list[str] = []
         for host, port in address.hosts:
             try:
-                found = self._ask_sentinel(host, port) if address.kind == "sentinel" else self._ask_node(host, port)
+                found = (
+                    self._ask_sentinel(host, port)
+                    if address.kind == "sentinel"
+                    else self._ask_node(host, port)
+                )
             except (redis.RedisError, OSError) as error:
                 problems.append(f"{host}:{port}: {error}")
                 continue
@@ -258,7 +278,7 @@ class Link:
         raise redis.ConnectionError(f"no one knows {what} ({'; '.join(problems)})")
 
     def _ask_sentinel(self, host: str, port: int) -> tuple[str, int] | None:
-        options = self._address.options
+        options = {key: str(value) for key, value in self._address.options.items()}
         reply = self._ask_once(
             host, port, options.get("sentinel_username"), options.get("sentinel_password"),
             "SENTINEL", "get-master-addr-by-name", self._address.service or "",

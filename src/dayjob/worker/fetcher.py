@@ -102,6 +102,7 @@ class Fetcher:
         self._event = threading.Event()
         self._sleeping = False
         self._refused = False
+        self._closing = False
         self.fetching = True
         self.leads = False
         self._redis_offset = 0.0
@@ -133,6 +134,11 @@ class Fetcher:
 
     def wake(self) -> None:
         """Look again now."""
+        self._event.set()
+
+    def close(self) -> None:
+        """End the loop after this round."""
+        self._closing = True
         self._event.set()
 
     def look_everywhere(self) -> None:
@@ -194,10 +200,10 @@ class Fetcher:
 
     def _wait(self) -> None:
         """Sleep while there is nothing to do. Whoever changes that sets the event."""
-        while not self._due():
+        while not (self._due() or self._closing):
             self._event.clear()
             self._sleeping = True
-            if self._due():
+            if self._due() or self._closing:
                 break
             free = self._room().free > 0 and self.fetching
             if free:
@@ -217,7 +223,14 @@ class Fetcher:
         self._sleeping = False
 
     def _due(self) -> bool:
-        if self._op is not None or self._finished or self._entries or self._guarded or self._belled or self._refused:
+        if (
+            self._op is not None
+            or self._finished
+            or self._entries
+            or self._guarded
+            or self._belled
+            or self._refused
+        ):
             return True
         if not self.fetching:
             return bool(self._ready() or self._suspects)
@@ -229,7 +242,9 @@ class Fetcher:
         if not self._live:
             return False
         space = self._room()
-        return space.free > 0 or (space.extra > 0 and not space.fast.isdisjoint(self._live) and self._wants_more())
+        return space.free > 0 or (
+            space.extra > 0 and not space.fast.isdisjoint(self._live) and self._wants_more()
+        )
 
     def _wants_more(self) -> bool:
         """Whether prefetching now is worth a round trip: half of the last batch is used up."""
@@ -256,7 +271,9 @@ class Fetcher:
             room=space.free, extra=space.extra, entries=entries, done=done,
             minute=int(self.redis_now() // 60), figures=figures,
         )  # fmt: skip
-        self._op = consume.exchange(self._keys, self._request, lease=self._options.lease, u=self._rng.random())
+        self._op = consume.exchange(
+            self._keys, self._request, lease=self._options.lease, u=self._rng.random()
+        )
 
     def _settlements(self) -> tuple[list[Entry], dict[str, list[str]]]:
         entries: list[Entry] = []
@@ -364,9 +381,13 @@ class Fetcher:
             else:
                 self.held.pop(entry.token, None)
         if reply.late:
-            logger.warning("%d outcomes came too late and were discarded: their attempts were reaped", reply.late)
+            logger.warning(
+                "%d outcomes came too late and were discarded: their attempts were reaped", reply.late
+            )
         for name in reply.wrong:
-            logger.error("job=%s: a key of its queue has a wrong type; it is left alone until somebody mends it", name)
+            logger.error(
+                "job=%s: a key of its queue has a wrong type; it is left alone until somebody mends it", name
+            )
         asked = {want.name for want in request.wants}
         self._live = (self._live - asked) | set(reply.live)
         self._take(reply)
@@ -452,7 +473,8 @@ class Fetcher:
 
     def _reconcile(self) -> None:
         """Redis and we disagree about what is held: it lost an answered exchange, or somebody changed it by hand."""
-        tokens = set(self._link.run(consume.held_tokens(self._keys, self.pool_id)))
+        found = self._link.run(consume.held_tokens(self._keys, self.pool_id))
+        tokens = set(found)
         ours = set(self.held)
         strange = tokens - ours
         gone = ours - tokens
@@ -475,10 +497,12 @@ class Fetcher:
         self.held.pop(attempt.token, None)
 
     def _start_again(self) -> None:
-        """This id was condemned: forget what it held and go on under a new one."""
+        """Forget a condemned id and what it held, and go on under a new one."""
         logger.warning("pool=%s was reaped while it was silent; going on under a new id", self.pool_id)
         # Redis may have forgotten it without condemning it (a restore, a flush): then nobody would sweep it.
-        self._link.run(maintain.condemn(self._keys, lease=self._options.lease, proven=[self.pool_id], judge=False))
+        self._link.run(
+            maintain.condemn(self._keys, lease=self._options.lease, proven=[self.pool_id], judge=False)
+        )
         for attempt in list(self.held.values()):
             self._lose(attempt)
         for executor in self._executors():

@@ -18,7 +18,9 @@ SHOW = 1.0
 class Heartbeat:
     """Renews the lease and shows what is going on."""
 
-    def __init__(self, keys: Keys, link: SharedLink, fetcher: Fetcher, observer: Observer, options: PoolOptions) -> None:
+    def __init__(
+        self, keys: Keys, link: SharedLink, fetcher: Fetcher, observer: Observer, options: PoolOptions
+    ) -> None:
         self._keys = keys
         self._link = link
         self._fetcher = fetcher

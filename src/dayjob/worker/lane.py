@@ -37,9 +37,22 @@ class Flags:
 class Lane:
     """A job type in one pool."""
 
-    __slots__ = ("call", "estimate", "flags", "is_async", "name", "options", "runs", "slow_until", "type", "waits")
+    __slots__ = (
+        "call",
+        "estimate",
+        "flags",
+        "is_async",
+        "name",
+        "options",
+        "runs",
+        "slow_until",
+        "type",
+        "waits",
+    )
 
-    def __init__(self, job_type: JobType[..., ..., Any], call: Callable[[Any, Any], Any], flags: Flags) -> None:
+    def __init__(
+        self, job_type: JobType[..., ..., Any], call: Callable[[Any, Any], Any], flags: Flags
+    ) -> None:
         self.type = job_type
         self.name = job_type.name
         self.options: JobOptions = job_type.options

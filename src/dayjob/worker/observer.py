@@ -31,7 +31,12 @@ class Observer:
     """Builds the status of one pool."""
 
     def __init__(
-        self, fetcher: Fetcher, options: PoolOptions, names: list[str], services: Callable[[], list[Service]], tag: str
+        self,
+        fetcher: Fetcher,
+        options: PoolOptions,
+        names: list[str],
+        services: Callable[[], list[Service]],
+        tag: str,
     ) -> None:
         self._fetcher = fetcher
         self._options = options
@@ -90,7 +95,9 @@ class Observer:
                 args = shown(attempt.job.args, attempt.lane.options.redact)
         age = now - attempt.started_at
         return {
-            "worker_id": self.worker_ids[attempt.worker] if 0 <= attempt.worker < len(self.worker_ids) else "",
+            "worker_id": self.worker_ids[attempt.worker]
+            if 0 <= attempt.worker < len(self.worker_ids)
+            else "",
             "token": attempt.token,
             "name": attempt.name,
             "id": wire.id,
@@ -102,7 +109,9 @@ class Observer:
             "stuck": attempt.timed_out and attempt.settled,
             "lost": attempt.lost,
             "checkin": attempt.checkin_text,
-            "checkin_at": self._fetcher.redis_now() - (now - attempt.checkin_at) if attempt.checkin_at else None,
+            "checkin_at": self._fetcher.redis_now() - (now - attempt.checkin_at)
+            if attempt.checkin_at
+            else None,
             "done": attempt.progress,
             "total": attempt.total,
         }

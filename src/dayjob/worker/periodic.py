@@ -36,7 +36,12 @@ class Periodic:
     """Ticks all schedules of one pool."""
 
     def __init__(
-        self, keys: Keys, link: SharedLink, records: Sequence[Record], now: Callable[[], float], leads: Callable[[], bool]
+        self,
+        keys: Keys,
+        link: SharedLink,
+        records: Sequence[Record],
+        now: Callable[[], float],
+        leads: Callable[[], bool],
     ) -> None:
         self._keys = keys
         self._link = link
@@ -63,9 +68,7 @@ class Periodic:
     def _tick(self, ticker: Ticker) -> None:
         record = ticker.record
         if ticker.last is None:
-            seen = self._link.run(
-                produce.tick(self._keys, record.name, record.job, seen=None, newest=None)
-            )
+            seen = self._link.run(produce.tick(self._keys, record.name, record.job, seen=None, newest=None))
             ticker.last = seen.last
         for _ in range(3):
             now = self._now()

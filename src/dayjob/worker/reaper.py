@@ -68,9 +68,8 @@ class Reaper:
 
     def sweep(self, pool_id: str) -> int:
         """Move all attempts of a condemned pool, a batch at a time, highest tokens first."""
-        tokens = sorted(
-            self._link.run(consume.held_tokens(self._keys, pool_id)), key=consume.number_in, reverse=True
-        )
+        held = self._link.run(consume.held_tokens(self._keys, pool_id))
+        tokens = sorted(held, key=consume.number_in, reverse=True)
         suspect, culprit, cause = self._link.run(maintain.read_state(self._keys, pool_id))
         moved = 0
         for first in range(0, len(tokens), BATCH) or (0,):
@@ -125,7 +124,13 @@ class Reaper:
         return self._bury(token, payload, wire, message, changes, dead)
 
     def _blame(
-        self, token: str, payload: bytes, wire: codec.Wire, cause: str, place: str, dead: list[tuple[Job, BaseException]]
+        self,
+        token: str,
+        payload: bytes,
+        wire: codec.Wire,
+        cause: str,
+        place: str,
+        dead: list[tuple[Job, BaseException]],
     ) -> Rescue | None:
         options = self._options(wire.name) or JobOptions()
         changes: dict[str, Any] = {"attempt": place, "fails": wire.fails + 1, "err": cause, "trace": cause}

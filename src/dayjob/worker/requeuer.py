@@ -27,7 +27,7 @@ class Requeuer:
 
     def _drain(self, source: str) -> float | None:
         while True:
-            due = self._link.run(maintain.read_due(self._keys, source))
+            due = self._link.run(maintain.read_due(source))
             if not due.members:
                 return due.wait
             moves = [self._move(source, member, score, due.now) for member, score in due.members]

@@ -43,7 +43,7 @@ def reckon(
     if not fast:
         return Room(free, 0, frozenset())
     # What the slowest of the fast ones would let the pool finish: never more than can be used in time.
-    slowest = max(max(estimate for _, estimate in fast), 2e-6)
+    slowest = max(2e-6, *(estimate for _, estimate in fast))
     ahead = int(concurrency * AHEAD / slowest)
     extra = max(0, min(ahead - max(0, ready - max(0, concurrency - running)), most - free, 2 * most - ready))
     return Room(free, extra, frozenset(name for name, _ in fast))

@@ -39,7 +39,12 @@ class Runner:
     """Runs attempts of one pool and says how each ended."""
 
     def __init__(
-        self, keys: Keys, pool_id: Callable[[], str], context: type, redis_now: Callable[[], float], rng: random.Random
+        self,
+        keys: Keys,
+        pool_id: Callable[[], str],
+        context: type,
+        redis_now: Callable[[], float],
+        rng: random.Random,
     ) -> None:
         self._keys = keys
         self._pool_id = pool_id
@@ -55,7 +60,7 @@ class Runner:
                 return expired
             # Fresh variables, so that nothing leaks from job to job on this thread.
             result = Variables().run(self._call, attempt)
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its attempt and nothing else
+        except BaseException as error:
             return self._failed(attempt, error)
         return self._done(attempt, result)
 
@@ -67,7 +72,7 @@ class Runner:
                 return expired
             running.set(attempt.job)
             result = await self._acall(attempt)
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its attempt and nothing else
+        except BaseException as error:
             return self._failed(attempt, error)
         return self._done(attempt, result)
 
@@ -191,7 +196,9 @@ class Runner:
             answer = msgspec.json.encode({"error": message})
         return self._end(
             attempt,
-            Entry("dead", name, token, self._rewrite(attempt, changes), int(decision.counts), result_key, answer),
+            Entry(
+                "dead", name, token, self._rewrite(attempt, changes), int(decision.counts), result_key, answer
+            ),
         )
 
     def _end(self, attempt: Attempt, entry: Entry | None) -> Settlement:
@@ -230,7 +237,9 @@ class Runner:
                 extra=extra, exc_info=None if bare else (type(error), error, error.__traceback__),
             )  # fmt: skip
         else:
-            logger.info("job=%s id=%s %s (%s)", attempt.name, attempt.wire.id, decision.kind, message, extra=extra)
+            logger.info(
+                "job=%s id=%s %s (%s)", attempt.name, attempt.wire.id, decision.kind, message, extra=extra
+            )
 
     @staticmethod
     def _hook(hook: Hook | None, *args: Any) -> None:
@@ -265,7 +274,9 @@ def _secrets(job: Job, redact: tuple[str, ...]) -> list[str]:
         found = [job.args[key] for key in redact if key in job.args]
     except codec.UNREADABLE:
         return []
-    return sorted({str(value) for value in found if value not in (None, "", True, False)}, key=len, reverse=True)
+    return sorted(
+        {str(value) for value in found if value not in (None, "", True, False)}, key=len, reverse=True
+    )
 
 
 def _redacted(text: str, secrets: list[str]) -> str:

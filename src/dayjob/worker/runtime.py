@@ -60,7 +60,7 @@ class Runtime:
         tag: str = "",
     ) -> None:
         self._pool = pool
-        self._publish = publish or (lambda pool_id: None)
+        self._publish = publish or _nobody
         self._board = board
         self._tag = tag
         self.pid = os.getpid()
@@ -81,9 +81,11 @@ class Runtime:
             raise problems[0]
         address = settings.parse_url(settings.connect_target(settings.resolve(pool.redis)))
         self._keys = keys = Keys(pool.namespace)
-        rng = random.Random()  # noqa: S311 - shares and jitter, not secrets
+        rng = random.Random()
         flags = Flags()
-        lanes = {job_type.name: Lane(job_type, _composed(pool, job_type), flags) for job_type in pool.registry}
+        lanes = {
+            job_type.name: Lane(job_type, _composed(pool, job_type), flags) for job_type in pool.registry
+        }
         self._flags, self.lanes = flags, lanes
         link = partial(Link, address, tag=keys.known_jobs)
         self._exchange_link = link(name="dayjob:exchange")
@@ -92,20 +94,27 @@ class Runtime:
         try:
             self._build(keys, lanes, rng)
             self.fetcher.join()
-            limits.declare(keys, self._shared, {name: lane.options.max_concurrency for name, lane in lanes.items()})
+            limits.declare(
+                keys, self._shared, {name: lane.options.max_concurrency for name, lane in lanes.items()}
+            )
             self._enter_lifespans()
         except BaseException:
             self._abort()
             raise
         for service in self._services:
             service.start()
-        logger.info("pool=%s started: %d jobs, concurrency %d", self.fetcher.pool_id, len(lanes), pool.options.concurrency)
+        logger.info(
+            "pool=%s started: %d jobs, concurrency %d",
+            self.fetcher.pool_id,
+            len(lanes),
+            pool.options.concurrency,
+        )
 
     def _build(self, keys: Keys, lanes: dict[str, Lane], rng: random.Random) -> None:
         pool, options = self._pool, self._pool.options
         self.fetcher = fetcher = Fetcher(
             keys, self._exchange_link, lanes, options,
-            rng=rng, arm=lambda: self.listener.arm(), publish=self._publish,
+            rng=rng, arm=self._arm, publish=self._publish,
         )  # fmt: skip
         self.listener = Listener(keys, self._bell_link, list(lanes), fetcher.ring)
         runner = Runner(keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng)
@@ -116,7 +125,9 @@ class Runtime:
         self.threads = self.loop = None
         if False in colours:
             limit = min(options.threads or options.concurrency, options.concurrency)
-            self.threads = ThreadExecutor(runner.run, fetcher.finish, limit=limit, slots=slots, board=self._board)
+            self.threads = ThreadExecutor(
+                runner.run, fetcher.finish, limit=limit, slots=slots, board=self._board
+            )
         if wants_loop:
             self.loop = LoopExecutor(runner.arun, fetcher.finish, limit=options.concurrency, slots=slots)
         fetcher.threads, fetcher.loop = self.threads, self.loop
@@ -142,6 +153,9 @@ class Runtime:
             service("chores", self._chores.step),
             service("watchdog", watchdog.step),
         ]
+
+    def _arm(self) -> None:
+        self.listener.arm()
 
     # While it runs.
 
@@ -177,7 +191,9 @@ class Runtime:
             self.quiet()
             self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, deadline)
             self._give_back()
-            last = max(deadline, time.monotonic()) + 0.7 if not self._hurry.is_set() else time.monotonic() + 0.7
+            last = (
+                max(deadline, time.monotonic()) + 0.7 if not self._hurry.is_set() else time.monotonic() + 0.7
+            )
             self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, last, hurry=False)
             self._close(last)
             self.ended.set()
@@ -210,7 +226,9 @@ class Runtime:
                 executor.interrupt(attempt, Abandon)
         if running:
             self._wait_for(lambda: not self.fetcher.running(), time.monotonic() + 0.25, hurry=False)
-        for attempt in sorted(self.fetcher.held.values(), key=lambda one: consume.number_in(one.token), reverse=True):
+        for attempt in sorted(
+            self.fetcher.held.values(), key=lambda one: consume.number_in(one.token), reverse=True
+        ):
             self.fetcher.finish(attempt, [Entry("back", attempt.name, attempt.token)])
 
     def _close(self, deadline: float) -> None:
@@ -219,7 +237,7 @@ class Runtime:
             service.stop()
         self.listener.close()
         self._shared.interrupt()
-        self.fetcher.wake()
+        self.fetcher.close()
         for service in self._services:
             if not service.join(deadline + 0.2):
                 self._exchange_link.interrupt()
@@ -228,7 +246,10 @@ class Runtime:
 
     def _leave(self) -> None:
         if self.outage.away:
-            logger.warning("pool=%s leaves without telling Redis, which is away; its lease will end", self.fetcher.pool_id)
+            logger.warning(
+                "pool=%s leaves without telling Redis, which is away; its lease will end",
+                self.fetcher.pool_id,
+            )
             return
         try:
             left = self._exchange_link.run(consume.leave(self._keys, self.fetcher.pool_id))
@@ -236,7 +257,9 @@ class Runtime:
             logger.warning("pool=%s could not leave (%s); its lease will end", self.fetcher.pool_id, error)
         else:
             if left:
-                logger.warning("pool=%s left %d attempts behind; they are rescued", self.fetcher.pool_id, left)
+                logger.warning(
+                    "pool=%s left %d attempts behind; they are rescued", self.fetcher.pool_id, left
+                )
 
     def _abort(self) -> None:
         try:
@@ -292,7 +315,13 @@ class Runtime:
         lane = self.lanes.get(job.name)
         if lane is not None and lane.options.on_dead is not None:
             # On a thread of its own: user code must not hold up the chores.
-            threading.Thread(target=Runner._hook, args=(lane.options.on_dead, job, error), daemon=True).start()
+            threading.Thread(
+                target=Runner._hook, args=(lane.options.on_dead, job, error), daemon=True
+            ).start()
+
+
+def _nobody(_pool_id: str) -> None:
+    """There is no parent to tell."""
 
 
 def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any, Any], Any]:

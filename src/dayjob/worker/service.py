@@ -113,7 +113,7 @@ class Service:
                 self._outage.failed(error)
                 wait = BACKOFF[min(failures, len(BACKOFF) - 1)]
                 failures += 1
-            except BaseException as error:  # noqa: BLE001 - a loop that dies must end the pool, whatever killed it
+            except BaseException as error:
                 self._died(self.name, error)
                 return
             else:

@@ -33,7 +33,9 @@ def handle(pool: Stoppable, *, timeout: float = PATIENCE) -> Iterator[None]:
             pool.hurry()
             return
         asked.set()
-        logger.info("%s: stopping within %.0f s; once more to give back now", signal.Signals(number).name, timeout)
+        logger.info(
+            "%s: stopping within %.0f s; once more to give back now", signal.Signals(number).name, timeout
+        )
         threading.Thread(target=pool.stop, args=(timeout,), name="dayjob-stop", daemon=True).start()
 
     def quiet(number: int, _frame: Any) -> None:

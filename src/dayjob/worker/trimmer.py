@@ -22,7 +22,9 @@ class Trimmer:
         """Drop a bounded number of dead and done jobs over their cap of count or age; the answer is how many."""
         options = self._options
         dropped = self._trim(self._keys.dead, "trimmed:dead", options.dead_count, now - options.dead_age)
-        return dropped + self._trim(self._keys.done, "trimmed:done", options.done_count, now - options.dead_age)
+        return dropped + self._trim(
+            self._keys.done, "trimmed:done", options.done_count, now - options.dead_age
+        )
 
     def _trim(self, source: str, label: str, count: int, oldest: float) -> int:
         dropped = 0
@@ -32,7 +34,9 @@ class Trimmer:
             doomed = [member for i, (member, score) in enumerate(members) if i < over or score < oldest]
             if not doomed:
                 break
-            dropped += self._link.run(maintain.trim(self._keys, source, label, [self._with_key(m) for m in doomed]))
+            dropped += self._link.run(
+                maintain.trim(self._keys, source, label, [self._with_key(m) for m in doomed])
+            )
         return dropped
 
     def _with_key(self, member: bytes) -> tuple[bytes, str, str]:

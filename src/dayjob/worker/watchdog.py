@@ -70,5 +70,11 @@ class Watchdog:
                 self._threads.interrupt(attempt, JobTimeout if over else Abandon)
         elif over and not attempt.settled and now - asked > self._options.grace:
             text = f"{attempt.name} ran longer than its timeout of {attempt.lane.options.timeout or 0:g} s"
-            logger.error("job=%s id=%s does not end: its thread is stuck and keeps its slot", attempt.name, attempt.wire.id)
-            self._fetcher.finish(attempt, self._runner.give_up(attempt, JobTimeout(text + " and does not end")))
+            logger.error(
+                "job=%s id=%s does not end: its thread is stuck and keeps its slot",
+                attempt.name,
+                attempt.wire.id,
+            )
+            self._fetcher.finish(
+                attempt, self._runner.give_up(attempt, JobTimeout(text + " and does not end"))
+            )

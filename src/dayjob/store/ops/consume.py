@@ -16,7 +16,9 @@ MOST_SETTLED = 500
 MOST_BYTES = 1 << 20
 
 Status = Literal["ok", "rewound", "again", "late", "refused"]
-Kind = Literal["retry", "snooze", "dead", "drop", "done", "keep", "back", "rewound", "broken", "free", "suspect"]
+Kind = Literal[
+    "retry", "snooze", "dead", "drop", "done", "keep", "back", "rewound", "broken", "free", "suspect"
+]
 
 
 def token_of(number: int, name: str) -> str:
@@ -128,7 +130,9 @@ def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:
     releases = reply[5]
     jobs: list[tuple[str, str, bytes]] = []
     if status == "again":
-        pairs = sorted(zip(reply[8][::2], reply[8][1::2], strict=True), key=lambda pair: int(pair[0].partition(b":")[0]))
+        pairs = sorted(
+            zip(reply[8][::2], reply[8][1::2], strict=True), key=lambda pair: int(pair[0].partition(b":")[0])
+        )
         for raw, payload in pairs:
             token = raw.decode()
             jobs.append((token, name_in(token), payload))
@@ -208,7 +212,14 @@ def leave(keys: Keys, pool_id: str) -> Op[int]:
     """Take the pool off the register; the answer is how many attempts it left behind for the sweep."""
     return Op(
         load("leave"),
-        (keys.pools, keys.condemned, keys.state(pool_id), keys.held(pool_id), keys.pool(pool_id), keys.leader),
+        (
+            keys.pools,
+            keys.condemned,
+            keys.state(pool_id),
+            keys.held(pool_id),
+            keys.pool(pool_id),
+            keys.leader,
+        ),
         (pool_id,),
         int,
     )

@@ -25,7 +25,7 @@ class Due:
     members: list[tuple[bytes, float]]
 
 
-def read_due(keys: Keys, source: str, *, most: int = BATCH) -> Op[Due]:
+def read_due(source: str, *, most: int = BATCH) -> Op[Due]:
     """Read what is due in `scheduled` or `retry`."""
     return Op(load("due"), (source,), (most,), _read_due)
 
@@ -143,7 +143,12 @@ def sweep(keys: Keys, pool_id: str, rescues: Sequence[Rescue]) -> Op[Swept]:
 
 def known_jobs(keys: Keys) -> Op[list[str]]:
     """Every job name ever enqueued or registered."""
-    return Op("SMEMBERS", (keys.known_jobs,), (), lambda reply: sorted(name.decode("utf-8", "replace") for name in reply))
+    return Op(
+        "SMEMBERS",
+        (keys.known_jobs,),
+        (),
+        lambda reply: sorted(name.decode("utf-8", "replace") for name in reply),
+    )
 
 
 def ring(keys: Keys, names: Sequence[str]) -> Op[int]:
@@ -183,7 +188,9 @@ def trim(keys: Keys, source: str, label: str, members: Sequence[tuple[bytes, str
 
 def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
     """Some members of a limit's held set, taken at random."""
-    return Op("SRANDMEMBER", (keys.held_of(name),), (most,), lambda reply: [member.decode() for member in reply])
+    return Op(
+        "SRANDMEMBER", (keys.held_of(name),), (most,), lambda reply: [member.decode() for member in reply]
+    )
 
 
 def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:

@@ -155,4 +155,6 @@ def _read_schedule(reply: Any) -> Stored:
 
 
 def _read_admit(reply: Any) -> Stored:
-    return Stored(reply[0] != b"duplicate", reply[1] / 1000, reply[2] / 1000, reply[3].decode("utf-8", "replace"))
+    return Stored(
+        reply[0] != b"duplicate", reply[1] / 1000, reply[2] / 1000, reply[3].decode("utf-8", "replace")
+    )

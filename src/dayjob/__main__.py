@@ -1,0 +1,5 @@
+"""`python -m dayjob`."""
+
+from dayjob.cli import main
+
+main()

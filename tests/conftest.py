@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from dayjob import settings
+from dayjob.store.keys import Keys
+from dayjob.store.sync import Link
+from server import Server, running
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory) -> Server:
+    """One real server for all tests of this process; each test has a namespace of its own."""
+    with running(tmp_path_factory.mktemp("server")) as found:
+        yield found
+
+
+@pytest.fixture
+def redis_url(server: Server) -> str:
+    return server.url
+
+
+@pytest.fixture
+def namespace() -> str:
+    return "t" + secrets.token_hex(6)
+
+
+@pytest.fixture
+def keys(namespace: str) -> Keys:
+    return Keys(namespace)
+
+
+@pytest.fixture
+def link(redis_url: str, keys: Keys) -> Link:
+    found = Link(settings.parse_url(redis_url), tag=keys.known_jobs, name="test")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def call(link: Link):
+    """Send a plain command: call("LLEN", key)."""
+    from dayjob.store.op import plain
+
+    return lambda *words: link.run(plain(*words))

