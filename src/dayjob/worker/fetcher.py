@@ -257,14 +257,14 @@ class Fetcher:
         self._permits(entries)
         space = self._room() if self.fetching else room.Room(0, 0, frozenset())
         names = self._names(entries, done, space)
-        if not names and not entries and not done:
+        figures = self.figures.take(self._lanes.values()) if self.figures.due() else {}
+        if not names and not figures:
             return
         self._rng.shuffle(names)
         wants = [
             Want(name, self._weight(name), name in self._lanes and name not in resting, name in space.fast)
             for name in names
         ]
-        figures = self.figures.take(self._lanes.values()) if self.figures.due() else {}
         self._number += 1
         self._request = Request(
             self.pool_id, self._number, self._token, wants,
@@ -532,16 +532,24 @@ class Fetcher:
 
     def _room(self) -> room.Room:
         now = time.monotonic()
-        waiting = max(0, len(self._guarded) + len(self._asked) + len(self._suspects) - MOST_SUSPECTS)
+        executors = self._executors()
+        fast = [
+            (name, lane.estimate)
+            for name, lane in self._lanes.items()
+            if room.is_fast(lane.estimate) and lane.slow_until <= now
+        ]
+        running = sum(executor.busy for executor in executors)
+        # Slots that will not come free soon are no reason to prefetch.
+        slow = sum(1 for attempt in self.running() if now - attempt.started_at > room.AHEAD) if fast else 0
+        coming = len(self._guarded) + len(self._asked) + max(0, len(self._suspects) - MOST_SUSPECTS)
+        if self._suspect is not None and not self._suspect.given_at:
+            coming += 1
         return room.reckon(
             concurrency=self._options.concurrency,
-            running=sum(executor.busy for executor in self._executors()),
-            ready=self._ready() + waiting,
-            estimates=[
-                (name, None if lane.slow_until > now else lane.estimate)
-                for name, lane in self._lanes.items()
-                if lane.estimate is not None
-            ],
+            running=running,
+            slow=slow,
+            ready=self._ready() + coming,
+            fast=fast,
         )
 
     def _weight(self, name: str) -> int:

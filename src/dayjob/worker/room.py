@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayjob.store.ops.consume import MOST_FETCHED
@@ -33,22 +33,21 @@ def reckon(
     *,
     concurrency: int,
     running: int,
+    slow: int,
     ready: int,
-    estimates: Iterable[tuple[str, float | None]],
+    fast: Sequence[tuple[str, float | None]],
     most: int = MOST_FETCHED,
 ) -> Room:
-    """The room of a pool with so many slots, running attempts and attempts ready to start."""
+    """The room of a pool with so many slots, running attempts (some of them slow) and attempts ready to start.
+
+    `fast` are the job types that earn a prefetch, with their estimates in seconds.
+    """
     free = max(0, min(concurrency - running - ready, most))
-    fast = [(name, estimate) for name, estimate in estimates if estimate is not None and estimate <= AHEAD]
     if not fast:
         return Room(free, 0, frozenset())
-    # What the slowest of the fast ones would let the pool finish: never more than can be used in time.
-    slowest = max(2e-6, *(estimate for _, estimate in fast))
-    ahead = int(concurrency * AHEAD / slowest)
-    extra = max(0, min(ahead - max(0, ready - max(0, concurrency - running)), most - free, 2 * most - ready))
+    # By the slowest of the fast ones: never more than can be used in time.
+    slowest = max(2e-6, *(estimate or 0.0 for _, estimate in fast))
+    ahead = int((concurrency - slow) * AHEAD / slowest)
+    waiting = max(0, ready - max(0, concurrency - running))
+    extra = max(0, min(ahead - waiting, most - free, 2 * most - ready))
     return Room(free, extra, frozenset(name for name, _ in fast))
-
-
-def stale(given: Sequence[float], now: float) -> int:
-    """How many of the attempts handed over at these times, oldest first, have waited too long."""
-    return sum(1 for moment in given if now - moment > PATIENCE)

@@ -157,7 +157,11 @@ class Runner:
                 error = DayjobError("cancelled while it ran")
             elif lane.stopping or attempt.lost:
                 return [Entry("back", attempt.name, attempt.token)]
-        if isinstance(error, Abandon | asyncio.CancelledError) and attempt.timed_out:
+        if (
+            attempt.timed_out
+            and isinstance(error, Abandon | asyncio.CancelledError | JobTimeout)
+            and not str(error)
+        ):
             error = JobTimeout(f"{attempt.name} ran longer than its timeout of {options.timeout or 0:g} s")
         job = attempt.job or codec.job_of(wire)
         decision = retry.decide(options, error, wire.fails, self._rng)

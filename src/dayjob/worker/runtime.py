@@ -87,7 +87,7 @@ class Runtime:
             job_type.name: Lane(job_type, _composed(pool, job_type), flags) for job_type in pool.registry
         }
         self._flags, self.lanes = flags, lanes
-        link = partial(Link, address, tag=keys.known_jobs)
+        link = partial(Link, address, tag=keys.known_jobs, answered=self.outage.succeeded)
         self._exchange_link = link(name="dayjob:exchange")
         self._bell_link = link(name="dayjob:bell", timeout=WAIT + 5.0)
         self._shared = SharedLink(link(name="dayjob:chores"))
@@ -126,7 +126,7 @@ class Runtime:
         if False in colours:
             limit = min(options.threads or options.concurrency, options.concurrency)
             self.threads = ThreadExecutor(
-                runner.run, fetcher.finish, limit=limit, slots=slots, board=self._board
+                runner.run, runner.give_up, fetcher.finish, limit=limit, slots=slots, board=self._board
             )
         if wants_loop:
             self.loop = LoopExecutor(runner.arun, fetcher.finish, limit=options.concurrency, slots=slots)

@@ -38,7 +38,7 @@ class Outage:
                 logger.warning("Redis is still away after %.0f s: %s", now - self._since, error)
 
     def succeeded(self) -> None:
-        """A loop reached Redis."""
+        """Redis answered."""
         if self._since is None:
             return
         with self._lock:
@@ -118,7 +118,6 @@ class Service:
                 return
             else:
                 failures = 0
-                self._outage.succeeded()
             self.beaten_at = time.monotonic()
             if wait is None or wait > 0:
                 self._wake.wait(wait)

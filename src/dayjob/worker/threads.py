@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from dayjob.errors import JobTimeout
 from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.run import Abandon
 from dayjob.worker.slots import Slots
@@ -49,6 +50,7 @@ class ThreadExecutor:
     def __init__(
         self,
         run: Callable[[Attempt], Settlement],
+        give_up: Callable[[Attempt, BaseException], Settlement],
         finish: Callable[[Attempt, Settlement], None],
         *,
         limit: int,
@@ -57,6 +59,7 @@ class ThreadExecutor:
     ) -> None:
         self._board = board
         self._run = run
+        self._give_up = give_up
         self._finish = finish
         self._limit = limit
         self._slots = slots
@@ -197,19 +200,30 @@ class ThreadExecutor:
             if self._board is not None:
                 self._board.post(worker.number, attempt.token, attempt.deadline)
         worker.current = attempt
+        settlement: Settlement = None
         try:
             settlement = self._run(attempt)
-        except Abandon:
-            # It arrived between the handler's end and here; the attempt was settled by whoever sent it.
-            settlement = None
+        except (Abandon, JobTimeout) as late:
+            # Sent while the handler was ending: it arrived just outside.
+            settlement = self._give_up(attempt, late)
         if timeout is not None and self._board is not None:
             self._board.clear(worker.number)
-        with worker.guard:
-            worker.current = None
-            if attempt.timed_out or attempt.cancelled or attempt.lost or attempt.lane.stopping:
-                _raise_in(thread_id, None)
+        self._part(worker, attempt, thread_id)
         attempt.lane.learn(time.monotonic() - started)
         self._finish(attempt, settlement)
+
+    @staticmethod
+    def _part(worker: Worker, attempt: Attempt, thread_id: int) -> None:
+        """Take the attempt off the worker; after this no exception can be sent to it, and none is pending."""
+        while True:
+            try:
+                with worker.guard:
+                    worker.current = None
+                    if attempt.timed_out or attempt.cancelled or attempt.lane.stopping:
+                        _raise_in(thread_id, None)
+            except (Abandon, JobTimeout):
+                continue
+            return
 
     def _rest(self, worker: Worker) -> None:
         self._idle.append(worker)
