@@ -170,5 +170,12 @@ class Job:
         return f"Job({self.name!r}, id={self.id!r})"
 
 
+class Sourced(Protocol):
+    """What is known of a running job without opening it."""
+
+    @property
+    def source(self) -> str | int | None: ...
+
+
 #: The job that this thread or task is running; what it enqueues inherits its source.
-running: ContextVar[Job | None] = ContextVar("dayjob_running", default=None)
+running: ContextVar[Sourced | None] = ContextVar("dayjob_running", default=None)

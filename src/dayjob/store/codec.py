@@ -68,19 +68,23 @@ def read(payload: bytes, name: str | None = None) -> Wire:
 
 def job_of(wire: Wire) -> Job:
     """The Job a handler is given."""
-    return Job(
-        wire.name,
-        id=wire.id,
-        source=wire.source,
-        enqueued_at=wire.at / 1000 if wire.at else float(wire.t),
-        expires_at=wire.expires / 1000 if wire.expires else None,
-        unique_key=wire.unique_key or None,
-        fails=wire.fails,
-        deaths=wire.deaths,
-        snoozes=wire.snoozes,
-        error=wire.err,
-        raw_args=wire.args,
-    )
+    job = Job.__new__(Job)
+    job.name = wire.name
+    job.id = wire.id
+    job.source = wire.source
+    job.enqueued_at = wire.at / 1000 if wire.at else float(wire.t)
+    job.scheduled_at = None
+    job.expires_at = wire.expires / 1000 if wire.expires else None
+    job.unique_key = wire.unique_key or None
+    job.fails = wire.fails
+    job.deaths = wire.deaths
+    job.snoozes = wire.snoozes
+    job.error = wire.err
+    job.raw_args = wire.args
+    job._args = None
+    job.line = None
+    job.last_checkin = None
+    return job
 
 
 def quoted(text: str) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dayjob.job import Job
+from dayjob.store import codec
 from dayjob.store.codec import Wire
 from dayjob.store.ops.consume import Entry
 
@@ -22,7 +23,6 @@ class Attempt:
         "checkin_at",
         "checkin_text",
         "deadline",
-        "done",
         "given_at",
         "job",
         "lane",
@@ -63,6 +63,18 @@ class Attempt:
         self.checkin_at = 0.0
         self.progress: float | None = None
         self.total: float | None = None
+
+    def open(self) -> Job:
+        """The job as its handler sees it, made at first use: most handlers ask for their arguments only."""
+        if self.job is None:
+            self.job = codec.job_of(self.wire)
+            self.job.line = self
+        return self.job
+
+    @property
+    def source(self) -> str | int | None:
+        """Who the job is for."""
+        return self.wire.source
 
     @property
     def stopping(self) -> bool:

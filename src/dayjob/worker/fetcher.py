@@ -406,6 +406,7 @@ class Fetcher:
         sync: list[Attempt] = []
         async_: list[Attempt] = []
         lanes, held, read = self._lanes, self.held, codec.read
+        now = reply.now
         for token, name, payload in jobs:
             lane = lanes[name]
             try:
@@ -415,6 +416,9 @@ class Fetcher:
                 continue
             attempt = Attempt(token, name, payload, wire, lane)
             held[token] = attempt
+            since = wire.at / 1000 if wire.at else wire.t
+            if since:
+                lane.waited(now - since)
             if wire.deaths or (wire.unique_key and self._must_release(wire, lane)):
                 self._guard(attempt)
             elif lane.is_async:

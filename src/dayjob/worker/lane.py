@@ -11,18 +11,20 @@ from dayjob.registry import JobType
 
 #: Histogram buckets: bucket b holds times below 2**(b/2) * 0.1 ms; 60 buckets reach a day.
 BUCKETS = 60
+#: The upper bound of the first bucket, in seconds.
+SHORTEST = 0.0001
 
 
 def bucket(seconds: float) -> int:
     """The histogram bucket of a duration."""
-    if seconds <= 0.0001:
+    if seconds <= SHORTEST:
         return 0
-    return min(BUCKETS - 1, math.ceil(2 * math.log2(seconds / 0.0001)))
+    return min(BUCKETS - 1, math.ceil(2 * math.log2(seconds / SHORTEST)))
 
 
 def bucket_limit(number: int) -> float:
     """The upper bound of a bucket, in seconds."""
-    return float(0.0001 * 2 ** (number / 2))
+    return float(SHORTEST * 2 ** (number / 2))
 
 
 class Flags:
@@ -38,12 +40,15 @@ class Lane:
     """A job type in one pool."""
 
     __slots__ = (
+        "_band",
         "call",
+        "direct",
         "estimate",
         "flags",
         "is_async",
         "name",
         "options",
+        "plain",
         "runs",
         "slow_until",
         "type",
@@ -51,7 +56,11 @@ class Lane:
     )
 
     def __init__(
-        self, job_type: JobType[..., ..., Any], call: Callable[[Any, Any], Any], flags: Flags
+        self,
+        job_type: JobType[..., ..., Any],
+        call: Callable[[Any, Any], Any],
+        flags: Flags,
+        direct: Callable[[Any], Any] | None = None,
     ) -> None:
         self.type = job_type
         self.name = job_type.name
@@ -59,6 +68,11 @@ class Lane:
         self.is_async = job_type.is_async
         #: The handler with its middleware around it: (context, job) to a result.
         self.call = call
+        #: The handler by its raw arguments alone, where it wants neither context nor job and has no middleware.
+        self.direct = direct
+        #: Whether a completion needs nothing more than to be counted.
+        options = job_type.options
+        self.plain = options.keep is None and options.on_done is None and options.unique_until == "start"
         self.flags = flags
         #: Running estimate of an attempt's seconds; None before the first.
         self.estimate: float | None = None
@@ -67,15 +81,26 @@ class Lane:
         #: Figures since the last flush: bucket to count.
         self.runs: dict[int, int] = {}
         self.waits: dict[int, int] = {}
+        #: The bucket that the last wait fell in: its bounds and number. Waits of one batch mostly share it.
+        self._band = (0.0, 0.0, 0)
 
     @property
     def stopping(self) -> bool:
         """Whether the pool stops."""
         return self.flags.stopping
 
+    def waited(self, seconds: float) -> None:
+        """Take the wait of a job that was fetched into the figures. Called by the fetcher alone."""
+        low, high, number = self._band
+        if not low < seconds <= high:
+            number = bucket(seconds)
+            low = bucket_limit(number - 1) if number else -1.0
+            self._band = (low, bucket_limit(number), number)
+        self.waits[number] = self.waits.get(number, 0) + 1
+
     def learn(self, seconds: float) -> None:
         """Take a finished attempt into the estimate and the figures. Called by many threads: a race costs one count."""
         estimate = self.estimate
         self.estimate = seconds if estimate is None else estimate + (seconds - estimate) * 0.1
-        number = bucket(seconds)
+        number = 0 if seconds <= SHORTEST else bucket(seconds)
         self.runs[number] = self.runs.get(number, 0) + 1

@@ -23,7 +23,6 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry
 from dayjob.worker.attempt import Attempt, Settlement
-from dayjob.worker.lane import bucket
 
 logger = logging.getLogger("dayjob.job")
 
@@ -53,53 +52,56 @@ class Runner:
         self._rng = rng
 
     def run(self, attempt: Attempt) -> Settlement:
-        """Run a sync attempt on this thread, to its settlement. Never raises."""
+        """Run a sync attempt on this thread, to its settlement."""
         try:
-            expired = self._open(attempt)
-            if expired is not None:
-                return expired
+            if attempt.wire.expires and self._expired(attempt):
+                return self._discard(attempt, "expired before it could start")
             # Fresh variables, so that nothing leaks from job to job on this thread.
             result = Variables().run(self._call, attempt)
-        except BaseException as error:
+        except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
             return self._failed(attempt, error)
+        if attempt.lane.plain and not attempt.wire.unique_until:
+            return None
         return self._done(attempt, result)
 
     async def arun(self, attempt: Attempt) -> Settlement:
-        """Run an async attempt in this task, to its settlement. Raises only the loop's own cancellation."""
+        """Run an async attempt in this task, to its settlement."""
         try:
-            expired = self._open(attempt)
-            if expired is not None:
-                return expired
-            running.set(attempt.job)
-            result = await self._acall(attempt)
-        except BaseException as error:
+            if attempt.wire.expires and self._expired(attempt):
+                return self._discard(attempt, "expired before it could start")
+            running.set(attempt)
+            lane = attempt.lane
+            if lane.options.timeout is not None:
+                result = await self._limited(attempt)
+            elif lane.direct is not None:
+                result = await lane.direct(attempt.wire.args)
+            else:
+                result = await lane.call(self._context(), attempt.open())
+        except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
             return self._failed(attempt, error)
+        if lane.plain and not attempt.wire.unique_until:
+            return None
         return self._done(attempt, result)
 
     def give_up(self, attempt: Attempt, error: BaseException) -> Settlement:
         """The settlement of an attempt whose thread does not end."""
         return self._failed(attempt, error)
 
-    def _open(self, attempt: Attempt) -> Settlement:
-        wire = attempt.wire
-        now = self._now()
-        started = wire.at / 1000 if wire.at else float(wire.t)
-        if started:
-            number = bucket(max(0.0, now - started))
-            waits = attempt.lane.waits
-            waits[number] = waits.get(number, 0) + 1
-        attempt.job = job = codec.job_of(wire)
-        job.line = attempt
-        if wire.expires and now * 1000 > wire.expires:
-            self._hook(attempt.lane.options.on_discard, job, "expired before it could start")
-            return self._end(attempt, Entry("drop", attempt.name, attempt.token))
-        return None
+    def _expired(self, attempt: Attempt) -> bool:
+        return self._now() * 1000 > attempt.wire.expires
+
+    def _discard(self, attempt: Attempt, why: str) -> Settlement:
+        self._hook(attempt.lane.options.on_discard, attempt.open(), why)
+        return self._end(attempt, Entry("drop", attempt.name, attempt.token))
 
     def _call(self, attempt: Attempt) -> Any:
-        job = attempt.job
-        running.set(job)
-        result = attempt.lane.call(self._context(), job)
-        if inspect.isawaitable(result):
+        running.set(attempt)
+        lane = attempt.lane
+        if lane.direct is not None:
+            result = lane.direct(attempt.wire.args)
+        else:
+            result = lane.call(self._context(), attempt.open())
+        if result is not None and inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
             raise DayjobError(
@@ -108,14 +110,11 @@ class Runner:
             )
         return result
 
-    async def _acall(self, attempt: Attempt) -> Any:
+    async def _limited(self, attempt: Attempt) -> Any:
         timeout = attempt.lane.options.timeout
-        call = attempt.lane.call(self._context(), attempt.job)
-        if timeout is None:
-            return await call
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await call
+                return await attempt.lane.call(self._context(), attempt.open())
         except TimeoutError:
             if limit.expired():
                 attempt.timed_out = True
@@ -123,10 +122,9 @@ class Runner:
             raise
 
     def _done(self, attempt: Attempt, result: Any) -> Settlement:
-        lane, job = attempt.lane, attempt.job
-        options = lane.options
+        options = attempt.lane.options
         if options.on_done is not None and result is not SKIPPED:
-            self._hook(options.on_done, job)
+            self._hook(options.on_done, attempt.open())
         if options.keep is None and not (attempt.wire.unique_key and self._until_done(attempt)):
             return None
         if options.keep is None:
@@ -163,7 +161,7 @@ class Runner:
             and not str(error)
         ):
             error = JobTimeout(f"{attempt.name} ran longer than its timeout of {options.timeout or 0:g} s")
-        job = attempt.job or codec.job_of(wire)
+        job = attempt.open()
         decision = retry.decide(options, error, wire.fails, self._rng)
         if attempt.cancelled:
             decision = retry.Decision("dead", None, True, "cancelled")

@@ -341,3 +341,16 @@ def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callab
     if job_type.is_async:
         return compose_async(pool.middlewares, async_handler)
     return compose_sync(pool.middlewares, handler)
+
+
+def _direct(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any], Any] | None:
+    """The shortest way to a handler that asks for its arguments only; None where there is more to do."""
+    if job_type.wants_context or job_type.wants_job or pool.middlewares:
+        return None
+    fn, call_args = job_type.fn, job_type.call_args
+
+    def direct(raw: Any) -> Any:
+        args, kwargs = call_args(raw)
+        return fn(*args, **kwargs) if kwargs else fn(*args)
+
+    return direct

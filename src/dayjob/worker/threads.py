@@ -135,7 +135,7 @@ class ThreadExecutor:
         return [attempt for worker in self.workers if (attempt := worker.current) is not None]
 
     def interrupt(self, attempt: Attempt, kind: type[BaseException]) -> bool:
-        """Raise `kind` in the thread that runs `attempt`; false when it no longer does."""
+        """Raise `kind` in the thread that runs `attempt`, which is marked already; false when it no longer does."""
         worker = self.workers[attempt.worker]
         with worker.guard:
             if worker.current is not attempt:
@@ -214,12 +214,16 @@ class ThreadExecutor:
 
     @staticmethod
     def _part(worker: Worker, attempt: Attempt, thread_id: int) -> None:
-        """Take the attempt off the worker; after this no exception can be sent to it, and none is pending."""
+        """Take the attempt off the worker; after this no exception can be sent to it, and none is pending.
+
+        Whoever sends one marks the attempt first and then looks whether it is still current; here it is the other
+        way round, so that an unmarked attempt needs no lock.
+        """
         while True:
             try:
-                with worker.guard:
-                    worker.current = None
-                    if attempt.timed_out or attempt.cancelled or attempt.lane.stopping:
+                worker.current = None
+                if attempt.timed_out or attempt.cancelled or attempt.lane.flags.stopping:
+                    with worker.guard:
                         _raise_in(thread_id, None)
             except (Abandon, JobTimeout):
                 continue

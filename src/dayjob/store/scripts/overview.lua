@@ -1,0 +1,33 @@
+#!lua flags=no-writes
+--[[ overview: how queues stand, for people.
+
+Called by: inspect.queues
+KEYS[1]  limits
+KEYS[2...]  4 per job name: queue, paused, held set, bell
+ARGV[1...]  the job names, 200 at most
+Returns  {Redis milliseconds; per name {jobs waiting, or -1 when the key is no list; the oldest payload, only its end where
+          it is long, or false; 1 when paused; limit, or -1; attempts that count for the limit; 1 while the bell rings}}
+Atomic because: size, limit and pause of a queue belong together.
+]]
+local limits = KEYS[1]
+local LONG = 4096
+
+local function number(command, key)
+  local answer = redis.pcall(command, key)
+  return type(answer) == 'number' and answer or -1
+end
+
+local time = redis.call('TIME')
+local limit = #ARGV > 0 and redis.call('HMGET', limits, unpack(ARGV)) or {}
+local answer = {time[1] * 1000 + math.floor(time[2] / 1000)}
+for i = 1, #ARGV do
+  local base = (i - 1) * 4 + 1
+  local waiting, oldest = number('LLEN', KEYS[base + 1]), false
+  if waiting > 0 then
+    oldest = redis.call('LINDEX', KEYS[base + 1], -1)
+    if #oldest > LONG then oldest = string.sub(oldest, -LONG) end
+  end
+  local paused, rung = redis.call('EXISTS', KEYS[base + 2]), redis.call('EXISTS', KEYS[base + 4])
+  answer[i + 1] = {waiting, oldest, paused, tonumber(limit[i] or '-1'), number('SCARD', KEYS[base + 3]), rung}
+end
+return answer

@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+--[[ purge: delete the oldest jobs of a queue as they were seen, releasing the unique keys they own.
+
+Called by: operate.purge
+KEYS[1]  queue
+KEYS[2]  totals
+KEYS[3...]  unique keys that entries name
+ARGV[1]  job name
+ARGV[2...]  3 per entry, oldest first: payload, key index or 0, job id
+Returns  how many were deleted
+Atomic because: only what was seen is deleted, and a unique key must not outlive its job.
+]]
+local queue, totals, name = KEYS[1], KEYS[2], ARGV[1]
+
+local dropped, begun = 0, false
+for i = 2, #ARGV, 3 do
+  local payload, key, job = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
+  if redis.call('LINDEX', queue, -1) == payload then
+    redis.call('RPOP', queue)
+    begun, dropped = true, dropped + 1
+    if key > 0 and redis.pcall('GET', KEYS[key]) == job then
+      redis.call('DEL', KEYS[key])
+    end
+  elseif begun then
+    break
+  end
+end
+if dropped > 0 then
+  redis.pcall('HINCRBY', totals, 'deleted:' .. name, dropped)
+end
+return dropped

@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+--[[ unqueue: take one waiting job out of its queue, for good or to dead.
+
+Called by: operate.unqueue
+KEYS[1]  queue
+KEYS[2]  dead
+KEYS[3]  totals
+KEYS[4]  unique key, or dead again where there is none
+ARGV[1]  how many jobs were ahead of it when it was seen, 10000 at most
+ARGV[2]  payload as it was seen
+ARGV[3]  payload for dead, or "" to delete it
+ARGV[4]  job name
+ARGV[5]  job id where there is a unique key, else ""
+Returns  1 when it was still near that place, else 0
+Atomic because: a job must be in exactly one place, and places move while jobs are fetched.
+]]
+local queue, dead, totals, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local seen, payload, corpse, name, id = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- What was given back since is ahead of it, what was fetched since no longer is.
+local BACK, FETCHED, CHUNK, MOST_BYTES = 50, 1000, 50, 1048576
+
+redis.call('ZCARD', dead)
+local place
+if redis.call('LINDEX', queue, -1 - seen) == payload then
+  place = seen
+else
+  local from, bytes = seen + BACK, 0
+  local least = math.max(seen - FETCHED, 0)
+  while not place and from >= least and bytes < MOST_BYTES do
+    local upto = math.max(from - CHUNK + 1, least)
+    local found = redis.call('LRANGE', queue, -1 - from, -1 - upto)
+    for i = 1, #found do
+      bytes = bytes + #found[i]
+      if found[i] == payload then place = upto + #found - i end
+    end
+    from = upto - 1
+  end
+end
+if not place then
+  return 0
+end
+
+local time = redis.call('TIME')
+if corpse ~= '' then
+  redis.call('ZADD', dead, string.format('%d.%03d', time[1], math.floor(time[2] / 1000)), corpse)
+end
+-- A list lets go of an entry by value only: give it one that is near the end and nowhere else.
+local tombstone = 'dayjob:deleted:' .. name
+redis.call('LSET', queue, -1 - place, tombstone)
+redis.call('LREM', queue, -1, tombstone)
+if id ~= '' and redis.pcall('GET', unique) == id then
+  redis.call('DEL', unique)
+end
+redis.pcall('HINCRBY', totals, (corpse ~= '' and 'dead:' or 'deleted:') .. name, 1)
+return 1

@@ -1,0 +1,87 @@
+"""Pool: a worker pool as Redis sees it. It numbers its requests and tokens, and does nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dayjob.job import new_id
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op
+from dayjob.store.ops import consume, produce
+from dayjob.store.ops.consume import Entry, Reply, Request, Want
+from dayjob.store.ops.produce import Slot
+from dayjob.store.sync import Link
+
+LEASE = 15.0
+
+
+class Pool:
+    """Makes exchanges under one id; `last` is the op it sent last, to be sent again."""
+
+    def __init__(self, keys: Keys, link: Link, *, pool_id: str = "", names: Sequence[str] = ()) -> None:
+        self.keys = keys
+        self.link = link
+        self.id = pool_id or new_id()
+        self.number = 0
+        self.token = 1
+        self.last: Op[Reply] | None = None
+        assert link.run(consume.join(keys, self.id, names, lease=LEASE, term=3.0)).registered
+
+    def exchange(
+        self,
+        *wants: str | Want,
+        room: int = 0,
+        extra: int = 0,
+        entries: Sequence[Entry] = (),
+        done: Mapping[str, Sequence[str]] | None = None,
+        figures: Mapping[str, int] | None = None,
+        minute: int = 0,
+        u: float = 0.5,
+    ) -> Reply:
+        """One exchange under the next number. A bare name is wanted with weight 1."""
+        self.number += 1
+        listed = [Want(want, 1, fetch=True) if isinstance(want, str) else want for want in wants]
+        asked = {want.name for want in listed}
+        for name in (*(entry.name for entry in entries), *(done or {})):
+            if name not in asked:
+                asked.add(name)
+                listed.append(Want(name, 1, fetch=False))
+        request = Request(
+            self.id, self.number, self.token, listed,
+            room=room, extra=extra, entries=entries, done=done or {}, minute=minute, figures=figures or {},
+        )  # fmt: skip
+        self.last = consume.exchange(self.keys, request, lease=LEASE, u=u)
+        reply = self.link.run(self.last)
+        self.note(reply)
+        return reply
+
+    def note(self, reply: Reply) -> None:
+        """Number on from what was fetched."""
+        if reply.jobs:
+            self.token = max(self.token, consume.number_in(reply.jobs[-1][0]) + 1)
+
+    def resend(self) -> Reply:
+        """The last exchange again, byte for byte."""
+        assert self.last is not None
+        return self.link.run(self.last)
+
+    def fetch(self, *wants: str | Want, room: int = 500, u: float = 0.5) -> list[str]:
+        """Take jobs; the answer is their tokens."""
+        return [token for token, _, _ in self.exchange(*wants, room=room, u=u).jobs]
+
+    def settle(self, *entries: Entry) -> Reply:
+        """Settle and fetch nothing."""
+        return self.exchange(entries=entries)
+
+
+def fill(keys: Keys, link: Link, name: str, *payloads: bytes | str) -> None:
+    """Put payloads into a queue by the enqueue script, from a connection of their own."""
+    raw = [payload.encode() if isinstance(payload, str) else payload for payload in payloads]
+    for first in range(0, len(raw), produce.MOST_JOBS):
+        batch = raw[first : first + produce.MOST_JOBS]
+        link.run(produce.enqueue(keys, Slot(new_id(), 1), name, batch, introduce=True))
+
+
+def payloads_of(reply: Reply) -> list[bytes]:
+    """What was fetched, in order."""
+    return [payload for _, _, payload in reply.jobs]
