@@ -6,10 +6,12 @@ An enqueue has three answers: stored (it returns), not stored (an error), unknow
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -19,7 +21,16 @@ import msgspec
 
 from dayjob import settings
 from dayjob.arguments import encode_unchecked
-from dayjob.errors import BadOption, JobFailed, NotReady, ResultTimeout, TooLarge, Unavailable, Unknown
+from dayjob.errors import (
+    BadOption,
+    JobFailed,
+    NotReady,
+    ResultTimeout,
+    StoreError,
+    TooLarge,
+    Unavailable,
+    Unknown,
+)
 from dayjob.job import Job, new_id, running
 from dayjob.options import Commit, How, JobOptions, Seconds, Using, check_name, how_of
 from dayjob.registry import epoch, wait_of
@@ -31,8 +42,8 @@ from dayjob.store.ops import produce
 from dayjob.store.ops.produce import Slot, Stored, When
 from dayjob.store.sync import Link
 
-#: Waits before the second and further tries of a request whose answer was lost or refused for now.
-TRIES = (0.0, 0.05, 0.25, 0.7)
+#: Seconds to wait after each try of a request whose answer was lost or refused for now; None after the last.
+TRIES = (0.05, 0.25, 0.7, None)
 #: A name is added to known_jobs again after this many seconds, should somebody have emptied Redis.
 KNOWN = 300.0
 #: How many connections an enqueuer opens at most, one for each call under way.
@@ -63,6 +74,18 @@ class Draft:
     unique_for: float | None
 
 
+class Sink(Protocol):
+    """What stands in for Redis inside a `dayjob.testing` block."""
+
+    def now(self) -> float: ...
+
+    def store(self, batches: Sequence[Sequence[Draft]], /) -> list[Job | None]: ...
+
+    async def astore(self, batches: Sequence[Sequence[Draft]], /) -> list[Job | None]: ...
+
+    def result(self, job_id: str, /) -> Any: ...
+
+
 class Builder:
     """The pure part of both enqueuers: from a name, arguments and options to drafts and ops."""
 
@@ -74,6 +97,8 @@ class Builder:
         self._introduced: dict[str, float] = {}
         #: Redis time minus this machine's, as last seen.
         self.offset = 0.0
+        #: Takes the drafts in place of Redis. Here, because copies made by `using()` share their builder.
+        self.sink: Sink | None = None
 
     def encode(self, name: str, args: Mapping[str, Any], how: How) -> tuple[bytes, How]:
         """The arguments as JSON, checked against the job type where it is known."""
@@ -86,7 +111,7 @@ class Builder:
 
     def draft(self, name: str, args: bytes, how: How) -> Draft:
         """A new job. Raises TooLarge or BadOption."""
-        now = time.time() + self.offset
+        now = time.time() + self.offset if self.sink is None else self.sink.now()
         job_id = how.id if how.id is not None else new_id()
         source = how.source
         if source is None and how.inherit:
@@ -199,6 +224,59 @@ class Lane:
         return Slot(self.slot_id, self.number)
 
 
+class Doubt:
+    """Whether a request, or one before it that belongs to the same call, may have been stored."""
+
+    def __init__(self, stored: bool = False) -> None:
+        self._stored = stored
+
+    def judge(self, error: StoreError, *, last: bool) -> StoreError | None:
+        """What to raise for this error, or None to try again."""
+        if isinstance(error, Unavailable):
+            self._stored = self._stored or error.sent
+            if not last:
+                return None
+        if not self._stored:
+            return error
+        return Unknown(f"{error}; it may be stored, in part or whole (repeat() is safe)", _never)
+
+
+class Links:
+    """The connections of an enqueuer, shared by its using() copies. A forked child starts with none."""
+
+    def __init__(self) -> None:
+        self.reset()
+        _all_links.add(self)
+
+    def reset(self) -> None:
+        """Forget everything: after a fork sockets and slots are the parent's, and its locks may be held."""
+        self.lanes: deque[Lane] = deque()
+        self.places = threading.BoundedSemaphore(MOST_LINKS)
+        self.lock = threading.Lock()
+        self.address: settings.Address | None = None
+        #: For async code: a semaphore belongs to one event loop.
+        self.home: asyncio.AbstractEventLoop | None = None
+        self.aplaces = asyncio.Semaphore(MOST_LINKS)
+
+    def async_places(self) -> asyncio.Semaphore:
+        """The semaphore of the running loop; another loop has connections of its own."""
+        loop = asyncio.get_running_loop()
+        if self.home is not loop:
+            self.home, self.lanes, self.aplaces = loop, deque(), asyncio.Semaphore(MOST_LINKS)
+        return self.aplaces
+
+
+_all_links: weakref.WeakSet[Links] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for links in list(_all_links):
+        links.reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class _Base:
     """What both enqueuers share: options, and everything that can be done before sending."""
 
@@ -279,10 +357,7 @@ class Enqueuer(_Base):
         find: Find | None = None,
     ) -> None:
         super().__init__(namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, find=find)
-        self._lanes: deque[Lane] = deque()
-        self._places = threading.BoundedSemaphore(MOST_LINKS)
-        self._url_lock = threading.Lock()
-        self._shared: dict[str, Any] = {}
+        self._links = Links()
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
         """Put a job in its queue. Raises BadArguments, StoreError."""
@@ -310,14 +385,19 @@ class Enqueuer(_Base):
 
     def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
-        return [job for job in self._send(self._many(name, items)) if job is not None]
+        batches = self._many(name, items)
+        if self._how.on_commit is not None:
+            self._how.on_commit(partial(self._send, batches, self._builder.sink))
+            return [draft.job for drafts in batches for draft in drafts]
+        return [job for job in self._send(batches) if job is not None]
 
     def submit(self, name: str, args: bytes, how: How) -> Job | None:
         """Send one job whose arguments are encoded already."""
         how = self._merge(how)
         drafts = [[self._builder.draft(name, args, how)]]
         if how.on_commit is not None:
-            how.on_commit(lambda: self._send(drafts))
+            # What was drafted inside a testing block must not reach Redis when the commit comes after it.
+            how.on_commit(partial(self._send, drafts, self._builder.sink))
             return drafts[0][0].job
         return self._send(drafts)[0]
 
@@ -327,6 +407,8 @@ class Enqueuer(_Base):
         Only job types with `keep=` keep results.
         """
         job_id = job if isinstance(job, str) else job.id
+        if self._builder.sink is not None:
+            return self._builder.sink.result(job_id)
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = threading.Event()
         wait = 0.005
@@ -345,77 +427,76 @@ class Enqueuer(_Base):
 
     def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""
-        with self._places:
+        with self._links.places:
             lane = self._lane()
             try:
                 return lane.link.run(op)
             finally:
-                self._lanes.append(lane)
+                self._links.lanes.append(lane)
 
     def close(self) -> None:
         """Close idle connections; the next call opens new ones."""
-        while self._lanes:
-            self._lanes.pop().link.close()
+        while self._links.lanes:
+            self._links.lanes.pop().link.close()
 
     def _lane(self) -> Lane:
         try:
-            return self._lanes.pop()
+            return self._links.lanes.pop()
         except IndexError:
-            with self._url_lock:
-                if "address" not in self._shared:
-                    self._shared["address"] = self._address()
-            return Lane(
-                Link(self._shared["address"], tag=self._builder.keys.known_jobs, name="dayjob:enqueuer")
-            )
+            with self._links.lock:
+                if self._links.address is None:
+                    self._links.address = self._address()
+                address = self._links.address
+            return Lane(Link(address, tag=self._builder.keys.known_jobs, name="dayjob:enqueuer"))
 
-    def _send(self, batches: Sequence[Sequence[Draft]]) -> list[Job | None]:
+    def _send(self, batches: Sequence[Sequence[Draft]], sink: Sink | None = None) -> list[Job | None]:
         """Send requests in order; each is resent on its slot and number until it is answered."""
-        jobs: list[Job | None] = []
-        with self._places:
+        sink = sink or self._builder.sink
+        if sink is not None:
+            return sink.store(batches)
+        return self._send_on(batches, [])
+
+    def _send_on(self, batches: Sequence[Sequence[Draft]], jobs: list[Job | None]) -> list[Job | None]:
+        with self._links.places:
             lane = self._lane()
             try:
                 for i, drafts in enumerate(batches):
                     op = self._builder.op(drafts, lane.next())
                     try:
-                        stored = self._insist(lane.link, op)
+                        stored = self._insist(lane.link, op, Doubt(bool(jobs)))
                     except Unknown as unknown:
                         lane.renew()
                         unknown._repeat = partial(self._repeat, op, batches[i:], jobs)
                         raise
-                    jobs += self._builder.accept(drafts, stored)
+                    jobs = jobs + self._builder.accept(drafts, stored)
             finally:
-                self._lanes.append(lane)
+                self._links.lanes.append(lane)
         return jobs
 
-    def _insist(self, link: Link, op: Op[Stored]) -> Stored:
-        lost = False
+    @staticmethod
+    def _insist(link: Link, op: Op[Stored], doubt: Doubt) -> Stored:
         pause = threading.Event()
-        for i, wait in enumerate(TRIES):
-            if wait:
-                pause.wait(wait)
+        for wait in TRIES:
             try:
                 return link.run(op)
-            except Unavailable as error:
-                lost = lost or error.sent
-                if i == len(TRIES) - 1:
-                    if not lost:
-                        raise
-                    raise Unknown(
-                        f"{error}; the job may or may not be stored (repeat() is safe)", _never
-                    ) from error
-        raise AssertionError("TRIES is not empty")
+            except StoreError as error:
+                verdict = doubt.judge(error, last=wait is None)
+                if verdict is not None:
+                    raise verdict from error
+            pause.wait(wait)
+        raise AssertionError("the last try ends in a verdict")
 
     def _repeat(self, op: Op[Stored], batches: Sequence[Sequence[Draft]], before: list[Job | None]) -> Any:
-        with self._places:
+        with self._links.places:
             lane = self._lane()
             try:
-                stored = self._insist(lane.link, op)
+                stored = self._insist(lane.link, op, Doubt(True))
             except Unknown as unknown:
                 unknown._repeat = partial(self._repeat, op, batches, before)
                 raise
             finally:
-                self._lanes.append(lane)
-        jobs = before + self._builder.accept(batches[0], stored) + self._send(batches[1:])
+                self._links.lanes.append(lane)
+        jobs = self._send_on(batches[1:], before + self._builder.accept(batches[0], stored))
         return jobs if len(jobs) != 1 else jobs[0]
 
     @staticmethod
@@ -442,8 +523,7 @@ class AsyncEnqueuer(_Base):
         find: Find | None = None,
     ) -> None:
         super().__init__(namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, find=find)
-        self._lanes: deque[Lane] = deque()
-        self._shared: dict[str, Any] = {}
+        self._links = Links()
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
         """Put a job in its queue. Raises BadArguments, StoreError."""
@@ -471,6 +551,7 @@ class AsyncEnqueuer(_Base):
 
     async def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
+        self._refuse_commit(self._how)
         return [job for job in await self._send(self._many(name, items)) if job is not None]
 
     async def submit(self, name: str, args: bytes, how: How) -> Job | None:
@@ -482,9 +563,18 @@ class AsyncEnqueuer(_Base):
             )
         return (await self._send([[self._builder.draft(name, args, how)]]))[0]
 
+    @staticmethod
+    def _refuse_commit(how: How) -> None:
+        if how.on_commit is not None:
+            raise BadOption(
+                "on_commit calls a plain function: in async code use enqueue(...) for it, not aenqueue"
+            )
+
     async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
         """What the job returned, waiting up to `timeout` seconds. Raises ResultTimeout, JobFailed, StoreError."""
         job_id = job if isinstance(job, str) else job.id
+        if self._builder.sink is not None:
+            return self._builder.sink.result(job_id)
         deadline = None if timeout is None else time.monotonic() + timeout
         wait = 0.005
         while True:
@@ -502,77 +592,75 @@ class AsyncEnqueuer(_Base):
 
     async def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""
-        lane = await self._lane()
-        try:
-            return await lane.link.run(op)
-        finally:
-            self._lanes.append(lane)
+        async with self._links.async_places():
+            lane = await self._lane()
+            try:
+                return await lane.link.run(op)
+            finally:
+                self._links.lanes.append(lane)
 
     async def close(self) -> None:
         """Close idle connections; the next call opens new ones."""
-        while self._lanes:
-            await self._lanes.pop().link.close()
+        while self._links.lanes:
+            await self._links.lanes.pop().link.close()
 
     async def _lane(self) -> Lane:
         try:
-            return self._lanes.pop()
+            return self._links.lanes.pop()
         except IndexError:
-            if "address" not in self._shared:
+            if self._links.address is None:
                 # May start the embedded server, which takes a moment.
-                self._shared["address"] = await asyncio.to_thread(self._address)
-            return Lane(
-                AsyncLink(self._shared["address"], tag=self._builder.keys.known_jobs, name="dayjob:enqueuer")
-            )
+                self._links.address = await asyncio.to_thread(self._address)
+            address = self._links.address
+            return Lane(AsyncLink(address, tag=self._builder.keys.known_jobs, name="dayjob:enqueuer"))
 
     async def _send(self, batches: Sequence[Sequence[Draft]]) -> list[Job | None]:
-        jobs: list[Job | None] = []
-        lane = await self._lane()
-        try:
-            for i, drafts in enumerate(batches):
-                op = self._builder.op(drafts, lane.next())
-                try:
-                    stored = await self._insist(lane.link, op)
-                except BaseException as error:
-                    # Cancelled in mid-request is unknown too: that slot must not be used on.
-                    lane.renew()
-                    if isinstance(error, Unknown):
-                        error._repeat = self._repeater(op, batches[i:], jobs)
-                    raise
-                jobs += self._builder.accept(drafts, stored)
-        finally:
-            self._lanes.append(lane)
-        return jobs
+        if self._builder.sink is not None:
+            return await self._builder.sink.astore(batches)
+        return await self._send_on(batches, [])
 
-    async def _insist(self, link: AsyncLink, op: Op[Stored]) -> Stored:
-        lost = False
-        for i, wait in enumerate(TRIES):
-            if wait:
-                await asyncio.sleep(wait)
-            try:
-                return await link.run(op)
-            except Unavailable as error:
-                lost = lost or error.sent
-                if i == len(TRIES) - 1:
-                    if not lost:
-                        raise
-                    raise Unknown(
-                        f"{error}; the job may or may not be stored (repeat() is safe)", _never
-                    ) from error
-        raise AssertionError("TRIES is not empty")
-
-    def _repeater(
-        self, op: Op[Stored], batches: Sequence[Sequence[Draft]], before: list[Job | None]
-    ) -> Callable[[], Coroutine[Any, Any, Any]]:
-        async def repeat() -> Any:
+    async def _send_on(self, batches: Sequence[Sequence[Draft]], jobs: list[Job | None]) -> list[Job | None]:
+        async with self._links.async_places():
             lane = await self._lane()
             try:
-                stored = await self._insist(lane.link, op)
+                for i, drafts in enumerate(batches):
+                    op = self._builder.op(drafts, lane.next())
+                    try:
+                        stored = await self._insist(lane.link, op, Doubt(bool(jobs)))
+                    except BaseException as error:
+                        # Cancelled in mid-request is unknown too: that slot must not be used on.
+                        lane.renew()
+                        if isinstance(error, Unknown):
+                            error._repeat = partial(self._repeat, op, batches[i:], jobs)
+                        raise
+                    jobs = jobs + self._builder.accept(drafts, stored)
+            finally:
+                self._links.lanes.append(lane)
+        return jobs
+
+    @staticmethod
+    async def _insist(link: AsyncLink, op: Op[Stored], doubt: Doubt) -> Stored:
+        for wait in TRIES:
+            try:
+                return await link.run(op)
+            except StoreError as error:
+                verdict = doubt.judge(error, last=wait is None)
+                if verdict is not None:
+                    raise verdict from error
+            await asyncio.sleep(wait or 0)
+        raise AssertionError("the last try ends in a verdict")
+
+    async def _repeat(
+        self, op: Op[Stored], batches: Sequence[Sequence[Draft]], before: list[Job | None]
+    ) -> Any:
+        async with self._links.async_places():
+            lane = await self._lane()
+            try:
+                stored = await self._insist(lane.link, op, Doubt(True))
             except Unknown as unknown:
-                unknown._repeat = self._repeater(op, batches, before)
+                unknown._repeat = partial(self._repeat, op, batches, before)
                 raise
             finally:
-                self._lanes.append(lane)
-            jobs = before + self._builder.accept(batches[0], stored) + await self._send(batches[1:])
-            return jobs if len(jobs) != 1 else jobs[0]
-
-        return repeat
+                self._links.lanes.append(lane)
+        jobs = await self._send_on(batches[1:], before + self._builder.accept(batches[0], stored))
+        return jobs if len(jobs) != 1 else jobs[0]

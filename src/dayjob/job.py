@@ -170,12 +170,18 @@ class Job:
         return f"Job({self.name!r}, id={self.id!r})"
 
 
-class Sourced(Protocol):
+class Known(Protocol):
     """What is known of a running job without opening it."""
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
     @property
     def source(self) -> str | int | None: ...
 
 
 #: The job that this thread or task is running; what it enqueues inherits its source.
-running: ContextVar[Sourced | None] = ContextVar("dayjob_running", default=None)
+running: ContextVar[Known | None] = ContextVar("dayjob_running", default=None)

@@ -189,12 +189,38 @@ def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
                 raise BadOption(f"using({key}={given!r}): must be more than 0 seconds")
         elif key == "id" and not (isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()):
             raise BadOption(f"using(id={value!r}): give 1 to 200 printable characters")
+        elif key == "unique_key":
+            _check_unique_key(value)
+        elif key == "on_commit":
+            if value is not None and not callable(value):
+                raise BadOption(f"using(on_commit={value!r}): give a function, such as transaction.on_commit")
         elif key == "source":
             known["inherit"] = False
             if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
                 raise BadOption(f"using(source={value!r}): give a string, an int, or None")
         known[key] = value
     return How(**known)
+
+
+def _check_unique_key(value: Any) -> None:
+    if isinstance(value, str):
+        fits = bool(value) and value.isprintable()
+    else:
+        fits = isinstance(value, Mapping) and _is_json(dict(value))
+    if not fits:
+        raise BadOption(f"using(unique_key={value!r}): give a printable string, or a dict of JSON values")
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return value.isascii() or value.encode("utf-8", "ignore").decode() == value
+    return value is None or isinstance(value, bool | int)
 
 
 def check_name(name: str) -> str:

@@ -374,7 +374,8 @@ class WorkerPool(Generic[C]):
         made: threading.Lock = self.__dict__.setdefault("_made_lock", threading.Lock())
         return made
 
-    def _build(self) -> Running:
+    def prepare(self) -> None:
+        """Make sure that the pool can start: its modules imported, its jobs in order. Raises UsageError."""
         problems = self.check()
         if problems:
             raise problems[0]
@@ -383,6 +384,9 @@ class WorkerPool(Generic[C]):
                 "this pool has no jobs: write @pool.job above a function, "
                 "or name the modules that do in WorkerPool(include=[...])"
             )
+
+    def _build(self) -> Running:
+        self.prepare()
         from dayjob.worker.runtime import Runtime  # noqa: PLC0415 - producers never load the worker
 
         runtime: Running = Runtime(self)

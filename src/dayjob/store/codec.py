@@ -6,7 +6,8 @@ Arguments stay the bytes they came as, through every retry and requeue; so do fi
 from __future__ import annotations
 
 import math
-from typing import Any
+from decimal import Decimal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,25 +19,32 @@ MOST_ERROR = 8192
 _NULL = msgspec.Raw(b"null")
 
 
+#: A moment in seconds or milliseconds; beyond this it is no moment.
+Moment = (
+    Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+)
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+
+
 class Wire(msgspec.Struct, gc=False):
     """The job JSON as it is read; every field but the name may be missing."""
 
     name: str
     id: str = ""
-    t: int | float = 0
+    t: Moment = 0
     args: msgspec.Raw = _NULL
     unique: bool = False
     unique_key: str = ""
-    fails: int = 0
+    fails: Count = 0
     err: str = ""
-    failed_at: int | float = 0
+    failed_at: Moment = 0
     # Fields that only dayjob writes.
-    at: int | float = 0
+    at: Moment = 0
     source: str | int | None = None
-    deaths: int = 0
-    snoozes: int = 0
+    deaths: Count = 0
+    snoozes: Count = 0
     unique_until: str = ""
-    expires: int | float = 0
+    expires: Moment = 0
     attempt: str = ""
     trace: str = ""
 
@@ -87,6 +95,11 @@ def job_of(wire: Wire) -> Job:
     return job
 
 
+def json_value(raw: msgspec.Raw | bytes) -> Any:
+    """The value that JSON bytes stand for. Raises one of UNREADABLE."""
+    return msgspec.json.decode(raw)
+
+
 def quoted(text: str) -> bytes:
     """`text` as JSON."""
     return _write(text)
@@ -103,8 +116,11 @@ def write(name: bytes, job_id: str, at: float, args: bytes, extras: dict[str, An
 
 
 def rewrite(payload: bytes, changes: dict[str, Any]) -> bytes:
-    """`payload` with fields changed, and dropped where the new value is None; all others byte for byte."""
-    fields: dict[str, Any] = dict(_read_fields(payload))
+    """`payload` with fields changed, and dropped where the new value is None; all others byte for byte. Raises Broken."""
+    try:
+        fields: dict[str, Any] = dict(_read_fields(payload))
+    except UNREADABLE as error:
+        raise Broken(f"its fields cannot be read: {error}") from None
     for key, value in changes.items():
         if value is None:
             fields.pop(key, None)
@@ -149,14 +165,12 @@ def _go_float(value: float) -> str:
     if not math.isfinite(value):
         raise ValueError(f"{value} is not JSON")
     size = abs(value)
-    if size != 0 and (size < 1e-6 or size >= 1e21):
-        mantissa, _, exponent = f"{value:e}".partition("e")
-        mantissa, _, exponent = repr(value).partition("e") if "e" in repr(value) else (mantissa, "", exponent)
-        return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
     text = repr(value)
-    if "e" in text:
-        text = f"{value:.0f}" if size >= 1 else f"{value:.20f}".rstrip("0")
-    return text.removesuffix(".0")
+    if size != 0 and (size < 1e-6 or size >= 1e21):
+        mantissa, _, exponent = text.partition("e")
+        return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
+    # repr has the shortest digits that make this number again; Decimal writes them out without an exponent.
+    return format(Decimal(text), "f").removesuffix(".0")
 
 
 _GO_ESCAPES = {

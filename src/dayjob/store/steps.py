@@ -18,7 +18,7 @@ Steps = Generator[Op[Any] | list[Op[Any]], Any, T]
 
 
 def ask(op: Op[T]) -> Steps[T]:
-    """One request: `answer = yield from ask(op)`."""
+    """One request, typed; to be used with `yield from`."""
     answer: T = yield op
     return answer
 

@@ -6,6 +6,7 @@ The client's own retries are off: after a lost reply they would send an enqueue 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import Connection, SSLConnection
+from redis.connection import AbstractConnection, Connection, SSLConnection
 from redis.connection import UnixDomainSocketConnection as _UnixConnection
 from redis.retry import Retry
 
@@ -25,6 +26,13 @@ T = TypeVar("T")
 
 #: Seconds to wait for an answer that is not a blocking one, and for a connection.
 ANSWER = 5.0
+
+#: The client library shall not announce itself at every connection; newer versions have one option for that.
+SILENT: dict[str, Any] = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(AbstractConnection.__init__).parameters
+    else {"lib_name": None, "lib_version": None}
+)
 
 #: Error replies that say "not now": what they begin with.
 PASSING = (
@@ -90,8 +98,7 @@ def connection_options(address: Address, timeout: float, name: str) -> dict[str,
         "socket_connect_timeout": ANSWER,
         "protocol": 2,
         "client_name": name,
-        "lib_name": None,
-        "lib_version": None,
+        **SILENT,
         **tls_options(address),
     }
 
@@ -304,7 +311,7 @@ class Link:
         kind = SSLConnection if self._address.tls else Connection
         connection: Any = kind(
             host=host, port=port, username=username, password=password, socket_timeout=1.0, socket_connect_timeout=1.0,
-            protocol=2, lib_name=None, lib_version=None, retry=Retry(NoBackoff(), 0), **tls_options(self._address),
+            protocol=2, **SILENT, retry=Retry(NoBackoff(), 0), **tls_options(self._address),
         )  # fmt: skip
         try:
             connection.connect()

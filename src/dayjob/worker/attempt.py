@@ -72,6 +72,17 @@ class Attempt:
         return self.job
 
     @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.wire.id
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery of the job."""
+        wire = self.wire
+        return 1 + wire.fails + wire.deaths + wire.snoozes
+
+    @property
     def source(self) -> str | int | None:
         """Who the job is for."""
         return self.wire.source

@@ -414,6 +414,8 @@ class Fetcher:
             except codec.Broken as why:
                 self._break(token, name, payload, str(why), lane)
                 continue
+            if wire.unique and not wire.unique_key:
+                self._name_key(wire)
             attempt = Attempt(token, name, payload, wire, lane)
             held[token] = attempt
             since = wire.at / 1000 if wire.at else wire.t
@@ -436,6 +438,15 @@ class Fetcher:
     def _must_release(self, wire: codec.Wire, lane: Lane) -> bool:
         until = wire.unique_until or lane.options.unique_until
         return until != "done" and wire.unique_key.startswith(self._keys.unique_prefix)
+
+    def _name_key(self, wire: codec.Wire) -> None:
+        """Work out the unique key of a job whose enqueuer, of the ancestor's last release, did not write it down."""
+        try:
+            args = codec.json_value(wire.args)
+            rest = "" if args is None else codec.go_json(args) + "\n"
+        except (*codec.UNREADABLE, TypeError):
+            return
+        wire.unique_key = self._keys.unique(wire.name, rest)
 
     def _guard(self, attempt: Attempt) -> None:
         if attempt.wire.unique_key and self._must_release(attempt.wire, attempt.lane):

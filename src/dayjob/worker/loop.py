@@ -12,6 +12,7 @@ from typing import Any
 
 from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.slots import Slots
+from dayjob.worker.threads import Board
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -33,7 +34,11 @@ class LoopExecutor:
         *,
         limit: int,
         slots: Slots | None = None,
+        board: Board | None = None,
     ) -> None:
+        #: Places on the board for attempts with a timeout, behind those of the threads.
+        self._board = board
+        self._places = deque(range(limit, 2 * limit))
         self._run = run
         self._finish = finish
         self._limit = limit
@@ -165,10 +170,17 @@ class LoopExecutor:
     async def _attempt(self, attempt: Attempt, slot: int) -> None:
         started = attempt.started_at = time.monotonic()
         timeout = attempt.lane.options.timeout
+        attempt.worker = slot
+        place = -1
         if timeout is not None:
             attempt.deadline = started + timeout
-        attempt.worker = slot
+            if self._board is not None:
+                place = self._places.popleft()
+                self._board.post(place, attempt.token, attempt.deadline)
         settlement = await self._run(attempt)
+        if self._board is not None and place >= 0:
+            self._board.clear(place)
+            self._places.append(place)
         del self._tasks[attempt]
         attempt.lane.learn(time.monotonic() - started)
         self._finish(attempt, settlement)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from dayjob import retry
-from dayjob.errors import DayjobError
+from dayjob.errors import DayjobError, JobTimeout
 from dayjob.job import Job
 from dayjob.options import JobOptions
 from dayjob.store import codec
@@ -102,13 +102,24 @@ class Reaper:
         state: tuple[str | None, str | None, str | None],
         dead: list[tuple[Job, BaseException]],
     ) -> Rescue | None:
-        suspect, culprit, cause = state
         name = consume.name_in(token)
         try:
-            wire = codec.read(payload, name)
+            return self._judge(token, payload, codec.read(payload, name), pool_id, state, dead)
         except codec.Broken as why:
             entry = codec.broken_entry(payload, at=0, where=f"held by pool {pool_id}", why=str(why))
             return Rescue("broken", name, token, entry)
+
+    def _judge(
+        self,
+        token: str,
+        payload: bytes,
+        wire: codec.Wire,
+        pool_id: str,
+        state: tuple[str | None, str | None, str | None],
+        dead: list[tuple[Job, BaseException]],
+    ) -> Rescue | None:
+        suspect, culprit, cause = state
+        name = wire.name
         if culprit is not None:
             if token != culprit:
                 # The parent killed that process for somebody else's sake.
@@ -132,9 +143,13 @@ class Reaper:
         place: str,
         dead: list[tuple[Job, BaseException]],
     ) -> Rescue | None:
-        options = self._options(wire.name) or JobOptions()
+        options = self._options(wire.name)
+        if options is None and self._on_dead is None:
+            # Left to a pool that knows how often this one may fail.
+            return None
+        options = options or JobOptions()
         changes: dict[str, Any] = {"attempt": place, "fails": wire.fails + 1, "err": cause, "trace": cause}
-        decision = retry.decide(options, DayjobError(cause), wire.fails, self._rng)
+        decision = retry.decide(options, JobTimeout(cause), wire.fails, self._rng)
         if decision.kind == "retry":
             delay = max(0, round((decision.after or 0) * 1000))
             return Rescue("retry", wire.name, token, codec.rewrite(payload, changes), delay)

@@ -129,6 +129,12 @@ class Runner:
             return None
         if options.keep is None:
             return self._end(attempt, None)
+        try:
+            return self._keep(attempt, result, options.keep)
+        except codec.Broken as why:
+            return self._failed(attempt, DayjobError(str(why)))
+
+    def _keep(self, attempt: Attempt, result: Any, seconds: float) -> Settlement:
         value = None if result is SKIPPED else result
         try:
             answer = msgspec.json.encode({"result": value})
@@ -141,13 +147,21 @@ class Runner:
             "ran": round(time.monotonic() - attempt.started_at, 6),
         }
         entry = Entry(
-            "keep", attempt.name, attempt.token, codec.rewrite(attempt.payload, changes), int(options.keep * 1000),
+            "keep", attempt.name, attempt.token, codec.rewrite(attempt.payload, changes), int(seconds * 1000),
             self._keys.result(attempt.wire.id), answer,
         )  # fmt: skip
         return self._end(attempt, entry)
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Settlement:
-        """Judge an exception: retry, snooze, discard, dead. Itself it must never raise."""
+        """Judge an exception: retry, snooze, discard, dead. Bytes that cannot be written again go to broken."""
+        try:
+            return self._judge(attempt, error)
+        except codec.Broken as why:
+            where = self._keys.queue(attempt.name)
+            entry = codec.broken_entry(attempt.payload, at=self._now(), where=where, why=str(why))
+            return [Entry("broken", attempt.name, attempt.token, entry)]
+
+    def _judge(self, attempt: Attempt, error: BaseException) -> Settlement:
         lane, wire = attempt.lane, attempt.wire
         options = lane.options
         if isinstance(error, Abandon | asyncio.CancelledError) and not attempt.timed_out:
@@ -180,12 +194,12 @@ class Runner:
         if decision.kind == "snooze":
             changes["snoozes"] = wire.snoozes + 1
             delay = max(0, round((decision.after or 0) * 1000))
-            return [Entry("snooze", name, token, self._rewrite(attempt, changes), delay)]
+            return [Entry("snooze", name, token, codec.rewrite(attempt.payload, changes), delay)]
         if decision.counts and options.on_fail is not None:
             self._hook(options.on_fail, job, error)
         if decision.kind == "retry":
             delay = max(0, round((decision.after or 0) * 1000))
-            return [Entry("retry", name, token, self._rewrite(attempt, changes), delay)]
+            return [Entry("retry", name, token, codec.rewrite(attempt.payload, changes), delay)]
         if decision.kind in ("discard", "drop"):
             self._hook(options.on_discard, job, decision.why or message)
             return self._end(attempt, Entry("drop", name, token, b"", int(decision.counts)))
@@ -199,7 +213,13 @@ class Runner:
         return self._end(
             attempt,
             Entry(
-                "dead", name, token, self._rewrite(attempt, changes), int(decision.counts), result_key, answer
+                "dead",
+                name,
+                token,
+                codec.rewrite(attempt.payload, changes),
+                int(decision.counts),
+                result_key,
+                answer,
             ),
         )
 
@@ -222,9 +242,6 @@ class Runner:
 
     def _place(self, attempt: Attempt) -> str:
         return f"{self._pool_id()}/{attempt.token}"
-
-    def _rewrite(self, attempt: Attempt, changes: dict[str, Any]) -> bytes:
-        return codec.rewrite(attempt.payload, changes)
 
     def _tell(self, attempt: Attempt, decision: retry.Decision, message: str, error: BaseException) -> None:
         extra = {"job_id": attempt.wire.id, "job_name": attempt.name, "attempt": attempt.wire.fails + 1}

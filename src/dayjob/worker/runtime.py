@@ -129,7 +129,9 @@ class Runtime:
                 runner.run, runner.give_up, fetcher.finish, limit=limit, slots=slots, board=self._board
             )
         if wants_loop:
-            self.loop = LoopExecutor(runner.arun, fetcher.finish, limit=options.concurrency, slots=slots)
+            self.loop = LoopExecutor(
+                runner.arun, fetcher.finish, limit=options.concurrency, slots=slots, board=self._board
+            )
         fetcher.threads, fetcher.loop = self.threads, self.loop
         self.observer = Observer(fetcher, options, sorted(lanes), lambda: self._services, self._tag)
         reaper = Reaper(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
+from dayjob.errors import Rejected
 from dayjob.options import PoolOptions
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, maintain
 from dayjob.store.ops.maintain import BATCH
 from dayjob.worker.shared import SharedLink
+
+logger = logging.getLogger("dayjob.worker.trimmer")
 
 
 class Trimmer:
@@ -52,7 +57,11 @@ class Trimmer:
         """Free places of limits whose attempts are no longer held; the answer is how many."""
         freed = 0
         for name in self._link.run(consume.get_limits(self._keys))[0]:
-            members = self._link.run(maintain.held_members(self._keys, name))
-            if members:
-                freed += self._link.run(maintain.unhold(self._keys, name, members))
+            try:
+                members = self._link.run(maintain.held_members(self._keys, name))
+                if members:
+                    freed += self._link.run(maintain.unhold(self._keys, name, members))
+            except Rejected as error:
+                # One key of a wrong type must not keep the other limits from being mended.
+                logger.error("job=%s: its limit cannot be mended: %s", name, error)  # noqa: TRY400
         return freed

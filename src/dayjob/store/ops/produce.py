@@ -101,7 +101,7 @@ def admit(
             job_id,
             int(unique_key is not None),
             int(chosen),
-            int((unique_for or 0) * 1000),
+            0 if unique_for is None else max(1, int(unique_for * 1000)),
         ),
         _read_admit,
     )

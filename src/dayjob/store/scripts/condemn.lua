@@ -17,6 +17,7 @@ local lease, judge = tonumber(ARGV[1]), ARGV[2] == '1'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZCARD', condemned)
+redis.call('ZCARD', pools)
 local over = {}
 if judge then
   local seen = redis.call('HMGET', watch, 'last', 'quiet')

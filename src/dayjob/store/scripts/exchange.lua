@@ -76,7 +76,11 @@ end
 local function key_of(i, which)
   return KEYS[FIRST_KEY + (i - 1) * 4 + which]
 end
-local limit = names > 0 and call('HMGET', limits, unpack(name)) or {}
+local limit = {}
+for first = 1, names, 500 do
+  local some = call('HMGET', limits, unpack(name, first, math.min(first + 499, names)))
+  for at = 1, #some do limit[first + at - 1] = some[at] end
+end
 local wrong, is_wrong = {}, {}
 local function note_wrong(i)
   if not is_wrong[i] then
@@ -174,15 +178,16 @@ for _ = 1, entries do
     releases[#releases + 1] = call('HGET', held, token)
   elseif kind == 'suspect' then
     if present and not again then call('HSET', state, 'suspect', token) end
-  elseif not again then
-    if not present then
-      late = late + 1
-      add('late', i, 1)
-    elseif can(kind, i) then
-      settle(kind, i, token, payload, amount, key, value)
-    else
-      stuck[#stuck + 1] = token
-    end
+  elseif again then
+    -- What was settled is gone, so what is still there was stuck.
+    if present then stuck[#stuck + 1] = token end
+  elseif not present then
+    late = late + 1
+    add('late', i, 1)
+  elseif can(kind, i) then
+    settle(kind, i, token, payload, amount, key, value)
+  else
+    stuck[#stuck + 1] = token
   end
 end
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ leader: take, renew or give up the leadership.
 
-Called by: consume.lead, consume.unlead
+Called by: consume.lead
 KEYS[1]  leader
 ARGV[1]  pool id
 ARGV[2]  milliseconds of leadership; 0 to give it up
@@ -10,12 +10,13 @@ Atomic because: only the holder may renew or give up.
 ]]
 local leader, id, term = KEYS[1], ARGV[1], ARGV[2]
 
-local holder = redis.call('GET', leader)
-if holder and holder ~= id then
+-- A key of a wrong type is nobody's leadership; SET replaces it.
+local holder = redis.pcall('GET', leader)
+if type(holder) == 'string' and holder ~= id then
   return 0
 end
 if term == '0' then
-  redis.call('DEL', leader)
+  if holder == id then redis.call('DEL', leader) end
   return 0
 end
 redis.call('SET', leader, id, 'PX', term)

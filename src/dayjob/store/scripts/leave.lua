@@ -17,7 +17,9 @@ local id = ARGV[1]
 
 local time = redis.call('TIME')
 local left = redis.call('HLEN', held)
-local leads = redis.call('GET', leader) == id
+local leads = redis.pcall('GET', leader) == id
+redis.call('ZCARD', pools)
+redis.call('ZCARD', condemned)
 if left > 0 then
   redis.call('ZADD', condemned, time[1], id)
 else

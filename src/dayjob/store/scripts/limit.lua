@@ -34,4 +34,4 @@ elseif limit ~= 'same' then
   redis.call('HSET', limits, name, limit, name .. '|by', by)
   redis.pcall('ZADD', bell, 0, '1')
 end
-return tonumber(before or '-1')
+return tonumber(before or '-1') or -1

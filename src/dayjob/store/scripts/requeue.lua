@@ -20,19 +20,20 @@ local FIRST_NAME, FIRST_KEY, STRIDE = 2, 4, 3
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZCARD', source)
-redis.call('SCARD', known)
-redis.call('LLEN', broken)
-local usable = {}
+local function is_list(key)
+  local answer = redis.pcall('LLEN', key)
+  return not (type(answer) == 'table' and answer.err)
+end
+local usable = {[0] = is_list(broken)}
 for i = 1, count do
-  local answer = redis.pcall('LLEN', KEYS[FIRST_KEY + i * 2 - 1])
-  usable[i] = not (type(answer) == 'table' and answer.err)
+  usable[i] = is_list(KEYS[FIRST_KEY + i * 2 - 1])
 end
 
 local moved, rung, bad = 0, {}, 0
 for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
   local index, member, payload = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
   local score = redis.call('ZSCORE', source, member)
-  if score and (not strict or tonumber(score) * 1000 <= now) and (index == 0 or usable[index]) then
+  if score and (not strict or tonumber(score) * 1000 <= now) and usable[index] then
     if index == 0 then
       redis.call('RPUSH', broken, payload)
       bad = bad + 1
@@ -46,7 +47,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
 end
 
 for index in pairs(rung) do
-  redis.call('SADD', known, ARGV[FIRST_NAME + index])
+  redis.pcall('SADD', known, ARGV[FIRST_NAME + index])
   redis.pcall('ZADD', KEYS[FIRST_KEY + index * 2], 0, '1')
 end
 if bad > 0 then

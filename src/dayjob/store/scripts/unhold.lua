@@ -14,7 +14,8 @@ local members, bell = KEYS[1], KEYS[2]
 redis.call('SCARD', members)
 local removed = 0
 for i = 1, #ARGV, 3 do
-  if redis.call('HEXISTS', KEYS[tonumber(ARGV[i + 1])], ARGV[i + 2]) == 0 then
+  -- A held of a wrong type answers with a table: its places are kept.
+  if redis.pcall('HEXISTS', KEYS[tonumber(ARGV[i + 1])], ARGV[i + 2]) == 0 then
     removed = removed + redis.call('SREM', members, ARGV[i])
   end
 end

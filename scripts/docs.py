@@ -1,0 +1,248 @@
+# ruff: noqa: INP001, T201 - a program, not a module
+"""Writes the generated parts of docs/ from the code: `python scripts/docs.py`, or `--check` to see whether they are true.
+
+A part stands between `<!-- generated: name -->` and `<!-- end -->`; everything outside is written by people.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+import dayjob
+from dayjob import cli, errors, options, pool, registry, retry
+from dayjob.store import scripts
+from dayjob.store.keys import Keys
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+#: Methods that are public to the rest of the package, not to its users.
+INSIDE = {
+    *(
+        ("JobType", name)
+        for name in ("wants_context", "wants_job", "resolved", "resolve", "encode", "call_args")
+    ),
+    *((name, method) for name in ("Enqueuer", "AsyncEnqueuer") for method in ("submit", "run")),
+    *(("WorkerPool", name) for name in ("import_includes", "find")),
+}
+#: Wide enough that no help text breaks where a terminal's width would break it.
+WIDTH = 110
+
+
+def keys() -> str:
+    """A table of every key, from the docstrings of Keys."""
+    shown = Keys("<ns>")
+    words = {
+        "name": "<name>",
+        "rest": "<rest>",
+        "pool_id": "<pool>",
+        "slot": "<slot>",
+        "job_id": "<id>",
+        "minute": "<minute>",
+    }
+    rows = ["| function | key | what it holds |", "|---|---|---|"]
+    for name, member in vars(Keys).items():
+        if (
+            name.startswith("_")
+            or name == "of_name"
+            or not (isinstance(member, property) or callable(member))
+        ):
+            continue
+        if isinstance(member, property):
+            key = getattr(shown, name)
+        else:
+            parameters = list(inspect.signature(member).parameters)[1:]
+            key = getattr(shown, name)(*(words[parameter] for parameter in parameters))
+        rows.append(f"| `{name}` | `{key}` | {_line(member)} |")
+    return "\n".join(rows)
+
+
+def lua() -> str:
+    """One section for each script: its header as it stands in the file."""
+    sections = []
+    for name in scripts.all_names():
+        script = scripts.load(name)
+        flags = ", ".join(script.flags) or "none"
+        first, _, rest = script.header.partition("\n")
+        sections.append(
+            f"### {name}\n\n{_capital(first.partition(': ')[2])}\n\n"
+            f"`store/scripts/{name}.lua`, flags: {flags}.\n\n```text\n{rest.strip()}\n```"
+        )
+    return "\n\n".join(sections)
+
+
+def job_options() -> str:
+    """A table of the options of a job type."""
+    return _options(options.JobOptions)
+
+
+def pool_options() -> str:
+    """A table of the options of a pool."""
+    return _options(options.PoolOptions)
+
+
+def commands() -> str:
+    """The help of every command."""
+    context = click.Context(cli.cli, info_name="dayjob", terminal_width=WIDTH, max_content_width=WIDTH)
+    sections = [f"```text\n{cli.cli.get_help(context)}\n```"]
+    for name in cli.COMMANDS:
+        command = cli.cli.get_command(context, name)
+        if command is not None:
+            sections += _help(command, f"dayjob {name}", "##")
+    return "\n\n".join(sections)
+
+
+def api() -> str:
+    """Signature and docstring of every public name that is a class with methods."""
+    from dayjob import enqueue  # noqa: PLC0415 - loads the Redis client
+
+    sections = [
+        _class(pool.WorkerPool),
+        _class(registry.JobType),
+        _class(dayjob.Job),
+        _class(enqueue.Enqueuer),
+        _class(enqueue.AsyncEnqueuer),
+        *(_function(one, "dayjob.retry.") for one in (retry.exponential, retry.constant)),
+    ]
+    return "\n\n".join(sections)
+
+
+def error_tree() -> str:
+    """The tree of errors, as errors.py draws it."""
+    return f"```text\n{inspect.getdoc(errors).partition(chr(10) * 2)[2].rpartition(chr(10) * 2)[0]}\n```"  # type: ignore[union-attr]
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    one.__name__: one for one in (keys, lua, job_options, pool_options, commands, api, error_tree)
+}
+
+
+def _options(kind: type) -> str:
+    """Name, default and `#:` comment; a comment also holds for the fields right below it that have none."""
+    defaults = {name: field.default for name, field in kind.__dataclass_fields__.items()}  # type: ignore[attr-defined]
+    rows = ["| option | default | what it does |", "|---|---|---|"]
+    comment: list[str] = []
+    fresh = False
+    for raw in inspect.getsource(kind).splitlines():
+        line = raw.strip()
+        if line.startswith("#:"):
+            comment = [*comment, line[2:].strip()] if fresh else [line[2:].strip()]
+            fresh = True
+        elif (name := line.partition(":")[0]) in defaults:
+            text = _cell(" ".join(comment)) if fresh else "see above"
+            rows.append(f"| `{name}` | `{_value(defaults[name])}` | {text} |")
+            fresh = False
+    return "\n".join(rows)
+
+
+def _value(default: Any) -> str:
+    if isinstance(default, float) and default.is_integer():
+        return f"{default:g}" if default < 1e6 else f"{default:.0f}"
+    return repr(default)
+
+
+def _help(command: click.Command, path: str, level: str) -> Iterator[str]:
+    context = click.Context(command, info_name=path, terminal_width=WIDTH, max_content_width=WIDTH)
+    yield f"{level} {path}\n\n```text\n{command.get_help(context)}\n```"
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from _help(inner, f"{path} {name}", level + "#")
+
+
+def _class(kind: type) -> str:
+    made = "" if kind is registry.JobType else f"```text\n{_signature(kind)}\n```\n\n"
+    sections = [f"## {kind.__name__}\n\n{made}{_text(kind)}"]
+    for name, member in vars(kind).items():
+        if name.startswith("_") or (kind.__name__, name) in INSIDE:
+            continue
+        if isinstance(member, property) or type(member).__name__ == "cached_property":
+            sections.append(f"- `{name}`: {_line(member)}")
+        elif inspect.isfunction(member):
+            sections.append(f"- `{_signature(member)}`\n  {_line(member)}")
+    for base in kind.__mro__[1:-1]:
+        sections += [
+            f"- `{_signature(member)}`\n  {_line(member)}"
+            for name, member in vars(base).items()
+            if not name.startswith("_") and inspect.isfunction(member) and name not in vars(kind)
+        ]
+    return sections[0] + "\n\n" + "\n".join(sections[1:])
+
+
+def _function(one: Callable[..., Any], prefix: str) -> str:
+    return f"## {prefix}{one.__name__}\n\n```text\n{_signature(one)}\n```\n\n{_text(one)}"
+
+
+class _Words:
+    """Prints as it is where `inspect` would print a repr."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _signature(one: Any) -> str:
+    """As it is written in the source, where annotations are strings and stay short."""
+    found = inspect.signature(one)
+    own = []
+    for parameter in found.parameters.values():
+        if parameter.name == "self":
+            continue
+        default = parameter.default
+        if isinstance(default, type) and default is not parameter.empty:
+            default = _Words(default.__name__)
+        own.append(parameter.replace(annotation=_Words(str(parameter.annotation)), default=default))
+    shown = found.replace(parameters=own, return_annotation=_Words(str(found.return_annotation)))
+    returns = "" if isinstance(one, type) else f" -> {found.return_annotation}"
+    prefix = "async " if inspect.iscoroutinefunction(one) else ""
+    return f"{prefix}{one.__name__}{str(shown).rpartition(' -> ')[0]}{returns}"
+
+
+def _text(one: Any) -> str:
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(one) or "")
+
+
+def _line(one: Any) -> str:
+    return _cell(_text(one).replace("\n\n", " "))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def rewritten(text: str) -> str:
+    """A page with its generated parts made anew."""
+    return PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n\n{found[3]}", text)
+
+
+def main(check: bool) -> int:
+    """Write every page that has generated parts, or say which ones are not true any more."""
+    stale = []
+    for page in sorted(DOCS.rglob("*.md")):
+        old = page.read_text("utf-8")
+        new = rewritten(old)
+        if new != old:
+            stale.append(page)
+            if not check:
+                page.write_text(new, "utf-8")
+    for page in stale:
+        print(
+            f"{page.relative_to(ROOT)}: {'is not what the code says: run python scripts/docs.py' if check else 'written'}"
+        )
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""Logging for commands: one line per event, on stderr. A program that has set up logging itself is left alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any, Literal
+
+from dayjob.job import running
+
+Format = Literal["auto", "text", "json"]
+
+#: What a record may carry about the job that it is of.
+_FIELDS = ("job_name", "job_id", "attempt")
+
+
+def set_up(*, form: str = "auto", warnings_only: bool = False) -> None:
+    """Send log lines to stderr: JSON when it is no terminal, or when asked for; nothing when handlers exist."""
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
+    handler = logging.StreamHandler()
+    handler.addFilter(add_job)
+    handler.setFormatter(JSONLines() if as_json else TextLines())
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING if warnings_only else logging.INFO)
+
+
+def add_job(record: logging.LogRecord) -> bool:
+    """Give a record that was logged while a job runs that job's name, id and attempt."""
+    job = running.get()
+    if job is not None and not hasattr(record, "job_id"):
+        record.job_name, record.job_id, record.attempt = job.name, job.id, job.attempt
+        record.from_handler = True
+    return True
+
+
+class JSONLines(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _utc(record) + "Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "pid": record.process,
+        }
+        line |= {field: getattr(record, field) for field in _FIELDS if hasattr(record, field)}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class TextLines(logging.Formatter):
+    """One line for people; a traceback follows on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = time.strftime("%H:%M:%S", time.localtime(record.created))
+        about = ""
+        if getattr(record, "from_handler", False):
+            about = " job={} id={} attempt={}".format(*(getattr(record, field) for field in _FIELDS))
+        text = f"{when} {record.levelname:<8} {record.process} {record.name}: {record.getMessage()}{about}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _utc(record: logging.LogRecord) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}"

@@ -1,0 +1,357 @@
+"""What an operator can see: queues, pages of the side sets, limits and schedules. Reads only.
+
+Every look is bounded in entries and bytes, and none uses KEYS or SCAN.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dayjob.errors import BadOption, Rejected
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.ops import maintain
+from dayjob.store.scripts import load
+from dayjob.store.steps import Steps, ask, ask_all
+
+#: How many names one overview takes, and how many entries and bytes a page has.
+MOST_NAMES = 200
+MOST_ENTRIES = 500
+MOST_BYTES = 1 << 20
+#: How many bytes of a member a cursor carries as text; the ids of a job come before that.
+MOST_CURSOR = 1500
+
+
+def now() -> Op[float]:
+    """Redis TIME, in seconds."""
+    return Op("TIME", (), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6)
+
+
+# Queues.
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue as it stands."""
+
+    name: str
+    size: int
+    #: Seconds since its oldest job was enqueued or became due; None when it is empty or the job does not say.
+    age: float | None
+    paused: bool
+    #: How many may run at once over all pools, and how many of those places are taken.
+    limit: int | None
+    held: int
+    #: Whether its bell rings: there is something to fetch that nobody came for yet.
+    rung: bool
+    #: Its key is no list; nothing can be enqueued or fetched.
+    wrong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Queues at one moment."""
+
+    now: float
+    queues: tuple[Queue, ...]
+
+
+def queues(keys: Keys, names: Sequence[str]) -> Op[Overview]:
+    """How these queues stand, in one round trip. Raises BadOption for more names than one look takes."""
+    if len(names) > MOST_NAMES:
+        raise BadOption(f"{len(names)} queues: one look takes {MOST_NAMES}; use all_queues()")
+    key_list: list[Arg] = [keys.limits]
+    for name in names:
+        key_list += keys.of_name(name)
+    own = list(names)
+    return Op(load("overview"), key_list, own, lambda reply: _read_overview(reply, own))
+
+
+def all_queues(keys: Keys) -> Steps[Overview]:
+    """How every known queue stands, by name."""
+    names = yield from ask(maintain.known_jobs(keys))
+    looks = [queues(keys, names[i : i + MOST_NAMES]) for i in range(0, len(names), MOST_NAMES)] or [
+        queues(keys, ())
+    ]
+    parts = yield from ask_all(looks)
+    return Overview(parts[-1].now, tuple(queue for part in parts for queue in part.queues))
+
+
+def _read_overview(reply: Any, names: list[str]) -> Overview:
+    moment = reply[0] / 1000
+    found = []
+    for name, (size, oldest, paused, limit, held, rung) in zip(names, reply[1:], strict=True):
+        at = None if oldest is None else enqueued_at(oldest)
+        age = None if at is None else max(0.0, moment - at)
+        found.append(
+            Queue(
+                name, max(size, 0), age, bool(paused), None if limit is None or limit < 0 else limit, max(held, 0),
+                bool(rung), wrong=size < 0 or held < 0,
+            )
+        )  # fmt: skip
+    return Overview(moment, tuple(found))
+
+
+def enqueued_at(payload: bytes) -> float | None:
+    """When a job was enqueued or became due; None when it does not say. The end of a long payload will do."""
+    try:
+        wire = codec.read(payload)
+    except codec.Broken:
+        last = re.search(rb'"at":(\d{1,16})\}$', payload)
+        return int(last[1]) / 1000 if last else None
+    return wire.at / 1000 if wire.at else float(wire.t) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many entries the sets beside the queues have; -1 where the key has a wrong type."""
+
+    scheduled: int
+    retry: int
+    dead: int
+    done: int
+    broken: int
+
+
+def sizes(keys: Keys) -> Steps[Sizes]:
+    """How many jobs wait or are kept beside the queues."""
+    looks = [maintain.size(key) for key in (keys.scheduled, keys.retry, keys.dead, keys.done)]
+    looks.append(Op("LLEN", (keys.broken,), (), int))
+    try:
+        found = yield from ask_all(looks)
+    except Rejected:
+        found = []
+        for look in looks:
+            try:
+                found.append((yield from ask(look)))
+            except Rejected:
+                found.append(-1)
+    return Sizes(*found)
+
+
+# Pages.
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in a sorted set: behind this member, whether or not it is still there."""
+
+    score: float
+    #: The member, or the beginning of a long one.
+    member: bytes
+
+    @property
+    def text(self) -> str:
+        """The cursor for a URL."""
+        return f"{self.score!r}~{urlsafe_b64encode(self.member[:MOST_CURSOR]).decode().rstrip('=')}"
+
+    @classmethod
+    def of(cls, text: str) -> Cursor:
+        """The cursor that `text` was made from. Raises BadOption."""
+        score, _, member = text.partition("~")
+        try:
+            return cls(float(score), urlsafe_b64decode(member + "=" * (-len(member) % 4)))
+        except ValueError:
+            raise BadOption(f"{text[:80]!r} is no cursor: take it from a page that you were given") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One entry of scheduled, retry, dead, done or a queue."""
+
+    #: The bytes as they are: what an action must name.
+    member: bytes
+    #: When it is due, died or completed, in seconds since the epoch; None in a queue.
+    at: float | None
+    #: The job, or None when the bytes cannot be read; then `problem` says why.
+    job: codec.Wire | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some entries in order."""
+
+    now: float
+    #: How many there are in all.
+    total: int
+    #: How many come before the first of this page.
+    offset: int
+    entries: tuple[Kept, ...]
+    #: Where the next page begins; None when this is the last.
+    next: Cursor | None = None
+
+
+def page(
+    source: str, *, after: Cursor | None = None, offset: int = 0, size: int = 50, newest_first: bool = False
+) -> Op[Page]:
+    """Entries of scheduled, retry, dead or done, after a cursor or from an offset. May have fewer: large ones are rationed."""
+    rank: Arg = offset if after is None else ""
+    score, member = ("0", b"") if after is None else (repr(after.score), after.member)
+    size = max(1, min(size, MOST_ENTRIES))
+    return Op(load("page"), (source,), (int(newest_first), size, MOST_BYTES, rank, score, member), _read_page)
+
+
+def _read_page(reply: Any) -> Page:
+    total, first = reply[1], reply[2]
+    entries = tuple(
+        kept(member, float(score)) for member, score in zip(reply[3::2], reply[4::2], strict=True)
+    )
+    more = entries and first + len(entries) < total
+    last = Cursor(float(reply[-1]), reply[-2]) if more else None
+    return Page(reply[0] / 1000, total, first, entries, last)
+
+
+def kept(member: bytes, at: float | None) -> Kept:
+    """An entry as people see it."""
+    try:
+        return Kept(member, at, codec.read(member))
+    except codec.Broken as why:
+        return Kept(member, at, None, str(why))
+
+
+def peek(keys: Keys, name: str, *, offset: int = 0, size: int = 50, newest_first: bool = False) -> Op[Page]:
+    """Jobs that wait in a queue, the next to be fetched first or the newest first."""
+    size = max(1, min(size, MOST_ENTRIES))
+    return Op(
+        load("peek"),
+        (keys.queue(name),),
+        (int(not newest_first), offset, size, MOST_BYTES),
+        lambda reply: Page(
+            reply[0] / 1000, reply[1], offset, tuple(kept(entry, None) for entry in reply[2:])
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenEntry:
+    """Bytes that could not be read as a job, and what is known of them."""
+
+    #: What an action must name: its place when it was seen, and the whole entry.
+    index: int
+    entry: bytes
+    #: The bytes as they were found.
+    payload: bytes
+    at: float | None
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPage:
+    """Some entries of broken, oldest first."""
+
+    total: int
+    entries: tuple[BrokenEntry, ...]
+
+
+def broken(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[BrokenPage]:
+    """Entries that could not be read, oldest first."""
+    return Op(
+        load("peek"),
+        (keys.broken,),
+        (0, offset, max(1, min(size, MOST_ENTRIES)), MOST_BYTES),
+        lambda reply: BrokenPage(
+            reply[1], tuple(_broken(offset + i, entry) for i, entry in enumerate(reply[2:]))
+        ),
+    )
+
+
+def _broken(index: int, entry: bytes) -> BrokenEntry:
+    header, _, payload = entry.partition(b"\n")
+    try:
+        told = msgspec.json.decode(header, type=dict[str, Any])
+    except codec.UNREADABLE:
+        return BrokenEntry(index, entry, entry, None, "", "")
+    at = told.get("at")
+    moment = at / 1000 if isinstance(at, int) and at > 0 else None
+    return BrokenEntry(index, entry, payload, moment, str(told.get("where", "")), str(told.get("why", "")))
+
+
+# Limits and schedules.
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A concurrency limit in force."""
+
+    name: str
+    limit: int
+    #: Set by an operator, so that no pool changes it back.
+    by_operator: bool
+
+
+def limits(keys: Keys) -> Op[list[Limit]]:
+    """The concurrency limits in force."""
+    return Op("HGETALL", (keys.limits,), (), _read_limits)
+
+
+def _read_limits(reply: Any) -> list[Limit]:
+    told = {raw.decode("utf-8", "replace"): value.decode("utf-8", "replace") for raw, value in _pairs(reply)}
+    return [
+        Limit(name, int(value), told.get(f"{name}|by") == "operator")
+        for name, value in sorted(told.items())
+        if "|" not in name and value.isdecimal()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A periodic schedule, as far as Redis knows it."""
+
+    name: str
+    #: The last tick that was dealt with, in seconds since the epoch.
+    last: int
+    paused: bool
+    #: What its pools announced; "" and None where none did.
+    job: str = ""
+    spec: str = ""
+    timezone: str | None = None
+    missed: str = ""
+    args: bytes | None = None
+
+
+class Announced(msgspec.Struct):
+    """What a pool says of a schedule that it registered."""
+
+    job: str
+    spec: str
+    timezone: str | None = None
+    missed: str = "skip"
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def schedules(keys: Keys) -> Op[list[Schedule]]:
+    """The periodic schedules that ever ticked, by name."""
+    return Op("HGETALL", (keys.periodic,), (), _read_schedules)
+
+
+def _read_schedules(reply: Any) -> list[Schedule]:
+    told = {raw.decode("utf-8", "replace"): value for raw, value in _pairs(reply)}
+    found = []
+    for name, value in sorted(told.items()):
+        if name.endswith(("|off", "|is")) or not value.isdigit():
+            continue
+        schedule = Schedule(name, int(value), f"{name}|off" in told)
+        try:
+            known = msgspec.json.decode(told.get(f"{name}|is", b""), type=Announced)
+        except codec.UNREADABLE:
+            found.append(schedule)
+            continue
+        found.append(
+            Schedule(
+                name, schedule.last, schedule.paused, known.job, known.spec, known.timezone, known.missed, bytes(known.args)
+            )
+        )  # fmt: skip
+    return found
+
+
+def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
+    return zip(reply[::2], reply[1::2], strict=True)

@@ -1,0 +1,142 @@
+"""Who works: the pools on the register with what each says of itself, the condemned ones, the leader. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op
+from dayjob.store.ops.inspect import now
+from dayjob.store.steps import Steps, ask, ask_all
+
+#: How many pools are shown.
+MOST_POOLS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What one worker has been doing for longer than a moment."""
+
+    token: str = ""
+    name: str = ""
+    id: str = ""
+    worker_id: str = ""
+    source: str | int | None = None
+    args: Any = None
+    attempt: int = 1
+    started_at: float = 0.0
+    timeout: float | None = None
+    stuck: bool = False
+    lost: bool = False
+    checkin: str | None = None
+    checkin_at: float | None = None
+    done: float | None = None
+    total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a pool last said of itself."""
+
+    id: str = ""
+    host: str = ""
+    pid: int = 0
+    tag: str = ""
+    version: str = ""
+    python: str = ""
+    started_at: float = 0.0
+    beat_at: float = 0.0
+    concurrency: int = 0
+    names: tuple[str, ...] = ()
+    quiet: bool = False
+    leads: bool = False
+    held: int = 0
+    running: dict[str, int] = field(default_factory=dict)
+    workers: tuple[Worker, ...] = ()
+    worker_ids: tuple[str, ...] = ()
+    rss: int = 0
+    exchanges: int = 0
+    fetched: int = 0
+    loops: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool on the register."""
+
+    id: str
+    #: Seconds until its lease is over; below 0 when it will be condemned at the next pass.
+    lease: float
+    #: None when it has not said anything yet, or cannot be understood.
+    status: Status | None
+
+
+def leases(keys: Keys) -> Op[list[tuple[str, float]]]:
+    """The pools on the register and the ends of their leases, in Redis seconds."""
+    return Op(
+        "ZRANGE", (keys.pools,), (0, MOST_POOLS - 1, "WITHSCORES"), lambda reply: _read_scored(reply, 1000)
+    )
+
+
+def pools(keys: Keys) -> Steps[list[Pool]]:
+    """The pools on the register, with what each says of itself."""
+    moment = yield from ask(now())
+    found = yield from ask(leases(keys))
+    statuses = yield from ask(_statuses(keys, [pool_id for pool_id, _ in found]))
+    return [
+        Pool(pool_id, end - moment, status)
+        for (pool_id, end), status in zip(found, statuses, strict=True)
+    ]  # fmt: skip
+
+
+def _statuses(keys: Keys, pool_ids: Sequence[str]) -> Op[list[Status | None]]:
+    # One key that is never there, because MGET wants one.
+    wanted = [keys.pool(pool_id) for pool_id in pool_ids] or [keys.pool("")]
+    return Op("MGET", wanted, (), lambda reply: [read_status(raw) for raw in reply[: len(pool_ids)]])
+
+
+def read_status(raw: bytes | None) -> Status | None:
+    """The status in these bytes; None when there is none."""
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=Status)
+    except codec.UNREADABLE:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Condemned:
+    """A dead pool whose attempts are being rescued."""
+
+    id: str
+    #: Since when, in Redis seconds.
+    since: float
+    #: How many attempts are left.
+    held: int
+
+
+def condemned(keys: Keys) -> Steps[list[Condemned]]:
+    """The dead pools that still hold attempts, the longest condemned first; 100 at most."""
+    found = yield from ask(
+        Op("ZRANGE", (keys.condemned,), (0, 99, "WITHSCORES"), lambda reply: _read_scored(reply, 1))
+    )
+    held = yield from ask_all([Op("HLEN", (keys.held(pool_id),), (), int) for pool_id, _ in found])
+    return [Condemned(pool_id, since, left) for (pool_id, since), left in zip(found, held, strict=True)]
+
+
+def leader(keys: Keys) -> Op[str | None]:
+    """The pool that does the chores."""
+    return Op(
+        "GET", (keys.leader,), (), lambda reply: None if reply is None else reply.decode("utf-8", "replace")
+    )
+
+
+def _read_scored(reply: Any, unit: int) -> list[tuple[str, float]]:
+    return [
+        (raw.decode("utf-8", "replace"), float(score) / unit)
+        for raw, score in zip(reply[::2], reply[1::2], strict=True)
+    ]

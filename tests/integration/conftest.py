@@ -1,0 +1,128 @@
+"""What the tests of running pools share: pools that are stopped after the test, and a look at what Redis holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from dayjob import WorkerPool
+from dayjob.job import new_id
+from dayjob.store.keys import Keys
+from dayjob.store.ops import consume
+from dayjob.store.ops.consume import Entry, Request, Want
+from dayjob.store.sync import Link
+
+#: For pools whose death, or long silence, is part of the test.
+QUICK = {"lease": 1.0, "beat": 0.3}
+
+
+@pytest.fixture
+def new_pool(namespace: str, redis_url: str) -> Iterator[Callable[..., WorkerPool[Any]]]:
+    """Make pools in the namespace of this test; they are stopped after it."""
+    made: list[WorkerPool[Any]] = []
+
+    def make(*context: type, **options: Any) -> WorkerPool[Any]:
+        pool: WorkerPool[Any] = WorkerPool(*context, namespace=namespace, redis=redis_url, **options)
+        made.append(pool)
+        return pool
+
+    yield make
+    for pool in made:
+        pool.stop(timeout=0)
+        pool.enqueuer.close()
+
+
+class Look:
+    """Reads what Redis holds of one namespace."""
+
+    def __init__(self, keys: Keys, call: Callable[..., Any]) -> None:
+        self.keys = keys
+        self.call = call
+
+    def now(self) -> float:
+        """Redis time."""
+        seconds, micros = self.call("TIME")
+        return int(seconds) + int(micros) / 1e6
+
+    def totals(self) -> dict[str, int]:
+        """Every exact total, by `<counter>:<job name>`."""
+        raw = self.call("HGETALL", self.keys.totals)
+        return {k.decode(): int(v) for k, v in zip(raw[::2], raw[1::2], strict=True)}
+
+    def total(self, label: str) -> int:
+        return int(self.call("HGET", self.keys.totals, label) or 0)
+
+    def queue(self, name: str) -> list[dict[str, Any]]:
+        """The jobs that wait under a name, the next one first."""
+        return [msgspec.json.decode(raw) for raw in reversed(self.call("LRANGE", self.keys.queue(name), 0, -1))]
+
+    def members(self, key: str) -> list[dict[str, Any]]:
+        """The jobs in one of the side sets, lowest score first."""
+        return [msgspec.json.decode(raw) for raw in self.call("ZRANGE", key, 0, -1)]
+
+    def scores(self, key: str) -> list[float]:
+        return [float(score) for score in self.call("ZRANGE", key, 0, -1, "WITHSCORES")[1::2]]
+
+    def dead(self) -> list[dict[str, Any]]:
+        return self.members(self.keys.dead)
+
+    def retry(self) -> list[dict[str, Any]]:
+        return self.members(self.keys.retry)
+
+    def pools(self) -> list[str]:
+        """Ids of the pools on the register."""
+        return [pool.decode() for pool in self.call("ZRANGE", self.keys.pools, 0, -1)]
+
+    def held(self) -> int:
+        """How many attempts the pools on the register hold."""
+        return sum(self.call("HLEN", self.keys.held(pool)) for pool in self.pools())
+
+    def status(self) -> list[dict[str, Any]]:
+        """What the pools on the register say of themselves."""
+        raw = [self.call("GET", self.keys.pool(pool)) for pool in self.pools()]
+        return [msgspec.json.decode(text) for text in raw if text is not None]
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The workers that statuses show one by one."""
+        return [worker for status in self.status() for worker in status["workers"]]
+
+
+@pytest.fixture
+def look(keys: Keys, call: Callable[..., Any]) -> Look:
+    return Look(keys, call)
+
+
+class Ghost:
+    """A pool that joined and took jobs, and is never heard of again: what a crash leaves behind."""
+
+    def __init__(self, keys: Keys, link: Link, lease: float) -> None:
+        self._keys, self._link, self._lease = keys, link, lease
+        self.id = new_id()
+        self._number, self._token = 0, 1
+        assert link.run(consume.join(keys, self.id, [], lease=lease, term=0.001)).registered
+
+    def take(self, *names: str, room: int = 100) -> list[tuple[str, dict[str, Any]]]:
+        """Fetch jobs; the answer is tokens and payloads."""
+        jobs = self._exchange([Want(name, 1, fetch=True) for name in names], room=room)
+        self._token += len(jobs)
+        return [(token, msgspec.json.decode(payload)) for token, _, payload in jobs]
+
+    def suspect(self, token: str) -> None:
+        """Name the suspect that is about to run, as pools do."""
+        name = consume.name_in(token)
+        self._exchange([Want(name, 1, fetch=False)], entries=[Entry("suspect", name, token)])
+
+    def _exchange(self, wants: list[Want], **more: Any) -> list[tuple[str, str, bytes]]:
+        self._number += 1
+        request = Request(self.id, self._number, self._token, wants, **more)
+        reply = self._link.run(consume.exchange(self._keys, request, lease=self._lease, u=0.5))
+        assert reply.status == "ok"
+        return reply.jobs
+
+
+@pytest.fixture
+def new_ghost(keys: Keys, link: Link) -> Callable[..., Ghost]:
+    return lambda lease=0.2: Ghost(keys, link, lease)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from dayjob.store.ops import consume, maintain
+
+
+@pytest.fixture
+def beat(keys, link):
+    return lambda pool_id="p1", *, lease=15.0, term=0.0: link.run(consume.beat(keys, pool_id, lease=lease, term=term))
+
+
+def test_a_beat_renews_the_lease(beat, pool, call, keys, now):
+    call("ZADD", keys.pools, 1, "p1")
+    before = now()
+    answer = beat()
+    assert answer.alive
+    assert before + 14.999 <= float(call("ZSCORE", keys.pools, "p1")) / 1000 <= now() + 15
+    assert before - 0.001 <= answer.now <= now()
+
+
+def test_a_lease_from_before_the_clock_was_set_back_does_not_outlive_its_pool(beat, pool, call, keys, now):
+    """Else a machine that is lost after the step is not missed until the clock has caught up."""
+    call("ZADD", keys.pools, int((now() + 3600) * 1000), "p1")
+    beat()
+    assert float(call("ZSCORE", keys.pools, "p1")) / 1000 <= now() + 15
+
+
+def test_an_id_that_is_not_registered_is_not_brought_to_life(beat, call, keys):
+    assert not beat("nobody").alive
+    assert call("EXISTS", keys.pools) == 0
+
+
+def test_a_condemned_pool_gets_no_lease_again(beat, pool, link, keys, call):
+    link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
+    assert not beat(term=3.0).alive
+    assert call("ZSCORE", keys.pools, "p1") is None
+
+
+def test_leadership_is_taken_only_when_asked_for_and_free(beat, pool, new_pool, call, keys):
+    new_pool(pool_id="p2")
+    call("DEL", keys.leader)
+    assert not beat().leads
+    assert beat(term=3.0).leads
+    assert not beat("p2", term=3.0).leads
+    assert call("GET", keys.leader) == b"p1"
+
+
+def test_whoever_leads_already_is_told_so(beat, pool):
+    assert beat(term=3.0).leads
+
+
+def test_it_brings_the_tokens_that_are_to_be_cancelled(beat, pool, call, keys):
+    call("HSET", keys.state("p1"), "cancel:3:a", "1", "cancel:14:b", "1", "suspect", "9:a")
+    assert set(beat().cancel) == {"3:a", "14:b"}

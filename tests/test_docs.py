@@ -1,0 +1,297 @@
+"""The documentation is true: its programs run, its links lead somewhere, and nothing public is missing from it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import dayjob
+from dayjob import options
+from dayjob.cli import COMMANDS
+from dayjob.store import scripts
+from dayjob.store.embedded import stop_server
+from dayjob.store.keys import Keys
+from server import running, wait_until
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: A block that begins with a file name is that file; all others of a page are one program, in order.
+FILE = re.compile(r"# ([\w/]+\.py)\n")
+
+#: The words of the glossary have no synonyms.
+SYNONYMS = re.compile(
+    r"\b(broker|dequeue\w*|acks?|acknowledge\w*|consumers?|poll(s|ing|ed)?|dead[- ]letter)\b", re.IGNORECASE
+)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """The blocks of one language with the line each begins at."""
+    text = page.read_text("utf-8")
+    found = BLOCK.finditer(text)
+    return [(text.count("\n", 0, one.start(2)), one[2]) for one in found if one[1] == language]
+
+
+def program(page: Path, folder: Path) -> Path | None:
+    """The blocks of a page as one program whose lines have the numbers they have in the page."""
+    lines: list[str] = []
+    for start, code in blocks(page, "python"):
+        file = FILE.match(code)
+        if file:
+            path = folder / file[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code, "utf-8")
+        else:
+            lines += [""] * (start - len(lines)) + code.splitlines()
+    if not lines:
+        return None
+    path = folder / f"{page.stem.replace('-', '_')}_page.py"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def run(path: Path, folder: Path, **environ: str) -> str:
+    """Run a program in `folder`; what it printed. Fails with all that it said."""
+    clean = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("DAYJOB_", "REDIS_", "KUBERNETES_"))
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path)],
+        cwd=folder, env=clean | environ, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{path.name} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def embedded(tmp_path):
+    """A folder in which the embedded server may be started; it is stopped afterwards."""
+    yield tmp_path
+    for found in tmp_path.rglob("server.lock"):
+        stop_server(found.parent)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
+def test_the_programs_of_a_page_run_and_print_what_it_says(
+    page: Path, embedded: Path, tmp_path_factory
+) -> None:
+    path = program(page, embedded)
+    if path is None:
+        return
+    with running(tmp_path_factory.mktemp("server")) as server:
+        printed = run(path, embedded, DAYJOB_REDIS_URL=server.url)
+    for _, expected in blocks(page, "output"):
+        assert expected in printed
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_an_example_runs_on_the_embedded_server(example: Path, embedded: Path) -> None:
+    assert run(example, embedded, DAYJOB_REDIS_URL="embedded").strip()
+
+
+def test_the_readme_program_runs_as_printed(embedded: Path) -> None:
+    (_, code), *more = blocks(ROOT / "README.md", "python")
+    assert not more
+    assert code.startswith("# shop.py\n")
+    shop = embedded / "shop.py"
+    shop.write_text(code, "utf-8")
+    run(shop, embedded)
+    environ = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("DAYJOB_", "REDIS_", "KUBERNETES_"))
+    }
+    said = embedded / "said.txt"
+    with said.open("wb") as out:
+        worker = subprocess.Popen(
+            [str(Path(sys.executable).with_name("dayjob")), "worker", "shop:pool"],
+            cwd=embedded, env=environ | {"PYTHONUNBUFFERED": "1"}, stdout=out, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        wait_until(lambda: "notice to 7" in said.read_text() or worker.poll() is not None, 20)
+        assert "notice to 7" in said.read_text()
+        worker.send_signal(signal.SIGINT)
+        assert worker.wait(20) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_every_link_leads_to_a_page_and_a_heading_that_exist() -> None:
+    broken = []
+    for page in [*PAGES, *ROOT.glob("*.md")]:
+        text = BLOCK.sub("", page.read_text("utf-8"))
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", link):
+                continue
+            target, _, heading = link.partition("#")
+            path = (page.parent / target).resolve() if target else page
+            if not path.exists() or (heading and heading not in headings(path)):
+                broken.append(f"{name_of(page)}: {link}")
+    assert not broken
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, by the rule that code hosts have."""
+    found = re.findall(r"^#+ (.*)$", BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found}
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text("utf-8")
+    missing = [
+        str(page.relative_to(DOCS))
+        for page in PAGES
+        if page.name != "README.md" and f"({page.relative_to(DOCS)})" not in index
+    ]
+    assert not missing
+
+
+def everything() -> str:
+    return "\n".join(page.read_text("utf-8") for page in PAGES)
+
+
+def in_code(text: str) -> set[str]:
+    """Every word that stands in code, inline or in a block."""
+    code = [one[2] for one in BLOCK.finditer(text)] + re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
+    return set(re.findall(r"\w+", "\n".join(code)))
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("public name", dayjob.__all__),
+        ("job option", options.JobSettings.__annotations__),
+        ("pool option", options.PoolSettings.__annotations__),
+        ("option of using()", options.Using.__annotations__),
+        ("command", COMMANDS),
+        ("key", [name for name in vars(Keys) if not name.startswith("_") and name not in ("namespace", "prefix")]),
+        ("script", scripts.all_names()),
+        ("attribute of a job", [name for name in dayjob.Job.__slots__ if not name.startswith("_") and name not in ("line", "raw_args")]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_everything_public_is_documented(what: str, names: object) -> None:
+    documented = in_code(everything())
+    assert not [name for name in names if name not in documented], what
+
+
+def test_every_error_has_a_section_on_the_page_of_errors() -> None:
+    page = (DOCS / "reference" / "errors.md").read_text("utf-8")
+    kinds = [
+        name
+        for name in dayjob.__all__
+        if isinstance(getattr(dayjob, name), type) and issubclass(getattr(dayjob, name), Exception)
+    ]
+    assert kinds
+    assert not [
+        kind for kind in kinds if f"### {kind}\n" not in page and kind not in ("DayjobError", "StoreError")
+    ]
+
+
+def test_the_generated_parts_are_what_the_code_says() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "docs.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def tests_in(path: Path) -> set[str]:
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+
+
+def test_every_test_that_a_promise_names_exists() -> None:
+    text = (DOCS / "internals" / "guarantees.md").read_text("utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert named
+    assert not [
+        f"{path}::{name}"
+        for path, name in named
+        if not (ROOT / path).exists() or name not in tests_in(ROOT / path)
+    ]
+
+
+def test_every_promise_has_its_tests_or_says_that_it_has_none() -> None:
+    text = (DOCS / "internals" / "guarantees.md").read_text("utf-8")
+    promises = re.split(r"^## (\d+)\. ", text, flags=re.MULTILINE)[1:]
+    assert promises[::2] == [str(number) for number in range(1, 13)]
+    for number, body in zip(promises[::2], promises[1::2], strict=True):
+        assert "`tests/" in body or "No test holds this yet" in body, f"promise {number}"
+
+
+def test_every_function_that_the_life_of_a_job_passes_exists() -> None:
+    text = (DOCS / "internals" / "life-of-a-job.md").read_text("utf-8")
+    named = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", text)
+    assert len(named) > 20
+    missing = []
+    for path, dotted in named:
+        file = ROOT / "src" / "dayjob" / path
+        scope: list[ast.stmt] = ast.parse(file.read_text("utf-8")).body if file.exists() else []
+        for part in dotted.split("."):
+            found = [node for node in scope if getattr(node, "name", None) == part]
+            scope = getattr(found[-1], "body", []) if found else []
+            if not found:
+                missing.append(f"{path} {dotted}")
+    assert not missing
+
+
+def test_the_docs_keep_to_the_words_of_the_glossary() -> None:
+    used = {
+        f"{name_of(page)}: {found[0]}"
+        for page in [*PAGES, ROOT / "README.md"]
+        for found in SYNONYMS.finditer(page.read_text("utf-8"))
+    }
+    assert not used
+
+
+def test_a_block_says_which_language_it_is_in() -> None:
+    unmarked = [
+        name_of(page)
+        for page in PAGES
+        if any(one[1] == "" for one in BLOCK.finditer(page.read_text("utf-8")))
+    ]
+    assert not unmarked
+
+
+def test_the_runner_of_pages_fails_where_a_page_is_wrong(tmp_path: Path) -> None:
+    page = tmp_path / "wrong.md"
+    page.write_text(
+        dedent("""\
+        # Wrong
+
+        ```python
+        one = 1
+        ```
+
+        ```python
+        assert one == 2
+        ```
+        """),
+        "utf-8",
+    )
+    path = program(page, tmp_path)
+    with pytest.raises(AssertionError, match="line 8"):
+        run(path, tmp_path)
