@@ -26,15 +26,14 @@ class Requeuer:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _drain(self, source: str) -> float | None:
+        #: Due ones that cannot be moved, because their queue has a wrong type; those behind them go on.
+        stuck = 0
         while True:
-            due = self._link.run(maintain.read_due(source))
+            due = self._link.run(maintain.read_due(source, skip=stuck))
             if not due.members:
-                return due.wait
+                return 1.0 if stuck else due.wait
             moves = [self._move(source, member, score, due.now) for member, score in due.members]
-            moved = self._link.run(maintain.requeue(self._keys, source, moves))
-            if moved == 0:
-                # Somebody else moved them, or their queue has a wrong type: look again later.
-                return 1.0
+            stuck += len(moves) - self._link.run(maintain.requeue(self._keys, source, moves))
 
     def _move(self, source: str, member: bytes, score: float, now: float) -> Move:
         try:

@@ -25,9 +25,9 @@ class Due:
     members: list[tuple[bytes, float]]
 
 
-def read_due(source: str, *, most: int = BATCH) -> Op[Due]:
+def read_due(source: str, *, skip: int = 0, most: int = BATCH) -> Op[Due]:
     """Read what is due in `scheduled` or `retry`."""
-    return Op(load("due"), (source,), (most,), _read_due)
+    return Op(load("due"), (source,), (most, skip), _read_due)
 
 
 def _read_due(reply: Any) -> Due:

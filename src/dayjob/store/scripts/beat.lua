@@ -21,7 +21,7 @@ if not redis.call('ZSCORE', pools, id) then
 end
 local fields = redis.call('HKEYS', state)
 
-redis.call('ZADD', pools, 'XX', 'GT', string.format('%d', now + lease), id)
+redis.call('ZADD', pools, 'XX', string.format('%d', now + lease), id)
 local leads = 0
 if term ~= '0' then
   if redis.call('SET', leader, id, 'NX', 'PX', term) or redis.pcall('GET', leader) == id then leads = 1 end

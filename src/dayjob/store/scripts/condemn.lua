@@ -25,6 +25,12 @@ if judge then
   -- Nobody could renew while Redis was away, or can tell what a clock that stepped back means: wait one lease.
   if now - last > 5000 or now < last then
     quiet = now + lease
+    if now < last then
+      -- Leases were counted by the clock as it was.
+      for _, id in ipairs(redis.call('ZRANGE', pools, 0, 999)) do
+        redis.call('ZINCRBY', pools, string.format('%d', now - last), id)
+      end
+    end
   elseif quiet > now + lease then
     quiet = now + lease
   end

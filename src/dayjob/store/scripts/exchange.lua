@@ -327,7 +327,7 @@ if not again then
     end
     call('EXPIRE', minute, 262800)
   end
-  call('ZADD', pools, 'XX', 'GT', format('%d', now + lease), pool)
+  call('ZADD', pools, 'XX', format('%d', now + lease), pool)
   call('HSET', state, 'last', format('%d', number))
 end
 return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs}

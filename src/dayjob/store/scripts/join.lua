@@ -29,5 +29,5 @@ redis.call('HSET', state, 'last', 0)
 for first = 4, #ARGV, 500 do
   redis.call('SADD', known, unpack(ARGV, first, math.min(first + 499, #ARGV)))
 end
-local leads = redis.call('SET', leader, id, 'NX', 'PX', term)
+local leads = term ~= '0' and redis.call('SET', leader, id, 'NX', 'PX', term)
 return {1, now, leads and 1 or 0}
