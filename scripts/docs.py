@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+from click.testing import CliRunner
 
 import dayjob
 from dayjob import cli, errors, options, pool, registry, retry
@@ -89,13 +90,14 @@ def pool_options() -> str:
 
 
 def commands() -> str:
-    """The help of every command."""
-    context = click.Context(cli.cli, info_name="dayjob", terminal_width=WIDTH, max_content_width=WIDTH)
-    sections = [f"```text\n{cli.cli.get_help(context)}\n```"]
+    """The help of every command, as it is printed."""
+    sections = [_help()]
+    context = click.Context(cli.cli)
     for name in cli.COMMANDS:
         command = cli.cli.get_command(context, name)
-        if command is not None:
-            sections += _help(command, f"dayjob {name}", "##")
+        sections.append(f"## dayjob {name}\n\n{_help(name)}")
+        inner = command.commands if isinstance(command, click.Group) else ()
+        sections += [f"### dayjob {name} {one}\n\n{_help(name, one)}" for one in inner]
     return "\n\n".join(sections)
 
 
@@ -148,12 +150,11 @@ def _value(default: Any) -> str:
     return repr(default)
 
 
-def _help(command: click.Command, path: str, level: str) -> Iterator[str]:
-    context = click.Context(command, info_name=path, terminal_width=WIDTH, max_content_width=WIDTH)
-    yield f"{level} {path}\n\n```text\n{command.get_help(context)}\n```"
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from _help(inner, f"{path} {name}", level + "#")
+def _help(*words: str) -> str:
+    shown = CliRunner().invoke(
+        cli.cli, [*words, "--help"], prog_name="dayjob", terminal_width=WIDTH, max_content_width=WIDTH
+    )
+    return f"```text\n{shown.output.rstrip()}\n```"
 
 
 def _class(kind: type) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dayjob.job import new_id
 from dayjob.store.keys import Keys
@@ -27,7 +28,13 @@ class Pool:
         self.last: Op[Reply] | None = None
         assert link.run(consume.join(keys, self.id, names, lease=LEASE, term=3.0)).registered
 
-    def exchange(
+    def exchange(self, *wants: str | Want, **what: Any) -> Reply:
+        """One exchange under the next number; `what` is what prepare takes."""
+        reply = self.link.run(self.prepare(*wants, **what))
+        self.note(reply)
+        return reply
+
+    def prepare(
         self,
         *wants: str | Want,
         room: int = 0,
@@ -37,8 +44,8 @@ class Pool:
         figures: Mapping[str, int] | None = None,
         minute: int = 0,
         u: float = 0.5,
-    ) -> Reply:
-        """One exchange under the next number. A bare name is wanted with weight 1."""
+    ) -> Op[Reply]:
+        """The next exchange, not sent. A bare name is wanted with weight 1, names of what is settled are added."""
         self.number += 1
         listed = [Want(want, 1, fetch=True) if isinstance(want, str) else want for want in wants]
         asked = {want.name for want in listed}
@@ -51,9 +58,7 @@ class Pool:
             room=room, extra=extra, entries=entries, done=done or {}, minute=minute, figures=figures or {},
         )  # fmt: skip
         self.last = consume.exchange(self.keys, request, lease=LEASE, u=u)
-        reply = self.link.run(self.last)
-        self.note(reply)
-        return reply
+        return self.last
 
     def note(self, reply: Reply) -> None:
         """Number on from what was fetched."""

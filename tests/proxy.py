@@ -68,6 +68,8 @@ class Proxy:
         self.port = free_port()
         #: Every request that was read, as its words.
         self.requests: deque[list[bytes]] = deque(maxlen=200_000)
+        #: How many bytes the answer to the last request had, as far as it has come.
+        self.answered = 0
         #: How many connections were accepted.
         self.connections = 0
         #: Requests that `keep` cut off, as they came.
@@ -169,9 +171,8 @@ class Proxy:
         await self._close_listener()
         await self._cut_all()
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
 
     async def _accept(self, client_in: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -200,6 +201,7 @@ class Proxy:
                 self._cut(wire)
                 return
             self.requests.append(words)
+            self.answered = 0
             if wire.silent:
                 continue
             fault = self._fault(words)
@@ -230,6 +232,7 @@ class Proxy:
                 if not wire.silent:
                     self._cut(wire)
                 return
+            self.answered += len(data)
             if wire.silent:
                 continue
             if wire.left is None:

@@ -92,13 +92,12 @@ class Unknown(StoreError):
     whatever happened; it is safe for an hour. On an `AsyncEnqueuer`, await it.
     """
 
-    def __init__(self, message: str, repeat: Callable[[], Any]) -> None:
-        super().__init__(message)
-        self._repeat = repeat
+    #: Set by the enqueuer that raises it.
+    again: Callable[[], Any]
 
     def repeat(self) -> Any:
         """Send the request again and return what the first call would have returned."""
-        return self._repeat()
+        return self.again()
 
 
 class ServerError(DayjobError):

@@ -159,6 +159,8 @@ class How:
     #: Seconds from enqueue until a job that has not started is discarded.
     expires: float | None = None
     on_commit: Commit | None = None
+    #: True: `on_commit` was said, be it None, so that the pool's own does not apply.
+    commit_said: bool = False
     #: Seconds from now (`delay`) or since the epoch (`at`); neither: at once.
     delay: float | None = None
     at: float | None = None
@@ -192,6 +194,7 @@ def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
         elif key == "unique_key":
             _check_unique_key(value)
         elif key == "on_commit":
+            known["commit_said"] = True
             if value is not None and not callable(value):
                 raise BadOption(f"using(on_commit={value!r}): give a function, such as transaction.on_commit")
         elif key == "source":

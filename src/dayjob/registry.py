@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -21,7 +21,7 @@ from dayjob.function import Function, NoContext
 from dayjob.job import Job
 from dayjob.options import How, JobOptions, Seconds, Using, check_name, how_of, seconds
 
-__all__ = ["AsyncSender", "JobType", "Registry", "Sender", "encode_unchecked", "epoch", "wait_of"]
+__all__ = ["AsyncSender", "JobType", "Registry", "Sender", "certain", "encode_unchecked", "epoch", "wait_of"]
 
 Q = ParamSpec("Q")
 P = ParamSpec("P")
@@ -210,8 +210,7 @@ class JobType(Generic[Q, P, R_co]):
         return await self._async_sender().result(self._kept(job), timeout)
 
     def _submit(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
-        # A job that is not unique is never refused.
-        return cast("Job", self._sender().submit(self.name, self._arguments.encode(args, kwargs), how))
+        return certain(self._sender().submit(self.name, self._arguments.encode(args, kwargs), how))
 
     def _submit_unique(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job | None:
         raw = self._arguments.encode(args, kwargs)
@@ -219,7 +218,7 @@ class JobType(Generic[Q, P, R_co]):
 
     async def _asubmit(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
         raw = self._arguments.encode(args, kwargs)
-        return cast("Job", await self._async_sender().submit(self.name, raw, how))
+        return certain(await self._async_sender().submit(self.name, raw, how))
 
     async def _asubmit_unique(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job | None:
         raw = self._arguments.encode(args, kwargs)
@@ -303,6 +302,13 @@ def _same_function(one: JobType[..., ..., Any], other: JobType[..., ..., Any]) -
 def _full_name(fn: Callable[..., Any]) -> str:
     name = getattr(fn, "__qualname__", "")
     return f"{fn.__module__}.{name}" if name else ""
+
+
+def certain(job: Job | None) -> Job:
+    """The job that was stored. Raises NotReady where a unique one waits already: a plain enqueue has no None."""
+    if job is None:
+        raise NotReady("a job like it already waits; use enqueue_unique, which returns None for that")
+    return job
 
 
 def wait_of(delay: Seconds) -> float:

@@ -35,8 +35,16 @@ def new_pool(namespace: str, redis_url: str) -> Iterator[Callable[..., WorkerPoo
         pool.enqueuer.close()
 
 
+def payload(name: str, job_id: str, **fields: Any) -> bytes:
+    """A job as a program without dayjob would write it: `fields` over a payload without arguments."""
+    return msgspec.json.encode({"name": name, "id": job_id, "t": 1, "args": {}, **fields})
+
+
 class Look:
     """Reads what Redis holds of one namespace."""
+
+    #: Here because tests can ask for a fixture, but not import this file.
+    payload = staticmethod(payload)
 
     def __init__(self, keys: Keys, call: Callable[..., Any]) -> None:
         self.keys = keys
@@ -57,7 +65,9 @@ class Look:
 
     def queue(self, name: str) -> list[dict[str, Any]]:
         """The jobs that wait under a name, the next one first."""
-        return [msgspec.json.decode(raw) for raw in reversed(self.call("LRANGE", self.keys.queue(name), 0, -1))]
+        return [
+            msgspec.json.decode(raw) for raw in reversed(self.call("LRANGE", self.keys.queue(name), 0, -1))
+        ]
 
     def members(self, key: str) -> list[dict[str, Any]]:
         """The jobs in one of the side sets, lowest score first."""

@@ -14,6 +14,9 @@ import pytest
 from dayjob import Job, JobTimeout
 from server import wait_until
 
+#: So that a status comes soon after each event.
+QUICK = {"lease": 1.0, "beat": 0.3}
+
 
 @dataclass
 class Context:
@@ -229,7 +232,7 @@ def test_a_checkin_shows_in_the_status_within_two_seconds(new_pool, look, colour
     @pool.job
     async def coloured(job: Job, user: int):
         assert job.checkin("row 3000", done=3000, total=9000) is False
-        while not gate.is_set():
+        while not gate.is_set():  # noqa: ASYNC110 - set by a thread
             await asyncio.sleep(0.01)
 
     with pool:
@@ -240,7 +243,12 @@ def test_a_checkin_shows_in_the_status_within_two_seconds(new_pool, look, colour
         gate.set()
     assert worker["checkin"] == "row 3000"
     assert (worker["done"], worker["total"]) == (3000, 9000)
-    assert (worker["name"], worker["id"], worker["args"], worker["source"]) == (colour, job.id, {"user": 7}, "acme")
+    assert (worker["name"], worker["id"], worker["args"], worker["source"]) == (
+        colour,
+        job.id,
+        {"user": 7},
+        "acme",
+    )
     assert worker["attempt"] == 1
     assert worker["stuck"] is False
 
@@ -260,7 +268,7 @@ def test_checkin_and_stopping_tell_a_job_that_its_pool_stops_so_that_it_can_end_
     @pool.job
     async def coloured(job: Job):
         answers.append((job.checkin(), job.stopping))
-        while not job.stopping:
+        while not job.stopping:  # noqa: ASYNC110 - the way to ask
             await asyncio.sleep(0.005)
         answers.append((job.checkin(), job.stopping))
 
@@ -330,7 +338,7 @@ def test_a_sync_job_that_runs_too_long_gets_an_exception_and_fails(new_pool, loo
 
 
 def test_a_stuck_thread_is_settled_once_keeps_its_slot_and_its_outcome_never_leaves(new_pool, look):
-    pool = new_pool(concurrency=1, grace=0.2)
+    pool = new_pool(concurrency=1, grace=0.2, **QUICK)
     gate, seen = threading.Event(), []
 
     @pool.job(timeout=0.2, max_fails=1, on_done=lambda job: seen.append("done hook"))
@@ -404,7 +412,7 @@ class Hostile(Exception):
 
 
 class MoreHostile(Exception):
-    def __str__(self):
+    def __str__(self):  # noqa: PLE0307 - that is the point
         sys.exit("not even this")
 
 

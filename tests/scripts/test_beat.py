@@ -50,6 +50,19 @@ def test_whoever_leads_already_is_told_so(beat, pool):
     assert beat(term=3.0).leads
 
 
-def test_it_brings_the_tokens_that_are_to_be_cancelled(beat, pool, call, keys):
-    call("HSET", keys.state("p1"), "cancel:3:a", "1", "cancel:14:b", "1", "suspect", "9:a")
-    assert set(beat().cancel) == {"3:a", "14:b"}
+def test_it_brings_the_tokens_that_are_to_be_cancelled(beat, pool, put, call, keys):
+    put("a", "1", "2")
+    pool.fetch("a")
+    call("HSET", keys.state("p1"), "cancel:2:a", "1", "suspect", "1:a")
+    assert beat().cancel == ("2:a",)
+    assert beat().cancel == ("2:a",)
+
+
+def test_a_wish_to_cancel_is_forgotten_with_its_attempt(beat, pool, put, call, keys):
+    """Else the state of a pool that lives for months would grow with every cancel."""
+    put("a", "1", "2")
+    pool.fetch("a")
+    call("HSET", keys.state("p1"), "cancel:1:a", "1", "cancel:2:a", "1")
+    pool.exchange(done={"a": ["1:a"]})
+    assert beat().cancel == ("2:a",)
+    assert set(call("HKEYS", keys.state("p1"))) == {b"last", b"cancel:2:a"}

@@ -122,3 +122,14 @@ def test_a_condemned_pool_is_refused_and_keeps_what_it_holds_frozen(condemn, poo
     reply = pool.exchange("a", room=5, done={"a": ["1:a"]})
     assert reply.status == "refused"
     assert look() == before
+
+
+@pytest.mark.parametrize("judge", [True, False])
+def test_a_watch_of_a_wrong_type_is_mended_like_a_gap(condemn, pools, call, keys, now, judge):
+    """Or no dead pool would ever be found again: nobody else writes that key."""
+    call("SET", keys.watch, "x")
+    pools(over=-1, killed=10)
+    assert condemn("killed", judge=judge) == ["killed"]
+    assert condemn() == ["killed"]
+    quiet = int(call("HGET", keys.watch, "quiet")) / 1000
+    assert now() + LEASE - 1 < quiet <= now() + LEASE

@@ -7,7 +7,7 @@ from dayjob.store.ops import maintain
 
 @pytest.fixture
 def read(keys, link):
-    return lambda most=100: link.run(maintain.read_due(keys, keys.scheduled, most=most))
+    return lambda most=100: link.run(maintain.read_due(keys.scheduled, most=most))
 
 
 def test_what_is_due_comes_oldest_first_and_nothing_comes_early(read, call, keys, now):
@@ -51,3 +51,12 @@ def test_a_hundred_due_jobs_of_a_queue_with_a_wrong_type_do_not_hide_the_ones_be
     call("ZADD", keys.scheduled, 2, '{"name":"good","id":"g","args":null}')
     Requeuer(keys, SharedLink(link)).step()
     assert len(look().queues.get("good", [])) == 1
+
+
+def test_a_job_that_is_due_since_ever_is_moved_like_any_other(keys, link, call, look):
+    from dayjob.worker.requeuer import Requeuer
+    from dayjob.worker.shared import SharedLink
+
+    call("ZADD", keys.scheduled, "-inf", '{"name":"a","id":"1","args":null}', 2, '{"name":"b","id":"2","args":null}')
+    Requeuer(keys, SharedLink(link)).step()
+    assert {name: len(queue) for name, queue in look().queues.items()} == {"a": 1, "b": 1}

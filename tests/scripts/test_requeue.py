@@ -105,7 +105,7 @@ def test_a_due_time_is_met_to_the_millisecond(requeue, call, keys, link):
     """A score that `due` calls due must be due here too, whatever floating point makes of it."""
     for i in range(1000):
         call("ZADD", keys.scheduled, f"{1_700_000_000 + i * 7919}.{i:03d}", f"m{i}")
-    due = link.run(maintain.read_due(keys, keys.scheduled, most=1000))
+    due = link.run(maintain.read_due(keys.scheduled, most=1000))
     for first in range(0, len(due.members), 100):
         moves = [Move("a", member, member) for member, _ in due.members[first : first + 100]]
         assert link.run(maintain.requeue(keys, keys.scheduled, moves)) == len(moves)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import pkgutil
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dayjob.errors import DayjobError, UsageError
+from dayjob.errors import DayjobError, NotReady, UsageError
 from dayjob.options import suggest
 from dayjob.pool import WorkerPool
 
@@ -42,6 +41,26 @@ def find_pool(target: str) -> WorkerPool[Any]:
     return found
 
 
+def ready_pool(target: str) -> WorkerPool[Any]:
+    """The pool that `module:pool` names, with all its jobs imported and checked. Raises UsageError."""
+    pool = find_pool(target)
+    try:
+        problems = pool.check()
+    except UsageError:
+        raise
+    except Exception as error:  # a module of `include` may raise anything
+        raise UsageError(_explained(f"what {target} includes", error)) from error
+    if problems:
+        more = f"\n    {len(problems) - 1} more: dayjob check {target}" if len(problems) > 1 else ""
+        raise type(problems[0])(f"{problems[0]}{more}")
+    if not len(pool.registry):
+        raise NotReady(
+            f"{target} has no jobs.\n    Write @pool.job above a function, "
+            "or name the modules that do in WorkerPool(include=[...])"
+        )
+    return pool
+
+
 def _check_form(target: str, name: str) -> None:
     if name.endswith(".py") or "/" in name or os.sep in name:
         dotted = name.removesuffix(".py").strip("./" + os.sep).replace(os.sep, ".").replace("/", ".")
@@ -56,10 +75,10 @@ def _import(name: str) -> ModuleType:
         return importlib.import_module(name)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - a module may raise anything, SystemExit included
-        missing = isinstance(error, ModuleNotFoundError) and error.name
-        if missing and (name == error.name or name.startswith(f"{error.name}.")):
-            raise UsageError(_no_module(name, str(error.name))) from None
+    except BaseException as error:  # a module may raise anything, SystemExit included
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{name}.".startswith(f"{missing}."):
+            raise UsageError(_no_module(name, missing)) from None
         raise UsageError(_explained(name, error)) from error
 
 
@@ -68,7 +87,9 @@ def _no_module(name: str, missing: str) -> str:
     parent = sys.modules.get(package) if package else None
     if package and not hasattr(parent, "__path__"):
         return f"cannot import {name}: {package} is a module, not a package, so there is no {missing}."
-    paths = list(parent.__path__) if parent is not None else None
+    # Not the standard library, which has something that is near to anything.
+    own = [path or "." for path in sys.path if not path.startswith((sys.prefix, sys.base_prefix))]
+    paths = list(parent.__path__) if parent is not None else own
     near = suggest(last, [found.name for found in pkgutil.iter_modules(paths)])
     where = f"in the package {package}" if package else f"in {os.getcwd()} or on PYTHONPATH"  # noqa: PTH109
     next_step = "" if near else "\n    Run it from the folder that holds it, or check the spelling."
@@ -95,7 +116,11 @@ def _place(error: BaseException) -> str:
     """The last line of user code in a traceback: neither ours nor the import machinery's."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((_OURS, "<frozen")):
-            return f"{frame.filename}:{frame.lineno}: {frame.line}" if frame.line else f"{frame.filename}:{frame.lineno}"
+            return (
+                f"{frame.filename}:{frame.lineno}: {frame.line}"
+                if frame.line
+                else f"{frame.filename}:{frame.lineno}"
+            )
     return ""
 
 
@@ -119,7 +144,9 @@ def _only_pool(module: ModuleType) -> WorkerPool[Any]:
             f"{name} has no WorkerPool ({module.__file__ or 'a package without code'}).\n"
             "    Write `pool = WorkerPool()` there, or name the module that does."
         )
-    raise UsageError(f"{name} has {len(names)} pools.\n    Name one: {', '.join(f'{name}:{one}' for one in names)}")
+    raise UsageError(
+        f"{name} has {len(names)} pools.\n    Name one: {', '.join(f'{name}:{one}' for one in names)}"
+    )
 
 
 def _no_attribute(module: ModuleType, owner: Any, part: str, target: str) -> str:

@@ -63,6 +63,9 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 def read(payload: bytes, name: str | None = None) -> Wire:
     """The job in `payload`. Raises Broken when it is not one, or not one of `name`."""
     try:
+        if not payload.isascii():
+            # The decoder passes over strings it does not need; a later rewrite would stumble over them.
+            payload.decode()
         wire = _read(payload)
     except UNREADABLE as error:
         raise Broken(f"not a job: {error}") from None

@@ -150,7 +150,7 @@ class Keys:
 
     @property
     def done(self) -> str:
-        """Sorted set: completed jobs that are kept, by the second they completed. Capped by trim."""
+        """Sorted set: completed jobs that are kept, by the second they are dropped. Capped by trim."""
         return f"{self.prefix}done"
 
     def result(self, job_id: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import sys
 import tempfile
 import zlib
 from typing import NamedTuple
@@ -34,7 +33,7 @@ class Posted(NamedTuple):
 
 def new_file() -> int:
     """A file without a name, to be shared with a child by its descriptor."""
-    if sys.platform == "linux":
+    if hasattr(os, "memfd_create"):
         return os.memfd_create("dayjob-board")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

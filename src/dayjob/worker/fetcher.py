@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from dayjob.errors import Unavailable
@@ -51,6 +51,8 @@ class Executor(Protocol):
     def take_back(self, before: float) -> list[Attempt]: ...
     @property
     def busy(self) -> int: ...
+    @property
+    def limit(self) -> int: ...
     def running(self) -> list[Attempt]: ...
 
 
@@ -65,7 +67,7 @@ class Fetcher:
         options: PoolOptions,
         *,
         rng: random.Random,
-        arm: Callable[[], None],
+        arm: Callable[[Collection[str]], None],
         publish: Callable[[str], None],
     ) -> None:
         self._keys = keys
@@ -205,9 +207,8 @@ class Fetcher:
             self._sleeping = True
             if self._due() or self._closing:
                 break
-            free = self._room().free > 0 and self.fetching
-            if free:
-                self._arm()
+            if self.fetching and self._room().free > 0:
+                self._arm(self._lanes.keys() - self._closed())
             ready = self._ready()
             timeout: float | None = None
             if ready:
@@ -256,6 +257,7 @@ class Fetcher:
         resting = self._return_stale(entries)
         self._permits(entries)
         space = self._room() if self.fetching else room.Room(0, 0, frozenset())
+        resting |= self._closed()
         names = self._names(entries, done, space)
         figures = self.figures.take(self._lanes.values()) if self.figures.due() else {}
         if not names and not figures:
@@ -553,12 +555,23 @@ class Fetcher:
             for name, lane in self._lanes.items()
             if room.is_fast(lane.estimate) and lane.slow_until <= now
         ]
+        if not self._live.issubset(name for name, _ in fast):
+            # A slow queue has work: it gets its share of slots as they come free, so nothing is prefetched past it.
+            fast = []
         running = sum(executor.busy for executor in executors)
         # Slots that will not come free soon are no reason to prefetch.
         slow = sum(1 for attempt in self.running() if now - attempt.started_at > room.AHEAD) if fast else 0
         coming = len(self._guarded) + len(self._asked) + max(0, len(self._suspects) - MOST_SUSPECTS)
         if self._suspect is not None and not self._suspect.given_at:
             coming += 1
+        threads = self._threads_free()
+        if threads is not None and threads > 0:
+            # Few threads: no more than they can take, and nothing ahead.
+            return room.Room(
+                max(0, min(threads, self._options.concurrency - running - self._ready() - coming)),
+                0,
+                frozenset(),
+            )
         return room.reckon(
             concurrency=self._options.concurrency,
             running=running,
@@ -566,6 +579,20 @@ class Fetcher:
             ready=self._ready() + coming,
             fast=fast,
         )
+
+    def _threads_free(self) -> int | None:
+        """How many more sync jobs the threads can take; None where they are as many as the slots."""
+        threads = self.threads
+        if threads is None or threads.limit >= self._options.concurrency:
+            return None
+        return threads.limit - threads.busy - threads.ready
+
+    def _closed(self) -> set[str]:
+        """Names that are not fetched now because no thread could run them."""
+        free = self._threads_free()
+        if free is None or free > 0:
+            return set()
+        return {name for name, lane in self._lanes.items() if not lane.is_async}
 
     def _weight(self, name: str) -> int:
         lane = self._lanes.get(name)

@@ -27,16 +27,21 @@ class Heartbeat:
         self._observer = observer
         self._options = options
         self._beat_at = 0.0
+        #: The last status showed somebody at work: it must be replaced when that is over.
+        self._shown = False
 
     def step(self) -> float:
-        """Beat when it is time to, and show what there is to show."""
+        """Beat when it is time to; look each second, but say nothing while nothing runs for longer than a moment."""
         now = time.monotonic()
-        if now >= self._beat_at:
+        due = now >= self._beat_at
+        if due:
             self._beat()
             self._beat_at = now + self._options.beat
-        self._link.run(consume.status(self._keys, self._fetcher.pool_id, self._observer.status()))
-        wait = self._beat_at - time.monotonic()
-        return max(0.01, min(wait, SHOW) if self._observer.busy() else wait)
+        busy = self._observer.busy()
+        if due or busy or self._shown:
+            self._link.run(consume.status(self._keys, self._fetcher.pool_id, self._observer.status()))
+            self._shown = busy
+        return max(0.01, min(self._beat_at - time.monotonic(), SHOW))
 
     def _beat(self) -> None:
         pool_id = self._fetcher.pool_id

@@ -24,7 +24,7 @@ def set_limit(keys: Keys, link: Runs, name: str, limit: int | None, *, by: str) 
     if limit is not None and name not in in_force:
         # Closed while the attempts that run already are counted, or more than the limit could run.
         link.run(consume.set_limit(keys, name, 0, by=by))
-        for pool_id in link.run(consume.pool_ids(keys)):
+        for pool_id in link.run(consume.pool_ids(keys)) + link.run(consume.condemned_ids(keys)):
             tokens = link.run(consume.held_tokens(keys, pool_id))
             own = [token for token in tokens if consume.name_in(token) == name]
             for first in range(0, len(own), 500):

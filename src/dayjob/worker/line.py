@@ -60,9 +60,10 @@ class Hello(msgspec.Struct, tag="hello"):
     grace: float
     concurrency: int
     names: list[str]
-    #: Records on the board, and the shortest timeout that may be posted there.
+    #: Records on the board.
     workers: int
-    shortest: float | None
+    #: Job name to its timeout, for those that have one.
+    timeouts: dict[str, float]
 
 
 class Published(msgspec.Struct, tag="id"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
@@ -20,19 +20,23 @@ class Listener:
         self._link = link
         self._heard = heard
         self._armed = threading.Event()
-        self._names = {keys.bell(name): name for name in names}
+        self._bell = {name: keys.bell(name) for name in names}
+        self._names = {bell: name for name, bell in self._bell.items()}
+        self._bells: list[str] = []
         self.closing = False
 
-    def arm(self) -> None:
-        """There is room: listen until a bell rings."""
+    def arm(self, names: Collection[str]) -> None:
+        """There is room for jobs of these names: listen until one of their bells rings."""
+        self._bells = [self._bell[name] for name in names]
         self._armed.set()
 
     def step(self) -> float:
         """Wait for one bell, if there is room for what it announces."""
         self._armed.wait()
-        if self.closing:
+        if self.closing or not self._bells:
+            self._armed.clear()
             return 0.0
-        bell = self._link.run(consume.wait_bell(list(self._names), WAIT))
+        bell = self._link.run(consume.wait_bell(self._bells, WAIT))
         if bell is not None:
             # Not armed again until the fetcher has looked: it may be busy with what this bell announced.
             self._armed.clear()

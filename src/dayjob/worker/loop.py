@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import Context as Variables
 from typing import Any
 
 from dayjob.worker.attempt import Attempt, Settlement
@@ -41,7 +42,7 @@ class LoopExecutor:
         self._places = deque(range(limit, 2 * limit))
         self._run = run
         self._finish = finish
-        self._limit = limit
+        self.limit = limit
         self._slots = slots
         self._ready: deque[Attempt] = deque()
         self._tasks: dict[Attempt, asyncio.Task[None]] = {}
@@ -152,7 +153,7 @@ class LoopExecutor:
     def _pump(self) -> None:
         self._poked = False
         slots = self._slots
-        while self._ready and len(self._tasks) < self._limit:
+        while self._ready and len(self._tasks) < self.limit:
             slot = 0
             if slots is not None:
                 taken = slots.take()
@@ -165,7 +166,8 @@ class LoopExecutor:
                 if slots is not None:
                     slots.give(slot)
                 return
-            self._tasks[attempt] = self._loop.create_task(self._attempt(attempt, slot))
+            # Fresh variables, so that nothing leaks from the job that happened to poke us.
+            self._tasks[attempt] = self._loop.create_task(self._attempt(attempt, slot), context=Variables())
 
     async def _attempt(self, attempt: Attempt, slot: int) -> None:
         started = attempt.started_at = time.monotonic()

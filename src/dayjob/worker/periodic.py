@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from dayjob import cron
+from dayjob.errors import Rejected
 from dayjob.job import new_id
 from dayjob.pool import Periodic as Record
 from dayjob.store import codec
@@ -58,7 +59,13 @@ class Periodic:
                 continue
             patience = 0.0 if self._leads() or ticker.last is None else LATER
             if at + patience <= self._now():
-                self._tick(ticker)
+                try:
+                    self._tick(ticker)
+                except Rejected as error:
+                    # A key of a wrong type: the other schedules go on.
+                    logger.error("schedule=%s cannot tick: %s", ticker.record.name, error)  # noqa: TRY400
+                    waits.append(1.0)
+                    continue
                 at = ticker.next_at()
                 patience = 0.0 if self._leads() else LATER
             if at is not None:

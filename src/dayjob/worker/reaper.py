@@ -154,8 +154,8 @@ class Reaper:
             delay = max(0, round((decision.after or 0) * 1000))
             return Rescue("retry", wire.name, token, codec.rewrite(payload, changes), delay)
         if decision.kind in ("discard", "drop"):
-            return Rescue("drop", wire.name, token, b"", 0, *self._key(wire))
-        return self._bury(token, payload, wire, cause, changes, dead)
+            return Rescue("drop", wire.name, token, b"", 1, *self._key(wire))
+        return self._bury(token, payload, wire, cause, changes, dead, fail=1)
 
     def _bury(
         self,
@@ -165,12 +165,14 @@ class Reaper:
         message: str,
         changes: dict[str, Any],
         dead: list[tuple[Job, BaseException]],
+        *,
+        fail: int = 0,
     ) -> Rescue | None:
         if self._on_dead is None:
             return None
         dead.append((codec.job_of(wire), DayjobError(message)))
         changes |= {"err": message, "trace": message}
-        return Rescue("dead", wire.name, token, codec.rewrite(payload, changes), 0, *self._key(wire))
+        return Rescue("dead", wire.name, token, codec.rewrite(payload, changes), fail, *self._key(wire))
 
     def _key(self, wire: codec.Wire) -> tuple[str, str]:
         own = wire.unique_key.startswith(self._keys.unique_prefix)

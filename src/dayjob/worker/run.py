@@ -163,7 +163,6 @@ class Runner:
 
     def _judge(self, attempt: Attempt, error: BaseException) -> Settlement:
         lane, wire = attempt.lane, attempt.wire
-        options = lane.options
         if isinstance(error, Abandon | asyncio.CancelledError) and not attempt.timed_out:
             if attempt.cancelled:
                 error = DayjobError("cancelled while it ran")
@@ -174,54 +173,60 @@ class Runner:
             and isinstance(error, Abandon | asyncio.CancelledError | JobTimeout)
             and not str(error)
         ):
-            error = JobTimeout(f"{attempt.name} ran longer than its timeout of {options.timeout or 0:g} s")
-        job = attempt.open()
-        decision = retry.decide(options, error, wire.fails, self._rng)
+            error = JobTimeout(
+                f"{attempt.name} ran longer than its timeout of {lane.options.timeout or 0:g} s"
+            )
+        decision = retry.decide(lane.options, error, wire.fails, self._rng)
         if attempt.cancelled:
             decision = retry.Decision("dead", None, True, "cancelled")
-        secrets = _secrets(job, options.redact)
+        job = attempt.open()
+        secrets = _secrets(job, lane.options.redact)
         message, trace = (_redacted(text, secrets) for text in _explain(error))
-        changes: dict[str, Any] = {"attempt": self._place(attempt), "at": int(self._now() * 1000)}
         if decision.counts:
-            changes |= {
-                "fails": wire.fails + 1, "err": message, "failed_at": int(self._now()), "trace": trace,
-            }  # fmt: skip
             job.fails, job.error = wire.fails + 1, message
-        if lane.options.unique_until == "done" and wire.unique_key and not wire.unique_until:
-            changes["unique_until"] = "done"
-        self._tell(attempt, decision, message, error)
-        name, token = attempt.name, attempt.token
+        self._tell(attempt, decision, message, trace)
+        if decision.counts:
+            self._hook(lane.options.on_fail, job, error)
         if decision.kind == "snooze":
-            changes["snoozes"] = wire.snoozes + 1
-            delay = max(0, round((decision.after or 0) * 1000))
-            return [Entry("snooze", name, token, codec.rewrite(attempt.payload, changes), delay)]
-        if decision.counts and options.on_fail is not None:
-            self._hook(options.on_fail, job, error)
+            return [self._snooze(attempt, decision)]
         if decision.kind == "retry":
-            delay = max(0, round((decision.after or 0) * 1000))
-            return [Entry("retry", name, token, codec.rewrite(attempt.payload, changes), delay)]
-        if decision.kind in ("discard", "drop"):
-            self._hook(options.on_discard, job, decision.why or message)
-            return self._end(attempt, Entry("drop", name, token, b"", int(decision.counts)))
-        self._hook(options.on_dead, job, error)
-        if not decision.counts:
-            changes |= {"err": message, "failed_at": int(self._now()), "trace": trace}
-        result_key, answer = "", b""
-        if options.keep is not None:
-            result_key = self._keys.result(wire.id)
-            answer = msgspec.json.encode({"error": message})
-        return self._end(
-            attempt,
-            Entry(
-                "dead",
-                name,
-                token,
-                codec.rewrite(attempt.payload, changes),
-                int(decision.counts),
-                result_key,
-                answer,
-            ),
-        )
+            return [self._again(attempt, decision, message, trace)]
+        if decision.kind == "dead":
+            self._hook(lane.options.on_dead, job, error)
+            return self._end(attempt, self._bury(attempt, decision, message, trace))
+        self._hook(lane.options.on_discard, job, _redacted(decision.why, secrets) or message)
+        return self._end(attempt, Entry("drop", attempt.name, attempt.token, b"", int(decision.counts)))
+
+    def _snooze(self, attempt: Attempt, decision: retry.Decision) -> Entry:
+        changes = self._changes(attempt) | {"snoozes": attempt.wire.snoozes + 1}
+        payload = codec.rewrite(attempt.payload, changes)
+        return Entry("snooze", attempt.name, attempt.token, payload, _milliseconds(decision.after))
+
+    def _again(self, attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> Entry:
+        changes = self._changes(attempt) | self._fault(message, trace) | {"fails": attempt.wire.fails + 1}
+        payload = codec.rewrite(attempt.payload, changes)
+        return Entry("retry", attempt.name, attempt.token, payload, _milliseconds(decision.after))
+
+    def _bury(self, attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> Entry:
+        changes = self._changes(attempt) | self._fault(message, trace)
+        if decision.counts:
+            changes["fails"] = attempt.wire.fails + 1
+        key, answer = "", b""
+        if attempt.lane.options.keep is not None:
+            key, answer = self._keys.result(attempt.wire.id), msgspec.json.encode({"error": message})
+        payload = codec.rewrite(attempt.payload, changes)
+        return Entry("dead", attempt.name, attempt.token, payload, int(decision.counts), key, answer)
+
+    def _changes(self, attempt: Attempt) -> dict[str, Any]:
+        """What is noted in every payload that goes to a side set: two jobs must never have the same bytes there."""
+        changes: dict[str, Any] = {"attempt": self._place(attempt), "at": int(self._now() * 1000)}
+        wire = attempt.wire
+        if wire.unique_key and not wire.unique_until and attempt.lane.options.unique_until == "done":
+            changes["unique_until"] = "done"
+        return changes
+
+    def _fault(self, message: str, trace: str) -> dict[str, Any]:
+        return {"err": message, "failed_at": int(self._now()), "trace": trace}
 
     def _end(self, attempt: Attempt, entry: Entry | None) -> Settlement:
         """The entries that end a job for good: its unique key goes with it."""
@@ -243,22 +248,18 @@ class Runner:
     def _place(self, attempt: Attempt) -> str:
         return f"{self._pool_id()}/{attempt.token}"
 
-    def _tell(self, attempt: Attempt, decision: retry.Decision, message: str, error: BaseException) -> None:
-        extra = {"job_id": attempt.wire.id, "job_name": attempt.name, "attempt": attempt.wire.fails + 1}
+    @staticmethod
+    def _tell(attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> None:
+        """Log it. The traceback goes into the text: as exc_info it could show what was redacted, or cannot be written."""
+        name, job_id = attempt.name, attempt.wire.id
+        extra = {"job_id": job_id, "job_name": name, "attempt": attempt.attempt}
         if decision.kind == "retry":
             text = "job=%s id=%s failed (%s), next run in %.1f s"
-            logger.warning(text, attempt.name, attempt.wire.id, message, decision.after or 0, extra=extra)
+            logger.warning(text, name, job_id, message, decision.after or 0, extra=extra)
         elif decision.kind == "dead":
-            # A traceback would show what the message hides.
-            bare = isinstance(error, DayjobError) or attempt.lane.options.redact
-            logger.error(
-                "job=%s id=%s is dead (%s)", attempt.name, attempt.wire.id, message,
-                extra=extra, exc_info=None if bare else (type(error), error, error.__traceback__),
-            )  # fmt: skip
+            logger.error("job=%s id=%s is dead (%s)\n%s", name, job_id, message, trace, extra=extra)
         else:
-            logger.info(
-                "job=%s id=%s %s (%s)", attempt.name, attempt.wire.id, decision.kind, message, extra=extra
-            )
+            logger.info("job=%s id=%s %s (%s)", name, job_id, decision.kind, message, extra=extra)
 
     @staticmethod
     def _hook(hook: Hook | None, *args: Any) -> None:
@@ -266,22 +267,27 @@ class Runner:
             return
         try:
             hook(*args)
-        except Exception:  # a hook must not change the fate of its job
+        except BaseException:  # a hook must not change the fate of its job
             logger.exception("hook %s failed", getattr(hook, "__qualname__", hook))
 
 
+def _milliseconds(seconds: float | None) -> int:
+    return max(0, round((seconds or 0) * 1000))
+
+
 def _explain(error: BaseException) -> tuple[str, str]:
-    """Message and traceback as they are stored. Hostile exceptions whose str() raises are survived."""
+    """Message and traceback as they are stored. Hostile exceptions, whose str() raises anything, are survived."""
     try:
         text = str(error)
-    except Exception:
+    except BaseException:
         text = "(its message cannot be shown)"
     kind = type(error).__name__
     message = codec.cut(f"{kind}: {text}" if text else kind)
     try:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    except Exception:
-        trace = message
+    except BaseException:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        trace = f"Traceback (most recent call last):\n{frames}{message}"
     return message, codec.cut(trace)
 
 

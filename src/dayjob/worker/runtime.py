@@ -8,7 +8,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -84,7 +84,7 @@ class Runtime:
         rng = random.Random()
         flags = Flags()
         lanes = {
-            job_type.name: Lane(job_type, _composed(pool, job_type), flags) for job_type in pool.registry
+            one.name: Lane(one, _composed(pool, one), flags, _direct(pool, one)) for one in pool.registry
         }
         self._flags, self.lanes = flags, lanes
         link = partial(Link, address, tag=keys.known_jobs, answered=self.outage.succeeded)
@@ -99,6 +99,8 @@ class Runtime:
             )
             self._enter_lifespans()
         except BaseException:
+            if hasattr(self, "fetcher") and self.fetcher.pool_id:
+                self._leave()
             self._abort()
             raise
         for service in self._services:
@@ -156,8 +158,8 @@ class Runtime:
             service("watchdog", watchdog.step),
         ]
 
-    def _arm(self) -> None:
-        self.listener.arm()
+    def _arm(self, names: Collection[str]) -> None:
+        self.listener.arm(names)
 
     # While it runs.
 
@@ -237,12 +239,15 @@ class Runtime:
         self._chores.closing = True
         for service in self._services:
             service.stop()
-        self.listener.close()
-        self._shared.interrupt()
         self.fetcher.close()
         for service in self._services:
-            if not service.join(deadline + 0.2):
-                self._exchange_link.interrupt()
+            # Again and again: a loop may be on its way into a blocking call when the first shout comes.
+            while not service.join(min(deadline, time.monotonic() + 0.02)) and time.monotonic() < deadline:
+                self.listener.close()
+                self._shared.interrupt()
+        if not self._services[0].join(time.monotonic()):
+            self._exchange_link.interrupt()
+            self._services[0].join(time.monotonic() + 0.2)
         self._leave()
         self._abort()
 

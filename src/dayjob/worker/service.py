@@ -16,24 +16,31 @@ logger = logging.getLogger("dayjob.worker")
 
 #: Waits after the first, second, ... failure in a row.
 BACKOFF = (0.05, 0.1, 0.25, 0.5, 1.0)
+#: Seconds that Redis must be away before it is worth a line.
+MOMENT = 0.3
 
 
 class Outage:
-    """Tells people once when Redis goes away, at most once a minute while it is away, and once when it is back."""
+    """Tells people once when Redis goes away, at most once a minute while it is away, and once when it is back.
+
+    A cut connection that is open again at once is no outage: the second failure, a moment after the first, is.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: float | None = None
-        self._told = 0.0
+        self._told: float | None = None
 
     def failed(self, error: StoreError) -> None:
         """A loop could not reach Redis."""
         now = time.monotonic()
         with self._lock:
             if self._since is None:
-                self._since, self._told = now, now
+                self._since = now
+            elif self._told is None and now - self._since >= MOMENT:
+                self._told = now
                 logger.warning("Redis is away: %s. Waiting for it; jobs that run go on.", error)
-            elif now - self._told >= 60:
+            elif self._told is not None and now - self._told >= 60:
                 self._told = now
                 logger.warning("Redis is still away after %.0f s: %s", now - self._since, error)
 
@@ -42,9 +49,9 @@ class Outage:
         if self._since is None:
             return
         with self._lock:
-            if self._since is not None:
+            if self._since is not None and self._told is not None:
                 logger.warning("Redis is back after %.1f s", time.monotonic() - self._since)
-                self._since = None
+            self._since = self._told = None
 
     @property
     def away(self) -> float:

@@ -24,31 +24,38 @@ class Stoppable(Protocol):
 
 
 @contextlib.contextmanager
-def handle(pool: Stoppable, *, timeout: float = PATIENCE) -> Iterator[None]:
-    """Let signals stop the pool while the block runs; the handlers before are put back after it."""
+def handle(pool: Stoppable, *, timeout: float = PATIENCE, supervised: bool = False) -> Iterator[None]:
+    """Let signals stop the pool while the block runs; the handlers before are put back after it.
+
+    In a supervised process INT is ignored and a second TERM changes nothing: a service manager sends both to every
+    process of its group, and the parent alone decides.
+    """
     asked = threading.Event()
 
     def stop(number: int, _frame: Any) -> None:
         if asked.is_set():
-            pool.hurry()
+            if not supervised:
+                pool.hurry()
             return
         asked.set()
-        logger.info(
-            "%s: stopping within %.0f s; once more to give back now", signal.Signals(number).name, timeout
-        )
+        once_more = "" if supervised else "; once more to give back now"
+        logger.info("%s: stopping within %.0f s%s", signal.Signals(number).name, timeout, once_more)
         threading.Thread(target=pool.stop, args=(timeout,), name="dayjob-stop", daemon=True).start()
 
     def quiet(number: int, _frame: Any) -> None:
         logger.info("%s: fetching nothing more", signal.Signals(number).name)
         pool.quiet()
 
+    actions = {
+        "SIGTERM": stop, "SIGINT": signal.SIG_IGN if supervised else stop, "SIGHUP": stop, "SIGTSTP": quiet, "SIGUSR1": quiet,
+    }  # fmt: skip
     before = {}
-    for number, action in (
-        (signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, stop), (signal.SIGTSTP, quiet), (signal.SIGUSR1, quiet),
-    ):  # fmt: skip
-        before[number] = signal.signal(number, action)
+    for name, action in actions.items():
+        if hasattr(signal, name):
+            number = signal.Signals[name]
+            before[number] = signal.signal(number, action)
     try:
         yield
     finally:
-        for number, action in before.items():
-            signal.signal(number, action)
+        for number, former in before.items():
+            signal.signal(number, former)

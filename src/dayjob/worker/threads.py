@@ -61,7 +61,7 @@ class ThreadExecutor:
         self._run = run
         self._give_up = give_up
         self._finish = finish
-        self._limit = limit
+        self.limit = limit
         self._slots = slots
         self._ready: deque[Attempt] = deque()
         self._idle: deque[Worker] = deque()
@@ -84,7 +84,7 @@ class ThreadExecutor:
 
     def wake(self, count: int) -> None:
         """Get up to `count` more threads to work."""
-        for _ in range(min(count, self._limit)):
+        for _ in range(min(count, self.limit)):
             try:
                 worker = self._idle.popleft()
             except IndexError:
@@ -158,7 +158,7 @@ class ThreadExecutor:
 
     def _spawn(self) -> bool:
         with self._spawning:
-            if len(self.workers) >= self._limit or self._closing:
+            if len(self.workers) >= self.limit or self._closing:
                 return False
             worker = Worker(len(self.workers))
             self.workers.append(worker)

@@ -190,7 +190,7 @@ def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Bea
     """Renew a pool's lease; with a `term`, also take the leadership if nobody has it."""
     return Op(
         load("beat"),
-        (keys.pools, keys.state(pool_id), keys.leader),
+        (keys.pools, keys.state(pool_id), keys.leader, keys.held(pool_id)),
         (pool_id, int(lease * 1000), int(term * 1000)),
         lambda reply: Beaten(
             bool(reply[0]), reply[1] / 1000, bool(reply[2]), tuple(token.decode() for token in reply[3:])
@@ -232,7 +232,7 @@ def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:
 
 def set_cause(keys: Keys, pool_id: str, token: str, why: str) -> Op[int]:
     """Note why a pool is about to be killed, and which attempt is to blame."""
-    return Op("HSET", (keys.state(pool_id),), ("culprit", token, "cause", why), int)
+    return Op(load("blame"), (keys.state(pool_id), keys.held(pool_id)), (token, why), int)
 
 
 def wait_bell(bells: Sequence[str], seconds: float) -> Op[str | None]:
@@ -274,3 +274,8 @@ def seed_limit(keys: Keys, name: str, pool_id: str, tokens: Sequence[str]) -> Op
 def pool_ids(keys: Keys) -> Op[list[str]]:
     """Every pool on the register, with the end of its lease left out."""
     return Op("ZRANGE", (keys.pools,), (0, -1), lambda reply: [pool.decode() for pool in reply])
+
+
+def condemned_ids(keys: Keys) -> Op[list[str]]:
+    """Every pool that is condemned and not swept yet."""
+    return Op("ZRANGE", (keys.condemned,), (0, -1), lambda reply: [pool.decode() for pool in reply])

@@ -34,7 +34,7 @@ local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
   local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
   if n == number then return {'duplicate', now, at, holder} end
-  return {'again', now, at, ''}
+  return {'again', now, tonumber(string.match(last, '^%d+:stored:(%d+)$') or at), ''}
 end
 if name ~= '' then
   redis.call('SCARD', known)
@@ -69,5 +69,5 @@ end
 if name ~= '' then
   redis.call('SADD', known, name)
 end
-redis.call('SET', sent, number .. ':stored:', 'EX', 3600)
+redis.call('SET', sent, string.format('%s:stored:%d', number, at), 'EX', 3600)
 return {'stored', now, at, ''}

@@ -5,13 +5,14 @@ Called by: consume.beat
 KEYS[1]  pools
 KEYS[2]  state of this pool
 KEYS[3]  leader
+KEYS[4]  held of this pool
 ARGV[1]  pool id
 ARGV[2]  lease, milliseconds
 ARGV[3]  milliseconds of leadership to take if nobody has it; 0 not to
 Returns  {1 when alive, 0 when this id is not registered; Redis milliseconds; 1 when it leads; tokens to cancel...}
 Atomic because: a condemned pool must not get a lease again.
 ]]
-local pools, state, leader = KEYS[1], KEYS[2], KEYS[3]
+local pools, state, leader, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local time = redis.call('TIME')
@@ -29,7 +30,12 @@ end
 local answer = {1, now, leads}
 for _, name in ipairs(fields) do
   if string.sub(name, 1, 7) == 'cancel:' then
-    answer[#answer + 1] = string.sub(name, 8)
+    local token = string.sub(name, 8)
+    if redis.pcall('HEXISTS', held, token) == 0 then
+      redis.call('HDEL', state, name)
+    else
+      answer[#answer + 1] = token
+    end
   end
 end
 return answer

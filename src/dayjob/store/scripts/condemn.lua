@@ -20,7 +20,12 @@ redis.call('ZCARD', condemned)
 redis.call('ZCARD', pools)
 local over = {}
 if judge then
-  local seen = redis.call('HMGET', watch, 'last', 'quiet')
+  local seen = redis.pcall('HMGET', watch, 'last', 'quiet')
+  if seen.err then
+    -- Nobody else writes it: a wrong type is mended, and counts as a gap.
+    redis.call('DEL', watch)
+    seen = {'0', '0'}
+  end
   local last, quiet = tonumber(seen[1] or now), tonumber(seen[2] or 0)
   -- Nobody could renew while Redis was away, or can tell what a clock that stepped back means: wait one lease.
   if now - last > 5000 or now < last then

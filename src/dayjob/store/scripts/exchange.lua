@@ -19,7 +19,7 @@ ARGV[1]  pool id
 ARGV[2]  number of this request, from 1
 ARGV[3]  number of the first new token
 ARGV[4]  room: how many jobs to fetch of any name
-ARGV[5]  extra: how many more of the names marked fast
+ARGV[5]  extra: how many more of the names marked fast, if no other one has jobs left
 ARGV[6]  lease, milliseconds
 ARGV[7]  a random number from 0 to 1, below 1
 ARGV[8]  most bytes to fetch
@@ -76,17 +76,18 @@ end
 local function key_of(i, which)
   return KEYS[FIRST_KEY + (i - 1) * 4 + which]
 end
-local limit = {}
-for first = 1, names, 500 do
-  local some = call('HMGET', limits, unpack(name, first, math.min(first + 499, names)))
-  for at = 1, #some do limit[first + at - 1] = some[at] end
-end
 local wrong, is_wrong = {}, {}
 local function note_wrong(i)
   if not is_wrong[i] then
     is_wrong[i] = true
     wrong[#wrong + 1] = i
   end
+end
+local limit, limits_known = {}, true
+for first = 1, names, 500 do
+  local some = pcall_('HMGET', limits, unpack(name, first, math.min(first + 499, names)))
+  limits_known = limits_known and good(some)
+  for at = 1, limits_known and #some or 0 do limit[first + at - 1] = some[at] end
 end
 local targets = {retry = {'ZCARD', retry}, dead = {'ZCARD', dead}, snooze = {'ZCARD', scheduled}, keep = {'ZCARD', done}, broken = {'LLEN', broken}}
 local able = {drop = true, done = true}
@@ -108,6 +109,7 @@ local function add(counter, i, n)
   counts[label] = (counts[label] or 0) + n
 end
 local late, stuck, releases = 0, {}, {}
+local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
 
 -- 1. Settle. Each destination is written before the attempt is dropped.
@@ -131,7 +133,7 @@ local function settle(kind, i, token, payload, amount, key, value)
     if amount == 1 then add('failed', i, 1) end
     add('discarded', i, 1)
   elseif kind == 'keep' then
-    call('ZADD', done, format('%.3f', now / 1000), payload)
+    call('ZADD', done, format('%.3f', (now + amount) / 1000), payload)
     add('done', i, 1)
   elseif kind == 'broken' then
     call('RPUSH', broken, payload)
@@ -147,9 +149,7 @@ local function settle(kind, i, token, payload, amount, key, value)
   if limit[i] then
     pcall_('SREM', key_of(i, 3), pool .. '/' .. token)
   end
-  if token == suspect then
-    call('HDEL', state, 'suspect')
-  end
+  if token == suspect then suspect_ended = true end
 end
 
 local function release(token, key, id, first)
@@ -177,7 +177,7 @@ for _ = 1, entries do
     releases[#releases + 1] = token
     releases[#releases + 1] = call('HGET', held, token)
   elseif kind == 'suspect' then
-    if present and not again then call('HSET', state, 'suspect', token) end
+    if present and not again then named = token end
   elseif again then
     -- What was settled is gone, so what is still there was stuck.
     if present then stuck[#stuck + 1] = token end
@@ -202,10 +202,16 @@ for _ = 1, groups do
     end
     for at = position + 3, position + 2 + count do
       if limit[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end
-      if ARGV[at] == suspect then call('HDEL', state, 'suspect') end
+      if ARGV[at] == suspect then suspect_ended = true end
     end
   end
   position = position + 2 + count
+end
+
+if named then
+  call('HSET', state, 'suspect', named)
+elseif suspect_ended then
+  call('HDEL', state, 'suspect')
 end
 
 -- 2. What is there to fetch?
@@ -213,7 +219,8 @@ local left, live = {}, {}
 for i = 1, names do
   left[i] = 0
   local waiting = pcall_('LLEN', key_of(i, 1))
-  if not good(waiting) then
+  if not good(waiting) or not limits_known then
+    -- Without its limits nothing is fetched; what finished is settled all the same.
     note_wrong(i)
   elseif waiting > 0 and call('EXISTS', key_of(i, 2)) == 0 then
     left[i] = waiting
@@ -250,8 +257,8 @@ local function deal(slots, least)
       if left[i] > 0 then rest[#rest + 1] = i end
     end
     slots, players = slots - dealt, rest
-    -- Another point of the circle for what the small queues left over.
-    u = (u + 0.6180339887498949) % 1
+    -- The next digits of u: they say nothing about those that decided what is left over.
+    u = (u * 65536 + 0.6180339887498949) % 1
   end
 end
 
@@ -276,7 +283,7 @@ local function fetch(i, count, bytes)
     if limit[i] then call('SADD', key_of(i, 3), unpack(members)) end
     call('LTRIM', queue, 0, -taken - 1)
     count = count - taken
-    chunk = math.min(chunk * 4, 256)
+    chunk = math.min(chunk * 4, 32)
   end
   jobs[#jobs + 1] = group
   return bytes, count
@@ -292,6 +299,10 @@ if again then
   end
 else
   if room > 0 then deal(room, '1') end
+  for i = 1, names do
+    -- A slow queue gets its share of slots as they come free: nothing is prefetched past it.
+    if left[i] > 0 and want[i] == '1' then extra = 0 end
+  end
   if extra > 0 then deal(extra, '2') end
   for i = 1, names do
     if take[i] and take[i] > 0 then

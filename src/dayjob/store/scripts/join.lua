@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ join: register a pool under a new id, with its names and limits.
+--[[ join: register a pool under a new id, and its names.
 
 Called by: consume.join
 KEYS[1]  pools

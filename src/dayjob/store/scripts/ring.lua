@@ -10,7 +10,10 @@ Atomic because: it is one look, and ringing twice is harmless.
 ]]
 local limits = KEYS[1]
 
-local limit = #ARGV > 0 and redis.call('HMGET', limits, unpack(ARGV)) or {}
+local limit = #ARGV > 0 and redis.pcall('HMGET', limits, unpack(ARGV)) or {}
+if limit.err then
+  return 0
+end
 local rung = 0
 for i = 1, #ARGV do
   local base = (i - 1) * 4 + 1

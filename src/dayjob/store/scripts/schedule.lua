@@ -22,7 +22,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local at = mode == 'in' and now + amount or amount
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
-  return {0, now, at}
+  -- When it is due was decided the first time.
+  return {0, now, tonumber(string.match(last, '^%d+:at:(%d+)$') or at)}
 end
 if name ~= '' then
   redis.call('SCARD', known)
@@ -39,7 +40,7 @@ redis.call('ZADD', scheduled, unpack(pairs_))
 if name ~= '' then
   redis.call('SADD', known, name)
 end
-redis.call('SET', sent, number, 'EX', 3600)
+redis.call('SET', sent, string.format('%s:at:%d', number, at), 'EX', 3600)
 if not first[2] or at / 1000 < tonumber(first[2]) then
   redis.pcall('ZADD', due, 0, '1')
 end

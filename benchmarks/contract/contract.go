@@ -1,0 +1,110 @@
+// Package contract is what the Go programs share: settings, the ledger, and how enqueueing is timed. See contract.py.
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+type settings struct {
+	Address      string
+	Count, First int
+	Names        []string
+	Concurrency  int
+	Config       string
+	Gap, Sleep   time.Duration
+	ledger       []byte
+	counts       int
+}
+
+// Settings are read once from the environment.
+var Settings = read()
+
+func number(key string, otherwise float64) float64 {
+	if value, err := strconv.ParseFloat(os.Getenv(key), 64); err == nil {
+		return value
+	}
+	return otherwise
+}
+
+func read() settings {
+	s := settings{
+		Address:     strings.TrimPrefix(os.Getenv("BENCH_URL"), "redis://"),
+		Count:       int(number("BENCH_COUNT", 1000)),
+		First:       int(number("BENCH_FIRST", 0)),
+		Concurrency: int(number("BENCH_CONCURRENCY", 10)),
+		Config:      os.Getenv("BENCH_CONFIG"),
+		Gap:         time.Duration(number("BENCH_GAP", 0) * 1e9),
+		Sleep:       time.Duration(number("BENCH_SLEEP", 0) * 1e9),
+	}
+	for k := 0; k < int(number("BENCH_NAMES", 5)); k++ {
+		s.Names = append(s.Names, "job"+strconv.Itoa(k))
+	}
+	if path := os.Getenv("BENCH_LEDGER"); path != "" {
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		Must(err)
+		about, err := file.Stat()
+		Must(err)
+		s.ledger, err = syscall.Mmap(int(file.Fd()), 0, int(about.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		Must(err)
+		s.counts = int(about.Size() / 9 * 8)
+	}
+	return s
+}
+
+// Must ends the program with the error, if there is one.
+func Must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func now() float64 { return float64(time.Now().UnixNano()) / 1e9 }
+
+// Handle is what every handler does.
+func Handle(i int) {
+	word := (*uint64)(unsafe.Pointer(&Settings.ledger[8*i]))
+	atomic.StoreUint64(word, math.Float64bits(now()))
+	Settings.ledger[Settings.counts+i]++
+	if Settings.Sleep > 0 {
+		time.Sleep(Settings.Sleep)
+	}
+}
+
+// Enqueue enqueues everything by this call and prints what it took. The first call is not timed: it connects.
+func Enqueue(one func(name string, i int) error) {
+	sent := []float64{now()}
+	send := func(i int) { Must(one(Settings.Names[i%len(Settings.Names)], i)) }
+	send(Settings.First)
+	first := time.Now()
+	for k := 1; k < Settings.Count; k++ {
+		if Settings.Gap > 0 {
+			time.Sleep(time.Until(first.Add(time.Duration(k) * Settings.Gap)))
+			sent = append(sent, now())
+		}
+		send(Settings.First + k)
+	}
+	var used syscall.Rusage
+	Must(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	cpu := float64(used.Utime.Sec+used.Stime.Sec) + float64(used.Utime.Usec+used.Stime.Usec)/1e6
+	Must(json.NewEncoder(os.Stdout).Encode(map[string]any{
+		"count": Settings.Count - 1, "first": float64(first.UnixNano()) / 1e9, "last": now(), "cpu": cpu, "sent": sent,
+	}))
+}
+
+// UntilStopped waits for the signal that ends a worker.
+func UntilStopped() {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	<-stop
+}

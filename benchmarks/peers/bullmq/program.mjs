@@ -1,0 +1,73 @@
+// BullMQ under the contract of contract.py. All names share one queue. best: 100 at once, finished jobs removed.
+import fs from "node:fs";
+import { Queue, Worker } from "bullmq";
+
+const env = (key, otherwise) => process.env[key] ?? otherwise;
+const count = Number(env("BENCH_COUNT", "1000"));
+const start = Number(env("BENCH_FIRST", "0"));
+const names = Array.from({ length: Number(env("BENCH_NAMES", "5")) }, (_, k) => `job${k}`);
+const gap = Number(env("BENCH_GAP", "0"));
+const sleep = Number(env("BENCH_SLEEP", "0"));
+const best = env("BENCH_CONFIG") === "best";
+const { hostname: host, port } = new URL(env("BENCH_URL"));
+const connection = { host, port: Number(port), maxRetriesPerRequest: null };
+const options = best ? { removeOnComplete: true } : {};
+const chunk = 1000;
+const now = () => (performance.timeOrigin + performance.now()) / 1000;
+const pause = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
+
+async function bulk(queue) {
+  const batch = (at) =>
+    Array.from({ length: Math.min(chunk, count - at) }, (_, k) => ({
+      name: names[(at + k) % names.length], data: { i: at + k }, opts: options,
+    }));
+  await queue.addBulk(batch(0));
+  const first = now();
+  for (let at = chunk; at < count; at += chunk) await queue.addBulk(batch(at));
+  return [count - Math.min(chunk, count), first, []];
+}
+
+async function single(queue) {
+  const sent = [now()];
+  await queue.add(names[start % names.length], { i: start }, options);
+  const first = now();
+  for (let k = 1; k < count; k++) {
+    if (gap) {
+      await pause(Math.max(0, first + k * gap - now()));
+      sent.push(now());
+    }
+    await queue.add(names[(start + k) % names.length], { i: start + k }, options);
+  }
+  return [count - 1, first, sent];
+}
+
+function work() {
+  const ledger = fs.openSync(env("BENCH_LEDGER"), "r+");
+  const size = fs.fstatSync(ledger).size / 9;
+  const counts = new Uint8Array(size);
+  const time = Buffer.alloc(8);
+  const handler = async ({ data: { i } }) => {
+    time.writeDoubleLE(now());
+    fs.writeSync(ledger, time, 0, 8, 8 * i);
+    counts[i]++;
+    fs.writeSync(ledger, counts, i, 1, 8 * size + i);
+    if (sleep) await pause(sleep);
+  };
+  const concurrency = best ? 100 : Number(env("BENCH_CONCURRENCY", "10"));
+  const worker = new Worker("bench", handler, { connection, concurrency });
+  process.on("SIGTERM", async () => {
+    await worker.close();
+    process.exit(0);
+  });
+}
+
+if (process.argv[2] === "work") {
+  work();
+} else {
+  const queue = new Queue("bench", { connection });
+  const [done, first, sent] = await (env("BENCH_MODE") === "bulk" ? bulk(queue) : single(queue));
+  const last = now();
+  const used = process.cpuUsage();
+  console.log(JSON.stringify({ count: done, first, last, cpu: (used.user + used.system) / 1e6, sent }));
+  await queue.close();
+}

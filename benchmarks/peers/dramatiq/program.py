@@ -1,0 +1,24 @@
+"""Dramatiq under the contract of contract.py. usual and best: one process; two: two processes of 8 threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import dramatiq
+from contract import CONCURRENCY, CONFIG, NAMES, URL, enqueue, handle
+from dramatiq.brokers.redis import RedisBroker
+
+dramatiq.set_broker(RedisBroker(url=URL))
+actors = {name: dramatiq.actor(lambda i: handle(i), actor_name=name) for name in NAMES}
+
+if __name__ == "__main__":
+    if sys.argv[1] == "enqueue":
+        enqueue(lambda name, i: actors[name].send(i))
+    else:
+        processes = 2 if CONFIG == "two" else 1
+        threads = CONCURRENCY if CONFIG == "usual" else 8
+        if CONFIG != "usual":
+            os.environ["dramatiq_queue_prefetch"] = "100"  # noqa: SIM112 - its own spelling
+        command = ["-m", "dramatiq", "program", "-p", str(processes), "-t", str(threads)]
+        os.execv(sys.executable, [sys.executable, *command])

@@ -1,0 +1,62 @@
+"""`dayjob doctor`: is there anything that could lose, stop or strand jobs?"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+
+import click
+import msgspec
+
+from dayjob.cli import UNAVAILABLE, target
+from dayjob.doctor import Finding, examine
+from dayjob.errors import StoreError
+from dayjob.store.steps import walk
+from dayjob.wording import counted
+
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "red", "could not check": "cyan"}
+_MARKS = {"ok": "ok", "warning": "warning", "error": "ERROR", "could not check": "unknown"}
+
+
+@click.command(epilog="Example: dayjob doctor --redis redis://localhost:6379/0 --namespace shop")
+@target.options
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(redis: str | None, namespace: str, as_json: bool) -> None:
+    """Look at the server and the namespace for trouble.
+
+    Ends with 1 when there are errors, and with 69 when the server cannot be reached.
+    """
+    try:
+        with target.connected(redis, namespace) as (link, keys):
+            findings = walk(link, examine(keys, time.time))
+    except StoreError as error:
+        click.echo(f"dayjob: {error}", err=True)
+        click.echo(
+            "    Is it running, and is this the right URL? Name another one by --redis or DAYJOB_REDIS_URL.\n"
+            "    Without any server at hand: dayjob doctor --redis embedded",
+            err=True,
+        )
+        sys.exit(UNAVAILABLE)
+    if as_json:
+        text = msgspec.json.encode([asdict(finding) for finding in findings])
+        click.echo(msgspec.json.format(text).decode())
+    else:
+        _print(findings)
+    sys.exit(1 if any(finding.level == "error" for finding in findings) else 0)
+
+
+def _print(findings: list[Finding]) -> None:
+    for finding in findings:
+        mark = click.style(f"{_MARKS[finding.level]:<8}", fg=_COLOURS[finding.level])
+        click.echo(f"{mark} {finding.topic:<12} {finding.what}")
+        if finding.todo:
+            click.echo(f"{'':<22}{finding.todo}")
+    counts = {level: sum(finding.level == level for finding in findings) for level in _MARKS}
+    blind = counts["could not check"]
+    if counts["error"] or counts["warning"]:
+        click.echo(f"\n{counted(counts['error'], 'error')}, {counted(counts['warning'], 'warning')}.")
+    elif blind:
+        click.echo(f"\nNothing wrong was found; {counted(blind, 'thing')} could not be checked.")
+    else:
+        click.echo("\nAll is well.")

@@ -1,0 +1,59 @@
+"""`dayjob server`: start, stop and look at the embedded server of a folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dayjob.store.embedded import open_server, server_status, stop_server
+
+_folder = click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(".dayjob"), show_default=True,
+    help="Where its data are.",
+)  # fmt: skip
+
+
+@click.group(epilog="Example: dayjob server start && export DAYJOB_REDIS_URL=embedded")
+def server() -> None:
+    """Start, stop and look at the embedded server.
+
+    Commands and pools that use it start it by themselves; it keeps running until it is stopped, and its data stay.
+    """
+
+
+@server.command(epilog="Example: dayjob server start --folder /var/lib/shop")
+@_folder
+def start(folder: Path) -> None:
+    """Start the server of a folder, unless it runs, and print its URL."""
+    click.echo(open_server(folder))
+
+
+@server.command(epilog="Example: dayjob server stop")
+@_folder
+def stop(folder: Path) -> None:
+    """Stop the server of a folder. Its data stay."""
+    stopped = stop_server(folder)
+    click.echo("Stopped; its data stay." if stopped else f"No server runs in {folder.resolve()}.")
+
+
+@server.command(epilog="Example: dayjob server status || dayjob server start")
+@_folder
+def status(folder: Path) -> None:
+    """Say whether the server of a folder runs. Ends with 1 when it does not."""
+    found = server_status(folder)
+    size = f"{found.bytes_on_disk / (1 << 20):.1f} MiB on disk"
+    if not found.running:
+        last = f", last {found.version}" if found.version else ""
+        click.echo(f"Not running in {found.folder} ({size}{last}).")
+        sys.exit(1)
+    click.echo(f"Running in {found.folder}: {found.version or 'starting'}, pid {found.pid}, {size}.")
+    click.echo(f"    unix://{found.socket}")
+
+
+@server.command(epilog="Example: redis-cli -s $(dayjob server path)")
+@_folder
+def path(folder: Path) -> None:
+    """Print the path of the server's socket, whether it runs or not."""
+    click.echo(server_status(folder).socket)

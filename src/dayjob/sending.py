@@ -1,0 +1,130 @@
+"""Sending: the requests of one enqueue call, and the connections they go over. No I/O of its own.
+
+Every request has a slot and a number, under which Redis knows it again: a resend never stores twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from dayjob.draft import Builder, Draft
+from dayjob.errors import StoreError, Unavailable, Unknown
+from dayjob.job import Job, new_id
+from dayjob.settings import Address
+from dayjob.store.op import Op
+from dayjob.store.ops.produce import Slot, Stored
+
+L = TypeVar("L")
+A = TypeVar("A")
+
+#: How many connections an enqueuer opens at most, one for each call under way.
+MOST_LINKS = 16
+
+
+class Lane(Generic[L]):
+    """A link with a slot of its own, on which requests are numbered."""
+
+    def __init__(self, link: L) -> None:
+        self.link = link
+        self.renew()
+
+    def renew(self) -> None:
+        """Take a new slot: on the old one a request is open whose repeat must stay possible."""
+        self.slot_id = new_id()
+        self.number = 0
+
+    def next(self) -> Slot:
+        """The slot with the next number."""
+        self.number += 1
+        return Slot(self.slot_id, self.number)
+
+
+class Sending(Generic[A]):
+    """What one call has to store. A repeat goes on from where it is, and answers for the whole call."""
+
+    def __init__(
+        self, builder: Builder, batches: Sequence[Sequence[Draft]], read: Callable[[list[Job | None]], A]
+    ) -> None:
+        self._builder = builder
+        self.batches = batches
+        #: What the caller gets for the jobs that were stored, None for each duplicate.
+        self.read = read
+        self._index = 0
+        self._op: Op[Stored] | None = None
+        self._doubtful = False
+        self.jobs: list[Job | None] = []
+
+    def open(self, lane: Lane[Any]) -> Op[Stored] | None:
+        """The request to send now: the one in doubt again, byte for byte, or the next; None when all is stored."""
+        if self._op is None and self._index < len(self.batches):
+            self._op = self._builder.op(self.batches[self._index], lane.next())
+        return self._op
+
+    def settle(self, stored: Stored) -> None:
+        """The open request was answered."""
+        self.jobs += self._builder.accept(self.batches[self._index], stored)
+        self._index += 1
+        self._op = None
+        self._doubtful = False
+
+    def judge(self, error: StoreError, *, last: bool) -> StoreError | None:
+        """What to raise for this error, or None to try again."""
+        if isinstance(error, Unavailable):
+            self._doubtful = self._doubtful or error.sent
+            if not last:
+                return None
+        if not self._doubtful and not self.jobs:
+            self._op = None
+            return error
+        return Unknown(f"{error}; it may be stored, in part or whole (repeat() is safe)")
+
+
+class Links:
+    """The connections of an enqueuer, shared by its using() copies. A forked child starts with none."""
+
+    def __init__(self) -> None:
+        self.reset()
+        _all_links.add(self)
+
+    def reset(self) -> None:
+        """Forget everything: after a fork sockets and slots are the parent's, and its locks may be held."""
+        self.lanes: deque[Lane[Any]] = deque()
+        self.places = threading.BoundedSemaphore(MOST_LINKS)
+        self.lock = threading.Lock()
+        self.address: Address | None = None
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPlaces] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def here(self) -> AsyncPlaces:
+        """The connections that belong to the running event loop."""
+        loop = asyncio.get_running_loop()
+        found = self._loops.get(loop)
+        if found is None:
+            found = self._loops[loop] = AsyncPlaces()
+        return found
+
+
+class AsyncPlaces:
+    """The connections of one event loop."""
+
+    def __init__(self) -> None:
+        self.lanes: deque[Lane[Any]] = deque()
+        self.places = asyncio.Semaphore(MOST_LINKS)
+
+
+_all_links: weakref.WeakSet[Links] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for links in list(_all_links):
+        links.reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,279 @@
+"""Where is this job, and why is it not running? Looks a job up by its id, and explains what it waits for.
+
+Of each queue and side set the 10,000 entries that come next are looked at; beyond that a job is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dayjob import wording
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op
+from dayjob.store.ops import consume, inspect, maintain, pools
+from dayjob.store.scripts import load
+from dayjob.store.steps import Steps, ask, ask_all
+
+State = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
+
+#: How many entries of one key are looked at, in all and in one request.
+MOST_LOOKED = 10_000
+AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A job and where it is."""
+
+    state: State
+    name: str
+    #: The bytes as they are, and the job in them; b"" and None when only its result is kept.
+    payload: bytes
+    job: codec.Wire | None
+    #: How many jobs are ahead of it in its queue, or in its sorted set.
+    place: int = 0
+    #: When it is due, died or completed.
+    at: float | None = None
+    #: The attempt that runs.
+    pool_id: str = ""
+    token: str = ""
+    #: The result or error that is kept, JSON.
+    result: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """One look for a text in a list, sorted set or hash."""
+
+    total: int
+    #: How many entries are behind us.
+    looked: int
+    #: Place, payload, and the score or token that goes with it.
+    candidates: tuple[tuple[int, bytes, str], ...]
+
+
+def seek(
+    key: str, texts: Sequence[bytes], *, offset: int = 0, most: int = AT_ONCE, reverse: bool = False
+) -> Op[Sought]:
+    """Look for payloads that contain one of the texts."""
+    return Op(
+        load("seek"),
+        (key,),
+        (int(reverse), offset, most, inspect.MOST_BYTES, *texts),
+        _read_sought,
+    )
+
+
+def _read_sought(reply: Any) -> Sought:
+    found = reply[2:]
+    triples = zip(found[::3], found[1::3], found[2::3], strict=True)
+    return Sought(
+        reply[0],
+        reply[1],
+        tuple((place, payload, other.decode("utf-8", "replace")) for place, payload, other in triples),
+    )
+
+
+def _texts(job_id: str) -> list[bytes]:
+    """An id as the encoders of this world write it in JSON."""
+    return list(dict.fromkeys((codec.quoted(job_id), codec.go_json(job_id).encode())))
+
+
+def _match(sought: Sought, job_id: str) -> tuple[int, bytes, str, codec.Wire] | None:
+    for place, payload, other in sought.candidates:
+        try:
+            wire = codec.read(payload)
+        except codec.Broken:
+            continue
+        if wire.id == job_id:
+            return place, payload, other, wire
+    return None
+
+
+def _search(
+    key: str, job_id: str, *, reverse: bool = False
+) -> Steps[tuple[int, bytes, str, codec.Wire] | None]:
+    looked = 0
+    while looked < MOST_LOOKED:
+        sought = yield from ask(seek(key, _texts(job_id), offset=looked, reverse=reverse))
+        match = _match(sought, job_id)
+        if match is not None:
+            return match
+        if sought.looked >= sought.total or sought.looked == looked:
+            return None
+        looked = sought.looked
+    return None
+
+
+def find_job(keys: Keys, job_id: str, name: str | None = None) -> Steps[Found | None]:
+    """Where the job with this id is, or None. With its name only that queue is looked through.
+
+    A job moves while one looks: the places are visited in the order in which jobs pass them, and twice.
+    """
+    for _ in range(2):
+        for place in (_find_scheduled, _find_waiting, _find_running, _find_ended):
+            found = yield from place(keys, job_id, name)
+            if found is not None:
+                return found
+    return None
+
+
+def _find_scheduled(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | None]:
+    return (yield from _in_set(keys.scheduled, "scheduled", job_id))
+
+
+def _find_waiting(keys: Keys, job_id: str, name: str | None) -> Steps[Found | None]:
+    names = [name] if name is not None else (yield from ask(maintain.known_jobs(keys)))
+    for one in names:
+        match = yield from _search(keys.queue(one), job_id, reverse=True)
+        if match is not None:
+            place, payload, _, wire = match
+            return Found("waiting", one, payload, wire, place)
+    return None
+
+
+def _find_running(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | None]:
+    holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
+    ids = holders[0] + holders[1]
+    looks = yield from ask_all([seek(keys.held(pool_id), _texts(job_id)) for pool_id in ids])
+    for pool_id, sought in zip(ids, looks, strict=True):
+        match = _match(sought, job_id)
+        if match is not None:
+            _, payload, token, wire = match
+            return Found("running", wire.name, payload, wire, pool_id=pool_id, token=token)
+    return None
+
+
+def _find_ended(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | None]:
+    sets: tuple[tuple[str, State], ...] = ((keys.retry, "retry"), (keys.dead, "dead"), (keys.done, "done"))
+    result: bytes | None = yield from ask(Op("GET", (keys.result(job_id),), (), lambda reply: reply))
+    for source, state in sets:
+        found = yield from _in_set(source, state, job_id, result=result)
+        if found is not None:
+            return found
+    if result is None:
+        return None
+    return Found("dead" if result.startswith(b'{"error"') else "done", "", b"", None, result=result)
+
+
+def _in_set(source: str, state: State, job_id: str, *, result: bytes | None = None) -> Steps[Found | None]:
+    match = yield from _search(source, job_id, reverse=state in ("dead", "done"))
+    if match is None:
+        return None
+    place, payload, score, wire = match
+    return Found(state, wire.name, payload, wire, place, float(score), result=result)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job is not running, in one sentence, and where it is."""
+
+    sentence: str
+    found: Found | None
+
+
+def explain(keys: Keys, job_id: str, name: str | None = None) -> Steps[Explanation]:
+    """Why the job is not running, in one sentence."""
+    found = yield from find_job(keys, job_id, name)
+    if found is None:
+        sentence = (
+            f"No job {job_id!r} waits, runs or is kept: it completed, was deleted or never was"
+            f" (of each queue the first {MOST_LOOKED:,} were looked at)."
+        )
+        return Explanation(sentence, None)
+    tellers = {
+        "waiting": _tell_waiting, "running": _tell_running, "scheduled": _tell_due, "retry": _tell_due,
+        "dead": _tell_dead, "done": _tell_done,
+    }  # fmt: skip
+    return Explanation((yield from tellers[found.state](keys, found)), found)
+
+
+def _tell_waiting(keys: Keys, found: Found) -> Steps[str]:
+    name = found.name
+    look = yield from ask(inspect.queues(keys, [name]))
+    queue = look.queues[0]
+    workers = yield from pools.pools(keys)
+    ahead = "it is the next" if found.place == 0 else f"{found.place:,} ahead of it"
+    return f"Waits in the queue {name!r} ({ahead}): {_obstacle(look.now, queue, found, workers)}."
+
+
+def _obstacle(now: float, queue: inspect.Queue, found: Found, registered: Sequence[pools.Pool]) -> str:
+    if found.job is not None and found.job.expires and found.job.expires < now * 1000:
+        return "it has expired and is discarded when its turn comes"
+    if queue.paused:
+        return "its queue is paused"
+    if queue.limit is not None and queue.held >= queue.limit:
+        return f"its limit is reached, {queue.held} of {queue.limit} run"
+    live = [pool for pool in registered if pool.lease > 0]
+    if not live:
+        return "no pool is running"
+    able = [pool.status for pool in live if pool.status is not None and queue.name in pool.status.names]
+    if not able:
+        silent = sum(pool.status is None for pool in live)
+        return f"no live pool knows this name ({len(live)} pools" + (f", {silent} silent)" if silent else ")")
+    if all(status.quiet for status in able):
+        return f"every pool that knows it has gone quiet ({len(able)})"
+    places = sum(status.concurrency for status in able if not status.quiet)
+    busy = sum(status.held for status in able if not status.quiet)
+    if busy >= places:
+        return f"all {places} workers that could run it are busy"
+    return "it is about to be fetched"
+
+
+def _tell_running(keys: Keys, found: Found) -> Steps[str]:
+    registered = yield from pools.pools(keys)
+    moment = yield from ask(inspect.now())
+    pool = next((one for one in registered if one.id == found.pool_id), None)
+    if pool is None:
+        return f"Was running on pool {found.pool_id}, which is dead; its attempts are being rescued."
+    status = pool.status
+    where = f"pool {found.pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
+    worker = next((one for one in status.workers if one.token == found.token), None) if status else None
+    if worker is None:
+        return f"Is held by {where} and about to run, or has run for less than a moment."
+    said = f": {worker.checkin}" if worker.checkin else ""
+    return f"Is running on {where} since {wording.span(moment - worker.started_at)}{said}."
+
+
+def _tell_due(keys: Keys, found: Found) -> Steps[str]:
+    moment = yield from ask(inspect.now())
+    wait = (found.at or 0) - moment
+    error = (
+        f" after {found.job.fails} fails, the last: {_line(found.job.err)}"
+        if found.job and found.job.fails
+        else ""
+    )
+    if wait > 0:
+        return f"Is due in {wording.span(wait)}{error}."
+    who = yield from ask(pools.leader(keys))
+    why = (
+        "no pool leads, so that nobody moves it"
+        if who is None
+        else f"pool {who} is about to move it to its queue"
+    )
+    return f"Was due {wording.span(-wait)} ago{error}: {why}."
+
+
+def _tell_dead(keys: Keys, found: Found) -> Steps[str]:
+    if found.job is None:
+        return "Is dead, and only its error is kept."
+    moment = yield from ask(inspect.now())
+    told = f"Is dead since {wording.span(moment - (found.at or moment))}: {_line(found.job.err) or 'no error is noted'}"
+    if found.job.unique_key.startswith(keys.unique_prefix):
+        holder = yield from ask(Op("GET", (found.job.unique_key,), (), lambda reply: reply))
+        if holder is not None and holder.decode("utf-8", "replace") != found.job.id:
+            told += f" (job {holder.decode('utf-8', 'replace')[:80]} has its unique key)"
+    return told + "."
+
+
+def _tell_done(keys: Keys, found: Found) -> Steps[str]:  # noqa: ARG001 - one shape for all tellers
+    moment = yield from ask(inspect.now())
+    return "Is done" + (f" since {wording.span(moment - found.at)}." if found.at else ".")
+
+
+def _line(text: str) -> str:
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= 200 else first[:197] + "..."

@@ -1,0 +1,98 @@
+"""How the server itself fares: its own figures, settings and slow log. Managed servers may refuse to tell some of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from dayjob.errors import Rejected
+from dayjob.store.op import Op
+from dayjob.store.scripts import all_names, load
+from dayjob.store.steps import Steps, ask
+
+_SECTIONS = ("server", "clients", "memory", "persistence", "stats", "replication", "cluster")
+_SETTINGS = (
+    "appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy", "maxclients", "timeout", "databases",
+    "min-replicas-to-write", "slowlog-log-slower-than", "stop-writes-on-bgsave-error",
+)  # fmt: skip
+#: How many entries of the slow log are read.
+MOST_SLOW = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A command that the server noted as slow. Without its arguments: there may be payloads among them."""
+
+    at: float
+    seconds: float
+    #: The command, or `script <name>` for one of ours.
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the server says of itself."""
+
+    #: The fields of INFO.
+    info: dict[str, str]
+    #: The settings that matter; None when the server refuses to tell.
+    config: dict[str, str] | None
+    #: The newest entries of its slow log; None when the server refuses to tell.
+    slow: tuple[Slow, ...] | None
+
+
+def health() -> Steps[Health]:
+    """The server's figures, settings and slow log."""
+    told = yield from read_info()
+    try:
+        settings: dict[str, str] | None = yield from ask(config())
+    except Rejected:
+        settings = None
+    try:
+        slow: tuple[Slow, ...] | None = yield from ask(slow_log())
+    except Rejected:
+        slow = None
+    return Health(told, settings, slow)
+
+
+def read_info() -> Steps[dict[str, str]]:
+    """The fields of INFO, from servers too old to give several sections at once too."""
+    try:
+        return (yield from ask(Op("INFO", (), _SECTIONS, _read_info)))
+    except Rejected:
+        return (yield from ask(Op("INFO", (), (), _read_info)))
+
+
+def config() -> Op[dict[str, str]]:
+    """The settings that matter to jobs."""
+    return Op("CONFIG", (), ("GET", *_SETTINGS), _read_config)
+
+
+def slow_log() -> Op[tuple[Slow, ...]]:
+    """The newest entries of the slow log."""
+    return Op("SLOWLOG", (), ("GET", MOST_SLOW), lambda reply: tuple(_slow(entry) for entry in reply))
+
+
+def _read_info(reply: Any) -> dict[str, str]:
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
+    pairs = (line.partition(":") for line in text.splitlines() if ":" in line and not line.startswith("#"))
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def _read_config(reply: Any) -> dict[str, str]:
+    words = [word.decode("utf-8", "replace") for word in reply]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _slow(entry: Any) -> Slow:
+    words = [word.decode("utf-8", "replace") for word in entry[3][:2]]
+    command = words[0].upper() if words else "?"
+    if command in ("EVALSHA", "EVAL") and len(words) > 1:
+        command = f"script {_scripts().get(words[1], words[1][:12] if command == 'EVALSHA' else '?')}"
+    return Slow(float(entry[1]), entry[2] / 1e6, command)
+
+
+@cache
+def _scripts() -> dict[str, str]:
+    return {load(name).sha: name for name in all_names()}

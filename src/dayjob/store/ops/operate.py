@@ -1,0 +1,356 @@
+"""What an operator can do. Each action names what it saw, and the answer says whether it was still there.
+
+New payload bytes are written here; scripts only move them. Large actions are steps of bounded work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from dayjob.errors import BadOption
+from dayjob.job import new_id
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.ops import consume, inspect, maintain, produce
+from dayjob.store.ops.maintain import BATCH, Move
+from dayjob.store.scripts import load
+from dayjob.store.steps import Steps, ask, ask_all
+
+#: How far from the end of a list an entry may be that is to be taken out of it.
+MOST_DEEP = 10_000
+
+
+def _owned_key(keys: Keys, wire: codec.Wire | None) -> tuple[str, str]:
+    """The unique key that a job may own and its id, or two empty strings."""
+    if wire is None or not wire.unique_key.startswith(keys.unique_prefix):
+        return "", ""
+    return wire.unique_key, wire.id
+
+
+def _read(payload: bytes) -> codec.Wire | None:
+    try:
+        return codec.read(payload)
+    except codec.Broken:
+        return None
+
+
+# Jobs in scheduled, retry, dead and done.
+
+
+def delete(keys: Keys, source: str, member: bytes) -> Op[bool]:
+    """Delete one entry of a side set and release its unique key if it owns it; false when it was not there."""
+    wire = _read(member)
+    label = f"deleted:{wire.name if wire else ''}"
+    return _as_bool(maintain.trim(keys, source, label, [(member, *_owned_key(keys, wire))]))
+
+
+def delete_many(keys: Keys, source: str, members: Sequence[bytes]) -> Steps[int]:
+    """Delete entries of a side set; the answer is how many were still there."""
+    by_name: dict[str, list[tuple[bytes, str, str]]] = {}
+    for member in members:
+        wire = _read(member)
+        by_name.setdefault(wire.name if wire else "", []).append((member, *_owned_key(keys, wire)))
+    deleted = 0
+    for name, entries in by_name.items():
+        for first in range(0, len(entries), BATCH):
+            batch = entries[first : first + BATCH]
+            deleted += yield from ask(maintain.trim(keys, source, f"deleted:{name}", batch))
+    return deleted
+
+
+def clear(keys: Keys, source: str, *, most: int | None = None) -> Steps[int]:
+    """Delete what was in a side set when it began, `most` entries at most; the answer is how many."""
+    seen = yield from ask(inspect.page(source, size=BATCH))
+    left = seen.total if most is None else min(most, seen.total)
+    deleted = 0
+    while seen.entries and left > 0:
+        members = [entry.member for entry in seen.entries[:left]]
+        deleted += yield from delete_many(keys, source, members)
+        left -= len(members)
+        seen = yield from ask(inspect.page(source, size=BATCH))
+    return deleted
+
+
+def run_now(keys: Keys, source: str, members: Sequence[bytes], *, now: float) -> Op[int]:
+    """Move jobs from scheduled or retry to their queues before they are due; the answer is how many were there.
+
+    `now` is Redis time, as the page that showed them said. What cannot be read goes to broken.
+    """
+    return maintain.requeue(
+        keys, source, [_move(source, member, now) for member in members[:BATCH]], due=False
+    )
+
+
+def _move(source: str, member: bytes, now: float) -> Move:
+    try:
+        wire = codec.read(member)
+        return Move(wire.name, member, codec.rewrite(member, {"t": int(now), "at": int(now * 1000)}))
+    except (codec.Broken, *codec.UNREADABLE) as why:
+        return Move(None, member, codec.broken_entry(member, at=now, where=source, why=str(why)))
+
+
+@dataclass(frozen=True, slots=True)
+class Revived:
+    """What became of a retry from dead."""
+
+    fate: Literal["moved", "gone", "taken"]
+    #: Id of the job that has its unique key, when that is taken.
+    holder: str = ""
+
+
+def revive(keys: Keys, member: bytes, *, now: float) -> Op[Revived]:
+    """Put a dead job back into its queue as if it had never failed, with its unique key if it has one.
+
+    Raises BadOption when the entry cannot be read: it can be deleted only.
+    """
+    wire = _readable(member)
+    changes: dict[str, Any] = dict.fromkeys(("fails", "err", "failed_at", "trace", "deaths", "attempt"))
+    changes |= {"t": int(now), "at": int(now * 1000)}
+    if wire.expires and wire.expires < now * 1000:
+        # Or it would be discarded as soon as it is fetched.
+        changes["expires"] = None
+    key, job_id = _owned_key(keys, wire)
+    return Op(
+        load("revive"),
+        (
+            keys.dead,
+            keys.queue(wire.name),
+            keys.known_jobs,
+            keys.bell(wire.name),
+            keys.totals,
+            key or keys.dead,
+        ),
+        (member, codec.rewrite(member, changes), wire.name, job_id),
+        lambda reply: Revived(reply[0].decode(), reply[1].decode("utf-8", "replace")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Revival:
+    """What became of a retry of many dead jobs."""
+
+    moved: int
+    #: Those that stay dead: their unique key is another's, or they cannot be read.
+    stayed: int
+
+
+def revive_all(keys: Keys, *, most: int | None = None) -> Steps[Revival]:
+    """Retry what was dead when it began, oldest first; what dies again meanwhile is left alone."""
+    moved = stayed = 0
+    seen = yield from ask(inspect.page(keys.dead, size=BATCH))
+    began = seen.now
+    while seen.entries:
+        members = [
+            entry.member for entry in seen.entries if entry.job is not None and (entry.at or 0) <= began
+        ]
+        stayed += sum(entry.job is None for entry in seen.entries)
+        if most is not None:
+            members = members[: max(0, most - moved)]
+        answers = yield from ask_all([revive(keys, member, now=seen.now) for member in members])
+        moved += sum(answer.fate == "moved" for answer in answers)
+        stayed += sum(answer.fate == "taken" for answer in answers)
+        done = seen.next is None or (seen.entries[-1].at or 0) > began or (most is not None and moved >= most)
+        if done:
+            break
+        seen = yield from ask(inspect.page(keys.dead, after=seen.next, size=BATCH))
+    return Revival(moved, stayed)
+
+
+def kill(
+    keys: Keys, source: str, member: bytes, *, now: float, why: str = "killed by an operator"
+) -> Op[bool]:
+    """Move a job from scheduled or retry to dead; false when it was not there. Raises BadOption when unreadable."""
+    wire = _readable(member)
+    key, job_id = _owned_key(keys, wire)
+    return Op(
+        load("bury"),
+        (source, keys.dead, keys.totals, key or keys.dead),
+        (member, _corpse(member, now, why), wire.name, job_id),
+        bool,
+    )
+
+
+def _corpse(payload: bytes, now: float, why: str) -> bytes:
+    # An attempt that no other has, so that two jobs with the same bytes stay two in the sorted set.
+    return codec.rewrite(
+        payload, {"err": codec.cut(why), "failed_at": int(now), "attempt": f"operator/{new_id()}"}
+    )
+
+
+def _readable(member: bytes) -> codec.Wire:
+    try:
+        return codec.read(member)
+    except codec.Broken as why:
+        raise BadOption(f"this entry cannot be read ({why}): it can be deleted, not moved") from None
+
+
+# Queues.
+
+
+def unqueue(
+    keys: Keys, name: str, payload: bytes, place: int, *, now: float = 0.0, kill: bool = False
+) -> Op[bool]:
+    """Delete a waiting job, or kill it, seen with `place` jobs ahead of it; false when it is not near there any more.
+
+    Raises BadOption when it is too deep in its queue to be taken out cheaply.
+    """
+    if not 0 <= place < MOST_DEEP:
+        raise BadOption(
+            f"the job is number {place + 1:,} in the queue {name!r}; only the first {MOST_DEEP:,} can be taken out one by one"
+        )
+    wire = _read(payload)
+    if kill and wire is None:
+        raise BadOption("this entry cannot be read: it can be deleted, not moved")
+    key, job_id = _owned_key(keys, wire)
+    corpse = _corpse(payload, now, "killed by an operator") if kill else b""
+    return Op(
+        load("unqueue"),
+        (keys.queue(name), keys.dead, keys.totals, key or keys.dead),
+        (place, payload, corpse, name, job_id),
+        bool,
+    )
+
+
+def pause(keys: Keys, name: str) -> Op[bool]:
+    """Stop fetching from a queue; false when it was paused already. What runs goes on."""
+    return Op("SET", (keys.paused(name),), ("1", "NX"), lambda reply: reply is not None)
+
+
+def resume(keys: Keys, name: str) -> Steps[bool]:
+    """Fetch from a queue again; false when it was not paused. Rings, so that it begins at once."""
+    lifted: Op[int] = Op("DEL", (keys.paused(name),), (), int)
+    answers = yield from ask_all([lifted, maintain.ring(keys, [name])])
+    return bool(answers[0])
+
+
+def purge(keys: Keys, name: str, *, most: int | None = None) -> Steps[int]:
+    """Delete the jobs that waited in a queue when it began, `most` at most; the answer is how many."""
+    seen = yield from ask(inspect.peek(keys, name, size=BATCH))
+    left = seen.total if most is None else min(most, seen.total)
+    deleted = idle = 0
+    while seen.entries and left > 0 and idle < 100:
+        dropped = yield from ask(_purge(keys, name, seen.entries[:left]))
+        deleted += dropped
+        left -= dropped
+        # Workers may take the same jobs at the same time, so that some rounds find nothing.
+        idle = 0 if dropped else idle + 1
+        seen = yield from ask(inspect.peek(keys, name, size=BATCH))
+    return deleted
+
+
+def _purge(keys: Keys, name: str, entries: Sequence[inspect.Kept]) -> Op[int]:
+    key_list: list[Arg] = [keys.queue(name), keys.totals]
+    args: list[Arg] = [name]
+    for entry in entries:
+        key, job_id = _owned_key(keys, entry.job)
+        place = 0
+        if key:
+            key_list.append(key)
+            place = len(key_list)
+        args += (entry.member, place, job_id)
+    return Op(load("purge"), key_list, args, int)
+
+
+def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator") -> Steps[None]:
+    """Set or lift the concurrency limit of a job name for all pools. Raises BadOption."""
+    if limit is not None and not 0 <= limit <= 1_000_000:
+        raise BadOption(f"limit {limit}: give a number from 0 to 1,000,000, or none to lift it")
+    in_force, _ = yield from ask(consume.get_limits(keys))
+    if limit is not None and name not in in_force:
+        # Closed while the attempts that run already are counted, or more than the limit could run.
+        yield from ask(consume.set_limit(keys, name, 0, by=by))
+        holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
+        for pool_id in holders[0] + holders[1]:
+            tokens = yield from ask(consume.held_tokens(keys, pool_id))
+            own = [token for token in tokens if consume.name_in(token) == name]
+            for first in range(0, len(own), 500):
+                yield from ask(consume.seed_limit(keys, name, pool_id, own[first : first + 500]))
+    yield from ask(consume.set_limit(keys, name, limit, by=by))
+
+
+# Attempts, schedules, broken entries.
+
+
+def cancel(keys: Keys, pool_id: str, token: str) -> Op[bool]:
+    """Ask a pool to end an attempt; its handler learns it with the next beat. False when the pool does not hold it."""
+    return Op(load("cancel"), (keys.pools, keys.held(pool_id), keys.state(pool_id)), (pool_id, token), bool)
+
+
+Switched = Literal["changed", "same", "unknown"]
+
+
+def pause_schedule(keys: Keys, schedule: str) -> Op[Switched]:
+    """Let a periodic schedule tick without enqueueing; its ticks are counted as missed."""
+    return Op(load("suspend"), (keys.periodic,), (schedule, 1), _read_switched)
+
+
+def resume_schedule(keys: Keys, schedule: str) -> Op[Switched]:
+    """Let a paused schedule enqueue again, from its next tick on."""
+    return Op(load("suspend"), (keys.periodic,), (schedule, 0), _read_switched)
+
+
+def _read_switched(reply: Any) -> Switched:
+    return "unknown" if reply < 0 else "changed" if reply else "same"
+
+
+def run_schedule(keys: Keys, schedule: inspect.Schedule, *, now: float) -> tuple[str, Op[produce.Stored]]:
+    """Enqueue a schedule's job now, beside its ticks: the id of the job, and the request. Raises BadOption.
+
+    The request may be repeated after a lost answer: the job is stored once.
+    """
+    if not schedule.job or schedule.args is None:
+        raise BadOption(
+            f"no pool has said what the schedule {schedule.name!r} enqueues: start one that has it"
+        )
+    job_id = new_id()
+    payload = codec.write(
+        codec.quoted(schedule.job), job_id, now, schedule.args, {"periodic": schedule.name, "tick": int(now)}
+    )
+    return job_id, produce.enqueue(keys, produce.Slot(new_id(), 1), schedule.job, [payload], introduce=True)
+
+
+def announce(keys: Keys, schedules: Sequence[inspect.Schedule]) -> Op[int]:
+    """Note what schedules enqueue and when, for people; done by pools that registered them. At least one."""
+    fields: list[Arg] = []
+    for one in schedules:
+        told = inspect.Announced(one.job, one.spec, one.timezone, one.missed, msgspec.Raw(one.args or b"{}"))
+        fields += (f"{one.name}|is", msgspec.json.encode(told))
+    return Op("HSET", (keys.periodic,), fields, int)
+
+
+def mend(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
+    """Put a broken entry into a queue as `payload`, which is what it should have been; false when it is gone.
+
+    Raises BadOption when that cannot be read either.
+    """
+    wire = _readable(payload)
+    return _mend(keys, entry, payload, wire.name, keys.queue(wire.name), keys.bell(wire.name))
+
+
+def drop_broken(keys: Keys, entry: inspect.BrokenEntry) -> Op[bool]:
+    """Delete a broken entry; false when it is gone."""
+    return _mend(keys, entry, b"", "", keys.broken, keys.broken)
+
+
+def _mend(
+    keys: Keys, entry: inspect.BrokenEntry, payload: bytes, name: str, queue: str, bell: str
+) -> Op[bool]:
+    if entry.index >= MOST_DEEP:
+        raise BadOption(
+            f"only the first {MOST_DEEP:,} broken entries can be taken out: begin with the oldest"
+        )
+    return Op(
+        load("mend"),
+        (keys.broken, queue, keys.known_jobs, bell, keys.totals),
+        (entry.index, entry.entry, payload, name),
+        bool,
+    )
+
+
+def _as_bool(op: Op[int]) -> Op[bool]:
+    return Op(op.command, op.keys, op.args, bool)

@@ -1,0 +1,181 @@
+"""Memory: what Redis holds of one namespace, and in Python what the scripts do with it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from dayjob.enqueue import Draft
+from dayjob.job import Job
+from dayjob.store import codec
+from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.produce import When
+from dayjob.worker.attempt import Attempt, Settlement
+from dayjob.worker.run import KEEP_ERROR
+
+T = TypeVar("T")
+
+#: Half of the grain of times on the wire, which are milliseconds.
+GRAIN = 0.0005
+#: Seconds that a unique key outlives the wait of its job, and a chosen id its enqueue.
+UNIQUE_LIFE = 30 * 86_400.0
+ID_LIFE = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A payload somewhere in memory, and when it is due where it waits for that."""
+
+    payload: bytes
+    wire: codec.Wire
+    due: float | None = None
+
+    @classmethod
+    def of(cls, payload: bytes, due: float | None = None) -> Kept:
+        """The payload, read."""
+        return cls(payload, codec.read(payload), due)
+
+    def job(self) -> Job:
+        """The job as a handler would get it."""
+        job = codec.job_of(self.wire)
+        job.scheduled_at = self.due
+        return job
+
+    def requeued(self) -> Kept:
+        """The same once it is in its queue, as the requeuer would write it."""
+        if self.due is None:
+            return self
+        return Kept.of(codec.rewrite(self.payload, {"t": int(self.due), "at": int(self.due * 1000)}))
+
+
+def by_time(kept: Kept) -> float:
+    """What `scheduled` and `retry` are sorted by."""
+    return kept.due or 0.0
+
+
+class Memory:
+    """Where every job of a block is. Safe to share between threads."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        # Reentrant: to look for a job type may import the modules of `include`, which may do anything.
+        self.lock = threading.RLock()
+        #: All that was ever stored, in order.
+        self.enqueued: list[Kept] = []
+        self.queued: list[Kept] = []
+        self.scheduled: list[Kept] = []
+        self.retry: list[Kept] = []
+        self.dead: list[Kept] = []
+        self.done: list[Kept] = []
+        self.discarded: list[Kept] = []
+        # Keys that expire: value and end.
+        self._unique: dict[str, tuple[str, float]] = {}
+        self._ids: dict[str, tuple[str, float]] = {}
+        self._results: dict[str, tuple[bytes, float]] = {}
+
+    def admit(self, draft: Draft) -> Literal["stored", "again", "duplicate"]:
+        """Store a draft, unless its chosen id was stored before or its unique key is taken."""
+        job, now = draft.job, self._now()
+        due = _due(draft.when, now)
+        with self.lock:
+            if draft.chosen and self._live(self._ids, job.id) is not None:
+                return "again"
+            if job.unique_key is not None:
+                if self._live(self._unique, job.unique_key) is not None:
+                    return "duplicate"
+                life = draft.unique_for or max(0.0, (due or now) - now) + UNIQUE_LIFE
+                self._unique[job.unique_key] = (job.id, now + life)
+            if draft.chosen:
+                self._ids[job.id] = (job.id, now + ID_LIFE)
+            kept = Kept.of(draft.payload, due)
+            self.enqueued.append(kept)
+            (self.queued if due is None else self.scheduled).append(kept)
+        job.scheduled_at = due
+        return "stored"
+
+    def fetch(self, able: Callable[[str], bool]) -> Kept | None:
+        """Take the first job in the queue whose name can be run, after moving what is due there."""
+        with self.lock:
+            self._requeue()
+            for i, kept in enumerate(self.queued):
+                if able(kept.wire.name):
+                    return self.queued.pop(i)
+        return None
+
+    def take(self, job_id: str, able: Callable[[str], bool]) -> Kept | None:
+        """Take the job of that id wherever it waits, due or not, if its name can be run."""
+        with self.lock:
+            for place in (self.queued, self.scheduled, self.retry):
+                for i, kept in enumerate(place):
+                    if kept.wire.id == job_id and able(kept.wire.name):
+                        return place.pop(i).requeued()
+        return None
+
+    def next_due(self) -> float | None:
+        """When the next job that waits for its time is due."""
+        with self.lock:
+            return min(map(by_time, (*self.scheduled, *self.retry)), default=None)
+
+    def settle(self, attempt: Attempt, settlement: Settlement) -> None:
+        """Put an attempt where its outcome says."""
+        with self.lock:
+            for entry in settlement or [Entry("done", attempt.name, attempt.token)]:
+                self._apply(entry, attempt)
+
+    def release(self, key: str, job_id: str) -> None:
+        """Free a unique key if that job holds it."""
+        with self.lock:
+            if self._unique.get(key, ("", 0.0))[0] == job_id:
+                del self._unique[key]
+
+    def result(self, key: str) -> bytes | None:
+        """What is kept of a job that ended."""
+        with self.lock:
+            return self._live(self._results, key)
+
+    def _requeue(self) -> None:
+        latest = self._now() + GRAIN
+        due = [kept for kept in (*self.scheduled, *self.retry) if by_time(kept) <= latest]
+        for place in (self.scheduled, self.retry):
+            place[:] = [kept for kept in place if by_time(kept) > latest]
+        self.queued += [kept.requeued() for kept in sorted(due, key=by_time)]
+
+    def _apply(self, entry: Entry, attempt: Attempt) -> None:
+        now, seconds = self._now(), entry.number / 1000
+        match entry.kind:
+            case "free":
+                self.release(entry.key, str(entry.value))
+            case "retry":
+                self.retry.append(Kept.of(entry.payload, now + seconds))
+            case "snooze":
+                self.scheduled.append(Kept.of(entry.payload, now + seconds))
+            case "dead":
+                self.dead.append(Kept.of(entry.payload))
+                self._keep(entry, now + KEEP_ERROR / 1000)
+            case "keep":
+                self.done.append(Kept.of(entry.payload))
+                self._keep(entry, now + seconds)
+            case "done":
+                self.done.append(Kept.of(attempt.payload))
+            case "drop":
+                self.discarded.append(Kept.of(attempt.payload))
+            case "back":
+                self.queued.insert(0, Kept.of(attempt.payload))
+            case _:
+                raise AssertionError(f"{entry.kind} is nothing that a runner says of a job it could read")
+
+    def _keep(self, entry: Entry, end: float) -> None:
+        if isinstance(entry.value, bytes) and entry.key:
+            self._results[entry.key] = (entry.value, end)
+
+    def _live(self, keys: Mapping[str, tuple[T, float]], key: str) -> T | None:
+        value, end = keys.get(key, (None, 0.0))
+        return value if end > self._now() else None
+
+
+def _due(when: When, now: float) -> float | None:
+    if when.mode == "now":
+        return None
+    return when.milliseconds / 1000 + (now if when.mode == "in" else 0.0)

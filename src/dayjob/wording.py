@@ -1,0 +1,39 @@
+"""Spans of time and numbers of things as people write and read them: "1h30m", "42 s", "2 jobs"."""
+
+from __future__ import annotations
+
+import re
+
+from dayjob.errors import BadOption
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+
+
+def read_span(text: str, option: str) -> float:
+    """`text` in seconds: "90", "1.5s", "1h30m", "2d". Raises BadOption that names `option`."""
+    if re.fullmatch(r"\d{1,11}(\.\d{1,9})?", text):
+        return float(text)
+    pieces = _PIECE.findall(text)
+    if not pieces or "".join(number + unit for number, unit in pieces) != text or len(text) > 40:
+        raise BadOption(f"{option} {text!r}: write a span of time such as 90s, 5m, 1h30m or 2d")
+    return sum(float(number) * _UNITS[unit] for number, unit in pieces)
+
+
+def span(seconds: float) -> str:
+    """`seconds` for people, roughly: "0.4 s", "42 s", "3 min", "2.5 h", "12 days"."""
+    seconds = max(0.0, seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 2 * 86400:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.0f} days"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 job", "2,000 jobs"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,296 @@
+"""Child: one supervised process, a pool that its parent watches. Stops and gives back when the parent is gone."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dayjob import settings
+from dayjob.errors import DayjobError, StoreError, Unavailable
+from dayjob.options import PoolOptions
+from dayjob.pool import WorkerPool
+from dayjob.store.keys import Keys
+from dayjob.store.op import plain
+from dayjob.store.sync import Link
+from dayjob.worker.board import Board
+from dayjob.worker.line import (
+    Away,
+    Back,
+    Config,
+    Ended,
+    Failed,
+    Hello,
+    Hurry,
+    Line,
+    Published,
+    Quiet,
+    Report,
+    Started,
+    Stop,
+)
+from dayjob.worker.observer import resident
+from dayjob.worker.runtime import Runtime
+from dayjob.worker.service import Outage
+from dayjob.worker.signals import handle
+
+logger = logging.getLogger("dayjob.worker")
+
+#: Exit codes: a mistake in the program, Redis unavailable, a loop died.
+MISTAKE, UNAVAILABLE, INTERNAL = 2, 69, 70
+#: Seconds between two looks whether Redis is there.
+LOOK = 0.5
+
+
+class ToldOutage(Outage):
+    """Tells the parent when Redis goes and comes back: it speaks for all its children, once."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__()
+        self._line = line
+
+    def failed(self, error: StoreError) -> None:
+        """A loop could not reach Redis."""
+        with self._lock:
+            if self._since is None:
+                self._since = time.monotonic()
+                self._line.send(Away(str(error)))
+
+    def succeeded(self) -> None:
+        """Redis answered. Called at every answer."""
+        if self._since is None:
+            return
+        with self._lock:
+            if self._since is not None:
+                self._since = None
+                self._line.send(Back())
+
+
+class Child:
+    """The life of one supervised process: load, start, work, stop."""
+
+    def __init__(
+        self, line: Line, board_fd: int, find: Callable[[str], WorkerPool[Any]], set_up: Callable[..., None]
+    ) -> None:
+        self._line = line
+        self._board_fd = board_fd
+        self._find = find
+        self._set_up = set_up
+        self._config: Config | None = None
+        self._told = threading.Event()
+        self._outage = ToldOutage(line)
+        self._lock = threading.Lock()
+        self._loaded = False
+        self._runtime: Runtime | None = None
+        self._quiet = False
+        #: Who named the server.
+        self._origin = ""
+        #: Seconds within which to stop, once that was asked for.
+        self._within: float | None = None
+        threading.Thread(target=self._watch, name="dayjob-parent", daemon=True).start()
+
+    def run(self) -> int:
+        """Live; the answer is the exit code."""
+        self._told.wait()
+        config = self._config
+        if config is None:
+            return 0
+        try:
+            pool = self._load(config)
+            # While it loads a TERM simply ends the process: nothing is held yet.
+            with handle(self, timeout=config.timeout, supervised=True):
+                self._loaded = True
+                return self._work(pool, config)
+        except DayjobError as error:
+            self._line.send(self._failure(error))
+            return UNAVAILABLE if isinstance(error, StoreError) else MISTAKE
+
+    def stop(self, timeout: float = 25.0) -> None:
+        """Stop within `timeout` seconds; at once while nothing has started."""
+        if not self._loaded:
+            os._exit(0)
+        with self._lock:
+            if self._within is not None:
+                return
+            self._within = timeout
+            runtime = self._runtime
+        if runtime is not None:
+            runtime.stop(timeout)
+
+    def hurry(self) -> None:
+        """Give back now."""
+        if self._runtime is not None:
+            self._runtime.hurry()
+
+    def quiet(self) -> None:
+        """Fetch nothing more."""
+        self._quiet = True
+        if self._runtime is not None:
+            self._runtime.quiet()
+
+    def _watch(self) -> None:
+        """Do what the parent says. A cut line means that it is dead."""
+        timeout = 0.0
+        while not self._line.cut:
+            for message in self._line.receive(wait=True):
+                if isinstance(message, Config):
+                    self._config, timeout = message, message.timeout
+                    self._told.set()
+                elif isinstance(message, Stop):
+                    # On a thread of its own: the next message may be to hurry.
+                    threading.Thread(target=self.stop, args=(message.timeout,), daemon=True).start()
+                elif isinstance(message, Hurry):
+                    self.hurry()
+                elif isinstance(message, Quiet):
+                    self.quiet()
+        self._told.set()
+        if self._within is None:
+            logger.error("the parent is gone: stopping within %.0f s", timeout)
+        self.stop(timeout)
+
+    def _load(self, config: Config) -> WorkerPool[Any]:
+        if config.redis is not None:
+            # For enqueuers that user code makes beside the pool.
+            os.environ["DAYJOB_REDIS_URL"] = config.redis
+        pool = self._find(config.pool)
+        # After the import, so that a program that sets up logging itself is left alone.
+        self._set_up(form=config.log_format, warnings_only=config.warnings_only)
+        given = {"concurrency": config.concurrency, "threads": config.threads}
+        changes = {key: value for key, value in given.items() if value is not None}
+        if changes:
+            pool.options = PoolOptions.of(dataclasses.asdict(pool.options) | changes, "dayjob worker")
+        pool.redis = config.redis or pool.redis
+        pool.namespace = pool.namespace if config.namespace is None else config.namespace
+        if config.redis is not None or config.namespace is not None:
+            # Made by user code while it was imported; made again where they are used.
+            for made in ("enqueuer", "async_enqueuer"):
+                pool.__dict__.pop(made, None)
+        return pool
+
+    def _work(self, pool: WorkerPool[Any], config: Config) -> int:
+        hello = self._hello(pool, config)
+        board = Board(self._board_fd, hello.workers)
+        self._line.send(hello)
+        try:
+            runtime = self._start(pool, config, hello, board)
+        except DayjobError:
+            raise
+        except Exception:  # what a lifespan raises may heal: the parent tries again
+            logger.exception("the pool could not start")
+            return 1
+        if runtime is None:
+            self._line.send(Ended())
+            return 0
+        self._line.send(Started())
+        with self._lock:
+            self._runtime = runtime
+            within = self._within
+        if self._quiet:
+            runtime.quiet()
+        if within is not None:
+            runtime.stop(within)
+        self._wait(runtime, config.report)
+        self._line.send(Ended())
+        return 0 if runtime.failure is None else INTERNAL
+
+    def _start(self, pool: WorkerPool[Any], config: Config, hello: Hello, board: Board) -> Runtime | None:
+        """A started runtime; None when a stop was asked for while Redis was away."""
+
+        def publish(pool_id: str) -> None:
+            board.generation += 1
+            self._line.send(Published(pool_id))
+
+        pause = threading.Event()
+        while self._within is None:
+            runtime = Runtime(pool, publish=publish, board=board, tag=config.tag)
+            runtime.outage = self._outage
+            try:
+                if config.patient:
+                    # Asked before, so that each try does not take another id.
+                    _ping(hello)
+                runtime.start()
+            except Unavailable as error:
+                if not config.patient:
+                    raise
+                self._outage.failed(error)
+                pause.wait(LOOK)
+            else:
+                self._outage.succeeded()
+                return runtime
+        return None
+
+    def _wait(self, runtime: Runtime, period: float) -> None:
+        last: Report | None = None
+        # In slices: a signal handler runs between them on every platform.
+        while not runtime.ended.wait(period or 1.0):
+            if period:
+                finished = runtime.fetcher.fetched - len(runtime.fetcher.held)
+                report = Report(finished, resident() or _most_resident())
+                if report != last:
+                    self._line.send(report)
+                last = report
+
+    def _hello(self, pool: WorkerPool[Any], config: Config) -> Hello:
+        target = settings.resolve(pool.redis)
+        self._origin = _origin(target.origin, config)
+        url = settings.connect_target(target)
+        options = pool.options
+        timeouts = {one.name: one.options.timeout for one in pool.registry if one.options.timeout is not None}
+        return Hello(
+            url=url,
+            server=str(settings.parse_url(url)),
+            origin=self._origin,
+            namespace=pool.namespace,
+            lease=options.lease,
+            beat=options.beat,
+            grace=options.grace,
+            concurrency=options.concurrency,
+            names=[job_type.name for job_type in pool.registry],
+            # Threads, then tasks.
+            workers=2 * options.concurrency,
+            timeouts=timeouts,
+        )
+
+    def _failure(self, error: DayjobError) -> Failed:
+        if not isinstance(error, StoreError):
+            return Failed(MISTAKE, str(error))
+        next_step = "Start that server, or name another with --redis or DAYJOB_REDIS_URL."
+        return Failed(UNAVAILABLE, f"{error}\n    Named by {self._origin}. {next_step}")
+
+
+def main(
+    arguments: Sequence[str], *, find: Callable[[str], WorkerPool[Any]], set_up: Callable[..., None]
+) -> int:
+    """Run a child: its pool, for people who look at the list of processes, and the descriptors of line and board."""
+    line_fd, board_fd = map(int, arguments[1:])
+    for fd in (line_fd, board_fd):
+        os.set_inheritable(fd, False)
+    return Child(Line(socket.socket(fileno=line_fd)), board_fd, find, set_up).run()
+
+
+def _origin(origin: str, config: Config) -> str:
+    if config.redis is not None:
+        return "--redis"
+    return "WorkerPool(redis=...)" if origin == "argument" else origin
+
+
+def _ping(hello: Hello) -> None:
+    link = Link(settings.parse_url(hello.url), tag=Keys(hello.namespace).known_jobs)
+    try:
+        link.run(plain("PING"))
+    finally:
+        link.close()
+
+
+def _most_resident() -> int:
+    """The most memory this process ever had, in bytes: the next best where the present figure cannot be told."""
+    import resource  # noqa: PLC0415 - where there is no /proc
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

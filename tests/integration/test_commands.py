@@ -1,0 +1,347 @@
+"""The commands as people run them: a process of its own, its exit code, and what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dayjob.store.embedded import server_status, stop_server
+from server import free_port, running, wait_until
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+
+
+def environment(**more):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+    return {**kept, "PYTHONPATH": SRC, **more}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder to run in; an embedded server that was started there is stopped."""
+    yield tmp_path
+    stop_server(tmp_path / ".dayjob")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run `dayjob ...` in a folder of its own."""
+
+    def dayjob(*words, **env):
+        done = subprocess.run(
+            [sys.executable, "-m", "dayjob", *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            cwd=tmp_path,
+            env=environment(**env),
+            check=False,
+        )
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr
+        assert len(done.stderr.splitlines()) <= 6, done.stderr
+        return done
+
+    return dayjob
+
+
+@pytest.fixture
+def there(redis_url, namespace):
+    """The options that name the server and namespace of this test."""
+    return ("--redis", redis_url, "--namespace", namespace)
+
+
+# enqueue
+
+
+def test_enqueue_prints_the_id_of_the_job_it_put_in(run, there, look):
+    done = run(
+        "enqueue",
+        "mail",
+        "to=ada",
+        "copies=2",
+        "urgent=true",
+        'text="7"',
+        "zip=007",
+        "list=[1, null]",
+        "empty=",
+        *there,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (job,) = look.queue("mail")
+    assert job["id"] == done.stdout.strip()
+    assert job["args"] == {
+        "to": "ada", "copies": 2, "urgent": True, "text": "7", "zip": "007", "list": [1, None], "empty": "",
+    }  # fmt: skip
+
+
+def test_enqueue_takes_json_and_pairs_together_and_keeps_what_looks_like_options(run, there, look):
+    assert (
+        run(
+            "enqueue", "mail", "--json", '{"a": {"b": 9007199254740993}}', "name=x", "id=y", *there
+        ).returncode
+        == 0
+    )
+    assert look.queue("mail")[0]["args"] == {"a": {"b": 9007199254740993}, "name": "x", "id": "y"}
+
+
+def test_enqueue_in_and_at_schedule(run, there, look, keys):
+    assert run("enqueue", "mail", "--in", "1h30m", *there).returncode == 0
+    at = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    assert run("enqueue", "mail", "--at", at, *there).returncode == 0
+    first, second = look.scores(keys.scheduled)
+    assert abs(first - look.now() - 5400) < 20
+    assert abs(second - datetime.fromisoformat(at).timestamp()) < 1
+
+
+def test_enqueue_with_an_id_and_a_source(run, there, look):
+    assert run("enqueue", "mail", "--id", "m-1", "--source", "42", *there).stdout == "m-1\n"
+    assert run("enqueue", "mail", "--id", "m-1", "--source", "42", *there).stdout == "m-1\n"
+    (job,) = look.queue("mail")
+    assert (job["id"], job["source"]) == ("m-1", 42)
+
+
+def test_enqueue_unique_says_when_one_like_it_waits(run, there, look):
+    assert run("enqueue", "mail", "n=1", "--unique", *there).stdout
+    again = run("enqueue", "mail", "n=1", "--unique", *there)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert "already waits" in again.stderr
+    assert run("enqueue", "mail", "n=1", "--unique", "--in", "5m", *there).stdout == ""
+    assert len(look.queue("mail")) == 1
+
+
+def test_enqueue_points_out_a_name_that_nobody_knows(run, there):
+    run("enqueue", "send_mail", *there)
+    typo = run("enqueue", "send_mial", *there)
+    assert typo.returncode == 0
+    assert "Did you mean 'send_mail'?" in typo.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mail", "to"], "write key=value"),
+        (["mail", "=x"], "write key=value"),
+        (["mail", "a=1", "a=2"], "given twice"),
+        (["mail", "--json", "[1]"], "Write an object"),
+        (["mail", "--json", "{"], "Write an object"),
+        (["mail", "--in", "soon"], "such as 90s, 5m, 1h30m or 2d"),
+        (["mail", "--in", "-5"], "such as 90s"),
+        (["mail", "--at", "tomorrow"], "2030-01-31T09:00+01:00"),
+        (["mail", "--at", "2030-01-31T09:00"], "write 2030-01-31T09:00Z for UTC"),
+        (["mail", "--in", "5m", "--at", "2030-01-31T09:00Z"], "not both"),
+        (["send mail"], "without spaces"),
+        (["mail", "--id", ""], "printable"),
+    ],
+)
+def test_a_mistake_in_an_enqueue_is_said_in_words(run, there, look, words, said):
+    done = run("enqueue", *words, *there)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert look.queue("mail") == []
+
+
+def test_a_server_that_is_not_there_ends_with_69(run):
+    url = f"redis://:secret@127.0.0.1:{free_port()}"
+    done = run("enqueue", "mail", "--redis", url)
+    assert done.returncode == 69
+    assert "secret" not in done.stderr
+    assert "127.0.0.1" in done.stderr
+
+
+# doctor
+
+
+def test_doctor_ends_with_1_when_there_are_errors_and_names_what_to_do(run, there):
+    done = run("doctor", *there)
+    assert done.returncode == 1
+    assert re.search(r"ERROR +persistence +nothing is written to disk", done.stdout)
+    assert "appendonly yes" in done.stdout
+    assert "1 error, 1 warning." in done.stdout
+
+
+def test_doctor_ends_with_0_on_a_good_server_and_speaks_json(run, tmp_path, namespace):
+    with running(tmp_path, "--appendonly", "yes") as server:
+        done = run("doctor", "--json", DAYJOB_REDIS_URL=server.url, DAYJOB_NAMESPACE=namespace)
+    assert done.returncode == 0
+    findings = msgspec.json.decode(done.stdout)
+    assert {"level", "topic", "what", "todo"} == set(findings[0])
+    assert {one["topic"]: one["level"] for one in findings}["persistence"] == "ok"
+
+
+def test_doctor_without_a_server_ends_with_69_in_three_lines(run):
+    done = run("doctor", "--redis", f"redis://127.0.0.1:{free_port()}")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert 2 <= len(done.stderr.splitlines()) <= 3
+    assert "--redis" in done.stderr
+
+
+# check
+
+JOBS = """
+from dayjob import WorkerPool
+pool = WorkerPool()
+
+@pool.job
+def create_watch(user_id: int, email: str = "") -> None: ...
+
+@pool.job("notify")
+async def send(user_id: int) -> None: ...
+
+pool.periodic("0 9 * * 1-5", "notify", {"user_id": 1}, timezone="Europe/Paris")
+"""
+
+
+def test_check_shows_signatures_and_the_next_runs_in_words(run, tmp_path):
+    (tmp_path / "good_jobs.py").write_text(JOBS)
+    done = run("check", "good_jobs:pool")
+    assert done.returncode == 0, done.stderr
+    assert 'create_watch(user_id: int, email: str = "")' in done.stdout
+    assert "async notify" in done.stdout
+    assert "At 09:00" in done.stdout
+    assert re.search(r"next: (Mon|Tue|Wed|Thu|Fri) .* 09:00:00, .* \(Europe/Paris\)", done.stdout)
+    assert "2 jobs, 1 schedule: all is well." in done.stdout
+
+
+def test_check_lists_every_problem_and_ends_with_1(run, tmp_path):
+    (tmp_path / "bad_jobs.py").write_text(
+        JOBS
+        + "\n@pool.job\ndef later(user: 'NoSuchType') -> None: ...\n\npool.periodic('@every 5m', 'nobody')\n"
+    )
+    done = run("check", "bad_jobs:pool")
+    assert done.returncode == 1
+    assert "NoSuchType" in done.stderr
+    assert "nobody" in done.stderr
+    assert "2 problems" in done.stderr
+
+
+def test_check_of_a_pool_without_jobs_or_a_module_that_is_not_there(run, tmp_path):
+    (tmp_path / "empty_jobs.py").write_text("from dayjob import WorkerPool\npool = WorkerPool()\n")
+    empty = run("check", "empty_jobs:pool")
+    assert empty.returncode == 1
+    assert "has no jobs" in empty.stderr
+    missing = run("check", "no_such_module:pool")
+    assert missing.returncode == 2
+    assert "no_such_module" in missing.stderr
+
+
+# server
+
+
+def test_the_embedded_server_is_started_looked_at_and_stopped(run, folder):
+    assert run("server", "status").returncode == 1
+    started = run("server", "start")
+    assert started.returncode == 0
+    socket = run("server", "path").stdout.strip()
+    assert started.stdout.strip() == f"unix://{socket}"
+    status = run("server", "status")
+    assert status.returncode == 0
+    assert f"Running in {folder.resolve() / '.dayjob'}" in status.stdout
+    assert run("enqueue", "mail", "--redis", "embedded").returncode == 0
+    assert run("server", "stop").stdout.startswith("Stopped")
+    assert run("server", "stop").stdout.startswith("No server runs")
+
+
+# demo
+
+
+def test_the_demo_runs_jobs_ends_by_itself_and_leaves_nothing_running(run, folder):
+    done = run("demo", "--seconds", 3, "--plain")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert sum("processed" in line for line in lines) >= 2
+    assert "\x1b" not in done.stdout
+    ran = re.search(r"Ran ([\d,]+) jobs in \d+ s; \d+ attempts failed", done.stdout)
+    assert int(ran[1].replace(",", "")) > 50
+    assert "dayjob doctor --redis embedded" in done.stdout
+    assert not server_status(folder / ".dayjob").running
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_demo_ends_within_two_seconds_of_a_signal(folder, number):
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "dayjob", "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment(),
+    )
+    try:
+        for line in demo.stdout:
+            if "processed" in line:
+                break
+        began = time.monotonic()
+        demo.send_signal(number)
+        rest, errors = demo.communicate(timeout=10)
+        assert time.monotonic() - began < 2
+    finally:
+        demo.kill()
+        demo.wait()
+    assert (demo.returncode, errors) == (0, "")
+    assert "Ran " in rest
+
+
+def test_the_demo_leaves_a_server_alone_that_it_did_not_start(run, folder):
+    run("server", "start")
+    assert run("demo", "--seconds", 0.5).returncode == 0
+    assert server_status(folder / ".dayjob").running
+
+
+def test_on_a_terminal_the_demo_draws_a_table_in_place(folder):
+    """On a real terminal the table is drawn over the one before."""
+    terminal, other_end = pty.openpty()
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "dayjob", "demo"],
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        cwd=folder,
+        env=environment(TERM="xterm", LINES="40", COLUMNS="120"),
+    )
+    os.close(other_end)
+    shown = b""
+    try:
+
+        def drawn_twice():
+            nonlocal shown
+            shown += os.read(terminal, 65536)
+            return b"export_report" in shown and re.search(rb"\x1b\[\d+F\x1b\[J", shown)
+
+        wait_until(drawn_twice, 20)
+        demo.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal is gone when the program is
+            while piece := os.read(terminal, 65536):
+                shown += piece
+        assert demo.wait(10) == 0
+    finally:
+        demo.kill()
+        demo.wait()
+        os.close(terminal)
+    assert b"Ran " in shown
+    assert b"Traceback" not in shown
+
+
+# help
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["demo"], ["enqueue"], ["check"], ["doctor"], ["server"], ["server", "start"], ["server", "path"]],
+)
+def test_help_ends_with_an_example(run, words):
+    done = run(*words, "--help")
+    assert done.returncode == 0
+    assert "Example: " in " ".join(done.stdout.splitlines()[-2:])

@@ -1,0 +1,262 @@
+"""`dayjob worker` as people meet it: its mistakes, its options, its log."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import psutil
+import pytest
+
+from dayjob import Enqueuer
+from server import free_port, wait_until
+from workers import WorkerCommand
+
+
+@pytest.fixture
+def worker(tmp_path, redis_url, namespace):
+    command = WorkerCommand(tmp_path, redis_url, namespace)
+    yield command
+    command.close()
+
+
+@pytest.fixture
+def enqueue(redis_url, namespace):
+    return Enqueuer(namespace, redis=redis_url).enqueue
+
+
+def fails(worker: WorkerCommand, code: int, *options: str, pool: str = "jobs:pool", **settings) -> str:
+    """Run a command that must fail; the answer is what it said, which is short and no traceback."""
+    worker.start("--processes", "3", *options, pool=pool, **settings)
+    assert worker.wait() == code, worker.log
+    assert 1 <= len(worker.log.splitlines()) <= 6, worker.log
+    assert "Traceback" not in worker.log
+    return worker.log
+
+
+EMPTY = "from dayjob import WorkerPool\npool = WorkerPool()\n"
+
+MISTAKES = {
+    "a module that is not there": ("", "jbos:pool", "no module 'jbos'", "Did you mean 'jobs'?"),
+    "a module that is not in a package": (
+        "",
+        "shop.mial:pool",
+        "no module 'shop.mial'",
+        "Did you mean 'mail'?",
+    ),
+    "a pool that is not there": (EMPTY + "other = 1\n", "jobs:pol", "has no 'pol'", "Did you mean 'pool'?"),
+    "something that is no pool": (
+        EMPTY + "other = 1\n",
+        "jobs:other",
+        "is a int, not a WorkerPool",
+        "jobs:pool",
+    ),
+    "a path": (EMPTY, "jobs.py", "is a path", "Write jobs:pool"),
+    "nothing": (EMPTY, ":pool", "names no module", "app.jobs:pool"),
+    "a module without a pool": ("x = 1\n", "jobs", "has no WorkerPool", "pool = WorkerPool()"),
+    "a module with two pools": (
+        EMPTY + "mail = WorkerPool()\n",
+        "jobs",
+        "has 2 pools",
+        "jobs:pool, jobs:mail",
+    ),
+    "a pool without jobs": (EMPTY, "jobs:pool", "has no jobs", "@pool.job"),
+    "a module that raises": (
+        "x = 1\ny = x / 0\n",
+        "jobs",
+        "ZeroDivisionError: division by zero",
+        "jobs.py:2: y = x / 0",
+    ),
+    "a module that exits": ("import sys\nsys.exit('no')\n", "jobs", "SystemExit: no", "jobs.py:2"),
+    "a syntax error": ("x = 1\ndef f(:\n", "jobs", "SyntaxError", "jobs.py:2"),
+    "a dependency that is missing": (
+        "import no_such_thing\n",
+        "jobs",
+        "No module named 'no_such_thing'",
+        "jobs.py:1",
+    ),
+    "a handler that cannot be called": (
+        EMPTY + "@pool.job\ndef f(*rest: int) -> None: ...\n",
+        "jobs",
+        "f(*rest: int)",
+        "jobs.py",
+    ),
+    "an include that is not there": (
+        "from dayjob import WorkerPool\npool = WorkerPool(include=['shop.mial'])\n",
+        "jobs",
+        "shop.mial",
+        "include",
+    ),
+    "an include that raises": (
+        "from dayjob import WorkerPool\npool = WorkerPool(include=['shop.bad'])\n",
+        "jobs",
+        "ValueError: bad",
+        "bad.py:1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_ends_it_with_2_and_is_told_once_in_a_few_lines(worker, case):
+    text, pool, *expected = MISTAKES[case]
+    worker.write(text)
+    (worker.folder / "shop").mkdir()
+    for name, content in {"__init__": "", "mail": EMPTY, "bad": "raise ValueError('bad')\n"}.items():
+        worker.write(content, f"shop/{name}.py")
+    said = fails(worker, 2, pool=pool)
+    for part in expected:
+        assert part in said
+    assert said.count("dayjob: ") == 1
+
+
+def test_a_redis_that_cannot_be_reached_ends_it_with_69(worker):
+    worker.redis_url = f"redis://:s3cret@127.0.0.1:{free_port()}/0"
+    said = fails(worker, 69)
+    assert "Connection refused" in said
+    assert "Named by --redis" in said
+    assert "s3cret" not in said
+    assert said.count("dayjob: ") == 1
+
+
+def test_a_redis_named_by_the_environment_is_called_so(worker):
+    said = fails(worker, 69, redis=False, REDIS_URL=f"redis://127.0.0.1:{free_port()}/0")
+    assert "Named by REDIS_URL" in said
+
+
+def test_a_url_that_cannot_be_read_ends_it_with_2(worker):
+    worker.redis_url = "localhost:6379"
+    assert "write redis://localhost:6379/0" in fails(worker, 2)
+
+
+def test_an_option_out_of_range_ends_it_with_2(worker):
+    assert "--concurrency" in fails(worker, 2, "--concurrency", "0")
+
+
+def test_one_line_says_what_runs_where(worker, server, redis_url):
+    worker.redis_url = redis_url.replace("redis://", "redis://default:s3cret@")
+    (child,) = worker.started("--concurrency", "7", "--threads", "3", "--tag", "blue")
+    (line,) = [one["message"] for one in worker.records() if "processes=" in one["message"]]
+    assert line.startswith("jobs:pool: 9 jobs, processes=1 concurrency=7 namespace=")
+    assert line.endswith(f"redis=redis://default:***@127.0.0.1:{server.port}/0 (--redis)")
+    assert "s3cret" not in worker.log
+    assert not any("s3cret" in word for word in psutil.Process(child).cmdline())
+
+
+def test_options_reach_the_pool(worker, call, keys):
+    worker.started("--concurrency", "7", "--tag", "blue")
+    (pool_id,) = call("ZRANGE", keys.pools, 0, -1)
+    status = json.loads(wait_until(lambda: call("GET", keys.pool(pool_id.decode()))))
+    assert status["concurrency"] == 7
+    assert status["tag"] == "blue"
+
+
+def test_options_can_be_given_by_the_environment(worker, namespace, redis_url):
+    worker.start(
+        redis=False,
+        DAYJOB_WORKER_PROCESSES="2",
+        DAYJOB_WORKER_CONCURRENCY="3",
+        DAYJOB_WORKER_NAMESPACE=namespace,
+        DAYJOB_WORKER_REDIS=redis_url,
+    )
+    worker.wait_for_log("started:", 2)
+    assert len(worker.children()) == 2
+    assert f"processes=2 concurrency=3 namespace={namespace}" in worker.log
+
+
+def test_the_only_pool_of_a_module_need_not_be_named(worker):
+    worker.start(pool="jobs")
+    worker.wait_for_log("started:")
+
+
+def test_what_a_job_enqueues_goes_where_the_options_say(worker, enqueue):
+    worker.write(
+        (worker.folder / "jobs.py").read_text()
+        + "\nenqueuer = pool.enqueuer\n@pool.job\ndef relay() -> None:\n    quick.enqueue(n=5)\n"
+    )
+    worker.started()
+    enqueue("relay")
+    assert worker.wait_for("quick")[0][1] == "5"
+
+
+LOGGING = """
+import logging
+from dayjob import WorkerPool
+
+pool = WorkerPool()
+
+
+@pool.job
+def talk(n: int) -> None:
+    logging.getLogger("shop").info("talking %d", n)
+
+
+@pool.job(max_fails=2)
+def fail() -> None:
+    raise ValueError("no luck")
+"""
+
+
+def test_log_lines_are_json_where_there_is_no_terminal_and_name_the_job(worker, enqueue):
+    worker.write(LOGGING)
+    worker.started()
+    job = enqueue("talk", n=3)
+    failed = enqueue("fail")
+    worker.wait_for_log("talking 3")
+    worker.wait_for_log("no luck")
+    assert len(worker.records()) == len(worker.log.splitlines())
+    (line,) = [one for one in worker.records() if one["message"] == "talking 3"]
+    assert line["logger"] == "shop"
+    assert line["level"] == "info"
+    assert (line["job_name"], line["job_id"], line["attempt"]) == ("talk", job.id, 1)
+    (line,) = [one for one in worker.records() if "no luck" in one["message"]]
+    assert (line["job_name"], line["job_id"]) == ("fail", failed.id)
+
+
+def test_text_lines_are_for_people(worker, enqueue):
+    worker.write(LOGGING)
+    worker.started("--log-format", "text")
+    job = enqueue("talk", n=3)
+    worker.wait_for_log(f"shop: talking 3 job=talk id={job.id} attempt=1\n")
+    assert worker.records() == []
+
+
+def test_quiet_leaves_warnings_and_errors(worker, enqueue):
+    worker.write(LOGGING)
+    worker.start("--quiet")
+    enqueue("talk", n=3)
+    enqueue("fail")
+    worker.wait_for_log("no luck")
+    assert {one["level"] for one in worker.records()} == {"warning"}
+
+
+def test_a_program_that_sets_up_logging_itself_is_left_alone(worker, enqueue):
+    worker.write("import logging\nlogging.basicConfig(level='INFO', format='OWN %(message)s')\n" + LOGGING)
+    worker.start()
+    enqueue("talk", n=3)
+    worker.wait_for_log("OWN talking 3\n")
+
+
+@pytest.mark.parametrize("polling", [False, True])
+def test_reload_runs_the_code_as_it_was_saved_last(worker, enqueue, polling):
+    if polling:
+        worker.write("raise ImportError\n", "watchfiles.py")
+    worker.started("--reload")
+    worker.write((worker.folder / "jobs.py").read_text().replace('say("quick"', 'say("quicker"'))
+    worker.wait_for_log("jobs.py changed: replacing the processes")
+    worker.wait_for_log(" stopped")
+    enqueue("quick", n=1)
+    worker.wait_for("quicker")
+
+
+def test_an_interrupt_of_the_whole_group_is_one_stop(worker, enqueue):
+    """As a terminal does it at Ctrl-C."""
+    worker.started(processes=2)
+    enqueue("hold", n=1)
+    worker.wait_for("begin")
+    os.killpg(worker.process.pid, signal.SIGINT)
+    worker.wait_for_log("SIGINT: stopping within 25 s")
+    worker.open_gate()
+    assert worker.wait() == 0
+    assert len(worker.said("end")) == 1
+    assert "KeyboardInterrupt" not in worker.log

@@ -1,0 +1,391 @@
+"""Scenarios: for every script a namespace made ready so that one call touches all of its keys, and that call.
+
+They say nothing of what is right; they are for tests that hold for every script alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op, plain
+from dayjob.store.ops import consume, find, inspect, maintain, operate, produce
+from dayjob.store.ops.consume import Entry, Want
+from dayjob.store.ops.maintain import Move, Rescue
+from dayjob.store.ops.produce import Slot, When
+from dayjob.store.scripts import Script
+from dayjob.store.sync import Link
+from pools import Pool, fill
+
+#: Far in the future, and the second after it.
+LATER = 4_000_000_000
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`ready` prepares a namespace and returns the call to make in it."""
+
+    name: str
+    ready: Callable[[Keys, Link], Op[Any]]
+
+    @property
+    def script(self) -> str:
+        return self.name.partition(" ")[0]
+
+
+ALL: dict[str, Scenario] = {}
+
+
+def scenario(name: str) -> Callable[[Callable[[Keys, Link], Op[Any]]], Callable[[Keys, Link], Op[Any]]]:
+    """Register a scenario; its name begins with that of its script."""
+
+    def register(ready: Callable[[Keys, Link], Op[Any]]) -> Callable[[Keys, Link], Op[Any]]:
+        ALL[name] = Scenario(name, ready)
+        return ready
+
+    return register
+
+
+def script_of(op: Op[Any]) -> str:
+    """The name of the script that an op calls."""
+    assert isinstance(op.command, Script)
+    return op.command.name
+
+
+def _do(link: Link, *words: Any) -> None:
+    link.run(plain(*words))
+
+
+def _pool(keys: Keys, link: Link, *, held: int = 0, name: str = "a") -> Pool:
+    """Pool p1, which holds jobs 1 to `held` of `name`."""
+    pool = Pool(keys, link, pool_id="p1", names=["a", "b"])
+    fill(keys, link, name, *(str(i) for i in range(1, held + 1)))
+    if held:
+        pool.fetch(name)
+    return pool
+
+
+@scenario("enqueue")
+def _enqueue(keys: Keys, link: Link) -> Op[Any]:
+    link.run(produce.enqueue(keys, Slot("s", 1), "a", [b"1"], introduce=True))
+    return produce.enqueue(keys, Slot("s", 2), "a", [b"2"], introduce=True)
+
+
+@scenario("schedule")
+def _schedule(keys: Keys, link: Link) -> Op[Any]:
+    when = When("at", (LATER + 1) * 1000)
+    link.run(produce.schedule(keys, Slot("s", 1), "a", [b"1"], when, introduce=True))
+    return produce.schedule(keys, Slot("s", 2), "a", [b"2"], When("at", LATER * 1000), introduce=True)
+
+
+def _admit(keys: Keys, number: int, when: When) -> Op[Any]:
+    return produce.admit(
+        keys, Slot("s", number), "a", b"%d" % number, when,
+        job_id=f"id{number}", chosen=True, unique_key=keys.unique("a", "u"), unique_for=None, introduce=True,
+    )  # fmt: skip
+
+
+@scenario("admit now")
+def _admit_now(keys: Keys, link: Link) -> Op[Any]:
+    link.run(produce.enqueue(keys, Slot("s", 1), "a", [b"1"], introduce=True))
+    return _admit(keys, 2, When())
+
+
+@scenario("admit later")
+def _admit_later(keys: Keys, link: Link) -> Op[Any]:
+    when = When("at", (LATER + 1) * 1000)
+    link.run(produce.schedule(keys, Slot("s", 1), "a", [b"1"], when, introduce=True))
+    return _admit(keys, 2, When("at", LATER * 1000))
+
+
+@scenario("join")
+def _join(keys: Keys, link: Link) -> Op[Any]:
+    Pool(keys, link, pool_id="p1")
+    _do(link, "DEL", keys.leader)
+    _do(link, "ZADD", keys.condemned, 1, "p0")
+    return consume.join(keys, "p2", ["a", "b"], lease=15.0, term=3.0)
+
+
+@scenario("beat")
+def _beat(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link, held=1)
+    _do(link, "DEL", keys.leader)
+    _do(link, "HSET", keys.state("p1"), "cancel:1:a", "1")
+    return consume.beat(keys, "p1", lease=15.0, term=3.0)
+
+
+@scenario("leader")
+def _leader(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link)
+    _do(link, "DEL", keys.leader)
+    return consume.lead(keys, "p1", term=3.0)
+
+
+@scenario("status")
+def _status(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link)
+    link.run(consume.status(keys, "p1", b"{}"))
+    return consume.status(keys, "p1", b'{"new":1}')
+
+
+@scenario("leave with nothing")
+def _leave(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link)
+    link.run(consume.status(keys, "p1", b"{}"))
+    return consume.leave(keys, "p1")
+
+
+@scenario("leave with attempts")
+def _leave_held(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link, held=2)
+    link.run(consume.status(keys, "p1", b"{}"))
+    return consume.leave(keys, "p1")
+
+
+@scenario("condemn")
+def _condemn(keys: Keys, link: Link) -> Op[Any]:
+    for pool_id in ("over", "proven", "fine"):
+        Pool(keys, link, pool_id=pool_id)
+    _do(link, "ZADD", keys.pools, 1, "over")
+    _do(link, "ZADD", keys.condemned, 1, "before")
+    link.run(maintain.condemn(keys, lease=15.0, judge=True, proven=["earlier"]))
+    _do(link, "ZADD", keys.pools, 1, "over")
+    return maintain.condemn(keys, lease=15.0, proven=["proven"])
+
+
+@scenario("condemn the proven")
+def _condemn_proven(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link, held=1)
+    _do(link, "ZADD", keys.condemned, 1, "before")
+    return maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False)
+
+
+@scenario("sweep")
+def _sweep(keys: Keys, link: Link) -> Op[Any]:
+    link.run(consume.set_limit(keys, "a", 100, by="code"))
+    pool = _pool(keys, link, held=5)
+    fill(keys, link, "b", "6")
+    pool.fetch("b")
+    fill(keys, link, "a", "new")
+    link.run(consume.status(keys, "p1", b"{}"))
+    link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
+    for place in (keys.dead, keys.retry):
+        _do(link, "ZADD", place, 1, "old")
+    _do(link, "RPUSH", keys.broken, "old")
+    _do(link, "SET", keys.unique("a", "u"), "id1")
+    return maintain.sweep(
+        keys,
+        "p1",
+        [
+            Rescue("queue", "b", "6:b", b"6"),
+            Rescue("queue", "a", "5:a", b"5"),
+            Rescue("retry", "a", "4:a", b"4r", 1000),
+            Rescue("broken", "a", "3:a", b"3b"),
+            Rescue("drop", "a", "2:a", b""),
+            Rescue("dead", "a", "1:a", b"1d", 0, keys.unique("a", "u"), "id1"),
+        ],
+    )
+
+
+@scenario("due")
+def _due(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "ZADD", keys.scheduled, 1, "x", LATER, "y")
+    return maintain.read_due(keys.scheduled)
+
+
+@scenario("requeue")
+def _requeue(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "ZADD", keys.scheduled, 1, "x", 2, "y", 3, "z", LATER, "later")
+    _do(link, "RPUSH", keys.broken, "old")
+    fill(keys, link, "a", "1")
+    fill(keys, link, "b", "2")
+    moves = [Move("a", b"x", b"X"), Move("b", b"y", b"Y"), Move(None, b"z", b"Z"), Move("a", b"later", b"L")]
+    return maintain.requeue(keys, keys.scheduled, moves)
+
+
+@scenario("ring")
+def _ring(keys: Keys, link: Link) -> Op[Any]:
+    link.run(consume.set_limit(keys, "a", 5, by="code"))
+    _pool(keys, link, held=1)
+    for name in ("a", "b"):
+        fill(keys, link, name, "x")
+        _do(link, "DEL", keys.bell(name))
+    return maintain.ring(keys, ["a", "b", "c"])
+
+
+@scenario("tick")
+def _tick(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "HSET", keys.periodic, "sched", 100)
+    fill(keys, link, "a", "1")
+    return produce.tick(keys, "sched", "a", seen=100, newest=300, missed=1, jobs=[(200, b"2"), (300, b"3")])
+
+
+@scenario("trim")
+def _trim(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "ZADD", keys.dead, 1, "x", 2, "y", 3, "z")
+    _do(link, "SET", keys.unique("a", "u"), "id1")
+    return maintain.trim(keys, keys.dead, "trimmed:dead", [(b"x", keys.unique("a", "u"), "id1"), (b"y", "", "")])
+
+
+def _limited(keys: Keys, link: Link) -> None:
+    link.run(consume.set_limit(keys, "a", 5, by="code"))
+    _pool(keys, link, held=2)
+
+
+@scenario("limit set")
+def _limit_set(keys: Keys, link: Link) -> Op[Any]:
+    _limited(keys, link)
+    return consume.set_limit(keys, "a", 7, by="operator")
+
+
+@scenario("limit lifted")
+def _limit_lifted(keys: Keys, link: Link) -> Op[Any]:
+    _limited(keys, link)
+    return consume.set_limit(keys, "a", None, by="operator")
+
+
+@scenario("limit seeded")
+def _limit_seeded(keys: Keys, link: Link) -> Op[Any]:
+    _limited(keys, link)
+    _do(link, "SREM", keys.held_of("a"), "p1/1:a")
+    return consume.seed_limit(keys, "a", "p1", ["1:a", "2:a"])
+
+
+@scenario("unhold")
+def _unhold(keys: Keys, link: Link) -> Op[Any]:
+    _limited(keys, link)
+    _do(link, "SADD", keys.held_of("a"), "p1/9:a", "gone/1:a")
+    return maintain.unhold(keys, "a", ["p1/9:a", "p1/1:a", "gone/1:a", "p1/2:a"])
+
+
+@scenario("exchange")
+def _exchange(keys: Keys, link: Link) -> Op[Any]:
+    link.run(consume.set_limit(keys, "a", 100, by="code"))
+    pool = _pool(keys, link, held=9)
+    pool.settle(Entry("suspect", "a", "1:a"))
+    fill(keys, link, "a", "new", "newer")
+    fill(keys, link, "b", "6", "7")
+    for place in (keys.dead, keys.retry, keys.scheduled, keys.done):
+        _do(link, "ZADD", place, 1, "old")
+    _do(link, "RPUSH", keys.broken, "old")
+    _do(link, "SET", keys.unique("a", "u"), "id9")
+    return pool.prepare(
+        Want("a", 1, fetch=True),
+        Want("b", 1, fetch=True),
+        room=3,
+        entries=[
+            Entry("retry", "a", "1:a", b"1r", 1000),
+            Entry("dead", "a", "2:a", b"2d", 1),
+            Entry("snooze", "a", "3:a", b"3s", 1000),
+            Entry("keep", "a", "4:a", b"4k", 60_000, keys.result("id4"), b"{}"),
+            Entry("broken", "a", "5:a", b"5b"),
+            Entry("drop", "a", "6:a"),
+            Entry("back", "a", "7:a"),
+            Entry("free", "a", "9:a", number=1, key=keys.unique("a", "u"), value="id9"),
+        ],
+        done={"a": ["8:a"]},
+        figures={"a|r1": 1},
+        minute=77,
+    )
+
+
+# What operators see and do.
+
+
+def job(job_id: str, name: str = "a", **fields: str) -> bytes:
+    """A payload that can be read, with a unique key where one is given."""
+    rest = "".join(f',"{field}":"{value}"' for field, value in fields.items())
+    return f'{{"name":"{name}","id":"{job_id}","t":1,"args":{{}}{rest}}}'.encode()
+
+
+def _unique_job(keys: Keys, link: Link, job_id: str = "id1") -> bytes:
+    _do(link, "SET", keys.unique("a", "u"), job_id)
+    return job(job_id, unique_key=keys.unique("a", "u"))
+
+
+@scenario("bury")
+def _bury(keys: Keys, link: Link) -> Op[Any]:
+    member = _unique_job(keys, link)
+    _do(link, "ZADD", keys.scheduled, 1, member, 2, "other")
+    _do(link, "ZADD", keys.dead, 1, "old")
+    return operate.kill(keys, keys.scheduled, member, now=5.0)
+
+
+@scenario("cancel")
+def _cancel(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link, held=2)
+    return operate.cancel(keys, "p1", "1:a")
+
+
+@scenario("mend")
+def _mend(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
+    fill(keys, link, "a", "1")
+    entry = link.run(inspect.broken(keys)).entries[0]
+    return operate.mend(keys, entry, job("id1"))
+
+
+@scenario("mend by dropping")
+def _drop_broken(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
+    return operate.drop_broken(keys, link.run(inspect.broken(keys)).entries[0])
+
+
+@scenario("overview")
+def _overview(keys: Keys, link: Link) -> Op[Any]:
+    _limited(keys, link)
+    fill(keys, link, "b", "1")
+    return inspect.queues(keys, ["a", "b"])
+
+
+@scenario("page")
+def _page(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "ZADD", keys.dead, 1, "x", 2, "y")
+    return inspect.page(keys.dead)
+
+
+@scenario("peek")
+def _peek(keys: Keys, link: Link) -> Op[Any]:
+    fill(keys, link, "a", "1", "2")
+    return inspect.peek(keys, "a")
+
+
+@scenario("purge")
+def _purge(keys: Keys, link: Link) -> Op[Any]:
+    fill(keys, link, "a", _unique_job(keys, link), job("id2"), job("id3"))
+    steps = operate.purge(keys, "a", most=2)
+    look = next(steps)
+    assert isinstance(look, Op)
+    found = steps.send(link.run(look))
+    assert isinstance(found, Op)
+    return found
+
+
+@scenario("revive")
+def _revive(keys: Keys, link: Link) -> Op[Any]:
+    member = _unique_job(keys, link)
+    _do(link, "ZADD", keys.dead, 1, member, 2, "other")
+    fill(keys, link, "a", "1")
+    return operate.revive(keys, member, now=5.0)
+
+
+@scenario("seek")
+def _seek(keys: Keys, link: Link) -> Op[Any]:
+    fill(keys, link, "a", job("id1"), job("id2"))
+    return find.seek(keys.queue("a"), [b'"id2"'])
+
+
+@scenario("suspend")
+def _suspend(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "HSET", keys.periodic, "sched", 100)
+    return operate.pause_schedule(keys, "sched")
+
+
+@scenario("unqueue")
+def _unqueue(keys: Keys, link: Link) -> Op[Any]:
+    member = _unique_job(keys, link)
+    fill(keys, link, "a", job("id0"), member, job("id2"))
+    _do(link, "ZADD", keys.dead, 1, "old")
+    return operate.unqueue(keys, "a", member, 1, now=5.0, kill=True)

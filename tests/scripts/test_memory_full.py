@@ -1,0 +1,98 @@
+"""With memory full, enqueueing is refused in words, and what pools need goes on and drains the backlog."""
+
+from __future__ import annotations
+
+import pytest
+
+from census import census, dump
+from dayjob import settings
+from dayjob.errors import Full
+from dayjob.store.keys import Keys
+from dayjob.store.op import plain
+from dayjob.store.ops import consume, produce
+from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.produce import Slot
+from dayjob.store.scripts import load
+from dayjob.store.sync import Link
+from pools import Pool, fill
+from scenarios import ALL
+from server import running
+
+REFUSED = {"enqueue", "schedule", "admit", "tick", "revive"}
+
+
+@pytest.fixture(scope="module")
+def full_server(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("full")) as server:
+        yield server
+
+
+@pytest.fixture
+def link(full_server, keys):
+    """A connection to a server of our own, whose memory is free again in the end."""
+    found = Link(settings.parse_url(full_server.url), tag=keys.known_jobs, name="test")
+    yield found
+    found.run(plain("CONFIG", "SET", "maxmemory", 0))
+    found.close()
+
+
+@pytest.fixture
+def fill_memory(link):
+    def go():
+        link.run(plain("CONFIG", "SET", "maxmemory", 1))
+        with pytest.raises(Full):
+            link.run(plain("SET", "anything", "x"))
+
+    return go
+
+
+def test_a_full_server_refuses_exactly_what_stores_new_work(keys, link, fill_memory):
+    ready = {name: scenario.ready(Keys(f"{keys.namespace}-{i}"), link) for i, (name, scenario) in enumerate(ALL.items())}
+    fill_memory()
+    refused = set()
+    for name, op in ready.items():
+        try:
+            link.run(op)
+        except Full:
+            refused.add(ALL[name].script)
+    assert refused == REFUSED
+
+
+@pytest.mark.parametrize("name", [name for name, scenario in ALL.items() if scenario.script in REFUSED])
+def test_what_is_refused_stores_nothing_and_works_later_under_the_same_number(name, keys, link, fill_memory):
+    op = ALL[name].ready(keys, link)
+    before = dump(keys, link)
+    fill_memory()
+    with pytest.raises(Full, match="nothing was stored"):
+        link.run(op)
+    assert dump(keys, link) == before
+    link.run(plain("CONFIG", "SET", "maxmemory", 0))
+    link.run(op)
+    assert dump(keys, link) != before
+
+
+def test_a_server_that_never_saw_the_scripts_takes_them_while_it_is_full(keys, link, fill_memory):
+    op = ALL["exchange"].ready(keys, link)
+    link.run(plain("SCRIPT", "FLUSH"))
+    fill_memory()
+    assert link.run(op).status == "ok"
+    link.run(plain("SCRIPT", "FLUSH"))
+    with pytest.raises(Full):
+        link.run(produce.enqueue(keys, Slot("s", 1), "a", [b"1"], introduce=True))
+    assert link.run(plain("SCRIPT", "EXISTS", load("exchange").sha)) == [0]
+
+
+def test_a_backlog_drains_while_memory_is_full(keys, link, fill_memory):
+    link.run(consume.set_limit(keys, "a", 7, by="code"))
+    fill(keys, link, "a", *(str(i) for i in range(40)))
+    fill_memory()
+    pool = Pool(keys, link)
+    finished: list[str] = []
+    entries: list[Entry] = []
+    for _ in range(20):
+        reply = pool.exchange("a", room=5, entries=entries, done={"a": finished} if finished else {}, figures={"x": 1})
+        tokens = [token for token, _, _ in reply.jobs]
+        entries = [Entry("retry", "a", token, b"again " + token.encode(), 1000) for token in tokens[:1]]
+        finished = tokens[1:]
+    found = census(keys, link)
+    assert (found.queues, found.held, len(found.retry)) == ({}, {}, 8)

@@ -1,0 +1,225 @@
+"""Each key of each script set to each wrong type: nothing is done by halves, and neighbours go on.
+
+A script's effects are not undone by an error in it, so there are four ways to be right:
+
+error    it raises, and every key is as it was before
+ignored  it does all of its work but what that key is for, and leaves the key alone
+mended   it does all of its work, and the key is right again or gone
+elsewhere  it has a test of its own
+spared   it leaves the key and what depends on it alone; the neighbours named here are as without the fault
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from census import dump
+from dayjob.errors import Rejected
+from dayjob.store.keys import Keys
+from dayjob.store.op import plain
+from dayjob.store.scripts import load
+from scenarios import ALL
+
+WRONG = {
+    "string": ("SET", "wrong"),
+    "list": ("RPUSH", "wrong"),
+    "set": ("SADD", "wrong"),
+    "zset": ("ZADD", "1", "wrong"),
+    "hash": ("HSET", "wrong", "1"),
+}
+
+#: By scenario and key. What is spared is written with a plus for each neighbour.
+EXPECTED: dict[str, dict[str, str]] = {
+    "enqueue": {"sent:s": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored"},
+    "schedule": {"sent:s": "error", "scheduled": "error", "known_jobs": "error", "due": "ignored"},
+    # A key that is taken, by whatever, means a duplicate or a repeat: nothing is stored.
+    "admit now": {
+        "sent:s": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored",
+        "unique:a:u": "spared", "id:id2": "spared",
+    },
+    "admit later": {
+        "sent:s": "error", "scheduled": "error", "known_jobs": "error", "due": "ignored",
+        "unique:a:u": "spared", "id:id2": "spared",
+    },
+    "join": {
+        "pools": "error", "condemned": "error", "pool:p2:state": "error", "known_jobs": "error", "leader": "ignored",
+    },
+    "beat": {"pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "leader": "ignored"},
+    "leader": {"leader": "mended"},
+    "status": {"pools": "error", "pool:p1": "mended"},
+    "leave with nothing": {
+        "pools": "error", "condemned": "error", "pool:p1:state": "mended", "pool:p1:held": "error",
+        "pool:p1": "mended", "leader": "ignored",
+    },
+    "leave with attempts": {
+        "pools": "error", "condemned": "error", "pool:p1:state": "ignored", "pool:p1:held": "error",
+        "pool:p1": "ignored", "leader": "ignored",
+    },
+    "condemn": {"pools": "error", "condemned": "error", "watch": "elsewhere"},
+    "condemn the proven": {"pools": "error", "condemned": "error", "watch": "ignored"},
+    "sweep": {
+        "condemned": "error", "pool:p1:held": "error", "pool:p1:state": "mended", "pool:p1": "mended",
+        "dead": "spared+jobs:a+jobs:b+retry+broken", "retry": "spared+jobs:a+jobs:b+dead+broken",
+        "broken": "spared+jobs:a+jobs:b+dead+retry", "stats:totals": "ignored", "due": "ignored",
+        "jobs:a": "spared+jobs:b+dead+retry+broken", "jobs:b": "spared+jobs:a+dead+retry+broken",
+        "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored", "unique:a:u": "ignored",
+    },
+    "due": {"scheduled": "error"},
+    "requeue": {
+        "scheduled": "error", "known_jobs": "ignored", "broken": "spared+jobs:a+jobs:b+bell:a+bell:b",
+        "stats:totals": "ignored", "jobs:a": "spared+jobs:b+broken+bell:b", "jobs:b": "spared+jobs:a+broken+bell:a",
+        "bell:a": "ignored", "bell:b": "ignored",
+    },
+    # Without the limits nobody knows what may run.
+    "ring": {
+        "limits": "error", "jobs:a": "spared+bell:b", "jobs:b": "spared+bell:a", "jobs:c": "ignored",
+        "jobs:a:paused": "spared+bell:b", "jobs:b:paused": "spared+bell:a", "jobs:c:paused": "ignored",
+        "held:a": "spared+bell:b", "held:b": "ignored", "held:c": "ignored",
+        "bell:a": "mended", "bell:b": "mended", "bell:c": "ignored",
+    },
+    "tick": {
+        "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "stats:totals": "ignored",
+    },
+    "trim": {"dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
+    "limit set": {"limits": "error", "held:a": "ignored", "bell:a": "ignored"},
+    "limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
+    "limit seeded": {"limits": "error", "held:a": "error", "pool:p1:held": "error", "bell:a": "ignored"},
+    # A pool whose attempts cannot be read keeps its places; those of others are freed.
+    "unhold": {"held:a": "error", "bell:a": "ignored", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a"},
+    "exchange": {
+        "pools": "error", "pool:p1:state": "error", "pool:p1:held": "error", "limits": "error",
+        "stats:totals": "ignored", "due": "ignored", "stats:minute:77": "ignored", "unique:a:u": "ignored",
+        "retry": "spared+dead+scheduled+done+broken+jobs:a+jobs:b+bell:a+bell:b",
+        "dead": "spared+retry+scheduled+done+broken+jobs:a+jobs:b+bell:a+bell:b",
+        "scheduled": "spared+retry+dead+done+broken+jobs:a+jobs:b+bell:a+bell:b",
+        "done": "spared+retry+dead+scheduled+broken+jobs:a+jobs:b+bell:a+bell:b",
+        "broken": "spared+retry+dead+scheduled+done+jobs:a+jobs:b+bell:a+bell:b",
+        "jobs:a": "spared+retry+dead+scheduled+done+broken", "jobs:b": "spared+retry+dead+scheduled+done+broken",
+        "jobs:a:paused": "spared+retry+dead+scheduled+done+broken",
+        "jobs:b:paused": "spared+retry+dead+scheduled+done+broken",
+        "held:a": "spared+retry+dead+scheduled+done+broken", "held:b": "ignored",
+        "bell:a": "mended", "bell:b": "mended", "result:id4": "mended",
+    },
+    "bury": {"scheduled": "error", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
+    "cancel": {"pools": "error", "pool:p1:held": "error", "pool:p1:state": "error"},
+    "mend": {
+        "broken": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "stats:totals": "ignored",
+    },
+    "mend by dropping": {"broken": "error", "known_jobs": "ignored", "stats:totals": "ignored"},
+    "overview": {
+        "limits": "error", "jobs:a": "ignored", "jobs:b": "ignored", "jobs:a:paused": "ignored",
+        "jobs:b:paused": "ignored", "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored",
+    },
+    "page": {"dead": "error"},
+    "peek": {"jobs:a": "error"},
+    "purge": {"jobs:a": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
+    "revive": {
+        "dead": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "stats:totals": "ignored",
+        "unique:a:u": "error",
+    },
+    "seek": {"jobs:a": "ignored"},
+    "suspend": {"periodic": "error"},
+    "unqueue": {"jobs:a": "error", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
+}  # fmt: skip
+
+CASES = [(name, key) for name, keys in EXPECTED.items() for key, way in keys.items() if way != "elsewhere"]
+
+
+def shape(found):
+    """A dump without what depends on the time, the namespace or an id that was drawn."""
+    out = {}
+    for key, (kind, value) in found.items():
+        if kind == "zset" or key == "watch":
+            value = set(value)
+        if key == "pool:p1:state":
+            value = {field: text for field, text in value.items() if field != b"last"}
+        if not DRAWN.fullmatch(key.removeprefix("sent:").encode()):
+            out[key] = (kind, bare(value))
+    return out
+
+
+DRAWN = re.compile(rb"[0-9a-f]{24}|t[0-9a-f]{12}-[a-z]+")
+
+
+def bare(value):
+    if isinstance(value, bytes):
+        return DRAWN.sub(b"*", value)
+    if isinstance(value, dict):
+        return {bare(field): bare(text) for field, text in value.items()}
+    return sorted(map(bare, value)) if isinstance(value, set) else [bare(part) for part in value]
+
+
+def outcome(scenario, keys, link, sabotage=None):
+    """Run a scenario, with a key spoiled first: what was before and after, and whether it raised."""
+    op = scenario.ready(keys, link)
+    if sabotage is not None:
+        key, (command, *rest) = sabotage
+        link.run(plain("DEL", keys.prefix + key))
+        link.run(plain(command, keys.prefix + key, *rest))
+    before = dump(keys, link)
+    try:
+        link.run(op)
+    except Rejected as error:
+        assert "WRONGTYPE" in str(error), error
+        return before, dump(keys, link), True
+    return before, dump(keys, link), False
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_key_of_every_scenario_has_its_line_here(name, keys, link):
+    op = ALL[name].ready(keys, link)
+    assert {str(key).removeprefix(keys.prefix) for key in op.keys} == set(EXPECTED[name])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_scenario_fails_by_itself(name, keys, link):
+    before, after, raised = outcome(ALL[name], keys, link)
+    assert not raised
+    reads = "no-writes" in load(ALL[name].script).flags
+    assert (after == before) == reads
+
+
+@pytest.mark.parametrize(("name", "key"), CASES)
+def test_a_wrong_type_leaves_nothing_half_done(name, key, namespace, link):
+    control = Keys(namespace + "-control")
+    _, right, _ = outcome(ALL[name], control, link)
+    way, *neighbours = EXPECTED[name][key].split("+")
+    for kind in WRONG.keys() - {kind_of(key)}:
+        keys = Keys(f"{namespace}-{kind}")
+        before, after, raised = outcome(ALL[name], keys, link, (key, WRONG[kind]))
+        says = f"{key} as a {kind}"
+        assert raised == (way == "error"), says
+        if way == "error":
+            assert after == before, says
+        if way in ("ignored", "spared"):
+            assert after.get(key) == before[key], says
+        if way == "ignored":
+            assert shape(without(after, key)) == shape(without(right, key)), says
+        if way == "mended":
+            assert shape(after) == shape(right), says
+        for neighbour in neighbours:
+            assert shape(after).get(neighbour) == shape(right).get(neighbour), f"{says}: {neighbour}"
+
+
+def without(found, key):
+    return {name: value for name, value in found.items() if name != key}
+
+
+#: The right types by the beginning of the key.
+TYPES = {
+    "sent": "string", "jobs": "list", "known_jobs": "set", "bell": "zset", "scheduled": "zset", "due": "zset",
+    "unique": "string", "id": "string", "pools": "zset", "condemned": "zset", "leader": "string", "watch": "hash",
+    "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",
+    "limits": "hash", "periodic": "hash", "result": "string",
+}  # fmt: skip
+
+
+def kind_of(key):
+    place, _, rest = key.partition(":")
+    if place == "pool":
+        return "hash" if ":" in rest else "string"
+    if rest.endswith(":paused"):
+        return "string"
+    return TYPES[place]
