@@ -5,13 +5,14 @@ It runs the jobs of one answer while the next exchange is under way, as a pool d
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from typing import Any
 
 import msgspec
-from contract import NAMES, URL, record
 
+from contract import NAMES, URL, record
 from dayjob import settings
 from dayjob.job import new_id
 from dayjob.store import codec
@@ -63,7 +64,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         main()
-    except KeyboardInterrupt:
-        pass

@@ -48,7 +48,10 @@ def main(target: int, round_trip: float) -> None:
     print(listener.getsockname()[1], flush=True)
     halves: dict[socket.socket, Half] = {}
     while True:
-        due = min((half.waiting[0][0] for half in halves.values() if half.waiting and not half.blocked), default=None)
+        due = min(
+            (half.waiting[0][0] for half in halves.values() if half.waiting and not half.blocked),
+            default=None,
+        )
         timeout = None if due is None else max(0.0, due - time.monotonic())
         blocked = [half.sink for half in halves.values() if half.blocked]
         readable, writable, _ = select.select([listener, *halves], blocked, [], timeout)

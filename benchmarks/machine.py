@@ -61,7 +61,14 @@ class Server:
         self.aof = aof
         folder.mkdir(parents=True, exist_ok=True)
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
-        options += ["--appendonly", "yes" if aof else "no", "--appendfsync", "everysec", "--loglevel", "warning"]
+        options += [
+            "--appendonly",
+            "yes" if aof else "no",
+            "--appendfsync",
+            "everysec",
+            "--loglevel",
+            "warning",
+        ]
         self._process = subprocess.Popen([binary(), *options], stdout=subprocess.DEVNULL)
         self.process = psutil.Process(self._process.pid)
         # No retries and no timeout: the driver's own calls must not add commands to what is counted.
@@ -158,7 +165,7 @@ def cpu_of(process: psutil.Process) -> float:
 def busy() -> float:
     """CPU seconds that this machine has worked, for whomever."""
     times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.guest * 0)
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 @dataclass
@@ -169,7 +176,7 @@ class Watch:
     busy_before: float = field(default_factory=busy)
     own_before: float = field(default_factory=lambda: cpu_of(psutil.Process()))
     steal_before: float = field(default_factory=lambda: psutil.cpu_times().steal)
-    speed: float = field(default_factory=lambda: fixed_loop())
+    speed: float = field(default_factory=lambda: fixed_loop())  # noqa: PLW0108 - it is defined below
 
     def stop(self) -> dict[str, float]:
         seconds = max(1e-6, time.time() - self.started)

@@ -9,17 +9,18 @@ from collections.abc import Callable
 import msgspec
 import redis
 import redis.asyncio
-from contract import CONFIG, COUNT, NAMES, URL, aenqueue, enqueue, name_of, record
 
+from contract import CONFIG, COUNT, FIRST, NAMES, URL, aenqueue, enqueue, name_of, record
 from dayjob.job import new_id
 from dayjob.store import codec
 
 
-def payloads() -> list[bytes]:
+def payloads() -> dict[int, bytes]:
     """What dayjob would have written for the same jobs."""
-    return [
-        codec.write(codec.quoted(name_of(i)), new_id(), 1.7e9, msgspec.json.encode({"i": i})) for i in range(COUNT)
-    ]
+    return {
+        i: codec.write(codec.quoted(name_of(i)), new_id(), 1.7e9, msgspec.json.encode({"i": i}))
+        for i in range(FIRST, FIRST + COUNT)
+    }
 
 
 def send() -> None:

@@ -28,6 +28,7 @@ class Config:
     #: Jobs in workload A, so that a run takes seconds.
     jobs: int
     processes: int = 1
+    concurrency: int = 10
     #: Also in the quick form, with so many jobs.
     quick: int = 0
 
@@ -74,11 +75,11 @@ OWN = (
 GO = (
     System("gocraft", "go", (
         Config("usual", "1 process, concurrency 10", 50_000, quick=20_000),
-        Config("20", "1 process, concurrency 20", 50_000),
+        Config("20", "1 process, concurrency 20", 50_000, concurrency=20),
     ), "bench:jobs:job?", package="github.com/gocraft/work"),
     System("asynq", "go", (
         Config("usual", "1 process, concurrency 10", 20_000),
-        Config("50", "1 process, concurrency 50", 20_000),
+        Config("50", "1 process, concurrency 50", 20_000, concurrency=50),
     ), "asynq:{default}:pending", package="github.com/hibiken/asynq"),
 )  # fmt: skip
 
@@ -220,5 +221,7 @@ def _node(system: System) -> Installed:
     if not fresh:
         _run("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", folder=target)
         stamp.write_text(digest)
-    version = _run("node", "-p", f"require('./node_modules/{system.name}/package.json').version", folder=target)
+    version = _run(
+        "node", "-p", f"require('./node_modules/{system.name}/package.json').version", folder=target
+    )
     return Installed(("node", "program.mjs"), target, f"{version} (Node {_run('node', '--version')})")

@@ -77,7 +77,9 @@ def census(keys: Keys, link: Link) -> Census:
     return found
 
 
-def _put(found: Census, key: str, kind: str, right: str, into: dict[str, Any], name: str, read: Any, value: Any) -> None:
+def _put(
+    found: Census, key: str, kind: str, right: str, into: dict[str, Any], name: str, read: Any, value: Any
+) -> None:
     if kind == right:
         into[name] = read(value)
     else:
@@ -102,7 +104,10 @@ def dump(keys: Keys, link: Link) -> dict[str, tuple[str, Any]]:
         kind = link.run(plain("TYPE", name)).decode()
         if kind != "none":
             command, *rest = READ[kind]
-            found[name.decode().removeprefix(keys.prefix)] = (kind, _value(kind, link.run(plain(command, name, *rest))))
+            found[name.decode().removeprefix(keys.prefix)] = (
+                kind,
+                _value(kind, link.run(plain(command, name, *rest))),
+            )
     return found
 
 

@@ -116,6 +116,12 @@ def _beat(keys: Keys, link: Link) -> Op[Any]:
     return consume.beat(keys, "p1", lease=15.0, term=3.0)
 
 
+@scenario("blame")
+def _blame(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link, held=2)
+    return consume.set_cause(keys, "p1", "1:a", "it ran too long")
+
+
 @scenario("leader")
 def _leader(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
@@ -226,7 +232,9 @@ def _tick(keys: Keys, link: Link) -> Op[Any]:
 def _trim(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "ZADD", keys.dead, 1, "x", 2, "y", 3, "z")
     _do(link, "SET", keys.unique("a", "u"), "id1")
-    return maintain.trim(keys, keys.dead, "trimmed:dead", [(b"x", keys.unique("a", "u"), "id1"), (b"y", "", "")])
+    return maintain.trim(
+        keys, keys.dead, "trimmed:dead", [(b"x", keys.unique("a", "u"), "id1"), (b"y", "", "")]
+    )
 
 
 def _limited(keys: Keys, link: Link) -> None:

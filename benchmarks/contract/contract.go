@@ -71,6 +71,12 @@ func Must(err error) {
 
 func now() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
+func cpu() float64 {
+	var used syscall.Rusage
+	Must(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return float64(used.Utime.Sec+used.Stime.Sec) + float64(used.Utime.Usec+used.Stime.Usec)/1e6
+}
+
 // Handle is what every handler does.
 func Handle(i int) {
 	word := (*uint64)(unsafe.Pointer(&Settings.ledger[8*i]))
@@ -86,7 +92,7 @@ func Enqueue(one func(name string, i int) error) {
 	sent := []float64{now()}
 	send := func(i int) { Must(one(Settings.Names[i%len(Settings.Names)], i)) }
 	send(Settings.First)
-	first := time.Now()
+	first, before := time.Now(), cpu()
 	for k := 1; k < Settings.Count; k++ {
 		if Settings.Gap > 0 {
 			time.Sleep(time.Until(first.Add(time.Duration(k) * Settings.Gap)))
@@ -94,11 +100,9 @@ func Enqueue(one func(name string, i int) error) {
 		}
 		send(Settings.First + k)
 	}
-	var used syscall.Rusage
-	Must(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	cpu := float64(used.Utime.Sec+used.Stime.Sec) + float64(used.Utime.Usec+used.Stime.Usec)/1e6
 	Must(json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"count": Settings.Count - 1, "first": float64(first.UnixNano()) / 1e9, "last": now(), "cpu": cpu, "sent": sent,
+		"count": Settings.Count - 1, "first": float64(first.UnixNano()) / 1e9, "last": now(),
+		"cpu": cpu() - before, "sent": sent,
 	}))
 }
 

@@ -151,7 +151,8 @@ class Enqueuer(_Base):
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
         sending = Sending(self._builder, self._many(name, items), _all)
         if self._how.on_commit is not None:
-            self._how.on_commit(partial(self._send, sending, self._builder.sink))
+            sink = self._builder.sink
+            self._how.on_commit(lambda: self._send(sending, sink))
             return [draft.job for drafts in sending.batches for draft in drafts]
         return self._send(sending)
 
@@ -162,7 +163,8 @@ class Enqueuer(_Base):
         sending = Sending(self._builder, [[draft]], _first)
         if how.on_commit is not None:
             # What was drafted inside a testing block must not reach Redis when the commit comes after it.
-            how.on_commit(partial(self._send, sending, self._builder.sink))
+            sink = self._builder.sink
+            how.on_commit(lambda: self._send(sending, sink))
             return draft.job
         return self._send(sending)
 
@@ -357,8 +359,9 @@ class AsyncEnqueuer(_Base):
             )
 
     async def _send(self, sending: Sending[A]) -> A:
-        if self._builder.sink is not None:
-            return sending.read(await self._builder.sink.astore(sending.batches))
+        sink = self._builder.sink
+        if sink is not None:
+            return sending.read(await sink.astore(sending.batches))
         return await self._drive(sending)
 
     async def _drive(self, sending: Sending[A]) -> A:

@@ -112,7 +112,9 @@ class Ghost:
         self._keys, self._link, self._lease = keys, link, lease
         self.id = new_id()
         self._number, self._token = 0, 1
-        assert link.run(consume.join(keys, self.id, [], lease=lease, term=0.001)).registered
+        assert link.run(consume.join(keys, self.id, [], lease=lease, term=1.0)).registered
+        # It must not lead: nobody would do the chores until its term is over.
+        link.run(consume.lead(keys, self.id, term=0.0))
 
     def take(self, *names: str, room: int = 100) -> list[tuple[str, dict[str, Any]]]:
         """Fetch jobs; the answer is tokens and payloads."""

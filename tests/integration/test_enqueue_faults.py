@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-import dayjob.enqueue
+import dayjob.sending
 from dayjob import AsyncEnqueuer, Enqueuer, settings
 from dayjob.errors import Full, Rejected, Unavailable, Unknown
 from dayjob.store.aio import AsyncLink
@@ -591,7 +591,7 @@ def test_parent_and_child_of_a_fork_both_store_their_jobs(redis_url, namespace, 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_while_every_connection_is_in_use_leaves_the_child_free(proxy, namespace, stored):
     enqueuer = Enqueuer(namespace, redis=proxy.url)
-    most = dayjob.enqueue.MOST_LINKS
+    most = dayjob.sending.MOST_LINKS
     proxy.next(*[Fault("delay", 0.5)] * most)
     threads = [threading.Thread(target=enqueuer.enqueue, args=("a",), kwargs={"n": n}) for n in range(most)]
     for thread in threads:
@@ -703,7 +703,7 @@ def test_many_async_enqueues_at_once_share_a_few_connections(redis_url, namespac
         return clients
 
     before = call("CLIENT", "LIST").count(b"name=dayjob:enqueuer")
-    assert asyncio.run(main()) - before <= dayjob.enqueue.MOST_LINKS
+    assert asyncio.run(main()) - before <= dayjob.sending.MOST_LINKS
     assert len(stored()) == 300
 
 
@@ -755,5 +755,5 @@ def test_a_sync_enqueuer_opens_no_more_connections_than_it_may(proxy, namespace,
     for thread in threads:
         thread.join()
     assert len(set(stored())) == 120
-    assert proxy.connections <= dayjob.enqueue.MOST_LINKS
+    assert proxy.connections <= dayjob.sending.MOST_LINKS
     enqueuer.close()

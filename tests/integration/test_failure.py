@@ -193,6 +193,32 @@ def test_hooks_are_called_with_the_job_and_what_happened_to_it(new_pool, look, c
 
 
 @pytest.mark.parametrize("colour", ["plain", "coloured"])
+def test_a_job_that_expired_before_it_could_start_is_discarded_and_told_of(new_pool, look, colour):
+    pool = new_pool()
+    ran, told = [], []
+    hooks = {"on_discard": lambda job, reason: told.append((job.id, reason))}
+
+    @pool.job(**hooks)
+    def plain():
+        ran.append(1)
+
+    @pool.job(**hooks)
+    async def coloured():
+        ran.append(1)
+
+    late = pool.enqueuer.using(expires=0.001).enqueue(colour)
+    pool.enqueuer.using(expires=60).enqueue(colour)
+    wait_until(lambda at=look.now(): look.now() > at + 0.02)
+    with pool:
+        assert pool.drain(10)
+    assert ran == [1]
+    ((job_id, reason),) = told
+    assert job_id == late.id
+    assert "expired" in reason
+    assert look.totals() == {f"discarded:{colour}": 1, f"done:{colour}": 1}
+
+
+@pytest.mark.parametrize("colour", ["plain", "coloured"])
 @pytest.mark.parametrize("error", [ValueError, SystemExit], ids=lambda kind: kind.__name__)
 def test_a_hook_that_fails_changes_nothing(new_pool, look, colour, error):
     pool = new_pool(concurrency=1)

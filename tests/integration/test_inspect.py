@@ -638,6 +638,20 @@ def test_a_job_is_found_in_every_state(keys, call, go, enqueuer, new_ghost):
     assert go(find.find_job(keys, "nobody")) is None
 
 
+def test_a_running_job_is_found_behind_many_and_large_ones(keys, call, go):
+    call("ZADD", keys.pools, 4e12, "p1")
+    big = b'{"x":"%b"}' % (b"y" * 300_000)
+    for i in range(12):
+        call("HSET", keys.held("p1"), f"{i}:a", codec.write(b'"a"', f"big{i}", 1, big))
+    call(
+        "HSET",
+        keys.held("p1"),
+        *(word for i in range(100, 2600) for word in (f"{i}:a", payload("a", f"id{i}"))),
+    )
+    for job_id in ("big0", "big11", "id100", "id2599"):
+        assert go(find.find_job(keys, job_id)).pool_id == "p1"
+
+
 def test_an_id_inside_of_arguments_is_not_the_job(keys, go, enqueuer):
     enqueuer.enqueue("a", other="x-7", id="x-7")
     assert go(find.find_job(keys, "x-7")) is None

@@ -167,9 +167,23 @@ def test_queues_with_a_backlog_get_shares_by_their_priority(new_pool, keys, call
         assert count == pytest.approx(sum(taken) * weight / sum(weights), rel=0.05)
 
 
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_slow_queue_gets_its_share_beside_a_backlog_of_quick_jobs(new_pool, look, concurrency):
+    pool = new_pool(concurrency=concurrency)
+    pause = threading.Event()
+    pool.register("quick", lambda: None)
+    pool.register("slow", lambda: pause.wait(0.002) and None)
+    pool.enqueuer.enqueue_many("quick", [{}] * 20_000)
+    pool.enqueuer.enqueue_many("slow", [{}] * 2000)
+    with pool:
+        wait_until(lambda: look.total("done:slow") >= 400, 20)
+        slow, quick = look.total("done:slow"), look.total("done:quick")
+    assert quick == pytest.approx(slow, rel=0.35)
+
+
 def test_the_concurrency_is_never_exceeded_by_both_colours_together(new_pool):
     pool = new_pool(concurrency=4)
-    lock, gate = threading.Lock(), threading.Event()
+    lock, gate, pause = threading.Lock(), threading.Event(), threading.Event()
     running, peak, colours = [0], [0], set()
 
     def enter(colour):
@@ -186,6 +200,7 @@ def test_the_concurrency_is_never_exceeded_by_both_colours_together(new_pool):
     def plain():
         enter("plain")
         gate.wait(20)
+        pause.wait(0.001)
         leave()
 
     @pool.job
@@ -193,7 +208,8 @@ def test_the_concurrency_is_never_exceeded_by_both_colours_together(new_pool):
         enter("coloured")
         while not gate.is_set():  # noqa: ASYNC110 - set by a thread
             await asyncio.sleep(0.002)
-        await asyncio.sleep(0)
+        # Quick, so that more are fetched ahead than may run.
+        await asyncio.sleep(0.001)
         leave()
 
     for _ in range(300):
@@ -344,10 +360,10 @@ def test_idle_pools_send_next_to_nothing_beside_their_beats(new_pool, server, ke
             stack.enter_context(pool)
             assert pool.drain(10)
         # The one test that measures over a window of time: a rate has no event to wait for. Its bounds are loose:
-        # a wait of three seconds begins at most twice in four, and all the chores of a leader are under eight a second.
+        # a wait of three seconds begins at most twice in four, and all the chores of a leader are under twelve a second.
         by_client = sorted(commands_over(server, keys, 4.0).values(), key=len)
     leader, rest = by_client[-1], by_client[:-1]
-    assert len(leader) <= 32
+    assert len(leader) <= 48
     assert sum(map(len, rest)) <= 2 * len(pools) + 2
 
 

@@ -49,7 +49,8 @@ def test_a_duplicate_is_not_stored_and_returns_none(new_pool, look, owner):
 
 @pytest.mark.parametrize("colour", ["plain", "coloured"])
 def test_the_key_is_released_before_the_job_starts_so_that_the_next_can_wait(new_pool, colour):
-    pool = new_pool()
+    # One slot, so that the next does not start before it is asked for again.
+    pool = new_pool(concurrency=1)
     answers = []
 
     @pool.job
@@ -71,18 +72,26 @@ def test_the_key_is_released_before_the_job_starts_so_that_the_next_can_wait(new
     assert answers[1] is None
 
 
-def test_a_job_that_waits_for_a_worker_keeps_its_key(new_pool, look):
+@pytest.mark.parametrize("quick", [False, True], ids=["unknown", "known to be quick"])
+def test_a_job_that_waits_for_a_worker_keeps_its_key(new_pool, look, keys, call, quick):
     pool = new_pool(concurrency=1)
     gate, started = threading.Event(), []
 
     @pool.job
     def note(user: int):
-        started.append(user)
-        gate.wait(20)
+        if user >= 0:
+            started.append(user)
+            gate.wait(20)
 
-    for user in range(5):
-        assert note.enqueue_unique(user=user) is not None
     with pool:
+        if quick:
+            # So that a pool would fetch some ahead.
+            pool.enqueuer.enqueue_many("note", [{"user": -1}] * 200)
+            assert pool.drain(10)
+        call("SET", keys.paused("note"), "1")
+        for user in range(5):
+            assert note.enqueue_unique(user=user) is not None
+        call("DEL", keys.paused("note"))
         wait_until(lambda: started)
         # Longer than a pool keeps what no worker takes.
         assert not gate.wait(0.2)
@@ -91,7 +100,6 @@ def test_a_job_that_waits_for_a_worker_keeps_its_key(new_pool, look):
         gate.set()
         assert pool.drain(10)
     assert sorted(started) == [0, 0, 1, 2, 3, 4]
-    assert look.total("done:note") == 6
 
 
 def test_until_done_the_key_is_kept_while_the_job_runs_and_through_its_retries(new_pool, owner, look):
@@ -200,7 +208,7 @@ def test_a_scheduled_unique_job_holds_its_key_until_it_runs(new_pool, owner, key
     assert far is not None
     # Thirty days after it is due, should everything be forgotten.
     left = call("PTTL", keys.unique("note", '{"user":1}\n')) / 86_400_000
-    assert 129.9 < left <= 130
+    assert 129.9 < left < 130.001
     assert len(look.members(keys.scheduled)) == 1
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from dayjob.store.ops import produce
 from dayjob.store.ops.produce import Slot, When
+from server import wait_until
 
 DAY = 86_400_000
 THIRTY_DAYS = 30 * DAY
@@ -11,7 +12,9 @@ THIRTY_DAYS = 30 * DAY
 
 @pytest.fixture
 def admit(keys, link):
-    def send(number, payload, *, when=When(), job_id="id1", chosen=False, unique="u", unique_for=None, slot="s"):
+    def send(
+        number, payload, *, when=When(), job_id="id1", chosen=False, unique="u", unique_for=None, slot="s"
+    ):
         unique_key = keys.unique("mail", unique) if unique else None
         return link.run(
             produce.admit(
@@ -78,7 +81,9 @@ def test_a_later_scheduled_one_does_not_wake_the_leader(admit, call, keys):
     assert call("ZCARD", keys.due) == 0
 
 
-def test_a_resend_of_a_stored_job_is_still_stored_even_after_its_key_was_taken_by_another(admit, look, call, keys):
+def test_a_resend_of_a_stored_job_is_still_stored_even_after_its_key_was_taken_by_another(
+    admit, look, call, keys
+):
     admit(1, b"1")
     call("SET", keys.unique("mail", "u"), "other")
     assert admit(1, b"1").stored
@@ -132,3 +137,10 @@ def test_admit_and_enqueue_count_on_one_slot(admit, link, keys, look):
     link.run(produce.enqueue(keys, Slot("s", 2), "mail", [b"2"], introduce=False))
     admit(2, b"late", unique="v")
     assert look().queues == {"mail": [b"1", b"2"]}
+
+
+def test_a_resend_of_a_delay_answers_the_time_of_the_first(admit, now):
+    first = admit(1, b"1", when=When("in", 60_000))
+    start = now()
+    wait_until(lambda: now() > start + 0.005)
+    assert admit(1, b"1", when=When("in", 60_000)).due == first.due

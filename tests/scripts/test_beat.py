@@ -7,7 +7,9 @@ from dayjob.store.ops import consume, maintain
 
 @pytest.fixture
 def beat(keys, link):
-    return lambda pool_id="p1", *, lease=15.0, term=0.0: link.run(consume.beat(keys, pool_id, lease=lease, term=term))
+    return lambda pool_id="p1", *, lease=15.0, term=0.0: link.run(
+        consume.beat(keys, pool_id, lease=lease, term=term)
+    )
 
 
 def test_a_beat_renews_the_lease(beat, pool, call, keys, now):

@@ -63,7 +63,9 @@ def test_a_proof_alone_is_no_pass_over_the_leases(condemn, watched, call, keys):
     assert call("HGETALL", keys.watch) == before
 
 
-@pytest.mark.parametrize(("ago", "judged"), [(1.0, True), (4.9, True), (5.5, False), (3600.0, False), (-10.0, False)])
+@pytest.mark.parametrize(
+    ("ago", "judged"), [(1.0, True), (4.9, True), (5.5, False), (3600.0, False), (-10.0, False)]
+)
 def test_after_a_gap_or_a_step_backwards_no_lease_is_judged(condemn, watched, pools, ago, judged):
     watched(ago=ago)
     pools(over=-1)
@@ -81,7 +83,9 @@ def test_the_quiet_time_after_a_gap_is_one_lease(condemn, watched, pools, call, 
     assert condemn() == ["over"]
 
 
-def test_a_quiet_time_from_before_the_clock_was_set_back_is_cut_to_one_lease(condemn, watched, call, keys, now):
+def test_a_quiet_time_from_before_the_clock_was_set_back_is_cut_to_one_lease(
+    condemn, watched, call, keys, now
+):
     watched(ago=1, quiet=3600)
     condemn()
     assert int(call("HGET", keys.watch, "quiet")) / 1000 <= now() + LEASE

@@ -41,13 +41,19 @@ def test_the_wait_is_rounded_up_so_that_nobody_comes_early(read, call, keys, now
     assert found.now + found.wait >= float(call("ZSCORE", keys.scheduled, "x"))
 
 
-def test_a_hundred_due_jobs_of_a_queue_with_a_wrong_type_do_not_hide_the_ones_behind_them(keys, link, call, look):
+def test_a_hundred_due_jobs_of_a_queue_with_a_wrong_type_do_not_hide_the_ones_behind_them(
+    keys, link, call, look
+):
     """What cannot be moved stays due and first; the reader must come to the next."""
     from dayjob.worker.requeuer import Requeuer
     from dayjob.worker.shared import SharedLink
 
     call("SET", keys.queue("bad"), "x")
-    call("ZADD", keys.scheduled, *(word for i in range(100) for word in (1, f'{{"name":"bad","id":"{i}","args":null}}')))
+    call(
+        "ZADD",
+        keys.scheduled,
+        *(word for i in range(100) for word in (1, f'{{"name":"bad","id":"{i}","args":null}}')),
+    )
     call("ZADD", keys.scheduled, 2, '{"name":"good","id":"g","args":null}')
     Requeuer(keys, SharedLink(link)).step()
     assert len(look().queues.get("good", [])) == 1
@@ -57,6 +63,13 @@ def test_a_job_that_is_due_since_ever_is_moved_like_any_other(keys, link, call, 
     from dayjob.worker.requeuer import Requeuer
     from dayjob.worker.shared import SharedLink
 
-    call("ZADD", keys.scheduled, "-inf", '{"name":"a","id":"1","args":null}', 2, '{"name":"b","id":"2","args":null}')
+    call(
+        "ZADD",
+        keys.scheduled,
+        "-inf",
+        '{"name":"a","id":"1","args":null}',
+        2,
+        '{"name":"b","id":"2","args":null}',
+    )
     Requeuer(keys, SharedLink(link)).step()
     assert {name: len(queue) for name, queue in look().queues.items()} == {"a": 1, "b": 1}

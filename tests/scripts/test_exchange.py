@@ -88,16 +88,31 @@ def test_a_paused_queue_is_left_alone_until_it_is_resumed(pool, put, call, keys,
 
 def test_extra_room_is_for_fast_names_only(pool, put):
     put("fast", *"12345")
-    put("slow", *"67890")
+    put("slow", "6")
     wants = (Want("fast", 1, fetch=True, fast=True), Want("slow", 1, fetch=True))
     reply = pool.exchange(*wants, room=2, extra=3)
     names = [name for _, name, _ in reply.jobs]
     assert (names.count("fast"), names.count("slow")) == (4, 1)
 
 
+@pytest.mark.parametrize(
+    ("slow", "fetched"), [("waiting", 2), ("paused", 5), ("limited", 5), ("unwanted", 5)]
+)
+def test_nothing_is_prefetched_past_a_slow_queue_that_waits_for_a_slot(
+    pool, put, call, keys, limit, slow, fetched
+):
+    put("fast", *"12345")
+    put("slow", *"67890")
+    if slow == "paused":
+        call("SET", keys.paused("slow"), "1")
+    if slow == "limited":
+        limit("slow", 0)
+    wants = (Want("fast", 1, fetch=True, fast=True), Want("slow", 1, fetch=slow != "unwanted"))
+    assert len(pool.exchange(*wants, room=2, extra=3).jobs) == fetched
+
+
 def test_extra_room_alone_fetches_only_what_is_fast_and_wanted(pool, put):
     put("fast", "1", "2")
-    put("slow", "3")
     put("resting", "4")
     wants = (
         Want("fast", 1, fetch=True, fast=True), Want("slow", 1, fetch=True), Want("resting", 1, fetch=False, fast=True),
@@ -298,7 +313,9 @@ def test_an_id_that_is_not_registered_is_refused_without_effect(pool, put, every
     pool.fetch("a", room=1)
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
     before = everything()
-    reply = pool.exchange("a", room=1, done={"a": ["1:a"]}, figures={"x": 1}, entries=[Entry("suspect", "a", "1:a")])
+    reply = pool.exchange(
+        "a", room=1, done={"a": ["1:a"]}, figures={"x": 1}, entries=[Entry("suspect", "a", "1:a")]
+    )
     assert (reply.status, reply.jobs) == ("refused", [])
     assert everything() == before
 

@@ -7,7 +7,9 @@ from dayjob.store.ops import consume, maintain
 
 @pytest.fixture
 def join(keys, link):
-    return lambda pool_id, *names, term=3.0: link.run(consume.join(keys, pool_id, names, lease=15.0, term=term))
+    return lambda pool_id, *names, term=3.0: link.run(
+        consume.join(keys, pool_id, names, lease=15.0, term=term)
+    )
 
 
 def test_a_pool_is_registered_with_its_lease_and_its_names(join, call, keys, now):
@@ -38,6 +40,13 @@ def test_an_id_that_is_condemned_is_refused(join, link, keys, call):
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
     assert not join("p1").registered
     assert call("ZSCORE", keys.pools, "p1") is None
+
+
+def test_an_id_that_was_condemned_without_a_trace_is_refused(join, link, keys, call):
+    """Its parent proved its death before its own join arrived."""
+    link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
+    assert not join("p1").registered
+    assert call("EXISTS", keys.pools) == 0
 
 
 def test_an_id_whose_state_is_left_is_refused(join, call, keys):

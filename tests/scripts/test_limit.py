@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import consume, maintain, operate
+from dayjob.store.steps import walk
 
 
 @pytest.fixture
@@ -43,7 +44,9 @@ def test_changing_a_limit_keeps_its_members(set_limit, call, keys):
     assert call("SMEMBERS", keys.held_of("a")) == [b"p/1:a"]
 
 
-def test_attempts_held_before_are_counted_and_those_that_ended_are_not(pool, put, set_limit, keys, link, look):
+def test_attempts_held_before_are_counted_and_those_that_ended_are_not(
+    pool, put, set_limit, keys, link, look
+):
     put("a", "1", "2", "3")
     pool.fetch("a")
     pool.exchange(done={"a": ["2:a"]})
@@ -67,11 +70,9 @@ def test_a_limit_that_is_not_a_number_counts_as_none(set_limit, limits, call, ke
 
 
 def test_a_limit_set_while_jobs_run_is_never_exceeded(pool, put, keys, link):
-    from dayjob.worker import limits as worker_limits
-
     put("a", *"12345")
     pool.fetch("a", room=3)
-    worker_limits.set_limit(keys, link, "a", 2, by="code")
+    walk(link, operate.set_limit(keys, "a", 2))
     assert pool.fetch("a") == []
     pool.exchange(done={"a": ["1:a", "2:a"]})
     assert len(pool.fetch("a")) == 1
@@ -79,10 +80,19 @@ def test_a_limit_set_while_jobs_run_is_never_exceeded(pool, put, keys, link):
 
 def test_attempts_of_a_condemned_pool_count_until_they_are_swept(pool, new_pool, put, keys, link):
     """They are held still; whether the machine that runs them is gone is not known."""
-    from dayjob.worker import limits as worker_limits
-
     put("a", *"123")
     pool.fetch("a", room=1)
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
-    worker_limits.set_limit(keys, link, "a", 1, by="code")
+    walk(link, operate.set_limit(keys, "a", 1))
     assert new_pool().fetch("a") == []
+
+
+def test_two_that_set_a_new_limit_at_once_do_not_open_it_before_all_is_counted(pool, put, keys, link):
+    """As when a fleet restarts with code that has a limit for the first time."""
+    put("a", *"1234")
+    pool.fetch("a", room=2)
+    first = operate.set_limit(keys, "a", 2)
+    closing = first.send(link.run(next(first)))
+    link.run(closing)
+    walk(link, operate.set_limit(keys, "a", 2))
+    assert pool.fetch("a") == []

@@ -47,7 +47,10 @@ def fill_memory(link):
 
 
 def test_a_full_server_refuses_exactly_what_stores_new_work(keys, link, fill_memory):
-    ready = {name: scenario.ready(Keys(f"{keys.namespace}-{i}"), link) for i, (name, scenario) in enumerate(ALL.items())}
+    ready = {
+        name: scenario.ready(Keys(f"{keys.namespace}-{i}"), link)
+        for i, (name, scenario) in enumerate(ALL.items())
+    }
     fill_memory()
     refused = set()
     for name, op in ready.items():
@@ -90,7 +93,9 @@ def test_a_backlog_drains_while_memory_is_full(keys, link, fill_memory):
     finished: list[str] = []
     entries: list[Entry] = []
     for _ in range(20):
-        reply = pool.exchange("a", room=5, entries=entries, done={"a": finished} if finished else {}, figures={"x": 1})
+        reply = pool.exchange(
+            "a", room=5, entries=entries, done={"a": finished} if finished else {}, figures={"x": 1}
+        )
         tokens = [token for token, _, _ in reply.jobs]
         entries = [Entry("retry", "a", token, b"again " + token.encode(), 1000) for token in tokens[:1]]
         finished = tokens[1:]

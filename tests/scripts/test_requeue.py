@@ -9,7 +9,9 @@ from dayjob.store.ops.maintain import Move
 @pytest.fixture
 def requeue(keys, link):
     def send(*moves, source=None, due=True):
-        return link.run(maintain.requeue(keys, source or keys.scheduled, [Move(*move) for move in moves], due=due))
+        return link.run(
+            maintain.requeue(keys, source or keys.scheduled, [Move(*move) for move in moves], due=due)
+        )
 
     return send
 

@@ -35,7 +35,9 @@ def test_a_paused_queue_is_not_rung(ring, rung, call, keys):
     assert rung() == "b"
 
 
-@pytest.mark.parametrize(("limit", "running", "rings"), [(2, 1, "a"), (2, 2, ""), (2, 3, ""), (0, 0, ""), ("x", 0, "")])
+@pytest.mark.parametrize(
+    ("limit", "running", "rings"), [(2, 1, "a"), (2, 2, ""), (2, 3, ""), (0, 0, ""), ("x", 0, "")]
+)
 def test_a_queue_at_its_limit_is_not_rung(ring, rung, call, keys, limit, running, rings):
     push(call, keys, "a")
     call("HSET", keys.limits, "a", limit)

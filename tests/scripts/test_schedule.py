@@ -4,12 +4,15 @@ import pytest
 
 from dayjob.store.ops import produce
 from dayjob.store.ops.produce import Slot, When
+from server import wait_until
 
 
 @pytest.fixture
 def schedule(keys, link):
     def send(number, when, *payloads, introduce=True):
-        return link.run(produce.schedule(keys, Slot("s", number), "mail", payloads, when, introduce=introduce))
+        return link.run(
+            produce.schedule(keys, Slot("s", number), "mail", payloads, when, introduce=introduce)
+        )
 
     return send
 
@@ -61,3 +64,10 @@ def test_the_name_becomes_known_only_where_asked(schedule, call, keys):
 def test_a_job_for_the_past_is_due_at_once_and_keeps_its_time(schedule, look):
     schedule(1, When("at", 1_000), b"1")
     assert look().scheduled == {b"1": 1.0}
+
+
+def test_a_resend_of_a_delay_answers_the_time_of_the_first(schedule, look, call, keys, now):
+    first = schedule(1, When("in", 60_000), b"1")
+    start = now()
+    wait_until(lambda: now() > start + 0.005)
+    assert schedule(1, When("in", 60_000), b"1").due == first.due

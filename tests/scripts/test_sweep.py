@@ -24,7 +24,9 @@ def back(number, name="a", payload=None):
     return Rescue("queue", name, f"{number}:{name}", b"%d" % number if payload is None else payload)
 
 
-def test_attempts_go_back_to_the_head_of_their_queues_the_oldest_first(condemned, sweep, put, look, totals, call, keys):
+def test_attempts_go_back_to_the_head_of_their_queues_the_oldest_first(
+    condemned, sweep, put, look, totals, call, keys
+):
     put("a", "new")
     assert sweep(*map(back, (4, 3, 2, 1))) == Swept(True, 4, 1)
     assert look().queues == {"a": [b"1", b"2", b"3", b"4", b"new"]}
@@ -96,7 +98,9 @@ def test_places_of_a_limit_become_free_and_ring(pool, put, sweep, link, keys, ca
 
 @pytest.mark.parametrize(("value", "left"), [("id1", 0), ("id2", 1)])
 @pytest.mark.parametrize("kind", ["dead", "drop"])
-def test_what_ends_here_releases_its_unique_key_if_it_owns_it(condemned, sweep, call, keys, kind, value, left):
+def test_what_ends_here_releases_its_unique_key_if_it_owns_it(
+    condemned, sweep, call, keys, kind, value, left
+):
     key = keys.unique("a", "u")
     call("SET", key, value)
     sweep(Rescue(kind, "a", "1:a", b"x", 0, key, "id1"))
@@ -113,7 +117,9 @@ def test_an_attempt_that_is_gone_releases_nothing(condemned, sweep, call, keys):
 @pytest.mark.parametrize(
     ("wrong", "kind"), [("queue", "queue"), ("dead", "dead"), ("retry", "retry"), ("broken", "broken")]
 )
-def test_what_has_nowhere_to_go_stays_held_and_its_neighbours_go_on(condemned, sweep, look, call, keys, wrong, kind):
+def test_what_has_nowhere_to_go_stays_held_and_its_neighbours_go_on(
+    condemned, sweep, look, call, keys, wrong, kind
+):
     call("SET", keys.queue("a") if wrong == "queue" else getattr(keys, wrong), "x")
     assert sweep(Rescue(kind, "a", "1:a", b"x"), back(5, "b")) == Swept(True, 1, 4)
     assert look().held["p1"]["1:a"] == b"1"
@@ -123,5 +129,9 @@ def test_what_has_nowhere_to_go_stays_held_and_its_neighbours_go_on(condemned, s
 
 def test_a_fail_that_ends_the_job_is_counted_as_a_fail(condemned, sweep, totals):
     """The culprit of a kill has a fail more in its bytes; the totals say the same."""
-    sweep(Rescue("dead", "a", "1:a", b"x", 1), Rescue("drop", "a", "2:a", b"", 1), Rescue("dead", "a", "3:a", b"y"))
+    sweep(
+        Rescue("dead", "a", "1:a", b"x", 1),
+        Rescue("drop", "a", "2:a", b"", 1),
+        Rescue("dead", "a", "3:a", b"y"),
+    )
     assert totals() == {"dead:a": 2, "discarded:a": 1, "failed:a": 2}

@@ -66,6 +66,14 @@ def test_a_scheduler_that_is_behind_learns_the_last_tick(tick, last, look):
     assert look().queues == {}
 
 
+def test_a_scheduler_that_missed_a_tick_of_another_does_not_enqueue_it_again(tick, last, look):
+    last(100)
+    tick(100, 200, jobs=[(200, b"theirs")])
+    answer = tick(100, 300, jobs=[(200, b"mine"), (300, b"next")])
+    assert (answer.enqueued, answer.last) == (0, 200)
+    assert look().queues == {"a": [b"theirs"]}
+
+
 def test_a_tick_in_the_future_is_refused(tick, last, look, now):
     last(100)
     at = int(now()) + 60

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import ClassVar
 
 from arq import create_pool, func, run_worker
 from arq.connections import RedisSettings
+
 from contract import CONCURRENCY, CONFIG, NAMES, URL, aenqueue, ahandle
 
 settings = RedisSettings.from_dsn(URL)
@@ -18,7 +20,9 @@ async def job(_context, i: int) -> None:
 
 class WorkerSettings:
     redis_settings = settings
-    functions = [func(job, name=name, keep_result=0 if CONFIG == "best" else None) for name in NAMES]
+    functions: ClassVar = [
+        func(job, name=name, keep_result=0 if CONFIG == "best" else None) for name in NAMES
+    ]
     max_jobs = 100 if CONFIG == "best" else CONCURRENCY
     if CONFIG == "best":
         poll_delay = 0.01
@@ -27,7 +31,7 @@ class WorkerSettings:
 
 async def send() -> None:
     pool = await create_pool(settings)
-    await aenqueue(lambda name, i: pool.enqueue_job(name, i))
+    await aenqueue(pool.enqueue_job)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ const connection = { host, port: Number(port), maxRetriesPerRequest: null };
 const options = best ? { removeOnComplete: true } : {};
 const chunk = 1000;
 const now = () => (performance.timeOrigin + performance.now()) / 1000;
+const cpu = () => Object.values(process.cpuUsage()).reduce((a, b) => a + b) / 1e6;
 const pause = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
 
 async function bulk(queue) {
@@ -22,15 +23,15 @@ async function bulk(queue) {
       name: names[(at + k) % names.length], data: { i: at + k }, opts: options,
     }));
   await queue.addBulk(batch(0));
-  const first = now();
+  const [first, before] = [now(), cpu()];
   for (let at = chunk; at < count; at += chunk) await queue.addBulk(batch(at));
-  return [count - Math.min(chunk, count), first, []];
+  return [count - Math.min(chunk, count), first, before, []];
 }
 
 async function single(queue) {
   const sent = [now()];
   await queue.add(names[start % names.length], { i: start }, options);
-  const first = now();
+  const [first, before] = [now(), cpu()];
   for (let k = 1; k < count; k++) {
     if (gap) {
       await pause(Math.max(0, first + k * gap - now()));
@@ -38,7 +39,7 @@ async function single(queue) {
     }
     await queue.add(names[(start + k) % names.length], { i: start + k }, options);
   }
-  return [count - 1, first, sent];
+  return [count - 1, first, before, sent];
 }
 
 function work() {
@@ -65,9 +66,7 @@ if (process.argv[2] === "work") {
   work();
 } else {
   const queue = new Queue("bench", { connection });
-  const [done, first, sent] = await (env("BENCH_MODE") === "bulk" ? bulk(queue) : single(queue));
-  const last = now();
-  const used = process.cpuUsage();
-  console.log(JSON.stringify({ count: done, first, last, cpu: (used.user + used.system) / 1e6, sent }));
+  const [done, first, before, sent] = await (env("BENCH_MODE") === "bulk" ? bulk(queue) : single(queue));
+  console.log(JSON.stringify({ count: done, first, last: now(), cpu: cpu() - before, sent }));
   await queue.close();
 }

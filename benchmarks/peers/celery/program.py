@@ -6,6 +6,7 @@ import os
 import sys
 
 from celery import Celery
+
 from contract import CONCURRENCY, CONFIG, NAMES, URL, enqueue, handle
 
 app = Celery("bench", broker=URL + "/0")
@@ -14,8 +15,14 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     worker_enable_remote_control=CONFIG != "best",
 )
+
+
+def job(i: int) -> None:
+    handle(i)
+
+
 for name in NAMES:
-    app.task(name=name)(lambda i: handle(i))
+    app.task(name=name)(job)
 
 if __name__ == "__main__":
     if sys.argv[1] == "enqueue":
@@ -24,5 +31,17 @@ if __name__ == "__main__":
     else:
         pool = {"usual": "prefork", "threads": "threads", "best": "solo"}[CONFIG]
         lean = ["--without-gossip", "--without-mingle", "--without-heartbeat"] if CONFIG == "best" else []
-        command = ["-m", "celery", "-A", "program", "worker", "-P", pool, "-c", str(CONCURRENCY), "-l", "WARNING"]
+        command = [
+            "-m",
+            "celery",
+            "-A",
+            "program",
+            "worker",
+            "-P",
+            pool,
+            "-c",
+            str(CONCURRENCY),
+            "-l",
+            "WARNING",
+        ]
         os.execv(sys.executable, [sys.executable, *command, *lean])

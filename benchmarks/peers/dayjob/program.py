@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 from contract import CONCURRENCY, CONFIG, NAMES, URL, aenqueue, ahandle, enqueue, handle
-
 from dayjob import WorkerPool
 
 POOLS = int(os.environ.get("BENCH_POOLS", "1"))

@@ -6,11 +6,12 @@ import os
 import sys
 
 import dramatiq
-from contract import CONCURRENCY, CONFIG, NAMES, URL, enqueue, handle
 from dramatiq.brokers.redis import RedisBroker
 
+from contract import CONCURRENCY, CONFIG, NAMES, URL, enqueue, handle
+
 dramatiq.set_broker(RedisBroker(url=URL))
-actors = {name: dramatiq.actor(lambda i: handle(i), actor_name=name) for name in NAMES}
+actors = {name: dramatiq.actor(handle, actor_name=name) for name in NAMES}
 
 if __name__ == "__main__":
     if sys.argv[1] == "enqueue":

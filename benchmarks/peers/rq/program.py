@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 
-from contract import CONFIG, URL, enqueue, handle
 from redis import Redis
 from rq import Queue, SimpleWorker, Worker
+
+from contract import CONFIG, URL, enqueue, handle
 
 
 def job0(i: int) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import sys
 
-from contract import CONCURRENCY, CONFIG, NAMES, URL, aenqueue, ahandle
 from saq import Queue, Worker
+
+from contract import CONCURRENCY, CONFIG, NAMES, URL, aenqueue, ahandle
 
 keep = {"ttl": -1} if CONFIG == "best" else {}
 

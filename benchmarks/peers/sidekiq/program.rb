@@ -34,6 +34,8 @@ JOBS = Array.new(Integer(ENV.fetch("BENCH_NAMES", "5"))) do |k|
   end)
 end
 
+def cpu = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+
 def chunks
   (0...COUNT).each_slice(CHUNK * JOBS.size).flat_map do |slice|
     slice.group_by { |i| i % JOBS.size }.map { |k, batch| [JOBS[k], batch] }
@@ -43,15 +45,15 @@ end
 def bulk
   (job, batch), *rest = chunks
   Sidekiq::Client.push_bulk("class" => job, "args" => batch.map { |i| [i] })
-  first = Time.now.to_f
+  first, before = Time.now.to_f, cpu
   rest.each { |each, some| Sidekiq::Client.push_bulk("class" => each, "args" => some.map { |i| [i] }) }
-  [rest.sum { |_, some| some.size }, first, []]
+  [rest.sum { |_, some| some.size }, first, before, []]
 end
 
 def single
   sent = [Time.now.to_f]
   JOBS[FIRST % JOBS.size].perform_async(FIRST)
-  first = Time.now.to_f
+  first, before = Time.now.to_f, cpu
   (1...COUNT).each do |k|
     if GAP.positive?
       sleep [first + k * GAP - Time.now.to_f, 0].max
@@ -59,7 +61,7 @@ def single
     end
     JOBS[(FIRST + k) % JOBS.size].perform_async(FIRST + k)
   end
-  [COUNT - 1, first, sent]
+  [COUNT - 1, first, before, sent]
 end
 
 if $PROGRAM_NAME == __FILE__
@@ -67,7 +69,6 @@ if $PROGRAM_NAME == __FILE__
     threads = BEST ? "5" : ENV.fetch("BENCH_CONCURRENCY", "10")
     exec "sidekiq", "-r", File.expand_path(__FILE__), "-c", threads
   end
-  count, first, sent = ENV["BENCH_MODE"] == "bulk" ? bulk : single
-  puts({ count: count, first: first, last: Time.now.to_f, cpu: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
-         sent: sent }.to_json)
+  count, first, before, sent = ENV["BENCH_MODE"] == "bulk" ? bulk : single
+  puts({ count: count, first: first, last: Time.now.to_f, cpu: cpu - before, sent: sent }.to_json)
 end

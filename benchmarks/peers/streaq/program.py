@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
+
+from streaq import Worker
 
 from contract import CONCURRENCY, CONFIG, NAMES, URL, aenqueue, ahandle
-from streaq import Worker
 
 best = CONFIG == "best"
 more = {"prefetch": 1000} if best else {}
@@ -40,5 +42,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "enqueue":
         asyncio.run(send())
     else:
-        script = os.path.join(os.path.dirname(sys.executable), "streaq")
+        script = str(Path(sys.executable).parent / "streaq")
         os.execv(script, [script, "run", "program:worker"])

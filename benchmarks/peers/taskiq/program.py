@@ -9,8 +9,9 @@ import asyncio
 import os
 import sys
 
-from contract import CONCURRENCY, CONFIG, NAMES, URL, aenqueue, ahandle
 from taskiq_redis import ListQueueBroker, RedisStreamBroker
+
+from contract import CONCURRENCY, CONFIG, NAMES, URL, aenqueue, ahandle
 
 kind, _, setting = CONFIG.partition("-")
 if kind == "stream":
@@ -40,6 +41,4 @@ if __name__ == "__main__":
         best = ["--max-async-tasks", "100", "--max-prefetch", "100", "--log-level", "WARNING"]
         usual = ["--max-async-tasks", str(CONCURRENCY)]
         command = ["-m", "taskiq", "worker", "program:broker", "--workers", "1"]
-        os.execv(
-            sys.executable, [sys.executable, *command, *(best if setting == "best" else usual)]
-        )
+        os.execv(sys.executable, [sys.executable, *command, *(best if setting == "best" else usual)])

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from contextvars import Context as Variables
 from typing import Any, TypeVar
 
-from dayjob.enqueue import Draft, read_result
+from dayjob.draft import Draft
+from dayjob.enqueue import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
 from dayjob.middleware import SKIPPED

@@ -30,6 +30,7 @@ class Attempt:
         "name",
         "payload",
         "progress",
+        "ran",
         "settled",
         "started_at",
         "thread_id",
@@ -51,6 +52,8 @@ class Attempt:
         self.given_at = 0.0
         self.started_at = 0.0
         self.deadline = 0.0
+        #: Seconds that it ran; None while it has not ended.
+        self.ran: float | None = None
         self.worker = -1
         self.thread_id = 0
         #: Redis no longer counts on us: the outcome stays in this process.

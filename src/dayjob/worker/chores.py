@@ -19,9 +19,12 @@ PASS = 1.0
 #: Seconds between two looks at the caps, and at the limits.
 TRIM = 10.0
 MEND = 60.0
-#: How many names one ring looks at, and how often the list of names is read.
+#: How many names one ring looks at.
 RING = 200
-NAMES = 5.0
+#: Seconds that one wait for something due sooner lasts at most.
+SLICE = 0.5
+#: Seconds after which it is looked again what is due, should its bell have been lost with another leader.
+LOOK = 5.0
 
 
 class Chores:
@@ -37,7 +40,9 @@ class Chores:
         reaper: Reaper,
         periodic: Periodic,
         trimmer: Trimmer,
+        beat: float,
     ) -> None:
+        self._slice = min(SLICE, beat / 4)
         self._keys = keys
         self._link = link
         self._fetcher = fetcher
@@ -46,22 +51,28 @@ class Chores:
         self._periodic = periodic
         self._trimmer = trimmer
         self._next: dict[str, float] = {}
-        self._names: list[str] = []
+        #: Monotonic time when something is due, as far as is known.
+        self._due_at = 0.0
         self.closing = False
 
     def step(self) -> float:
         """One round; the wait for the next is spent listening for something that is due sooner."""
         tick = self._periodic.step()
         if not self._fetcher.leads:
+            self._due_at = 0.0
             return min(1.0, PASS if tick is None else tick)
         self._every("pass", PASS, self._pass)
         self._every("trim", TRIM, lambda: self._trimmer.trim(self._fetcher.redis_now()))
         self._every("mend", MEND, self._trimmer.mend_limits)
-        due = self._requeuer.step()
-        waits = [self._next["pass"] - time.monotonic(), *(wait for wait in (tick, due) if wait is not None)]
-        wait = max(0.001, min(waits))
-        if not self.closing:
-            self._link.run(consume.wait_bell([self._keys.due], wait))
+        if time.monotonic() >= self._due_at:
+            due = self._requeuer.step()
+            self._due_at = time.monotonic() + (LOOK if due is None else min(due, LOOK))
+        now = time.monotonic()
+        waits = [self._next["pass"] - now, self._due_at - now, *([] if tick is None else [tick])]
+        # In slices: the heartbeat uses the same connection, and must not wait for long.
+        wait = max(0.001, min(*waits, self._slice))
+        if not self.closing and self._link.run(consume.wait_bell([self._keys.due], wait)) is not None:
+            self._due_at = 0.0
         return 0.0
 
     def _every(self, name: str, period: float, chore: Callable[[], object]) -> None:
@@ -78,9 +89,6 @@ class Chores:
 
     def _ring(self) -> None:
         """Ring for queues that were filled or resumed by those who know nothing of bells."""
-        self._every("names", NAMES, self._read_names)
-        for first in range(0, len(self._names), RING):
-            self._link.run(maintain.ring(self._keys, self._names[first : first + RING]))
-
-    def _read_names(self) -> None:
-        self._names = self._link.run(maintain.known_jobs(self._keys))
+        names = self._link.run(maintain.known_jobs(self._keys))
+        for first in range(0, len(names), RING):
+            self._link.run(maintain.ring(self._keys, names[first : first + RING]))

@@ -105,6 +105,7 @@ class Fetcher:
         self._sleeping = False
         self._refused = False
         self._closing = False
+        self._flushing = False
         self.fetching = True
         self.leads = False
         self._redis_offset = 0.0
@@ -137,6 +138,16 @@ class Fetcher:
     def wake(self) -> None:
         """Look again now."""
         self._event.set()
+
+    def flush(self) -> None:
+        """Send the figures that wait, too."""
+        self._flushing = True
+        self._event.set()
+
+    @property
+    def told(self) -> bool:
+        """Whether Redis knows all that there is to know of this pool."""
+        return not (self.held or self.unsettled or self.figures.pending(self._lanes.values()))
 
     def close(self) -> None:
         """End the loop after this round."""
@@ -233,6 +244,8 @@ class Fetcher:
             or self._refused
         ):
             return True
+        if self._flushing and self.figures.pending(self._lanes.values()):
+            return True
         if not self.fetching:
             return bool(self._ready() or self._suspects)
         if self._suspects and self._suspect is None:
@@ -259,7 +272,7 @@ class Fetcher:
         space = self._room() if self.fetching else room.Room(0, 0, frozenset())
         resting |= self._closed()
         names = self._names(entries, done, space)
-        figures = self.figures.take(self._lanes.values()) if self.figures.due() else {}
+        figures = self.figures.take(self._lanes.values()) if self.figures.due() or self._flushing else {}
         if not names and not figures:
             return
         self._rng.shuffle(names)
@@ -286,6 +299,8 @@ class Fetcher:
             count += 1
         while self._finished and count < consume.MOST_SETTLED:
             attempt, settlement = self._finished.popleft()
+            if attempt.ran is not None:
+                attempt.lane.learn(attempt.ran)
             if attempt is self._suspect:
                 self._suspect = None
             if attempt.lost or attempt.token not in self.held:

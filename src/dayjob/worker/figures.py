@@ -38,7 +38,6 @@ class Figures:
         for lane in lanes:
             if len(found) >= most:
                 break
-            # Swapped, not cleared: a thread may be adding to them at this moment.
             runs, lane.runs = lane.runs, {}
             waits, lane.waits = lane.waits, {}
             for number, count in runs.items():

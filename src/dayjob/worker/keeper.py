@@ -188,7 +188,10 @@ class Keeper:
     def _do(self, task: _Task) -> None:
         place, keys, link = task.place, Keys(task.place.namespace), self._link(task.place)
         for pool_id, cause in task.causes.items():
-            link.run(consume.set_cause(keys, pool_id, cause.culprit, cause.why))
+            if cause.culprit and link.run(consume.set_cause(keys, pool_id, cause.culprit, cause.why)):
+                continue
+            # Nobody is to blame, or it was settled in the meantime: whatever else is held must not suffer for it.
+            link.run(consume.set_cause(keys, pool_id, "", cause.why))
         if task.dead:
             # Without hooks: a job that would be dead is left to a pool that may run its hook.
             reaper = Reaper(

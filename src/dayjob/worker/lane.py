@@ -99,7 +99,7 @@ class Lane:
         self.waits[number] = self.waits.get(number, 0) + 1
 
     def learn(self, seconds: float) -> None:
-        """Take a finished attempt into the estimate and the figures. Called by many threads: a race costs one count."""
+        """Take a finished attempt into the estimate and the figures. Called by the fetcher alone, so that they are exact."""
         estimate = self.estimate
         self.estimate = seconds if estimate is None else estimate + (seconds - estimate) * 0.1
         number = 0 if seconds <= SHORTEST else bucket(seconds)

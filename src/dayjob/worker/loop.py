@@ -109,13 +109,13 @@ class LoopExecutor:
         self._loop.call_soon_threadsafe(task.cancel)
         return True
 
-    def submit(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Run something on the loop and wait for it; for lifespans."""
+    def submit(self, work: Callable[[], Awaitable[Any]], *, timeout: float | None = None) -> Any:
+        """Run something on the loop and wait for it; for lifespans. Raises TimeoutError where a handler blocks it."""
 
         async def call() -> Any:
             return await work()
 
-        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(timeout)
 
     def close(self) -> None:
         """Stop the loop; tasks that still run are cancelled and left behind."""
@@ -184,7 +184,7 @@ class LoopExecutor:
             self._board.clear(place)
             self._places.append(place)
         del self._tasks[attempt]
-        attempt.lane.learn(time.monotonic() - started)
+        attempt.ran = time.monotonic() - started
         self._finish(attempt, settlement)
         if self._slots is not None:
             self._slots.give(slot)

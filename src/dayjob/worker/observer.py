@@ -90,9 +90,8 @@ class Observer:
     def _worker(self, attempt: Attempt, now: float) -> dict[str, Any]:
         wire = attempt.wire
         args: Any = None
-        if attempt.job is not None:
-            with contextlib.suppress(*codec.UNREADABLE):
-                args = shown(attempt.job.args, attempt.lane.options.redact)
+        with contextlib.suppress(*codec.UNREADABLE):
+            args = shown(codec.json_value(wire.args), attempt.lane.options.redact)
         age = now - attempt.started_at
         return {
             "worker_id": self.worker_ids[attempt.worker]

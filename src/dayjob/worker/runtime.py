@@ -20,7 +20,7 @@ from dayjob.middleware import compose_async, compose_sync
 from dayjob.pool import WorkerPool
 from dayjob.registry import JobType
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume
+from dayjob.store.ops import consume, inspect, operate
 from dayjob.store.ops.consume import Entry
 from dayjob.store.sync import Link
 from dayjob.worker import limits
@@ -91,15 +91,18 @@ class Runtime:
         self._exchange_link = link(name="dayjob:exchange")
         self._bell_link = link(name="dayjob:bell", timeout=WAIT + 5.0)
         self._shared = SharedLink(link(name="dayjob:chores"))
+        joined = False
         try:
             self._build(keys, lanes, rng)
             self.fetcher.join()
+            joined = True
             limits.declare(
                 keys, self._shared, {name: lane.options.max_concurrency for name, lane in lanes.items()}
             )
+            self._announce()
             self._enter_lifespans()
         except BaseException:
-            if hasattr(self, "fetcher") and self.fetcher.pool_id:
+            if joined:
                 self._leave()
             self._abort()
             raise
@@ -141,7 +144,7 @@ class Runtime:
         )
         self._chores = Chores(
             keys, self._shared, fetcher,
-            requeuer=Requeuer(keys, self._shared), reaper=reaper, trimmer=Trimmer(keys, self._shared, options),
+            requeuer=Requeuer(keys, self._shared), reaper=reaper, beat=options.beat, trimmer=Trimmer(keys, self._shared, options),
             periodic=Periodic(keys, self._shared, list(pool.periodics.values()), fetcher.redis_now, lambda: fetcher.leads),
         )  # fmt: skip
         watchdog = Watchdog(
@@ -157,6 +160,15 @@ class Runtime:
             service("chores", self._chores.step),
             service("watchdog", watchdog.step),
         ]
+
+    def _announce(self) -> None:
+        """Say what our schedules are, so that people can see them and run them by hand."""
+        schedules = [
+            inspect.Schedule(one.name, 0, False, one.job, one.spec, one.timezone, one.missed, one.args)
+            for one in self._pool.periodics.values()
+        ]
+        if schedules:
+            self._shared.run(operate.announce(self._keys, schedules))
 
     def _arm(self, names: Collection[str]) -> None:
         self.listener.arm(names)
@@ -198,7 +210,8 @@ class Runtime:
             last = (
                 max(deadline, time.monotonic()) + 0.7 if not self._hurry.is_set() else time.monotonic() + 0.7
             )
-            self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, last, hurry=False)
+            self.fetcher.flush()
+            self._wait_for(lambda: self.fetcher.told, last, hurry=False)
             self._close(last)
             self.ended.set()
             logger.info("pool=%s stopped", self.fetcher.pool_id)
@@ -222,18 +235,21 @@ class Runtime:
     # The end.
 
     def _give_back(self) -> None:
-        """What has not ended by now goes back to its queue; the handlers are told, and their outcome is dropped."""
+        """What has not ended by now goes back to its queue, the newest first so that the oldest is at its head.
+
+        The handlers are told; what they still say is dropped.
+        """
         running = self.fetcher.running()
-        for attempt in running:
-            executor = self.loop if attempt.lane.is_async else self.threads
-            if executor is not None and not attempt.settled:
-                executor.interrupt(attempt, Abandon)
-        if running:
-            self._wait_for(lambda: not self.fetcher.running(), time.monotonic() + 0.25, hurry=False)
         for attempt in sorted(
             self.fetcher.held.values(), key=lambda one: consume.number_in(one.token), reverse=True
         ):
             self.fetcher.finish(attempt, [Entry("back", attempt.name, attempt.token)])
+        for attempt in running:
+            executor = self.loop if attempt.lane.is_async else self.threads
+            if executor is not None:
+                executor.interrupt(attempt, Abandon)
+        if running:
+            self._wait_for(lambda: not self.fetcher.running(), time.monotonic() + 0.25, hurry=False)
 
     def _close(self, deadline: float) -> None:
         self._chores.closing = True
@@ -273,12 +289,21 @@ class Runtime:
             self._exits.close()
         except Exception:  # a lifespan that fails at the end must not keep the rest from closing
             logger.exception("a lifespan failed at the end")
+        self._close_enqueuer()
         for executor in (getattr(self, "threads", None), getattr(self, "loop", None)):
             if executor is not None:
                 executor.close()
         for link in (self._exchange_link, self._bell_link, self._shared):
             with contextlib.suppress(OSError):
                 link.close()
+
+    def _close_enqueuer(self) -> None:
+        """The connections that async handlers enqueued over belong to our loop and end with it."""
+        loop = getattr(self, "loop", None)
+        enqueuer = self._pool.__dict__.get("async_enqueuer")
+        if loop is not None and enqueuer is not None:
+            with contextlib.suppress(TimeoutError):
+                loop.submit(enqueuer.close, timeout=0.2)
 
     def _wait_for(self, done: Callable[[], bool], deadline: float, *, hurry: bool = True) -> bool:
         pause = threading.Event()

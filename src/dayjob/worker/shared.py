@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dayjob.store.op import Op
@@ -12,21 +14,51 @@ from dayjob.store.sync import Link
 T = TypeVar("T")
 
 
+class Turns:
+    """A lock that is handed over in the order of asking, so that a loop that uses it all the time starves nobody."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self._waiting: deque[threading.Lock] = deque()
+
+    @contextmanager
+    def mine(self) -> Iterator[None]:
+        """Wait for one's turn, and pass it on at the end."""
+        with self._lock:
+            turn = None
+            if self._taken:
+                turn = threading.Lock()
+                turn.acquire()
+                self._waiting.append(turn)
+            self._taken = True
+        if turn is not None:
+            turn.acquire()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._waiting:
+                    self._waiting.popleft().release()
+                else:
+                    self._taken = False
+
+
 class SharedLink:
     """A link that several loops use in turn."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._lock = threading.Lock()
+        self._turns = Turns()
 
     def run(self, op: Op[T]) -> T:
         """Run one op when it is our turn."""
-        with self._lock:
+        with self._turns.mine():
             return self._link.run(op)
 
     def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
         """Run several ops in one round trip."""
-        with self._lock:
+        with self._turns.mine():
             return self._link.run_many(ops)
 
     def interrupt(self) -> None:
@@ -35,5 +67,5 @@ class SharedLink:
 
     def close(self) -> None:
         """Close the connection."""
-        with self._lock:
+        with self._turns.mine():
             self._link.close()

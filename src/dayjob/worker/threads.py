@@ -209,7 +209,7 @@ class ThreadExecutor:
         if timeout is not None and self._board is not None:
             self._board.clear(worker.number)
         self._part(worker, attempt, thread_id)
-        attempt.lane.learn(time.monotonic() - started)
+        attempt.ran = time.monotonic() - started
         self._finish(attempt, settlement)
 
     @staticmethod

@@ -27,9 +27,7 @@ class Trimmer:
         """Drop a bounded number of dead and done jobs over their cap of count or age; the answer is how many."""
         options = self._options
         dropped = self._trim(self._keys.dead, "trimmed:dead", options.dead_count, now - options.dead_age)
-        return dropped + self._trim(
-            self._keys.done, "trimmed:done", options.done_count, now - options.dead_age
-        )
+        return dropped + self._trim(self._keys.done, "trimmed:done", options.done_count, now)
 
     def _trim(self, source: str, label: str, count: int, oldest: float) -> int:
         dropped = 0

@@ -141,6 +141,8 @@ def _find_running(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | N
     looks = yield from ask_all([seek(keys.held(pool_id), _texts(job_id)) for pool_id in ids])
     for pool_id, sought in zip(ids, looks, strict=True):
         match = _match(sought, job_id)
+        if match is None and sought.looked < sought.total:
+            match = yield from _search(keys.held(pool_id), job_id)
         if match is not None:
             _, payload, token, wire = match
             return Found("running", wire.name, payload, wire, pool_id=pool_id, token=token)

@@ -1,0 +1,144 @@
+"""Where dayjob must stand: each budget, what was measured for it, and whether it is met. Ratios within one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from figures import DASH, TIMES, Figure, Results, quantity
+from systems import PYTHON
+
+#: What some budgets ask, by the workload and name they are listed under.
+SYNC, ASYNC, BARE = "A / dayjob / sync", "A / dayjob / async", "A / bare / loop"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One line of the table."""
+
+    workload: str
+    what: str
+    figure: Figure | None
+    least: float | None = None
+    most: float | None = None
+    unit: str = TIMES
+    note: str = ""
+
+    @property
+    def asked(self) -> str:
+        bound = f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
+        return f"{bound} {self.unit}".strip()
+
+    @property
+    def seen(self) -> str:
+        return DASH if self.figure is None else self.figure.text(quantity)
+
+    @property
+    def verdict(self) -> str:
+        if self.figure is None:
+            return "not measured"
+        if self.least is not None:
+            return "met" if self.figure.middle >= self.least else "NOT MET"
+        return "met" if self.most is not None and self.figure.middle <= self.most else "NOT MET"
+
+
+def budgets(results: Results) -> list[Budget]:
+    """Every budget."""
+    return [
+        *_drain(results),
+        *_enqueue(results),
+        *_pickup(results),
+        *_idle(results),
+        *_rest(results),
+        _delivery(results),
+    ]
+
+
+def _drain(results: Results) -> Iterator[Budget]:
+    keys = results.keys("A")
+    plain = [key for key in keys if results.by_key[key][0]["variant"] == ""]
+    go = results.fastest([key for key in plain if key.startswith("A / gocraft /")])
+    single = {
+        f"A / {system.name} / {one.name}" for system in PYTHON for one in system.configs if one.processes == 1
+    }
+    python = results.fastest([key for key in plain if key in single])
+    yield Budget("A", "sync / gocraft/work", go and results.ratio(SYNC, go, "rate"), least=5, note=go or "")
+    note = python.removeprefix("A / ") if python else ""
+    yield Budget(
+        "A", "sync / fastest Python peer", python and results.ratio(SYNC, python, "rate"), least=20, note=note
+    )
+    yield Budget("A", "sync / bare loop", results.ratio(SYNC, BARE, "rate"), least=0.6)
+    yield Budget("A", "async / sync", results.ratio(ASYNC, SYNC, "rate"), least=0.5)
+    yield Budget("A", "1 ms round trip / without", results.ratio(f"{SYNC} / 1 ms", SYNC, "rate"), least=0.7)
+    yield Budget("E", "round trips per job", results.figure(SYNC, "trips"), most=0.05, unit="")
+    yield Budget("E", "server CPU per job", results.figure(SYNC, "server_us"), most=6, unit="µs")
+
+
+def _enqueue(results: Results) -> Iterator[Budget]:
+    for pin in ("same", "scheduler"):
+        pairs = (("sync", "redis-py"), ("async", "async"))
+        for ours, theirs in pairs:
+            for mode, least in (("single", 0.7), ("bulk", 0.6)):
+                above, below = f"B / dayjob / {ours} / {mode}, {pin}", f"B / raw / {theirs} / {mode}, {pin}"
+                if above in results.by_key:
+                    what = (
+                        f"{ours}, {mode} / raw redis-py ({pin} core)"
+                        if pin == "same"
+                        else f"{ours}, {mode} / raw redis-py"
+                    )
+                    yield Budget("B", what, results.ratio(above, below, "rate"), least=least)
+
+
+def _pickup(results: Results) -> Iterator[Budget]:
+    ours, theirs = "C / dayjob / sync / 20 ms apart", "C / raw / redis-py / 20 ms apart"
+    yield Budget("C", "p50 / raw BLPOP wake-up", results.ratio(ours, theirs, "p50_ms"), most=2)
+    yield Budget("C", "p99", results.figure(ours, "p99_ms"), most=5, unit="ms", note="on a quiet machine")
+
+
+def _idle(results: Results) -> Iterator[Budget]:
+    found = results.good("D / dayjob / sync / 100 pools", "sent_s")
+    commands = Figure.of(one["beside_s"] / one["pools"] for one in found)
+    clients = Figure.of(one["clients"] / one["pools"] for one in found)
+    note = "100 pools; the heartbeat left out, the leader's chores included"
+    yield Budget("D", "commands/s per idle pool", commands, most=0.5, unit="", note=note)
+    yield Budget("D", "connections per pool", clients, most=3, unit="")
+
+
+def _rest(results: Results) -> Iterator[Budget]:
+    yield Budget(
+        "F",
+        "100 threads, achieved / ideal",
+        results.figure("F / dayjob / sync / 100 at once", "ideal"),
+        least=0.95,
+    )
+    yield Budget(
+        "F",
+        "1,000 async, achieved / ideal",
+        results.figure("F / dayjob / async / 1000 at once", "ideal"),
+        least=0.95,
+    )
+    few, many = "G / dayjob / sync / 5 names", "G / dayjob / sync / 200 names"
+    yield Budget("G", "time per job, 200 names / 5", results.ratio(few, many, "rate"), most=1.5)
+    yield Budget("G", "server CPU per job, 200 names / 5", results.ratio(many, few, "server_us"), most=1.5)
+    base, top = "G ops / dayjob / ops / 1,000 waiting", "G ops / dayjob / ops / 1,000,000 waiting"
+    yield Budget("G", "server time per job, 1 M waiting / 1 k", results.ratio(top, base, "job_us"), most=1.2)
+    huge = "G ops / dayjob / ops / 10,000,000 waiting"
+    for key, label in ((top, "1 M"), (huge, "10 M")):
+        worst = Figure.of(max(one["worst_ms"].values()) for one in results.good(key, "worst_ms"))
+        yield Budget("G", f"slowest operation at {label} waiting", worst, most=10, unit="ms")
+    yield Budget("G", "memory per waiting job / payload", results.figure(top, "memory_ratio"), most=1.2)
+
+
+def _delivery(results: Results) -> Budget:
+    wrong = [
+        one.get("missing", 0) + one.get("twice", 0) + bool(one["error"])
+        for one in results.records
+        if one["system"] == "dayjob"
+    ]
+    return Budget(
+        "all",
+        "dayjob: runs in which a job was missing or ran twice",
+        Figure.of([sum(map(bool, wrong))]),
+        most=0,
+        unit="",
+    )

@@ -1,0 +1,178 @@
+"""What is measured: the cases of each form. Cases of one group run in turn, in a new order each round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from systems import GO, OTHERS, PYTHON, SYSTEMS, System
+from workloads import Case
+
+DAYJOB, BARE, RAW = (SYSTEMS[name] for name in ("dayjob", "bare", "raw"))
+PEERS = (*GO, *PYTHON, *OTHERS)
+MILLISECOND = 0.001
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that belong together."""
+
+    title: str
+    cases: tuple[Case, ...]
+    #: All at once, each on a server of its own: for counts that do not depend on timing.
+    together: bool = False
+
+
+def plan(form: str) -> list[Group]:
+    """The groups of a form: tiny (a test of the driver), quick or full."""
+    return {"tiny": tiny, "quick": quick, "full": full}[form]()
+
+
+def _drain(system: System, config: str, **changes: object) -> Case:
+    how = system.config(config)
+    case = Case("A", system, config, count=how.jobs, concurrency=how.concurrency)
+    return replace(case, **changes)
+
+
+def _own_drains(count: int, *, everything: bool) -> Iterable[Case]:
+    for config in ("sync", "async"):
+        yield _drain(DAYJOB, config, count=count)
+        yield _drain(DAYJOB, config, count=count, delay=MILLISECOND, variant="1 ms")
+        if everything:
+            yield _drain(DAYJOB, config, count=count, processes=2, variant="2 processes")
+            yield _drain(DAYJOB, config, count=count, aof=True, variant="AOF")
+    yield _drain(BARE, "loop", count=count)
+
+
+def _enqueues(
+    count: int, bulk: int, pins: tuple[str, ...], systems: Iterable[tuple[System, str]]
+) -> Iterable[Case]:
+    for system, config in systems:
+        for pin in pins:
+            yield Case("B", system, config, f"single, {pin}", count=count, pin=pin)
+            if system.bulk:
+                size = bulk if system.kind == "own" else bulk // 3
+                yield Case("B", system, config, f"bulk, {pin}", count=size, mode="bulk", pin=pin)
+
+
+def _pickup(system: System, config: str, count: int, gap: float = 0.02, variant: str = "20 ms apart") -> Case:
+    return Case("C", system, config, variant, count=count, gap=gap)
+
+
+def _idle(system: System, config: str, seconds: float, **changes: object) -> Case:
+    case = Case("D", system, config, "1 pool", names=20, concurrency=25, seconds=seconds)
+    return replace(case, **changes)
+
+
+def _mixed(system: System, config: str, concurrency: int, count: int) -> Case:
+    return Case(
+        "F", system, config, f"{concurrency} at once", count=count, concurrency=concurrency, sleep=0.01
+    )
+
+
+def level(waiting: int) -> Case:
+    more = {"program": "growth.py", "arguments": (waiting,)}
+    return Case("G ops", DAYJOB, "ops", f"{waiting:,} waiting", count=waiting, more=more)
+
+
+def _price(count: int) -> Case:
+    return Case("H", DAYJOB, "attempt", count=count, more={"program": "price.py", "arguments": (count,)})
+
+
+def _first(system: System) -> str:
+    return system.lively or system.configs[0].name
+
+
+def tiny() -> list[Group]:
+    own = [
+        _drain(system, config, count=300)
+        for system, config in ((DAYJOB, "sync"), (DAYJOB, "async"), (BARE, "loop"))
+    ]
+    own += [_drain(DAYJOB, "sync", count=300, delay=MILLISECOND, variant="1 ms")]
+    own += [
+        replace(_pickup(system, config, 5), rest=0.1)
+        for system, config in ((DAYJOB, "sync"), (RAW, "redis-py"))
+    ]
+    own += [_idle(DAYJOB, "sync", 0.5), _mixed(DAYJOB, "async", 20, 100), level(600), _price(200)]
+    return [
+        Group("A to H", tuple(own), together=True),
+        Group("B", tuple(_enqueues(50, 2000, ("same",), [(DAYJOB, "sync"), (RAW, "redis-py")]))),
+    ]
+
+
+def quick() -> list[Group]:
+    peers = [(system, config) for system in PEERS for config in system.configs if config.quick]
+    drains = [_drain(system, config.name, count=config.quick) for system, config in peers]
+    singles = [
+        (DAYJOB, "sync"),
+        (DAYJOB, "async"),
+        (RAW, "redis-py"),
+        (RAW, "async"),
+        (SYSTEMS["gocraft"], "usual"),
+    ]
+    pickups = [_pickup(DAYJOB, "sync", 100), _pickup(RAW, "redis-py", 100)]
+    pickups += [_pickup(system, config.name, 40) for system, config in peers]
+    idles = [_idle(DAYJOB, "sync", 5.0), _idle(DAYJOB, "sync", 5.0, pools=100, variant="100 pools")]
+    idles += [_idle(system, config.name, 5.0) for system, config in peers]
+    return [
+        Group("A", (*_own_drains(60_000, everything=False), *drains)),
+        Group("B", tuple(_enqueues(3000, 30_000, ("same",), singles))),
+        Group("C", tuple(pickups)),
+        Group("D", tuple(idles), together=True),
+    ]
+
+
+def full() -> list[Group]:
+    drains = [_drain(system, config.name) for system in PEERS for config in system.configs]
+    slower = [
+        _drain(SYSTEMS[name], config, variant=variant, delay=delay, aof=aof, count=count)
+        for name, config, count in (("gocraft", "usual", 20_000), ("dramatiq", "usual", 5000))
+        for variant, delay, aof in (("1 ms", MILLISECOND, False), ("AOF", 0.0, True))
+    ]
+    senders = [(DAYJOB, "sync"), (DAYJOB, "async"), (RAW, "redis-py"), (RAW, "async")]
+    senders += [(system, system.configs[0].name) for system in PEERS] + [(SYSTEMS["taskiq"], "stream")]
+    pickups = [_pickup(DAYJOB, "sync", 200), _pickup(DAYJOB, "async", 200), _pickup(RAW, "redis-py", 200)]
+    pickups += [_pickup(system, _first(system), 200) for system in PEERS]
+    pickups += [_pickup(SYSTEMS["taskiq"], "stream", 200)]
+    steady = [(DAYJOB, "sync"), (DAYJOB, "async"), (RAW, "redis-py")]
+    steady += [
+        (SYSTEMS[name], "usual") for name in ("gocraft", "asynq", "sidekiq", "dramatiq", "huey", "bullmq")
+    ]
+    idles = [_idle(DAYJOB, "sync", 10.0), _idle(DAYJOB, "sync", 10.0, pools=100, variant="100 pools")]
+    idles += [_idle(system, _first(system), 10.0) for system in PEERS] + [
+        _idle(SYSTEMS["taskiq"], "stream", 10.0)
+    ]
+    mixed = [_mixed(DAYJOB, "sync", 100, 30_000), _mixed(DAYJOB, "async", 1000, 100_000)]
+    mixed += [
+        _mixed(SYSTEMS[name], "usual", 100, 10_000) for name in ("gocraft", "asynq", "dramatiq", "bullmq")
+    ]
+    names = [
+        replace(_drain(DAYJOB, "sync", names=names, variant=f"{names} names"), workload="G")
+        for names in (5, 50, 200)
+    ]
+    pools = [
+        replace(_drain(DAYJOB, "sync", pools=many, processes=2, variant=f"{many} pools"), workload="G")
+        for many in (2, 10, 50)
+    ]
+    return [
+        Group("A", (*_own_drains(100_000, everything=True), *drains, *slower)),
+        Group("B", tuple(_enqueues(3000, 90_000, ("scheduler", "same"), senders))),
+        Group("C", (*pickups, *(_pickup(*one, 1500, 0.002, "500 a second") for one in steady))),
+        *(Group("D", tuple(idles[at : at + 5]), together=True) for at in range(0, len(idles), 5)),
+        Group("F", tuple(mixed)),
+        Group("G", (*names, *pools)),
+        Group("G", tuple(level(many) for many in (1000, 100_000, 1_000_000))),
+        Group("H", (_price(20_000),)),
+        Group("limits", tuple(_limits())),
+    ]
+
+
+def _limits() -> Iterable[Case]:
+    for label, words in (
+        ("LPUSH, 1 client", ("-t", "lpush", "-c", "1", "-n", "20000")),
+        ("LPUSH, 50 clients", ("-t", "lpush", "-c", "50", "-n", "100000")),
+        ("LPUSH, 50 clients, pipelines of 64", ("-t", "lpush", "-c", "50", "-P", "64", "-n", "1000000")),
+    ):
+        for pin in ("scheduler", "same"):
+            variant = f"{label}, {pin}"
+            yield Case("limits", RAW, "redis-benchmark", variant, pin=pin, more={"arguments": words})

@@ -1,0 +1,211 @@
+"""From a results file to tables. Run: python benchmarks/render.py RESULTS.json [docs/benchmarks.md]"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from budgets import budgets
+from figures import CLEAN, DASH, Record, Results, quantity
+from systems import SYSTEMS
+
+Column = tuple[str, str]
+TITLES = {
+    "A": "A: drain of no-op jobs, and E: what a job costs",
+    "B": "B: enqueue from one process",
+    "C": "C: pickup, from enqueue to handler start",
+    "D": "D: an idle pool, concurrency 25, 20 job names",
+    "F": "F: jobs that sleep 10 ms",
+    "G": "G: growth, draining",
+    "G ops": "G: growth, with so many jobs waiting",
+    "H": "H: the price of an attempt, without a server",
+    "limits": "The limits of the machine",
+}
+COLUMNS: dict[str, list[Column]] = {
+    "A": [("rate", "jobs/s"), ("commands", "commands/job"), ("reads", "reads/job"), ("trips", "round trips/job"),
+          ("server_us", "server µs/job"), ("worker_us", "worker µs/job"), ("bytes", "bytes/job")],
+    "B": [("rate", "jobs/s"), ("cpu_us", "caller µs/job"), ("server_us", "server µs/job"), ("bytes", "bytes/job")],
+    "C": [("p50_ms", "p50 ms"), ("p99_ms", "p99 ms"), ("first_ms", "first ms")],
+    "D": [("sent_s", "commands sent/s"), ("heartbeat_s", "of them heartbeat"), ("inner_s", "inside scripts/s"),
+          ("clients", "connections"), ("cpu_percent", "worker CPU %")],
+    "F": [("rate", "jobs/s"), ("ideal", "achieved / ideal"), ("server_us", "server µs/job")],
+    "G": [("rate", "jobs/s"), ("trips", "round trips/job"), ("server_us", "server µs/job"), ("worker_us", "worker µs/job")],
+    "G ops": [("enqueue_us", "enqueue, server µs/job"), ("exchange_us", "exchange, server µs/job"),
+              ("bytes_per_job", "bytes/job"), ("payload_bytes", "payload bytes"), ("memory_ratio", "memory / payload")],
+    "limits": [("rate", "operations/s")],
+}  # fmt: skip
+#: Against what each row is compared, by workload: the field and the key.
+AGAINST = {"A": ("rate", "A / dayjob / sync"), "C": ("p50_ms", "C / raw / redis-py / 20 ms apart")}
+
+
+def brief(record: Record) -> str:
+    """One run in one line, while it goes on."""
+    if record["error"]:
+        return f"{record['key']}: FAILED: {record['error'][:160]}"
+    shown = [
+        f"{label} {record[field]:g}"
+        for field, label in COLUMNS.get(record["workload"], ())[:3]
+        if field in record
+    ]
+    wrong = [f"{record[field]} {field}" for field in ("missing", "twice") if record.get(field)]
+    return ", ".join(
+        [f"{record['key']}: {' '.join(shown[:1])}", *shown[1:], *wrong, f"foreign {record['foreign']}"]
+    )
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |"]
+    lines.append("|" + "---|" * (lines[0].count("|") - 1))
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def report(raw: dict[str, Any]) -> str:
+    """All tables, as Markdown."""
+    results = Results(raw)
+    parts = [_about(results), "## Where it must stand\n\n" + _budgets(results)]
+    for workload, title in TITLES.items():
+        keys = results.keys(workload)
+        if keys:
+            body = _prices(results) if workload == "H" else _workload(results, workload, keys)
+            parts.append(f"## {title}\n\n{body}")
+    parts.append("## Runs that went wrong, and systems that are missing\n\n" + _wrong(results))
+    return "\n\n".join(parts) + "\n"
+
+
+def _about(results: Results) -> str:
+    raw = results.raw
+    about = raw["machine"]
+    foreign = sorted(one["foreign"] for one in results.records) or [0.0]
+    dirty = sum(one > CLEAN for one in foreign)
+    loops = sorted(one["loop_ms"] for one in results.records) or [0.0]
+    versions = ", ".join(
+        f"{name} {one['version']}"
+        for name, one in raw["systems"].items()
+        if one["version"] and name not in ("bare", "raw")
+    )
+    packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
+    return "\n".join(
+        [
+            f"Form `{raw['form']}`, {raw['rounds']} runs of each, {raw['started']} UTC, {raw.get('seconds', 0)} s in all.",
+            "",
+            f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}.",
+            f"- Server: {raw['server']}, no persistence but where a row says AOF (appendfsync everysec).",
+            f"- Python {about['python']}; {packages}.",
+            f"- Systems: {versions}.",
+            f"- CPU used by others during a run: median {foreign[len(foreign) // 2]:.2f} cores, worst {foreign[-1]:.2f}.",
+            f"- {dirty} of {len(foreign)} runs had more than {CLEAN} of a core used by others; none was left out.",
+            f"- A fixed loop before and after each took {loops[0]:.1f} ms at best, {loops[-1]:.1f} at worst, {loops[len(loops) // 2]:.1f} in the middle.",
+        ]
+    )
+
+
+def _budgets(results: Results) -> str:
+    rows = [
+        [one.workload, one.what, one.seen, one.asked, one.verdict, one.note.removeprefix("A / ")]
+        for one in budgets(results)
+    ]
+    return table(["", "what", "measured: median (lowest to highest)", "budget", "", ""], rows)
+
+
+def _workload(results: Results, workload: str, keys: list[str]) -> str:
+    columns = [
+        (field, label)
+        for field, label in COLUMNS[workload]
+        if any(results.figure(key, field) is not None for key in keys)
+    ]
+    field, base = AGAINST.get(workload, ("", ""))
+    compared = base in results.by_key
+    first = columns[0][0] if columns else ""
+    head = ["system", "configuration", *(label for _, label in columns)]
+    if compared:
+        head.append("raw BLPOP = 1" if workload == "C" else "dayjob sync = 1")
+    if workload != "D":
+        head.append("missing / twice")
+    order: Callable[[str], tuple[bool, float]] = lambda key: _order(results, key, first)  # noqa: E731
+    rows = []
+    for key in sorted(keys, key=order):
+        one = results.by_key[key][0]
+        row = [one["system"], _configuration(one), *(_cell(results, key, field_) for field_, _ in columns)]
+        if compared:
+            ratio = results.ratio(key, base, field)
+            row.append(DASH if ratio is None else ratio.text(quantity))
+        if workload != "D":
+            row.append(_delivered(results.by_key[key]))
+        rows.append(row)
+    return table(head, rows) + ("" if workload != "D" else "\n\n" + _breakdown(results, keys))
+
+
+def _order(results: Results, key: str, field: str) -> tuple[bool, float]:
+    figure = results.figure(key, field)
+    lowest_first = field in ("p50_ms", "sent_s", "enqueue_us")
+    return figure is None, 0.0 if figure is None else (figure.middle if lowest_first else -figure.middle)
+
+
+def _configuration(record: Record) -> str:
+    system = SYSTEMS[record["system"]]
+    about = [config.about for config in system.configs if config.name == record["config"]]
+    told = about[0] if about and record["workload"] in ("A", "G") else record["config"]
+    return ", ".join(filter(None, (told, record["variant"])))
+
+
+def _cell(results: Results, key: str, field: str) -> str:
+    figure = results.figure(key, field)
+    return DASH if figure is None else figure.text(quantity)
+
+
+def _delivered(records: list[Record]) -> str:
+    missing, twice = (sum(one.get(field, 0) for one in records) for field in ("missing", "twice"))
+    return f"{missing} / {twice}"
+
+
+def _breakdown(results: Results, keys: list[str]) -> str:
+    lines = []
+    for key in keys:
+        found = results.good(key, "what")
+        if found and found[0]["system"] == "dayjob":
+            what = ", ".join(f"{name} {number:g}" for name, number in found[-1]["what"].items())
+            lines.append(f"- dayjob, {found[0]['variant']}, commands a second: {what}.")
+    return "\n".join(lines)
+
+
+def _prices(results: Results) -> str:
+    records = [one for one in results.records if one["workload"] == "H" and not one["error"]]
+    if not records:
+        return "not measured"
+    rows = []
+    for label in records[0]["micros"]:
+        values = sorted(one["micros"][label] for one in records)
+        rows.append([label, f"{values[len(values) // 2]:.2f} ({values[0]:.2f}{DASH}{values[-1]:.2f})"])
+    return table(["handler", "µs per attempt: decode, call, settle"], rows)
+
+
+def _wrong(results: Results) -> str:
+    lines = [
+        f"- {name} was not measured: {one['reason']}"
+        for name, one in results.raw["systems"].items()
+        if one["reason"]
+    ]
+    lines += [
+        f"- {record['key']}, round {record['round'] + 1}: {record['error']}"
+        for record in results.records
+        if record["error"]
+    ]
+    return "\n".join(lines) or "None."
+
+
+METHOD = (Path(__file__).resolve().parent / "method.md").read_text
+
+
+def main(source: str, target: str | None = None) -> None:
+    text = report(json.loads(Path(source).read_text()))
+    if target is None:
+        print(text)
+    else:
+        Path(target).write_text(METHOD() + "\n" + text)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
