@@ -196,7 +196,8 @@ def _wrong(results: Results) -> str:
     return "\n".join(lines) or "None."
 
 
-METHOD = (Path(__file__).resolve().parent / "method.md").read_text
+#: What the page says above the tables.
+METHOD = Path(__file__).resolve().parent / "method.md"
 
 
 def main(source: str, target: str | None = None) -> None:
@@ -204,7 +205,7 @@ def main(source: str, target: str | None = None) -> None:
     if target is None:
         print(text)
     else:
-        Path(target).write_text(METHOD() + "\n" + text)
+        Path(target).write_text(METHOD.read_text() + "\n" + text)
 
 
 if __name__ == "__main__":

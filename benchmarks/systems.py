@@ -94,13 +94,13 @@ PYTHON = (
         Config("best", "SimpleWorker, no results", 1_000),
     ), "rq:queue:bench", bulk="enqueue_many of 1000", package="rq", lively="best"),
     System("dramatiq", "python", (
-        Config("usual", "1 process, 10 threads", 10_000, quick=6_000),
+        Config("usual", "1 process, 10 threads", 10_000, quick=4_000),
         Config("best", "1 process, 8 threads, prefetch 100", 10_000),
         Config("two", "2 processes of 8, prefetch 100", 20_000, processes=2),
     ), "dramatiq:default.msgs", package="dramatiq", settle=3.0),
     System("huey", "python", (
         Config("usual", "10 threads", 8_000),
-        Config("best", "1 thread, quiet, no periodic tasks", 8_000, quick=5_000),
+        Config("best", "1 thread, quiet, no periodic tasks", 8_000, quick=4_000),
     ), "huey.redis.bench", package="huey"),
     System("arq", "python", (
         Config("usual", "max_jobs 10", 1_000),

@@ -322,10 +322,7 @@ def idle(bench: Bench, case: Case) -> dict[str, Any]:
     Ledger.create(path, 8)
     processes = min(4, case.pools)
     with bench.workers(case, server.url, path, processes) as programs:
-        time.sleep(case.system.settle + case.pools * 0.05)
-        if any(program.ended for program in programs):
-            raise Failed(f"a worker ended: {programs[0].tail()}")
-        clients = Counts.take(server).clients
+        clients = _settled(case, server, programs)
         cpu, started = sum(map(Program.cpu, programs)), time.time()
         sent, inner = _monitor(server, case.seconds)
         seconds = time.time() - started
@@ -339,6 +336,22 @@ def idle(bench: Bench, case: Case) -> dict[str, Any]:
         "what": {name: round(number / seconds, 2) for name, number in sent.most_common(12)},
         "clients": clients, "rss": memory, "cpu_percent": round(cpu / seconds * 100, 2), "pools": case.pools,
     }  # fmt: skip
+
+
+def _settled(case: Case, server: Server, programs: list[Program]) -> int:
+    """Wait until the workers have opened what connections they open; how many those are."""
+    deadline = time.monotonic() + LIMIT
+    clients, since = 0, time.monotonic()
+    while clients == 0 or time.monotonic() - since < case.system.settle:
+        if any(program.ended for program in programs):
+            raise Failed(f"a worker ended: {programs[0].tail()}")
+        if time.monotonic() > deadline:
+            raise Failed(f"its connections do not settle: {clients}")
+        time.sleep(0.1)
+        now = Counts.take(server).clients
+        if now != clients:
+            clients, since = now, time.monotonic()
+    return clients
 
 
 def _monitor(server: Server, seconds: float) -> tuple[Counter[str], int]:

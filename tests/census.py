@@ -99,16 +99,20 @@ def dump(keys: Keys, link: Link) -> dict[str, tuple[str, Any]]:
         names.update(page)
         if int(cursor) == 0:
             break
-    found: dict[str, tuple[str, Any]] = {}
-    for name in sorted(names):
-        kind = link.run(plain("TYPE", name)).decode()
-        if kind != "none":
-            command, *rest = READ[kind]
-            found[name.decode().removeprefix(keys.prefix)] = (
-                kind,
-                _value(kind, link.run(plain(command, name, *rest))),
-            )
-    return found
+    ordered = sorted(names)
+    kinds = (
+        [kind.decode() for kind in link.run_many([plain("TYPE", name) for name in ordered])]
+        if ordered
+        else []
+    )
+    # A key may expire between two looks.
+    there = [(name, kind) for name, kind in zip(ordered, kinds, strict=True) if kind != "none"]
+    reads = [plain(READ[kind][0], name, *READ[kind][1:]) for name, kind in there]
+    replies = link.run_many(reads) if reads else []
+    return {
+        name.decode().removeprefix(keys.prefix): (kind, _value(kind, reply))
+        for (name, kind), reply in zip(there, replies, strict=True)
+    }
 
 
 def _value(kind: str, reply: Any) -> Any:

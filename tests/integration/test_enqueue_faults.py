@@ -36,8 +36,8 @@ def proxy(server: Server) -> Proxy:
 def hasty(monkeypatch):
     """Enqueuers that wait a fraction of a second where they would wait seconds."""
     monkeypatch.setattr(dayjob.enqueue, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.TRIES))
-    monkeypatch.setattr(dayjob.enqueue, "Link", partial(Link, timeout=0.25))
-    monkeypatch.setattr(dayjob.enqueue, "AsyncLink", partial(AsyncLink, timeout=0.25))
+    monkeypatch.setattr(dayjob.enqueue, "Link", partial(Link, timeout=0.12))
+    monkeypatch.setattr(dayjob.enqueue, "AsyncLink", partial(AsyncLink, timeout=0.12))
 
 
 @pytest.fixture(params=["sync", "async"])

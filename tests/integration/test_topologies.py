@@ -255,14 +255,28 @@ def subfolder(folder: Path, name: str) -> Path:
     return made
 
 
-@pytest.fixture
-def sentinels(tmp_path) -> Iterator[Sentinels]:
-    found = Sentinels(tmp_path)
+@contextlib.contextmanager
+def watched(folder: Path) -> Iterator[Sentinels]:
+    """A master that is watched, for the length of a block."""
+    found = Sentinels(folder)
     try:
         found.start()
         yield found
     finally:
         found.stop()
+
+
+@pytest.fixture(scope="module")
+def sentinels(tmp_path_factory) -> Iterator[Sentinels]:
+    with watched(tmp_path_factory.mktemp("sentinels")) as found:
+        yield found
+
+
+@pytest.fixture
+def doomed(tmp_path) -> Iterator[Sentinels]:
+    """One that is going to lose its master."""
+    with watched(tmp_path) as found:
+        yield found
 
 
 def test_sentinels_say_where_the_master_is(sentinels, namespace):
@@ -284,9 +298,9 @@ def test_sentinels_that_are_all_away_are_unavailable(namespace):
 
 
 @pytest.mark.parametrize("how", ["killed", "asked"])
-def test_after_a_failover_pool_and_enqueuers_go_on_with_the_new_master(sentinels, namespace, how):
+def test_after_a_failover_pool_and_enqueuers_go_on_with_the_new_master(doomed, namespace, how):
     """Killed: connections break. Asked: the old master lives on as a replica, and answers READONLY."""
-    pool = WorkerPool(namespace=namespace, redis=sentinels.url, concurrency=4)
+    pool = WorkerPool(namespace=namespace, redis=doomed.url, concurrency=4)
     seen: list[int] = []
     lock = threading.Lock()
 
@@ -295,24 +309,24 @@ def test_after_a_failover_pool_and_enqueuers_go_on_with_the_new_master(sentinels
             seen.append(job.args["n"])
 
     pool.register("a", note)
-    enqueuer = Enqueuer(namespace, redis=sentinels.url)
+    enqueuer = Enqueuer(namespace, redis=doomed.url)
     pool.start()
     try:
         enqueuer.enqueue_many("a", [{"n": n} for n in range(50)])
         wait_until(lambda: len(seen) == 50)
-        tell(sentinels.master.port, "WAIT", 1, 2000)
+        tell(doomed.master.port, "WAIT", 1, 2000)
         if how == "killed":
-            sentinels.master.kill()
+            doomed.master.kill()
         else:
-            wait_until(sentinels.failover, 20)
-        wait_until(lambda: sentinels.current() == sentinels.replica.port, 20)
-        wait_until(lambda: role(sentinels.replica) == b"master", 20)
+            wait_until(doomed.failover, 20)
+        wait_until(lambda: doomed.current() == doomed.replica.port, 20)
+        wait_until(lambda: role(doomed.replica) == b"master", 20)
         if how == "asked":
             # Until then the old master takes writes that it is going to lose; nobody but WAIT can tell.
-            wait_until(lambda: role(sentinels.master) == b"slave", 20)
+            wait_until(lambda: role(doomed.master) == b"slave", 20)
         wait_until(lambda: accepts(enqueuer, 50), 15)
         wait_until(lambda: 50 in seen, 10)
-        asyncio.run(send_async(sentinels.url, namespace))
+        asyncio.run(send_async(doomed.url, namespace))
         wait_until(lambda: 51 in seen, 10)
     finally:
         pool.stop(timeout=2)

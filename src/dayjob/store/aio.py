@@ -14,7 +14,16 @@ from redis.backoff import NoBackoff
 
 from dayjob.settings import Address
 from dayjob.store.op import Op
-from dayjob.store.sync import ANSWER, Link, connection_options, is_noscript, keepalive, mapped, misplaced
+from dayjob.store.sync import (
+    ANSWER,
+    Link,
+    check_tag,
+    connection_options,
+    is_noscript,
+    keepalive,
+    mapped,
+    misplaced,
+)
 
 T = TypeVar("T")
 
@@ -23,6 +32,7 @@ class AsyncLink:
     """One connection, opened at first use and again after any fault or in another loop. Not for two tasks at once."""
 
     def __init__(self, address: Address, *, tag: str, name: str = "dayjob", timeout: float = ANSWER) -> None:
+        check_tag(address, tag)
         self._address = address
         self._tag = tag
         self._name = name

@@ -21,6 +21,11 @@ class Op(Generic[T]):
     args: Sequence[Arg]
     read: Callable[[Any], T]
 
+    @property
+    def writes(self) -> bool:
+        """Whether an answer shows that the server takes writes; that of a blocking command may date from before."""
+        return not isinstance(self.command, str) and self.command.writes
+
     def words(self, *, whole_script: bool = False) -> list[Arg]:
         """The command as it goes over the wire; a script by its digest, or whole where the server lacks it."""
         if isinstance(self.command, str):

@@ -16,6 +16,8 @@ class Script:
     name: str
     source: str
     sha: str
+    #: Whether it may write, so that a server that refuses writes refuses it.
+    writes: bool
 
     @property
     def header(self) -> str:
@@ -36,7 +38,7 @@ def load(name: str) -> Script:
     source = files("dayjob.store").joinpath("scripts", f"{name}.lua").read_text("utf-8")
     # The digest protects nothing; it is the name Redis gives a script.
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-    return Script(name, source, sha)
+    return Script(name, source, sha, "no-writes" not in source.partition("\n")[0])
 
 
 def all_names() -> list[str]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 import socket
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
@@ -18,7 +20,7 @@ from redis.connection import AbstractConnection, Connection, SSLConnection
 from redis.connection import UnixDomainSocketConnection as _UnixConnection
 from redis.retry import Retry
 
-from dayjob.errors import Full, Rejected, StoreError, Unavailable
+from dayjob.errors import BadOption, Full, Rejected, StoreError, Unavailable
 from dayjob.settings import Address
 from dayjob.store.op import Op
 
@@ -134,6 +136,25 @@ def key_slot(key: str) -> int:
     return crc % 16384
 
 
+class Watch(Protocol):
+    """Who wants to know how a link fares. Several links may share one."""
+
+    #: Monotonic time of the last failure: connections opened before it are suspect.
+    failed_at: float
+
+    def failed(self, error: StoreError) -> None: ...
+    def succeeded(self) -> None: ...
+
+
+def check_tag(address: Address, tag: str) -> None:
+    """Refuse a namespace whose keys would be strewn over a cluster. Raises BadOption."""
+    if address.kind == "cluster" and not re.search(r"\{[^}]+\}", tag):
+        namespace = tag.rpartition("known_jobs")[0].rstrip(":")
+        raise BadOption(
+            f"namespace {namespace!r} on a cluster: write '{{{namespace}}}', so that all its keys are on one node"
+        )
+
+
 class Link:
     """One connection, opened at first use and again after any fault. Not for two threads at once."""
 
@@ -144,11 +165,15 @@ class Link:
         tag: str,
         name: str = "dayjob",
         timeout: float = ANSWER,
-        answered: Callable[[], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
+        check_tag(address, tag)
         self._address = address
-        #: Called after every answer.
-        self._answered = answered
+        self._watch = watch
+        self._opened_at = 0.0
+        #: The connection that is being opened, so that interrupt() reaches it.
+        self._dialled: Any = None
+        self._retired = False
         #: Any key of the namespace: in a cluster it says which node to talk to.
         self._tag = tag
         self._name = name
@@ -156,21 +181,23 @@ class Link:
         #: Any: the client library's connections are not typed.
         self._connection: Any = None
         self._pid = os.getpid()
-        #: Round trips made, for people.
-        self.trips = 0
 
     def run(self, op: Op[T]) -> T:
         """Send one op and read its answer. Raises StoreError; the connection is then as good as new."""
-        reply = op.read(self._ask(op))
-        self.trips += 1
-        if self._answered is not None:
-            self._answered()
-        return reply
+        if self._watch is None:
+            return op.read(self._ask(op))
+        try:
+            reply = self._ask(op)
+        except StoreError as error:
+            self._watch.failed(error)
+            raise
+        if op.writes:
+            self._watch.succeeded()
+        return op.read(reply)
 
     def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
         """Send several ops in one round trip. Raises the first StoreError; the others may have been done."""
         connection = self._open()
-        self.trips += 1
         try:
             connection.send_packed_command(
                 connection.pack_commands([op.words() for op in ops]), check_health=False
@@ -197,10 +224,24 @@ class Link:
 
     def interrupt(self) -> None:
         """End a blocking run of another thread: its socket is shut down under it."""
+        for connection in (self._connection, self._dialled):
+            sock = getattr(connection, "_sock", None)
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def hasten(self, seconds: float) -> None:
+        """Wait no longer than this for an answer from now on."""
+        self._timeout = seconds
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                sock.settimeout(seconds)
+
+    def retire(self) -> None:
+        """End what is under way in another thread, and open no connection again."""
+        self._retired = True
+        self.interrupt()
 
     @property
     def connected(self) -> bool:
@@ -241,9 +282,19 @@ class Link:
         if self._pid != os.getpid():
             # After a fork the socket is the parent's: leave it alone.
             self._connection, self._pid = None, os.getpid()
+        if self._retired:
+            raise Unavailable("this connection was closed for good")
+        if (
+            self._connection is not None
+            and self._watch is not None
+            and self._opened_at < self._watch.failed_at
+        ):
+            # What cut another connection may have cut this one in silence.
+            self.close()
         if self._connection is None:
             try:
                 self._connection = self._dial()
+                self._opened_at = time.monotonic()
             except (redis.RedisError, OSError) as error:
                 raise mapped(error, sent=False, where=str(self._address)) from error
         return self._connection
@@ -262,11 +313,14 @@ class Link:
             connection = kind(
                 host=host, port=port, socket_keepalive=True, socket_keepalive_options=keepalive(), **options
             )
+        self._dialled = connection
         try:
             connection.connect()
         except BaseException:
             connection.disconnect()
             raise
+        finally:
+            self._dialled = None
         return connection
 
     def locate(self) -> tuple[str, int]:
@@ -304,7 +358,7 @@ class Link:
         reply = self._ask_once(host, port, self._address.username, self._address.password, "CLUSTER", "SLOTS")
         for first, last, node, *_ in reply:
             if first <= slot <= last:
-                return (node[0].decode() or host, int(node[1]))
+                return ((node[0] or b"").decode() or host, int(node[1]))
         return None
 
     def _ask_once(self, host: str, port: int, username: str | None, password: str | None, *words: str) -> Any:

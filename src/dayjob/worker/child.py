@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,21 +54,15 @@ class ToldOutage(Outage):
         super().__init__()
         self._line = line
 
-    def failed(self, error: StoreError) -> None:
-        """A loop could not reach Redis."""
-        with self._lock:
-            if self._since is None:
-                self._since = time.monotonic()
-                self._line.send(Away(str(error)))
+    def _tell_away(self, error: StoreError, now: float) -> None:
+        if self._told is None:
+            self._told = now
+            self._line.send(Away(str(error)))
 
-    def succeeded(self) -> None:
-        """Redis answered. Called at every answer."""
-        if self._since is None:
-            return
-        with self._lock:
-            if self._since is not None:
-                self._since = None
-                self._line.send(Back())
+    def _tell_back(self, now: float) -> None:  # noqa: ARG002 - the parent has a clock of its own
+        if self._told is not None:
+            self._line.send(Back())
+        self._told = None
 
 
 class Child:

@@ -220,7 +220,7 @@ class Fetcher:
                 break
             if self.fetching and self._room().free > 0:
                 self._arm(self._lanes.keys() - self._closed())
-            ready = self._ready()
+            ready = self._ready() or len(self._guarded)
             timeout: float | None = None
             if ready:
                 timeout = LOOK
@@ -247,7 +247,7 @@ class Fetcher:
         if self._flushing and self.figures.pending(self._lanes.values()):
             return True
         if not self.fetching:
-            return bool(self._ready() or self._suspects)
+            return bool(self._ready() or self._suspects or self._guarded)
         if self._suspects and self._suspect is None:
             return True
         oldest = self._oldest()
@@ -326,9 +326,11 @@ class Fetcher:
             oldest = executor.oldest
             if oldest is not None and oldest <= before:
                 returned += executor.take_back(before)
+        while self._guarded and (not self.fetching or now - self._guarded[0].given_at > room.PATIENCE):
+            # Before its key is touched: it goes back as it came.
+            returned.append(self._guarded.popleft())
         if not self.fetching:
-            returned += [*self._guarded, *self._suspects]
-            self._guarded.clear()
+            returned += self._suspects
             self._suspects.clear()
         returned.sort(key=lambda attempt: consume.number_in(attempt.token), reverse=True)
         for attempt in returned:
@@ -340,7 +342,7 @@ class Fetcher:
 
     def _permits(self, entries: list[Entry]) -> None:
         """Ask for what must be in Redis before a job starts: its unique key released, a suspect named."""
-        while self._guarded and len(entries) < consume.MOST_SETTLED:
+        for _ in range(min(self._permitted(), len(self._guarded), consume.MOST_SETTLED)):
             attempt = self._guarded.popleft()
             wire = attempt.wire
             first = int(wire.fails == 0 and wire.deaths == 0 and wire.snoozes == 0)
@@ -467,6 +469,8 @@ class Fetcher:
 
     def _guard(self, attempt: Attempt) -> None:
         if attempt.wire.unique_key and self._must_release(attempt.wire, attempt.lane):
+            attempt.given_at = time.monotonic()
+            attempt.lane.unique = True
             self._guarded.append(attempt)
         else:
             self._suspects.append(attempt)
@@ -568,7 +572,7 @@ class Fetcher:
         fast = [
             (name, lane.estimate)
             for name, lane in self._lanes.items()
-            if room.is_fast(lane.estimate) and lane.slow_until <= now
+            if room.is_fast(lane.estimate) and lane.slow_until <= now and not lane.unique
         ]
         if not self._live.issubset(name for name, _ in fast):
             # A slow queue has work: it gets its share of slots as they come free, so nothing is prefetched past it.
@@ -594,6 +598,11 @@ class Fetcher:
             ready=self._ready() + coming,
             fast=fast,
         )
+
+    def _permitted(self) -> int:
+        """For how many guarded attempts there is a worker, so that they may let go of their keys."""
+        taken = sum(executor.busy + executor.ready for executor in self._executors()) + len(self._asked)
+        return max(0, self._options.concurrency - taken)
 
     def _threads_free(self) -> int | None:
         """How many more sync jobs the threads can take; None where they are as many as the slots."""

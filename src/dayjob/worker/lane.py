@@ -52,6 +52,7 @@ class Lane:
         "runs",
         "slow_until",
         "type",
+        "unique",
         "waits",
     )
 
@@ -78,6 +79,8 @@ class Lane:
         self.estimate: float | None = None
         #: Monotonic time until which nothing is prefetched, since some of it had to be given back.
         self.slow_until = 0.0
+        #: Unique jobs came in: nothing is prefetched, since a job keeps its key until there is a worker for it.
+        self.unique = False
         #: Figures since the last flush: bucket to count.
         self.runs: dict[int, int] = {}
         self.waits: dict[int, int] = {}

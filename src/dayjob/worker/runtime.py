@@ -44,6 +44,10 @@ from dayjob.worker.watchdog import Watchdog
 
 logger = logging.getLogger("dayjob.worker")
 
+#: Seconds to wait for an answer: all that a pool asks is safe to ask again, on a new connection.
+ANSWER = 3.0
+#: Seconds that the last word to Redis may take.
+LAST_WORD = 0.3
 #: How often waiting for the end looks again.
 LOOK = 0.01
 
@@ -87,9 +91,9 @@ class Runtime:
             one.name: Lane(one, _composed(pool, one), flags, _direct(pool, one)) for one in pool.registry
         }
         self._flags, self.lanes = flags, lanes
-        link = partial(Link, address, tag=keys.known_jobs, answered=self.outage.succeeded)
+        link = partial(Link, address, tag=keys.known_jobs, watch=self.outage, timeout=ANSWER)
         self._exchange_link = link(name="dayjob:exchange")
-        self._bell_link = link(name="dayjob:bell", timeout=WAIT + 5.0)
+        self._bell_link = link(name="dayjob:bell", timeout=WAIT + 1.0)
         self._shared = SharedLink(link(name="dayjob:chores"))
         joined = False
         try:
@@ -152,7 +156,7 @@ class Runtime:
             timeouts=[lane.options.timeout for lane in lanes.values() if lane.options.timeout],
         )  # fmt: skip
         heartbeat = Heartbeat(keys, self._shared, fetcher, self.observer, options)
-        service = partial(Service, outage=self.outage, died=self._died)
+        service = partial(Service, died=self._died)
         self._services = [
             service("fetcher", fetcher.step),
             service("listener", self.listener.step),
@@ -252,6 +256,8 @@ class Runtime:
             self._wait_for(lambda: not self.fetcher.running(), time.monotonic() + 0.25, hurry=False)
 
     def _close(self, deadline: float) -> None:
+        # Asked now: ending the loops below looks like an outage to their links.
+        away = self.outage.away > 0
         self._chores.closing = True
         for service in self._services:
             service.stop()
@@ -262,18 +268,19 @@ class Runtime:
                 self.listener.close()
                 self._shared.interrupt()
         if not self._services[0].join(time.monotonic()):
-            self._exchange_link.interrupt()
+            self._exchange_link.retire()
             self._services[0].join(time.monotonic() + 0.2)
-        self._leave()
-        self._abort()
-
-    def _leave(self) -> None:
-        if self.outage.away:
+        if away:
             logger.warning(
                 "pool=%s leaves without telling Redis, which is away; its lease will end",
                 self.fetcher.pool_id,
             )
-            return
+        else:
+            self._exchange_link.hasten(max(LAST_WORD, deadline + 0.2 - time.monotonic()))
+            self._leave()
+        self._abort()
+
+    def _leave(self) -> None:
         try:
             left = self._exchange_link.run(consume.leave(self._keys, self.fetcher.pool_id))
         except StoreError as error:
@@ -294,8 +301,8 @@ class Runtime:
             if executor is not None:
                 executor.close()
         for link in (self._exchange_link, self._bell_link, self._shared):
-            with contextlib.suppress(OSError):
-                link.close()
+            # Not closed but retired: a loop that did not end in time may still be using it.
+            link.retire()
 
     def _close_enqueuer(self) -> None:
         """The connections that async handlers enqueued over belong to our loop and end with it."""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from dayjob.errors import StoreError
+from dayjob.errors import StoreError, Unavailable
 
 logger = logging.getLogger("dayjob.worker")
 
@@ -23,41 +23,59 @@ MOMENT = 0.3
 class Outage:
     """Tells people once when Redis goes away, at most once a minute while it is away, and once when it is back.
 
-    A cut connection that is open again at once is no outage: the second failure, a moment after the first, is.
+    A cut connection that is open again at once is no outage; a server that answers reads and refuses writes is one,
+    so only answers to writes end it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: float | None = None
         self._told: float | None = None
+        #: Connections opened before this may be cut without knowing it.
+        self.failed_at = 0.0
 
     def failed(self, error: StoreError) -> None:
-        """A loop could not reach Redis."""
+        """A request could not be done."""
         now = time.monotonic()
         with self._lock:
             if self._since is None:
                 self._since = now
-            elif self._told is None and now - self._since >= MOMENT:
-                self._told = now
-                logger.warning("Redis is away: %s. Waiting for it; jobs that run go on.", error)
-            elif self._told is not None and now - self._told >= 60:
-                self._told = now
-                logger.warning("Redis is still away after %.0f s: %s", now - self._since, error)
+            if isinstance(error, Unavailable) and error.sent:
+                self.failed_at = now
+            self._tell_away(error, now)
 
     def succeeded(self) -> None:
-        """Redis answered."""
+        """A write was answered."""
         if self._since is None:
             return
         with self._lock:
-            if self._since is not None and self._told is not None:
-                logger.warning("Redis is back after %.1f s", time.monotonic() - self._since)
-            self._since = self._told = None
+            if self._since is not None:
+                self._tell_back(time.monotonic())
+                self._since = None
+
+    def _tell_away(self, error: StoreError, now: float) -> None:
+        if self._told is None:
+            if now - self._began >= MOMENT:
+                self._told = now
+                logger.warning("Redis is away: %s. Waiting for it; jobs that run go on.", error)
+        elif now - self._told >= 60:
+            self._told = now
+            logger.warning("Redis is still away after %.0f s: %s", now - self._began, error)
+
+    def _tell_back(self, now: float) -> None:
+        if self._told is not None:
+            logger.warning("Redis is back after %.1f s", now - self._began)
+        self._told = None
+
+    @property
+    def _began(self) -> float:
+        return time.monotonic() if self._since is None else self._since
 
     @property
     def away(self) -> float:
         """Seconds since Redis went away; 0 while it is there."""
         since = self._since
-        return 0.0 if since is None else time.monotonic() - since
+        return 0.0 if since is None else max(1e-9, time.monotonic() - since)
 
 
 class Service:
@@ -68,12 +86,10 @@ class Service:
         name: str,
         step: Callable[[], float | None],
         *,
-        outage: Outage,
         died: Callable[[str, BaseException], None],
     ) -> None:
         self.name = name
         self._step = step
-        self._outage = outage
         self._died = died
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -114,10 +130,10 @@ class Service:
             self._wake.clear()
             try:
                 wait = self._step()
-            except StoreError as error:
+            except StoreError:
+                # The link has told the outage of it.
                 if self._stop.is_set():
                     return
-                self._outage.failed(error)
                 wait = BACKOFF[min(failures, len(BACKOFF) - 1)]
                 failures += 1
             except BaseException as error:

@@ -65,7 +65,6 @@ class SharedLink:
         """End a blocking op of another thread."""
         self._link.interrupt()
 
-    def close(self) -> None:
-        """Close the connection."""
-        with self._turns.mine():
-            self._link.close()
+    def retire(self) -> None:
+        """End what is under way, and open no connection again."""
+        self._link.retire()

@@ -261,8 +261,8 @@ def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator")
     if limit is not None and not 0 <= limit <= 1_000_000:
         raise BadOption(f"limit {limit}: give a number from 0 to 1,000,000, or none to lift it")
     in_force, _ = yield from ask(consume.get_limits(keys))
-    if limit is not None and name not in in_force:
-        # Closed while the attempts that run already are counted, or more than the limit could run.
+    if limit is not None and not in_force.get(name):
+        # 0 may mean that somebody else is counting; counting again is harmless. Closed while the attempts that run already are counted, or more than the limit could run.
         yield from ask(consume.set_limit(keys, name, 0, by=by))
         holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
         for pool_id in holders[0] + holders[1]:

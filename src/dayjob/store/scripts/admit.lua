@@ -34,7 +34,8 @@ local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
   local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
   if n == number then return {'duplicate', now, at, holder} end
-  return {'again', now, tonumber(string.match(last, '^%d+:stored:(%d+)$') or at), ''}
+  local stored_n, first_at = string.match(last, '^(%d+):stored:(%d+)$')
+  return {'again', now, stored_n == number and tonumber(first_at) or at, ''}
 end
 if name ~= '' then
   redis.call('SCARD', known)

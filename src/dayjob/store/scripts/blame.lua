@@ -6,13 +6,13 @@ KEYS[1]  state of the pool
 KEYS[2]  held of the pool
 ARGV[1]  token of the culprit, "" when no attempt is to blame
 ARGV[2]  why
-Returns  1 when it was noted, 0 when the pool does not hold that attempt
+Returns  1 when it was noted, 0 when the pool is gone or does not hold that attempt
 Atomic because: an attempt that ended in the meantime is not to blame.
 ]]
 local state, held, token, why = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 
-redis.call('HLEN', state)
-if token ~= '' and redis.call('HEXISTS', held, token) == 0 then
+local known = redis.call('HLEN', state) > 0
+if not known or (token ~= '' and redis.call('HEXISTS', held, token) == 0) then
   return 0
 end
 redis.call('HSET', state, 'culprit', token, 'cause', why)

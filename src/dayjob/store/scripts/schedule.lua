@@ -23,7 +23,8 @@ local at = mode == 'in' and now + amount or amount
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
   -- When it is due was decided the first time.
-  return {0, now, tonumber(string.match(last, '^%d+:at:(%d+)$') or at)}
+  local n, first_at = string.match(last, '^(%d+):at:(%d+)$')
+  return {0, now, n == number and tonumber(first_at) or at}
 end
 if name ~= '' then
   redis.call('SCARD', known)
