@@ -286,8 +286,12 @@ def _explain(error: BaseException) -> tuple[str, str]:
     try:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except BaseException:
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        trace = f"Traceback (most recent call last):\n{frames}{message}"
+        # Its own formatting can fail: a hostile cause, or a race in the interpreter's parser. The frames cannot.
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = "".join(
+            f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n' for frame in frames
+        )
+        trace = f"Traceback (most recent call last):\n{lines}{message}"
     return message, codec.cut(trace)
 
 

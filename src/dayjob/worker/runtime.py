@@ -262,6 +262,8 @@ class Runtime:
         for service in self._services:
             service.stop()
         self.fetcher.close()
+        self.listener.close()
+        self._shared.interrupt()
         for service in self._services:
             # Again and again: a loop may be on its way into a blocking call when the first shout comes.
             while not service.join(min(deadline, time.monotonic() + 0.02)) and time.monotonic() < deadline:
