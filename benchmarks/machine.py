@@ -11,6 +11,7 @@ import platform
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -214,6 +215,33 @@ def pinned(server: Server, pin: str) -> Iterator[None]:
     finally:
         driver.cpu_affinity(cores)
         server.process.cpu_affinity(cores)
+
+
+@contextlib.contextmanager
+def proxied(port: int, hold: float) -> Iterator[int]:
+    """A proxy to a port that holds everything back for `hold` seconds a round trip; its own port."""
+    program = Path(__file__).with_name("delay.py")
+    proxy = subprocess.Popen(
+        [sys.executable, str(program), str(port), str(hold)], stdout=subprocess.PIPE, text=True
+    )
+    assert proxy.stdout is not None
+    try:
+        yield int(proxy.stdout.readline())
+    finally:
+        proxy.kill()
+        proxy.wait()
+        proxy.stdout.close()
+
+
+def round_trip(port: int) -> float:
+    """Seconds that a PING takes, the median of many."""
+    with contextlib.closing(redis.Redis(port=port)) as client:
+        times = []
+        for _ in range(100):
+            started = time.perf_counter()
+            client.ping()
+            times.append(time.perf_counter() - started)
+    return statistics.median(times)
 
 
 class Program:

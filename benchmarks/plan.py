@@ -113,7 +113,7 @@ def quick() -> list[Group]:
     ]
     pickups = [_pickup(DAYJOB, "sync", 100), _pickup(RAW, "redis-py", 100)]
     pickups += [_pickup(system, config.name, 40) for system, config in peers]
-    idles = [_idle(DAYJOB, "sync", 5.0), _idle(DAYJOB, "sync", 5.0, pools=100, variant="100 pools")]
+    idles = [_idle(DAYJOB, "sync", 6.0), _idle(DAYJOB, "sync", 6.0, pools=100, variant="100 pools")]
     idles += [_idle(system, config.name, 5.0) for system, config in peers]
     return [
         Group("A", (*_own_drains(60_000, everything=False), *drains)),
@@ -139,9 +139,9 @@ def full() -> list[Group]:
     steady += [
         (SYSTEMS[name], "usual") for name in ("gocraft", "asynq", "sidekiq", "dramatiq", "huey", "bullmq")
     ]
-    idles = [_idle(DAYJOB, "sync", 10.0), _idle(DAYJOB, "sync", 10.0, pools=100, variant="100 pools")]
-    idles += [_idle(system, _first(system), 10.0) for system in PEERS] + [
-        _idle(SYSTEMS["taskiq"], "stream", 10.0)
+    idles = [_idle(DAYJOB, "sync", 15.0), _idle(DAYJOB, "sync", 15.0, pools=100, variant="100 pools")]
+    idles += [_idle(system, _first(system), 15.0) for system in PEERS] + [
+        _idle(SYSTEMS["taskiq"], "stream", 15.0)
     ]
     mixed = [_mixed(DAYJOB, "sync", 100, 30_000), _mixed(DAYJOB, "async", 1000, 100_000)]
     mixed += [

@@ -63,8 +63,8 @@ OWN = (
     System(
         "dayjob", "own",
         (
-            Config("sync", "1 process, 10 threads", 100_000, quick=60_000),
-            Config("async", "1 process, 10 at once on the loop", 100_000, quick=60_000),
+            Config("sync", "10 threads", 100_000, quick=60_000),
+            Config("async", "10 at once on the loop", 100_000, quick=60_000),
         ),
         "bench:jobs:*", bulk="enqueue_many of 1000", settle=1.0,
     ),

@@ -382,11 +382,8 @@ def test_stop_returns_in_time_when_redis_is_away(proxy, namespace, enqueuer, run
     began = time.monotonic()
     pool.stop(timeout=1)
     assert time.monotonic() - began <= 2.1
-    wait_until(lambda: not threads_left(), 10)
-
-
-def threads_left() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("dayjob-")]
+    left = set(threading.enumerate()) - others
+    wait_until(lambda: not any(thread.is_alive() for thread in left), 10)
 
 
 def test_what_a_pool_could_not_give_back_is_rescued_by_the_next(proxy, namespace, enqueuer, runs, redis_url):

@@ -303,8 +303,10 @@ class Runtime:
             if executor is not None:
                 executor.close()
         for link in (self._exchange_link, self._bell_link, self._shared):
-            # Not closed but retired: a loop that did not end in time may still be using it.
             link.retire()
+            # A loop that did not end in time may still be using it; it closes it when it notices.
+            if all(service.join(0.0) for service in self._services):
+                link.close()
 
     def _close_enqueuer(self) -> None:
         """The connections that async handlers enqueued over belong to our loop and end with it."""

@@ -68,3 +68,7 @@ class SharedLink:
     def retire(self) -> None:
         """End what is under way, and open no connection again."""
         self._link.retire()
+
+    def close(self) -> None:
+        """Close the connection; for when nobody uses it any more."""
+        self._link.close()
