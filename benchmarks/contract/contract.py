@@ -112,7 +112,7 @@ def enqueue(
         first, cpu = time.time(), time.process_time()
         for i in range(FIRST + 1, FIRST + COUNT):
             if GAP:
-                time.sleep(max(0.0, sent[0] + len(sent) * GAP - time.time()))
+                time.sleep(max(0.0, first + len(sent) * GAP - time.time()))
                 sent.append(time.time())
             one(name_of(i), i)
         count = COUNT - 1
@@ -144,7 +144,7 @@ async def aenqueue(
         first, cpu = time.time(), time.process_time()
         for i in range(FIRST + 1, FIRST + COUNT):
             if GAP:
-                await asyncio.sleep(max(0.0, sent[0] + len(sent) * GAP - time.time()))
+                await asyncio.sleep(max(0.0, first + len(sent) * GAP - time.time()))
                 sent.append(time.time())
             await one(name_of(i), i)
         count = COUNT - 1

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
 from dayjob.errors import Unavailable
 from dayjob.job import new_id
@@ -24,7 +23,9 @@ from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.sync import Link
 from dayjob.worker import room
 from dayjob.worker.attempt import Attempt, Finished, Settlement
+from dayjob.worker.capacity import Capacity
 from dayjob.worker.figures import Figures
+from dayjob.worker.gate import Gate
 from dayjob.worker.lane import Lane
 
 logger = logging.getLogger("dayjob.worker.fetcher")
@@ -35,25 +36,6 @@ ALL_NAMES = 0.1
 LOOK = 0.004
 #: Seconds of leadership, taken at the start when nobody leads.
 TERM = 3.0
-#: How many suspects may wait beside the free slots.
-MOST_SUSPECTS = 200
-
-
-class Executor(Protocol):
-    """What the fetcher asks of both executors."""
-
-    @property
-    def ready(self) -> int: ...
-    @property
-    def oldest(self) -> float | None: ...
-    def give(self, attempts: list[Attempt]) -> None: ...
-    def nudge(self) -> None: ...
-    def take_back(self, before: float) -> list[Attempt]: ...
-    @property
-    def busy(self) -> int: ...
-    @property
-    def limit(self) -> int: ...
-    def running(self) -> list[Attempt]: ...
 
 
 class Fetcher:
@@ -79,8 +61,8 @@ class Fetcher:
         self._arm = arm
         #: Tells the supervising parent our id before Redis hears it.
         self._publish = publish
-        self.threads: Executor | None = None
-        self.loop: Executor | None = None
+        self.capacity = Capacity(lanes, options)
+        self._gate = Gate(keys)
         self.figures = Figures()
         # What Redis and we agree on.
         self.pool_id = ""
@@ -92,10 +74,6 @@ class Fetcher:
         # What waits for the next exchange.
         self._finished: deque[Finished] = deque()
         self._entries: deque[Entry] = deque()
-        self._guarded: deque[Attempt] = deque()
-        self._asked: dict[str, Attempt] = {}
-        self._suspects: deque[Attempt] = deque()
-        self._suspect: Attempt | None = None
         # What there may be to fetch.
         self._belled: set[str] = set()
         self._live: set[str] = set(lanes)
@@ -219,58 +197,51 @@ class Fetcher:
             if self._due() or self._closing:
                 break
             if self.fetching and self._room().free > 0:
-                self._arm(self._lanes.keys() - self._closed())
-            ready = self._ready() or len(self._guarded)
+                self._arm(self._lanes.keys() - self.capacity.closed())
+            handed = self.capacity.ready or self._gate.waiting
             timeout: float | None = None
-            if ready:
+            if handed:
                 timeout = LOOK
             elif self.figures.pending(self._lanes.values()):
                 timeout = 1.0
-            woken = self._event.wait(timeout)
-            if not woken:
-                if not ready:
+            if not self._event.wait(timeout):
+                if not handed:
+                    # Only the figures wait: they go now.
                     break
-                for executor in self._executors():
-                    executor.nudge()
+                self.capacity.nudge()
         self._sleeping = False
 
     def _due(self) -> bool:
-        if (
-            self._op is not None
-            or self._finished
-            or self._entries
-            or self._guarded
-            or self._belled
-            or self._refused
-        ):
+        """Whether there is a reason to make an exchange now."""
+        if self._op is not None or self._finished or self._entries or self._belled or self._refused:
             return True
         if self._flushing and self.figures.pending(self._lanes.values()):
             return True
         if not self.fetching:
-            return bool(self._ready() or self._suspects or self._guarded)
-        if self._suspects and self._suspect is None:
+            return bool(self.capacity.ready or self._gate.waiting)
+        if self._gate.due(self.capacity.idle) or self.capacity.stale:
             return True
-        oldest = self._oldest()
-        if oldest is not None and time.monotonic() - oldest > room.PATIENCE:
-            return True
-        if not self._live:
+        live = self._live - self.capacity.closed()
+        if not live:
             return False
         space = self._room()
-        return space.free > 0 or (
-            space.extra > 0 and not space.fast.isdisjoint(self._live) and self._wants_more()
+        # Prefetching is worth a round trip when the batch before is being used up.
+        more = (
+            space.extra > 0 and not space.fast.isdisjoint(live) and self.capacity.ready < consume.MOST_FETCHED
         )
+        return space.free > 0 or more
 
-    def _wants_more(self) -> bool:
-        """Whether prefetching now is worth a round trip: half of the last batch is used up."""
-        return self._ready() < consume.MOST_FETCHED
+    def _room(self) -> room.Room:
+        return self.capacity.room(self._live, self._gate.coming)
 
     def _prepare(self) -> None:
         """Gather what is to be said into one request."""
         entries, done = self._settlements()
-        resting = self._return_stale(entries)
-        self._permits(entries)
-        space = self._room() if self.fetching else room.Room(0, 0, frozenset())
-        resting |= self._closed()
+        resting = self._return_stale(entries) | self.capacity.closed()
+        space = room.Room(0, 0, frozenset())
+        if self.fetching:
+            entries += self._gate.ask(self.capacity.idle)
+            space = self._room()
         names = self._names(entries, done, space)
         figures = self.figures.take(self._lanes.values()) if self.figures.due() or self._flushing else {}
         if not names and not figures:
@@ -301,8 +272,7 @@ class Fetcher:
             attempt, settlement = self._finished.popleft()
             if attempt.ran is not None:
                 attempt.lane.learn(attempt.ran)
-            if attempt is self._suspect:
-                self._suspect = None
+            self._gate.ended(attempt)
             if attempt.lost or attempt.token not in self.held:
                 continue
             count += 1
@@ -318,41 +288,15 @@ class Fetcher:
 
     def _return_stale(self, entries: list[Entry]) -> set[str]:
         """Give back what no worker took in time, the newest first, so that the oldest is first in its queue again."""
-        resting: set[str] = set()
         now = time.monotonic()
-        returned: list[Attempt] = []
-        for executor in self._executors():
-            before = now - room.PATIENCE if self.fetching else now
-            oldest = executor.oldest
-            if oldest is not None and oldest <= before:
-                returned += executor.take_back(before)
-        while self._guarded and (not self.fetching or now - self._guarded[0].given_at > room.PATIENCE):
-            # Before its key is touched: it goes back as it came.
-            returned.append(self._guarded.popleft())
-        if not self.fetching:
-            returned += self._suspects
-            self._suspects.clear()
+        returned = self.capacity.take_back(now - room.PATIENCE if self.fetching else now)
+        returned += self._gate.turn_back(everything=not self.fetching)
         returned.sort(key=lambda attempt: consume.number_in(attempt.token), reverse=True)
         for attempt in returned:
             attempt.settled = True
             attempt.lane.slow_until = now + room.PENANCE
-            resting.add(attempt.name)
             entries.append(Entry("back", attempt.name, attempt.token))
-        return resting
-
-    def _permits(self, entries: list[Entry]) -> None:
-        """Ask for what must be in Redis before a job starts: its unique key released, a suspect named."""
-        for _ in range(min(self._permitted(), len(self._guarded), consume.MOST_SETTLED)):
-            attempt = self._guarded.popleft()
-            wire = attempt.wire
-            first = int(wire.fails == 0 and wire.deaths == 0 and wire.snoozes == 0)
-            self._asked[attempt.token] = attempt
-            entries.append(
-                Entry("free", attempt.name, attempt.token, number=first, key=wire.unique_key, value=wire.id)
-            )
-        if self._suspects and self._suspect is None and self.fetching:
-            self._suspect = self._suspects.popleft()
-            entries.append(Entry("suspect", self._suspect.name, self._suspect.token))
+        return {attempt.name for attempt in returned}
 
     def _names(self, entries: list[Entry], done: Mapping[str, object], space: room.Room) -> list[str]:
         now = time.monotonic()
@@ -378,14 +322,11 @@ class Fetcher:
         self.exchanges += 1
         self._request = self._op = None
         self._redis_offset = reply.now - time.time()
-        if reply.status == "refused":
+        if reply.status in ("refused", "late"):
+            # Condemned while it slept, or its numbers were used by somebody else: only a new id is safe.
             self._refused = True
-            return
-        if reply.status == "late":
-            # We are ahead of ourselves: our own number was used by a copy. Only a new id is safe.
-            self._refused = True
-            return
-        self._apply(request, reply)
+        else:
+            self._apply(request, reply)
 
     def _apply(self, request: Request, reply: Reply) -> None:
         stuck = set(reply.stuck)
@@ -410,7 +351,7 @@ class Fetcher:
         asked = {want.name for want in request.wants}
         self._live = (self._live - asked) | set(reply.live)
         self._take(reply)
-        self._allow(request, reply)
+        self._let_through(request, reply)
         if reply.status == "rewound" or reply.held != len(self.held):
             self._reconcile()
 
@@ -422,10 +363,8 @@ class Fetcher:
         self._fetched_at = self.exchanges
         self._token = consume.number_in(jobs[-1][0]) + 1
         self.fetched += len(jobs)
-        sync: list[Attempt] = []
-        async_: list[Attempt] = []
-        lanes, held, read = self._lanes, self.held, codec.read
-        now = reply.now
+        ready: list[Attempt] = []
+        lanes, held, read, now = self._lanes, self.held, codec.read, reply.now
         for token, name, payload in jobs:
             lane = lanes[name]
             try:
@@ -433,47 +372,14 @@ class Fetcher:
             except codec.Broken as why:
                 self._break(token, name, payload, str(why), lane)
                 continue
-            if wire.unique and not wire.unique_key:
-                self._name_key(wire)
-            attempt = Attempt(token, name, payload, wire, lane)
-            held[token] = attempt
+            held[token] = attempt = Attempt(token, name, payload, wire, lane)
             since = wire.at / 1000 if wire.at else wire.t
             if since:
                 lane.waited(now - since)
-            if wire.deaths or (wire.unique_key and self._must_release(wire, lane)):
-                self._guard(attempt)
-            elif lane.is_async:
-                async_.append(attempt)
-            else:
-                sync.append(attempt)
-        self._hand_over(sync, async_)
-
-    def _hand_over(self, sync: list[Attempt], async_: list[Attempt]) -> None:
-        if sync and self.threads is not None:
-            self.threads.give(sync)
-        if async_ and self.loop is not None:
-            self.loop.give(async_)
-
-    def _must_release(self, wire: codec.Wire, lane: Lane) -> bool:
-        until = wire.unique_until or lane.options.unique_until
-        return until != "done" and wire.unique_key.startswith(self._keys.unique_prefix)
-
-    def _name_key(self, wire: codec.Wire) -> None:
-        """Work out the unique key of a job whose enqueuer, of the ancestor's last release, did not write it down."""
-        try:
-            args = codec.json_value(wire.args)
-            rest = "" if args is None else codec.go_json(args) + "\n"
-        except (*codec.UNREADABLE, TypeError):
-            return
-        wire.unique_key = self._keys.unique(wire.name, rest)
-
-    def _guard(self, attempt: Attempt) -> None:
-        if attempt.wire.unique_key and self._must_release(attempt.wire, attempt.lane):
-            attempt.given_at = time.monotonic()
-            attempt.lane.unique = True
-            self._guarded.append(attempt)
-        else:
-            self._suspects.append(attempt)
+            if (wire.deaths or wire.unique or wire.unique_key) and self._gate.stops(attempt):
+                continue
+            ready.append(attempt)
+        self.capacity.give(ready)
 
     def _break(self, token: str, name: str, payload: bytes, why: str, lane: Lane) -> None:
         logger.error("job=%s: an entry of its queue cannot be read and is kept in broken: %s", name, why)
@@ -481,31 +387,15 @@ class Fetcher:
         self.held[token] = Attempt(token, name, payload, codec.Wire(name), lane)
         self._entries.append(Entry("broken", name, token, entry))
 
-    def _allow(self, request: Request, reply: Reply) -> None:
+    def _let_through(self, request: Request, reply: Reply) -> None:
         """Start what was waiting for this answer."""
-        sync: list[Attempt] = []
-        async_: list[Attempt] = []
-        for token, payload in reply.released.items():
-            attempt = self._asked.pop(token, None)
-            if attempt is None:
-                continue
+        through, failed = self._gate.answered(request.entries, reply)
+        for attempt, payload in failed:
             if payload is None:
                 self._lose(attempt)
-                continue
-            if payload != attempt.payload:
-                try:
-                    attempt.wire, attempt.payload = codec.read(payload, attempt.name), payload
-                except codec.Broken as why:
-                    self._break(token, attempt.name, payload, str(why), attempt.lane)
-                    continue
-            if attempt.wire.deaths:
-                self._suspects.append(attempt)
             else:
-                (async_ if attempt.lane.is_async else sync).append(attempt)
-        for entry in request.entries:
-            if entry.kind == "suspect" and self._suspect is not None and self._suspect.token == entry.token:
-                (async_ if self._suspect.lane.is_async else sync).append(self._suspect)
-        self._hand_over(sync, async_)
+                self._break(attempt.token, attempt.name, payload, "no job in its unique key", attempt.lane)
+        self.capacity.give(through)
 
     def _reconcile(self) -> None:
         """Redis and we disagree about what is held: it lost an answered exchange, or somebody changed it by hand."""
@@ -541,82 +431,14 @@ class Fetcher:
         )
         for attempt in list(self.held.values()):
             self._lose(attempt)
-        for executor in self._executors():
-            executor.take_back(time.monotonic())
+        self.capacity.take_back(time.monotonic())
         self._entries.clear()
-        self._guarded.clear()
-        self._suspects.clear()
-        self._asked.clear()
-        self._suspect = None
+        self._gate.clear()
         self.join()
 
-    # What the pool is doing.
-
-    def _executors(self) -> list[Executor]:
-        return [executor for executor in (self.threads, self.loop) if executor is not None]
-
-    def _ready(self) -> int:
-        return sum(executor.ready for executor in self._executors())
-
-    def _oldest(self) -> float | None:
-        found = [oldest for executor in self._executors() if (oldest := executor.oldest) is not None]
-        return min(found) if found else None
-
     def running(self) -> list[Attempt]:
-        """The attempts that run now, those that were lost included: they keep their slots."""
-        return [attempt for executor in self._executors() for attempt in executor.running()]
-
-    def _room(self) -> room.Room:
-        now = time.monotonic()
-        executors = self._executors()
-        fast = [
-            (name, lane.estimate)
-            for name, lane in self._lanes.items()
-            if room.is_fast(lane.estimate) and lane.slow_until <= now and not lane.unique
-        ]
-        if not self._live.issubset(name for name, _ in fast):
-            # A slow queue has work: it gets its share of slots as they come free, so nothing is prefetched past it.
-            fast = []
-        running = sum(executor.busy for executor in executors)
-        # Slots that will not come free soon are no reason to prefetch.
-        slow = sum(1 for attempt in self.running() if now - attempt.started_at > room.AHEAD) if fast else 0
-        coming = len(self._guarded) + len(self._asked) + max(0, len(self._suspects) - MOST_SUSPECTS)
-        if self._suspect is not None and not self._suspect.given_at:
-            coming += 1
-        threads = self._threads_free()
-        if threads is not None and threads > 0:
-            # Few threads: no more than they can take, and nothing ahead.
-            return room.Room(
-                max(0, min(threads, self._options.concurrency - running - self._ready() - coming)),
-                0,
-                frozenset(),
-            )
-        return room.reckon(
-            concurrency=self._options.concurrency,
-            running=running,
-            slow=slow,
-            ready=self._ready() + coming,
-            fast=fast,
-        )
-
-    def _permitted(self) -> int:
-        """For how many guarded attempts there is a worker, so that they may let go of their keys."""
-        taken = sum(executor.busy + executor.ready for executor in self._executors()) + len(self._asked)
-        return max(0, self._options.concurrency - taken)
-
-    def _threads_free(self) -> int | None:
-        """How many more sync jobs the threads can take; None where they are as many as the slots."""
-        threads = self.threads
-        if threads is None or threads.limit >= self._options.concurrency:
-            return None
-        return threads.limit - threads.busy - threads.ready
-
-    def _closed(self) -> set[str]:
-        """Names that are not fetched now because no thread could run them."""
-        free = self._threads_free()
-        if free is None or free > 0:
-            return set()
-        return {name for name, lane in self._lanes.items() if not lane.is_async}
+        """The attempts that run now."""
+        return self.capacity.running()
 
     def _weight(self, name: str) -> int:
         lane = self._lanes.get(name)

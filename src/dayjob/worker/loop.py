@@ -12,6 +12,7 @@ from contextvars import Context as Variables
 from typing import Any
 
 from dayjob.worker.attempt import Attempt, Settlement
+from dayjob.worker.ready import Ready
 from dayjob.worker.slots import Slots
 from dayjob.worker.threads import Board
 
@@ -44,7 +45,7 @@ class LoopExecutor:
         self._finish = finish
         self.limit = limit
         self._slots = slots
-        self._ready: deque[Attempt] = deque()
+        self.ready = Ready()
         self._tasks: dict[Attempt, asyncio.Task[None]] = {}
         self._loop = new_loop()
         self._poked = False
@@ -56,41 +57,11 @@ class LoopExecutor:
 
     def give(self, attempts: Sequence[Attempt]) -> None:
         """Hand attempts over, to be started in order."""
-        now = time.monotonic()
-        for attempt in attempts:
-            attempt.given_at = now
-        self._ready.extend(attempts)
+        self.ready.put(attempts)
         self._poke()
 
     def nudge(self) -> None:
         """Nothing to do: every attempt is started as soon as there is a place for it."""
-
-    def take_back(self, before: float) -> list[Attempt]:
-        """Take back attempts that were handed over before a monotonic time and not started, oldest first."""
-        taken: list[Attempt] = []
-        while self._ready:
-            try:
-                attempt = self._ready.popleft()
-            except IndexError:
-                break
-            if attempt.given_at > before:
-                self._ready.appendleft(attempt)
-                break
-            taken.append(attempt)
-        return taken
-
-    @property
-    def ready(self) -> int:
-        """Attempts not started."""
-        return len(self._ready)
-
-    @property
-    def oldest(self) -> float | None:
-        """When the oldest attempt not started was handed over."""
-        try:
-            return self._ready[0].given_at
-        except IndexError:
-            return None
 
     @property
     def busy(self) -> int:
@@ -142,7 +113,7 @@ class LoopExecutor:
         await self._loop.shutdown_asyncgens()
 
     def _poke(self) -> None:
-        if self._ready and not self._poked and not self._closed:
+        if self.ready.attempts and not self._poked and not self._closed:
             self._poked = True
             try:
                 self._loop.call_soon_threadsafe(self._pump)
@@ -153,7 +124,7 @@ class LoopExecutor:
     def _pump(self) -> None:
         self._poked = False
         slots = self._slots
-        while self._ready and len(self._tasks) < self.limit:
+        while self.ready.attempts and len(self._tasks) < self.limit:
             slot = 0
             if slots is not None:
                 taken = slots.take()
@@ -161,7 +132,7 @@ class LoopExecutor:
                     return
                 slot = taken
             try:
-                attempt = self._ready.popleft()
+                attempt = self.ready.attempts.popleft()
             except IndexError:
                 if slots is not None:
                     slots.give(slot)
@@ -188,5 +159,5 @@ class LoopExecutor:
         self._finish(attempt, settlement)
         if self._slots is not None:
             self._slots.give(slot)
-        if self._ready:
+        if self.ready.attempts:
             self._poke()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dayjob.store.ops.consume import MOST_FETCHED
@@ -24,30 +24,19 @@ class Room:
     fast: frozenset[str]
 
 
-def is_fast(estimate: float | None) -> bool:
-    """Whether a job type is quick enough to be prefetched."""
-    return estimate is not None and estimate <= AHEAD
-
-
 def reckon(
-    *,
-    concurrency: int,
-    running: int,
-    slow: int,
-    ready: int,
-    fast: Sequence[tuple[str, float | None]],
-    most: int = MOST_FETCHED,
+    *, free: int, ready: int, usable: int, fast: Mapping[str, float], most: int = MOST_FETCHED
 ) -> Room:
-    """The room of a pool with so many slots, running attempts (some of them slow) and attempts ready to start.
+    """The room of a pool with `free` slots, `ready` attempts waiting, and `usable` slots that come free soon.
 
-    `fast` are the job types that earn a prefetch, with their estimates in seconds.
+    `fast` are the job types that earn a prefetch, with their estimates in seconds: as many are fetched ahead as the
+    pool will finish in a moment, by the slowest of them, so that nothing is taken that cannot be used in time.
     """
-    free = max(0, min(concurrency - running - ready, most))
+    free = min(free, most)
     if not fast:
         return Room(free, 0, frozenset())
-    # By the slowest of the fast ones: never more than can be used in time.
-    slowest = max(2e-6, *(estimate or 0.0 for _, estimate in fast))
-    ahead = int((concurrency - slow) * AHEAD / slowest)
-    waiting = max(0, ready - max(0, concurrency - running))
-    extra = max(0, min(ahead - waiting, most - free, 2 * most - ready))
-    return Room(free, extra, frozenset(name for name, _ in fast))
+    slowest = max(2e-6, *fast.values())
+    ahead = int(usable * AHEAD / slowest)
+    # At most two batches wait: one that is being run, and one on its way.
+    extra = max(0, min(ahead - ready, most - free, 2 * most - ready))
+    return Room(free, extra, frozenset(fast))

@@ -141,7 +141,7 @@ class Runtime:
             self.loop = LoopExecutor(
                 runner.arun, fetcher.finish, limit=options.concurrency, slots=slots, board=self._board
             )
-        fetcher.threads, fetcher.loop = self.threads, self.loop
+        fetcher.capacity.attach(self.threads, self.loop)
         self.observer = Observer(fetcher, options, sorted(lanes), lambda: self._services, self._tag)
         reaper = Reaper(
             keys, self._shared, lease=options.lease, options=self._options_of, on_dead=self._on_dead, rng=rng

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from dayjob.errors import JobTimeout
 from dayjob.worker.attempt import Attempt, Settlement
+from dayjob.worker.ready import Ready
 from dayjob.worker.run import Abandon
 from dayjob.worker.slots import Slots
 
@@ -63,7 +64,7 @@ class ThreadExecutor:
         self._finish = finish
         self.limit = limit
         self._slots = slots
-        self._ready: deque[Attempt] = deque()
+        self.ready = Ready()
         self._idle: deque[Worker] = deque()
         self._closing = False
         self._spawning = threading.Lock()
@@ -73,13 +74,11 @@ class ThreadExecutor:
 
     def give(self, attempts: Sequence[Attempt]) -> None:
         """Hand attempts over, to be started in order."""
-        now = time.monotonic()
         seconds = 0.0
         for attempt in attempts:
-            attempt.given_at = now
             estimate = attempt.lane.estimate
             seconds += SPREAD if estimate is None else min(estimate, SPREAD)
-        self._ready.extend(attempts)
+        self.ready.put(attempts)
         self.wake(max(1, round(seconds / SPREAD)))
 
     def wake(self, count: int) -> None:
@@ -95,35 +94,8 @@ class ThreadExecutor:
 
     def nudge(self) -> None:
         """Wake a thread for everything that waits: what is awake does not get it done."""
-        if self._ready:
-            self.wake(len(self._ready))
-
-    def take_back(self, before: float) -> list[Attempt]:
-        """Take back attempts that were handed over before a monotonic time and not started, oldest first."""
-        taken: list[Attempt] = []
-        while self._ready:
-            try:
-                attempt = self._ready.popleft()
-            except IndexError:
-                break
-            if attempt.given_at > before:
-                self._ready.appendleft(attempt)
-                break
-            taken.append(attempt)
-        return taken
-
-    @property
-    def ready(self) -> int:
-        """Attempts not started."""
-        return len(self._ready)
-
-    @property
-    def oldest(self) -> float | None:
-        """When the oldest attempt not started was handed over."""
-        try:
-            return self._ready[0].given_at
-        except IndexError:
-            return None
+        if self.ready.attempts:
+            self.wake(len(self.ready.attempts))
 
     @property
     def busy(self) -> int:
@@ -153,7 +125,7 @@ class ThreadExecutor:
                 return
 
     def _poke(self) -> None:
-        if self._ready:
+        if self.ready.attempts:
             self.wake(1)
 
     def _spawn(self) -> bool:
@@ -169,7 +141,7 @@ class ThreadExecutor:
         return True
 
     def _work(self, worker: Worker) -> None:
-        ready, slots = self._ready, self._slots
+        ready, slots = self.ready.attempts, self._slots
         thread_id = threading.get_ident()
         while not self._closing:
             slot = 0
@@ -231,7 +203,7 @@ class ThreadExecutor:
 
     def _rest(self, worker: Worker) -> None:
         self._idle.append(worker)
-        if self._closing or (self._ready and (self._slots is None or self._slots.free)):
+        if self._closing or (self.ready.attempts and (self._slots is None or self._slots.free)):
             # Something came in between: get up again, unless somebody just woke us.
             try:
                 self._idle.remove(worker)
