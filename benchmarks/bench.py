@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE / "contract"), str(HERE.parent / "src")]
+SOURCE = HERE.parent / "src"
+sys.path[:0] = [str(HERE / "contract"), str(SOURCE)]
 
 import machine  # noqa: E402 - after the path
 import render  # noqa: E402
@@ -100,6 +101,7 @@ def main() -> None:
             "started": time.strftime("%Y-%m-%d %H:%M", time.gmtime(started)),
             "machine": before,
             "server": bench.server().version(),
+            "source": machine.source(SOURCE),
             "systems": {name: {"version": one.version, "reason": one.reason} for name, one in found.items()},
             "records": [],
         }
@@ -111,6 +113,7 @@ def main() -> None:
                         results["records"].append({**record, "round": round_})
         finally:
             bench.close()
+            results["source_after"] = machine.source(SOURCE)
             results["seconds"] = round(time.time() - started)
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps(results, indent=1) + "\n")

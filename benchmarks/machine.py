@@ -6,6 +6,7 @@ Everything is measured from outside: processes by psutil, the server by INFO.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import platform
 import shutil
@@ -286,6 +287,15 @@ class Program:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+def source(folder: Path) -> str:
+    """What is measured: a digest of the files of the package as they are now, committed or not."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".lua"):
+            digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def about() -> dict[str, Any]:

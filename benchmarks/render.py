@@ -93,6 +93,7 @@ def _about(results: Results) -> str:
             "",
             f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}.",
             f"- Server: {raw['server']}, no persistence but where a row says AOF (appendfsync everysec).",
+            f"- Source of dayjob: {_source(raw)}.",
             f"- Python {about['python']}; {packages}.",
             f"- Systems: {versions}.",
             f"- CPU used by others during a run: median {foreign[len(foreign) // 2]:.2f} cores, worst {foreign[-1]:.2f}.",
@@ -100,6 +101,13 @@ def _about(results: Results) -> str:
             f"- A fixed loop before and after each took {loops[0]:.1f} ms at best, {loops[-1]:.1f} at worst, {loops[len(loops) // 2]:.1f} in the middle.",
         ]
     )
+
+
+def _source(raw: dict[str, Any]) -> str:
+    before, after = raw.get("source", "not recorded"), raw.get("source_after")
+    if after is None or after == before:
+        return before
+    return f"{before}, CHANGED DURING THE RUN to {after}: the rounds did not measure the same code"
 
 
 def _budgets(results: Results) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op, plain
-from dayjob.store.ops import consume, find, inspect, maintain, operate, produce
+from dayjob.store.ops import audit, consume, find, inspect, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
@@ -339,6 +339,12 @@ def _mend(keys: Keys, link: Link) -> Op[Any]:
 def _drop_broken(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
     return operate.drop_broken(keys, link.run(inspect.broken(keys)).entries[0])
+
+
+@scenario("note")
+def _note(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "LPUSH", keys.audit, "1 {}")
+    return audit.note(keys, actor="ada", action="purge", subject="a", result="3 jobs deleted")
 
 
 @scenario("overview")

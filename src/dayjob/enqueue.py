@@ -24,7 +24,9 @@ from dayjob.sending import Lane, Links, Sending
 from dayjob.store import codec
 from dayjob.store.aio import AsyncLink
 from dayjob.store.op import Op, plain
+from dayjob.store.ops.find import State, find_job
 from dayjob.store.ops.produce import Stored
+from dayjob.store.steps import awalk, walk
 from dayjob.store.sync import Link
 
 A = TypeVar("A")
@@ -193,6 +195,21 @@ class Enqueuer(_Base):
                     )
             pause.wait(wait)
 
+    def state(self, job: Job | str) -> State | None:
+        """Where a job is: waiting, running, scheduled, retry, dead, done; None when it is not found. Raises StoreError.
+
+        A completed job is found while its type keeps it. By id alone a waiting job is looked for among the first
+        10,000 of each queue; with a Job, of its own queue only.
+        """
+        job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
+        with self._links.places:
+            lane = self._lane()
+            try:
+                found = walk(lane.link, find_job(self._builder.keys, job_id, name))
+            finally:
+                self._links.lanes.append(lane)
+        return None if found is None else found.state
+
     def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""
         with self._links.places:
@@ -330,6 +347,18 @@ class AsyncEnqueuer(_Base):
                         f"no result of job {job_id} within {timeout:g} s (is keep= set for its type?)"
                     )
             await asyncio.sleep(wait)
+
+    async def state(self, job: Job | str) -> State | None:
+        """Where a job is: waiting, running, scheduled, retry, dead, done; None when it is not found. Raises StoreError."""
+        job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
+        here = self._links.here()
+        async with here.places:
+            lane = await self._lane()
+            try:
+                found = await awalk(lane.link, find_job(self._builder.keys, job_id, name))
+            finally:
+                here.lanes.append(lane)
+        return None if found is None else found.state
 
     async def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""

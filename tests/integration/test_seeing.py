@@ -312,3 +312,38 @@ def test_completed_jobs_are_kept_as_long_as_their_type_says(new_pool, look, keys
     assert trimmer.trim(look.now()) == 0
     trimmer.trim(look.now() + 60)
     assert [job["name"] for job in look.members(keys.done)] == ["long"]
+
+
+def test_the_state_of_a_job_is_told_by_its_id_from_its_queue_to_its_end(new_pool, redis_url, namespace):
+    pool = new_pool()
+    started, go = threading.Event(), threading.Event()
+
+    def work(fail: bool = False):
+        started.set()
+        go.wait(10)
+        if fail:
+            raise ValueError("no")
+
+    work_type = pool.register("work", work, keep=60, max_fails=1)
+    enqueuer = pool.enqueuer
+    later = work_type.enqueue_in(600)
+    job = work_type.enqueue()
+    assert enqueuer.state(later) == "scheduled"
+    assert enqueuer.state(job.id) == enqueuer.state(job) == "waiting"
+
+    async def ask() -> str | None:
+        try:
+            return await pool.async_enqueuer.state(job)
+        finally:
+            await pool.async_enqueuer.close()
+
+    assert asyncio.run(ask()) == "waiting"
+    with pool:
+        assert started.wait(10)
+        assert enqueuer.state(job) == "running"
+        go.set()
+        doomed = work_type.enqueue(fail=True)
+        assert pool.drain(10)
+        assert enqueuer.state(job) == "done"
+        assert enqueuer.state(doomed.id) == "dead"
+    assert enqueuer.state("nobody") is None

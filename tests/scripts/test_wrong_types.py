@@ -67,6 +67,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "jobs:a": "spared+jobs:b+dead+retry+broken", "jobs:b": "spared+jobs:a+dead+retry+broken",
         "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored", "unique:a:u": "ignored",
     },
+    "note": {"audit": "error"},
     "due": {"scheduled": "error"},
     "requeue": {
         "scheduled": "error", "known_jobs": "ignored", "broken": "spared+jobs:a+jobs:b+bell:a+bell:b",

@@ -157,6 +157,11 @@ class Keys:
         """String: the result of a completed job, or the error of a dead one, JSON; as long as `keep`."""
         return f"{self.prefix}result:{job_id}"
 
+    @property
+    def audit(self) -> str:
+        """List: what operators did, newest first: Redis milliseconds, a space and JSON. Written by note, 1,000 lines."""
+        return f"{self.prefix}audit"
+
     def of_name(self, name: str) -> QueueKeys:
         """The four keys of one job name, in the order that scripts take them."""
         return QueueKeys(self.queue(name), self.paused(name), self.held_of(name), self.bell(name))

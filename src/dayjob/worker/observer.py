@@ -37,7 +37,13 @@ class Observer:
         names: list[str],
         services: Callable[[], list[Service]],
         tag: str,
+        *,
+        connections: Callable[[], int],
+        waited: Callable[[], float],
     ) -> None:
+        #: How many connections are open, and how long somebody had to wait for the shared one.
+        self._connections = connections
+        self._waited = waited
         self._fetcher = fetcher
         self._options = options
         self._names = names
@@ -82,6 +88,8 @@ class Observer:
                 "worker_ids": self.worker_ids[:MOST_SHOWN],
                 "rss": resident(),
                 "exchanges": self._fetcher.exchanges,
+                "connections": self._connections(),
+                "connection_wait": round(self._waited(), 4),
                 "fetched": self._fetcher.fetched,
                 "loops": {service.name: round(now - service.beaten_at, 1) for service in self._services()},
             }

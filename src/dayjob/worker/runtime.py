@@ -94,7 +94,9 @@ class Runtime:
         link = partial(Link, address, tag=keys.known_jobs, watch=self.outage, timeout=ANSWER)
         self._exchange_link = link(name="dayjob:exchange")
         self._bell_link = link(name="dayjob:bell", timeout=WAIT + 1.0)
-        self._shared = SharedLink(link(name="dayjob:chores"))
+        chores_link = link(name="dayjob:chores")
+        self._shared = SharedLink(chores_link)
+        self._links = (self._exchange_link, self._bell_link, chores_link)
         joined = False
         try:
             self._build(keys, lanes, rng)
@@ -142,7 +144,10 @@ class Runtime:
                 runner.arun, fetcher.finish, limit=options.concurrency, slots=slots, board=self._board
             )
         fetcher.capacity.attach(self.threads, self.loop)
-        self.observer = Observer(fetcher, options, sorted(lanes), lambda: self._services, self._tag)
+        self.observer = Observer(
+            fetcher, options, sorted(lanes), lambda: self._services, self._tag,
+            connections=lambda: sum(link.connected for link in self._links), waited=self._shared.longest_wait,
+        )  # fmt: skip
         reaper = Reaper(
             keys, self._shared, lease=options.lease, options=self._options_of, on_dead=self._on_dead, rng=rng
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -50,11 +51,20 @@ class SharedLink:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._turns = Turns()
+        #: The longest wait for a turn since somebody asked, in seconds.
+        self._longest = 0.0
 
     def run(self, op: Op[T]) -> T:
         """Run one op when it is our turn."""
+        asked = time.monotonic()
         with self._turns.mine():
+            self._longest = max(self._longest, time.monotonic() - asked)
             return self._link.run(op)
+
+    def longest_wait(self) -> float:
+        """The longest wait for the connection since the last time this was asked."""
+        longest, self._longest = self._longest, 0.0
+        return longest
 
     def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
         """Run several ops in one round trip."""

@@ -1,0 +1,64 @@
+"""Who did what: one line for each action of an operator, newest first, a bounded number of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op
+from dayjob.store.ops import inspect
+from dayjob.store.scripts import load
+
+#: How many lines are kept, and how many characters of each part.
+MOST_LINES = 1000
+MOST_TEXT = 500
+
+
+class _Told(msgspec.Struct):
+    actor: str = ""
+    action: str = ""
+    subject: str = ""
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One action."""
+
+    #: When, in Redis seconds.
+    at: float
+    actor: str
+    action: str
+    #: What it was about, as the operator named it.
+    subject: str
+    #: What became of it, in words.
+    result: str
+
+
+def note(keys: Keys, *, actor: str, action: str, subject: str, result: str) -> Op[int]:
+    """Write a line. The time is the server's."""
+    told = _Told(*(codec.cut(text)[:MOST_TEXT] for text in (actor, action, subject, result)))
+    return Op(load("note"), (keys.audit,), (MOST_LINES, msgspec.json.encode(told)), int)
+
+
+def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[Line, ...]]:
+    """Lines of the audit, newest first."""
+    size = max(1, min(size, inspect.MOST_ENTRIES))
+    return Op(
+        "LRANGE",
+        (keys.audit,),
+        (offset, offset + size - 1),
+        lambda reply: tuple(_line(raw) for raw in reply),
+    )
+
+
+def _line(raw: bytes) -> Line:
+    moment, _, text = raw.partition(b" ")
+    try:
+        told = msgspec.json.decode(text, type=_Told)
+        return Line(int(moment) / 1000, told.actor, told.action, told.subject, told.result)
+    except codec.UNREADABLE:
+        return Line(0.0, "", "", "", raw[:MOST_TEXT].decode("utf-8", "replace"))
