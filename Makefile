@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types check clean
+.PHONY: demo test lint types check bench bench-quick clean
 
 demo: $(READY)  ## the main job on the embedded server: a pool that works through fake jobs
 	$(BIN)/dayjob demo
@@ -19,6 +19,13 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pyright
+
+bench: $(READY)  ## dayjob beside its peers, in one run; half an hour or more
+	$(BIN)/python benchmarks/bench.py full
+	$(BIN)/python benchmarks/render.py benchmarks/results/full.json docs/benchmarks.md
+
+bench-quick: $(READY)  ## the short form, under three minutes
+	$(BIN)/python benchmarks/bench.py quick
 
 check: lint types test  ## what CI runs
 

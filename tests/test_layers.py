@@ -45,6 +45,7 @@ MAY = {
 
 #: Imports inside functions that go against the layers on purpose: a pool is inert until it is used.
 LATE = {
+    ("dayjob", "dayjob.admin.client"),
     ("dayjob", "dayjob.enqueue"),
     ("dayjob.pool", "dayjob.enqueue"),
     ("dayjob.pool", "dayjob.worker.runtime"),

@@ -24,9 +24,12 @@ from dayjob.pool import WorkerPool
 from dayjob.version import __version__
 
 if TYPE_CHECKING:
+    from dayjob.admin.client import Admin, AsyncAdmin
     from dayjob.enqueue import AsyncEnqueuer, Enqueuer
 
 __all__ = [
+    "Admin",
+    "AsyncAdmin",
     "AsyncEnqueuer",
     "BadArguments",
     "BadOption",
@@ -51,9 +54,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the Redis client only where jobs are enqueued or run, not wherever a job is defined."""
+    """Load the Redis client only where jobs are enqueued, run or looked at, not wherever a job is defined."""
     if name in ("Enqueuer", "AsyncEnqueuer"):
         from dayjob import enqueue  # noqa: PLC0415 - the reason is above
 
         return getattr(enqueue, name)
+    if name in ("Admin", "AsyncAdmin"):
+        from dayjob.admin import client  # noqa: PLC0415 - the reason is above
+
+        return getattr(client, name)
     raise AttributeError(f"module 'dayjob' has no attribute {name!r}")

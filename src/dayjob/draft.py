@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
+
+import msgspec
 
 from dayjob.arguments import encode_unchecked
 from dayjob.errors import TooLarge
@@ -33,8 +35,7 @@ class Checked(Protocol):
 Find = Callable[[str], Checked]
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A job ready to be sent: everything but the slot."""
 
     job: Job
@@ -120,8 +121,10 @@ class Builder:
 
     def accept(self, drafts: Sequence[Draft], stored: Stored) -> list[Job | None]:
         """What the caller gets, and what is learnt from the answer."""
-        self._introduced[drafts[0].name] = time.monotonic()
-        self.offset = stored.now - time.time()
+        now = time.monotonic()
+        self._introduced[drafts[0].name] = now
+        if stored.now:
+            self.offset = stored.now - time.time()
         if not stored.stored:
             return [None]
         if stored.due is not None and drafts[0].when.mode != "now":

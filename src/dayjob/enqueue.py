@@ -202,36 +202,31 @@ class Enqueuer(_Base):
         10,000 of each queue; with a Job, of its own queue only.
         """
         job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
-        with self._links.places:
-            lane = self._lane()
-            try:
-                found = walk(lane.link, find_job(self._builder.keys, job_id, name))
-            finally:
-                self._links.lanes.append(lane)
+        lane = self._links.take(self._lane)
+        try:
+            found = walk(lane.link, find_job(self._builder.keys, job_id, name))
+        finally:
+            self._links.give(lane)
         return None if found is None else found.state
 
     def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""
-        with self._links.places:
-            lane = self._lane()
-            try:
-                return lane.link.run(op)
-            finally:
-                self._links.lanes.append(lane)
+        lane = self._links.take(self._lane)
+        try:
+            return lane.link.run(op)
+        finally:
+            self._links.give(lane)
 
     def close(self) -> None:
         """Close idle connections; the next call opens new ones."""
-        while self._links.lanes:
-            self._links.lanes.pop().link.close()
+        for lane in self._links.idle():
+            lane.link.close()
 
     def _lane(self) -> Lane[Link]:
-        try:
-            return self._links.lanes.pop()
-        except IndexError:
-            with self._links.lock:
-                if self._links.address is None:
-                    self._links.address = self._address()
-            return Lane(Link(self._links.address, tag=self._builder.keys.known_jobs, name="dayjob:enqueuer"))
+        with self._links.lock:
+            if self._links.address is None:
+                self._links.address = self._address()
+        return Lane(Link(self._links.address, tag=self._builder.keys.known_jobs, name="dayjob:enqueuer"))
 
     def _send(self, sending: Sending[A], sink: Sink | None = None) -> A:
         sink = sink or self._builder.sink
@@ -241,24 +236,22 @@ class Enqueuer(_Base):
 
     def _drive(self, sending: Sending[A]) -> A:
         """Send requests in order; each is resent on its slot and number until it is answered."""
-        with self._links.places:
-            lane = self._lane()
-            try:
-                while (op := sending.open(lane)) is not None:
-                    sending.settle(self._insist(lane.link, op, sending))
-            except BaseException as error:
-                # The request may be stored: on its slot nothing else may be sent.
-                lane.renew()
-                if isinstance(error, Unknown):
-                    error.again = partial(self._drive, sending)
-                raise
-            finally:
-                self._links.lanes.append(lane)
+        lane = self._links.take(self._lane)
+        try:
+            while (op := sending.open(lane)) is not None:
+                sending.settle(self._insist(lane.link, op, sending))
+        except BaseException as error:
+            # The request may be stored: on its slot nothing else may be sent.
+            lane.renew()
+            if isinstance(error, Unknown):
+                error.again = partial(self._drive, sending)
+            raise
+        finally:
+            self._links.give(lane)
         return sending.read(sending.jobs)
 
     @staticmethod
     def _insist(link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
-        pause = threading.Event()
         for wait in TRIES:
             try:
                 return link.run(op)
@@ -266,7 +259,7 @@ class Enqueuer(_Base):
                 verdict = sending.judge(error, last=wait is None)
                 if verdict is not None:
                     raise verdict from error
-            pause.wait(wait)
+            threading.Event().wait(wait)
         raise AssertionError("the last try ends in a verdict")
 
 

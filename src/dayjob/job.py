@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol
@@ -16,7 +16,7 @@ _decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
 
 def new_id() -> str:
     """A random id of 24 hex digits, for jobs, pools and workers."""
-    return secrets.token_hex(12)
+    return os.urandom(12).hex()
 
 
 class Line(Protocol):

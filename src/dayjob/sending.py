@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ A = TypeVar("A")
 
 #: How many connections an enqueuer opens at most, one for each call under way.
 MOST_LINKS = 16
+#: Seconds between two requests of a slot that ask for Redis time and let it live on.
+FRESH = 10.0
 
 
 class Lane(Generic[L]):
@@ -38,11 +41,16 @@ class Lane(Generic[L]):
         """Take a new slot: on the old one a request is open whose repeat must stay possible."""
         self.slot_id = new_id()
         self.number = 0
+        self._fresh_at = -FRESH
 
     def next(self) -> Slot:
         """The slot with the next number."""
         self.number += 1
-        return Slot(self.slot_id, self.number)
+        now = time.monotonic()
+        fresh = now - self._fresh_at >= FRESH
+        if fresh:
+            self._fresh_at = now
+        return Slot(self.slot_id, self.number, fresh)
 
 
 class Sending(Generic[A]):
@@ -94,13 +102,58 @@ class Links:
 
     def reset(self) -> None:
         """Forget everything: after a fork sockets and slots are the parent's, and its locks may be held."""
-        self.lanes: deque[Lane[Any]] = deque()
-        self.places = threading.BoundedSemaphore(MOST_LINKS)
+        self._lanes: deque[Lane[Any]] = deque()
+        self._made = 0
+        self._back = threading.Condition()
+        self._waiting = 0
         self.lock = threading.Lock()
         self.address: Address | None = None
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPlaces] = (
             weakref.WeakKeyDictionary()
         )
+
+    def take(self, make: Callable[[], Lane[Any]]) -> Lane[Any]:
+        """A lane for one call: an idle one, a new one, or when there are enough the next that comes back."""
+        try:
+            # The usual case needs no lock: each operation on a deque is atomic.
+            return self._lanes.pop()
+        except IndexError:
+            pass
+        with self._back:
+            self._waiting += 1
+            try:
+                while not self._lanes:
+                    if self._made < MOST_LINKS:
+                        self._made += 1
+                        break
+                    self._back.wait()
+                else:
+                    return self._lanes.pop()
+            finally:
+                self._waiting -= 1
+        try:
+            return make()
+        except BaseException:
+            self._made -= 1
+            raise
+
+    def give(self, lane: Lane[Any]) -> None:
+        """Give a lane back."""
+        self._lanes.append(lane)
+        if self._waiting:
+            with self._back:
+                self._back.notify()
+
+    def idle(self) -> list[Lane[Any]]:
+        """The lanes that nobody uses, taken out for good."""
+        found: list[Lane[Any]] = []
+        while self._lanes:
+            try:
+                found.append(self._lanes.pop())
+            except IndexError:
+                break
+        self._made -= len(found)
+        return found
 
     def here(self) -> AsyncPlaces:
         """The connections that belong to the running event loop."""

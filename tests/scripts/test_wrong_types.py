@@ -212,7 +212,7 @@ TYPES = {
     "sent": "string", "jobs": "list", "known_jobs": "set", "bell": "zset", "scheduled": "zset", "due": "zset",
     "unique": "string", "id": "string", "pools": "zset", "condemned": "zset", "leader": "string", "watch": "hash",
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",
-    "limits": "hash", "periodic": "hash", "result": "string",
+    "limits": "hash", "periodic": "hash", "result": "string", "audit": "list",
 }  # fmt: skip
 
 

@@ -71,8 +71,8 @@ def read(payload: bytes, name: str | None = None) -> Wire:
         raise Broken(f"not a job: {error}") from None
     if name is not None and wire.name != name:
         raise Broken(f"a job named {wire.name!r} in the queue of {name!r}")
-    first = bytes(wire.args)[:1]
-    if first not in (b"{", b"n"):
+    # Nearly every payload says so in these very bytes; only the others are looked at closely.
+    if b'"args":{' not in payload and bytes(wire.args)[:1] not in (b"{", b"n"):
         raise Broken("its args are not an object")
     return wire
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from dayjob.store.scripts import Script
 
@@ -12,8 +13,7 @@ T = TypeVar("T")
 Arg = str | bytes | int | float
 
 
-@dataclass(frozen=True, slots=True)
-class Op(Generic[T]):
+class Op(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What to send, and how to read the answer."""
 
     command: Script | str

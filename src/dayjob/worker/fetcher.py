@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
-from dayjob.errors import Unavailable
+from dayjob.errors import StoreError, Unavailable
 from dayjob.job import new_id
 from dayjob.options import PoolOptions
 from dayjob.store import codec
@@ -32,6 +32,8 @@ logger = logging.getLogger("dayjob.worker.fetcher")
 
 #: While busy, all names are asked for at least this often.
 ALL_NAMES = 0.1
+#: With more names than this at work, each exchange asks for a fair sample of them.
+MOST_NAMES = 24
 #: How often it is looked whether what was handed over gets started.
 LOOK = 0.004
 #: Seconds of leadership, taken at the start when nobody leads.
@@ -81,6 +83,8 @@ class Fetcher:
         # What others ask of us.
         self._event = threading.Event()
         self._sleeping = False
+        #: Held by the thread that makes an exchange: this loop's, or the listener's while this one sleeps.
+        self._turn = threading.Lock()
         self._refused = False
         self._closing = False
         self._flushing = False
@@ -104,8 +108,19 @@ class Fetcher:
             self._event.set()
 
     def ring(self, name: str) -> None:
-        """The listener heard a bell."""
+        """The listener heard a bell. While this loop sleeps, its thread makes the exchange: one hop less to the handler."""
         self._belled.add(name)
+        if self._sleeping and self._turn.acquire(blocking=False):
+            try:
+                self._once()
+                if not (self._due() or self.capacity.ready > 1 or self._gate.waiting):
+                    self._listen()
+                    return
+            except StoreError:
+                # The request is kept; the loop sends it again, with its own patience.
+                pass
+            finally:
+                self._turn.release()
         self._event.set()
 
     def refuse(self) -> None:
@@ -178,16 +193,25 @@ class Fetcher:
 
     def step(self) -> float:
         """Wait until there is something to say or to ask, and make one exchange."""
-        if self._refused:
-            self._start_again()
         self._wait()
-        if self._refused:
-            return 0.0
+        with self._turn:
+            if self._refused:
+                self._start_again()
+            else:
+                self._once()
+        return 0.0
+
+    def _once(self) -> None:
+        """Make one exchange, if there is anything to say. Whoever calls it has the turn."""
         if self._op is None:
             self._prepare()
         if self._op is not None:
             self._exchange()
-        return 0.0
+
+    def _listen(self) -> None:
+        """Have the listener wait for the bells of all that there is room for."""
+        if self.fetching and self._room().free > 0:
+            self._arm(self._lanes.keys() - self.capacity.closed())
 
     def _wait(self) -> None:
         """Sleep while there is nothing to do. Whoever changes that sets the event."""
@@ -196,8 +220,7 @@ class Fetcher:
             self._sleeping = True
             if self._due() or self._closing:
                 break
-            if self.fetching and self._room().free > 0:
-                self._arm(self._lanes.keys() - self.capacity.closed())
+            self._listen()
             handed = self.capacity.ready or self._gate.waiting
             timeout: float | None = None
             if handed:
@@ -246,10 +269,11 @@ class Fetcher:
         figures = self.figures.take(self._lanes.values()) if self.figures.due() or self._flushing else {}
         if not names and not figures:
             return
-        self._rng.shuffle(names)
+        order = list(names)
+        self._rng.shuffle(order)
         wants = [
-            Want(name, self._weight(name), name in self._lanes and name not in resting, name in space.fast)
-            for name in names
+            Want(name, max(1, names[name]), names[name] > 0 and name not in resting, name in space.fast)
+            for name in order
         ]
         self._number += 1
         self._request = Request(
@@ -262,28 +286,35 @@ class Fetcher:
         )
 
     def _settlements(self) -> tuple[list[Entry], dict[str, list[str]]]:
+        """What finished: as entries, or by name where there is nothing to say but that it is done."""
         entries: list[Entry] = []
         done: dict[str, list[str]] = {}
-        count = 0
+        times: dict[Lane, list[float]] = {}
+        finished, held, count = self._finished, self.held, 0
         while self._entries and count < consume.MOST_SETTLED:
             entries.append(self._entries.popleft())
             count += 1
-        while self._finished and count < consume.MOST_SETTLED:
-            attempt, settlement = self._finished.popleft()
+        while finished and count < consume.MOST_SETTLED:
+            attempt, settlement = finished.popleft()
             if attempt.ran is not None:
-                attempt.lane.learn(attempt.ran)
-            self._gate.ended(attempt)
-            if attempt.lost or attempt.token not in self.held:
+                try:
+                    times[attempt.lane].append(attempt.ran)
+                except KeyError:
+                    times[attempt.lane] = [attempt.ran]
+            if attempt.wire.deaths:
+                self._gate.ended(attempt)
+            if attempt.lost or attempt.token not in held:
                 continue
             count += 1
-            if settlement is None:
-                tokens = done.get(attempt.name)
-                if tokens is None:
-                    done[attempt.name] = [attempt.token]
-                else:
-                    tokens.append(attempt.token)
-            else:
+            if settlement is not None:
                 entries += settlement
+                continue
+            try:
+                done[attempt.name].append(attempt.token)
+            except KeyError:
+                done[attempt.name] = [attempt.token]
+        for lane, seconds in times.items():
+            lane.learn(seconds)
         return entries, done
 
     def _return_stale(self, entries: list[Entry]) -> set[str]:
@@ -298,18 +329,23 @@ class Fetcher:
             entries.append(Entry("back", attempt.name, attempt.token))
         return {attempt.name for attempt in returned}
 
-    def _names(self, entries: list[Entry], done: Mapping[str, object], space: room.Room) -> list[str]:
+    def _names(self, entries: list[Entry], done: Mapping[str, object], space: room.Room) -> dict[str, int]:
+        """The names that an exchange passes, with their weights; 0 for those that are only settled or rung."""
         now = time.monotonic()
-        names = {entry.name for entry in entries} | set(done)
         belled, self._belled = self._belled, set()
-        names |= belled
+        asked = belled
         if space.free or space.extra:
             if now - self._all_at >= ALL_NAMES:
                 self._all_at = now
-                names |= set(self._lanes)
+                asked = belled | self._lanes.keys()
             else:
-                names |= self._live
-        return list(names)
+                asked = belled | self._live
+        weights = {name: self._lanes[name].options.priority for name in asked}
+        if len(weights) > MOST_NAMES and now != self._all_at:
+            weights = room.sample(weights, MOST_NAMES, self._rng)
+        for name in (*(entry.name for entry in entries), *done, *belled):
+            weights.setdefault(name, 0)
+        return weights
 
     def _exchange(self) -> None:
         request, op = self._request, self._op
@@ -439,7 +475,3 @@ class Fetcher:
     def running(self) -> list[Attempt]:
         """The attempts that run now."""
         return self.capacity.running()
-
-    def _weight(self, name: str) -> int:
-        lane = self._lanes.get(name)
-        return 1 if lane is None else lane.options.priority

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dayjob.options import JobOptions
@@ -49,6 +49,7 @@ class Lane:
         "name",
         "options",
         "plain",
+        "quickest",
         "runs",
         "slow_until",
         "type",
@@ -77,6 +78,8 @@ class Lane:
         self.flags = flags
         #: Running estimate of an attempt's seconds; None before the first.
         self.estimate: float | None = None
+        #: The same of the shortest in each batch: what an attempt takes when it does not wait for its turn.
+        self.quickest = 0.0
         #: Monotonic time until which nothing is prefetched, since some of it had to be given back.
         self.slow_until = 0.0
         #: Unique jobs came in: nothing is prefetched, since a job keeps its key until there is a worker for it.
@@ -101,9 +104,18 @@ class Lane:
             self._band = (low, bucket_limit(number), number)
         self.waits[number] = self.waits.get(number, 0) + 1
 
-    def learn(self, seconds: float) -> None:
-        """Take a finished attempt into the estimate and the figures. Called by the fetcher alone, so that they are exact."""
-        estimate = self.estimate
-        self.estimate = seconds if estimate is None else estimate + (seconds - estimate) * 0.1
-        number = 0 if seconds <= SHORTEST else bucket(seconds)
-        self.runs[number] = self.runs.get(number, 0) + 1
+    def learn(self, times: Sequence[float]) -> None:
+        """Take finished attempts into the estimates and the figures. Called by the fetcher alone, so that they are exact."""
+        count = len(times)
+        mean, least = sum(times) / count, min(times)
+        if self.estimate is None:
+            self.estimate, self.quickest = mean, least
+        else:
+            # As many small steps as there were attempts.
+            step = 1 - 0.9**count
+            self.estimate += (mean - self.estimate) * step
+            self.quickest += (least - self.quickest) * 0.3
+        runs = self.runs
+        for seconds in times:
+            number = 0 if seconds <= SHORTEST else bucket(seconds)
+            runs[number] = runs.get(number, 0) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,6 +23,24 @@ class Room:
     free: int
     extra: int
     fast: frozenset[str]
+
+
+def sample(weights: Mapping[str, int], draws: int, rng: random.Random) -> dict[str, int]:
+    """So many draws by weight, as a new weight for each name drawn: on average each name gets its share.
+
+    One random point and then equal steps over the names laid end to end: no name gets one more or less than is due.
+    """
+    names = list(weights)
+    rng.shuffle(names)
+    step = sum(weights.values()) / draws
+    point, upto = rng.random() * step, 0.0
+    found: dict[str, int] = {}
+    for name in names:
+        upto += weights[name]
+        while point < upto:
+            found[name] = found.get(name, 0) + 1
+            point += step
+    return found
 
 
 def reckon(

@@ -277,14 +277,10 @@ class Runtime:
         if not self._services[0].join(time.monotonic()):
             self._exchange_link.retire()
             self._services[0].join(time.monotonic() + 0.2)
-        if away:
-            logger.warning(
-                "pool=%s leaves without telling Redis, which is away; its lease will end",
-                self.fetcher.pool_id,
-            )
-        else:
-            self._exchange_link.hasten(max(LAST_WORD, deadline + 0.2 - time.monotonic()))
-            self._leave()
+        # Said even when Redis seems to be away: it may be back, and a pool that is told of is not missed.
+        left = deadline + 0.2 - time.monotonic()
+        self._exchange_link.hasten(LAST_WORD if away else max(LAST_WORD, left))
+        self._leave()
         self._abort()
 
     def _leave(self) -> None:

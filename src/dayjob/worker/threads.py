@@ -76,8 +76,8 @@ class ThreadExecutor:
         """Hand attempts over, to be started in order."""
         seconds = 0.0
         for attempt in attempts:
-            estimate = attempt.lane.estimate
-            seconds += SPREAD if estimate is None else min(estimate, SPREAD)
+            lane = attempt.lane
+            seconds += SPREAD if lane.estimate is None or lane.quickest > SPREAD else lane.quickest
         self.ready.put(attempts)
         self.wake(max(1, round(seconds / SPREAD)))
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.scripts import load
@@ -15,29 +17,28 @@ MOST_JOBS = 500
 MOST_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True, gc=False):
     """Where an enqueuer's connection notes the number of its last request, so that a resend is safe."""
 
     id: str
     number: int
+    #: Now and then true: the request asks for Redis time, and lets the slot live another hour.
+    fresh: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class When:
+class When(msgspec.Struct, frozen=True, gc=False):
     """When a job is to run: now, in or at so many milliseconds."""
 
     mode: Literal["now", "in", "at"] = "now"
     milliseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """What became of an enqueue."""
 
     #: False for a duplicate of a unique job, which was not stored.
     stored: bool
-    #: Redis time, and when the job is due, in seconds.
+    #: Redis time, or 0 where nobody asked, and when the job is due, in seconds.
     now: float
     due: float | None = None
     #: Id of the job that holds the unique key of a duplicate.
@@ -49,7 +50,7 @@ def enqueue(keys: Keys, slot: Slot, name: str, payloads: Sequence[bytes], *, int
     return Op(
         load("enqueue"),
         (keys.sent(slot.id), keys.queue(name), keys.known_jobs, keys.bell(name)),
-        (slot.number, name if introduce else "", *payloads),
+        (slot.number, name if introduce else "", int(slot.fresh), *payloads),
         _read_enqueue,
     )
 

@@ -8,15 +8,19 @@ KEYS[3]  known_jobs
 KEYS[4]  bell
 ARGV[1]  number of this request on its slot
 ARGV[2]  job name when known_jobs may lack it, else ""
-ARGV[3...]  payloads, 500 at most
-Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds}
+ARGV[3]  1 now and then: tell the time, and let the slot live another hour
+ARGV[4...]  payloads, 500 at most
+Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds, or 0 when not asked}
 Atomic because: a resend must find either all of its jobs stored and its number noted, or nothing.
 ]]
 local sent, queue, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local number, name = ARGV[1], ARGV[2]
+local number, name, fresh = ARGV[1], ARGV[2], ARGV[3] == '1'
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = 0
+if fresh then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
 -- A lower number is a late copy: closing a socket does not recall what it sent.
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
@@ -26,11 +30,15 @@ if name ~= '' then
   redis.call('SCARD', known)
 end
 
-redis.call('LPUSH', queue, unpack(ARGV, 3))
+redis.call('LPUSH', queue, unpack(ARGV, 4))
 if name ~= '' then
   redis.call('SADD', known, name)
 end
-redis.call('SET', sent, number, 'EX', 3600)
+if fresh or not last then
+  redis.call('SET', sent, number, 'EX', 3600)
+else
+  redis.call('SET', sent, number, 'KEEPTTL')
+end
 -- A bell of a wrong type must not undo an enqueue; the next exchange mends it.
 redis.pcall('ZADD', bell, 0, '1')
 return {1, now}

@@ -1,0 +1,199 @@
+"""What an operator can do to one job, or to a selection. Each action names the job that was seen, and where.
+
+If it has moved on, the answer says so and nothing is changed. Actions on everything that matches are in bulk.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from dayjob.admin.desk import Desk, outcome
+from dayjob.admin.jobs import locate, source_of
+from dayjob.admin.views import BrokenEntry, JobView, Outcome, Seen, State
+from dayjob.arguments import encode_unchecked
+from dayjob.errors import BadOption
+from dayjob.job import new_id
+from dayjob.options import check_name
+from dayjob.store import codec
+from dayjob.store.ops import inspect, operate, produce
+from dayjob.store.steps import Steps, ask
+
+Verb = Literal["retry", "delete", "kill", "run_now", "cancel"]
+Job = JobView | Seen | str
+
+#: How many jobs a selection may have.
+MOST_SELECTED = 500
+
+#: True or False and words when it was tried or refused; None when the job was not there any more.
+Tried = tuple[bool, str] | None
+
+_WHERE = {
+    "waiting": "waits in its queue", "running": "is running", "scheduled": "is scheduled", "retry": "is in retry",
+    "dead": "is dead", "done": "is done",
+}  # fmt: skip
+
+
+def retry(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+    """Put a dead job back into its queue as if it had never failed; one of retry or scheduled runs now."""
+    return (yield from act(desk, "retry", job, state))
+
+
+def delete(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+    """Delete a job that does not run, and release its unique key."""
+    return (yield from act(desk, "delete", job, state))
+
+
+def kill(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+    """Move a job that waits, is scheduled or in retry to dead."""
+    return (yield from act(desk, "kill", job, state))
+
+
+def run_now(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+    """Move a job of scheduled or retry to its queue before it is due."""
+    return (yield from act(desk, "run_now", job, state))
+
+
+def cancel(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+    """End a job: one that waits is removed, one that runs is told."""
+    return (yield from act(desk, "cancel", job, state))
+
+
+def selection(desk: Desk, verb: Verb, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
+    """The same action on each job of a selection, 500 at most. Raises BadOption."""
+    if len(jobs) > MOST_SELECTED:
+        raise BadOption(f"{len(jobs)} jobs: a selection has {MOST_SELECTED} at most; use a filter for more")
+    outcomes: list[Outcome] = []
+    for job in jobs:
+        outcomes += [(yield from act(desk, verb, job, None))]
+    return outcomes
+
+
+def act(desk: Desk, verb: Verb, job: Job, state: State | None) -> Steps[Outcome]:
+    """One action on one job. With `state`, or a job that says where it was seen, only if it is still there."""
+    expected = state or (job.state if isinstance(job, Seen) else None)
+    job_id = job if isinstance(job, str) else job.id
+    found = yield from locate(desk, job)
+    subject = f"job {job_id or '(without an id)'}"
+    if found is None:
+        says = f"No {subject} was found: it completed, was deleted or never was. Nothing was changed."
+        return (yield from outcome(desk, verb, subject, done=False, says=says))
+    subject = f"{subject} ({found.name or 'unreadable'}, {found.state})"
+    if expected is not None and found.state != expected:
+        says = f"It has moved on: it was {expected}, now it {_WHERE[found.state]}. Nothing was changed."
+        return (yield from outcome(desk, verb, subject, done=False, says=says))
+    tried = yield from _DO[verb](desk, found)
+    if tried is None:
+        tried = False, (yield from _moved(desk, found))
+    return (yield from outcome(desk, verb, subject, done=tried[0], says=tried[1]))
+
+
+def _moved(desk: Desk, job: JobView) -> Steps[str]:
+    now_at = (yield from locate(desk, job.id)) if job.id else None
+    where = f"now it {_WHERE[now_at.state]}" if now_at else "it is nowhere to be found"
+    return f"It has moved on: it was {job.state}, {where}. Nothing was changed."
+
+
+# Each verb in each state.
+
+
+def _retry(desk: Desk, job: JobView) -> Steps[Tried]:
+    if job.state != "dead":
+        return (yield from _run_now(desk, job))
+    now = yield from ask(inspect.now())
+    answer = yield from ask(operate.revive(desk.keys, job.payload, now=now))
+    if answer.fate == "taken":
+        return False, f"It stays dead: job {answer.holder} has its unique key. Nothing was changed."
+    return (True, f"Back in the queue {job.name!r}.") if answer.fate == "moved" else None
+
+
+def _run_now(desk: Desk, job: JobView) -> Steps[Tried]:
+    if job.state not in ("scheduled", "retry"):
+        return False, f"It {_WHERE[job.state]}: there is nothing to bring forward. Nothing was changed."
+    now = yield from ask(inspect.now())
+    source = source_of(desk.keys, job.state)
+    moved = yield from ask(operate.run_now(desk.keys, source, [job.payload], now=now))
+    return (True, f"In the queue {job.name!r} now.") if moved else None
+
+
+def _delete(desk: Desk, job: JobView) -> Steps[Tried]:
+    if job.state == "running":
+        return False, "It is running: cancel it instead. Nothing was changed."
+    if job.state == "waiting":
+        gone = yield from ask(operate.unqueue(desk.keys, job.name, job.payload, job.place or 0))
+    elif not job.payload:
+        return False, "Only its result is kept, and expires by itself. Nothing was changed."
+    else:
+        gone = yield from ask(operate.delete(desk.keys, source_of(desk.keys, job.state), job.payload))
+    return (True, "Deleted.") if gone else None
+
+
+def _kill(desk: Desk, job: JobView) -> Steps[Tried]:
+    now = yield from ask(inspect.now())
+    if job.state == "waiting":
+        dead = yield from ask(
+            operate.unqueue(desk.keys, job.name, job.payload, job.place or 0, now=now, kill=True)
+        )
+    elif job.state in ("scheduled", "retry"):
+        source = source_of(desk.keys, job.state)
+        why = f"killed by {desk.actor}"
+        dead = yield from ask(operate.kill(desk.keys, source, job.payload, now=now, why=why))
+    else:
+        return False, f"It {_WHERE[job.state]}: it cannot be killed. Nothing was changed."
+    return (True, "Dead now.") if dead else None
+
+
+def _cancel(desk: Desk, job: JobView) -> Steps[Tried]:
+    if job.state == "running":
+        told = yield from ask(operate.cancel(desk.keys, job.pool_id, job.token))
+        return (True, f"Pool {job.pool_id} is told to end it with its next beat.") if told else None
+    if job.state in ("dead", "done"):
+        return False, f"It {_WHERE[job.state]}: there is nothing to cancel. Nothing was changed."
+    return (yield from _delete(desk, job))
+
+
+_DO: dict[Verb, Callable[[Desk, JobView], Steps[Tried]]] = {
+    "retry": _retry, "delete": _delete, "kill": _kill, "run_now": _run_now, "cancel": _cancel,
+}  # fmt: skip
+
+
+# Broken entries, new jobs.
+
+
+def drop_broken(desk: Desk, entry: BrokenEntry) -> Steps[Outcome]:
+    """Delete an entry that could not be read."""
+    gone = yield from ask(operate.drop_broken(desk.keys, entry))
+    says = "Deleted." if gone else "It is not there any more. Nothing was changed."
+    return (yield from outcome(desk, "drop_broken", f"broken entry {entry.index}", done=gone, says=says))
+
+
+def mend(desk: Desk, entry: BrokenEntry, payload: bytes) -> Steps[Outcome]:
+    """Put a broken entry into its queue as `payload`, which is what it should have been. Raises BadOption."""
+    moved = yield from ask(operate.mend(desk.keys, entry, payload))
+    says = "In its queue now." if moved else "It is not there any more. Nothing was changed."
+    return (yield from outcome(desk, "mend", f"broken entry {entry.index}", done=moved, says=says))
+
+
+def enqueue(
+    desk: Desk,
+    name: str,
+    args: dict[str, Any] | None = None,
+    *,
+    delay: float = 0.0,
+    source: str | int | None = None,
+) -> Steps[Outcome]:
+    """Put a job in by name; the subject of the outcome has its id. Raises BadArguments, BadOption, StoreError."""
+    check_name(name)
+    raw = encode_unchecked(name, args or {})
+    now = yield from ask(inspect.now())
+    job_id = new_id()
+    extras = {} if source is None else {"source": source}
+    payload = codec.write(codec.quoted(name), job_id, now, raw, extras)
+    slot = produce.Slot(new_id(), 1)
+    if delay > 0:
+        when = produce.When("in", round(delay * 1000))
+        yield from ask(produce.schedule(desk.keys, slot, name, [payload], when, introduce=True))
+    else:
+        yield from ask(produce.enqueue(desk.keys, slot, name, [payload], introduce=True))
+    says = "Scheduled." if delay > 0 else f"In the queue {name!r}."
+    return (yield from outcome(desk, "enqueue", f"job {job_id} ({name})", done=True, says=says))

@@ -1,0 +1,266 @@
+"""Admin and AsyncAdmin: everything an operator can see or do, as methods. Two thin drivers over the same steps.
+
+Connections are opened at first use, kept when free, and one more is opened where all are busy.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import inspect
+import platform
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from dayjob import settings
+from dayjob.admin import actions, bulk, transfer
+from dayjob.admin import failures as failure_steps
+from dayjob.admin import jobs as job_steps
+from dayjob.admin import metrics as metric_steps
+from dayjob.admin import pools as pool_steps
+from dayjob.admin import queues as queue_steps
+from dayjob.admin import verdict as verdict_steps
+from dayjob.admin.desk import Desk, read_audit
+from dayjob.store.aio import AsyncLink
+from dayjob.store.keys import Keys
+from dayjob.store.steps import Steps, awalk, walk
+from dayjob.store.sync import Link
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: How many connections are kept while nobody uses them.
+MOST_IDLE = 4
+
+
+def whoami() -> str:
+    """The user of this process and the machine, for the audit."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        user = "somebody"
+    return f"{user}@{platform.node() or 'somewhere'}"
+
+
+class _Base:
+    """What both share: whose namespace, who acts, what is hidden, and which server."""
+
+    def __init__(
+        self,
+        namespace: str = "dayjob",
+        *,
+        redis: str | None = None,
+        actor: str | None = None,
+        hide: Collection[str] = (),
+    ) -> None:
+        self.namespace = namespace
+        self._redis = redis
+        self._desk = Desk(Keys(namespace), actor or whoami(), frozenset(hide))
+        self._where: list[settings.Address] = []
+
+    def acting(self, actor: str) -> Self:
+        """One that shares the connections of this, and acts for somebody else."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._desk = Desk(self._desk.keys, actor, self._desk.hide)
+        return twin
+
+    def _address(self) -> settings.Address:
+        if not self._where:
+            self._where.append(settings.parse_url(settings.connect_target(settings.resolve(self._redis))))
+        return self._where[0]
+
+
+def _signed(method: Callable[..., Any], steps: Callable[..., Any]) -> None:
+    """Give a method the signature of its steps, as a caller sees it."""
+    found = inspect.signature(steps)
+    _, *rest = found.parameters.values()
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    answer = re.sub(r"^Steps\[(.*)\]$", r"\1", str(found.return_annotation))
+    method.__signature__ = inspect.Signature([own, *rest], return_annotation=answer)  # type: ignore[attr-defined]
+
+
+def _sync(steps: Callable[Concatenate[Desk, P], Steps[T]], name: str) -> Callable[Concatenate[Admin, P], T]:
+    @functools.wraps(steps)
+    def method(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._walk(steps(self._desk, *args, **kwargs))
+
+    method.__name__ = name
+    _signed(method, steps)
+    return method
+
+
+def _async(
+    steps: Callable[Concatenate[Desk, P], Steps[T]], name: str
+) -> Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, T]]:
+    @functools.wraps(steps)
+    async def method(self: AsyncAdmin, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._walk(steps(self._desk, *args, **kwargs))
+
+    method.__name__ = name
+    _signed(method, steps)
+    return method
+
+
+class Admin(_Base):
+    """Sees and does everything an operator can. Safe to share between threads; reads are bounded, whatever waits."""
+
+    def __init__(
+        self,
+        namespace: str = "dayjob",
+        *,
+        redis: str | None = None,
+        actor: str | None = None,
+        hide: Collection[str] = (),
+    ) -> None:
+        super().__init__(namespace, redis=redis, actor=actor, hide=hide)
+        self._idle: deque[Link] = deque(maxlen=MOST_IDLE)
+
+    # Views.
+    verdict = _sync(verdict_steps.verdict, "verdict")
+    queues = _sync(queue_steps.listing, "queues")
+    queue = _sync(queue_steps.detail, "queue")
+    pools = _sync(pool_steps.listing, "pools")
+    busy = _sync(pool_steps.busy, "busy")
+    jobs = _sync(job_steps.page, "jobs")
+    broken = _sync(job_steps.broken, "broken")
+    job = _sync(job_steps.detail, "job")
+    explain = _sync(job_steps.explain, "explain")
+    failures = _sync(failure_steps.failures, "failures")
+    count = _sync(bulk.count, "count")
+    periodic = _sync(pool_steps.periodic, "periodic")
+    metrics = _sync(metric_steps.metrics, "metrics")
+    redis = _sync(metric_steps.redis, "redis")
+    audit = _sync(read_audit, "audit")
+
+    # Actions on jobs.
+    retry = _sync(actions.retry, "retry")
+    delete = _sync(actions.delete, "delete")
+    kill = _sync(actions.kill, "kill")
+    run_now = _sync(actions.run_now, "run_now")
+    cancel = _sync(actions.cancel, "cancel")
+    selection = _sync(actions.selection, "selection")
+    apply = _sync(bulk.apply, "apply")
+    enqueue = _sync(actions.enqueue, "enqueue")
+    drop_broken = _sync(actions.drop_broken, "drop_broken")
+    mend = _sync(actions.mend, "mend")
+
+    # Actions on queues and schedules.
+    pause = _sync(queue_steps.pause, "pause")
+    resume = _sync(queue_steps.resume, "resume")
+    purge = _sync(queue_steps.purge, "purge")
+    limit = _sync(queue_steps.limit, "limit")
+    run_schedule = _sync(pool_steps.run_schedule, "run_schedule")
+    pause_schedule = _sync(pool_steps.pause_schedule, "pause_schedule")
+    resume_schedule = _sync(pool_steps.resume_schedule, "resume_schedule")
+
+    # Copies of a namespace.
+    export = _sync(transfer.export, "export")
+    load = _sync(transfer.load, "load")
+
+    def _walk(self, steps: Steps[T]) -> T:
+        try:
+            link = self._idle.pop()
+        except IndexError:
+            link = Link(self._address(), tag=self._desk.keys.known_jobs, name="dayjob:admin")
+        try:
+            return walk(link, steps)
+        finally:
+            if len(self._idle) < MOST_IDLE:
+                self._idle.append(link)
+            else:
+                link.close()
+
+    def close(self) -> None:
+        """Close the connections; the next call opens another."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncAdmin(_Base):
+    """The same, awaited. Safe to share between tasks."""
+
+    def __init__(
+        self,
+        namespace: str = "dayjob",
+        *,
+        redis: str | None = None,
+        actor: str | None = None,
+        hide: Collection[str] = (),
+    ) -> None:
+        super().__init__(namespace, redis=redis, actor=actor, hide=hide)
+        self._idle: deque[AsyncLink] = deque(maxlen=MOST_IDLE)
+
+    # Views.
+    verdict = _async(verdict_steps.verdict, "verdict")
+    queues = _async(queue_steps.listing, "queues")
+    queue = _async(queue_steps.detail, "queue")
+    pools = _async(pool_steps.listing, "pools")
+    busy = _async(pool_steps.busy, "busy")
+    jobs = _async(job_steps.page, "jobs")
+    broken = _async(job_steps.broken, "broken")
+    job = _async(job_steps.detail, "job")
+    explain = _async(job_steps.explain, "explain")
+    failures = _async(failure_steps.failures, "failures")
+    count = _async(bulk.count, "count")
+    periodic = _async(pool_steps.periodic, "periodic")
+    metrics = _async(metric_steps.metrics, "metrics")
+    redis = _async(metric_steps.redis, "redis")
+    audit = _async(read_audit, "audit")
+
+    # Actions on jobs.
+    retry = _async(actions.retry, "retry")
+    delete = _async(actions.delete, "delete")
+    kill = _async(actions.kill, "kill")
+    run_now = _async(actions.run_now, "run_now")
+    cancel = _async(actions.cancel, "cancel")
+    selection = _async(actions.selection, "selection")
+    apply = _async(bulk.apply, "apply")
+    enqueue = _async(actions.enqueue, "enqueue")
+    drop_broken = _async(actions.drop_broken, "drop_broken")
+    mend = _async(actions.mend, "mend")
+
+    # Actions on queues and schedules.
+    pause = _async(queue_steps.pause, "pause")
+    resume = _async(queue_steps.resume, "resume")
+    purge = _async(queue_steps.purge, "purge")
+    limit = _async(queue_steps.limit, "limit")
+    run_schedule = _async(pool_steps.run_schedule, "run_schedule")
+    pause_schedule = _async(pool_steps.pause_schedule, "pause_schedule")
+    resume_schedule = _async(pool_steps.resume_schedule, "resume_schedule")
+
+    # Copies of a namespace.
+    export = _async(transfer.export, "export")
+    load = _async(transfer.load, "load")
+
+    async def _walk(self, steps: Steps[T]) -> T:
+        try:
+            link = self._idle.pop()
+        except IndexError:
+            link = AsyncLink(self._address(), tag=self._desk.keys.known_jobs, name="dayjob:admin")
+        try:
+            return await awalk(link, steps)
+        finally:
+            if len(self._idle) < MOST_IDLE:
+                self._idle.append(link)
+            else:
+                await link.close()
+
+    async def close(self) -> None:
+        """Close the connections; the next call opens another."""
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,149 @@
+"""Queues: all of them, one with all that is known of it, and what can be done to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dayjob.admin.desk import Desk, note, outcome
+from dayjob.admin.jobs import page, paused_by
+from dayjob.admin.metrics import RECENT, rate_of, recent, totals_of
+from dayjob.admin.views import Outcome, Progress, Quantiles, QueueDetail, QueuesView, QueueView, Tally
+from dayjob.errors import BadOption
+from dayjob.options import check_name, suggest
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op
+from dayjob.store.ops import figures, inspect, maintain, operate, pools
+from dayjob.store.ops.figures import Histogram, Minute
+from dayjob.store.steps import Steps, ask
+from dayjob.wording import counted
+
+#: Jobs that one step of a purge deletes.
+PURGE_STEP = 1000
+#: How deep jobs that came in lately are looked for.
+MOST_GALLOPED = 1 << 20
+
+
+def listing(desk: Desk) -> Steps[QueuesView]:
+    """Every queue: size, age, pause, limit, how many workers it has and how fast it goes."""
+    overview = yield from inspect.all_queues(desk.keys)
+    registered = yield from pools.pools(desk.keys)
+    minutes = yield from recent(desk, overview.now)
+    return QueuesView(overview.now, tuple(_view(queue, registered, minutes) for queue in overview.queues))
+
+
+def _view(queue: inspect.Queue, registered: list[pools.Pool], minutes: list[Minute]) -> QueueView:
+    live = [pool.status for pool in registered if pool.lease > 0 and pool.status is not None]
+    return QueueView(
+        queue,
+        running=sum(status.running.get(queue.name, 0) for status in live),
+        workers=sum(status.concurrency for status in live if queue.name in status.names and not status.quiet),
+        out=rate_of(minutes[-RECENT:], queue.name),
+    )
+
+
+def detail(desk: Desk, name: str) -> Steps[QueueDetail]:
+    """One queue: what comes in and goes out, wait and run times of the last hour, the next jobs. Raises BadOption."""
+    yield from _known(desk.keys, name)
+    overview = yield from ask(inspect.queues(desk.keys, [name]))
+    registered = yield from pools.pools(desk.keys)
+    minutes = yield from recent(desk, overview.now, 60)
+    totals = yield from ask(figures.totals(desk.keys))
+    who, since = yield from paused_by(desk.keys, name)
+    waits = sum((minute.waits[name] for minute in minutes if name in minute.waits), Histogram())
+    runs = sum((minute.runs[name] for minute in minutes if name in minute.runs), Histogram())
+    queue = overview.queues[0]
+    able = [pool.id for pool in registered if pool.status is not None and name in pool.status.names]
+    incoming = 0.0 if queue.wrong else (yield from _incoming(desk.keys, queue, overview.now, minutes))
+    following = () if queue.wrong else (yield from page(desk, "waiting", name=name, size=10)).jobs
+    return QueueDetail(
+        overview.now, _view(queue, registered, minutes), incoming, Quantiles.of(waits), Quantiles.of(runs),
+        totals_of(totals, name), tuple(able), who, since, following,
+    )  # fmt: skip
+
+
+def _incoming(keys: Keys, queue: inspect.Queue, now: float, minutes: list[Minute]) -> Steps[float]:
+    """Jobs of the last minute: those that still wait, and those that waited less than that and were fetched."""
+    fresh = yield from _younger(keys, queue, now - 60)
+    waits = minutes[-1].waits.get(queue.name, Histogram()) if minutes else Histogram()
+    quick = sum(n for bucket, n in waits.buckets.items() if figures.bucket_limit(bucket) <= 60)
+    return float(fresh + quick)
+
+
+def _younger(keys: Keys, queue: inspect.Queue, since: float) -> Steps[int]:
+    """How many jobs at the left of a queue were enqueued after a moment, to within a few percent."""
+    low, high = 0, 1
+    while high <= min(queue.size, MOST_GALLOPED) and (yield from _after(keys, queue.name, high - 1, since)):
+        low, high = high, high * 2
+    high = min(high, queue.size)
+    while high - low > 1 + low // 32:
+        middle = (low + high) // 2
+        if (yield from _after(keys, queue.name, middle - 1, since)):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _after(keys: Keys, name: str, place: int, since: float) -> Steps[bool]:
+    raw: bytes | None = yield from ask(Op("LINDEX", (keys.queue(name),), (place,), lambda reply: reply))
+    at = None if raw is None else inspect.enqueued_at(raw)
+    return at is not None and at > since
+
+
+def _known(keys: Keys, name: str) -> Steps[None]:
+    names = yield from ask(maintain.known_jobs(keys))
+    if name not in names:
+        near = suggest(name, names)
+        raise BadOption(
+            f"no queue {name!r} in the namespace {keys.namespace!r}{near or '; dayjob queues ls shows all'}"
+        )
+
+
+# Actions.
+
+
+def pause(desk: Desk, name: str) -> Steps[Outcome]:
+    """Stop fetching from a queue, also one that does not exist yet; what runs goes on."""
+    check_name(name)
+    now = yield from ask(inspect.now())
+    # Any value pauses; this one also says who did it.
+    value = f"{int(now)} {desk.actor}"
+    paused: bool = yield from ask(
+        Op("SET", (desk.keys.paused(name),), (value, "NX"), lambda reply: reply is not None)
+    )
+    says = "Paused." if paused else "It was paused already. Nothing was changed."
+    return (yield from outcome(desk, "pause", f"queue {name}", done=paused, says=says))
+
+
+def resume(desk: Desk, name: str) -> Steps[Outcome]:
+    """Fetch from a queue again."""
+    lifted = yield from operate.resume(desk.keys, name)
+    says = "Resumed." if lifted else "It was not paused. Nothing was changed."
+    return (yield from outcome(desk, "resume", f"queue {name}", done=lifted, says=says))
+
+
+def limit(desk: Desk, name: str, limit: int | None) -> Steps[Outcome]:
+    """Set how many jobs of a name run at once over all pools, or lift it with None. Raises BadOption."""
+    check_name(name)
+    yield from operate.set_limit(desk.keys, name, limit)
+    says = "No limit any more." if limit is None else f"At most {limit:,} at once."
+    return (yield from outcome(desk, "limit", f"queue {name}", done=True, says=says))
+
+
+def purge(desk: Desk, name: str, *, progress: Callable[[Progress], None] | None = None) -> Steps[Tally]:
+    """Delete the jobs that wait in a queue when it begins, in bounded steps. Raises BadOption."""
+    yield from _known(desk.keys, name)
+    total = (yield from ask(inspect.queues(desk.keys, [name]))).queues[0].size
+    subject = f"queue {name}"
+    yield from note(desk, "purge", subject, f"begun with {counted(total, 'job')}")
+    deleted = 0
+    while deleted < total:
+        gone = yield from operate.purge(desk.keys, name, most=min(PURGE_STEP, total - deleted))
+        deleted += gone
+        if progress is not None:
+            progress(Progress(deleted, total, deleted, deleted))
+        if not gone:
+            break
+    says = f"{counted(deleted, 'job')} deleted."
+    noted = yield from note(desk, "purge", subject, says)
+    return Tally(total, total, deleted, says, noted)

@@ -1,0 +1,281 @@
+"""Export and import: every job that waits, is scheduled, in retry or dead, as JSON lines. Bounded reads and writes.
+
+What moves while it is read may be missing or there twice: pause or stop the workers for an exact copy.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dayjob.admin.desk import Desk, note
+from dayjob.errors import BadOption
+from dayjob.job import new_id
+from dayjob.options import check_name
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.ops import consume, inspect, maintain, produce
+from dayjob.store.steps import Steps, ask, ask_all
+from dayjob.wording import counted
+
+#: Bytes that one read of a queue aims at, and the most jobs of one.
+_AIM = 1 << 20
+_MOST = 1000
+#: Jobs that one write puts into a side set.
+_BATCH = 100
+_VERSION = 1
+#: As long as a unique key is held at most.
+_THIRTY_DAYS = 30 * 86400
+
+
+class Head(msgspec.Struct, omit_defaults=True):
+    """The first line: what this is, and a name under which an import may be repeated for an hour."""
+
+    dayjob: str
+    version: int = 0
+    id: str = ""
+    namespace: str = ""
+
+
+class Record(msgspec.Struct, omit_defaults=True):
+    """One job. Its bytes are text where they can be, else base64."""
+
+    state: str
+    #: Its queue, where it waits in one.
+    name: str = ""
+    at: float | None = None
+    job: str | None = None
+    raw: str | None = None
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """What was exported or imported, by state."""
+
+    counts: dict[str, int]
+    #: Jobs that were running and are not in the export, or duplicates of unique jobs that were not imported.
+    left_out: int
+    #: Queues that changed while they were read.
+    changed: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """How many in all."""
+        return sum(self.counts.values())
+
+
+Put = Callable[[bytes], Any]
+
+
+def export(desk: Desk, put: Put) -> Steps[Moved]:
+    """Give `put` one line after the other, each with its end; the next to be fetched first."""
+    keys = desk.keys
+    put(_line(Head("export", _VERSION, new_id(), keys.namespace)))
+    counts: dict[str, int] = {}
+    changed = []
+    for name in (yield from ask(maintain.known_jobs(keys))):
+        number, steady = yield from _export_queue(keys, name, put)
+        counts["waiting"] = counts.get("waiting", 0) + number
+        if not steady:
+            changed.append(name)
+    for state, source in (("scheduled", keys.scheduled), ("retry", keys.retry), ("dead", keys.dead)):
+        counts[state] = yield from _export_set(source, state, put)
+    holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
+    held = yield from ask_all([Op("HLEN", (keys.held(one),), (), int) for one in holders[0] + holders[1]])
+    return Moved(counts, sum(held), tuple(changed))
+
+
+def _export_queue(keys: Keys, name: str, put: Put) -> Steps[tuple[int, bool]]:
+    size: Op[int] = Op("LLEN", (keys.queue(name),), (), int)
+    total = yield from ask(size)
+    place, count = 0, 8
+    while place < total:
+        last = min(place + count, total) - 1
+        # Deep in a long list each read costs a walk to its place: few large ones, not many small ones.
+        found: list[bytes] = yield from ask(Op("LRANGE", (keys.queue(name),), (-1 - last, -1 - place), list))
+        for payload in reversed(found):
+            put(_record("waiting", payload, name=name))
+        place += len(found)
+        if not found:
+            break
+        mean = max(1, sum(map(len, found)) // len(found))
+        count = max(1, min(_MOST, count * 4, _AIM // mean))
+    return place, (yield from ask(size)) == total
+
+
+def _export_set(source: str, state: str, put: Put) -> Steps[int]:
+    number = 0
+    seen = yield from ask(inspect.page(source, size=inspect.MOST_ENTRIES))
+    while True:
+        for entry in seen.entries:
+            put(_record(state, entry.member, at=entry.at))
+        number += len(seen.entries)
+        if seen.next is None:
+            return number
+        seen = yield from ask(inspect.page(source, after=seen.next, size=inspect.MOST_ENTRIES))
+
+
+def _record(state: str, payload: bytes, *, name: str = "", at: float | None = None) -> bytes:
+    try:
+        return _line(Record(state, name, at, job=payload.decode()))
+    except UnicodeDecodeError:
+        return _line(Record(state, name, at, raw=b64encode(payload).decode()))
+
+
+def _line(value: Head | Record) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+# Import.
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One line, read."""
+
+    state: str
+    name: str
+    at: float
+    payload: bytes
+    #: Its unique key in this namespace and its id, or two empty strings.
+    key: str
+    id: str
+
+
+def load(
+    desk: Desk, lines: Iterable[bytes], *, progress: Callable[[int], None] | None = None
+) -> Steps[Moved]:
+    """Put in what an export has; the same file may be imported again within an hour, after a cut, without doubles.
+
+    Unique jobs whose key is taken are left out. Raises BadOption for a line that cannot be read; those before it are in.
+    """
+    source = iter(lines)
+    head = _head(next(source, b""))
+    counts: dict[str, int] = {}
+    done = left_out = 0
+    for number, batch in enumerate(_batches(desk.keys, Keys(head.namespace), source), 1):
+        stored = yield from _store(desk.keys, head.id, number, batch)
+        counts[batch[0].state] = counts.get(batch[0].state, 0) + stored
+        left_out += len(batch) - stored
+        done += len(batch)
+        if progress is not None:
+            progress(done)
+    moved = Moved(counts, left_out)
+    says = f"{counted(moved.total, 'job')} imported, {left_out:,} left out."
+    yield from note(desk, "import", f"export of {head.namespace}", says)
+    return moved
+
+
+def _head(line: bytes) -> Head:
+    try:
+        head = msgspec.json.decode(line, type=Head)
+    except codec.UNREADABLE:
+        head = Head("")
+    if head.dayjob != "export" or head.version != _VERSION or not head.id:
+        raise BadOption("this is no export: its first line is not that of `dayjob export`")
+    return head
+
+
+def _batches(keys: Keys, old: Keys, lines: Iterator[bytes]) -> Iterator[list[_Item]]:
+    """Neighbours of one state and queue, so many and so large as one write takes; a unique job alone."""
+    batch: list[_Item] = []
+    size = 0
+    for number, line in enumerate(lines, 2):
+        try:
+            item = _item(keys, old, msgspec.json.decode(line, type=Record))
+        except codec.UNREADABLE as error:
+            # What is complete is imported first, so that the message is true.
+            if batch:
+                yield batch
+            raise BadOption(f"line {number}: {error}. The lines before it are imported") from None
+        if batch and (
+            (batch[0].state, batch[0].name) != (item.state, item.name)
+            or item.key
+            or batch[0].key
+            or len(batch) >= _BATCH
+            or size + len(item.payload) > produce.MOST_BYTES
+        ):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += len(item.payload)
+    if batch:
+        yield batch
+
+
+def _item(keys: Keys, old: Keys, record: Record) -> _Item:
+    if record.state not in ("waiting", "scheduled", "retry", "dead"):
+        raise ValueError(f"there is no state {record.state!r}")
+    payload = record.job.encode() if record.job is not None else b64decode(record.raw or "", validate=True)
+    try:
+        wire = codec.read(payload)
+    except codec.Broken:
+        return _Item(
+            record.state,
+            check_name(record.name) if record.state == "waiting" else "",
+            record.at or 0.0,
+            payload,
+            "",
+            "",
+        )
+    key = wire.unique_key
+    if keys != old and key.startswith(old.unique_prefix):
+        key = keys.unique_prefix + key.removeprefix(old.unique_prefix)
+        payload = codec.rewrite(payload, {"unique_key": key})
+    holds = record.state in ("waiting", "scheduled") or (
+        record.state == "retry" and wire.unique_until == "done"
+    )
+    owns = holds and key.startswith(keys.unique_prefix)
+    name = check_name(record.name or wire.name)
+    return _Item(record.state, name, record.at or 0.0, payload, key if owns else "", wire.id)
+
+
+def _store(keys: Keys, export_id: str, number: int, batch: list[_Item]) -> Steps[int]:
+    """Store a batch; the answer is how many jobs of it are in."""
+    first = batch[0]
+    if first.state in ("retry", "dead") or not first.name:
+        return (yield from _store_in_set(keys, batch))
+    slot = produce.Slot(export_id, number)
+    if first.key:
+        when = _when(first) if first.state == "scheduled" else produce.When()
+        op = produce.admit(
+            keys, slot, first.name, first.payload, when,
+            job_id=first.id, chosen=False, unique_key=first.key, unique_for=None, introduce=True,
+        )  # fmt: skip
+        return int((yield from ask(op)).stored)
+    if first.state == "waiting":
+        payloads = [item.payload for item in batch]
+        yield from ask(produce.enqueue(keys, slot, first.name, payloads, introduce=True))
+        return len(batch)
+    # A slot for each, so that none is taken for a resend of the one before it.
+    yield from ask_all(
+        [
+            produce.schedule(
+                keys, produce.Slot(f"{export_id}-{place}", number), item.name, [item.payload], _when(item), introduce=True
+            )
+            for place, item in enumerate(batch)
+        ]
+    )  # fmt: skip
+    return len(batch)
+
+
+def _store_in_set(keys: Keys, batch: list[_Item]) -> Steps[int]:
+    sources = {"scheduled": keys.scheduled, "retry": keys.retry, "dead": keys.dead}
+    flat: list[Arg] = []
+    for item in batch:
+        flat += (repr(item.at), item.payload)
+    yield from ask(Op("ZADD", (sources[batch[0].state],), flat, int))
+    if batch[0].key:
+        claim: Op[Any] = Op(
+            "SET", (batch[0].key,), (batch[0].id, "NX", "EX", _THIRTY_DAYS), lambda reply: reply
+        )
+        yield from ask(claim)
+    return len(batch)
+
+
+def _when(item: _Item) -> produce.When:
+    return produce.When("at", round(item.at * 1000))

@@ -1,0 +1,820 @@
+"""Admin on a real server: every view and action, what it says when it came late, and that each is noted."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+
+import msgspec
+import pytest
+
+from dayjob import Admin, AsyncAdmin, Enqueuer, Job
+from dayjob.admin.filters import Filter, kind_of, read_filter
+from dayjob.admin.views import Seen
+from dayjob.errors import BadArguments, BadOption
+from dayjob.redact import HIDDEN
+from dayjob.store import codec
+from dayjob.store.ops import figures
+from dayjob.store.ops.figures import Histogram
+from monitor import monitor
+from server import wait_until
+
+
+@pytest.fixture
+def admin(namespace, redis_url):
+    with Admin(namespace, redis=redis_url, actor="ada") as found:
+        yield found
+
+
+@pytest.fixture
+def enqueuer(namespace, redis_url):
+    found = Enqueuer(namespace, redis=redis_url)
+    yield found
+    found.close()
+
+
+def failed(name, job_id, error, at, **extras):
+    """A job as it lies in retry or dead."""
+    told = {"fails": 1, "err": error, "failed_at": int(at), "attempt": f"p/{job_id}", **extras}
+    return codec.write(codec.quoted(name), job_id, at - 10, b'{"n":1,"password":"x"}', told)
+
+
+@pytest.fixture
+def put(keys, call, look):
+    """Put failed jobs into a side set: put("dead", "mail", "id1", "Timeout: 3", ago=60)."""
+
+    def put(state, name, job_id, error="ValueError: no", ago=0.0, **extras):
+        now = look.now()
+        score = now + 3600 if state in ("retry", "scheduled") else now - ago
+        call("SADD", keys.known_jobs, name)
+        call("ZADD", getattr(keys, state), score, failed(name, job_id, error, now - ago, **extras))
+
+    return put
+
+
+def ids(page):
+    return [job.id for job in page.jobs]
+
+
+# Filters.
+
+
+def test_a_filter_is_read_as_it_is_written_and_written_as_it_is_read():
+    text = """name=mail error~'timed out' source=42 age>3600s"""
+    found = read_filter(text)
+    assert found == Filter(name="mail", error="timed out", source="42", older=3600.0)
+    assert str(found) == text
+    assert read_filter(str(Filter(kind="a 'b' \"c\""))) == Filter(kind="a 'b' \"c\"")
+    assert read_filter("").empty
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nmae=mail", "Did you mean 'name'"),
+        ("name", "Write name=mail"),
+        ("error=x", "error~'timed out'"),
+        ("age>soon", "such as 90s"),
+        ("name='x", "not closed"),
+        ("name=a name=b", "twice"),
+    ],
+)
+def test_a_filter_that_cannot_be_read_says_how_to_write_it(text, said):
+    with pytest.raises(BadOption, match=said):
+        read_filter(text)
+
+
+def test_errors_that_differ_only_in_numbers_and_ids_are_of_one_kind():
+    assert kind_of("Timeout: 30 s for order 4711\nmore") == kind_of("Timeout: 5.5 s for order 1")
+    assert kind_of("KeyError: 7f3a9c00-1234-4321-aaaa-0123456789ab") == "KeyError: #"
+    assert kind_of("KeyError: facade") == "KeyError: facade"
+
+
+# The verdict.
+
+
+def test_where_nothing_is_wrong_all_is_well(admin):
+    verdict = admin.verdict()
+    assert (verdict.level, verdict.sentence, verdict.notes) == ("ok", "All is well.", ())
+
+
+def test_the_verdict_says_that_no_pool_runs_and_jobs_wait(admin, enqueuer):
+    enqueuer.enqueue_many("mail", [{}, {}])
+    verdict = admin.verdict()
+    assert verdict.level == "error"
+    assert verdict.sentence == "No pool is running and 2 jobs wait."
+    assert verdict.waiting == 2
+
+
+def test_the_verdict_names_queues_without_worker_old_jobs_pauses_and_what_could_not_be_read(
+    admin, enqueuer, new_pool, keys, call, look
+):
+    pool = new_pool(concurrency=1)
+    pool.register("known", lambda: None)
+    pool.start()
+    wait_until(lambda: look.status())
+    enqueuer.enqueue("stray")
+    call("LPUSH", keys.queue("stray"), look.payload("stray", "x"))
+    admin.pause("known")
+    enqueuer.enqueue("known")
+    call("RPUSH", keys.broken, "x")
+    told = admin.verdict().sentence
+    assert told.startswith("1 queue has no worker (stray)")
+    assert "known is paused and 1 job wait" in told
+    assert "1 entry could not be read" in told
+    call("RPUSH", keys.queue("stray"), codec.write(b'"stray"', "old", look.now() - 840, b"{}"))
+    assert "the oldest job waits 14 min (stray)" in admin.verdict().sentence
+
+
+def test_the_verdict_says_what_share_of_a_job_fails(admin, put, call, keys, look):
+    minute = int(look.now() // 60) - 1
+    call("HINCRBY", keys.minute(minute), "emails|r3", 20)
+    for i in range(6):
+        put("dead" if i % 2 else "retry", "emails", f"e{i}", f"Timeout: {i} s", ago=30)
+    put("dead", "rare", "r1", ago=30)
+    notes = {note.subject: note.text for note in admin.verdict().notes}
+    assert notes["emails"] == "emails fails 30%"
+    assert "rare" not in notes
+
+
+def test_the_verdict_survives_keys_of_wrong_types(admin, keys, call):
+    for key in (keys.dead, keys.retry, keys.scheduled, keys.queue("a")):
+        call("SET", key, "x")
+    call("SADD", keys.known_jobs, "a")
+    told = [note.text for note in admin.verdict().notes]
+    assert "the key dead has a wrong type" in told
+    assert "the key of queue a has a wrong type" in told
+
+
+# Queues.
+
+
+def test_queues_tell_size_workers_and_pace(admin, enqueuer, new_pool, keys, call, look):
+    pool = new_pool(concurrency=3)
+    pool.register("mail", lambda: None)
+    pool.start()
+    wait_until(lambda: look.status())
+    enqueuer.enqueue_many("stray", [{}, {}])
+    minute = int(look.now() // 60) - 1
+    call("HINCRBY", keys.minute(minute), "stray|r3", 50)
+    mail, stray = admin.queues().queues
+    assert (mail.queue.name, mail.workers, mail.out) == ("mail", 3, 0)
+    assert (stray.queue.size, stray.workers, stray.running, stray.out) == (2, 0, 0, 10)
+
+
+def test_a_queue_shows_what_comes_in_and_goes_out_its_times_and_the_next_jobs(
+    admin, enqueuer, keys, call, look
+):
+    for age in range(200):
+        call("RPUSH", keys.queue("mail"), codec.write(b'"mail"', f"old{age}", look.now() - 70 - age, b"{}"))
+    enqueuer.enqueue_many("mail", [{"token": "s3cret", "n": n} for n in range(40)])
+    minute = int(look.now() // 60) - 1
+    call("HSET", keys.minute(minute), "mail|r0", 99, "mail|r20", 1, "mail|w2", 5, "mail|w45", 7)
+    call("HSET", keys.totals, "done:mail", 12, "done:other", 1)
+    found = admin.queue("mail")
+    # 40 wait and are young; 5 waited less than a minute and were fetched.
+    assert found.incoming == pytest.approx(45, abs=3)
+    assert (found.view.queue.size, found.view.out) == (240, 20)
+    assert (found.runs.count, found.runs.p50, found.runs.p99) == (100, 0.0001, 0.0001)
+    assert found.waits.p95 == Histogram({2: 5, 45: 7}).quantile(0.95)
+    assert found.totals == {"done": 12}
+    assert len(found.next) == 10
+    assert found.next[0].id == "old199"
+    with pytest.raises(BadOption, match="Did you mean 'mail'"):
+        admin.queue("mial")
+
+
+def test_pause_and_resume_say_who_and_whether_it_changed_anything(admin, enqueuer):
+    enqueuer.enqueue("mail")
+    assert admin.pause("mail").done
+    again = admin.pause("mail")
+    assert (again.done, again.says) == (False, "It was paused already. Nothing was changed.")
+    found = admin.queue("mail")
+    assert (found.paused_by, found.view.queue.paused) == ("ada", True)
+    job = admin.jobs("waiting", name="mail").jobs[0]
+    assert "paused by ada since" in admin.explain(job.id)
+    assert admin.resume("mail").done
+    assert not admin.resume("mail").done
+    assert not admin.queue("mail").view.queue.paused
+
+
+def test_a_paused_queue_is_not_fetched_whoever_paused_it(admin, new_pool, look):
+    ran = threading.Event()
+    pool = new_pool(concurrency=1)
+    pool.register("mail", ran.set)
+    pool.register("other", lambda: None)
+    admin.pause("mail")
+    pool.enqueuer.enqueue("mail")
+    pool.enqueuer.enqueue("other")
+    pool.start()
+    wait_until(lambda: look.total("done:other"))
+    assert not ran.is_set()
+    admin.resume("mail")
+    assert ran.wait(5)
+
+
+def test_a_limit_is_set_and_lifted(admin, enqueuer):
+    enqueuer.enqueue("mail")
+    assert admin.limit("mail", 2).says == "At most 2 at once."
+    assert admin.queue("mail").view.queue.limit == 2
+    admin.limit("mail", None)
+    assert admin.queue("mail").view.queue.limit is None
+
+
+def test_a_purge_deletes_what_waited_in_steps_with_progress(admin, enqueuer, keys, call):
+    enqueuer.enqueue_many("mail", [{}] * 2500)
+    steps = []
+    tally = admin.purge("mail", progress=steps.append)
+    assert (tally.changed, tally.says) == (2500, "2,500 jobs deleted.")
+    assert [step.changed for step in steps] == [1000, 2000, 2500]
+    assert call("LLEN", keys.queue("mail")) == 0
+
+
+# Pages of jobs.
+
+
+@pytest.mark.parametrize("state", ["scheduled", "retry", "dead", "done"])
+def test_pages_of_a_side_set_follow_each_other(admin, put, state):
+    for i in range(12):
+        put(state, "mail", f"j{i:02}", ago=100 - i)
+    seen, after = [], ""
+    while True:
+        page = admin.jobs(state, after=after, size=5)
+        assert page.total == 12
+        seen += ids(page)
+        if not page.next:
+            break
+        after = page.next
+    assert sorted(seen) == [f"j{i:02}" for i in range(12)]
+    newest = ids(admin.jobs("dead", size=1)) if state == "dead" else None
+    assert newest in (None, ["j11"])
+
+
+def test_a_page_shows_arguments_without_secrets_and_keeps_the_bytes(admin, put, namespace, redis_url):
+    put("dead", "mail", "j1", "ValueError: no", ago=5)
+    (job,) = admin.jobs("dead").jobs
+    assert job.args == {"n": 1, "password": HIDDEN}
+    assert b'"password":"x"' in job.payload
+    assert "payload" not in repr(job)
+    assert (job.error, job.fails, job.attempt) == ("ValueError: no", 1, 2)
+    with Admin(namespace, redis=redis_url, hide=["n"]) as strict:
+        assert strict.jobs("dead").jobs[0].args == {"n": HIDDEN, "password": HIDDEN}
+
+
+def test_filters_find_by_name_error_source_id_and_age(admin, put):
+    put("dead", "mail", "a", "Timeout: took 3.5% too long", ago=7200, source=42)
+    put("dead", "mail", "b", "Timeout: took 99 too long", ago=60, source="42")
+    put("dead", "sms", "c", "KeyError: 'x'", ago=60)
+    for where, expected in {
+        "name=mail": "ab", "name~s": "c", "error~3.5%": "a", "error~.*": "", "source=42": "ab", "id=c": "c",
+        "age>1h": "a", "age<1h name=mail": "b", "kind='Timeout: took # too long'": "b",
+    }.items():  # fmt: skip
+        assert sorted(ids(admin.jobs("dead", where=where))) == list(expected), where
+
+
+def test_a_filtered_page_goes_on_where_the_last_one_ended(admin, put):
+    for i in range(30):
+        put("dead", "even" if i % 2 == 0 else "odd", f"j{i:02}", ago=100 - i)
+    first = admin.jobs("dead", where="name=even", size=4)
+    second = admin.jobs("dead", where="name=even", size=100, after=first.next)
+    assert len(first.jobs) == 4
+    assert (second.next, len(second.jobs)) == ("", 11)
+    assert not set(ids(first)) & set(ids(second))
+
+
+def test_a_filter_looks_at_a_bounded_number_of_entries_for_one_page(admin, keys, call, link):
+    for first in range(0, 10_500, 500):
+        words = []
+        for i in range(first, first + 500):
+            words += [i, b'{"name":"mail","id":"j%d","t":1,"args":{}}' % i]
+        call("ZADD", keys.dead, *words)
+    page = admin.jobs("dead", where="id=j3")
+    assert (page.jobs, page.looked) == ((), 10_000)
+    assert ids(admin.jobs("dead", where="id=j3", after=page.next)) == ["j3"]
+
+
+def test_waiting_jobs_are_paged_and_filtered_with_their_place(admin, enqueuer):
+    jobs = enqueuer.enqueue_many("mail", [{"n": n} for n in range(7)])
+    page = admin.jobs("waiting", name="mail", size=3)
+    assert ids(page) == [job.id for job in jobs[:3]]
+    assert [job.place for job in page.jobs] == [0, 1, 2]
+    assert ids(admin.jobs("waiting", name="mail", size=10, after=page.next)) == [job.id for job in jobs[3:]]
+    (newest,) = admin.jobs("waiting", name="mail", size=1, newest_first=True).jobs
+    assert (newest.id, newest.place) == (jobs[6].id, 6)
+    (one,) = admin.jobs("waiting", where=f"name=mail id={jobs[5].id}").jobs
+    assert one.place == 5
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "said"),
+    [
+        ("waiting", {}, "which queue"),
+        ("running", {}, "none of"),
+        ("dead", {"name": "x"}, "where='name="),
+        ("dead", {"after": "nonsense"}, "no cursor"),
+        ("waiting", {"name": "x", "after": "nonsense"}, "no cursor"),
+        ("waiting", {"name": "x", "after": "10000"}, "10,000"),
+    ],
+)
+def test_a_page_that_cannot_be_had_says_why(admin, state, more, said):
+    with pytest.raises(BadOption, match=said):
+        admin.jobs(state, **more)
+
+
+def test_an_entry_that_cannot_be_read_is_shown_and_can_be_deleted_only(admin, keys, call):
+    call("ZADD", keys.dead, 5, b"\xff{")
+    (job,) = admin.jobs("dead").jobs
+    assert job.problem
+    with pytest.raises(BadOption, match="can be deleted"):
+        admin.retry(job)
+    assert admin.delete(job).done
+    assert admin.jobs("dead").total == 0
+
+
+# One job.
+
+
+def test_a_job_is_found_in_any_state_with_its_story(admin, enqueuer, put, new_pool, look):
+    waiting = enqueuer.enqueue("mail", to="ada", api_key="s3cret")
+    found = admin.job(waiting.id)
+    assert (found.job.state, found.job.place) == ("waiting", 0)
+    assert "no pool is running" in found.sentence
+    assert found.python == f"enqueuer.enqueue('mail', **{{'to': 'ada', 'api_key': '{HIDDEN}'}})  # fill in what is {HIDDEN}"
+    assert "s3cret" not in repr(found)
+    assert [event.text for event in found.timeline] == ["enqueued"]
+    put("dead", "mail", "d1", "Timeout: slow\ntrace", ago=60, trace="Traceback")
+    dead = admin.job("d1")
+    assert dead.job.state == "dead"
+    assert "Timeout: slow" in dead.sentence
+    assert [event.text for event in dead.timeline] == [
+        "enqueued, or due again", "attempt 1 failed: Timeout: slow", "died",
+    ]  # fmt: skip
+    assert admin.job("nobody") is None
+    assert "No job 'nobody'" in admin.explain("nobody")
+
+
+def test_a_kept_result_is_part_of_the_job(admin, new_pool, look):
+    pool = new_pool(concurrency=1)
+    job_type = pool.register("sum", lambda: {"total": 3, "token": "x"}, keep=60)
+    pool.start()
+    job = job_type.enqueue()
+    wait_until(lambda: look.total("done:sum"))
+    found = admin.job(job.id)
+    assert found.job.state == "done"
+    assert found.job.result == {"total": 3, "token": HIDDEN}
+
+
+def test_explain_says_who_holds_the_limit_and_how_long_it_may_take(admin, enqueuer, keys, call, look):
+    first, second = enqueuer.enqueue_many("mail", [{}, {}])
+    minute = int(look.now() // 60) - 1
+    call("HINCRBY", keys.minute(minute), "mail|r3", 50)
+    assert "its turn comes in about 6.0 s" in admin.explain(second.id)
+    admin.limit("mail", 1)
+    call("SADD", keys.held_of("mail"), "pool1/3:mail")
+    assert "its limit is reached, 1 of 1 run, held by pool1/3:mail." in admin.explain(first.id)
+
+
+# Actions on one job.
+
+
+def test_a_dead_job_is_retried_once_and_the_second_time_has_moved_on(admin, put, look):
+    put("dead", "mail", "d1")
+    (seen,) = admin.jobs("dead").jobs
+    first = admin.retry(seen)
+    assert (first.done, first.says) == (True, "Back in the queue 'mail'.")
+    assert [job["id"] for job in look.queue("mail")] == ["d1"]
+    late = admin.retry(seen)
+    assert not late.done
+    assert late.says == "It has moved on: it was dead, now it waits in its queue. Nothing was changed."
+
+
+def test_an_action_by_id_and_state_refuses_when_the_job_is_elsewhere(admin, put, look):
+    put("retry", "mail", "r1")
+    refused = admin.delete("r1", state="dead")
+    assert not refused.done
+    assert "it was dead, now it is in retry" in refused.says
+    assert len(look.retry()) == 1
+    assert admin.delete(Seen("r1", "retry")).done
+    assert look.retry() == []
+    assert "No job r1 was found" in admin.delete("r1").says
+
+
+def test_a_job_deep_in_a_large_set_is_found_by_its_moment(admin, keys, call, put):
+    for first in range(0, 12_000, 500):
+        words = []
+        for i in range(first, first + 500):
+            words += [i, b'{"name":"mail","id":"j%d","t":1,"args":{}}' % i]
+        call("ZADD", keys.dead, *words)
+    page = admin.jobs("dead", size=1, newest_first=False)
+    assert ids(page) == ["j0"]
+    assert not admin.delete("j5").done
+    assert admin.delete(Seen("j5", "dead", 5.0)).done
+    assert admin.jobs("dead").total == 11_999
+
+
+def test_run_now_kill_and_delete_move_the_job_and_nothing_else(admin, put, look, keys):
+    for i in range(3):
+        put("scheduled", "mail", f"s{i}")
+    assert admin.run_now("s0").done
+    assert admin.kill("s1").done
+    assert admin.delete("s2").done
+    assert [job["id"] for job in look.queue("mail")] == ["s0"]
+    assert [(job["id"], job["err"]) for job in look.dead()] == [("s1", "killed by ada")]
+    assert look.scores(keys.scheduled) == []
+    assert "nothing to bring forward" in admin.run_now("s0").says
+    assert "cannot be killed" in admin.kill("s1").says
+
+
+def test_a_waiting_job_is_deleted_killed_or_cancelled_in_its_place(admin, enqueuer, look):
+    jobs = enqueuer.enqueue_many("mail", [{"n": n} for n in range(5)])
+    assert admin.delete(jobs[1].id).done
+    assert admin.kill(jobs[3].id).done
+    assert admin.cancel(jobs[0].id).done
+    assert [job["id"] for job in look.queue("mail")] == [jobs[2].id, jobs[4].id]
+    assert [job["id"] for job in look.dead()] == [jobs[3].id]
+    assert "nothing to cancel" in admin.cancel(jobs[3].id).says
+
+
+def test_a_dead_job_whose_unique_key_is_anothers_stays_dead(admin, put, keys, call, look):
+    put("dead", "mail", "d1", unique_key=keys.unique("mail", "x"))
+    call("SET", keys.unique("mail", "x"), "other")
+    outcome = admin.retry("d1")
+    assert not outcome.done
+    assert "job other has its unique key" in outcome.says
+    assert len(look.dead()) == 1
+
+
+def test_a_running_job_is_told_to_end(admin, new_pool, look):
+    began = threading.Event()
+    pool = new_pool(concurrency=1, lease=1.0, beat=0.2)
+
+    def work(job: Job) -> None:
+        began.set()
+        wait_until(lambda: job.stopping, 10)
+
+    pool.register("work", work)
+    pool.start()
+    job = pool.enqueuer.enqueue("work", n=7, token="x")
+    assert began.wait(5)
+    assert "cancel it instead" in admin.delete(job.id).says
+    busy = wait_until(admin.busy, 5)
+    assert [(one.worker.id, one.worker.args) for one in busy] == [(job.id, {"n": 7, "token": HIDDEN})]
+    assert busy[0].running_for > 0.4
+    assert admin.cancel(job.id, state="running").done
+    wait_until(lambda: look.held() == 0)
+
+
+def test_a_selection_has_an_outcome_for_each(admin, put):
+    put("dead", "mail", "a")
+    put("dead", "mail", "b")
+    outcomes = admin.selection("delete", [*admin.jobs("dead").jobs, "gone"])
+    assert [one.done for one in outcomes] == [True, True, False]
+    with pytest.raises(BadOption, match="500 at most"):
+        admin.selection("delete", ["x"] * 501)
+
+
+# Actions on all that matches.
+
+
+def test_what_matches_is_counted_first_and_then_retried_in_steps(admin, put, look):
+    for i in range(130):
+        put("dead", "mail", f"m{i}", f"Timeout: {i} s", ago=500 - i)
+        if i % 3 == 0:
+            put("dead", "sms", f"s{i}", "KeyError: x", ago=500 - i)
+    count = admin.count("dead", where="error~Timeout")
+    assert (count.matched, count.complete) == (130, True)
+    steps = []
+    tally = admin.apply("retry", "dead", where="error~Timeout", progress=steps.append)
+    assert (tally.matched, tally.changed, tally.stayed) == (130, 130, 0)
+    assert steps[-1].looked == steps[-1].total == 174
+    assert len(steps) == 2
+    assert len(look.queue("mail")) == 130
+    assert {job["name"] for job in look.dead()} == {"sms"}
+    assert admin.count("dead").matched == 44
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "left", "elsewhere"),
+    [("delete", "retry", 1, 0), ("kill", "scheduled", 1, 2), ("run_now", "retry", 1, 2), ("delete", "done", 1, 0)],
+)
+def test_each_verb_on_all_of_a_state_leaves_the_others_alone(admin, put, look, keys, verb, state, left, elsewhere):
+    for job_id in "ab":
+        put(state, "mail", job_id)
+    put(state, "sms", "c")
+    assert admin.apply(verb, state, where="name=mail").changed == 2
+    assert [job["name"] for job in look.members(getattr(keys, state))] == ["sms"] * left
+    assert len(look.queue("mail")) + len(look.dead()) == elsewhere
+
+
+def test_an_action_on_all_takes_no_more_than_asked_and_refuses_what_makes_no_sense(admin, put):
+    for job_id in "abc":
+        put("dead", "mail", job_id)
+    assert admin.apply("delete", "dead", most=2).changed == 2
+    assert admin.jobs("dead").total == 1
+    with pytest.raises(BadOption, match="there can be done retry, delete"):
+        admin.apply("kill", "dead")
+
+
+def test_a_queue_is_thinned_out_by_a_filter(admin, enqueuer, look):
+    for n in range(250):
+        enqueuer.using(source=n % 3).enqueue("mail", n=n)
+    assert admin.count("waiting", where="name=mail source=1").matched == 83
+    tally = admin.apply("delete", "waiting", where="name=mail source=1")
+    assert (tally.looked, tally.changed) == (250, 83)
+    assert [job["args"]["n"] for job in look.queue("mail")] == [n for n in range(250) if n % 3 != 1]
+    assert admin.apply("kill", "waiting", name="mail", most=5).changed == 5
+    assert len(look.dead()) == 5
+
+
+# Failures.
+
+
+def test_failures_are_grouped_by_error_and_job_and_counted_by_time(admin, put):
+    for i in range(4):
+        put("dead", "mail", f"m{i}", f"Timeout: {i} s", ago=[10, 7200, 90_000, 300_000][i])
+    put("retry", "mail", "m9", "Timeout: 77 s", ago=30)
+    put("dead", "sms", "s1", "Timeout: 1 s", ago=5)
+    found = admin.failures()
+    mail, sms = found.groups
+    assert (mail.name, mail.kind, mail.count) == ("mail", "Timeout: # s", 5)
+    assert (mail.last_hour, mail.last_day, mail.last_three_days) == (2, 3, 4)
+    assert (mail.dead, mail.retry, mail.sample.id) == (4, 1, "m0")
+    assert (sms.name, sms.count) == ("sms", 1)
+    assert [group.count for group in admin.failures(window=3600).groups] == [2, 1]
+    tally = admin.apply("retry", "dead", where=Filter(name="mail", kind=mail.kind))
+    assert tally.changed == 4
+
+
+# Broken entries, new jobs.
+
+
+def test_broken_entries_are_shown_mended_and_dropped(admin, keys, call, look):
+    for n in range(2):
+        call("RPUSH", keys.broken, codec.broken_entry(b"rubbish%d" % n, at=5.0, where="jobs:mail", why="not a job"))
+    page = admin.broken()
+    assert (page.total, page.entries[0].payload, page.entries[0].why) == (2, b"rubbish0", "not a job")
+    assert admin.mend(page.entries[0], look.payload("mail", "x")).done
+    assert not admin.drop_broken(page.entries[0]).done
+    (left,) = admin.broken().entries
+    assert admin.drop_broken(left).done
+    assert [job["id"] for job in look.queue("mail")] == ["x"]
+
+
+def test_a_job_is_enqueued_by_name_now_or_later(admin, look, keys):
+    done = admin.enqueue("mail", {"to": "ada"}, source=42)
+    (job,) = look.queue("mail")
+    assert (job["args"], job["source"]) == ({"to": "ada"}, 42)
+    assert job["id"] in done.subject
+    admin.enqueue("mail", delay=60)
+    assert look.scores(keys.scheduled)[0] == pytest.approx(look.now() + 60, abs=5)
+    with pytest.raises(BadArguments):
+        admin.enqueue("mail", {"x": object()})
+    with pytest.raises(BadOption):
+        admin.enqueue("no good")
+
+
+# Schedules, pools, figures, the server.
+
+
+def test_schedules_are_told_in_english_and_can_be_run_and_paused(admin, new_pool, look, call, keys):
+    pool = new_pool(concurrency=1)
+    pool.register("sweep", lambda secret: None)
+    pool.periodic("0 9 * * 1-5", "sweep", {"secret": "x"}, timezone="Europe/Paris")
+    pool.start()
+    (one,) = wait_until(admin.periodic, 10)
+    assert "09:00" in one.english
+    assert (one.job, one.args, len(one.next)) == ("sweep", {"secret": HIDDEN}, 5)
+    assert list(one.next) == sorted(one.next)
+    assert admin.pause_schedule(one.name).done
+    assert not admin.pause_schedule(one.name).done
+    assert admin.periodic()[0].paused
+    assert admin.resume_schedule(one.name).done
+    assert admin.run_schedule(one.name).done
+    wait_until(lambda: look.total("done:sweep") == 1)
+    with pytest.raises(BadOption, match="no schedule 'x'"):
+        admin.run_schedule("x")
+
+
+def test_pools_tell_who_lives_who_leads_and_who_is_being_rescued(admin, new_pool, look, call, keys):
+    pool = new_pool(concurrency=2)
+    pool.register("mail", lambda: None)
+    pool.start()
+    wait_until(lambda: look.status())
+    call("ZADD", keys.condemned, look.now() - 5, "ghost")
+    found = admin.pools()
+    assert [(one.status.concurrency, one.status.names) for one in found.pools] == [(2, ("mail",))]
+    assert found.leader == found.pools[0].id
+    assert [one.id for one in found.condemned] == ["ghost"]
+
+
+@pytest.mark.parametrize(("hours", "steps", "step"), [(1, 60, 60), (24, 96, 900), (72, 72, 3600)])
+def test_metrics_put_each_minute_into_its_step(admin, keys, call, look, hours, steps, step):
+    now = int(look.now() // 60)
+    for back in (0, 1, hours * 60 - step // 60):
+        call("HINCRBY", keys.minute(now - back), "mail|r4", 2)
+    call("HINCRBY", keys.minute(now - hours * 60 - 60), "mail|r4", 99)
+    call("HSET", keys.totals, "failed:mail", 3, "done:quiet", 1)
+    found = admin.metrics(hours)
+    mail, quiet = found.jobs
+    assert (len(found.starts), found.step, len(mail.series)) == (steps, step, steps)
+    assert (sum(mail.series), mail.runs.count) == (6, 6)
+    assert mail.runs.p50 == figures.bucket_limit(4)
+    assert mail.totals == {"failed": 3}
+    assert (quiet.name, sum(quiet.series)) == ("quiet", 0)
+    assert found.starts[-1] <= now * 60 < found.starts[-1] + step
+    with pytest.raises(BadOption, match="1, 24, 72"):
+        admin.metrics(2)
+
+
+def test_the_server_is_examined(admin):
+    found = admin.redis()
+    assert {finding.topic for finding in found.findings} >= {"server", "persistence", "eviction", "memory"}
+    assert found.health.info["role"] == "master"
+
+
+# The audit.
+
+
+def test_every_action_is_noted_with_actor_subject_and_result_newest_first(admin, enqueuer, put):
+    enqueuer.enqueue("mail")
+    put("dead", "mail", "d1")
+    admin.pause("mail")
+    admin.acting("bob").delete("d1")
+    admin.delete("d1")
+    admin.apply("delete", "dead", where="error~x")
+    admin.purge("mail")
+    lines = [(line.actor, line.action, line.subject, line.result) for line in admin.audit()]
+    assert lines == [
+        ("ada", "purge", "queue mail", "1 job deleted."),
+        ("ada", "purge", "queue mail", "begun with 1 job"),
+        ("ada", "delete all", "jobs in dead where error~x", "0 jobs matched, 0 changed."),
+        ("ada", "delete all", "jobs in dead where error~x", "begun"),
+        ("ada", "delete", "job d1", "No job d1 was found: it completed, was deleted or never was. Nothing was changed."),
+        ("bob", "delete", "job d1 (mail, dead)", "Deleted."),
+        ("ada", "pause", "queue mail", "Paused."),
+    ]  # fmt: skip
+
+
+def test_the_audit_is_bounded_and_survives_lines_of_others(admin, keys, call, look):
+    call("LPUSH", keys.audit, *["x"] * 1200)
+    admin.pause("mail")
+    assert call("LLEN", keys.audit) == 1000
+    first, second = admin.audit(size=2)
+    assert first.at == pytest.approx(look.now(), abs=5)
+    assert (second.at, second.result) == (0.0, "x")
+
+
+def test_an_action_that_cannot_be_noted_is_done_and_says_so(admin, keys, call):
+    call("SET", keys.audit, "x")
+    outcome = admin.pause("mail")
+    assert (outcome.done, outcome.noted) == (True, False)
+    assert "could not be written into the audit" in outcome.says
+
+
+# Export and import.
+
+
+def test_an_export_can_be_imported_elsewhere_byte_for_byte_and_twice_without_doubles(
+    admin, enqueuer, put, keys, call, look, namespace, redis_url
+):
+    enqueuer.enqueue_many("mail", [{"n": n} for n in range(250)])
+    enqueuer.enqueue_unique("once", a=1)
+    enqueuer.enqueue_unique_in("once", 100, a=2)
+    enqueuer.enqueue_in("mail", 50, n=1)
+    put("retry", "mail", "r1")
+    put("dead", "mail", "d1")
+    call("LPUSH", keys.queue("mail"), b"\xff\x00")
+    call("ZADD", keys.dead, 1, b"\xfe")
+    lines = []
+    moved = admin.export(lines.append)
+    assert (moved.counts, moved.changed) == ({"waiting": 252, "scheduled": 2, "retry": 1, "dead": 2}, ())
+    other = namespace + "b"
+    with Admin(other, redis=redis_url, actor="ada") as target:
+        for _ in range(2):
+            loaded = target.load(lines)
+            assert (loaded.counts, loaded.left_out) == (moved.counts, 0)
+    twin = type(keys)(other)
+    for name in ("mail", "once"):
+        mine, its = (call("LRANGE", one.queue(name), 0, -1) for one in (keys, twin))
+        assert [raw.replace(other.encode(), namespace.encode()) for raw in its] == mine
+    for key in ("scheduled", "retry", "dead"):
+        mine, its = (call("ZRANGE", getattr(one, key), 0, -1, "WITHSCORES") for one in (keys, twin))
+        assert [raw.replace(other.encode(), namespace.encode()) for raw in its] == mine
+    (raw,) = call("LRANGE", twin.queue("once"), 0, -1)
+    wire = codec.read(raw)
+    assert call("GET", wire.unique_key) == wire.id.encode()
+    assert call("SISMEMBER", twin.known_jobs, "once") == 1
+
+
+def test_an_import_leaves_out_unique_jobs_whose_key_is_taken(admin, enqueuer, keys, call):
+    enqueuer.enqueue_unique("once", a=1)
+    lines = []
+    admin.export(lines.append)
+    loaded = admin.load(lines)
+    assert (loaded.total, loaded.left_out) == (0, 1)
+    assert call("LLEN", keys.queue("once")) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "no export"),
+        ([b"{}\n"], "no export"),
+        ([b'{"state":"dead","job":"x"}\n'], "no export"),
+        ([b"HEAD", b"rubbish\n"], "line 2"),
+        ([b"HEAD", b'{"state":"lost","job":"x"}\n'], "no state 'lost'"),
+        ([b"HEAD", b'{"state":"dead","raw":"***"}\n'], "line 2"),
+        ([b"HEAD", b'{"state":"waiting","name":"a b","job":"{}"}\n'], "line 2"),
+    ],
+)
+def test_a_file_that_is_no_export_is_refused_with_its_line(admin, lines, said):
+    head = []
+    admin.export(head.append)
+    with pytest.raises(BadOption, match=said):
+        admin.load([head[0] if line == b"HEAD" else line for line in lines])
+
+
+# Both colours.
+
+
+def test_the_async_twin_has_the_same_methods_with_the_same_signatures():
+    def methods(kind):
+        return {
+            name: str(inspect.signature(member))
+            for name, member in vars(kind).items()
+            if inspect.isfunction(member) and not name.startswith("_")
+        }
+
+    assert methods(Admin) == methods(AsyncAdmin)
+    assert len(methods(Admin)) > 30
+    for name in methods(Admin):
+        assert inspect.getdoc(getattr(Admin, name)).splitlines()[0].endswith((".", ",")), name
+        assert inspect.iscoroutinefunction(getattr(AsyncAdmin, name)), name
+
+
+def test_the_async_twin_answers_the_same_and_serves_many_tasks_at_once(namespace, redis_url, admin, put):
+    put("dead", "mail", "d1")
+
+    async def main():
+        async with AsyncAdmin(namespace, redis=redis_url, actor="eve") as twin:
+            pages = await asyncio.gather(*(twin.jobs("dead") for _ in range(10)))
+            outcome = await twin.retry(pages[0].jobs[0])
+            return pages, outcome, await twin.audit()
+
+    pages, outcome, lines = asyncio.run(main())
+    assert {ids(page)[0] for page in pages} == {"d1"}
+    assert outcome.done
+    assert lines[0].actor == "eve"
+
+
+def test_threads_share_an_admin(admin, put):
+    put("dead", "mail", "d1")
+    found, threads = [], []
+    for _ in range(8):
+        threads.append(threading.Thread(target=lambda: found.append(admin.jobs("dead").total)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert found == [1] * 8
+
+
+# What it costs.
+
+
+def test_no_view_searches_the_key_space_or_reads_a_whole_set(admin, enqueuer, put, server, link):
+    enqueuer.enqueue_many("mail", [{}] * 20)
+    put("dead", "mail", "d1")
+    job = admin.jobs("waiting", name="mail").jobs[0]
+    with monitor(server.port, link) as heard:
+        admin.verdict()
+        admin.queues()
+        admin.queue("mail")
+        admin.pools()
+        admin.busy()
+        for state in ("scheduled", "retry", "dead", "done"):
+            admin.jobs(state, where="error~x")
+            admin.count(state, where="error~x")
+        admin.broken()
+        admin.job(job.id)
+        admin.failures()
+        admin.periodic()
+        admin.metrics(1)
+        admin.redis()
+        admin.audit()
+        admin.export(lambda _: None)
+    words = [[word.upper() for word in command] for command in (*heard.by_clients, *heard.by_scripts)]
+    assert not {command[0] for command in words} & {b"KEYS", b"SCAN", b"SSCAN", b"ZSCAN", b"HSCAN", b"SORT"}
+    whole = [command for command in words if command[0] in (b"LRANGE", b"ZRANGE") and command[-1] == b"-1"]
+    assert whole == []
+
+
+def test_a_status_of_all_pools_is_one_read(admin, keys, call, look, server, link):
+    for n in range(20):
+        call("ZADD", keys.pools, (look.now() + 100) * 1000, f"p{n}")
+        call("SET", keys.pool(f"p{n}"), msgspec.json.encode({"id": f"p{n}", "concurrency": 1}))
+    with monitor(server.port, link) as heard:
+        assert len(admin.pools().pools) == 20
+    assert sum(command[0].upper() == b"MGET" for command in heard.by_clients) == 1
+    assert not any(command[0].upper() == b"GET" and b":pool:" in command[1] for command in heard.by_clients)
