@@ -70,6 +70,8 @@ class Proxy:
         self.requests: deque[list[bytes]] = deque(maxlen=200_000)
         #: How many bytes the answer to the last request had, as far as it has come.
         self.answered = 0
+        #: How many requests wait to be passed on.
+        self.delayed = 0
         #: How many connections were accepted.
         self.connections = 0
         #: Requests that `keep` cut off, as they came.
@@ -211,7 +213,9 @@ class Proxy:
                 self._cut(wire)
                 return
             if fault.kind == "delay":
+                self.delayed += 1
                 await asyncio.sleep(fault.amount)
+                self.delayed -= 1
             wire.left = int(fault.amount) if fault.kind == "reply" else None
             wire.then = fault.then
             wire.silent = wire.silent or fault.kind == "swallow"

@@ -45,8 +45,13 @@ class _Base:
         redis: str | None = None,
         on_commit: Commit | None = None,
         max_payload: int = 1 << 20,
+        timeout: float = 5.0,
         find: Find | None = None,
     ) -> None:
+        if not 0.1 <= timeout <= 3600:
+            raise BadOption(f"timeout={timeout!r}: give seconds from 0.1 to 3600")
+        #: Seconds that a call may take in all; one request may take half of it, so that it can be sent again.
+        self._timeout = timeout
         self.namespace = namespace
         self._redis = redis
         self._builder = Builder(namespace, max_payload, find)
@@ -120,9 +125,12 @@ class Enqueuer(_Base):
         redis: str | None = None,
         on_commit: Commit | None = None,
         max_payload: int = 1 << 20,
+        timeout: float = 5.0,
         find: Find | None = None,
     ) -> None:
-        super().__init__(namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, find=find)
+        super().__init__(
+            namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, timeout=timeout, find=find
+        )
         self._links = Links()
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
@@ -226,7 +234,14 @@ class Enqueuer(_Base):
         with self._links.lock:
             if self._links.address is None:
                 self._links.address = self._address()
-        return Lane(Link(self._links.address, tag=self._builder.keys.known_jobs, name="dayjob:enqueuer"))
+        return Lane(
+            Link(
+                self._links.address,
+                tag=self._builder.keys.known_jobs,
+                name="dayjob:enqueuer",
+                timeout=self._timeout / 2,
+            )
+        )
 
     def _send(self, sending: Sending[A], sink: Sink | None = None) -> A:
         sink = sink or self._builder.sink
@@ -250,13 +265,14 @@ class Enqueuer(_Base):
             self._links.give(lane)
         return sending.read(sending.jobs)
 
-    @staticmethod
-    def _insist(link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
+    def _insist(self, link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
+        enough = time.monotonic() + self._timeout / 2
         for wait in TRIES:
             try:
                 return link.run(op)
             except StoreError as error:
-                verdict = sending.judge(error, last=wait is None)
+                # A further try may take half of the time again.
+                verdict = sending.judge(error, last=wait is None or time.monotonic() > enough)
                 if verdict is not None:
                     raise verdict from error
             threading.Event().wait(wait)
@@ -273,9 +289,12 @@ class AsyncEnqueuer(_Base):
         redis: str | None = None,
         on_commit: Commit | None = None,
         max_payload: int = 1 << 20,
+        timeout: float = 5.0,
         find: Find | None = None,
     ) -> None:
-        super().__init__(namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, find=find)
+        super().__init__(
+            namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, timeout=timeout, find=find
+        )
         self._links = Links()
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
@@ -377,7 +396,12 @@ class AsyncEnqueuer(_Base):
                 # May start the embedded server, which takes a moment.
                 self._links.address = await asyncio.to_thread(self._address)
             return Lane(
-                AsyncLink(self._links.address, tag=self._builder.keys.known_jobs, name="dayjob:enqueuer")
+                AsyncLink(
+                    self._links.address,
+                    tag=self._builder.keys.known_jobs,
+                    name="dayjob:enqueuer",
+                    timeout=self._timeout / 2,
+                )
             )
 
     async def _send(self, sending: Sending[A]) -> A:
@@ -403,13 +427,14 @@ class AsyncEnqueuer(_Base):
                 here.lanes.append(lane)
         return sending.read(sending.jobs)
 
-    @staticmethod
-    async def _insist(link: AsyncLink, op: Op[Stored], sending: Sending[Any]) -> Stored:
+    async def _insist(self, link: AsyncLink, op: Op[Stored], sending: Sending[Any]) -> Stored:
+        enough = time.monotonic() + self._timeout / 2
         for wait in TRIES:
             try:
                 return await link.run(op)
             except StoreError as error:
-                verdict = sending.judge(error, last=wait is None)
+                # A further try may take half of the time again.
+                verdict = sending.judge(error, last=wait is None or time.monotonic() > enough)
                 if verdict is not None:
                     raise verdict from error
             await asyncio.sleep(wait or 0)

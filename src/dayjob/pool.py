@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ import msgspec
 
 from dayjob.errors import BadOption, NotReady, UnknownJob, UsageError
 from dayjob.function import Colour, NoContext, given_name
-from dayjob.job import Job
+from dayjob.job import Job, running
 from dayjob.middleware import Lifespan, Middleware
 from dayjob.options import Commit, JobOptions, JobSettings, Missed, PoolOptions, PoolSettings, check_name
 from dayjob.registry import JobType, Registry, encode_unchecked
@@ -101,6 +102,11 @@ class Running(Protocol):
 
     @property
     def ended(self) -> threading.Event: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def runs(self, attempt: object) -> bool: ...
 
 
 class WorkerPool(Generic[C]):
@@ -331,15 +337,19 @@ class WorkerPool(Generic[C]):
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until the queues of this pool are empty and nothing runs; false after `timeout` seconds."""
-        runtime = self._runtime
+        runtime = self._own()
         if runtime is None:
             raise NotReady("the pool is not started: call start() before drain()")
+        self._refuse_own_job(runtime, "drain")
         return runtime.drain(timeout)
 
     def stop(self, timeout: float = 25) -> None:
         """Stop within `timeout` seconds; what has not ended by then is given back. Nothing when it does not run."""
+        own = self._own()
+        if own is not None:
+            self._refuse_own_job(own, "stop")
         with self._lock:
-            runtime, self._runtime = self._runtime, None
+            runtime, self._runtime = self._own(), None
             if runtime is not None:
                 runtime.stop(timeout)
 
@@ -366,12 +376,26 @@ class WorkerPool(Generic[C]):
     @property
     def _running(self) -> bool:
         # A runtime that ended by itself, because a loop died, is as good as none.
-        return self._runtime is not None and not self._runtime.ended.is_set()
+        runtime = self._own()
+        return runtime is not None and not runtime.ended.is_set()
+
+    def _own(self) -> Running | None:
+        """The runtime of this process: in a forked child the parent's is none of its business."""
+        runtime = self._runtime
+        return runtime if runtime is not None and runtime.pid == os.getpid() else None
+
+    @staticmethod
+    def _refuse_own_job(runtime: Running, verb: str) -> None:
+        if runtime.runs(running.get()):
+            raise NotReady(
+                f"a job cannot {verb} its own pool: it would wait for itself. Send the process a signal"
+            )
 
     @property
     def _lock(self) -> threading.Lock:
-        # Made at first use, so that a pool is inert; setdefault lets two first users agree on one.
-        made: threading.Lock = self.__dict__.setdefault("_made_lock", threading.Lock())
+        # Made at first use, so that a pool is inert, and anew after a fork, when another thread may have held it.
+        # setdefault lets two first users agree on one.
+        made: threading.Lock = self.__dict__.setdefault(f"_made_lock_{os.getpid()}", threading.Lock())
         return made
 
     def prepare(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import shlex
 from typing import Any
 
@@ -102,7 +104,7 @@ def _in_set(
     desk: Desk, state: State, wanted: Filter, after: str, size: int, *, newest_first: bool
 ) -> Steps[JobPage]:
     source = source_of(desk.keys, state)
-    cursor = Cursor.of(after) if after else None
+    cursor = (yield from _read_cursor(source, after, newest_first=newest_first)) if after else None
     found: list[JobView] = []
     looked = 0
     while True:
@@ -122,7 +124,40 @@ def _in_set(
 
 
 def _page(seen: Page, state: State, found: list[JobView], stop: Cursor | None, looked: int) -> JobPage:
-    return JobPage(seen.now, state, seen.total, tuple(found), stop.text if stop else "", looked)
+    return JobPage(seen.now, state, seen.total, tuple(found), _cursor_text(stop) if stop else "", looked)
+
+
+def _cursor_text(cursor: Cursor) -> str:
+    """A cursor for people, logs and URLs: nothing of the arguments is in it."""
+    head, args, _ = cursor.member.partition(b'"args"')
+    if args and b'"id"' in head and len(head) <= inspect.MOST_CURSOR:
+        return Cursor(cursor.score, head).text
+    return f"{cursor.score!r}~~{_digest(cursor.member)}"
+
+
+def _digest(member: bytes) -> str:
+    return hashlib.sha256(member).hexdigest()[:24]
+
+
+def _read_cursor(source: str, text: str, *, newest_first: bool) -> Steps[Cursor]:
+    """The cursor that `text` was made from. Where its member is gone, that is before all others of its moment."""
+    moment, _, digest = text.partition("~~")
+    if not digest:
+        return Cursor.of(text)
+    score = Cursor.of(f"{moment}~").score
+    side = (f"({score!r}", "+inf") if newest_first else ("-inf", f"({score!r}")
+    offset = yield from ask(Op("ZCOUNT", (source,), side, int))
+    for _ in range(MOST_LOOKED // inspect.MOST_ENTRIES):
+        seen = yield from ask(
+            inspect.page(source, offset=offset, size=inspect.MOST_ENTRIES, newest_first=newest_first)
+        )
+        for entry in seen.entries:
+            if entry.at == score and _digest(entry.member) == digest:
+                return Cursor(score, entry.member)
+        if not seen.entries or seen.entries[-1].at != score:
+            break
+        offset += len(seen.entries)
+    return Cursor(math.nextafter(score, math.inf if newest_first else -math.inf), b"")
 
 
 def _waiting(

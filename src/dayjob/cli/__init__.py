@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from dayjob.cli import defaults
 from dayjob.errors import DayjobError
 from dayjob.version import __version__
 
@@ -16,12 +17,28 @@ COMMANDS = {
     "demo": ("dayjob.cli.demo:demo", "Watch a pool work through fake jobs on the embedded server."),
     "worker": ("dayjob.cli.worker:worker", "Run the jobs of a pool in supervised processes."),
     "enqueue": ("dayjob.cli.enqueue:enqueue", "Put a job in, by name."),
+    "queues": ("dayjob.cli.queues:queues", "List, show, pause, resume, limit and purge queues."),
+    "jobs": ("dayjob.cli.jobs:jobs", "List, show, explain, retry, delete and cancel jobs."),
+    "dead": ("dayjob.cli.dead:dead", "List, retry and delete dead jobs."),
+    "pools": ("dayjob.cli.pools:pools", "List worker pools and what their workers do."),
+    "periodic": ("dayjob.cli.periodic:periodic", "List, run, pause and resume schedules."),
+    "stats": ("dayjob.cli.stats:stats", "Say how everything stands, once or again and again."),
+    "health": ("dayjob.cli.health:health", "Answer a probe: by its exit code."),
     "check": ("dayjob.cli.check:check", "Import every job and check signatures and schedules."),
     "doctor": ("dayjob.cli.doctor:doctor", "Look at the server and the namespace for trouble."),
+    "config": ("dayjob.cli.config:config", "Show each setting and where it came from."),
     "server": ("dayjob.cli.server:server", "Start, stop and look at the embedded server."),
+    "export": ("dayjob.cli.export:export", "Write every job that waits or is kept as JSON lines."),
+    "import": ("dayjob.cli.export:import_", "Put in what an export wrote."),
+    "fake-data": ("dayjob.cli.fake_data:fake_data", "Fill a namespace with invented jobs and figures."),
+    "completion": ("dayjob.cli.completion:completion", "Print what makes a shell complete commands."),
+    "systemd": ("dayjob.cli.printers:systemd", "Print a unit file for systemd."),
+    "compose": ("dayjob.cli.printers:compose", "Print a file for Docker Compose."),
+    "kubernetes": ("dayjob.cli.printers:kubernetes", "Print a deployment for Kubernetes."),
 }
 
-#: Exit codes: 0 done, 1 something is wrong (doctor, check), 2 a mistake in the call, 69 Redis unavailable, 70 internal.
+#: Exit codes: 0 done; 1 something is wrong (doctor, check, health), or nothing was changed; 2 a mistake in the call;
+#: 69 Redis unavailable; 70 internal.
 UNAVAILABLE = 69
 
 
@@ -39,6 +56,7 @@ class Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         found = getattr(importlib.import_module(module), name)
         assert isinstance(found, click.Command)  # noqa: S101 - a typo in COMMANDS
+        ctx.default_map = {cmd_name: defaults.of_command(found, cmd_name, defaults.read(COMMANDS))}
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature

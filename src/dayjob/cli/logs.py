@@ -27,6 +27,9 @@ def set_up(*, form: str = "auto", warnings_only: bool = False) -> None:
     handler.setFormatter(JSONLines() if as_json else TextLines())
     root.addHandler(handler)
     root.setLevel(logging.WARNING if warnings_only else logging.INFO)
+    if sys.stderr.isatty() and not warnings_only:
+        # Somebody is looking: every job that is done gets a line too.
+        logging.getLogger("dayjob.job").setLevel(logging.DEBUG)
 
 
 def add_job(record: logging.LogRecord) -> bool:

@@ -221,7 +221,7 @@ class Link:
             return op.read(self._ask(op))
         try:
             reply = self._ask(op)
-        except StoreError as error:
+        except Unavailable as error:
             self._watch.failed(error)
             raise
         if op.writes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ class Attempt:
         "checkin_text",
         "deadline",
         "given_at",
+        "given_up",
         "job",
         "lane",
         "lost",
@@ -31,6 +33,7 @@ class Attempt:
         "payload",
         "progress",
         "ran",
+        "released",
         "settled",
         "started_at",
         "thread_id",
@@ -60,6 +63,10 @@ class Attempt:
         self.lost = False
         self.cancelled = False
         self.timed_out = False
+        #: The watchdog reports its outcome, since its thread does not end.
+        self.given_up = False
+        #: Its unique key was let go.
+        self.released = False
         #: An outcome was reported; a second one is not.
         self.settled = False
         self.checkin_text = ""
@@ -73,6 +80,12 @@ class Attempt:
             self.job = codec.job_of(self.wire)
             self.job.line = self
         return self.job
+
+    def back(self) -> Entry:
+        """What gives it back to its queue, with its unique key if it let go of it and never started."""
+        if self.released and not self.started_at:
+            return Entry("back", self.name, self.token, key=self.wire.unique_key, value=self.wire.id)
+        return Entry("back", self.name, self.token)
 
     @property
     def id(self) -> str:
@@ -97,8 +110,14 @@ class Attempt:
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None:
         """Note what the job says; the next status shows it."""
-        self.checkin_text, self.progress, self.total = text, done, total
+        # Whatever it is given, the status must be able to show it.
+        self.checkin_text = codec.cut(text if isinstance(text, str) else repr(text))[:1000]
+        self.progress, self.total = _number(done), _number(total)
         self.checkin_at = time.monotonic()
+
+
+def _number(value: float | None) -> float | None:
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 #: How an attempt ended: None for a plain completion, else what the next exchange does with it.

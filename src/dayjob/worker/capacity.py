@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from dayjob.options import PoolOptions
@@ -27,6 +28,13 @@ class Executor(Protocol):
     def running(self) -> list[Attempt]: ...
 
 
+class Loop(Executor, Protocol):
+    """The executor of async attempts, which one handler can block."""
+
+    @property
+    def stalled(self) -> bool: ...
+
+
 class Capacity:
     """The slots of one pool, over both colours."""
 
@@ -34,11 +42,12 @@ class Capacity:
         self._lanes = lanes
         self._concurrency = options.concurrency
         self._threads: Executor | None = None
-        self._loop: Executor | None = None
+        self._loop: Loop | None = None
         self._executors: list[Executor] = []
         self._sync_names = frozenset(name for name, lane in lanes.items() if not lane.is_async)
+        self._async_names = frozenset(lanes) - self._sync_names
 
-    def attach(self, threads: Executor | None, loop: Executor | None) -> None:
+    def attach(self, threads: Executor | None, loop: Loop | None) -> None:
         """Name the executors; a pool has one of them or both."""
         self._threads, self._loop = threads, loop
         self._executors = [executor for executor in (threads, loop) if executor is not None]
@@ -84,10 +93,13 @@ class Capacity:
     def room(self, live: Collection[str], coming: int) -> Room:
         """What may be fetched, with these names known to have work, and `coming` attempts about to be handed over."""
         free = max(0, self.idle - coming)
+        closed = self.closed()
         threads = self._threads_free()
         if threads is not None and threads > 0:
-            # Few threads: no more than they can take, and nothing ahead.
-            return Room(min(threads, free), 0, frozenset())
+            if not self._sync_names.isdisjoint(live):
+                # Few threads: no more than they can take, and nothing ahead.
+                return Room(min(threads, free), 0, closed=closed)
+            closed |= self._sync_names
         now = time.monotonic()
         fast = {
             name: lane.estimate
@@ -101,15 +113,21 @@ class Capacity:
             # A slow queue has work. It gets its share of slots as they come free: nothing is prefetched past it.
             fast = {}
         if not fast:
-            return room.reckon(free=free, ready=0, usable=0, fast=fast)
+            return replace(room.reckon(free=free, ready=0, usable=0, fast=fast), closed=closed)
         # Slots that will not come free soon are no reason to prefetch.
         slow = sum(1 for attempt in self.running() if now - attempt.started_at > room.AHEAD)
-        return room.reckon(free=free, ready=self.ready + coming, usable=self._concurrency - slow, fast=fast)
+        reckoned = room.reckon(
+            free=free, ready=self.ready + coming, usable=self._concurrency - slow, fast=fast
+        )
+        return replace(reckoned, closed=closed)
 
     def closed(self) -> frozenset[str]:
-        """Names that are not fetched now because no thread could run them."""
+        """Names that are not fetched now because no thread, or a loop that is blocked, could not run them."""
         free = self._threads_free()
-        return frozenset() if free is None or free > 0 else self._sync_names
+        closed = frozenset() if free is None or free > 0 else self._sync_names
+        if self._loop is not None and self._loop.stalled:
+            closed |= self._async_names
+        return closed
 
     def _threads_free(self) -> int | None:
         """How many more sync jobs the threads can take; None where they are as many as the slots."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from dayjob.errors import Rejected
 from dayjob.store.keys import Keys
+from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain
 from dayjob.worker.fetcher import TERM, Fetcher
 from dayjob.worker.periodic import Periodic
@@ -23,6 +25,8 @@ MEND = 60.0
 RING = 200
 #: Seconds that one wait for something due sooner lasts at most.
 SLICE = 0.5
+#: Seconds by which a blocking command may end too late.
+COARSE = 0.12
 #: Seconds after which it is looked again what is due, should its bell have been lost with another leader.
 LOOK = 5.0
 
@@ -71,8 +75,17 @@ class Chores:
         waits = [self._next["pass"] - now, self._due_at - now, *([] if tick is None else [tick])]
         # In slices: the heartbeat uses the same connection, and must not wait for long.
         wait = max(0.001, min(*waits, self._slice))
-        if not self.closing and self._link.run(consume.wait_bell([self._keys.due], wait)) is not None:
-            self._due_at = 0.0
+        if self.closing:
+            return 0.0
+        if wait <= COARSE:
+            # An idle server looks at the clocks of blocked clients ten times a second: the last stretch is waited here.
+            return wait
+        try:
+            if self._link.run(consume.wait_bell([self._keys.due], wait - COARSE)) is not None:
+                self._due_at = 0.0
+        except Rejected:
+            # Nobody but us uses this key: one of a wrong type is in the way.
+            self._link.run(plain("DEL", self._keys.due))
         return 0.0
 
     def _every(self, name: str, period: float, chore: Callable[[], object]) -> None:

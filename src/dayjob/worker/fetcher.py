@@ -34,6 +34,8 @@ logger = logging.getLogger("dayjob.worker.fetcher")
 ALL_NAMES = 0.1
 #: With more names than this at work, each exchange asks for a fair sample of them.
 MOST_NAMES = 24
+#: How many outcomes that were stuck are tried again in one exchange.
+MOST_STUCK = 100
 #: How often it is looked whether what was handed over gets started.
 LOOK = 0.004
 #: Seconds of leadership, taken at the start when nobody leads.
@@ -76,6 +78,11 @@ class Fetcher:
         # What waits for the next exchange.
         self._finished: deque[Finished] = deque()
         self._entries: deque[Entry] = deque()
+        #: Outcomes that Redis cannot store because a key has a wrong type; tried again once a second.
+        self._stuck: deque[Entry] = deque()
+        self._stuck_at = 0.0
+        #: When people were last told of a name whose keys have a wrong type.
+        self._told_wrong: dict[str, float] = {}
         # What there may be to fetch.
         self._belled: set[str] = set()
         self._live: set[str] = set(lanes)
@@ -162,6 +169,10 @@ class Fetcher:
         """Whether no exchange since that one fetched anything."""
         return self._fetched_at <= exchange
 
+    def note_time(self, now: float) -> None:
+        """Redis has just said what time it is."""
+        self._redis_offset = now - time.time()
+
     def redis_now(self) -> float:
         """Redis time, by the last answer and our own clock."""
         return time.time() + self._redis_offset
@@ -183,7 +194,7 @@ class Fetcher:
         if not answer.registered:
             # The answer to a first try was lost: that id is spent.
             raise Unavailable("join: this id was used before; taking another")
-        self._redis_offset = answer.now - time.time()
+        self.note_time(answer.now)
         self.leads = answer.leads
         self._number, self._token = 0, 1
         self._request = self._op = None
@@ -221,11 +232,11 @@ class Fetcher:
             if self._due() or self._closing:
                 break
             self._listen()
-            handed = self.capacity.ready or self._gate.waiting
+            handed = self.capacity.ready or self._gate.guarding
             timeout: float | None = None
             if handed:
                 timeout = LOOK
-            elif self.figures.pending(self._lanes.values()):
+            elif self._stuck or self.figures.pending(self._lanes.values()):
                 timeout = 1.0
             if not self._event.wait(timeout):
                 if not handed:
@@ -237,6 +248,8 @@ class Fetcher:
     def _due(self) -> bool:
         """Whether there is a reason to make an exchange now."""
         if self._op is not None or self._finished or self._entries or self._belled or self._refused:
+            return True
+        if self._stuck and time.monotonic() >= self._stuck_at:
             return True
         if self._flushing and self.figures.pending(self._lanes.values()):
             return True
@@ -260,11 +273,12 @@ class Fetcher:
     def _prepare(self) -> None:
         """Gather what is to be said into one request."""
         entries, done = self._settlements()
-        resting = self._return_stale(entries) | self.capacity.closed()
-        space = room.Room(0, 0, frozenset())
+        resting = self._return_stale(entries)
+        space = room.Room(0, 0)
         if self.fetching:
             entries += self._gate.ask(self.capacity.idle)
             space = self._room()
+            resting |= space.closed
         names = self._names(entries, done, space)
         figures = self.figures.take(self._lanes.values()) if self.figures.due() or self._flushing else {}
         if not names and not figures:
@@ -291,10 +305,12 @@ class Fetcher:
         done: dict[str, list[str]] = {}
         times: dict[Lane, list[float]] = {}
         finished, held, count = self._finished, self.held, 0
-        while self._entries and count < consume.MOST_SETTLED:
+        size = 0
+        while self._entries and count < consume.MOST_SETTLED and size < consume.MOST_BYTES:
             entries.append(self._entries.popleft())
+            size += len(entries[-1].payload)
             count += 1
-        while finished and count < consume.MOST_SETTLED:
+        while finished and count < consume.MOST_SETTLED and size < consume.MOST_BYTES:
             attempt, settlement = finished.popleft()
             if attempt.ran is not None:
                 try:
@@ -308,6 +324,7 @@ class Fetcher:
             count += 1
             if settlement is not None:
                 entries += settlement
+                size += sum(len(entry.payload) + len(entry.value) for entry in settlement)
                 continue
             try:
                 done[attempt.name].append(attempt.token)
@@ -315,6 +332,10 @@ class Fetcher:
                 done[attempt.name] = [attempt.token]
         for lane, seconds in times.items():
             lane.learn(seconds)
+        if self._stuck and time.monotonic() >= self._stuck_at:
+            self._stuck_at = time.monotonic() + 1.0
+            for _ in range(min(len(self._stuck), MOST_STUCK)):
+                entries.append(self._stuck.popleft())
         return entries, done
 
     def _return_stale(self, entries: list[Entry]) -> set[str]:
@@ -325,8 +346,9 @@ class Fetcher:
         returned.sort(key=lambda attempt: consume.number_in(attempt.token), reverse=True)
         for attempt in returned:
             attempt.settled = True
+            self._gate.ended(attempt)
             attempt.lane.slow_until = now + room.PENANCE
-            entries.append(Entry("back", attempt.name, attempt.token))
+            entries.append(attempt.back())
         return {attempt.name for attempt in returned}
 
     def _names(self, entries: list[Entry], done: Mapping[str, object], space: room.Room) -> dict[str, int]:
@@ -357,7 +379,7 @@ class Fetcher:
         self.figures.trip(time.perf_counter() - started)
         self.exchanges += 1
         self._request = self._op = None
-        self._redis_offset = reply.now - time.time()
+        self.note_time(reply.now)
         if reply.status in ("refused", "late"):
             # Condemned while it slept, or its numbers were used by somebody else: only a new id is safe.
             self._refused = True
@@ -373,23 +395,30 @@ class Fetcher:
             if entry.kind in ("free", "suspect"):
                 continue
             if entry.token in stuck:
-                self._entries.append(entry)
+                self._stuck.append(entry)
             else:
                 self.held.pop(entry.token, None)
         if reply.late:
             logger.warning(
                 "%d outcomes came too late and were discarded: their attempts were reaped", reply.late
             )
-        for name in reply.wrong:
-            logger.error(
-                "job=%s: a key of its queue has a wrong type; it is left alone until somebody mends it", name
-            )
+        self._tell_wrong(reply.wrong)
         asked = {want.name for want in request.wants}
         self._live = (self._live - asked) | set(reply.live)
         self._take(reply)
         self._let_through(request, reply)
         if reply.status == "rewound" or reply.held != len(self.held):
             self._reconcile()
+
+    def _tell_wrong(self, names: list[str]) -> None:
+        now = time.monotonic()
+        for name in names:
+            if now - self._told_wrong.get(name, -60.0) >= 60.0:
+                self._told_wrong[name] = now
+                logger.error(
+                    "job=%s: a key of its queue has a wrong type; it is left alone until somebody mends it",
+                    name,
+                )
 
     def _take(self, reply: Reply) -> None:
         """Look at each new job once: broken, guarded, suspect, or ready to run."""
@@ -456,6 +485,7 @@ class Fetcher:
     def _lose(self, attempt: Attempt) -> None:
         """Redis no longer counts on this attempt: its handler learns it at the next check-in."""
         attempt.lost = True
+        self._gate.ended(attempt)
         self.held.pop(attempt.token, None)
 
     def _start_again(self) -> None:
@@ -469,6 +499,7 @@ class Fetcher:
             self._lose(attempt)
         self.capacity.take_back(time.monotonic())
         self._entries.clear()
+        self._stuck.clear()
         self._gate.clear()
         self.join()
 

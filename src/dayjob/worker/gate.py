@@ -47,6 +47,11 @@ class Gate:
         return True
 
     @property
+    def guarding(self) -> bool:
+        """Whether an attempt waits for a worker before it lets go of its key; it does not wait for long."""
+        return bool(self._guarded)
+
+    @property
     def waiting(self) -> bool:
         """Whether anything is held back that has not been asked for."""
         return bool(self._guarded or self._suspects)
@@ -70,12 +75,16 @@ class Gate:
         entries: list[Entry] = []
         for _ in range(min(max(0, idle - len(self._asked)), len(self._guarded), MOST_SETTLED)):
             attempt = self._guarded.popleft()
+            if attempt.lost:
+                continue
             wire = attempt.wire
             first = int(wire.fails == 0 and wire.deaths == 0 and wire.snoozes == 0)
             self._asked[attempt.token] = attempt
             entries.append(
                 Entry("free", attempt.name, attempt.token, number=first, key=wire.unique_key, value=wire.id)
             )
+        while self._suspects and self._suspects[0].lost:
+            self._suspects.popleft()
         if self._suspects and self._suspect is None:
             self._suspect = self._suspects.popleft()
             entries.append(Entry("suspect", self._suspect.name, self._suspect.token))
@@ -100,8 +109,9 @@ class Gate:
         failed: list[tuple[Attempt, bytes | None]] = []
         for token, payload in reply.released.items():
             attempt = self._asked.pop(token, None)
-            if attempt is None:
+            if attempt is None or attempt.lost:
                 continue
+            attempt.released = True
             if payload is None or not self._renew(attempt, payload):
                 failed.append((attempt, payload))
             elif attempt.wire.deaths:

@@ -47,6 +47,7 @@ class Heartbeat:
         pool_id = self._fetcher.pool_id
         term = TERM if self._fetcher.fetching else 0.0
         answer = self._link.run(consume.beat(self._keys, pool_id, lease=self._options.lease, term=term))
+        self._fetcher.note_time(answer.now)
         if pool_id != self._fetcher.pool_id:
             return
         if not answer.alive:

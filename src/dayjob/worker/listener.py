@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
+from dayjob.errors import Rejected
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.sync import Link
@@ -16,9 +17,18 @@ WAIT = 3.0
 class Listener:
     """Blocks on the bells of all names; whoever pops one tells the fetcher."""
 
-    def __init__(self, keys: Keys, link: Link, names: Sequence[str], heard: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        link: Link,
+        names: Sequence[str],
+        heard: Callable[[str], None],
+        look: Callable[[], None],
+    ) -> None:
         self._link = link
         self._heard = heard
+        #: Called when a bell cannot be heard.
+        self._look = look
         self._armed = threading.Event()
         self._bell = {name: keys.bell(name) for name in names}
         self._names = {bell: name for name, bell in self._bell.items()}
@@ -36,7 +46,12 @@ class Listener:
         if self.closing or not self._bells:
             self._armed.clear()
             return 0.0
-        bell = self._link.run(consume.wait_bell(self._bells, WAIT))
+        try:
+            bell = self._link.run(consume.wait_bell(self._bells, WAIT))
+        except Rejected:
+            # A bell of a wrong type: an exchange over all names mends it.
+            self._look()
+            raise
         if bell is not None:
             # Not armed again until the fetcher has looked: it may be busy with what this bell announced.
             self._armed.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -13,8 +14,11 @@ from typing import Any
 
 from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.ready import Ready
+from dayjob.worker.room import PATIENCE
 from dayjob.worker.slots import Slots
 from dayjob.worker.threads import Board
+
+logger = logging.getLogger("dayjob.worker")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -32,6 +36,7 @@ class LoopExecutor:
     def __init__(
         self,
         run: Callable[[Attempt], Coroutine[Any, Any, Settlement]],
+        give_up: Callable[[Attempt, BaseException], Settlement],
         finish: Callable[[Attempt, Settlement], None],
         *,
         limit: int,
@@ -42,6 +47,7 @@ class LoopExecutor:
         self._board = board
         self._places = deque(range(limit, 2 * limit))
         self._run = run
+        self._give_up = give_up
         self._finish = finish
         self.limit = limit
         self._slots = slots
@@ -49,6 +55,7 @@ class LoopExecutor:
         self._tasks: dict[Attempt, asyncio.Task[None]] = {}
         self._loop = new_loop()
         self._poked = False
+        self._poked_at = 0.0
         self._thread = threading.Thread(target=self._main, name="dayjob-loop", daemon=True)
         self._closed = False
         if slots is not None:
@@ -67,6 +74,11 @@ class LoopExecutor:
     def busy(self) -> int:
         """How many attempts run now."""
         return len(self._tasks)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether a handler blocks the loop, so that nothing else starts."""
+        return self._poked and time.monotonic() - self._poked_at > PATIENCE
 
     def running(self) -> list[Attempt]:
         """The attempts that run now."""
@@ -98,7 +110,11 @@ class LoopExecutor:
 
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._closed:
+            try:
+                self._loop.run_forever()
+            except BaseException:  # sys.exit() in a task or callback that a handler started ends run_forever
+                logger.exception("something that a handler started tried to end the event loop; it goes on")
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         with contextlib.suppress(RuntimeError, TimeoutError):
@@ -115,6 +131,7 @@ class LoopExecutor:
     def _poke(self) -> None:
         if self.ready.attempts and not self._poked and not self._closed:
             self._poked = True
+            self._poked_at = time.monotonic()
             try:
                 self._loop.call_soon_threadsafe(self._pump)
             except RuntimeError:
@@ -137,6 +154,10 @@ class LoopExecutor:
                 if slots is not None:
                     slots.give(slot)
                 return
+            if attempt.lost:
+                if slots is not None:
+                    slots.give(slot)
+                continue
             # Fresh variables, so that nothing leaks from the job that happened to poke us.
             self._tasks[attempt] = self._loop.create_task(self._attempt(attempt, slot), context=Variables())
 
@@ -150,7 +171,10 @@ class LoopExecutor:
             if self._board is not None:
                 place = self._places.popleft()
                 self._board.post(place, attempt.token, attempt.deadline)
-        settlement = await self._run(attempt)
+        try:
+            settlement = await self._run(attempt)
+        except BaseException as error:
+            settlement = self._give_up(attempt, error)
         if self._board is not None and place >= 0:
             self._board.clear(place)
             self._places.append(place)
@@ -159,5 +183,8 @@ class LoopExecutor:
         self._finish(attempt, settlement)
         if self._slots is not None:
             self._slots.give(slot)
-        if self.ready.attempts:
-            self._poke()
+        if self.ready.attempts and not self._poked:
+            # On the loop's own thread no wake-up call is needed.
+            self._poked = True
+            self._poked_at = time.monotonic()
+            self._loop.call_soon(self._pump)

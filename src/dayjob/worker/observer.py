@@ -23,6 +23,8 @@ from dayjob.worker.service import Service
 
 #: Attempts shorter than this are counted, not shown one by one.
 MOMENT = 0.5
+#: Arguments longer than this are not shown, in bytes.
+MOST_ARGS = 2000
 #: How many workers a status shows one by one.
 MOST_SHOWN = 200
 
@@ -98,8 +100,13 @@ class Observer:
     def _worker(self, attempt: Attempt, now: float) -> dict[str, Any]:
         wire = attempt.wire
         args: Any = None
-        with contextlib.suppress(*codec.UNREADABLE):
-            args = shown(codec.json_value(wire.args), attempt.lane.options.redact)
+        size = len(bytes(wire.args))
+        if size > MOST_ARGS:
+            # Not even read: this is done each second, for every worker.
+            args = {"...": f"{size:,} bytes"}
+        else:
+            with contextlib.suppress(*codec.UNREADABLE):
+                args = shown(codec.json_value(wire.args), attempt.lane.options.redact)
         age = now - attempt.started_at
         return {
             "worker_id": self.worker_ids[attempt.worker]

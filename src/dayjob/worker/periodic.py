@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from dayjob import cron
-from dayjob.errors import Rejected
+from dayjob.errors import Full, Rejected
 from dayjob.job import new_id
 from dayjob.pool import Periodic as Record
 from dayjob.store import codec
@@ -61,13 +61,17 @@ class Periodic:
             if at + patience <= self._now():
                 try:
                     self._tick(ticker)
-                except Rejected as error:
-                    # A key of a wrong type: the other schedules go on.
+                except (Rejected, Full) as error:
+                    # A key of a wrong type, or no memory: the other schedules and chores go on.
                     logger.error("schedule=%s cannot tick: %s", ticker.record.name, error)  # noqa: TRY400
                     waits.append(1.0)
                     continue
-                at = ticker.next_at()
+                before, at = at, ticker.next_at()
                 patience = 0.0 if self._leads() else LATER
+                if at == before:
+                    # It did not get on: our idea of Redis time is ahead. Not at once again.
+                    waits.append(0.5)
+                    continue
             if at is not None:
                 waits.append(at + patience - self._now())
         return max(0.001, min(waits)) if waits else None

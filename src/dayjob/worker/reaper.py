@@ -12,21 +12,29 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from dayjob import retry
-from dayjob.errors import DayjobError, JobTimeout
+from dayjob.errors import DayjobError, JobTimeout, Rejected
 from dayjob.job import Job
 from dayjob.options import JobOptions
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, maintain
-from dayjob.store.ops.maintain import BATCH, Rescue
+from dayjob.store.ops.maintain import Rescue
 
 logger = logging.getLogger("dayjob.worker.reaper")
 
 T = TypeVar("T")
 
+#: How many attempts one sweep moves: payloads may be large.
+STEP = 20
 #: The death that sends a job to dead.
 MOST_DEATHS = 3
+
+
+def _order(token: str) -> int:
+    """The number in a token, and -1 for a field that somebody else put there."""
+    number = token.partition(":")[0]
+    return int(number) if number.isdecimal() else -1
 
 
 class Runs(Protocol):
@@ -59,7 +67,16 @@ class Reaper:
     def step(self) -> int:
         """One pass over the leases; the answer is how many attempts were rescued."""
         condemned = self._link.run(maintain.condemn(self._keys, lease=self._lease))
-        return sum(self.sweep(pool_id) for pool_id in condemned)
+        return sum(map(self._sweep_if_sound, condemned))
+
+    def _sweep_if_sound(self, pool_id: str) -> int:
+        try:
+            return self.sweep(pool_id)
+        except Rejected as error:
+            # Keys of a wrong type: the other dead pools are swept all the same, and this one comes last next time.
+            logger.error("pool=%s cannot be swept: %s", pool_id, error)  # noqa: TRY400
+            self._link.run(maintain.defer(self._keys, pool_id))
+            return 0
 
     def bury(self, pool_ids: Sequence[str]) -> int:
         """Condemn and sweep pools whose death is proven."""
@@ -69,11 +86,11 @@ class Reaper:
     def sweep(self, pool_id: str) -> int:
         """Move all attempts of a condemned pool, a batch at a time, highest tokens first."""
         held = self._link.run(consume.held_tokens(self._keys, pool_id))
-        tokens = sorted(held, key=consume.number_in, reverse=True)
+        tokens = sorted(held, key=_order, reverse=True)
         suspect, culprit, cause = self._link.run(maintain.read_state(self._keys, pool_id))
         moved = 0
-        for first in range(0, len(tokens), BATCH) or (0,):
-            batch = tokens[first : first + BATCH]
+        for first in range(0, len(tokens), STEP) or (0,):
+            batch = tokens[first : first + STEP]
             payloads = self._link.run(maintain.read_held(self._keys, pool_id, batch)) if batch else []
             rescues: list[Rescue] = []
             dead: list[tuple[Job, BaseException]] = []
@@ -87,11 +104,13 @@ class Reaper:
                 return moved
             moved += answer.moved
             for job, error in dead if answer.moved else ():
+                logger.error("job=%s id=%s is dead (%s)", job.name, job.id, error)
                 if self._on_dead is not None:
                     self._on_dead(job, error)
         if moved:
             why = cause or "it is dead"
-            logger.warning("pool=%s: %s; %d attempts rescued", pool_id, why, moved)
+            names = ", ".join(sorted({consume.name_in(token) for token in tokens})[:10])
+            logger.warning("pool=%s: %s; attempts rescued: %d (%s)", pool_id, why, moved, names)
         return moved
 
     def _rescue(
@@ -102,7 +121,7 @@ class Reaper:
         state: tuple[str | None, str | None, str | None],
         dead: list[tuple[Job, BaseException]],
     ) -> Rescue | None:
-        name = consume.name_in(token)
+        name = consume.name_in(token) or "unknown"
         try:
             return self._judge(token, payload, codec.read(payload, name), pool_id, state, dead)
         except codec.Broken as why:

@@ -22,7 +22,9 @@ class Room:
 
     free: int
     extra: int
-    fast: frozenset[str]
+    fast: frozenset[str] = frozenset()
+    #: Names that this exchange must not fetch.
+    closed: frozenset[str] = frozenset()
 
 
 def sample(weights: Mapping[str, int], draws: int, rng: random.Random) -> dict[str, int]:
@@ -53,7 +55,7 @@ def reckon(
     """
     free = min(free, most)
     if not fast:
-        return Room(free, 0, frozenset())
+        return Room(free, 0)
     slowest = max(2e-6, *fast.values())
     ahead = int(usable * AHEAD / slowest)
     # At most two batches wait: one that is being run, and one on its way.

@@ -8,7 +8,7 @@ import logging
 import random
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import Context as Variables
 from typing import Any
 
@@ -28,6 +28,10 @@ logger = logging.getLogger("dayjob.job")
 
 #: Milliseconds for which the error of a dead job is kept where its result would be.
 KEEP_ERROR = 86_400_000
+
+
+#: Shorter values are not looked for in texts: nothing would be left of them.
+SHORTEST_SECRET = 3
 
 
 class Abandon(BaseException):
@@ -50,6 +54,8 @@ class Runner:
         self._context = context
         self._now = redis_now
         self._rng = rng
+        #: Asked once: at a hundred thousand jobs a second even the question costs something.
+        self._tells_done = logger.isEnabledFor(logging.DEBUG)
 
     def run(self, attempt: Attempt) -> Settlement:
         """Run a sync attempt on this thread, to its settlement."""
@@ -59,7 +65,11 @@ class Runner:
             # Fresh variables, so that nothing leaks from job to job on this thread.
             result = Variables().run(self._call, attempt)
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
-            return self._failed(attempt, error)
+            return None if attempt.given_up else self._failed(attempt, error)
+        if attempt.given_up:
+            return None
+        if self._tells_done:
+            self._tell_done(attempt)
         if attempt.lane.plain and not attempt.wire.unique_until:
             return None
         return self._done(attempt, result)
@@ -79,6 +89,8 @@ class Runner:
                 result = await lane.call(self._context(), attempt.open())
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
             return self._failed(attempt, error)
+        if self._tells_done:
+            self._tell_done(attempt)
         if lane.plain and not attempt.wire.unique_until:
             return None
         return self._done(attempt, result)
@@ -181,10 +193,11 @@ class Runner:
             decision = retry.Decision("dead", None, True, "cancelled")
         job = attempt.open()
         secrets = _secrets(job, lane.options.redact)
-        message, trace = (_redacted(text, secrets) for text in _explain(error))
+        # Redacted before it is cut: half a secret is still one.
+        message, trace = (codec.cut(_redacted(text, secrets)) for text in _explain(error))
         if decision.counts:
             job.fails, job.error = wire.fails + 1, message
-        self._tell(attempt, decision, message, trace)
+        self._tell(attempt, decision, message, trace, _where(error))
         if decision.counts:
             self._hook(lane.options.on_fail, job, error)
         if decision.kind == "snooze":
@@ -249,13 +262,19 @@ class Runner:
         return f"{self._pool_id()}/{attempt.token}"
 
     @staticmethod
-    def _tell(attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> None:
+    def _tell_done(attempt: Attempt) -> None:
+        extra = {"job_id": attempt.wire.id, "job_name": attempt.name, "attempt": attempt.attempt}
+        ran = (time.monotonic() - attempt.started_at) * 1000
+        logger.debug("job=%s id=%s done in %.1f ms", attempt.name, attempt.wire.id, ran, extra=extra)
+
+    @staticmethod
+    def _tell(attempt: Attempt, decision: retry.Decision, message: str, trace: str, where: str) -> None:
         """Log it. The traceback goes into the text: as exc_info it could show what was redacted, or cannot be written."""
         name, job_id = attempt.name, attempt.wire.id
         extra = {"job_id": job_id, "job_name": name, "attempt": attempt.attempt}
         if decision.kind == "retry":
-            text = "job=%s id=%s failed (%s), next run in %.1f s"
-            logger.warning(text, name, job_id, message, decision.after or 0, extra=extra)
+            text = "job=%s id=%s failed (%s)%s, next run in %.1f s"
+            logger.warning(text, name, job_id, message, where, decision.after or 0, extra=extra)
         elif decision.kind == "dead":
             logger.error("job=%s id=%s is dead (%s)\n%s", name, job_id, message, trace, extra=extra)
         else:
@@ -275,14 +294,20 @@ def _milliseconds(seconds: float | None) -> int:
     return max(0, round((seconds or 0) * 1000))
 
 
+def _where(error: BaseException) -> str:
+    """Where it was raised, for a log line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
 def _explain(error: BaseException) -> tuple[str, str]:
-    """Message and traceback as they are stored. Hostile exceptions, whose str() raises anything, are survived."""
+    """Message and traceback. Hostile exceptions, whose str() raises anything, are survived."""
     try:
         text = str(error)
     except BaseException:
         text = "(its message cannot be shown)"
     kind = type(error).__name__
-    message = codec.cut(f"{kind}: {text}" if text else kind)
+    message = f"{kind}: {text}" if text else kind
     try:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except BaseException:
@@ -292,20 +317,35 @@ def _explain(error: BaseException) -> tuple[str, str]:
             f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n' for frame in frames
         )
         trace = f"Traceback (most recent call last):\n{lines}{message}"
-    return message, codec.cut(trace)
+    return message, trace
 
 
 def _secrets(job: Job, redact: tuple[str, ...]) -> list[str]:
-    """The values that no stored or logged text may show."""
+    """The texts that must not be stored or logged: values of redacted arguments, plain and as repr or JSON shows them."""
     if not redact:
         return []
     try:
-        found = [job.args[key] for key in redact if key in job.args]
+        leaves = [leaf for key in redact if key in job.args for leaf in _leaves(job.args[key])]
     except codec.UNREADABLE:
         return []
-    return sorted(
-        {str(value) for value in found if value not in (None, "", True, False)}, key=len, reverse=True
-    )
+    found: set[str] = set()
+    for leaf in leaves:
+        text = str(leaf)
+        if len(text) >= SHORTEST_SECRET:
+            found |= {text, repr(text)[1:-1], msgspec.json.encode(text).decode()[1:-1]}
+    return sorted(found, key=len, reverse=True)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is inside a value, at any depth."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    elif value is not None and not isinstance(value, bool):
+        yield value
 
 
 def _redacted(text: str, secrets: list[str]) -> str:

@@ -21,9 +21,9 @@ from dayjob.pool import WorkerPool
 from dayjob.registry import JobType
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, inspect, operate
-from dayjob.store.ops.consume import Entry
 from dayjob.store.sync import Link
 from dayjob.worker import limits
+from dayjob.worker.attempt import Attempt
 from dayjob.worker.chores import Chores
 from dayjob.worker.fetcher import Fetcher
 from dayjob.worker.heartbeat import Heartbeat
@@ -127,7 +127,7 @@ class Runtime:
             keys, self._exchange_link, lanes, options,
             rng=rng, arm=self._arm, publish=self._publish,
         )  # fmt: skip
-        self.listener = Listener(keys, self._bell_link, list(lanes), fetcher.ring)
+        self.listener = Listener(keys, self._bell_link, list(lanes), fetcher.ring, fetcher.look_everywhere)
         runner = Runner(keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng)
         colours = {lane.is_async for lane in lanes.values()}
         # Lifespans may be async where no job is.
@@ -141,7 +141,12 @@ class Runtime:
             )
         if wants_loop:
             self.loop = LoopExecutor(
-                runner.arun, fetcher.finish, limit=options.concurrency, slots=slots, board=self._board
+                runner.arun,
+                runner.give_up,
+                fetcher.finish,
+                limit=options.concurrency,
+                slots=slots,
+                board=self._board,
             )
         fetcher.capacity.attach(self.threads, self.loop)
         self.observer = Observer(
@@ -214,6 +219,7 @@ class Runtime:
             deadline = time.monotonic() + max(0.0, timeout)
             self._flags.stopping = True
             self.quiet()
+            self._tell_running("waiting for")
             self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, deadline)
             self._give_back()
             last = (
@@ -225,6 +231,10 @@ class Runtime:
             self.ended.set()
             logger.info("pool=%s stopped", self.fetcher.pool_id)
 
+    def runs(self, attempt: object) -> bool:
+        """Whether this is one of our attempts."""
+        return isinstance(attempt, Attempt) and attempt.lane.flags is self._flags
+
     def hurry(self) -> None:
         """End a stop that is under way now: give back what runs."""
         self._hurry.set()
@@ -233,11 +243,18 @@ class Runtime:
         """Start, and work until a signal says stop. Raises SystemExit(70) when a loop died."""
         from dayjob.worker.signals import handle  # noqa: PLC0415 - signals belong to programs, not to embedded pools
 
+        if threading.current_thread() is not threading.main_thread():
+            raise NotReady(
+                "run() handles signals, which only the main thread can: use start() and stop() here"
+            )
         self.start()
-        with handle(self):
-            # In slices: a signal handler runs between them on every platform.
-            while not self.ended.wait(1.0):
-                pass
+        try:
+            with handle(self):
+                # In slices: a signal handler runs between them on every platform.
+                while not self.ended.wait(1.0):
+                    pass
+        finally:
+            self.stop(0.0)
         if self.failure is not None:
             raise SystemExit(70)
 
@@ -252,13 +269,21 @@ class Runtime:
         for attempt in sorted(
             self.fetcher.held.values(), key=lambda one: consume.number_in(one.token), reverse=True
         ):
-            self.fetcher.finish(attempt, [Entry("back", attempt.name, attempt.token)])
+            self.fetcher.finish(attempt, [attempt.back()])
         for attempt in running:
             executor = self.loop if attempt.lane.is_async else self.threads
             if executor is not None:
                 executor.interrupt(attempt, Abandon)
         if running:
             self._wait_for(lambda: not self.fetcher.running(), time.monotonic() + 0.25, hurry=False)
+
+    def _tell_running(self, what: str) -> None:
+        """Say which jobs a stop is about."""
+        now = time.monotonic()
+        running = self.fetcher.running()
+        if running:
+            some = ", ".join(f"{one.name} ({now - one.started_at:.0f} s)" for one in running[:10])
+            logger.info("pool=%s: %s %d: %s", self.fetcher.pool_id, what, len(running), some)
 
     def _close(self, deadline: float) -> None:
         # Asked now: ending the loops below looks like an outage to their links.

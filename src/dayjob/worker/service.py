@@ -96,6 +96,7 @@ class Service:
         self._thread: threading.Thread | None = None
         #: When the last round ended, monotonic; for people and the watchdog.
         self.beaten_at = time.monotonic()
+        self._told_at = -60.0
 
     def start(self) -> None:
         """Start the thread."""
@@ -124,16 +125,23 @@ class Service:
         """Whether the loop was asked to end."""
         return self._stop.is_set()
 
+    def _tell(self, error: StoreError) -> None:
+        """Say what Redis refuses, at most once a minute; that it is away, the link has told the outage."""
+        now = time.monotonic()
+        if not isinstance(error, Unavailable) and now - self._told_at >= 60:
+            self._told_at = now
+            logger.error("the %s cannot do its work: %s", self.name, error)
+
     def _loop(self) -> None:
         failures = 0
         while not self._stop.is_set():
             self._wake.clear()
             try:
                 wait = self._step()
-            except StoreError:
-                # The link has told the outage of it.
+            except StoreError as error:
                 if self._stop.is_set():
                     return
+                self._tell(error)
                 wait = BACKOFF[min(failures, len(BACKOFF) - 1)]
                 failures += 1
             except BaseException as error:

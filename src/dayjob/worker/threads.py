@@ -13,10 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dayjob.errors import JobTimeout
 from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.ready import Ready
-from dayjob.worker.run import Abandon
 from dayjob.worker.slots import Slots
 
 #: One more thread is woken for every so many seconds of work that wait.
@@ -33,7 +31,7 @@ class Board(Protocol):
 class Worker:
     """One slot of the executor: a thread and what it runs."""
 
-    __slots__ = ("bed", "current", "guard", "number", "thread")
+    __slots__ = ("bed", "current", "guard", "number", "posted", "thread")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -42,6 +40,8 @@ class Worker:
         #: Held while an exception is being sent to this thread, or its attempt ends.
         self.guard = threading.Lock()
         self.current: Attempt | None = None
+        #: Its attempt stands on the board.
+        self.posted = False
         self.thread: threading.Thread | None = None
 
 
@@ -158,7 +158,8 @@ class ThreadExecutor:
                     slots.give(slot)
                 self._rest(worker)
                 continue
-            self._attempt(worker, attempt, thread_id)
+            if not attempt.lost:
+                self._attempt(worker, attempt, thread_id)
             if slots is not None:
                 slots.give(slot)
 
@@ -170,36 +171,40 @@ class ThreadExecutor:
         if timeout is not None:
             attempt.deadline = started + timeout
             if self._board is not None:
+                worker.posted = True
                 self._board.post(worker.number, attempt.token, attempt.deadline)
         worker.current = attempt
         settlement: Settlement = None
-        try:
-            settlement = self._run(attempt)
-        except (Abandon, JobTimeout) as late:
-            # Sent while the handler was ending: it arrived just outside.
-            settlement = self._give_up(attempt, late)
-        if timeout is not None and self._board is not None:
-            self._board.clear(worker.number)
-        self._part(worker, attempt, thread_id)
+        ended = False
+        while True:
+            # An exception that was sent to this thread may arrive at any instruction, in a function just called too:
+            # so everything up to the end is inside, and the end can be done twice.
+            try:
+                if not ended:
+                    settlement = self._run(attempt)
+                    ended = True
+                self._part(worker, attempt, thread_id)
+                break
+            except BaseException as late:
+                if not ended:
+                    settlement, ended = self._give_up(attempt, late), True
         attempt.ran = time.monotonic() - started
-        self._finish(attempt, settlement)
+        if not attempt.given_up:
+            self._finish(attempt, settlement)
 
-    @staticmethod
-    def _part(worker: Worker, attempt: Attempt, thread_id: int) -> None:
+    def _part(self, worker: Worker, attempt: Attempt, thread_id: int) -> None:
         """Take the attempt off the worker; after this no exception can be sent to it, and none is pending.
 
         Whoever sends one marks the attempt first and then looks whether it is still current; here it is the other
         way round, so that an unmarked attempt needs no lock.
         """
-        while True:
-            try:
-                worker.current = None
-                if attempt.timed_out or attempt.cancelled or attempt.lane.flags.stopping:
-                    with worker.guard:
-                        _raise_in(thread_id, None)
-            except (Abandon, JobTimeout):
-                continue
-            return
+        if worker.posted and self._board is not None:
+            worker.posted = False
+            self._board.clear(worker.number)
+        worker.current = None
+        if attempt.timed_out or attempt.cancelled or attempt.lane.flags.stopping:
+            with worker.guard:
+                _raise_in(thread_id, None)
 
     def _rest(self, worker: Worker) -> None:
         self._idle.append(worker)

@@ -8,6 +8,7 @@ then kills the process.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 
 from dayjob.errors import JobTimeout
@@ -68,13 +69,19 @@ class Watchdog:
             self._asked[attempt] = now
             if self._threads is not None:
                 self._threads.interrupt(attempt, JobTimeout if over else Abandon)
-        elif over and not attempt.settled and now - asked > self._options.grace:
+        elif over and not attempt.given_up and not attempt.settled and now - asked > self._options.grace:
             text = f"{attempt.name} ran longer than its timeout of {attempt.lane.options.timeout or 0:g} s"
             logger.error(
                 "job=%s id=%s does not end: its thread is stuck and keeps its slot",
                 attempt.name,
                 attempt.wire.id,
             )
-            self._fetcher.finish(
-                attempt, self._runner.give_up(attempt, JobTimeout(text + " and does not end"))
-            )
+            attempt.given_up = True
+            # On a thread of its own: hooks are user code, and must not end all other timeouts.
+            error = JobTimeout(text + " and does not end")
+            threading.Thread(
+                target=self._give_up, args=(attempt, error), name="dayjob-give-up", daemon=True
+            ).start()
+
+    def _give_up(self, attempt: Attempt, error: JobTimeout) -> None:
+        self._fetcher.finish(attempt, self._runner.give_up(attempt, error))

@@ -67,15 +67,14 @@ def condemn(keys: Keys, *, lease: float, proven: Sequence[str] = (), judge: bool
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Estate:
-    """What a condemned pool left."""
+def defer(keys: Keys, pool_id: str) -> Op[int]:
+    """Put a condemned pool behind the others: it cannot be swept as it is."""
+    return Op("ZINCRBY", (keys.condemned,), (60, pool_id), float_to_int)
 
-    #: Token to payload, a batch, highest numbers first.
-    attempts: list[tuple[str, bytes]]
-    suspect: str | None
-    culprit: str | None
-    cause: str | None
+
+def float_to_int(reply: Any) -> int:
+    """A score as a whole number."""
+    return int(float(reply))
 
 
 def read_state(keys: Keys, pool_id: str) -> Op[tuple[str | None, str | None, str | None]]:

@@ -35,7 +35,8 @@ Returns  {"ok" | "rewound" | "again" | "late" | "refused"; Redis milliseconds; a
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
           jobs: {name index, payload, ...} per name with tokens numbered on, or for "again" {token, payload, ...}}
 Kinds, all but the last two ending the attempt: retry, snooze (number: delay in milliseconds), dead (number: 1 when it
-counts as a fail), drop, done, keep (number: milliseconds to keep; key and value: the result), back, rewound, broken;
+counts as a fail), drop, done, keep (number: milliseconds to keep; key and value: the result), back (key and value: a
+unique key to take again), rewound, broken;
 free (release a unique key: value is the job id; number: 1 on a first run), suspect (name it in the state).
 Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that takes a job, and a
 resend must find all of a request applied or nothing.
@@ -141,6 +142,8 @@ local function settle(kind, i, token, payload, amount, key, value)
   else
     call('RPUSH', key_of(i, 1), call('HGET', held, token))
     add(kind == 'back' and 'given_back' or 'rewound', i, 1)
+    -- It let go of its unique key and never started: it takes it again, unless somebody else has it by now.
+    if key > 0 then call('SET', KEYS[key], value, 'NX', 'PX', 2592000000) end
   end
   if (kind == 'keep' or kind == 'dead') and key > 0 then
     call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'keep' and amount or 86400000, 1)))

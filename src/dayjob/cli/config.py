@@ -1,0 +1,104 @@
+"""`dayjob config`: each setting and where it came from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from dayjob import settings
+from dayjob.cli import COMMANDS, console, defaults
+from dayjob.errors import UsageError
+
+
+@click.group(epilog="Example: dayjob config show")
+def config() -> None:
+    """Show each setting and where it came from."""
+
+
+@config.command(epilog="Example: DAYJOB_NAMESPACE=shop dayjob config show")
+@click.option("--all", "everything", is_flag=True, help="Defaults, too.")
+@console.json_option
+@click.pass_context
+def show(ctx: click.Context, everything: bool, as_json: bool) -> None:
+    """Show every option that a variable or pyproject.toml sets, and where it came from.
+
+    What is given in the call comes first, then a variable, then [tool.dayjob] of ./pyproject.toml, then the default.
+    """
+    rows = [_server()]
+    root = ctx.find_root()
+    for name in COMMANDS:
+        command = root.command.get_command(root, name) if isinstance(root.command, click.Group) else None
+        if command is not None:
+            rows += _of_command(command, name, root, ())
+    shown = [row for row in rows if everything or row["from"] != "default"]
+    if as_json:
+        console.emit(shown)
+    else:
+        console.table(
+            ("COMMAND", "SETTING", "VALUE", "FROM"),
+            [(row["command"], row["setting"], row["value"], row["from"]) for row in shown],
+        )
+
+
+def _server() -> dict[str, Any]:
+    """The server that is meant where no command says otherwise."""
+    table = defaults.read(COMMANDS)
+    given = table.get("redis")
+    try:
+        found = settings.resolve(given)
+        value = settings.redacted(found.url)
+        origin = _file() if given is not None else found.origin
+    except UsageError as error:
+        value, origin = "", str(error).partition("\n")[0]
+    return {"command": "", "setting": "redis", "value": value, "from": origin}
+
+
+def _file() -> str:
+    return f"[tool.dayjob] in {defaults.FILE}"
+
+
+def _of_command(
+    command: click.Command, name: str, parent: click.Context, path: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    path = (*path, name)
+    # Nothing is run, and what is missing is not complained about.
+    context = command.context_class(
+        command, info_name=name, parent=parent, resilient_parsing=True, **command.context_settings
+    )
+    rows = [
+        _of_option(parameter, context, " ".join(path))
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+    ]
+    if isinstance(command, click.Group):
+        for verb, inner in command.commands.items():
+            rows += _of_command(inner, verb, context, path)
+    return rows
+
+
+def _of_option(option: click.Option, context: click.Context, command: str) -> dict[str, Any]:
+    value: Any = None
+    source: ParameterSource | None = None
+    with contextlib.suppress(click.ClickException):
+        value, source = option.consume_value(context, {})
+    if source == ParameterSource.DEFAULT:
+        value = option.get_default(context)
+    text = str(value) if isinstance(value, str | int | float | list | tuple) else ""
+    if option.name == "redis":
+        text = settings.redacted(text)
+    flag = max(option.opts, key=len)
+    return {"command": command, "setting": flag, "value": text, "from": _origin(option, context, source)}
+
+
+def _origin(option: click.Option, context: click.Context, source: ParameterSource | None) -> str:
+    if source == ParameterSource.DEFAULT_MAP:
+        return _file()
+    if source != ParameterSource.ENVIRONMENT:
+        return "default"
+    named = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+    named.append(f"{context.auto_envvar_prefix}_{option.name}".upper())
+    return next((name for name in named if os.environ.get(name)), "a variable")

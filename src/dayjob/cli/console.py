@@ -1,0 +1,151 @@
+"""What the operator's commands share: the way to the server, tables and JSON, questions, progress, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from dayjob.admin.client import Admin
+from dayjob.admin.views import JobView, Outcome, Progress
+from dayjob.cli import target
+from dayjob.errors import UsageError
+from dayjob.wording import span
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What was asked for was not done: it had moved on, or nothing matched.
+NOT_DONE = 1
+#: Seconds between two lines of progress where there is no terminal.
+_EVERY = 5.0
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def options(fn: F) -> F:
+    """Give a command --json, --redis and --namespace."""
+    return json_option(target.options(fn))
+
+
+def opened(redis: str | None, namespace: str) -> Admin:
+    """The admin of a namespace; use it in a `with`."""
+    return Admin(namespace, redis=redis)
+
+
+# What is printed.
+
+
+def clean(text: object) -> str:
+    """Text of others on one line of a terminal: without control characters, which could repaint it."""
+    return re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in str(text))).strip()
+
+
+def plain(value: Any) -> Any:
+    """Any answer as JSON values; the bytes of jobs, which hold what is hidden, stay out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        hidden = {"payload"} if isinstance(value, JobView) else set()
+        names = [field.name for field in dataclasses.fields(value) if field.name not in hidden]
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def emit(value: Any) -> None:
+    """Print an answer as JSON."""
+    click.echo(msgspec.json.format(msgspec.json.encode(plain(value))).decode())
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: str = "") -> None:
+    """Print a table; columns whose heads are in `right` (words) are flush right. The last one is cut to the screen."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    width = [max(len(head[i]), *(len(row[i]) for row in cells), 0) for i in range(len(head))]
+    flush = right.split()
+    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    click.echo(click.style(_row(head, head, width, flush)[:most].rstrip(), bold=True))
+    for row in cells:
+        click.echo(_row(head, row, width, flush)[:most].rstrip())
+
+
+def _row(head: Sequence[str], row: Sequence[str], width: list[int], flush: list[str]) -> str:
+    return "  ".join(
+        cell.rjust(width[i]) if head[i] in flush else cell.ljust(width[i]) for i, cell in enumerate(row)
+    )
+
+
+def when(at: float | None) -> str:
+    """A moment in the time of this machine."""
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def ago(seconds: float | None) -> str:
+    """A span, or nothing."""
+    return "" if seconds is None else span(seconds)
+
+
+def took(seconds: float | None) -> str:
+    """A duration of a job, which may be short."""
+    if seconds is None or seconds >= 1:
+        return ago(seconds)
+    return f"{seconds * 1000:.3g} ms"
+
+
+# What is asked, and how it ends.
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is lost. Raises UsageError where there is nobody to ask."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question}\n    There is no terminal to ask on: add --yes to say so.")
+    click.confirm(question, abort=True, err=True)
+
+
+def conclude(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
+    """Print what became of actions, and end with 1 when nothing was done in one of them."""
+    if as_json:
+        emit(outcomes)
+    else:
+        for one in outcomes:
+            click.echo(clean(f"{one.subject}: {one.says}"), err=not one.done)
+    if not all(one.done for one in outcomes):
+        sys.exit(NOT_DONE)
+
+
+@contextlib.contextmanager
+def meter(what: str, *, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
+    """Report progress of long work on stderr: a bar on a terminal, else a line now and then."""
+    drawn, last = False, time.monotonic()
+    live = sys.stderr.isatty()
+
+    def report(progress: Progress) -> None:
+        nonlocal drawn, last
+        if quiet or (not live and time.monotonic() - last < _EVERY):
+            return
+        last = time.monotonic()
+        share = progress.looked / max(1, progress.total)
+        words = f"{what}: {progress.changed:,} of {progress.total:,}"
+        if live:
+            drawn = True
+            filled = round(share * 30)
+            click.echo(f"\r[{'#' * filled}{'.' * (30 - filled)}] {words}\x1b[K", err=True, nl=False)
+        else:
+            click.echo(f"{words} ({share:.0%})", err=True)
+
+    try:
+        yield report
+    finally:
+        if drawn:
+            click.echo("\r\x1b[K", err=True, nl=False)

@@ -1,0 +1,73 @@
+"""`dayjob dead`: list, group, retry and delete dead jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dayjob import wording
+from dayjob.cli import console
+from dayjob.cli.jobs import ls as list_jobs
+from dayjob.cli.jobs import perform, where_option
+
+
+@click.group(epilog="Example: dayjob dead groups --within 24h")
+def dead() -> None:
+    """List, retry and delete dead jobs."""
+
+
+@dead.command(epilog="Example: dayjob dead ls --where 'name=mail error~Timeout'")
+@where_option
+@click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
+@click.option("--after", default="", metavar="CURSOR", help="Go on where a page ended; it says how.")
+@console.options
+@click.pass_context
+def ls(ctx: click.Context, /, **given: Any) -> None:
+    """List dead jobs, the last to die first."""
+    ctx.invoke(list_jobs, state="dead", **given)
+
+
+@dead.command(epilog="Example: dayjob dead groups --within 1h")
+@click.option("--within", metavar="SPAN", help="Only what failed within 90s, 5m, 1h, 2d.")
+@console.options
+def groups(within: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show what fails, jobs in retry included: by error and job, with how many in 1 h, 24 h and 72 h."""
+    window = None if within is None else wording.read_span(within, "--within")
+    with console.opened(redis, namespace) as admin:
+        found = admin.failures(window=window)
+    if as_json:
+        console.emit(found)
+        return
+    if not found.groups:
+        click.echo("Nothing failed." if window is None else f"Nothing failed within {wording.span(window)}.")
+        return
+    rows = [
+        (group.name, f"{group.count:,}", group.last_hour, group.last_day, group.last_three_days, f"{group.dead:,}", group.kind)
+        for group in found.groups
+    ]  # fmt: skip
+    console.table(("NAME", "JOBS", "1H", "24H", "72H", "DEAD", "ERROR"), rows, right="JOBS 1H 24H 72H DEAD")
+    if found.looked < found.total:
+        click.echo(f"{found.looked:,} of {found.total:,} entries looked at", err=True)
+
+
+@dead.command("retry-all", epilog="Example: dayjob dead retry-all --where 'error~Timeout'")
+@where_option
+@click.option("--limit", type=click.IntRange(1), help="So many at most.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@console.yes_option
+@console.options
+def retry_all(**given: Any) -> None:
+    """Put dead jobs back into their queues as if they had never failed. Ends with 1 when there are none."""
+    perform("retry", "dead", ids=(), state="dead", everything=True, **given)
+
+
+@dead.command("delete-all", epilog="Example: dayjob dead delete-all --where 'age>30d' --yes")
+@where_option
+@click.option("--limit", type=click.IntRange(1), help="So many at most.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@console.yes_option
+@console.options
+def delete_all(**given: Any) -> None:
+    """Delete dead jobs. Ends with 1 when there are none."""
+    perform("delete", "dead", ids=(), state="dead", everything=True, **given)

@@ -1,0 +1,70 @@
+"""`dayjob export` and `dayjob import`: every job of a namespace as JSON lines, and back."""
+
+from __future__ import annotations
+
+import sys
+from typing import BinaryIO
+
+import click
+
+from dayjob.admin.transfer import Moved
+from dayjob.admin.views import Progress, State
+from dayjob.cli import console, target
+from dayjob.wording import counted
+
+_SETS: tuple[State, ...] = ("scheduled", "retry", "dead")
+
+
+@click.command(epilog="Example: dayjob export jobs.jsonl --namespace shop")
+@click.argument("file", type=click.File("wb"), default="-")
+@target.options
+def export(file: BinaryIO, redis: str | None, namespace: str) -> None:
+    """Write every job that waits, is scheduled, in retry or dead as JSON lines, to FILE or stdout.
+
+    Arguments are written as they are, secrets included. For an exact copy stop the workers first: what moves
+    meanwhile may be missing or there twice, and what runs is left out. Reads in bounded steps.
+    """
+    with console.opened(redis, namespace) as admin, console.meter("written") as report:
+        total = sum(view.queue.size for view in admin.queues().queues)
+        total += sum(admin.count(state).total for state in _SETS)
+        done = -1
+
+        def put(line: bytes) -> None:
+            nonlocal done
+            file.write(line)
+            done += 1
+            if done % 1000 == 0:
+                report(Progress(done, total, done, done))
+
+        moved = admin.export(put)
+    file.flush()
+    _summary("Exported", moved, err=True)
+    if moved.left_out:
+        click.echo(f"{counted(moved.left_out, 'job')} running: not in it.", err=True)
+    if moved.changed:
+        click.echo(f"Changed while they were read: {console.clean(', '.join(moved.changed))}.", err=True)
+
+
+@click.command("import", epilog="Example: dayjob import jobs.jsonl --namespace shop_copy")
+@click.argument("file", type=click.File("rb"), default="-")
+@console.options
+def import_(file: BinaryIO, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Put in what `dayjob export` wrote, from FILE or stdin; also into another namespace or server.
+
+    Jobs join those that are there. After a cut the same file can be imported again within an hour without doubles.
+    Unique jobs whose key is taken are left out.
+    """
+    with console.opened(redis, namespace) as admin, console.meter("imported", quiet=as_json) as report:
+        moved = admin.load(file, progress=lambda done: report(Progress(done, done, done, done)))
+    if as_json:
+        console.emit({"counts": moved.counts, "left_out": moved.left_out})
+        return
+    _summary("Imported", moved, err=False)
+    if moved.left_out:
+        click.echo(f"{counted(moved.left_out, 'unique job')} left out: their keys are taken.", err=True)
+
+
+def _summary(verb: str, moved: Moved, *, err: bool) -> None:
+    parts = ", ".join(f"{number:,} {state}" for state, number in moved.counts.items() if number)
+    click.echo(f"{verb} {counted(moved.total, 'job')}{f' ({parts})' if parts else ''}.", err=err)
+    sys.stderr.flush()

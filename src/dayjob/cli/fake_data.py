@@ -1,0 +1,116 @@
+"""`dayjob fake-data`: invented jobs and figures, to look at consoles with."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import click
+import msgspec
+
+from dayjob.cli import console, target
+from dayjob.job import new_id
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.ops import inspect, maintain, produce
+from dayjob.store.sync import Link
+from dayjob.wording import counted
+
+NAMES = ("resize_photo", "send_mail", "charge_card", "export_report", "fetch_weather", "sync_stock")
+_ERRORS = (
+    "ConnectionError: the bank did not answer for order {n}",
+    "TimeoutError: no answer within {n} s",
+    "KeyError: 'customer_{n}'",
+    "ValueError: {n} is not a postcode",
+)
+#: Of a hundred jobs, so many are scheduled, in retry and dead; the others wait.
+_SHARES = (("scheduled", 15), ("retry", 10), ("dead", 15))
+_THREE_DAYS = 73 * 3600
+_BATCH = 100
+
+
+@click.command(epilog="Example: dayjob fake-data --jobs 5000 --redis embedded --namespace demo")
+@click.option("--jobs", "number", type=click.IntRange(1, 1_000_000), default=500, show_default=True)
+@click.option(
+    "--hours", type=click.IntRange(0, 72), default=3, show_default=True, help="Hours of invented figures."
+)
+@console.yes_option
+@target.options
+def fake_data(number: int, hours: int, yes: bool, redis: str | None, namespace: str) -> None:
+    """Fill a namespace with invented jobs and figures: waiting, scheduled, in retry and dead.
+
+    Asks first when the namespace is in use.
+    """
+    with target.connected(redis, namespace) as (link, keys):
+        known = link.run(maintain.known_jobs(keys))
+        if known:
+            console.confirm(
+                f"{namespace!r} has {counted(len(known), 'queue')}. Mix invented jobs in?", yes=yes
+            )
+        rng = random.Random()
+        now = link.run(inspect.now())
+        counts = {state: number * share // 100 for state, share in _SHARES}
+        for state, count in counts.items():
+            _fill_set(link, keys, state, count, now, rng)
+        waiting = number - sum(counts.values())
+        for name, count in zip(NAMES, _split(waiting, len(NAMES), rng), strict=True):
+            _fill_queue(link, keys, name, count, now, rng)
+        for minute in range(int(now // 60) - hours * 60, int(now // 60)):
+            _fill_minute(link, keys, minute, rng)
+    click.echo(f"{counted(number, 'job')} and {counted(hours, 'hour')} of figures in {namespace!r}.")
+
+
+def _split(number: int, parts: int, rng: random.Random) -> list[int]:
+    cuts = sorted(rng.randint(0, number) for _ in range(parts - 1))
+    return [high - low for low, high in zip([0, *cuts], [*cuts, number], strict=True)]
+
+
+def _payload(name: str, at: float, rng: random.Random, extras: dict[str, Any] | None = None) -> bytes:
+    args = {"order": rng.randint(1000, 9999), "email": f"user{rng.randint(1, 99)}@example.com"}
+    told = {"source": rng.randint(1, 9), **(extras or {})}
+    return codec.write(codec.quoted(name), new_id(), at, msgspec.json.encode(args), told)
+
+
+def _fill_queue(link: Link, keys: Keys, name: str, count: int, now: float, rng: random.Random) -> None:
+    ages = sorted((rng.uniform(0, 900) for _ in range(count)), reverse=True)
+    for first in range(0, count, _BATCH):
+        payloads = [_payload(name, now - age, rng) for age in ages[first : first + _BATCH]]
+        link.run(produce.enqueue(keys, produce.Slot(new_id(), 1), name, payloads, introduce=True))
+
+
+def _fill_set(link: Link, keys: Keys, state: str, count: int, now: float, rng: random.Random) -> None:
+    source = {"scheduled": keys.scheduled, "retry": keys.retry, "dead": keys.dead}[state]
+    for first in range(0, count, _BATCH):
+        flat: list[Arg] = []
+        for _ in range(min(_BATCH, count - first)):
+            past = now - rng.expovariate(1 / 7200)
+            moment = past if state == "dead" else now + rng.uniform(60, 7200)
+            extras = None if state == "scheduled" else _failure(past, rng)
+            flat += (f"{moment:.3f}", _payload(rng.choice(NAMES), past - 5, rng, extras))
+        link.run(Op("ZADD", (source,), flat, int))
+    link.run(Op("SADD", (keys.known_jobs,), NAMES, int))
+
+
+def _failure(at: float, rng: random.Random) -> dict[str, Any]:
+    error = rng.choice(_ERRORS).format(n=rng.randint(1, 500))
+    trace = f'Traceback (most recent call last):\n  File "shop/jobs.py", line {rng.randint(10, 99)}, in run\n{error}\n'
+    return {
+        "fails": rng.randint(1, 4), "err": error, "failed_at": int(at), "attempt": f"fake/{new_id()}", "trace": trace,
+    }  # fmt: skip
+
+
+def _fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> None:
+    flat: list[Arg] = []
+    for place, name in enumerate(NAMES):
+        for _ in range(3):
+            bucket = round(rng.gauss(12 + 2 * place, 3))
+            flat += (
+                f"{name}|r{max(0, bucket)}",
+                rng.randint(1, 40),
+                f"{name}|w{max(0, bucket + 4)}",
+                rng.randint(1, 40),
+            )
+    flat += (f"|x{rng.randint(2, 6)}", rng.randint(10, 60))
+    link.run(Op("HSET", (keys.minute(minute),), flat, int))
+    link.run(Op("EXPIRE", (keys.minute(minute),), (_THREE_DAYS,), int))

@@ -1,0 +1,77 @@
+"""`dayjob health`: the answer to a probe, by its exit code."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+import click
+
+from dayjob import wording
+from dayjob.admin.client import Admin
+from dayjob.admin.views import PoolsView
+from dayjob.cli import console
+from dayjob.wording import counted
+
+
+@click.command(epilog="Example: dayjob health --here --max-wait 5m")
+@click.option("--here", is_flag=True, help="A live pool must run on this machine or in this container.")
+@click.option("--min-pools", type=click.IntRange(0), default=0, help="So many live pools must run.")
+@click.option(
+    "--max-wait", metavar="SPAN", help="No job may wait longer than 90s, 5m, 1h; paused queues aside."
+)
+@click.option("--max-dead", type=click.IntRange(0), help="No more jobs may be dead.")
+@console.options
+def health(
+    here: bool,
+    min_pools: int,
+    max_wait: str | None,
+    max_dead: int | None,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
+) -> None:
+    """Answer a probe: 0 when all that is asked for holds, 1 when not, 69 when Redis cannot be reached.
+
+    Without options only Redis must answer.
+    """
+    most = None if max_wait is None else wording.read_span(max_wait, "--max-wait")
+    with console.opened(redis, namespace) as admin:
+        problems = [
+            *_pools(admin.pools(), here=here, least=min_pools), *_waits(admin, most), *_dead(admin, max_dead),
+        ]  # fmt: skip
+    if as_json:
+        console.emit({"healthy": not problems, "problems": problems})
+    else:
+        for problem in problems:
+            click.echo(console.clean(problem), err=True)
+        if not problems:
+            click.echo("healthy")
+    sys.exit(1 if problems else 0)
+
+
+def _pools(found: PoolsView, *, here: bool, least: int) -> list[str]:
+    live = [pool for pool in found.pools if pool.lease > 0]
+    problems = []
+    if len(live) < least:
+        problems.append(f"{counted(len(live), 'pool')} of {least} run")
+    if here and not any(pool.status and pool.status.host == platform.node() for pool in live):
+        problems.append(f"no live pool on {platform.node()}")
+    return problems
+
+
+def _waits(admin: Admin, most: float | None) -> list[str]:
+    if most is None:
+        return []
+    return [
+        f"{view.queue.name}: the oldest job waits {wording.span(view.queue.age)}"
+        for view in admin.queues().queues
+        if view.queue.age is not None and view.queue.age > most and not view.queue.paused
+    ]
+
+
+def _dead(admin: Admin, most: int | None) -> list[str]:
+    if most is None:
+        return []
+    dead = admin.count("dead").total
+    return [f"{counted(dead, 'job')} dead, more than {most:,}"] if dead > most else []

@@ -1,0 +1,397 @@
+"""`dayjob jobs`: list, show, explain, retry, run, delete, kill and cancel jobs; one, some, or all that match."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from dayjob.admin.actions import Verb
+from dayjob.admin.bulk import ABLE
+from dayjob.admin.client import Admin
+from dayjob.admin.filters import filter_of
+from dayjob.admin.views import Count, JobDetail, JobPage, JobView, State
+from dayjob.cli import console
+from dayjob.cli.console import ago, clean
+from dayjob.errors import BadOption
+from dayjob.wording import counted
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STATES = ("waiting", "scheduled", "retry", "dead", "done")
+#: What is lost, and so asked about first.
+_DESTRUCTIVE = ("delete", "kill", "cancel")
+_WHERE_HELP = "Only those that match: 'name=mail error~Timeout source=42 id=... age>1h age<2d'."
+where_option = click.option("--where", metavar="CONDITIONS", help=_WHERE_HELP)
+#: How many jobs a dry run shows.
+_SOME = 10
+
+
+@click.group(epilog="Example: dayjob jobs ls --state dead --where 'name=mail error~Timeout'")
+def jobs() -> None:
+    """List, show, explain, retry, delete and cancel jobs.
+
+    Verbs take ids, or --where with --state for all that match. Ends with 1 when a job had moved on or nothing matched.
+    """
+
+
+# Looking.
+
+
+@jobs.command(epilog="Example: dayjob jobs ls --state retry --where 'error~Timeout age>10m'")
+@click.option(
+    "--state", type=click.Choice([*STATES, "running", "broken"]), default="waiting", show_default=True
+)
+@where_option
+@click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
+@click.option("--after", default="", metavar="CURSOR", help="Go on where a page ended; it says how.")
+@console.options
+def ls(
+    state: Any, where: str | None, size: int, after: str, redis: str | None, namespace: str, as_json: bool
+) -> None:
+    """List jobs in one state. Those that wait, of one queue with name=..., else of each in turn."""
+    with console.opened(redis, namespace) as admin:
+        if state in ("running", "broken"):
+            if where or after:
+                raise BadOption(f"--where and --after do not go with --state {state}")
+            _list_running(admin, as_json=as_json) if state == "running" else _list_broken(
+                admin, size, as_json=as_json
+            )
+            return
+        if state == "waiting" and filter_of(where).name is None:
+            _list_all_waiting(admin, where, size, as_json=as_json)
+            return
+        page = admin.jobs(state, where=where, after=after, size=size)
+    if as_json:
+        console.emit(page)
+    else:
+        _print_page(page, go_on="the same with")
+
+
+def _list_all_waiting(admin: Admin, where: str | None, size: int, *, as_json: bool) -> None:
+    pages: list[JobPage] = []
+    left = size
+    for view in admin.queues().queues:
+        if view.queue.size and not view.queue.wrong and left > 0:
+            pages.append(admin.jobs("waiting", name=view.queue.name, where=where, size=left))
+            left -= len(pages[-1].jobs)
+    if as_json:
+        console.emit(pages)
+    elif not any(page.jobs for page in pages):
+        click.echo("No jobs.")
+    else:
+        for page in pages:
+            if page.jobs:
+                _print_page(page, go_on=f"--where name={clean(page.jobs[0].name)}")
+
+
+def _list_running(admin: Admin, *, as_json: bool) -> None:
+    found = admin.busy()
+    if as_json:
+        console.emit(found)
+        return
+    if not found:
+        click.echo("No job has run for longer than a moment.")
+        return
+    rows = [
+        (
+            one.worker.id, one.worker.name, ago(one.running_for), f"{one.host}/{one.pid}",
+            "" if one.progress is None else f"{one.progress:.0%}", one.worker.checkin or "", one.worker.args,
+        )
+        for one in found
+    ]  # fmt: skip
+    head = ("ID", "NAME", "FOR", "WHERE", "DONE", "CHECK-IN", "ARGUMENTS")
+    console.table(head, rows, right="FOR DONE")
+
+
+def _list_broken(admin: Admin, size: int, *, as_json: bool) -> None:
+    page = admin.broken(size=size)
+    if as_json:
+        console.emit(page)
+        return
+    if not page.entries:
+        click.echo("No broken entries.")
+        return
+    rows = [
+        (
+            entry.index,
+            console.when(entry.at),
+            entry.where,
+            entry.why,
+            entry.payload[:200].decode("utf-8", "replace"),
+        )
+        for entry in page.entries
+    ]
+    console.table(("NUMBER", "FOUND", "WHERE", "WHY", "BYTES"), rows, right="NUMBER")
+
+
+def _print_page(page: JobPage, *, go_on: str = "") -> None:
+    if not page.jobs:
+        click.echo(
+            f"None of {counted(page.looked, 'job')} in {page.state} matches." if page.looked else "No jobs."
+        )
+    else:
+        rows = [
+            (job.id or "(unreadable)", job.name, _moment(job, page.now), job.fails or "", _line(job))
+            for job in page.jobs
+        ]
+        heads = {
+            "waiting": "WAITS",
+            "scheduled": "DUE IN",
+            "retry": "DUE IN",
+            "dead": "DIED",
+            "done": "KEPT FOR",
+        }
+        console.table(("ID", "NAME", heads[page.state], "FAILS", "ERROR OR ARGUMENTS"), rows, right="FAILS")
+    click.echo(f"{len(page.jobs):,} of {page.total:,} in {page.state}", err=True)
+    if page.next and go_on:
+        click.echo(f"more: {go_on} --after {page.next}", err=True)
+
+
+def _moment(job: JobView, now: float) -> str:
+    if job.state == "waiting":
+        return ago(now - job.enqueued_at) if job.enqueued_at else ""
+    if job.at is None:
+        return ""
+    return f"{ago(now - job.at)} ago" if job.at < now else ago(job.at - now)
+
+
+def _line(job: JobView) -> str:
+    if job.problem:
+        return job.problem
+    return job.error.strip().partition("\n")[0] or str(job.args)
+
+
+@jobs.command(epilog="Example: dayjob jobs show 5f1c0a... --json")
+@click.argument("job_id", metavar="ID")
+@click.option("--name", help="Its job name, which makes the search shorter.")
+@console.options
+def show(job_id: str, name: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one job in any state: its story, arguments, error and traceback. Ends with 1 when it is not found."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.job(job_id, name=name)
+        if found is None:
+            click.echo(clean(admin.explain(job_id, name=name)), err=True)
+            sys.exit(console.NOT_DONE)
+    if as_json:
+        console.emit(found)
+    else:
+        _print_job(found)
+
+
+def _print_job(found: JobDetail) -> None:
+    job = found.job
+    click.echo(click.style(clean(f"{job.name} {job.id}"), bold=True) + f"  {job.state}")
+    click.echo(clean(found.sentence))
+    for label, value in (
+        ("arguments", job.args), ("source", job.source), ("attempt", job.attempt), ("result", job.result),
+        ("pool", job.pool_id), ("unique key", job.unique_key),
+    ):  # fmt: skip
+        if value not in (None, "", {}):
+            click.echo(f"{label:<11}{clean(value)}")
+    for event in found.timeline:
+        click.echo(f"{console.when(event.at):<21}{clean(event.text)}")
+    if job.trace or job.error:
+        click.echo()
+        for line in (job.trace or job.error).splitlines():
+            click.echo("    " + "".join(c if c.isprintable() else " " for c in line))
+    click.echo(f"\nAgain: {clean(found.command)}")
+
+
+@jobs.command(epilog="Example: dayjob jobs explain 5f1c0a...")
+@click.argument("job_id", metavar="ID")
+@click.option("--name", help="Its job name, which makes the search shorter.")
+@console.options
+def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Say in one sentence why a job is not running."""
+    with console.opened(redis, namespace) as admin:
+        sentence = admin.explain(job_id, name=name)
+    if as_json:
+        console.emit({"id": job_id, "sentence": sentence})
+    else:
+        click.echo(clean(sentence))
+
+
+# Acting.
+
+
+def _acting(default: State | None) -> Callable[[F], F]:
+    """The options of a verb that takes ids or a filter."""
+
+    def decorate(fn: F) -> F:
+        said = "Where they are, or must still be." + (
+            f" With --where: {default}, if not said." if default else ""
+        )
+        for option in (
+            click.argument("ids", metavar="[ID]...", nargs=-1),
+            click.option("--state", type=click.Choice([*STATES, "running"]), help=said),
+            where_option,
+            click.option("--limit", type=click.IntRange(1), help="With --where: so many at most."),
+            click.option("--dry-run", is_flag=True, help="Only say what would be done."),
+            console.yes_option,
+        ):
+            fn = option(fn)
+        return console.options(fn)
+
+    return decorate
+
+
+@jobs.command(epilog="Example: dayjob jobs retry --where 'name=mail error~Timeout' --dry-run")
+@_acting("dead")
+def retry(**given: Any) -> None:
+    """Put dead jobs back into their queues as if they had never failed; run those of retry or scheduled now."""
+    perform("retry", "dead", **given)
+
+
+@jobs.command(epilog="Example: dayjob jobs run 5f1c0a...")
+@_acting("scheduled")
+def run(**given: Any) -> None:
+    """Run jobs of scheduled or retry now."""
+    perform("run_now", "scheduled", **given)
+
+
+@jobs.command(epilog="Example: dayjob jobs delete --state dead --where 'age>30d' --yes")
+@_acting(None)
+def delete(**given: Any) -> None:
+    """Delete jobs that do not run."""
+    perform("delete", None, **given)
+
+
+@jobs.command(epilog="Example: dayjob jobs kill --state retry --where name=mail --yes")
+@_acting(None)
+def kill(**given: Any) -> None:
+    """Move jobs that wait, are scheduled or in retry to dead."""
+    perform("kill", None, **given)
+
+
+@jobs.command(epilog="Example: dayjob jobs cancel 5f1c0a... --yes")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--state", type=click.Choice([*STATES, "running"]), help="Where they must still be.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@console.yes_option
+@console.options
+def cancel(**given: Any) -> None:
+    """End jobs: those that wait are removed, those that run are told with their pool's next beat."""
+    perform("cancel", None, where=None, limit=None, **given)
+
+
+def perform(
+    verb: Verb,
+    default: State | None,
+    *,
+    ids: tuple[str, ...],
+    state: Any,
+    where: str | None,
+    limit: int | None,
+    dry_run: bool,
+    yes: bool,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
+    everything: bool = False,
+) -> None:
+    """One verb on jobs by id, or on all that match. Raises BadOption, UsageError."""
+    if bool(ids) == (where is not None or everything):
+        raise BadOption("give ids, or --where with conditions; not both")
+    if ids and limit is not None:
+        raise BadOption("--limit goes with --where")
+    if where is not None and filter_of(where).empty and not everything:
+        raise BadOption("--where has no condition: write one, such as name=mail")
+    with console.opened(redis, namespace) as admin:
+        if ids:
+            _on_ids(admin, verb, ids, state, dry_run=dry_run, yes=yes, as_json=as_json)
+            return
+        chosen = state or default
+        if chosen is None:
+            raise BadOption(f"{verb} all that match: say where, by --state {'|'.join(_able(verb))}")
+        _on_all(admin, verb, chosen, where, limit, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _able(verb: Verb) -> list[str]:
+    return [state for state, verbs in ABLE.items() if verb in verbs]
+
+
+def _on_ids(
+    admin: Admin,
+    verb: Verb,
+    ids: tuple[str, ...],
+    state: State | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    if dry_run:
+        found = {job_id: admin.job(job_id) for job_id in ids}
+        if as_json:
+            console.emit(found)
+        for job_id, one in found.items() if not as_json else ():
+            click.echo(
+                clean(f"{job_id}: {f'would {_word(verb)}: {one.sentence}' if one else 'is not found'}")
+            )
+        sys.exit(0 if all(found.values()) else console.NOT_DONE)
+    if verb in _DESTRUCTIVE:
+        console.confirm(f"{_word(verb).capitalize()} {counted(len(ids), 'job')}?", yes=yes)
+    act = getattr(admin, verb)
+    console.conclude([act(job_id, state=state) for job_id in ids], as_json=as_json)
+
+
+def _on_all(
+    admin: Admin,
+    verb: Verb,
+    state: State,
+    where: str | None,
+    limit: int | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    count = admin.count(state, where=where)
+    number = count.matched if limit is None else min(limit, count.matched)
+    if dry_run:
+        _preview(admin, verb, state, where, count, number, as_json=as_json)
+        return
+    if not count.matched and count.complete:
+        _ended(f"None of {counted(count.total, 'job')} in {state} matches.", as_json=as_json)
+    if verb in _DESTRUCTIVE:
+        console.confirm(f"{_word(verb).capitalize()} {_about(count, number)} in {state}?", yes=yes)
+    with console.meter(f"{_word(verb)}", quiet=as_json) as report:
+        tally = admin.apply(verb, state, where=where, most=limit, progress=report)
+    if as_json:
+        console.emit(tally)
+    else:
+        click.echo(tally.says)
+    if not tally.changed:
+        sys.exit(console.NOT_DONE)
+
+
+def _ended(says: str, *, as_json: bool) -> None:
+    if as_json:
+        console.emit({"looked": 0, "matched": 0, "changed": 0, "says": says})
+    else:
+        click.echo(says, err=True)
+    sys.exit(console.NOT_DONE)
+
+
+def _preview(
+    admin: Admin, verb: Verb, state: State, where: str | None, count: Count, number: int, *, as_json: bool
+) -> None:
+    page = admin.jobs(state, where=where, size=max(1, min(_SOME, number)), newest_first=False)
+    if as_json:
+        console.emit({"count": count, "would_change": number, "some": page.jobs})
+    else:
+        click.echo(f"Would {_word(verb)} {_about(count, number)} in {state}.")
+        if page.jobs:
+            _print_page(page)
+    sys.exit(0 if number else console.NOT_DONE)
+
+
+def _about(count: Count, number: int) -> str:
+    return counted(number, "job") if count.complete else f"at least {counted(number, 'job')}"
+
+
+def _word(verb: Verb) -> str:
+    return "run" if verb == "run_now" else verb

@@ -1,0 +1,65 @@
+"""`dayjob periodic`: list, run, pause and resume schedules."""
+
+from __future__ import annotations
+
+import click
+
+from dayjob.cli import console
+from dayjob.cli.console import when
+
+
+@click.group(epilog="Example: dayjob periodic ls")
+def periodic() -> None:
+    """List, run, pause and resume schedules."""
+
+
+@periodic.command(epilog="Example: dayjob periodic ls --json")
+@console.options
+def ls(redis: str | None, namespace: str, as_json: bool) -> None:
+    """List the schedules: in English, the last tick and the next."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.periodic()
+    if as_json:
+        console.emit(found)
+        return
+    if not found:
+        click.echo("No schedules.")
+        return
+    rows = [
+        (
+            one.name, one.job, one.english or "no pool has said what it is", when(one.last_at),
+            "paused" if one.paused else when(one.next[0]) if one.next else "",
+        )
+        for one in found
+    ]  # fmt: skip
+    console.table(("SCHEDULE", "JOB", "WHEN", "LAST", "NEXT"), rows)
+
+
+@periodic.command(epilog="Example: dayjob periodic run sweep_carts")
+@click.argument("name", metavar="SCHEDULE")
+@console.options
+def run(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Enqueue the job of a schedule now, beside its ticks."""
+    with console.opened(redis, namespace) as admin:
+        outcome = admin.run_schedule(name)
+    console.conclude([outcome], as_json=as_json)
+
+
+@periodic.command(epilog="Example: dayjob periodic pause sweep_carts")
+@click.argument("name", metavar="SCHEDULE")
+@console.options
+def pause(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Let a schedule tick without enqueueing. Ends with 1 when it was paused already."""
+    with console.opened(redis, namespace) as admin:
+        outcome = admin.pause_schedule(name)
+    console.conclude([outcome], as_json=as_json)
+
+
+@periodic.command(epilog="Example: dayjob periodic resume sweep_carts")
+@click.argument("name", metavar="SCHEDULE")
+@console.options
+def resume(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Let a paused schedule enqueue again, from its next tick on. Ends with 1 when it was not paused."""
+    with console.opened(redis, namespace) as admin:
+        outcome = admin.resume_schedule(name)
+    console.conclude([outcome], as_json=as_json)

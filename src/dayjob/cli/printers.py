@@ -1,0 +1,163 @@
+"""`dayjob systemd`, `compose`, `kubernetes`: files that run workers there, printed to be kept and changed."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Seconds beside those that jobs get: to settle, and to close.
+_SPARE = 10
+
+
+def _options(fn: F) -> F:
+    fn = click.option(
+        "--namespace", envvar="DAYJOB_NAMESPACE", help="The namespace; else what the pool says."
+    )(fn)
+    fn = click.option(
+        "--timeout", type=click.IntRange(0), default=25, show_default=True, help="Seconds that running jobs get at a stop.",
+    )(fn)  # fmt: skip
+    fn = click.option("--processes", type=click.IntRange(1), default=1, show_default=True)(fn)
+    return click.argument("pool", metavar="MODULE:POOL")(fn)
+
+
+def _worker(pool: str, processes: int, timeout: int, namespace: str | None) -> list[str]:
+    words = ["worker", pool, "--processes", str(processes), "--timeout", str(timeout)]
+    return [*words, "--namespace", namespace] if namespace else words
+
+
+def _short(pool: str) -> str:
+    """A name that systemd, Docker and Kubernetes all take."""
+    return re.sub(r"[^a-z0-9]+", "-", pool.partition(":")[0].lower()).strip("-") or "jobs"
+
+
+@click.command(epilog="Example: dayjob systemd app.jobs:pool > /etc/systemd/system/jobs.service")
+@_options
+def systemd(pool: str, processes: int, timeout: int, namespace: str | None) -> None:
+    """Print a unit file for systemd, for this folder, user and interpreter."""
+    command = " ".join([sys.executable, "-m", "dayjob", *_worker(pool, processes, timeout, namespace)])
+    click.echo(
+        f"""\
+[Unit]
+Description=dayjob workers of {pool}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+User={getpass.getuser()}
+WorkingDirectory={Path.cwd()}
+# Keep passwords in a file that only root can read: EnvironmentFile=/etc/{_short(pool)}.env
+Environment=DAYJOB_REDIS_URL=redis://localhost:6379/0
+ExecStart={command}
+# HUP replaces the processes one by one, with the code as it is then.
+ExecReload=/bin/kill -HUP $MAINPID
+# The parent passes the signal on, and gives back what does not end in time.
+KillMode=mixed
+TimeoutStopSec={timeout + _SPARE}
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target"""
+    )
+
+
+@click.command(epilog="Example: dayjob compose app.jobs:pool > compose.yaml")
+@_options
+@click.option("--image", default="my-app", show_default=True, help="The image that has your program in it.")
+def compose(pool: str, processes: int, timeout: int, namespace: str | None, image: str) -> None:
+    """Print a file for Docker Compose: a server that keeps its data, and workers."""
+    words = ", ".join(f'"{word}"' for word in ["dayjob", *_worker(pool, processes, timeout, namespace)])
+    probe = ", ".join(f'"{word}"' for word in ["CMD", "dayjob", "health", "--here", *_named(namespace)])
+    click.echo(
+        f"""\
+services:
+  redis:
+    image: valkey/valkey:8
+    # Jobs survive a restart, and a full server refuses new ones instead of deleting old ones.
+    command: ["valkey-server", "--appendonly", "yes", "--maxmemory-policy", "noeviction"]
+    volumes: ["redis-data:/data"]
+    healthcheck:
+      test: ["CMD", "valkey-cli", "ping"]
+      interval: 5s
+
+  worker:
+    image: {image}
+    init: true
+    command: [{words}]
+    environment:
+      DAYJOB_REDIS_URL: redis://redis:6379/0
+    depends_on:
+      redis: {{condition: service_healthy}}
+    stop_grace_period: {timeout + _SPARE}s
+    restart: unless-stopped
+    healthcheck:
+      test: [{probe}]
+      interval: 30s
+      timeout: 10s
+      start_period: 20s
+
+volumes:
+  redis-data: {{}}"""
+    )
+
+
+@click.command(epilog="Example: dayjob kubernetes app.jobs:pool --image registry/app:1 | kubectl apply -f -")
+@_options
+@click.option(
+    "--image", default="my-app:latest", show_default=True, help="The image that has your program in it."
+)
+@click.option("--replicas", type=click.IntRange(1), default=2, show_default=True)
+def kubernetes(
+    pool: str, processes: int, timeout: int, namespace: str | None, image: str, replicas: int
+) -> None:
+    """Print a deployment for Kubernetes. The server's URL comes from a secret."""
+    name = f"{_short(pool)}-worker"
+    words = ", ".join(f'"{word}"' for word in ["dayjob", *_worker(pool, processes, timeout, namespace)])
+    probe = ", ".join(f'"{word}"' for word in ["dayjob", "health", "--here", *_named(namespace)])
+    click.echo(
+        f"""\
+# kubectl create secret generic {name} --from-literal=url=redis://redis:6379/0
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {name}
+spec:
+  replicas: {replicas}
+  selector:
+    matchLabels: {{app: {name}}}
+  strategy:
+    rollingUpdate: {{maxUnavailable: 0}}
+  template:
+    metadata:
+      labels: {{app: {name}}}
+    spec:
+      # More than the jobs get, so that what does not end is given back before the pod is killed.
+      terminationGracePeriodSeconds: {timeout + _SPARE}
+      containers:
+        - name: worker
+          image: {image}
+          command: [{words}]
+          env:
+            - name: DAYJOB_REDIS_URL
+              valueFrom:
+                secretKeyRef: {{name: {name}, key: url}}
+          # Redis away is no reason to restart workers: 69 is not told apart from 1, so be patient.
+          livenessProbe:
+            exec: {{command: [{probe}]}}
+            initialDelaySeconds: 20
+            periodSeconds: 60
+            timeoutSeconds: 15
+            failureThreshold: 10"""
+    )
+
+
+def _named(namespace: str | None) -> list[str]:
+    return ["--namespace", namespace] if namespace else []

@@ -1,0 +1,147 @@
+"""`dayjob queues`: list, show, pause, resume, limit and purge queues."""
+
+from __future__ import annotations
+
+import click
+
+from dayjob.admin.views import Quantiles, QueueDetail, QueuesView
+from dayjob.cli import console
+from dayjob.cli.console import ago, clean, took
+from dayjob.errors import BadOption
+from dayjob.wording import counted
+
+
+@click.group(epilog="Example: dayjob queues ls")
+def queues() -> None:
+    """List, show, pause, resume, limit and purge queues. Each job name is a queue of its own."""
+
+
+@queues.command(epilog="Example: dayjob queues ls --json")
+@console.options
+def ls(redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show every queue: how many wait, how long, and who works on it."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.queues()
+    if as_json:
+        console.emit(found)
+    else:
+        _print_all(found)
+
+
+def _print_all(found: QueuesView) -> None:
+    if not found.queues:
+        click.echo("No queues yet.")
+        return
+    rows = [
+        (
+            view.queue.name, f"{view.queue.size:,}", ago(view.queue.age), f"{view.running:,}", f"{view.workers:,}",
+            f"{view.out:,.0f}", view.queue.limit if view.queue.limit is not None else "", _remark(view.queue.paused, view.queue.wrong, view.workers, view.queue.size),
+        )
+        for view in found.queues
+    ]  # fmt: skip
+    head = ("QUEUE", "WAITING", "OLDEST", "RUNNING", "WORKERS", "OUT/MIN", "LIMIT", "")
+    console.table(head, rows, right="WAITING OLDEST RUNNING WORKERS OUT/MIN LIMIT")
+
+
+def _remark(paused: bool, wrong: bool, workers: int, size: int) -> str:
+    if wrong:
+        return "its key has a wrong type"
+    if paused:
+        return "paused"
+    return "no worker" if size and not workers else ""
+
+
+@queues.command(epilog="Example: dayjob queues show send_mail")
+@click.argument("name")
+@console.options
+def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one queue: what comes in and goes out, wait and run times, the next jobs."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.queue(name)
+    if as_json:
+        console.emit(found)
+    else:
+        _print_one(found)
+
+
+def _print_one(found: QueueDetail) -> None:
+    queue = found.view.queue
+    oldest = f", the oldest for {ago(queue.age)}" if queue.age is not None else ""
+    click.echo(f"{clean(queue.name)}: {counted(queue.size, 'job')} waiting{oldest}")
+    if queue.paused:
+        by = f" by {clean(found.paused_by)} at {console.when(found.paused_at)}" if found.paused_by else ""
+        click.echo(f"paused{by}")
+    click.echo(
+        f"workers  {found.view.workers:,} in {counted(len(found.pools), 'pool')}, {found.view.running:,} running"
+    )
+    click.echo(f"in/min   about {found.incoming:,.0f}")
+    click.echo(f"out/min  {found.view.out:,.1f}")
+    if queue.limit is not None:
+        click.echo(f"limit    {queue.held:,} of {queue.limit:,} held")
+    click.echo(f"waited   {_times(found.waits)}")
+    click.echo(f"ran      {_times(found.runs)}")
+    totals = ", ".join(f"{counter} {number:,}" for counter, number in found.totals.items())
+    click.echo(f"totals   {totals or 'none'}")
+    if found.next:
+        click.echo()
+        rows = [
+            (job.id, ago(found.now - job.enqueued_at) if job.enqueued_at else "", job.args)
+            for job in found.next
+        ]
+        console.table(("NEXT", "WAITS", "ARGUMENTS"), rows, right="WAITS")
+
+
+def _times(found: Quantiles) -> str:
+    if not found.count:
+        return "no figures in the last hour"
+    return f"half in {took(found.p50)}, 95% in {took(found.p95)}, 99% in {took(found.p99)} (last hour, {found.count:,})"
+
+
+@queues.command(epilog="Example: dayjob queues pause send_mail")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@console.options
+def pause(names: tuple[str, ...], redis: str | None, namespace: str, as_json: bool) -> None:
+    """Stop fetching from queues. What runs goes on. Ends with 1 when one was paused already."""
+    with console.opened(redis, namespace) as admin:
+        outcomes = [admin.pause(name) for name in names]
+    console.conclude(outcomes, as_json=as_json)
+
+
+@queues.command(epilog="Example: dayjob queues resume send_mail")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@console.options
+def resume(names: tuple[str, ...], redis: str | None, namespace: str, as_json: bool) -> None:
+    """Fetch from queues again. Ends with 1 when one was not paused."""
+    with console.opened(redis, namespace) as admin:
+        outcomes = [admin.resume(name) for name in names]
+    console.conclude(outcomes, as_json=as_json)
+
+
+@queues.command(epilog="Example: dayjob queues limit export_report 2")
+@click.argument("name")
+@click.argument("number", metavar="NUMBER|none")
+@console.options
+def limit(name: str, number: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Set how many jobs of a name run at once over all pools, or lift it with `none`."""
+    if number != "none" and not number.isdecimal():
+        raise BadOption(f"{number!r}: give a number, or none to lift the limit")
+    with console.opened(redis, namespace) as admin:
+        outcome = admin.limit(name, None if number == "none" else int(number))
+    console.conclude([outcome], as_json=as_json)
+
+
+@queues.command(epilog="Example: dayjob queues purge send_mail --yes")
+@click.argument("name")
+@console.yes_option
+@console.options
+def purge(name: str, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Delete every job that waits in a queue. Jobs that come in meanwhile stay."""
+    with console.opened(redis, namespace) as admin:
+        size = admin.queue(name).view.queue.size
+        console.confirm(f"Delete {counted(size, 'job')} of the queue {name!r}?", yes=yes)
+        with console.meter("deleted", quiet=as_json) as report:
+            tally = admin.purge(name, progress=report)
+    if as_json:
+        console.emit(tally)
+    else:
+        click.echo(tally.says)

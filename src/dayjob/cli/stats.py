@@ -1,0 +1,76 @@
+"""`dayjob stats`: how everything stands, once or again and again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import click
+import msgspec
+
+from dayjob import wording
+from dayjob.admin.client import Admin
+from dayjob.admin.views import QueuesView, Verdict
+from dayjob.cli import console
+from dayjob.cli.queues import _print_all
+from dayjob.errors import StoreError
+from dayjob.wording import counted
+
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+@click.command(epilog="Example: dayjob stats --watch --every 5s")
+@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C; redrawn in place on a terminal.")
+@click.option("--every", default="2s", show_default=True, metavar="SPAN", help="How often, with --watch.")
+@click.option("--times", type=click.IntRange(1), help="With --watch: end after so many.")
+@console.options
+def stats(
+    watch: bool, every: str, times: int | None, redis: str | None, namespace: str, as_json: bool
+) -> None:
+    """Say how everything stands: a verdict in words, then every queue."""
+    pause = wording.read_span(every, "--every")
+    live = watch and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not as_json
+    rounds = (times or sys.maxsize) if watch else 1
+    with console.opened(redis, namespace) as admin:
+        while True:
+            try:
+                _show(admin, as_json=as_json, lines=watch, live=live)
+            except StoreError as error:
+                if not watch:
+                    raise
+                click.echo(f"{error}", err=True)
+            rounds -= 1
+            if rounds <= 0:
+                return
+            sys.stdout.flush()
+            try:
+                time.sleep(pause)
+            except KeyboardInterrupt:
+                return
+
+
+def _show(admin: Admin, *, as_json: bool, lines: bool, live: bool) -> None:
+    verdict, queues = admin.verdict(), admin.queues()
+    if as_json:
+        answer = {"verdict": verdict, "queues": queues.queues}
+        if lines:
+            click.echo(msgspec.json.encode(console.plain(answer)))
+        else:
+            console.emit(answer)
+        return
+    if live:
+        click.echo("\x1b[H\x1b[2J", nl=False)
+    _print(verdict, queues)
+
+
+def _print(verdict: Verdict, queues: QueuesView) -> None:
+    sizes = verdict.sizes
+    click.echo(click.style(console.clean(verdict.sentence), fg=_COLOURS[verdict.level]))
+    click.echo(
+        f"{console.when(verdict.now)}  {counted(verdict.waiting, 'job')} waiting, {verdict.running:,} running,"
+        f" {sizes.scheduled:,} scheduled, {sizes.retry:,} in retry, {sizes.dead:,} dead"
+    )
+    if queues.queues:
+        click.echo()
+        _print_all(queues)

@@ -1,0 +1,520 @@
+"""The operator's commands as people run them: a process of its own, its exit code, and what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dayjob import Admin, Enqueuer
+from dayjob.cli import COMMANDS
+from dayjob.store import codec
+from server import free_port, wait_until
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+
+
+def environment(**more):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+    return {**kept, "PYTHONPATH": SRC, **more}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run `dayjob ...` in a folder of its own."""
+
+    def dayjob(*words, text=None, **env):
+        done = subprocess.run(
+            [sys.executable, "-m", "dayjob", *map(str, words)],
+            capture_output=True, text=True, timeout=30, cwd=tmp_path, env=environment(**env), check=False, input=text or "",
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        assert len(done.stderr.splitlines()) <= 6, done.stderr
+        return done
+
+    return dayjob
+
+
+@pytest.fixture
+def there(redis_url, namespace):
+    """The options that name the server and namespace of this test."""
+    return ("--redis", redis_url, "--namespace", namespace)
+
+
+@pytest.fixture
+def enqueuer(namespace, redis_url):
+    found = Enqueuer(namespace, redis=redis_url)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def admin(namespace, redis_url):
+    with Admin(namespace, redis=redis_url, actor="ada") as found:
+        yield found
+
+
+@pytest.fixture
+def put(keys, call, look):
+    """Put a failed job into dead or retry."""
+
+    def put(state, name, job_id, error="ValueError: no", ago=60.0):
+        now = look.now()
+        told = {
+            "fails": 1,
+            "err": error,
+            "failed_at": int(now - ago),
+            "attempt": f"p/{job_id}",
+            "trace": "Traceback of it",
+        }
+        member = codec.write(codec.quoted(name), job_id, now - ago - 5, b'{"n":1,"password":"hunter2"}', told)
+        call("SADD", keys.known_jobs, name)
+        call("ZADD", getattr(keys, state), now + 600 if state != "dead" else now - ago, member)
+
+    return put
+
+
+def on_terminal(words, answer, cwd):
+    """Run a command on a terminal and type an answer when it asks; what it printed and its exit code."""
+    terminal, other_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dayjob", *map(str, words)],
+        stdin=other_end, stdout=other_end, stderr=other_end, cwd=cwd, env=environment(TERM="xterm", NO_COLOR="1"),
+    )  # fmt: skip
+    os.close(other_end)
+    said = b""
+    with contextlib.suppress(OSError), os.fdopen(terminal, "r+b", buffering=0) as screen:
+        while True:
+            piece = screen.read(4096)
+            if not piece:
+                break
+            said += piece
+            if answer is not None and b"[y/N]" in said:
+                screen.write(answer.encode() + b"\n")
+                answer = None
+    return said.decode(), process.wait(20)
+
+
+# queues
+
+
+def test_queues_ls_shows_size_age_and_that_nobody_works(run, there, enqueuer):
+    enqueuer.enqueue_many("mail", [{}, {}])
+    done = run("queues", "ls", *there)
+    assert done.returncode == 0
+    head, row = done.stdout.splitlines()
+    assert head.split()[:3] == ["QUEUE", "WAITING", "OLDEST"]
+    assert row.split()[:2] == ["mail", "2"]
+    assert row.endswith("no worker")
+    told = msgspec.json.decode(run("queues", "ls", "--json", *there).stdout)
+    assert told["queues"][0]["queue"]["size"] == 2
+
+
+def test_queues_show_hides_secrets_and_suggests_a_name(run, there, enqueuer):
+    enqueuer.enqueue("mail", to="ada", password="hunter2")  # noqa: S106 - it is there to be hidden
+    done = run("queues", "show", "mail", *there)
+    assert "mail: 1 job waiting" in done.stdout
+    assert "ada" in done.stdout
+    assert "hunter2" not in done.stdout + run("queues", "show", "mail", "--json", *there).stdout
+    typo = run("queues", "show", "mial", *there)
+    assert (typo.returncode, "Did you mean 'mail'" in typo.stderr) == (2, True)
+
+
+def test_queues_are_paused_resumed_and_limited(run, there, enqueuer, admin):
+    enqueuer.enqueue("mail")
+    assert run("queues", "pause", "mail", *there).returncode == 0
+    again = run("queues", "pause", "mail", *there)
+    assert (again.returncode, "paused already" in again.stderr) == (1, True)
+    assert "paused by" in run("queues", "show", "mail", *there).stdout
+    assert run("queues", "resume", "mail", *there).returncode == 0
+    assert run("queues", "limit", "mail", "3", *there).returncode == 0
+    assert admin.queue("mail").view.queue.limit == 3
+    assert run("queues", "limit", "mail", "none", *there).returncode == 0
+    assert admin.queue("mail").view.queue.limit is None
+    assert run("queues", "limit", "mail", "many", *there).returncode == 2
+    assert {line.actor.partition("@")[2] for line in admin.audit()} == {platform.node()}
+
+
+def test_queues_purge_needs_yes_where_nobody_can_be_asked(run, there, enqueuer, look):
+    enqueuer.enqueue_many("mail", [{}, {}])
+    refused = run("queues", "purge", "mail", *there)
+    assert (refused.returncode, "add --yes" in refused.stderr) == (2, True)
+    assert len(look.queue("mail")) == 2
+    done = run("queues", "purge", "mail", "--yes", *there)
+    assert (done.returncode, done.stdout) == (0, "2 jobs deleted.\n")
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 1)])
+def test_on_a_terminal_a_purge_asks_first(there, enqueuer, look, tmp_path, answer, code, left):
+    enqueuer.enqueue("mail")
+    said, returned = on_terminal(("queues", "purge", "mail", *there), answer, tmp_path)
+    assert "Delete 1 job of the queue 'mail'? [y/N]" in said
+    assert (returned, len(look.queue("mail"))) == (code, left)
+
+
+# jobs
+
+
+def test_jobs_ls_lists_each_state_and_goes_on_with_a_cursor(run, there, put, enqueuer):
+    for i in range(4):
+        put("dead", "mail", f"d{i}", ago=100 - i)
+    enqueuer.enqueue("mail")
+    enqueuer.enqueue("sms")
+    assert {line.split()[1] for line in run("jobs", "ls", *there).stdout.splitlines()[1::2]} == {
+        "mail",
+        "sms",
+    }
+    first = run("jobs", "ls", "--state", "dead", "--size", 3, *there)
+    assert [line.split()[0] for line in first.stdout.splitlines()[1:]] == ["d3", "d2", "d1"]
+    cursor = first.stderr.strip().rpartition("--after ")[2]
+    rest = msgspec.json.decode(
+        run("jobs", "ls", "--state", "dead", "--after", cursor, "--json", *there).stdout
+    )
+    assert [job["id"] for job in rest["jobs"]] == ["d0"]
+    assert "hunter2" not in msgspec.json.encode(rest).decode()
+    assert "payload" not in rest["jobs"][0]
+    assert run("jobs", "ls", "--state", "running", *there).stdout.startswith("No job")
+    assert run("jobs", "ls", "--state", "broken", *there).stdout.startswith("No broken")
+
+
+def test_jobs_show_and_explain_tell_the_story_of_one(run, there, put):
+    put("dead", "mail", "d1", "Timeout: slow")
+    shown = run("jobs", "show", "d1", *there)
+    assert shown.returncode == 0
+    for text in (
+        "mail d1",
+        "Is dead since",
+        "attempt 1 failed: Timeout: slow",
+        "    Traceback of it",
+        "[redacted]",
+    ):
+        assert text in shown.stdout
+    assert "hunter2" not in shown.stdout
+    assert run("jobs", "explain", "d1", *there).stdout.startswith("Is dead since")
+    missing = run("jobs", "show", "nobody", *there)
+    assert (missing.returncode, "No job 'nobody'" in missing.stderr) == (1, True)
+
+
+def test_text_of_others_cannot_repaint_the_terminal(run, there, keys, call, look):
+    member = codec.write(
+        b'"mail"', "\x1b]0;x\x07id", look.now(), b'{"a":"\\u001b[2J"}', {"err": "\x1b[31mred\nline"}
+    )
+    call("ZADD", keys.dead, look.now(), member)
+    call("SADD", keys.known_jobs, "\x1b[31mname")
+    for words in (("jobs", "ls", "--state", "dead"), ("dead", "groups"), ("queues", "ls"), ("stats",)):
+        done = run(*words, *there)
+        assert "\x1b" not in done.stdout + done.stderr, words
+        assert "\x07" not in done.stdout
+
+
+def test_jobs_are_retried_by_id_once(run, there, put, look):
+    put("dead", "mail", "d1")
+    assert run("jobs", "retry", "d1", "--state", "retry", *there).returncode == 1
+    done = run("jobs", "retry", "d1", "--state", "dead", *there)
+    assert (done.returncode, "Back in the queue" in done.stdout) == (0, True)
+    again = run("jobs", "retry", "d1", "--state", "dead", *there)
+    assert (again.returncode, "has moved on" in again.stderr) == (1, True)
+    assert len(look.queue("mail")) == 1
+
+
+def test_jobs_that_match_are_counted_in_a_dry_run_and_then_changed(run, there, put, look):
+    for i in range(3):
+        put("dead", "mail", f"m{i}", "Timeout: 3 s")
+    put("dead", "sms", "s1")
+    where = ("--where", "name=mail error~Timeout")
+    dry = run("jobs", "retry", *where, "--dry-run", *there)
+    assert (dry.returncode, dry.stdout.splitlines()[0]) == (0, "Would retry 3 jobs in dead.")
+    assert len(look.dead()) == 4
+    done = run("jobs", "retry", *where, "--limit", 2, *there)
+    assert (done.returncode, done.stdout) == (0, "2 jobs matched, 2 changed.\n")
+    told = msgspec.json.decode(run("jobs", "retry", *where, "--json", *there).stdout)
+    assert (told["matched"], told["changed"]) == (1, 1)
+    none = run("jobs", "retry", *where, *there)
+    assert (none.returncode, "None of 1 job" in none.stderr) == (1, True)
+
+
+def test_jobs_are_deleted_killed_run_and_cancelled(run, there, put, enqueuer, look):
+    put("dead", "mail", "d1")
+    put("retry", "mail", "r1")
+    put("retry", "mail", "r2")
+    job = enqueuer.enqueue("sms")
+    assert run("jobs", "delete", "d1", *there).returncode == 2
+    assert run("jobs", "delete", "d1", "--yes", *there).returncode == 0
+    assert run("jobs", "kill", "--state", "retry", "--where", "id=r1", "--yes", *there).returncode == 0
+    assert run("jobs", "run", "r2", *there).returncode == 0
+    assert run("jobs", "cancel", job.id, "--dry-run", *there).stdout.startswith(f"{job.id}: would cancel")
+    assert run("jobs", "cancel", job.id, "--yes", *there).returncode == 0
+    assert [entry["id"] for entry in look.dead()] == ["r1"]
+    assert [entry["id"] for entry in look.queue("mail")] == ["r2"]
+    assert look.queue("sms") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["retry"], "give ids, or --where"),
+        (["retry", "x", "--where", "name=a"], "not both"),
+        (["retry", "x", "--limit", "3"], "--limit goes with --where"),
+        (["delete", "--where", "name=a", "--yes"], "--state dead|retry|scheduled|done|waiting"),
+        (["delete", "--state", "dead", "--where", "", "--yes"], "no condition"),
+        (["retry", "--where", "nmae=a"], "Did you mean 'name'?"),
+        (["retry", "--state", "done", "--where", "name=a"], "there can be done delete"),
+        (["ls", "--state", "running", "--where", "name=a"], "do not go with"),
+        (["ls", "--state", "dead", "--after", "x"], "no cursor"),
+    ],
+)
+def test_a_mistake_in_a_call_ends_with_2_and_says_what_to_write(run, there, put, words, said):
+    put("done", "a", "x1")
+    done = run("jobs", *words, *there)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+# dead
+
+
+def test_dead_jobs_are_listed_grouped_retried_and_deleted(run, there, put, look):
+    for i in range(3):
+        put("dead", "mail", f"m{i}", f"Timeout: {i} s", ago=60 + i)
+    put("dead", "sms", "s1", "KeyError: 'x'", ago=9000)
+    assert [line.split()[0] for line in run("dead", "ls", *there).stdout.splitlines()[1:]] == [
+        "m0",
+        "m1",
+        "m2",
+        "s1",
+    ]
+    groups = run("dead", "groups", *there).stdout.splitlines()
+    assert groups[1].split() == ["mail", "3", "3", "3", "3", "3", "Timeout:", "#", "s"]
+    assert len(run("dead", "groups", "--within", "1h", *there).stdout.splitlines()) == 2
+    assert run("dead", "retry-all", "--where", "name=mail", *there).stdout == "3 jobs matched, 3 changed.\n"
+    assert run("dead", "delete-all", *there).returncode == 2
+    assert run("dead", "delete-all", "--yes", *there).returncode == 0
+    assert look.dead() == []
+    assert run("dead", "retry-all", *there).returncode == 1
+
+
+# pools, periodic
+
+
+def test_pools_and_running_jobs_and_schedules_are_listed(run, there, new_pool, look, admin):
+    assert "No pool is running" in run("pools", "ls", *there).stdout
+    pool = new_pool(concurrency=2)
+    pool.register("sweep", lambda: None)
+    pool.periodic("0 9 * * *", "sweep")
+    pool.start()
+    (schedule,) = wait_until(admin.periodic)
+    wait_until(look.status)
+    row = run("pools", "ls", *there).stdout.splitlines()[1]
+    assert "0/2" in row
+    assert row.endswith("sweep")
+    listed = run("periodic", "ls", *there).stdout
+    assert "09:00" in listed
+    assert run("periodic", "pause", schedule.name, *there).returncode == 0
+    assert run("periodic", "pause", schedule.name, *there).returncode == 1
+    assert "paused" in run("periodic", "ls", *there).stdout
+    assert run("periodic", "resume", schedule.name, *there).returncode == 0
+    assert run("periodic", "run", schedule.name, *there).returncode == 0
+    wait_until(lambda: look.total("done:sweep") == 1)
+    assert run("periodic", "run", "nothing", *there).returncode == 2
+
+
+# stats, health
+
+
+def test_stats_begin_with_the_verdict(run, there, enqueuer):
+    enqueuer.enqueue("mail")
+    done = run("stats", *there)
+    assert done.stdout.splitlines()[0] == "No pool is running and 1 job wait."
+    assert "1 job waiting, 0 running" in done.stdout
+    told = msgspec.json.decode(run("stats", "--json", *there).stdout)
+    assert told["verdict"]["level"] == "error"
+
+
+def test_stats_watch_prints_again_and_again_and_one_json_line_each(run, there):
+    done = run("stats", "--watch", "--every", "10ms", "--times", 3, *there)
+    assert done.stdout.splitlines().count("All is well.") == 3
+    lines = run("stats", "--watch", "--every", "10ms", "--times", 2, "--json", *there).stdout.splitlines()
+    assert [msgspec.json.decode(line)["verdict"]["level"] for line in lines] == ["ok", "ok"]
+
+
+def test_stats_watch_redraws_on_a_terminal_and_ends_at_ctrl_c(there, tmp_path):
+    said, code = on_terminal(("stats", "--watch", "--every", "10ms", "--times", 2, *there), None, tmp_path)
+    assert (said.count("\x1b[H\x1b[2J"), code) == (2, 0)
+
+
+def test_health_is_told_by_the_exit_code(run, there, redis_url, enqueuer, put, new_pool, look):
+    assert run("health", *there).returncode == 0
+    assert run("health", "--min-pools", 1, *there).returncode == 1
+    assert run("health", "--here", *there).returncode == 1
+    put("dead", "mail", "d1")
+    sick = run("health", "--max-dead", 0, "--json", *there)
+    assert msgspec.json.decode(sick.stdout) == {"healthy": False, "problems": ["1 job dead, more than 0"]}
+    pool = new_pool(concurrency=1)
+    pool.register("mail", lambda: None)
+    pool.start()
+    wait_until(look.status)
+    assert run("health", "--here", "--min-pools", 1, "--max-wait", "1m", *there).stdout == "healthy\n"
+    enqueuer.enqueue("stray")
+    assert "the oldest job waits" in wait_until(lambda: run("health", "--max-wait", "1ms", *there).stderr, 5)
+
+
+def test_a_server_that_is_away_ends_every_look_with_69(run):
+    away = ("--redis", f"redis://127.0.0.1:{free_port()}")
+    for words in (("queues", "ls"), ("jobs", "ls"), ("stats",), ("health",), ("pools", "ls"), ("export",)):
+        assert run(*words, *away).returncode == 69, words
+
+
+# export, import, fake-data
+
+
+def test_what_is_exported_can_be_imported(run, there, redis_url, namespace, enqueuer, put, keys, call):
+    enqueuer.enqueue_many("mail", [{"n": n} for n in range(5)])
+    put("dead", "mail", "d1")
+    done = run("export", "jobs.jsonl", *there)
+    assert (done.returncode, done.stderr) == (0, "Exported 6 jobs (5 waiting, 1 dead).\n")
+    target = ("--redis", redis_url, "--namespace", namespace + "2")
+    told = msgspec.json.decode(run("import", "jobs.jsonl", "--json", *target).stdout)
+    assert told == {"counts": {"waiting": 5, "dead": 1}, "left_out": 0}
+    assert call("LRANGE", keys.queue("mail"), 0, -1) == call(
+        "LRANGE", type(keys)(namespace + "2").queue("mail"), 0, -1
+    )
+    piped = run("export", *there).stdout
+    assert run("import", "--redis", redis_url, "--namespace", namespace + "3", text=piped).returncode == 0
+    wrong = run("import", *there, text="rubbish\n")
+    assert (wrong.returncode, "no export" in wrong.stderr) == (2, True)
+
+
+def test_fake_data_fill_every_state_and_ask_before_they_mix(run, there, admin):
+    assert run("fake-data", "--jobs", 100, "--hours", 1, *there).returncode == 0
+    verdict = admin.verdict()
+    assert (verdict.waiting, verdict.sizes.scheduled, verdict.sizes.retry, verdict.sizes.dead) == (
+        60,
+        15,
+        10,
+        15,
+    )
+    assert sum(job.runs.count for job in admin.metrics(1).jobs) > 100
+    assert run("fake-data", *there).returncode == 2
+
+
+# config
+
+
+def test_config_show_says_where_each_value_came_from(run, tmp_path, redis_url):
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.dayjob]\nredis = "redis://:pw@127.0.0.1:1/0"\n[tool.dayjob.worker]\nmax-jobs = 7\n'
+        '[tool.dayjob.queues.ls]\nnamespace = "special"\n'
+    )
+    rows = msgspec.json.decode(run("config", "show", "--json", DAYJOB_NAMESPACE="shop").stdout)
+    found = {(row["command"], row["setting"]): (row["value"], row["from"]) for row in rows}
+    file = "[tool.dayjob] in pyproject.toml"
+    assert found["", "redis"] == ("redis://:***@127.0.0.1:1/0", file)
+    assert found["worker", "--max-jobs"] == ("7", file)
+    assert found["jobs ls", "--namespace"] == ("shop", "DAYJOB_NAMESPACE")
+    assert found["queues show", "--redis"] == ("redis://:***@127.0.0.1:1/0", file)
+    assert ("worker", "--processes") not in found
+    everything = msgspec.json.decode(run("config", "show", "--all", "--json").stdout)
+    assert {"command": "worker", "setting": "--processes", "value": "1", "from": "default"} in everything
+
+
+def test_pyproject_gives_options_that_neither_the_call_nor_a_variable_gives(
+    run, tmp_path, redis_url, namespace, look
+):
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.dayjob]\nredis = "{redis_url}"\nnamespace = "{namespace}"\n[tool.dayjob.queues.ls]\njson = true\n'
+    )
+    assert run("enqueue", "mail").returncode == 0
+    assert len(look.queue("mail")) == 1
+    assert msgspec.json.decode(run("queues", "ls").stdout)["queues"][0]["queue"]["name"] == "mail"
+    other = run("queues", "ls", DAYJOB_NAMESPACE=namespace + "x")
+    assert msgspec.json.decode(other.stdout)["queues"] == []
+    assert msgspec.json.decode(run("queues", "ls", "--namespace", namespace + "y").stdout)["queues"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.dayjob]\nnamespce = 'x'\n", "Did you mean 'namespace'?"),
+        ("[tool.dayjob.worker]\nproceses = 2\n", "Did you mean 'processes'?"),
+        ("[tool.dayjob.queues.ls]\nx = 2\n", "[tool.dayjob.queues.ls] has no option 'x'"),
+        ("[tool.dayjob\n", "cannot be read"),
+    ],
+)
+def test_a_mistake_in_pyproject_is_said(run, there, tmp_path, text, said):
+    (tmp_path / "pyproject.toml").write_text(text)
+    command = "worker" if "worker" in text else "queues"
+    done = run(command, "ls", *there)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_pyproject_of_others_is_none_of_our_business(run, there, tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.other\nbroken")
+    assert run("queues", "ls", *there).returncode == 0
+
+
+# completion, printers, help
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_and_completes(run, shell):
+    done = run("completion", shell)
+    assert done.returncode == 0
+    assert "_DAYJOB_COMPLETE" in done.stdout
+    words = {"COMP_WORDS": "dayjob queues pu", "COMP_CWORD": "pu" if shell == "fish" else "2"}
+    answer = subprocess.run(
+        [str(Path(sys.executable).with_name("dayjob"))],
+        capture_output=True, text=True, timeout=30, check=True, env=environment(_DAYJOB_COMPLETE=f"{shell}_complete", **words),
+    )  # fmt: skip
+    assert "purge" in answer.stdout
+
+
+def test_the_printers_print_files_that_fit_together(run, tmp_path):
+    unit = run("systemd", "app.jobs:pool", "--timeout", 40, "--processes", 3, "--namespace", "shop").stdout
+    assert "TimeoutStopSec=50" in unit
+    assert "worker app.jobs:pool --processes 3 --timeout 40 --namespace shop" in unit
+    assert f"WorkingDirectory={tmp_path.resolve()}" in unit
+    compose = run("compose", "app.jobs:pool", "--image", "me/app:1").stdout
+    for text in (
+        "image: me/app:1",
+        "noeviction",
+        "stop_grace_period: 35s",
+        '"dayjob", "worker", "app.jobs:pool"',
+    ):
+        assert text in compose
+    deployment = run("kubernetes", "app.jobs:pool", "--replicas", 5).stdout
+    for text in (
+        "kind: Deployment",
+        "name: app-jobs-worker",
+        "replicas: 5",
+        "terminationGracePeriodSeconds: 35",
+    ):
+        assert text in deployment
+
+
+def test_every_look_and_every_verb_takes_json():
+    """But for those that print a file or run until they are stopped."""
+    import click
+
+    from dayjob.cli import cli
+
+    without = {
+        "demo", "worker", "enqueue", "check", "server start", "server stop", "server status", "server path", "export",
+        "fake-data", "completion", "systemd", "compose", "kubernetes",
+    }  # fmt: skip
+    context = click.Context(cli)
+    found = set()
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        inner = command.commands.items() if isinstance(command, click.Group) else [("", command)]
+        for verb, one in inner:
+            flags = {flag for parameter in one.params for flag in parameter.opts}
+            if "--json" not in flags or name == "enqueue":
+                found.add(f"{name} {verb}".strip())
+    assert found == without
