@@ -105,6 +105,10 @@ class Proxy:
         """The next requests whose command begins with `only` meet these faults, one each."""
         self._next.extend((only, fault) for fault in faults)
 
+    def always(self, fault: Fault, only: bytes = b"EVAL") -> None:
+        """Once the faults of `next` are met, every request whose command begins with `only` meets this one."""
+        self.each(lambda words: fault if words[0].upper().startswith(only) else PASS)
+
     def each(self, choose: Callable[[list[bytes]], Fault] | None) -> None:
         """Every request meets the fault that `choose` has for it; None ends that."""
         self._each = choose

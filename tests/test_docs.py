@@ -199,7 +199,7 @@ def in_code(text: str) -> set[str]:
 )  # fmt: skip
 def test_everything_public_is_documented(what: str, names: object) -> None:
     documented = in_code(everything())
-    assert not [name for name in names if name not in documented], what
+    assert not [name for name in names if not set(name.split("-")) <= documented], what
 
 
 @pytest.mark.parametrize(

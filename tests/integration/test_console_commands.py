@@ -81,12 +81,12 @@ def put(keys, call, look):
     return put
 
 
-def on_terminal(words, answer, cwd):
+def on_terminal(words, answer, cwd, **env):
     """Run a command on a terminal and type an answer when it asks; what it printed and its exit code."""
     terminal, other_end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "dayjob", *map(str, words)],
-        stdin=other_end, stdout=other_end, stderr=other_end, cwd=cwd, env=environment(TERM="xterm", NO_COLOR="1"),
+        stdin=other_end, stdout=other_end, stderr=other_end, cwd=cwd, env=environment(TERM="xterm", **env),
     )  # fmt: skip
     os.close(other_end)
     said = b""
@@ -157,6 +157,13 @@ def test_on_a_terminal_a_purge_asks_first(there, enqueuer, look, tmp_path, answe
     said, returned = on_terminal(("queues", "purge", "mail", *there), answer, tmp_path)
     assert "Delete 1 job of the queue 'mail'? [y/N]" in said
     assert (returned, len(look.queue("mail"))) == (code, left)
+
+
+@pytest.mark.parametrize(("env", "bold"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_gets_colours_unless_it_asks_for_none(there, enqueuer, tmp_path, env, bold):
+    enqueuer.enqueue("mail")
+    said, _ = on_terminal(("queues", "ls", *there), None, tmp_path, **env)
+    assert ("\x1b[1m" in said) == bold
 
 
 # jobs
@@ -347,6 +354,20 @@ def test_stats_watch_prints_again_and_again_and_one_json_line_each(run, there):
 def test_stats_watch_redraws_on_a_terminal_and_ends_at_ctrl_c(there, tmp_path):
     said, code = on_terminal(("stats", "--watch", "--every", "10ms", "--times", 2, *there), None, tmp_path)
     assert (said.count("\x1b[H\x1b[2J"), code) == (2, 0)
+
+
+def test_metrics_say_what_ran_when_and_the_audit_who_did_what(run, there, keys, call, look, admin):
+    assert run("metrics", *there).stdout == "No figures yet.\n"
+    assert run("audit", *there).stdout == "Nothing is noted.\n"
+    call("HSET", keys.minute(int(look.now() // 60) - 2), "mail|r4", 7, "sms|r4", 1)
+    mail = run("metrics", *there).stdout.splitlines()[1]
+    assert mail.split()[:2] == ["mail", "7"]
+    (step,) = run("metrics", "--steps", *there).stdout.splitlines()[1:]
+    assert step.endswith("8  mail 7, sms 1")
+    assert len(msgspec.json.decode(run("metrics", "--hours", 24, "--json", *there).stdout)["starts"]) == 96
+    admin.pause("mail")
+    line = run("audit", *there).stdout.splitlines()[1]
+    assert line.split()[2:] == ["ada", "pause", "queue", "mail", "Paused."]
 
 
 def test_health_is_told_by_the_exit_code(run, there, redis_url, enqueuer, put, new_pool, look):

@@ -15,16 +15,12 @@ import pytest
 import dayjob.sending
 from dayjob import AsyncEnqueuer, Enqueuer, settings
 from dayjob.errors import Full, Rejected, Unavailable, Unknown
-from dayjob.store.aio import AsyncLink
 from dayjob.store.op import plain
 from dayjob.store.scripts import load
 from dayjob.store.sync import Link
 from driver import Driver
 from proxy import AFTER, BEFORE, KEEP, PASS, SWALLOW, Fault, Proxy, proxied, reply
 from server import Server, running, wait_until
-
-#: How often an enqueuer asks before it says that it does not know.
-TRIES = len(dayjob.enqueue.TRIES)
 
 
 @pytest.fixture
@@ -46,8 +42,6 @@ def teach(server: Server) -> None:
 def hasty(monkeypatch):
     """Enqueuers that wait a fraction of a second where they would wait seconds."""
     monkeypatch.setattr(dayjob.enqueue, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.TRIES))
-    monkeypatch.setattr(dayjob.enqueue, "Link", partial(Link, timeout=0.12))
-    monkeypatch.setattr(dayjob.enqueue, "AsyncLink", partial(AsyncLink, timeout=0.12))
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -58,7 +52,7 @@ def make(request, namespace, hasty):
 
     def build(url: str, **options) -> Driver:
         kind = Enqueuer if runner is None else AsyncEnqueuer
-        made.append(Driver(kind(namespace, redis=url, **options), runner))
+        made.append(Driver(kind(namespace, redis=url, timeout=1.0, **options), runner))
         return made[-1]
 
     yield build
@@ -248,9 +242,10 @@ def test_random_cuts_over_many_async_enqueues_at_once(proxy, namespace, hasty, s
 
 @pytest.mark.parametrize("fault", [SWALLOW, BEFORE, AFTER, reply(0), reply(3)], ids=lambda fault: fault.kind)
 def test_an_answer_that_never_comes_is_unknown_and_repeat_is_safe(enqueuer, proxy, send_some, stored, fault):
-    proxy.next(*[fault] * TRIES)
+    proxy.always(fault)
     with pytest.raises(Unknown, match=r"Redis at redis://127.0.0.1:\d+/0.*repeat\(\) is safe") as caught:
         send_some(enqueuer, 1)
+    proxy.clear()
     # Others go on meanwhile, on the same enqueuer.
     between = ids(send_some(enqueuer, 2))
     first = ids(enqueuer.wait(caught.value.repeat()))
@@ -274,9 +269,10 @@ def test_a_black_hole_longer_than_the_enqueuer_insists(enqueuer, proxy, send_som
 
 
 def test_a_repeat_that_meets_a_closed_door_still_does_not_know(enqueuer, proxy, stored):
-    proxy.next(*[SWALLOW] * TRIES)
+    proxy.always(SWALLOW)
     with pytest.raises(Unknown) as caught:
         enqueuer.enqueue("a", n=1)
+    proxy.clear()
     proxy.refuse()
     with pytest.raises(Unknown) as again:
         enqueuer.wait(caught.value.repeat())
@@ -287,18 +283,20 @@ def test_a_repeat_that_meets_a_closed_door_still_does_not_know(enqueuer, proxy, 
 
 def test_a_duplicate_is_told_by_repeat_as_well(enqueuer, proxy, stored):
     enqueuer.enqueue_unique("a", n=1)
-    proxy.next(*[SWALLOW] * TRIES)
+    proxy.always(SWALLOW)
     with pytest.raises(Unknown) as caught:
         enqueuer.enqueue_unique("a", n=1)
+    proxy.clear()
     assert enqueuer.wait(caught.value.repeat()) is None
     assert len(stored()) == 1
 
 
 def test_repeat_returns_what_the_first_call_would_have_returned(enqueuer, proxy):
     for items, wanted in (([{"n": 1}], [1]), ([{"n": 1}, {"n": 2}, {"n": 2}], [2])):
-        proxy.next(*[SWALLOW] * TRIES)
+        proxy.always(SWALLOW)
         with pytest.raises(Unknown) as caught:
             enqueuer.using(unique_for=60).enqueue_many("a", items)
+        proxy.clear()
         jobs = enqueuer.wait(caught.value.repeat())
         assert [job.args["n"] for job in jobs] == wanted
 
@@ -306,9 +304,11 @@ def test_repeat_returns_what_the_first_call_would_have_returned(enqueuer, proxy)
 @pytest.mark.parametrize("batch", [1, 2, 3])
 def test_a_bulk_that_is_lost_on_its_way_is_finished_by_repeat(enqueuer, proxy, stored, batch):
     enqueuer.enqueue("b")
-    proxy.next(*[PASS] * (batch - 1), *[SWALLOW] * TRIES)
+    proxy.next(*[PASS] * (batch - 1))
+    proxy.always(SWALLOW)
     with pytest.raises(Unknown) as caught:
         enqueuer.enqueue_many("a", [{"n": n} for n in range(1200)])
+    proxy.clear()
     jobs = enqueuer.wait(caught.value.repeat())
     assert [job.args["n"] for job in jobs] == list(range(1200))
     assert stored() == ids(jobs)
@@ -318,11 +318,13 @@ def test_a_bulk_that_is_lost_on_its_way_is_finished_by_repeat(enqueuer, proxy, s
 
 def test_a_bulk_whose_repeat_is_lost_as_well_is_finished_by_any_of_them(enqueuer, proxy, stored):
     enqueuer.enqueue("b")
-    proxy.next(*[SWALLOW] * TRIES, PASS, *[SWALLOW] * TRIES)
+    proxy.always(SWALLOW)
     with pytest.raises(Unknown) as first:
         enqueuer.enqueue_many("a", [{"n": n} for n in range(1200)])
+    proxy.next(PASS)
     with pytest.raises(Unknown):
         enqueuer.wait(first.value.repeat())
+    proxy.clear()
     jobs = enqueuer.wait(first.value.repeat())
     assert stored() == ids(jobs)
     assert len(jobs) == 1200
@@ -373,11 +375,12 @@ def test_a_late_copy_of_a_unique_job_that_has_started_does_not_enqueue_it_again(
 
 
 def test_a_late_copy_of_an_unknown_and_its_repeat_are_one_job(enqueuer, proxy, send, stored):
-    proxy.next(*[KEEP] * TRIES)
+    proxy.always(KEEP)
     with pytest.raises(Unknown) as caught:
         send(enqueuer, 1)
+    proxy.clear()
     assert stored() == []
-    assert len(proxy.kept) == TRIES
+    assert proxy.kept
     proxy.late()
     jobs = enqueuer.wait(caught.value.repeat())
     assert sorted(stored()) == sorted(ids(jobs))

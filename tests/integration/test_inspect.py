@@ -730,8 +730,8 @@ def test_what_other_jobs_wait_for_is_said_in_one_sentence(keys, call, go, enqueu
         go(find.explain(keys, "gone")).sentence
         == "Is dead since 2.0 h: boom (job holder has its unique key)."
     )
-    call("ZADD", keys.done, now - 60, payload("a", "kept"))
-    assert go(find.explain(keys, "kept")).sentence == "Is done since 60 s."
+    call("ZADD", keys.done, now + 3600 * 5, payload("a", "kept"))
+    assert go(find.explain(keys, "kept")).sentence == "Is done, and kept for another 5.0 h."
     nobody = go(find.explain(keys, "nobody"))
     assert nobody.found is None
     assert "never was" in nobody.sentence

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -305,11 +306,10 @@ def test_scheduled_of_a_wrong_type_does_not_keep_retries_from_running(new_pool, 
 
 
 def test_a_tick_that_finds_memory_full_does_not_stop_the_other_chores(tmp_path, namespace):
-    from dayjob import WorkerPool
+    from dayjob import WorkerPool, settings
     from dayjob.store.keys import Keys
     from dayjob.store.op import plain
     from dayjob.store.sync import Link
-    from dayjob import settings
 
     keys = Keys(namespace)
     with running(tmp_path) as server:
@@ -493,7 +493,7 @@ def test_the_hooks_of_an_attempt_that_was_given_up_run_once(new_pool, look):
         while not go.is_set():
             try:
                 go.wait(20)
-            except BaseException:
+            except BaseException:  # noqa: S112 - deaf on purpose
                 continue
         ended.set()
         raise ValueError("late")
@@ -514,7 +514,7 @@ def test_the_hooks_of_an_attempt_that_was_given_up_run_once(new_pool, look):
 @pytest.mark.parametrize("form", ["cut", "quoted", "nested"])
 def test_no_form_of_a_redacted_argument_is_stored_with_an_error(new_pool, look, form):
     pool = new_pool(concurrency=1)
-    secret = "s3cr3t-v4lu3-'4111111111111111'"
+    secret = "s3cr3t-v4lu3-'4111111111111111'"  # noqa: S105 - of this test
 
     @pool.job(redact=("card",), max_fails=1)
     def pay(card: dict[str, str] | str) -> None:
@@ -599,3 +599,26 @@ def test_a_status_is_small_however_large_the_arguments_are(new_pool, look, call,
         assert call("STRLEN", keys.pool(look.pools()[0])) < 200_000
     finally:
         go.set()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_that_a_handler_forked_ends_when_it_exits(new_pool, look):
+    pool, children = new_pool(concurrency=1), []
+
+    @pool.job
+    def fork() -> None:
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(0)
+        children.append(pid)
+        os.waitpid(pid, 0)
+
+    pool.start()
+    fork.enqueue()
+    wait_until(lambda: children)
+    try:
+        wait_until(lambda: look.total("done:fork"), 5)
+    finally:
+        # As it was before: a copy of the pool that waits for ever.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(children[0], signal.SIGKILL)

@@ -167,6 +167,10 @@ class Admin(_Base):
             link = Link(self._address(), tag=self._desk.keys.known_jobs, name="dayjob:admin")
         try:
             return walk(link, steps)
+        except KeyboardInterrupt:
+            # In mid-answer: the rest would be taken for the next one's.
+            link.close()
+            raise
         finally:
             if len(self._idle) < MOST_IDLE:
                 self._idle.append(link)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import sys
 
 import click
@@ -23,6 +24,8 @@ COMMANDS = {
     "pools": ("dayjob.cli.pools:pools", "List worker pools and what their workers do."),
     "periodic": ("dayjob.cli.periodic:periodic", "List, run, pause and resume schedules."),
     "stats": ("dayjob.cli.stats:stats", "Say how everything stands, once or again and again."),
+    "metrics": ("dayjob.cli.metrics:metrics", "Show what ran in the last hours, and how long it took."),
+    "audit": ("dayjob.cli.audit:audit", "Show who did what."),
     "health": ("dayjob.cli.health:health", "Answer a probe: by its exit code."),
     "check": ("dayjob.cli.check:check", "Import every job and check signatures and schedules."),
     "doctor": ("dayjob.cli.doctor:doctor", "Look at the server and the namespace for trouble."),
@@ -77,7 +80,8 @@ def main() -> None:
     from dayjob.errors import StoreError  # noqa: PLC0415 - kept beside its use
 
     try:
-        cli()
+        # click asks the terminal only; https://no-color.org asks for this variable, too.
+        cli(color=False if os.environ.get("NO_COLOR") else None)
     except DayjobError as error:
         click.echo(f"dayjob: {error}", err=True)
         sys.exit(UNAVAILABLE if isinstance(error, StoreError) else 2)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import re
 import socket
 import time
@@ -20,6 +19,7 @@ from redis.connection import AbstractConnection, Connection, SSLConnection
 from redis.connection import UnixDomainSocketConnection as _UnixConnection
 from redis.retry import Retry
 
+from dayjob import forks
 from dayjob.errors import BadOption, Full, Rejected, StoreError, Unavailable
 from dayjob.settings import Address
 from dayjob.store.op import Arg, Op
@@ -157,18 +157,6 @@ def send(connection: Any, words: Sequence[Arg]) -> None:
         connection.send_packed_command((_pack(words),), check_health=False)
 
 
-#: How often this process was forked off another, counted at each fork.
-_forks = 0
-
-
-def _forked() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_forked)
-
-
 class Watch(Protocol):
     """Who wants to know how a link fares. Several links may share one."""
 
@@ -213,7 +201,7 @@ class Link:
         self._timeout = timeout
         #: Any: the client library's connections are not typed.
         self._connection: Any = None
-        self._forks = _forks
+        self._forks = forks.count()
 
     def run(self, op: Op[T]) -> T:
         """Send one op and read its answer. Raises StoreError; the connection is then as good as new."""
@@ -312,9 +300,9 @@ class Link:
         raise mapped(error, sent=False, where=str(self._address)) from error
 
     def _open(self) -> Any:
-        if self._forks != _forks:
+        if self._forks != forks.count():
             # After a fork the socket is the parent's: leave it alone.
-            self._connection, self._forks = None, _forks
+            self._connection, self._forks = None, forks.count()
         if self._retired:
             raise Unavailable("this connection was closed for good")
         if (

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import random
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from dayjob import retry
+from dayjob import forks, retry
 from dayjob.errors import DayjobError, JobTimeout
 from dayjob.job import Job, running
 from dayjob.middleware import SKIPPED
@@ -56,6 +58,7 @@ class Runner:
         self._rng = rng
         #: Asked once: at a hundred thousand jobs a second even the question costs something.
         self._tells_done = logger.isEnabledFor(logging.DEBUG)
+        self._forks = forks.count()
 
     def run(self, attempt: Attempt) -> Settlement:
         """Run a sync attempt on this thread, to its settlement."""
@@ -65,7 +68,11 @@ class Runner:
             # Fresh variables, so that nothing leaks from job to job on this thread.
             result = Variables().run(self._call, attempt)
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
+            if forks.count() != self._forks:
+                _end_child(error)
             return None if attempt.given_up else self._failed(attempt, error)
+        if forks.count() != self._forks:
+            _end_child(None)
         if attempt.given_up:
             return None
         if self._tells_done:
@@ -288,6 +295,18 @@ class Runner:
             hook(*args)
         except BaseException:  # a hook must not change the fate of its job
             logger.exception("hook %s failed", getattr(hook, "__qualname__", hook))
+
+
+def _end_child(error: BaseException | None) -> None:
+    """End a process that a handler forked and that came back from it: the attempt is its parent's, and so is the pool."""
+    code = 0 if error is None else 1
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        traceback.print_exception(type(error), error, error.__traceback__)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _milliseconds(seconds: float | None) -> int:

@@ -35,7 +35,7 @@ class Found:
     job: codec.Wire | None
     #: How many jobs are ahead of it in its queue, or in its sorted set.
     place: int = 0
-    #: When it is due, died or completed.
+    #: When it is due, died, or is dropped if it is done.
     at: float | None = None
     #: The attempt that runs.
     pool_id: str = ""
@@ -273,7 +273,8 @@ def _tell_dead(keys: Keys, found: Found) -> Steps[str]:
 
 def _tell_done(keys: Keys, found: Found) -> Steps[str]:  # noqa: ARG001 - one shape for all tellers
     moment = yield from ask(inspect.now())
-    return "Is done" + (f" since {wording.span(moment - found.at)}." if found.at else ".")
+    # Completed jobs are scored by when they are dropped.
+    return "Is done" + (f", and kept for another {wording.span(found.at - moment)}." if found.at else ".")
 
 
 def _line(text: str) -> str:

@@ -1,0 +1,24 @@
+"""`dayjob audit`: who did what."""
+
+from __future__ import annotations
+
+import click
+
+from dayjob.cli import console
+
+
+@click.command(epilog="Example: dayjob audit --size 100 | grep purge")
+@click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="How many of the newest to leave out.")
+@console.options
+def audit(size: int, offset: int, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show who did what, newest first. The last 1,000 actions are kept."""
+    with console.opened(redis, namespace) as admin:
+        lines = admin.audit(offset=offset, size=size)
+    if as_json:
+        console.emit(lines)
+    elif not lines:
+        click.echo("Nothing is noted.")
+    else:
+        rows = [(console.when(line.at), line.actor, line.action, line.subject, line.result) for line in lines]
+        console.table(("WHEN", "WHO", "DID", "TO", "RESULT"), rows)

@@ -1,0 +1,54 @@
+"""`dayjob metrics`: how much ran when, and how long it waited and took."""
+
+from __future__ import annotations
+
+import click
+
+from dayjob.admin.views import Metrics
+from dayjob.cli import console
+from dayjob.cli.console import took
+
+
+@click.command(epilog="Example: dayjob metrics --hours 24 --steps")
+@click.option("--hours", type=click.Choice(["1", "24", "72"]), default="1", show_default=True)
+@click.option("--steps", is_flag=True, help="What ran in each minute, quarter of an hour or hour.")
+@console.options
+def metrics(hours: str, steps: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show what ran in the last hours by job name: how much, how long it waited and took, and the totals."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.metrics(int(hours))
+    if as_json:
+        console.emit(found)
+    elif steps:
+        _print_steps(found)
+    else:
+        _print_jobs(found)
+
+
+def _print_jobs(found: Metrics) -> None:
+    if not found.jobs:
+        click.echo("No figures yet.")
+        return
+    rows = [
+        (
+            job.name, f"{job.runs.count:,}", took(job.waits.p50), took(job.waits.p95), took(job.runs.p50), took(job.runs.p95),
+            took(job.runs.p99), f"{job.totals.get('done', 0):,}", f"{job.totals.get('failed', 0):,}",
+        )
+        for job in found.jobs
+    ]  # fmt: skip
+    head = ("JOB", "RAN", "WAIT-50%", "WAIT-95%", "RUN-50%", "RUN-95%", "RUN-99%", "DONE-EVER", "FAILED-EVER")
+    console.table(head, rows, right=" ".join(head[1:]))
+
+
+def _print_steps(found: Metrics) -> None:
+    rows = []
+    for place, start in enumerate(found.starts):
+        ran = [f"{job.name} {job.series[place]:,}" for job in found.jobs if job.series[place]]
+        if ran:
+            rows.append(
+                (console.when(start), f"{sum(job.series[place] for job in found.jobs):,}", ", ".join(ran))
+            )
+    if not rows:
+        click.echo("Nothing ran.")
+        return
+    console.table(("FROM", "RAN", "JOBS"), rows, right="RAN")
