@@ -696,7 +696,7 @@ def test_an_enqueue_cancelled_after_it_was_sent_can_be_repeated_by_its_id(proxy,
     """Cancelled while its answer is on the way, or while the request itself is, which then arrives late."""
 
     async def main() -> None:
-        enqueuer = AsyncEnqueuer(namespace, redis=proxy.url)
+        enqueuer = AsyncEnqueuer(namespace, redis=proxy.url, timeout=60)
         await enqueuer.enqueue("b")
         for n in range(20):
             proxy.next(SWALLOW if n % 2 else Fault("delay", 2))
