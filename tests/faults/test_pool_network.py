@@ -415,8 +415,9 @@ def test_what_a_pool_could_not_give_back_is_rescued_by_the_next(proxy, namespace
 
 
 def test_a_server_that_is_killed_and_comes_back_loses_nothing(tmp_path, namespace, runs, caplog):
+    """With `everysec` it may: while it syncs in the background it answers before it writes."""
     keys = Keys(namespace)
-    with running(tmp_path, "--appendonly", "yes") as server:
+    with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
         enqueuer = Enqueuer(namespace, redis=server.url)
         pool = WorkerPool(namespace=namespace, redis=server.url, concurrency=8)
         pool.register("a", runs.note)
