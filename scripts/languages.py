@@ -1,0 +1,71 @@
+# ruff: noqa: INP001, S603, S607, T201 - a script for people and CI, with fixed commands
+"""Installs what the tests need beside Python: Ruby, Go and Node.js for the clients with their packages, and Spin.
+
+Needs nothing but Python. A language that is there is left alone; a missing one comes from Debian, as root.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: A command that succeeds where the language can be used, and the Debian packages that bring it.
+LANGUAGES: dict[str, tuple[list[str], list[str]]] = {
+    "Ruby": (["ruby", "-rredis", "-rminitest", "-e", "exit"], ["ruby", "ruby-redis", "ruby-minitest"]),
+    "Go": (["go", "version"], ["golang-go"]),
+    "Node.js": (["node", "--version"], ["nodejs"]),
+    "npm": (["npm", "--version"], ["npm"]),
+    "Spin": (["spin", "-V"], ["spin"]),
+    "a C compiler": (["cc", "--version"], ["gcc", "libc6-dev"]),
+}
+
+
+def works(command: list[str]) -> bool:
+    """Whether a command is there and succeeds."""
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def install(packages: list[str]) -> None:
+    """Install Debian packages. Ends the program where that cannot be done here."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        sys.exit(
+            f"missing: {' '.join(packages)} (Debian's names). Install them, or run this as root on Debian."
+        )
+    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-q"], env=quiet, check=True)
+    subprocess.run(
+        ["apt-get", "install", "-q", "-y", "--no-install-recommends", "ca-certificates", *packages],
+        env=quiet,
+        check=True,
+    )
+
+
+def fetch_packages() -> None:
+    """Fetch what the clients and the Go programs among the tests are built from."""
+    subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=ROOT / "clients" / "js", check=True)
+    for module in sorted([*ROOT.glob("clients/**/go.mod"), *ROOT.glob("tests/**/go.mod")]):
+        if "node_modules" not in module.parts:
+            subprocess.run(["go", "mod", "download"], cwd=module.parent, check=True)
+
+
+def main() -> None:
+    """Install what is missing, then fetch packages."""
+    missing = {name: packages for name, (probe, packages) in LANGUAGES.items() if not works(probe)}
+    if missing:
+        print(f"installing {', '.join(missing)}")
+        install([package for packages in missing.values() for package in packages])
+        still = [name for name in missing if not works(LANGUAGES[name][0])]
+        if still:
+            sys.exit(f"installed, and still not usable: {', '.join(still)}")
+    fetch_packages()
+
+
+if __name__ == "__main__":
+    main()
