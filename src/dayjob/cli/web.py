@@ -1,0 +1,122 @@
+"""`dayjob web`: the console in a browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import click
+
+from dayjob.cli import logs
+from dayjob.errors import UsageError
+
+PORT = 5040
+
+
+@click.command(epilog="Example: dayjob web --redis redis://localhost:6379/0 --namespace shop")
+@click.argument("pool", metavar="[MODULE:POOL]", required=False)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 takes a free one."
+)
+@click.option(
+    "--password-file", type=click.Path(path_type=Path), metavar="FILE",
+    help="Who looks must know the password in this file; or set DAYJOB_WEB_PASSWORD.",
+)  # fmt: skip
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), metavar="FILE",
+    help="Programs send the token in this file as Authorization: Bearer; or set DAYJOB_WEB_TOKEN.",
+)  # fmt: skip
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="Answer to this name, too, such as jobs.example.com; '*' to any.",
+)
+@click.option("--read-only", is_flag=True, help="Let nobody change anything.")
+@click.option(
+    "--base-path", default="", metavar="PATH", help="The path that a proxy in front serves this under."
+)
+@click.option(
+    "--redis",
+    metavar="URL",
+    help="The server; else what the pool says, DAYJOB_REDIS_URL, REDIS_URL, embedded.",
+)
+@click.option(
+    "--namespace", envvar="DAYJOB_NAMESPACE", help="The namespace; else what the pool says, else dayjob."
+)
+@click.option(
+    "--hide",
+    multiple=True,
+    metavar="KEY",
+    help="Hide arguments of this name, beside those that look like secrets.",
+)
+def web(
+    pool: str | None,
+    *,
+    host: str,
+    port: int,
+    password_file: Path | None,
+    token_file: Path | None,
+    allow_host: tuple[str, ...],
+    read_only: bool,
+    base_path: str,
+    redis: str | None,
+    namespace: str | None,
+    hide: tuple[str, ...],
+) -> None:
+    """See and do everything in a browser, at http://127.0.0.1:5040.
+
+    MODULE:POOL, like app.jobs:pool, says which server and namespace are meant; --redis and --namespace do as well.
+    Each option can also be given as DAYJOB_WEB_..., like DAYJOB_WEB_PORT=8080.
+
+    Without a password or token it listens on this machine alone. Ctrl-C ends it.
+    """
+    for module in ("starlette", "uvicorn", "jinja2"):
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"the console needs {module}.\n    pip install 'dayjob[web]'")
+    from dayjob.admin.client import AsyncAdmin  # noqa: PLC0415 - after the check of what it needs
+    from dayjob.web import WebOptions, create_app, server  # noqa: PLC0415
+
+    logs.set_up(form="text", warnings_only=True)
+    password = _secret(password_file, "DAYJOB_WEB_PASSWORD", "--password-file")
+    token = _secret(token_file, "DAYJOB_WEB_TOKEN", "--token-file")
+    if password is None and token is None and not server.is_loopback(host):
+        raise UsageError(
+            f"--host {host} lets other machines in, and there is no password.\n"
+            "    Set DAYJOB_WEB_PASSWORD or DAYJOB_WEB_TOKEN, or give --password-file or --token-file;\n"
+            "    or leave --host out and reach it through ssh -L 5040:127.0.0.1:5040"
+        )
+    if pool is not None:
+        from dayjob.cli.load import find_pool  # noqa: PLC0415 - imports the program only where it is named
+
+        found = find_pool(pool)
+        redis, namespace = redis or found.redis, namespace or found.namespace
+    options = WebOptions(
+        read_only=read_only, password=password, token=token, allow_hosts=(host, *allow_host), base_path=base_path.rstrip("/"),
+    )  # fmt: skip
+    admin = AsyncAdmin(namespace or "dayjob", redis=redis, hide=hide)
+    # Said now, not with the first request: that a URL cannot be read, or that the embedded server is used.
+    admin._address()
+    app = create_app(admin, options=options)
+    listening = server.listen(host, port)
+    where = server.address_of(host, listening.getsockname()[1], options.base_path)
+    server.serve(app, listening, ready=lambda: click.echo(f"The console is at {where}  (Ctrl-C ends it)"))
+
+
+def _secret(path: Path | None, variable: str, option: str) -> str | None:
+    """What a file or else a variable holds, without the line's end. Raises UsageError that does not show it."""
+    if path is None:
+        found = os.environ.get(variable)
+        where = variable
+    else:
+        where = f"{option} {path}"
+        try:
+            found = path.read_text("utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise UsageError(f"{where} cannot be read: {why}") from None
+    if found is not None and not found.strip():
+        raise UsageError(f"{where} is empty.\n    Write a password into it, or leave it out.")
+    return found

@@ -1,0 +1,144 @@
+"""What the API answers: views as JSON without what must not be shown, and refusals in words with the right status."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dayjob.admin.views import BrokenEntry, BusyWorker, Count, JobView, Tally
+from dayjob.errors import DayjobError, StoreError
+
+#: Fields that stay out: the bytes of jobs hold what is hidden elsewhere.
+LEFT_OUT: dict[type, frozenset[str]] = {JobView: frozenset({"payload"})}
+#: What is worked out from the fields and shown beside them.
+WORKED_OUT: dict[type, tuple[str, ...]] = {
+    BusyWorker: ("progress", "left"), Count: ("complete",), Tally: ("stayed",),
+}  # fmt: skip
+
+#: How many characters of an error are sent.
+MOST_WORDS = 1000
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+
+
+class Refusal(Exception):
+    """Ends a request with a status, a sentence and what to do next."""
+
+    def __init__(
+        self, status: int, error: str, hint: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(error)
+        self.status = status
+        self.error = error
+        self.hint = hint
+        self.headers = headers
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a request was refused."""
+
+    error: str
+    #: What to do next; may be empty.
+    hint: str
+    status: int
+
+
+def plain(value: Any) -> Any:
+    """Any answer as JSON values, without the bytes of jobs."""
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
+        left_out = LEFT_OUT.get(kind, frozenset())
+        found = {
+            field.name: plain(getattr(value, field.name))
+            for field in dataclasses.fields(kind)
+            if field.name not in left_out
+        }
+        if kind is JobView:
+            found["unique_key"] = shown_key(value)
+        for name in worked_out(kind):
+            found[name] = plain(getattr(value, name))
+        return found
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def worked_out(kind: type) -> tuple[str, ...]:
+    """The properties of a view that are shown beside its fields."""
+    return WORKED_OUT.get(kind, ())
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    """A view as a response."""
+    return Response(msgspec.json.encode(plain(value)), status, media_type=JSON)
+
+
+def problem(refusal: Refusal) -> Response:
+    """A refusal as a response."""
+    body = msgspec.json.encode(Problem(_printable(refusal.error), _printable(refusal.hint), refusal.status))
+    return Response(body, refusal.status, refusal.headers, media_type=PROBLEM)
+
+
+def _printable(text: str) -> str:
+    # What was sent may hold half a character, which no encoding takes, and errors quote it.
+    shown = text.encode("utf-8", "replace").decode()
+    return shown if len(shown) <= MOST_WORDS else f"{shown[:MOST_WORDS]}..."
+
+
+def refusal_of(error: DayjobError, status: int = 400) -> Refusal:
+    """The refusal that an error of the admin layer comes to."""
+    first, _, rest = str(error).partition("\n")
+    hint = " ".join(rest.split())
+    if isinstance(error, StoreError):
+        return Refusal(
+            503,
+            f"Redis does not answer as it should: {first}",
+            hint or "It is tried again with the next request.",
+        )
+    return Refusal(status, first, hint)
+
+
+def wants_html(request: Request) -> bool:
+    """Whether a browser asks for a page: text/html is preferred to JSON, and asked for by name."""
+    html = other = 0.0
+    for part in request.headers.get("accept", "").split(","):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        weight = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                try:
+                    weight = float(parameter[2:])
+                except ValueError:
+                    weight = 0.0
+        if kind in ("text/html", "application/xhtml+xml"):
+            html = max(html, weight)
+        elif kind in (JSON, "text/plain", "application/openmetrics-text"):
+            other = max(other, weight)
+    return html > other
+
+
+# What may be shown of bytes.
+
+
+def digest(entry: BrokenEntry) -> str:
+    """What names a broken entry, beside its place."""
+    return hashlib.sha256(entry.entry).hexdigest()[:24]
+
+
+def broken_text(entry: BrokenEntry) -> str:
+    """The bytes of a broken entry as they may be shown: the admin layer has hidden what looks like a secret."""
+    return entry.payload.decode("utf-8", "replace")
+
+
+def shown_key(job: JobView) -> str:
+    """The unique key of a job without the arguments that may be in it."""
+    head, brace, _ = job.unique_key.partition("{")
+    return f"{head}{{...}}" if brace else job.unique_key

@@ -1,0 +1,92 @@
+"""create_app: the console as one ASGI app, to be served by itself or mounted under any path of another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.errors import DayjobError
+from dayjob.web import ancestor, events, openapi, pages, probes, prometheus, v1
+from dayjob.web.answers import Refusal, problem, refusal_of, wants_html
+from dayjob.web.console import Console
+from dayjob.web.options import WebOptions
+from dayjob.web.security import Guard
+
+
+def create_app(admin: AsyncAdmin, *, options: WebOptions | None = None) -> Starlette:
+    """The console over what `admin` sees. Without a way to sign in it answers to its own machine alone."""
+    console = Console(admin, options or WebOptions())
+    app = Starlette(
+        routes=_routes(),
+        middleware=[Middleware(Guard, console=console)],
+        exception_handlers={HTTPException: _refused, Refusal: _refused, DayjobError: _refused},
+        lifespan=_lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.console = console
+    app.state.openapi = openapi.document(v1.ENDPOINTS)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    yield
+    await app.state.console.close()
+
+
+def _routes() -> list[BaseRoute]:
+    """Pages and programs share addresses: who asks for HTML there gets the page."""
+    machine = [*ancestor.routes(), *prometheus.routes()]
+    shared = {route.path for route in machine}
+    human = pages.routes()
+    page_at = {route.path: route for route in human if isinstance(route, Route) and route.path in shared}
+    return [
+        *probes.routes(),
+        *events.routes(),
+        *v1.routes(),
+        *(_negotiated(route, page_at.get(route.path.rstrip("/"))) for route in machine),
+        *(route for route in human if getattr(route, "path", None) not in page_at),
+    ]
+
+
+def _negotiated(route: Route, page: Route | None) -> Route:
+    if page is None:
+        return route
+    machine: Any = route.endpoint
+    human: Any = page.endpoint
+
+    async def either(request: Request) -> Response:
+        by_browser = request.method in ("GET", "HEAD") and wants_html(request)
+        response: Response = await (human if by_browser else machine)(request)
+        return response
+
+    return Route(route.path, either, methods=sorted(route.methods or ()))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Any refusal: as a page for a browser, else as JSON."""
+    if isinstance(error, HTTPException):
+        headers = dict(error.headers or {})
+        refusal = Refusal(error.status_code, _WORDS.get(error.status_code, error.detail), "", headers)
+    elif isinstance(error, DayjobError):
+        refusal = refusal_of(error)
+    else:
+        assert isinstance(error, Refusal)  # noqa: S101 - registered for nothing else
+        refusal = error
+    if not wants_html(request):
+        return problem(refusal)
+    response: Response = await pages.failure(request, refusal.status, refusal.error, refusal.hint)
+    response.headers.update(refusal.headers or {})
+    return response
+
+
+_WORDS = {404: "There is nothing here.", 405: "This address does not take that method."}

@@ -1,0 +1,202 @@
+"""The live stream: one reader of Redis for all who look, fanned out as server-sent events.
+
+Nobody looks: nothing is read. A client that does not take what it is sent is dropped; it comes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.errors import DayjobError
+from dayjob.web.answers import Refusal, plain, refusal_of
+
+logger = logging.getLogger("dayjob.web")
+
+#: Seconds between two looks, and the share of its time that the reader may spend looking.
+EVERY = 1.0
+MOST_BUSY = 0.1
+#: Seconds without an event before a comment shows proxies and browsers that somebody is there.
+QUIET = 15.0
+#: Seconds that one client may take to accept an event.
+PATIENCE = 20.0
+#: How many may look at once, and for how many seconds before they must ask again, and show again who they are.
+MOST_LISTENERS = 500
+MOST_LIFE = 900.0
+#: What a stream begins with: how many milliseconds a browser waits before it comes back.
+GREETING = b"retry: 3000\n\n"
+COMMENT = b": still here\n\n"
+
+HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no",
+}  # fmt: skip
+
+
+async def pulse(admin: AsyncAdmin) -> dict[str, Any]:
+    """What everybody who looks is told: the verdict, and how each queue stands."""
+    verdict = await admin.verdict()
+    listing = await admin.queues()
+    return {
+        "now": verdict.now,
+        "verdict": {"level": verdict.level, "sentence": verdict.sentence, "notes": plain(verdict.notes)},
+        "waiting": verdict.waiting,
+        "running": verdict.running,
+        "sizes": plain(verdict.sizes),
+        "queues": [
+            {
+                "name": view.queue.name, "size": view.queue.size, "age": view.queue.age, "paused": view.queue.paused,
+                "running": view.running, "workers": view.workers, "out": view.out,
+            }
+            for view in listing.queues
+        ],
+    }  # fmt: skip
+
+
+def event(name: str, value: Any) -> bytes:
+    """One event. JSON has no line ends in it, so that nothing in a name can begin another."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(value))
+
+
+class Hub:
+    """Reads while somebody listens, and gives every listener the latest. For one event loop."""
+
+    def __init__(self, read: Callable[[], Awaitable[Any]], *, every: float = EVERY) -> None:
+        self._read = read
+        self._every = every
+        self._listeners: set[_Mailbox] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def listeners(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
+
+    @property
+    def reading(self) -> bool:
+        """Whether Redis is read."""
+        return self._reader is not None
+
+    async def listen(self) -> AsyncIterator[bytes]:
+        """Events until the hub is closed, or the time of one stream is over."""
+        box = _Mailbox()
+        self._listeners.add(box)
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._run())
+        try:
+            end = time.monotonic() + MOST_LIFE
+            yield GREETING
+            while not self._closed and time.monotonic() < end:
+                yield await box.take(QUIET) or COMMENT
+        finally:
+            self._listeners.discard(box)
+            if not self._listeners and self._reader is not None:
+                self._reader.cancel()
+                self._reader = None
+
+    def close(self) -> None:
+        """End every stream now."""
+        self._closed = True
+        for box in self._listeners:
+            box.put(COMMENT)
+
+    async def _run(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                latest = event("pulse", await self._read())
+            except DayjobError as error:
+                refusal = refusal_of(error)
+                latest = event("away", {"error": refusal.error, "hint": refusal.hint})
+            except Exception:  # a fault of ours: those who look must learn of it, and the stream goes on
+                logger.exception("the live stream could not read how everything stands")
+                latest = event("away", {"error": "The console has a fault.", "hint": "Its log says more."})
+            for box in self._listeners:
+                box.put(latest)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(self._every - took, took / MOST_BUSY - took))
+
+
+class _Mailbox:
+    """The latest event for one listener: one who is slow misses some, and nothing piles up."""
+
+    def __init__(self) -> None:
+        self._latest = b""
+        self._there = asyncio.Event()
+
+    def put(self, latest: bytes) -> None:
+        self._latest = latest
+        self._there.set()
+
+    async def take(self, patience: float) -> bytes:
+        """The latest event that was not taken yet; b"" when there is none in time."""
+        try:
+            await asyncio.wait_for(self._there.wait(), patience)
+        except TimeoutError:
+            return b""
+        self._there.clear()
+        return self._latest
+
+
+class EventStream(Response):
+    """Sends what a hub says until the client leaves, stops taking it, or the hub is closed."""
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(headers=HEADERS)
+        del self.headers["content-length"]
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        sending = asyncio.create_task(self._send(send))
+        leaving = asyncio.create_task(_gone(receive))
+        try:
+            done, _ = await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    async def _send(self, send: Send) -> None:
+        stream = self._hub.listen()
+        try:
+            async for part in stream:
+                message = {"type": "http.response.body", "body": part, "more_body": True}
+                await asyncio.wait_for(send(message), PATIENCE)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            # It does not take what it is sent. It will come back when it can.
+            return
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def events(request: Request) -> Response:
+    """GET /events."""
+    hub: Hub = request.app.state.console.hub
+    if hub.listeners >= MOST_LISTENERS:
+        raise Refusal(503, f"{MOST_LISTENERS} streams are open already.", "Try again later.")
+    return Response(headers=HEADERS) if request.method == "HEAD" else EventStream(hub)
+
+
+def routes() -> list[Route]:
+    """The address of the stream."""
+    return [Route("/events", events, methods=["GET"])]

@@ -1,0 +1,61 @@
+"""Ledger: durations added up from scrape to scrape. Pure.
+
+Redis keeps them by the minute for three days, while a histogram of Prometheus only ever grows; so the ledger adds up
+what each scrape finds. Like any counter it begins anew with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dayjob.admin.scrape import Histogram, Minute, bucket_limit
+
+#: Minutes that may still change when the next has begun.
+UNSETTLED = 2
+
+Kind = Literal["run", "wait", "trip"]
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Durations of all minutes that were scraped, each counted once."""
+
+    sums: dict[tuple[Kind, str], dict[int, int]] = field(default_factory=dict)
+    _counted: dict[int, dict[tuple[Kind, str, int], int]] = field(default_factory=dict)
+
+    @property
+    def since(self) -> int | None:
+        """The first minute that the next scrape must read; None before the first."""
+        return min(self._counted, default=None)
+
+    def add(self, minutes: Iterable[Minute]) -> None:
+        """Count what is new in these minutes."""
+        last = 0
+        for minute in minutes:
+            last = max(last, minute.minute)
+            before = self._counted.setdefault(minute.minute, {})
+            for key, number in _cells(minute):
+                more = number - before.get(key, 0)
+                if more > 0:
+                    before[key] = number
+                    sums = self.sums.setdefault(key[:2], {})
+                    sums[key[2]] = sums.get(key[2], 0) + more
+        for settled in [number for number in self._counted if number <= last - UNSETTLED]:
+            del self._counted[settled]
+
+
+def _cells(minute: Minute) -> Iterator[tuple[tuple[Kind, str, int], int]]:
+    kinds: tuple[tuple[Kind, Mapping[str, Histogram]], ...] = (
+        ("run", minute.runs), ("wait", minute.waits), ("trip", {"": minute.exchanges}),
+    )  # fmt: skip
+    for kind, by_name in kinds:
+        for name, histogram in by_name.items():
+            for bucket, number in histogram.buckets.items():
+                yield (kind, name, bucket), number
+
+
+def total_time(buckets: Mapping[int, int]) -> float:
+    """About how long all durations took, by the middle of each bucket."""
+    return sum(number * bucket_limit(bucket) / 2**0.25 for bucket, number in buckets.items())

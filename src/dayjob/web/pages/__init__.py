@@ -1,0 +1,52 @@
+"""The pages of the console: what operators look at. They never change anything: buttons ask the API."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+
+from dayjob.web.pages import (
+    audit,
+    enqueue,
+    failures,
+    home,
+    jobs,
+    metrics,
+    periodic,
+    pools,
+    queues,
+    redis,
+    settings,
+    static,
+)
+from dayjob.web.pages.shell import failure
+
+__all__ = ["failure", "routes"]
+
+
+def routes() -> list[Route]:
+    """Every page, also those whose address the JSON API shares, and the files they load."""
+    pages = {
+        "/": home.home,
+        "/queues": queues.queues,
+        "/queue": queues.queue,
+        "/worker_pools": pools.pools,
+        "/busy_workers": pools.busy,
+        "/jobs": jobs.jobs,
+        "/scheduled_jobs": jobs.scheduled,
+        "/retry_jobs": jobs.retry,
+        "/dead_jobs": jobs.dead,
+        "/done_jobs": jobs.done,
+        "/job": jobs.job,
+        "/failures": failures.failures,
+        "/periodic": periodic.periodic,
+        "/metrics": metrics.metrics,
+        "/redis": redis.redis,
+        "/enqueue": enqueue.enqueue,
+        "/audit": audit.audit,
+        "/broken": audit.broken,
+        "/settings": settings.settings,
+    }
+    return [
+        *(Route(path, handler, methods=["GET"]) for path, handler in pages.items()),
+        Route("/static/{name}", static.static_file, methods=["GET"]),
+    ]

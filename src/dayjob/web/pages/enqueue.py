@@ -1,0 +1,41 @@
+"""The enqueue form, made from the type hints that pools announce."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.web.pages.shell import Values, page
+from dayjob.web.render import pretty
+
+#: How many names are offered.
+MOST_NAMES = 500
+
+
+@page("enqueue.html", "/enqueue", "Enqueue")
+async def enqueue(request: Request, admin: AsyncAdmin) -> Values:
+    """The form for `name`; `args` and `source` fill it in."""
+    asked = request.query_params
+    name = asked.get("name", "")
+    kinds = {one.name: one for one in await admin.job_types()}
+    listing = await admin.queues()
+    kind = kinds.get(name)
+    given = _object(asked.get("args", ""))
+    known = {one.name for one in kind.arguments} if kind else set()
+    rest = {key: value for key, value in given.items() if key not in known}
+    names = sorted({*kinds, *(one.queue.name for one in listing.queues)})
+    return {
+        "name": name, "names": names[:MOST_NAMES], "kind": kind, "kinds": list(kinds.values()), "given": given,
+        "rest": pretty(rest) if rest else "", "source": asked.get("source", ""),
+    }  # fmt: skip
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(text) if text else {}
+    except (msgspec.DecodeError, UnicodeError):
+        found = {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,39 @@
+"""Failures: jobs of dead and retry, grouped by error and job over a time."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from starlette.requests import Request
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.filters import Filter
+from dayjob.admin.views import FailureGroup
+from dayjob.web.pages.shell import Values, page
+
+_WINDOWS = (("1", "1 h"), ("24", "24 h"), ("72", "72 h"), ("", "Ever"))
+#: How many jobs of each set are looked at: what can be grouped in the time that a page may take.
+MOST_LOOKED = 2000
+#: How many groups are shown.
+MOST_GROUPS = 200
+
+
+@page("failures.html", "/failures", "Failures")
+async def failures(request: Request, admin: AsyncAdmin) -> Values:
+    """The groups, the largest first; `window` in hours, `name` and `kind` narrow it."""
+    asked = request.query_params
+    window = asked.get("window", "")
+    hours = float(window) if window in ("1", "24", "72") else None
+    found = await admin.failures(window=None if hours is None else hours * 3600, most=MOST_LOOKED)
+    name, kind = asked.get("name", ""), asked.get("kind", "")
+    groups = [one for one in found.groups if name in ("", one.name) and kind in ("", one.kind)]
+    return {
+        "groups": [_shown(one) for one in groups[:MOST_GROUPS]], "found": found, "windows": _WINDOWS,
+        "window": window if hours else "", "name": name, "kind": kind, "now": found.now,
+    }  # fmt: skip
+
+
+def _shown(group: FailureGroup) -> dict[str, Any]:
+    told = {field.name: getattr(group, field.name) for field in fields(group)}
+    return told | {"where": str(Filter(name=group.name, kind=group.kind))}

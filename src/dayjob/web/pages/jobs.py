@@ -1,0 +1,216 @@
+"""Jobs: pages of each state, filtered or not, and one permanent page for each job."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+
+from dayjob.admin.bulk import ABLE as BULK
+from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.filters import filter_of
+from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, QueueView, State, Verdict
+from dayjob.errors import BadOption
+from dayjob.redact import HIDDEN
+from dayjob.web.answers import shown_key
+from dayjob.web.pages import traces
+from dayjob.web.pages.shell import ABLE, Endpoint, Values, failure, look, page
+from dayjob.web.render import address, brief, number, took
+
+SIZE = 50
+#: How many queues the page of all that waits looks into.
+MOST_QUEUES = 20
+#: What is not a condition but may be an id.
+_ID = re.compile(r"[\w.:-]{16,200}")
+
+_ABOUT = {
+    "waiting": "Jobs in their queues, the next to run first.",
+    "running": "Attempts that pools hold.",
+    "scheduled": "Jobs that are due later, the soonest first.",
+    "retry": "Jobs that failed and run again by themselves, the soonest first.",
+    "dead": "Jobs that gave up, the newest first. Retry them once the fix is out.",
+    "done": "Completed jobs that are kept for a while, where their job type asks for it.",
+}
+_NOTHING = {
+    "waiting": ("No job waits", "Everything that was enqueued has been fetched."),
+    "running": ("No job runs", "Pools hold nothing right now."),
+    "scheduled": ("Nothing is scheduled", "A job can be enqueued for later:", "dayjob enqueue send_mail to=ada@example.com --in 5m"),
+    "retry": ("No job waits for a retry", "A job that fails comes here, and runs again after a while."),
+    "dead": ("No job is dead", "A job that failed too often comes here, and stays until somebody retries or deletes it."),
+    "done": ("No completed jobs are kept", "Job types keep theirs with keep=:", "@pool.job(keep=86400)"),
+}  # fmt: skip
+_TABS: tuple[tuple[State, str, str], ...] = (
+    ("waiting", "/jobs", "Waiting"), ("running", "/jobs", "Running"), ("scheduled", "/scheduled_jobs", "Scheduled"),
+    ("retry", "/retry_jobs", "Retry"), ("dead", "/dead_jobs", "Dead"), ("done", "/done_jobs", "Done"),
+)  # fmt: skip
+
+
+def _listing(state: State, here: str, title: str) -> Endpoint:
+    @page("jobs.html", here, title)
+    async def endpoint(request: Request, admin: AsyncAdmin) -> Values:
+        return await _list(request, admin, state)
+
+    return endpoint
+
+
+scheduled = _listing("scheduled", "/scheduled_jobs", "Scheduled jobs")
+retry = _listing("retry", "/retry_jobs", "Retry jobs")
+dead = _listing("dead", "/dead_jobs", "Dead jobs")
+done = _listing("done", "/done_jobs", "Done jobs")
+
+
+@page("jobs.html", "/jobs", "Jobs")
+async def jobs(request: Request, admin: AsyncAdmin) -> Values:
+    """Jobs of the state in the query: those that wait, unless it says another."""
+    state = request.query_params.get("state", "waiting")
+    known = {one: title for one, _, title in _TABS}
+    chosen: State = state if state in known else "waiting"
+    return await _list(request, admin, chosen)
+
+
+async def _list(request: Request, admin: AsyncAdmin, state: State) -> Values:
+    asked = request.query_params
+    where, after, name = asked.get("where", "").strip(), asked.get("after", ""), asked.get("name", "")
+    if _ID.fullmatch(where):
+        return {"response": RedirectResponse(address(request, "/job", id=where), 303)}
+    listing = await admin.queues()
+    problem, status = "", 200
+    found = JobPage(listing.now, state, 0, ())
+    try:
+        if state == "waiting":
+            name = name or filter_of(where).name or ""
+            found = await _waiting(admin, listing.queues, name, where, after)
+        else:
+            found = await admin.jobs(state, where=where, after=after, size=SIZE)
+    except BadOption as error:
+        problem, status = str(error), 400
+    verdict = await look(request.app.state.console)
+    names = [one.queue.name for one in listing.queues][:50]
+    return {
+        "status": status, "problem": problem, "page": found, "state": state, "where": where, "after": after, "name": name,
+        "about": _ABOUT[state], "now": found.now, "nothing": _NOTHING, "icons": {one: one for one, _, _ in _TABS},
+        "bulk": () if state == "waiting" and not name else [verb for verb in ABLE[state] if verb in BULK[state]],
+        "conditions": [*(f"name={one}" for one in names if " " not in one), "error~Timeout", "age>1h", "age<1d", "source="],
+        "tabs": _tabs(verdict), "title": _title(state, name),
+    }  # fmt: skip
+
+
+def _title(state: State, name: str) -> str:
+    title = {"waiting": "Waiting jobs", "running": "Running jobs"}.get(state, f"{state.capitalize()} jobs")
+    return f"{title} of {name}" if name else title
+
+
+def _tabs(verdict: Verdict) -> list[dict[str, Any]]:
+    counts = {"waiting": verdict.waiting, "running": verdict.running}
+    return [
+        {
+            "state": state, "path": path, "words": words, "count": counts.get(state, max(0, getattr(verdict.sizes, state, 0))),
+            "query": {"state": state} if path == "/jobs" else {},
+        }
+        for state, path, words in _TABS
+    ]  # fmt: skip
+
+
+async def _waiting(
+    admin: AsyncAdmin, queues: tuple[QueueView, ...], name: str, where: str, after: str
+) -> JobPage:
+    """Of one queue, page by page; or the first of each."""
+    if name:
+        return await admin.jobs("waiting", name=name, where=where, after=after, size=SIZE)
+    found: list[JobView] = []
+    total = looked = 0
+    now = 0.0
+    for one in queues:
+        total += one.queue.size
+        if one.queue.wrong or not one.queue.size or looked >= MOST_QUEUES or len(found) >= SIZE:
+            continue
+        looked += 1
+        seen = await admin.jobs("waiting", name=one.queue.name, where=where, size=min(5, SIZE - len(found)))
+        now = seen.now
+        found += seen.jobs
+    return JobPage(now, "waiting", total, tuple(found), "", len(found))
+
+
+# One job.
+
+
+@page("job.html", "/jobs", "Job")
+async def job(request: Request, admin: AsyncAdmin) -> Values:
+    """One job by `id`, wherever it is; `name` says where to look first."""
+    job_id, name = request.query_params.get("id", ""), request.query_params.get("name") or None
+    if not job_id:
+        raise BadOption("no job is named\n    Its address has an id: /job?id=...")
+    detail = await admin.job(job_id, name=name)
+    if detail is None and name is not None:
+        detail = await admin.job(job_id)
+    if detail is None:
+        sentence = f"No job {job_id[:200]!r} waits, runs or is kept: it completed, was deleted or never was."
+        hint = "Completed jobs are kept where their type asks for it. Of each queue the first 10,000 are looked at."
+        return {"response": await failure(request, 404, sentence, hint)}
+    verdict = await look(request.app.state.console)
+    now = verdict.now
+    return {
+        "detail": detail, "worker": await _worker(admin, detail.job), "trace": traces.split(detail.job.trace),
+        "timeline": _timeline(detail, now), "facts": _facts(detail.job), "again": _again(request, detail.job), "now": now,
+    }  # fmt: skip
+
+
+async def _worker(admin: AsyncAdmin, found: JobView) -> BusyWorker | None:
+    if found.state != "running":
+        return None
+    return next(
+        (
+            one
+            for one in await admin.busy()
+            if (one.pool_id, one.worker.token) == (found.pool_id, found.token)
+        ),
+        None,
+    )
+
+
+def _facts(job: JobView) -> list[tuple[str, str, float | None]]:
+    """What is known of a job: words, and either a text or a moment."""
+    over = job.state in ("retry", "dead")
+    ahead = f", {number(job.place)} ahead" if job.place is not None else ""
+    kept = {"scheduled": "Due", "retry": "Due", "dead": "Died", "done": "Kept until"}
+    found: list[tuple[str, str | int | None, float | None]] = [
+        ("State", job.state + ahead, None), ("Attempts" if over else "Attempt", job.attempt - over, None),
+        ("Fails", job.fails or None, None), ("Deaths", job.deaths or None, None), ("Snoozes", job.snoozes or None, None),
+        ("Source", job.source, None), ("Enqueued", None, job.enqueued_at), ("Failed", None, job.failed_at),
+        ("Done", None, job.done_at), ("Ran", None if job.ran is None else took(job.ran), None),
+        (kept.get(job.state, ""), None, job.at), ("Expires", None, job.expires_at),
+        ("Unique", shown_key(job) or None, None),
+    ]  # fmt: skip
+    return [
+        (words, "" if value is None else str(value), at)
+        for words, value, at in found
+        if words and (value is not None or at)
+    ]
+
+
+def _timeline(detail: JobDetail, now: float) -> list[dict[str, Any]]:
+    """The events with the time between them, and what kind each is."""
+    told: list[dict[str, Any]] = []
+    before: float | None = None
+    for event in detail.timeline:
+        bad = "failed" in event.text or event.text.startswith(("died", "killed"))
+        kind = "next" if event.at > now + 1 else "err" if bad else "ok"
+        gap = ""
+        if before is not None and kind != "next" and event.at - before >= 1:
+            gap = f"{brief(event.at - before)} later"
+        told.append(dataclasses.asdict(event) | {"kind": kind, "gap": gap})
+        before = event.at
+    return told
+
+
+def _again(request: Request, found: JobView) -> str:
+    """The address of the form that enqueues one like it; hidden arguments are left to fill in."""
+    args = found.args if isinstance(found.args, dict) else {}
+    shown = {key: value for key, value in args.items() if HIDDEN not in msgspec.json.encode(value).decode()}
+    text = msgspec.json.encode(shown).decode() if shown else ""
+    source = "" if found.source is None else str(found.source)
+    return address(request, "/enqueue", name=found.name, args=text if len(text) < 4000 else "", source=source)

@@ -1,0 +1,26 @@
+"""Worker pools, and what their workers do."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.web.pages.shell import Values, page
+
+
+@page("pools.html", "/worker_pools", "Worker pools")
+async def pools(_request: Request, admin: AsyncAdmin) -> Values:
+    """The pools on the register, and the dead ones."""
+    found = await admin.pools()
+    told = [pool.status for pool in found.pools if pool.status]
+    return {
+        "pools": found,
+        "workers": sum(status.concurrency for status in told),
+        "running": sum(sum(status.running.values()) for status in told),
+    }
+
+
+@page("busy.html", "/busy_workers", "Busy workers")
+async def busy(_request: Request, admin: AsyncAdmin) -> Values:
+    """Workers that have run a job for longer than a moment."""
+    return {"busy": await admin.busy()}

@@ -1,0 +1,51 @@
+"""Queues: all of them, and a page for each."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+from starlette.requests import Request
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.views import QueueDetail, QueueView
+from dayjob.errors import BadOption
+from dayjob.web import charts
+from dayjob.web.pages.shell import Values, page
+
+_KINDS = (("", "All"), ("waiting", "With jobs"), ("paused", "Paused"), ("stray", "No worker"))
+
+
+@page("queues.html", "/queues", "Queues")
+async def queues(request: Request, admin: AsyncAdmin) -> Values:
+    """Every queue, by name; `q` is part of a name, `show` a kind."""
+    listing = await admin.queues()
+    part = request.query_params.get("q", "")
+    show = request.query_params.get("show", "")
+    found = [one for one in listing.queues if part in one.queue.name and _is(one, show)]
+    return {"queues": found, "q": part, "show": show, "kinds": _KINDS, "now": listing.now}
+
+
+def _is(one: QueueView, show: str) -> bool:
+    return {
+        "waiting": one.queue.size > 0,
+        "paused": one.queue.paused,
+        "stray": not one.workers and one.queue.size > 0,
+    }.get(show, True)
+
+
+@page("queue.html", "/queues", "Queue")
+async def queue(request: Request, admin: AsyncAdmin) -> Values:
+    """One queue, by its name in the query."""
+    name = request.query_params.get("name", "")
+    if not name:
+        raise BadOption("no queue is named\n    Choose one from the list of queues.")
+    detail = await admin.queue(name)
+    return {"detail": detail, "now": detail.now, "flow": _flow(detail)}
+
+
+def _flow(detail: QueueDetail) -> charts.Chart | Markup:
+    """Attempts of the last hour."""
+    series = detail.series
+    return charts.bars(
+        [one.at for one in series], 60, [one.runs for one in series], [one.fails for one in series],
+        "Attempts that ended in each minute of the last hour",
+    )  # fmt: skip

@@ -1,0 +1,58 @@
+"""Redis: how the server fares, what is wrong with its settings, and what was slow."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from starlette.requests import Request
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.views import RedisView
+from dayjob.web.pages.shell import Values, page
+from dayjob.web.render import NONE, number, size
+from dayjob.wording import span
+
+_ORDER = {"error": 0, "warning": 1, "ok": 2}
+_CONFIG = ("appendonly", "appendfsync", "save", "maxmemory-policy", "maxclients", "min-replicas-to-write")
+
+
+@page("redis.html", "/redis", "Redis")
+async def redis(_request: Request, admin: AsyncAdmin) -> Values:
+    """The health of the server."""
+    found = await admin.redis()
+    pools = await admin.pools()
+    began = time.perf_counter()
+    await admin.audit(size=1)
+    trip = time.perf_counter() - began
+    info = found.health.info
+    return {
+        "redis": found, "trip": trip, "server": _server(info), "memory": _whole(info, "used_memory"),
+        "most_memory": _whole(info, "maxmemory"), "ops": _whole(info, "instantaneous_ops_per_sec"),
+        "waits": max((pool.status.connection_wait for pool in pools.pools if pool.status), default=None),
+        "findings": sorted(found.findings, key=lambda one: _ORDER.get(one.level, 1)), "facts": _facts(found),
+    }  # fmt: skip
+
+
+def _server(info: dict[str, str]) -> str:
+    name = "Valkey" if info.get("server_name") == "valkey" or "valkey_version" in info else "Redis"
+    version = info.get("valkey_version") or info.get("redis_version", "of an unknown version")
+    up = span(_whole(info, "uptime_in_seconds"))
+    return f"{name} {version}, {info.get('redis_mode', info.get('server_mode', 'standalone'))}, up {up}."
+
+
+def _whole(info: dict[str, str], key: str) -> int:
+    text = info.get(key, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _facts(found: RedisView) -> list[tuple[str, Any]]:
+    info, config = found.health.info, found.health.config or {}
+    facts: list[tuple[str, Any]] = [
+        ("role", info.get("role", NONE)), ("memory at its peak", size(_whole(info, "used_memory_peak"))),
+        ("fragmentation", info.get("mem_fragmentation_ratio", NONE)),
+        ("evicted keys", number(_whole(info, "evicted_keys"))), ("expired keys", number(_whole(info, "expired_keys"))),
+        ("refused connections", number(_whole(info, "rejected_connections"))),
+        ("commands ever", number(_whole(info, "total_commands_processed"))),
+    ]  # fmt: skip
+    return facts + [(key, config[key] or "(empty)") for key in _CONFIG if key in config]

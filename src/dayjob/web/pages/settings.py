@@ -1,0 +1,29 @@
+"""Settings: what this reader prefers. The browser keeps them; nothing here is stored on the server."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.version import __version__
+from dayjob.web.pages.shell import Values, page
+
+#: Key, words, what holds where nothing was chosen, and the choices.
+_OPTIONS = (
+    ("theme", "Theme", "", (("", "As the system"), ("light", "Light"), ("dark", "Dark"))),
+    ("density", "Rows", "", (("", "Roomy"), ("compact", "Compact"))),
+    ("zone", "Moments in", "", (("", "My time zone"), ("utc", "UTC"))),
+    (
+        "refresh",
+        "Look again every",
+        "2",
+        (("1", "1 s"), ("2", "2 s"), ("5", "5 s"), ("15", "15 s"), ("off", "Never")),
+    ),
+)
+
+
+@page("settings.html", "/settings", "Settings")
+async def settings(request: Request, _admin: AsyncAdmin) -> Values:
+    """The form, and what this console is."""
+    console = request.app.state.console
+    return {"options": _OPTIONS, "version": __version__, "actor": console.actor_of(request)}

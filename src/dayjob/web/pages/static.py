@@ -1,0 +1,22 @@
+"""The files that pages load: one style sheet, one script, one picture. Nothing else can be asked for."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dayjob.web.render import STATIC, static
+
+#: Pages ask with a mark of the content, so that what is kept is never old.
+_KEPT = "public, max-age=31536000, immutable"
+
+
+async def static_file(request: Request) -> Response:
+    """One of the files, by its name."""
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(404)
+    data, mark = static(name)
+    kept = _KEPT if request.query_params.get("v") == mark else "no-cache"
+    return Response(data, media_type=STATIC[name], headers={"cache-control": kept})

@@ -1,0 +1,161 @@
+"""/metrics for Prometheus, computed from Redis: one scrape of one console covers the fleet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dayjob.admin.scrape import Scrape, bucket_limit
+from dayjob.web.console import Console
+from dayjob.web.ledger import Kind, Ledger, total_time
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+#: Buckets of Redis whose limits are shown: each second one from 0.8 ms to 28 min.
+SHOWN = range(6, 50, 2)
+
+
+# The text.
+
+
+def escaped(value: str) -> str:
+    """A label's value: no quote, backslash or line end can end it. Control characters are of no use to anybody."""
+    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return "".join(c if c.isprintable() else "\ufffd" for c in text.encode("utf-8", "replace").decode())
+
+
+class _Page:
+    """Lines of the text format, family by family."""
+
+    def __init__(self, namespace: str) -> None:
+        self.lines: list[str] = []
+        self._namespace = namespace
+
+    def family(self, name: str, kind: str, text: str) -> None:
+        self.lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+    def sample(self, name: str, value: float, **labels: str) -> None:
+        pairs = ",".join(
+            f'{key}="{escaped(text)}"' for key, text in {"namespace": self._namespace, **labels}.items()
+        )
+        self.lines.append(f"{name}{{{pairs}}} {_number(value)}")
+
+    def one(self, name: str, text: str, value: float, kind: str = "gauge") -> None:
+        self.family(name, kind, text)
+        self.sample(name, value)
+
+    def histogram(self, name: str, buckets: Mapping[int, int], **labels: str) -> None:
+        running, below = 0, sorted(buckets)
+        place = 0
+        for shown in SHOWN:
+            while place < len(below) and below[place] <= shown:
+                running += buckets[below[place]]
+                place += 1
+            self.sample(f"{name}_bucket", running, **labels, le=f"{bucket_limit(shown):g}")
+        total = sum(buckets.values())
+        self.sample(f"{name}_bucket", total, **labels, le="+Inf")
+        self.sample(f"{name}_sum", total_time(buckets), **labels)
+        self.sample(f"{name}_count", total, **labels)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.9g}"
+
+
+def text(scrape: Scrape, ledger: Ledger, namespace: str, took: float) -> str:
+    """All families as the text format."""
+    page = _Page(namespace)
+    _queues(page, scrape)
+    _sets(page, scrape)
+    _pools(page, scrape)
+    _totals(page, scrape)
+    families: tuple[tuple[Kind, str, str], ...] = (
+        (
+            "wait",
+            "dayjob_wait_seconds",
+            "How long jobs waited before an attempt; the sum is estimated from the buckets.",
+        ),
+        ("run", "dayjob_run_seconds", "How long attempts ran; the sum is estimated from the buckets."),
+    )
+    for kind, name, words in families:
+        page.family(name, "histogram", words)
+        for (own, job), buckets in sorted(ledger.sums.items()):
+            if own == kind:
+                page.histogram(name, buckets, job=job)
+    page.family(
+        "dayjob_redis_round_trip_seconds", "histogram", "Round trips of the pools' exchanges with Redis."
+    )
+    page.histogram("dayjob_redis_round_trip_seconds", ledger.sums.get(("trip", ""), {}))
+    page.one("dayjob_scrape_seconds", "How long the console needed to read all this from Redis.", took)
+    page.one("dayjob_redis_time_seconds", "The time by the server's clock.", scrape.now)
+    return "\n".join([*page.lines, ""])
+
+
+def _queues(page: _Page, scrape: Scrape) -> None:
+    queues = scrape.queues.queues
+    families = (
+        ("dayjob_queue_size", "Jobs that wait in the queue.", lambda view: view.queue.size),
+        (
+            "dayjob_queue_oldest_seconds",
+            "For how long its oldest job has waited.",
+            lambda view: view.queue.age or 0.0,
+        ),
+        ("dayjob_queue_running", "Attempts that run, as the pools say.", lambda view: view.running),
+        ("dayjob_queue_workers", "Workers that could run its jobs.", lambda view: view.workers),
+        ("dayjob_queue_paused", "1 while it is paused.", lambda view: int(view.queue.paused)),
+    )
+    for name, words, value in families:
+        page.family(name, "gauge", words)
+        for view in queues:
+            page.sample(name, value(view), queue=view.queue.name)
+    page.family(
+        "dayjob_queue_limit", "gauge", "How many of its jobs may run at once, where there is a limit."
+    )
+    for view in queues:
+        if view.queue.limit is not None:
+            page.sample("dayjob_queue_limit", view.queue.limit, queue=view.queue.name)
+
+
+def _sets(page: _Page, scrape: Scrape) -> None:
+    page.family("dayjob_jobs", "gauge", "Jobs beside the queues, by state.")
+    for state in ("scheduled", "retry", "dead", "done", "broken"):
+        page.sample("dayjob_jobs", max(0, getattr(scrape.sizes, state)), state=state)
+
+
+def _pools(page: _Page, scrape: Scrape) -> None:
+    live = [pool for pool in scrape.pools if pool.lease > 0]
+    told = [pool.status for pool in live if pool.status is not None]
+    page.one("dayjob_pools", "Worker pools with a lease.", len(live))
+    page.one(
+        "dayjob_pools_quiet", "Worker pools that fetch nothing more.", sum(status.quiet for status in told)
+    )
+    page.one("dayjob_workers", "Workers of all pools.", sum(status.concurrency for status in told))
+    page.one(
+        "dayjob_workers_busy", "Workers that run a job.", sum(sum(status.running.values()) for status in told)
+    )
+    page.one("dayjob_pools_memory_bytes", "Resident memory of all pools.", sum(status.rss for status in told))
+
+
+def _totals(page: _Page, scrape: Scrape) -> None:
+    page.family("dayjob_total", "counter", "Exact totals since the beginning, by what happened.")
+    for counter, by_name in sorted(scrape.totals.items()):
+        for job, number in sorted(by_name.items()):
+            page.sample("dayjob_total", number, counter=counter, job=job)
+
+
+async def metrics(request: Request) -> Response:
+    """GET /metrics."""
+    console: Console = request.app.state.console
+    began = time.perf_counter()
+    scrape = await console.admin.scrape(since=console.ledger.since)
+    took = time.perf_counter() - began
+    console.ledger.add(scrape.minutes)
+    return Response(text(scrape, console.ledger, console.admin.namespace, took), media_type=TEXT)
+
+
+def routes() -> list[Route]:
+    """The address that Prometheus scrapes."""
+    return [Route("/metrics", metrics)]

@@ -1,0 +1,102 @@
+"""What an autoscaler wants: how much waits, comes in and goes out, and how many workers that takes. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dayjob.admin.scrape import Minute, Scrape
+from dayjob.admin.views import QueueView
+from dayjob.web.ledger import total_time
+
+
+@dataclass(frozen=True, slots=True)
+class QueueScale:
+    """One queue."""
+
+    name: str
+    waiting: int
+    #: Seconds that its oldest job has waited; None when it is empty.
+    oldest: float | None
+    #: Jobs in each of the last minutes, on average; None where it is not known what came in.
+    in_per_minute: float | None
+    out_per_minute: float
+    #: Workers that run it, and that could.
+    busy: int
+    capacity: int
+    #: About how long one of its jobs takes; None when none has run lately.
+    run_seconds: float | None
+    paused: bool
+    #: Workers that keep up with what comes in and work off what waits in time; None when it is not known how long one takes.
+    wanted: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TotalScale:
+    """All queues together; paused ones want nobody."""
+
+    waiting: int
+    oldest: float | None
+    in_per_minute: float
+    out_per_minute: float
+    busy: int
+    capacity: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The figures at one moment."""
+
+    now: float
+    #: Seconds in which what waits should be worked off.
+    within: float
+    queues: tuple[QueueScale, ...]
+    total: TotalScale
+
+
+def scale(scrape: Scrape, within: float) -> Scale:
+    """The figures of every queue. By Little's law, jobs under way = jobs a second x seconds a job."""
+    queues = tuple(_queue(view, scrape.minutes, within) for view in scrape.queues.queues)
+    live = [pool.status for pool in scrape.pools if pool.lease > 0 and pool.status is not None]
+    open_ones = [queue for queue in queues if not queue.paused]
+    total = TotalScale(
+        waiting=sum(queue.waiting for queue in queues),
+        oldest=max((queue.oldest for queue in open_ones if queue.oldest is not None), default=None),
+        in_per_minute=sum(queue.in_per_minute or 0.0 for queue in queues),
+        out_per_minute=sum(queue.out_per_minute for queue in queues),
+        busy=sum(sum(status.running.values()) for status in live),
+        capacity=sum(status.concurrency for status in live if not status.quiet),
+        # A worker takes the jobs of any queue, so that parts of one add up; where it is not known what a job takes, one worker finds out.
+        wanted=math.ceil(
+            sum(_load(view, scrape.minutes, within) or 0.0 for view in scrape.queues.queues) - 1e-9
+        )
+        or int(any(queue.waiting for queue in open_ones)),
+    )
+    return Scale(scrape.now, within, queues, total)
+
+
+def _queue(view: QueueView, minutes: tuple[Minute, ...], within: float) -> QueueScale:
+    load = _load(view, minutes, within)
+    return QueueScale(
+        view.queue.name, view.queue.size, view.queue.age, view.incoming, view.out, view.running, view.workers,
+        _run_seconds(view.queue.name, minutes), view.queue.paused, None if load is None else math.ceil(load - 1e-9),
+    )  # fmt: skip
+
+
+def _load(view: QueueView, minutes: tuple[Minute, ...], within: float) -> float | None:
+    """How many workers a queue keeps busy; a limit is never passed. None when it is not known how long a job takes."""
+    if view.queue.paused:
+        return 0.0
+    seconds = _run_seconds(view.queue.name, minutes)
+    if seconds is None:
+        return None if view.queue.size else 0.0
+    incoming = view.out if view.incoming is None else view.incoming
+    wanted = (incoming / 60 + view.queue.size / within) * seconds
+    return wanted if view.queue.limit is None else min(wanted, view.queue.limit)
+
+
+def _run_seconds(name: str, minutes: tuple[Minute, ...]) -> float | None:
+    found = [minute.runs[name] for minute in minutes if name in minute.runs]
+    number = sum(histogram.count for histogram in found)
+    return sum(total_time(histogram.buckets) for histogram in found) / number if number else None

@@ -1,0 +1,100 @@
+"""Serving the console: the socket, where it may listen, and a stop that open streams do not hold up."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+from urllib.parse import quote
+
+import uvicorn
+from starlette.applications import Starlette
+
+from dayjob.errors import UsageError
+
+#: Seconds that requests under way get to end at a stop.
+GRACE = 3
+
+
+class ConsoleServer(uvicorn.Server):
+    """A server that ends the live streams before it waits for requests to end."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then stop as usual."""
+        app = self.config.app
+        assert isinstance(app, Starlette)  # noqa: S101 - made by `serve`
+        app.state.console.hub.close()
+        await super().shutdown(sockets)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address leads to this machine alone. Raises UsageError when it leads nowhere."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host {host!r} leads nowhere: {error}") from None
+    addresses = [ipaddress.ip_address(str(place[4][0]).partition("%")[0]) for place in found]
+    return all(address.is_loopback for address in addresses)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises UsageError that says what to do when it cannot."""
+    try:
+        place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        found = socket.socket(place[0], socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host {host!r} leads nowhere: {error}") from None
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(place[4])
+        found.listen(128)
+    except OSError as error:
+        found.close()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"port {port} of {host} is in use, perhaps by another console.\n"
+                f"    Take another: dayjob web --port {port + 1 if port < 65_535 else 5041}"
+            ) from None
+        if error.errno == errno.EACCES:
+            raise UsageError(
+                f"port {port} needs more rights.\n    Take one above 1023, like --port 5040"
+            ) from None
+        raise UsageError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from None
+    return found
+
+
+def address_of(host: str, port: int, base_path: str = "") -> str:
+    """What to open in a browser."""
+    shown = "127.0.0.1" if host in ("0.0.0.0", "") else "::1" if host == "::" else host  # noqa: S104 - a comparison
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}{quote(base_path)}/"
+
+
+def serve(app: Starlette, listening: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until INT or TERM, then end in order. A second signal ends at once."""
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=30, ws="none",
+    )  # fmt: skip
+    server = ConsoleServer(config)
+    # The server hands the signal on when it is done; a stop that was asked for is no accident.
+    before = _take_signals() if threading.current_thread() is threading.main_thread() else {}
+    ready()
+    try:
+        server.run(sockets=[listening])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        listening.close()
+
+
+def _take_signals() -> dict[signal.Signals, Any]:
+    return {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """It was heard already."""

@@ -1,0 +1,424 @@
+// The console in the browser: theme, times, live regions, actions, selection, keyboard. Pages work without it; acting needs it.
+"use strict";
+(() => {
+  const $ = (query, from = document) => from.querySelector(query);
+  const $$ = (query, from = document) => [...from.querySelectorAll(query)];
+  const make = (tag, values) => Object.assign(document.createElement(tag), values);
+  const on = (what, listener, from = document) => from.addEventListener(what, listener);
+
+  // Settings of this reader. What cannot be kept, in a private window say, is forgotten.
+  let kept = {};
+  try { kept = Object(JSON.parse(localStorage.getItem("dayjob"))); } catch { /* as new */ }
+  const keep = (key, value) => {
+    kept[key] = value;
+    try { localStorage.setItem("dayjob", JSON.stringify(kept)); } catch { /* forgotten */ }
+    dress();
+  };
+  const dress = () => {
+    const { dataset } = document.documentElement;
+    for (const key of ["theme", "density"]) kept[key] ? dataset[key] = kept[key] : delete dataset[key];
+  };
+  dress();
+
+  // Times go on by themselves; the server's clock decides what is now.
+  let skew = 0;
+  const zone = () => kept.zone === "utc" ? { timeZone: "UTC" } : {};
+  const span = (s) => s < 120 ? `${Math.max(0, s).toFixed(0)} s` : s < 7200 ? `${(s / 60).toFixed(0)} min`
+    : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(0)} days`;
+  const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+  const clock = (at, kind) => new Date(at * 1000).toLocaleString("en-GB", {
+    hour: "2-digit", minute: "2-digit", ...(kind === "hour" ? {} : { day: "numeric", month: "short" }), ...zone() });
+  const tick = () => {
+    const now = Date.now() / 1000 + skew;
+    for (const time of $$("time[data-at]")) {
+      const { at, clock: kind } = time.dataset;
+      if (kind) { write(time, clock(at, kind)); continue; }
+      const away = at - now;
+      write(time, "for" in time.dataset ? span(-away) : Math.abs(away) < 1 ? "now" : away > 0 ? `in ${span(away)}` : `${span(-away)} ago`);
+      if (time.dataset.said === at + kept.zone) continue;
+      time.dataset.said = at + kept.zone;
+      time.title = new Date(at * 1000).toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "medium", ...zone() })
+        + (kept.zone === "utc" ? " UTC" : "");
+    }
+  };
+
+  // Live regions take over what a newer copy of the page has, by data-key, without losing what the reader opened or chose.
+  let waiting = 0, forced = false;
+  const held = (rows) => !forced && (rows.matches(":hover") || $(":focus-visible, [data-pick]:checked", rows));
+  const mine = (element, name) => "mine" in element.dataset || element.tagName === "TR" && name === "class"
+    || element.tagName === "DETAILS" && name === "open" || element.tagName === "INPUT";
+  const morph = (old, fresh) => {
+    if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
+    if (old.nodeType !== 1) return void (old.data !== fresh.data && (old.data = fresh.data));
+    if (old.isEqualNode(fresh) || old.tagName === "TIME" && old.dataset.at === fresh.dataset.at) return;
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value && !mine(old, name)) old.setAttribute(name, value);
+    for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !mine(old, name)) old.removeAttribute(name);
+    if ("rows" in old.dataset && held(old)) hold(old, fresh); else children(old, fresh);
+  };
+  const children = (old, fresh) => {
+    const keyed = new Map([...old.children].filter((one) => one.dataset.key !== undefined).map((one) => [one.dataset.key, one]));
+    let at = old.firstChild;
+    for (const next of [...fresh.childNodes]) {
+      const key = next.dataset?.key;
+      let mate = key === undefined ? at : keyed.get(key);
+      if (key === undefined) while (mate?.dataset?.key !== undefined) mate = mate.nextSibling;
+      else keyed.delete(key);
+      if (!mate || mate.nodeName !== next.nodeName) { old.insertBefore(next, at); continue; }
+      if (mate === at) at = at.nextSibling; else old.insertBefore(mate, at);
+      if (mate.tagName === "TR") mate.classList.remove("gone");
+      morph(mate, next);
+    }
+    while (at) { const gone = at; at = at.nextSibling; gone.remove(); }
+  };
+  // Rows under the pointer stay where they are: those that are gone fade, new ones wait for a click.
+  const hold = (old, fresh) => {
+    const coming = new Map([...fresh.children].map((row) => [row.dataset.key, row]));
+    for (const row of old.children) {
+      const mate = coming.get(row.dataset.key);
+      row.classList.toggle("gone", !mate);
+      if (mate) { coming.delete(row.dataset.key); morph(row, mate); } else for (const box of $$("[data-pick]", row)) box.checked = false;
+    }
+    waiting += coming.size;
+  };
+  const adopt = (fresh, status) => {
+    waiting = 0;
+    skew = fresh.body.dataset.now - Date.now() / 1000;
+    const was = "away" in document.body.dataset, away = "away" in fresh.body.dataset;
+    if (was && !away && $("main [data-live=main]")) { $("main").replaceWith($("main", fresh)); wire(); }
+    for (const region of $$("[data-live]")) {
+      const next = $(`[data-live="${region.dataset.live}"]`, fresh);
+      if (next && (!away && status < 400 || region.id === "down")) morph(region, next);
+    }
+    if (status === 404) $("#down").replaceChildren(make("div", { className: "note warn", textContent: $(".empty b", fresh)?.textContent }));
+    forced = false;
+    away ? document.body.dataset.away = "" : delete document.body.dataset.away;
+    const pill = $("#fresh");
+    pill.hidden = !waiting;
+    pill.textContent = `${waiting} new – show`;
+    tick();
+    picked();
+  };
+
+  let looking = false, again = false, last = 0, paused = false, source, pulsed = 0;
+  const say = (is) => {
+    const button = $("#live");
+    button.dataset.is = is;
+    write(button, { live: "Live", down: "No answer", held: "Paused" }[is]);
+  };
+  const refresh = async () => {
+    again = looking;
+    if (looking) return;
+    looking = true;
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(15000) });
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (!fresh.body.dataset.now) throw Error("not a page of the console");
+      adopt(fresh, answer.status);
+      say(paused ? "held" : "away" in document.body.dataset ? "down" : "live");
+    } catch { say("down"); }
+    looking = false;
+    last = Date.now();
+    if (again) refresh();
+  };
+  const every = () => (kept.refresh || 2) * 1000;
+  const beat = () => {
+    if (paused || document.hidden || Date.now() - last < every() - 300) return;
+    $("#live").classList.remove("beat");
+    void $("#live").offsetWidth;
+    $("#live").classList.add("beat");
+    refresh();
+  };
+  const listen = () => {
+    source?.close();
+    source = undefined;
+    if (document.hidden || paused) return;
+    source = new EventSource(`${document.body.dataset.root}/events`);
+    for (const kind of ["pulse", "away"]) on(kind, () => { pulsed = Date.now(); beat(); }, source);
+    source.onerror = () => { if (Date.now() - pulsed > 5000) say("down"); };
+  };
+  const pause = (stop) => { paused = stop; say(stop ? "held" : "live"); listen(); if (!stop) refresh(); };
+
+  // Acting: JSON to the API; the answer is said in words.
+  const toast = (text, bad, link) => {
+    const box = make("div", { className: bad ? "toast bad" : "toast" });
+    box.append(make("span", { textContent: text }), ...(link ? [make("a", { textContent: "Show", href: link })] : []),
+      make("button", { className: "b mini plain", textContent: "×", ariaLabel: "Close", onclick: () => box.remove() }));
+    $("#toasts").append(box);
+    setTimeout(() => box.remove(), bad ? 15000 : 6000);
+  };
+  const api = async (path, body, more = {}) => {
+    const asked = body === undefined ? {} : {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: typeof body === "string" ? body : JSON.stringify(body) };
+    const answer = await fetch(`${document.body.dataset.root}/api/v1${path}`, { ...asked, ...more });
+    if (answer.ok) return answer;
+    const told = await answer.json().catch(() => ({}));
+    throw Error([told.error || `The console answered ${answer.status}.`, told.hint].filter(Boolean).join("\n"));
+  };
+  const failed = (error) => toast(error instanceof TypeError ? "The console does not answer. Nothing may have been changed." : error.message, true);
+  const act = async (path, body) => {
+    try {
+      const told = await (await api(path, body)).json();
+      toast(told.says);
+    } catch (error) { failed(error); }
+    refresh();
+  };
+  // Whether the reader says yes; with a field, what was written into it. With `type`, that must be written first.
+  const confirmed = (title, text, yes, { bad, type, field, value = "" } = {}) => new Promise((resolve) => {
+    const box = $("#ask"), typed = $("input", box), go = $("[value=yes]", box), label = field || type && `Type ${type} to say so`;
+    for (const [query, words] of [["h2", title], ["p", text], ["[value=yes]", yes], ["label", label || ""]]) write($(query, box), words);
+    go.classList.toggle("bad", Boolean(bad));
+    typed.parentElement.hidden = !label;
+    typed.value = value;
+    go.disabled = Boolean(type);
+    typed.oninput = () => { go.disabled = Boolean(type) && typed.value !== type; };
+    box.returnValue = "";
+    box.onclose = () => resolve(box.returnValue === "yes" && (field ? typed.value.trim() : true));
+    box.showModal();
+    (label ? typed : go).focus();
+  });
+  // Work in steps: one line of JSON after each. Stopping it leaves the rest as it is.
+  const steps = async (title, path, body) => {
+    const box = $("#work"), bar = $("progress", box), stop = $("button", box), ending = new AbortController();
+    write($("h2", box), title);
+    write($("p", box), "Begun…");
+    bar.value = 0;
+    stop.onclick = () => ending.abort();
+    box.oncancel = () => ending.abort();
+    box.showModal();
+    try {
+      const reader = (await api(path, body, { signal: ending.signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let text = ""; ;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        const lines = (text + value).split("\n");
+        text = lines.pop();
+        for (const { progress, tally, error } of lines.filter(Boolean).map((line) => JSON.parse(line))) {
+          if (error) throw Error(error);
+          if (tally) toast(tally.says);
+          if (!progress) continue;
+          bar.value = progress.total ? progress.looked / progress.total : 1;
+          write($("p", box), `${progress.changed.toLocaleString()} changed, ${progress.looked.toLocaleString()} of ${progress.total.toLocaleString()} looked at`);
+        }
+      }
+    } catch (error) {
+      error.name === "AbortError" ? toast(`Stopped. ${$("p", box).textContent}; what was done stays done.`) : failed(error);
+    }
+    box.close();
+    refresh();
+  };
+
+  const asks = () => JSON.parse(document.body.dataset.asks);
+
+  // What buttons do, by the data attribute that they carry.
+  const does = {
+    async post(button) {
+      const { post, body, ask, yes, type } = button.dataset, bad = button.classList.contains("bad");
+      if (ask && !await confirmed(button.textContent.replace("…", ""), ask, yes, { bad, type })) return;
+      "stream" in button.dataset ? steps(button.textContent, post, body) : act(post, body);
+    },
+    async verb(button) {
+      const { verb } = button.dataset, body = button.closest("[data-seen]").dataset.seen, ask = asks()[verb], words = button.textContent;
+      if (!ask || await confirmed(`${words} ${JSON.parse(body).name || "it"}`, ask, words, { bad: true })) act(`/job/${verb}`, body);
+    },
+    async some(button) {
+      const jobs = picks().map((box) => JSON.parse(box.closest("tr").dataset.seen)), { some: verb } = button.dataset, ask = asks()[verb];
+      if (ask && !await confirmed(`${button.textContent} ${jobs.length} picked`, ask, `${button.textContent} ${jobs.length}`, { bad: true })) return;
+      try {
+        const told = await (await api("/jobs/selection", { verb, jobs })).json();
+        toast(`${told.done} done${told.failed ? `, ${told.failed} not: ${told.outcomes.find((one) => !one.done).says}` : "."}`, told.failed);
+      } catch (error) { failed(error); }
+      none();
+      refresh();
+    },
+    async every(button) {
+      const { every: verb, state, name, where } = button.dataset, title = button.textContent.replace("…", "");
+      const body = { verb, state, ...(where && { where }), ...(name && { name }) };
+      try {
+        const { matched, complete } = await (await api(`/jobs/count?${new URLSearchParams({ state, where, ...(name && { name }) })}`)).json();
+        const many = `${complete ? "" : "at least "}${matched.toLocaleString()} ${matched === 1 ? "job" : "jobs"}`;
+        if (!matched) return toast("Nothing matches now.");
+        if (await confirmed(title, `${many[0].toUpperCase()}${many.slice(1)} in ${state}${where ? ` where ${where}` : ""}. What comes in later is left alone; you can stop it on the way.`,
+          `${title.split(" ")[0]} ${many}`, { bad: button.classList.contains("bad") })) steps(title, "/jobs/apply", body);
+      } catch (error) { failed(error); }
+    },
+    none: () => none(),
+    close: (button) => button.closest("dialog").close(),
+    async copy(button) {
+      const text = $("pre", button.parentElement).textContent;
+      try { await navigator.clipboard.writeText(text); } catch { getSelection().selectAllChildren($("pre", button.parentElement)); document.execCommand("copy"); }
+      write(button, "Copied");
+      setTimeout(() => write(button, "Copy"), 1500);
+    },
+    own(button) {
+      for (const one of $$("[data-own]")) one.setAttribute("aria-pressed", one === button);
+      $("#trace").classList.toggle("own", button.dataset.own === "own");
+    },
+    async stack(button) {
+      const { stack: pool, token } = button.dataset, box = $("#show"), body = $("pre", box);
+      write($("h2", box), "What it is doing now");
+      write(body, "Asking the pool; it answers with its next beat, within seconds…");
+      box.showModal();
+      try {
+        const told = await (await api("/pool/stacks", { pool })).json(), worker = told?.workers.find((one) => one.token === token);
+        if (!worker) return write(body, told ? "It has ended meanwhile." : "The pool is gone, or does not answer.");
+        body.className = "trace";
+        body.replaceChildren(...worker.frames.map((frame) => make("span", {
+          className: frame.own ? "own-frame" : "lib", textContent: `${frame.file}:${frame.line}, in ${frame.function}\n    ${frame.source}` })));
+      } catch (error) { write(body, error.message); }
+    },
+    async limit(button) {
+      const { limit, name } = button.dataset;
+      const text = await confirmed("At most how many at once?", "Over all pools. Empty: no limit; 0 holds everything back.", "Set it", { field: "Limit", value: limit });
+      if (text !== false) act("/queue/limit", `{"name":${JSON.stringify(name)},"limit":${/^\d+$/.test(text) ? Number(text) : text ? JSON.stringify(text) : null}}`);
+    },
+    async mend(button) {
+      const box = $("#mend"), field = $("textarea", box);
+      field.value = button.dataset.text;
+      box.onclose = () => box.returnValue === "yes" && act("/broken/mend", { ...JSON.parse(button.dataset.mend), payload: field.value });
+      box.returnValue = "";
+      box.showModal();
+    },
+  };
+
+  // The selection.
+  const boxes = () => $$("tr:not(.gone) [data-pick]");
+  const picks = () => boxes().filter((box) => box.checked);
+  let from;
+  const picked = () => {
+    const chosen = picks(), bar = $("#pickbar"), all = $("[data-all]");
+    for (const box of $$("[data-pick]")) box.closest("tr").classList.toggle("picked", box.checked);
+    if (all) {
+      all.checked = chosen.length > 0 && chosen.length === boxes().length;
+      all.indeterminate = chosen.length > 0 && !all.checked;
+    }
+    if (!bar) return;
+    bar.hidden = !chosen.length;
+    write($("b", bar), `${chosen.length} picked`);
+  };
+  const none = () => { for (const box of picks()) box.checked = false; picked(); };
+  const pick = (box, event) => {
+    const all = boxes(), here = all.indexOf(box), there = all.indexOf(from);
+    if (event.shiftKey && there >= 0) for (const one of all.slice(Math.min(here, there), Math.max(here, there) + 1)) one.checked = box.checked;
+    from = box;
+    picked();
+  };
+
+  // Forms: arguments go as they were written, so that large numbers stay exact.
+  const seconds = (text) => {
+    const units = { s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
+    if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
+    if (!/^(\d+(\.\d+)?[smhdw])+$/.test(text)) throw Error(`Run in ${text}: write a span such as 90s, 5m, 1h30m or 2d.`);
+    return [...text.matchAll(/([\d.]+)([smhdw])/g)].reduce((sum, [, number, unit]) => sum + number * units[unit], 0);
+  };
+  const json = (name, text) => {
+    try { JSON.parse(text); return text; } catch { throw Error(`${name}: this is not JSON: ${text.slice(0, 60)}`); }
+  };
+  const enqueue = async (form) => {
+    const wrong = $("#wrong");
+    wrong.hidden = true;
+    try {
+      const pairs = [];
+      for (const field of $$("[data-arg]", form)) {
+        const { arg, kind } = field.dataset, text = field.value, must = "required" in field.dataset;
+        if (text === "" && must) throw Error(`${arg} is needed; write "" for an empty text.`);
+        if (text === "") continue;
+        if (kind === "integer" && !/^-?(0|[1-9]\d*)$/.test(text)) throw Error(`${arg}: write a whole number, not ${text}.`);
+        pairs.push(`${JSON.stringify(arg)}:${kind === "text" && text !== '""' ? JSON.stringify(text) : json(arg, text)}`);
+      }
+      const more = $("[data-rest]", form)?.value.trim() || "{}";
+      if (typeof JSON.parse(json("Arguments", more)) !== "object" || !/^\{[^]*\}$/.test(more)) throw Error("Arguments: write a JSON object, like {\"to\": \"ada@example.com\"}.");
+      const inner = more.slice(1, -1).trim(), delay = $("#delay").value.trim(), source = $("#source").value.trim();
+      const args = [...pairs, ...(inner ? [inner] : [])].join(",");
+      const rest = { ...(delay && { delay: seconds(delay) }), ...(source && { source: /^\d{1,15}$/.test(source) ? Number(source) : source }) };
+      const told = await (await api("/enqueue", `{"name":${JSON.stringify(form.dataset.name)},"args":{${args}}${Object.entries(rest).map(([key, value]) => `,"${key}":${JSON.stringify(value)}`).join("")}}`)).json();
+      const id = /^job (\S+)/.exec(told.subject)?.[1];
+      toast(told.says, false, id && `${document.body.dataset.root}/job?${new URLSearchParams({ id, name: form.dataset.name })}`);
+    } catch (error) {
+      if (error instanceof TypeError) return failed(error);
+      write(wrong, error.message);
+      wrong.hidden = false;
+    }
+  };
+
+  // The keyboard.
+  let going = 0;
+  const theme = () => {
+    const dark = kept.theme ? kept.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    keep("theme", dark ? "light" : "dark");
+  };
+  const step = (by) => {
+    const rows = $$("main a.row"), here = rows.indexOf(document.activeElement?.closest("tr")?.querySelector("a.row"));
+    const next = rows[Math.min(rows.length - 1, Math.max(0, here + by))];
+    next?.focus({ focusVisible: true });
+    next?.scrollIntoView({ block: "nearest" });
+  };
+  const keys = {
+    "?": () => $("#help").showModal(), "/": () => ($("[data-filter]") || $("#find")).focus(), j: () => step(1), k: () => step(-1),
+    x: () => { const box = $("[data-pick]", document.activeElement.closest("tr") || make("i")); if (box) { box.checked = !box.checked; picked(); } },
+    r: refresh, p: () => pause(!paused), t: theme, Escape: none, n: () => $("main [rel=next]")?.click(),
+  };
+  on("keydown", (event) => {
+    const field = event.target.closest("input:not([type=checkbox]), textarea, select");
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || $("dialog[open]")) return;
+    if (field) { if (event.key === "Escape") field.blur(); return; }
+    if (going && Date.now() - going < 3000) {
+      going = 0;
+      const link = $$("[data-go]").find((one) => one.dataset.go === event.key);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    if (event.key === "g") going = Date.now();
+    else if (Object.hasOwn(keys, event.key)) { if (event.key !== "Escape") event.preventDefault(); keys[event.key](); }
+  });
+
+  on("click", (event) => {
+    const box = event.target.closest("[data-pick], [data-all]");
+    if (box?.matches("[data-pick]")) return pick(box, event);
+    if (box) { for (const one of boxes()) one.checked = box.checked; return picked(); }
+    const button = event.target.closest("button");
+    for (const key of button ? Object.keys(button.dataset) : []) if (Object.hasOwn(does, key)) return void does[key](button);
+    if (event.target.nodeName === "DIALOG") event.target.close();
+  });
+  on("submit", (event) => { if (event.target.id === "enqueue") { event.preventDefault(); enqueue(event.target); } });
+  on("change", (event) => {
+    const { target } = event;
+    if (target.form?.id === "settings") { keep(target.name, target.value); if (target.name === "refresh") pause(target.value === "off"); tick(); }
+    if ("submit" in target.dataset) target.form.submit();
+    if ("jump" in target.dataset && $$("option", target.list).some((one) => one.value === target.value)) target.form.submit();
+  });
+  on("pointerover", (event) => {
+    const bar = event.target.closest?.(".hit"), tip = $("[data-tip]", event.target.closest?.("[data-chart]") || make("i"));
+    if (!tip) return;
+    const [ended, bad] = bar ? bar.dataset.v.split("|") : [];
+    tip.textContent = bar ? `${clock(bar.dataset.at)}: ${Number(ended).toLocaleString()} ended, ${Number(bad).toLocaleString()} failed` : "";
+  });
+  on("mouseout", ({ target, relatedTarget }) => {
+    const rows = target.closest("[data-rows]");
+    if (rows && !rows.contains(relatedTarget) && (waiting || $(".gone", rows))) refresh();
+  });
+  on("visibilitychange", () => { listen(); if (!document.hidden && !paused) refresh(); });
+
+  // Once the page is there, and again when all of it is replaced.
+  const wire = () => {
+    tick();
+    $("#live").onclick = () => pause(!paused);
+    $(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    for (const field of $$("#settings input")) field.checked = field.name in kept ? kept[field.name] === field.value : field.defaultChecked;
+  };
+  on("DOMContentLoaded", () => {
+    skew = document.body.dataset.now - Date.now() / 1000;
+    $("#theme").onclick = theme;
+    $("#keys").onclick = keys["?"];
+    $("#fresh").onclick = () => { none(); forced = true; refresh(); };
+    $("#menu").onclick = ({ currentTarget }) => currentTarget.setAttribute("aria-expanded", $("#side").classList.toggle("open"));
+    last = Date.now();
+    wire();
+    picked();
+    paused = kept.refresh === "off";
+    say(paused ? "held" : "away" in document.body.dataset ? "down" : "live");
+    listen();
+    setInterval(tick, 1000);
+    // Where the stream is cut, by a proxy say, or Redis is away, pages are asked for all the same.
+    setInterval(() => { if (Date.now() - pulsed > 4000) beat(); }, 2000);
+  });
+})();

@@ -1,0 +1,14 @@
+"""The API of the console: a table of endpoints, and the routes that serve them."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+
+from dayjob.web.v1 import jobs, queues, system
+
+ENDPOINTS = (*queues.ENDPOINTS, *jobs.ENDPOINTS, *system.ENDPOINTS)
+
+
+def routes() -> list[Route]:
+    """The routes of all endpoints."""
+    return [endpoint.route() for endpoint in ENDPOINTS]

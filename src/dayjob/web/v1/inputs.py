@@ -1,0 +1,203 @@
+"""What the addresses of the API take, with the bounds of each value. Checked before anything is done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from dayjob.options import JOB_NAME
+
+#: A name of others is looked for as it is; its bounds keep keys and audit lines short.
+Name = Annotated[
+    str, Meta(min_length=1, max_length=300, description="A job name; each is a queue of its own.")
+]
+#: A name that may become a new key.
+NewName = Annotated[
+    str,
+    Meta(
+        pattern=f"^{JOB_NAME.pattern}$",
+        description="A job name: 1 to 200 characters without spaces or : / | { }.",
+    ),
+]
+JobId = Annotated[str, Meta(min_length=1, max_length=1000, description="The id of a job.")]
+PoolId = Annotated[str, Meta(min_length=1, max_length=300, description="The id of a worker pool.")]
+Where = Annotated[
+    str,
+    Meta(
+        max_length=2000,
+        description="A filter like name=mail error~'timed out' age>1h; see the guide to the command line.",
+    ),
+]
+Size = Annotated[int, Meta(ge=1, le=500, description="How many at most.")]
+Offset = Annotated[int, Meta(ge=0, lt=10_000, description="How many to pass over.")]
+Moment = Annotated[
+    float,
+    Meta(
+        ge=-1e15,
+        le=1e15,
+        description="The job's moment in its set, as a page showed it; finds it in sets of any size.",
+    ),
+]
+Listed = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
+Verb = Literal["retry", "delete", "kill", "run_now", "cancel"]
+
+
+class _Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+# Queues and pools.
+
+
+class OneQueue(_Input):
+    """Which queue."""
+
+    name: Name
+
+
+class NewQueue(_Input):
+    """Which queue; it need not exist yet."""
+
+    name: NewName
+
+
+class QueueLimit(_Input):
+    """How many jobs of a queue may run at once, over all pools; null lifts the limit."""
+
+    name: NewName
+    limit: Annotated[int, Meta(ge=0, le=1_000_000)] | None
+
+
+class OnePool(_Input):
+    """Which pool."""
+
+    pool: PoolId
+
+
+# Jobs.
+
+
+class Matched(_Input):
+    """Which jobs: those in a state, of a name where one is given, that match a filter."""
+
+    state: Listed
+    name: Name | None = None
+    where: Where = ""
+
+
+class Jobs(Matched, kw_only=True):
+    """Which jobs, and which part of them."""
+
+    after: Annotated[str, Meta(max_length=3000, description="What the page before gave as next.")] = ""
+    size: Size = 50
+    newest_first: bool | None = None
+
+
+class OneJob(_Input):
+    """Which job; its name helps to find it in a long queue."""
+
+    id: JobId
+    name: Name | None = None
+
+
+class SeenJob(_Input):
+    """A job as it was seen: if it is not in this state any more, nothing is changed."""
+
+    id: Annotated[str, Meta(max_length=1000, description="The id of the job.")]
+    state: Listed
+    at: Moment | None = None
+    name: Annotated[str, Meta(max_length=300)] | None = None
+
+
+class Selected(_Input):
+    """An action, and the jobs that it is for."""
+
+    verb: Verb
+    jobs: Annotated[list[SeenJob], Meta(min_length=1, max_length=500)]
+
+
+class Matching(Matched, kw_only=True):
+    """An action on every job of a state that matches a filter."""
+
+    verb: Verb
+    most: (
+        Annotated[int, Meta(ge=1, description="Stop after so many; what a count said, for example.")] | None
+    ) = None
+
+
+class FailureWindow(_Input):
+    """Within how many seconds."""
+
+    window: Annotated[float, Meta(gt=0, le=1e10)] | None = None
+
+
+class FailedGroup(_Input):
+    """An action on one group of failures."""
+
+    verb: Literal["retry", "delete"]
+    name: Annotated[str, Meta(max_length=300)]
+    kind: Annotated[str, Meta(max_length=1000)]
+    states: Annotated[list[Literal["dead", "retry"]], Meta(min_length=1, max_length=2)] = msgspec.field(
+        default_factory=lambda: ["dead", "retry"]
+    )
+
+
+class NewJob(_Input):
+    """A job to put in."""
+
+    name: NewName
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
+    delay: Annotated[float, Meta(ge=0, le=3.2e9, description="Seconds from now.")] = 0.0
+    source: str | int | None = None
+    check: Annotated[bool, Meta(description="Refuse arguments that do not fit what the pools announced.")] = (
+        True
+    )
+
+
+# The rest.
+
+
+class Schedule(_Input):
+    """Which schedule."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=1000, description="The name of a schedule.")]
+
+
+class Hours(_Input):
+    """Over how many hours."""
+
+    hours: Literal[1, 24, 72] = 1
+
+
+class Slice(_Input):
+    """Which part of a list."""
+
+    offset: Offset = 0
+    size: Size = 50
+
+
+class AuditSlice(Slice, kw_only=True):
+    """Which lines of the audit; `about` finds those that contain a text."""
+
+    about: Annotated[str, Meta(max_length=300)] = ""
+
+
+class OneBroken(_Input):
+    """A broken entry as it was seen."""
+
+    index: Offset
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{24}$")]
+
+
+class Mended(OneBroken, kw_only=True):
+    """What a broken entry should have been: the JSON of a job."""
+
+    payload: Annotated[str, Meta(min_length=1, max_length=100_000)]
+
+
+class Drain(_Input):
+    """Within how many seconds a backlog should be worked off."""
+
+    within: Annotated[float, Meta(ge=1, le=86_400)] = 60.0

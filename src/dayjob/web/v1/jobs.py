@@ -1,0 +1,178 @@
+"""Jobs over the API: pages, one job, what can be done to one, to a selection, or to all that match; failures; new jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, TypedDict
+
+import msgspec
+from starlette.responses import Response
+
+from dayjob.admin.filters import Filter, filter_of
+from dayjob.admin.views import (
+    Count,
+    Failures,
+    JobDetail,
+    JobPage,
+    JobTypeView,
+    Outcome,
+    Progress,
+    Seen,
+    Tally,
+)
+from dayjob.web.v1.inputs import (
+    FailedGroup,
+    FailureWindow,
+    Jobs,
+    Matched,
+    Matching,
+    NewJob,
+    OneJob,
+    SeenJob,
+    Selected,
+    Verb,
+)
+from dayjob.web.v1.queues import done
+from dayjob.web.v1.streams import Line, streamed
+from dayjob.web.v1.table import Call, Endpoint, Nothing
+from dayjob.wording import counted
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """Why a job is not running."""
+
+    sentence: str
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """What became of an action on a selection, job by job."""
+
+    outcomes: list[Outcome]
+    #: How many were changed, and how many were not.
+    done: int
+    failed: int
+
+
+class _Meant(TypedDict):
+    name: str | None
+    where: Filter
+
+
+def _meant(sent: Matched) -> _Meant:
+    """Which jobs are meant: a name is a queue for those that wait, and part of the filter for others. Raises BadOption."""
+    where = filter_of(sent.where)
+    if sent.name is None or sent.state == "waiting":
+        return {"name": sent.name, "where": where}
+    return {"name": None, "where": replace(where, name=sent.name)}
+
+
+async def _jobs(call: Call[Jobs]) -> JobPage:
+    sent = call.sent
+    return await call.admin.jobs(
+        sent.state, after=sent.after, size=sent.size, newest_first=sent.newest_first, **_meant(sent)
+    )
+
+
+async def _count(call: Call[Matched]) -> Count:
+    return await call.admin.count(call.sent.state, **_meant(call.sent))
+
+
+async def _job(call: Call[OneJob]) -> JobDetail | None:
+    return await call.admin.job(call.sent.id, name=call.sent.name)
+
+
+async def _explain(call: Call[OneJob]) -> Any:
+    sentence = await call.admin.explain(call.sent.id, name=call.sent.name)
+    return {"sentence": sentence}
+
+
+def _seen(job: SeenJob) -> Seen:
+    return Seen(job.id, job.state, job.at, job.name or None)
+
+
+def _act(verb: Verb) -> Callable[[Call[SeenJob]], Awaitable[Outcome]]:
+    async def act(call: Call[SeenJob]) -> Outcome:
+        outcomes = await call.admin.selection(verb, [_seen(call.sent)])
+        return done(outcomes[0])
+
+    return act
+
+
+async def _selection(call: Call[Selected]) -> Any:
+    outcomes = await call.admin.selection(call.sent.verb, [_seen(job) for job in call.sent.jobs])
+    changed = sum(outcome.done for outcome in outcomes)
+    return {"outcomes": outcomes, "done": changed, "failed": len(outcomes) - changed}
+
+
+async def _apply(call: Call[Matching]) -> Response:
+    sent = call.sent
+    return await streamed(
+        call.console,
+        lambda report: call.admin.apply(
+            sent.verb, sent.state, most=sent.most, progress=report, **_meant(sent)
+        ),
+    )
+
+
+async def _failures(call: Call[FailureWindow]) -> Failures:
+    return await call.admin.failures(window=call.sent.window)
+
+
+async def _apply_to_group(call: Call[FailedGroup]) -> Response:
+    sent = call.sent
+    where = Filter(name=sent.name, kind=sent.kind)
+
+    async def work(report: Callable[[Progress], bool]) -> Tally:
+        tallies: list[Tally] = []
+        on = True
+
+        def note(progress: Progress) -> bool:
+            nonlocal on
+            on = report(progress)
+            return on
+
+        for state in dict.fromkeys(sent.states):
+            if not on:
+                break
+            tallies.append(await call.admin.apply(sent.verb, state, where=where, progress=note))
+        matched, changed = (sum(getattr(one, field) for one in tallies) for field in ("matched", "changed"))
+        says = f"{counted(matched, 'job')} matched, {changed:,} changed."
+        looked = sum(one.looked for one in tallies)
+        return Tally(looked, matched, changed, says, all(one.noted for one in tallies))
+
+    return await streamed(call.console, work)
+
+
+async def _job_types(call: Call[Nothing]) -> tuple[JobTypeView, ...]:
+    return await call.admin.job_types()
+
+
+async def _enqueue(call: Call[NewJob]) -> Outcome:
+    sent = call.sent
+    return done(
+        await call.admin.enqueue(sent.name, sent.args, delay=sent.delay, source=sent.source, check=sent.check)
+    )
+
+
+def _action(verb: Verb, summary: str) -> Endpoint:
+    return Endpoint("POST", f"/job/{verb}", "jobs", summary, _act(verb), Outcome, SeenJob, moves=True)
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/jobs", "jobs", "Jobs in one state, page by page.", _jobs, JobPage, Jobs),
+    Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter.", _count, Count, Matched),
+    Endpoint("GET", "/job", "jobs", "One job in any state, with its story.", _job, JobDetail, OneJob, finds=True),
+    Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob),
+    _action("retry", "Put a dead job back into its queue; one of retry or scheduled runs now."),
+    _action("delete", "Delete a job that does not run."),
+    _action("kill", "Move a job that waits, is scheduled or in retry to dead."),
+    _action("run_now", "Move a job of scheduled or retry to its queue before it is due."),
+    _action("cancel", "End a job: one that waits is removed, one that runs is told."),
+    Endpoint("POST", "/jobs/selection", "jobs", "The same action on each job of a selection.", _selection, Outcomes, Selected),
+    Endpoint("POST", "/jobs/apply", "jobs", "The same action on every job that matches a filter.", _apply, Line, Matching, streams=True),
+    Endpoint("GET", "/failures", "failures", "What fails, by error and job name.", _failures, Failures, FailureWindow),
+    Endpoint("POST", "/failures/apply", "failures", "Retry or delete a whole group of failures.", _apply_to_group, Line, FailedGroup, streams=True),
+    Endpoint("GET", "/job_types", "jobs", "The job types that pools announced, with their arguments.", _job_types, tuple[JobTypeView, ...]),
+    Endpoint("POST", "/enqueue", "jobs", "Put a job in, by name.", _enqueue, Outcome, NewJob),
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""Queues and pools over the API: see them, pause, resume, limit, purge; quiet, stop, and what their workers do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, QueuesView, Stacks
+from dayjob.web.answers import Refusal
+from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, QueueLimit
+from dayjob.web.v1.streams import Line, streamed
+from dayjob.web.v1.table import Call, Endpoint, Nothing
+
+
+def done(outcome: Outcome) -> Outcome:
+    """An outcome that changed something. Raises Refusal for one that did not."""
+    if not outcome.done:
+        raise Refusal(409, outcome.says)
+    return outcome
+
+
+async def _queues(call: Call[Nothing]) -> QueuesView:
+    return await call.admin.queues()
+
+
+async def _queue(call: Call[OneQueue]) -> QueueDetail:
+    return await call.admin.queue(call.sent.name)
+
+
+async def _pause(call: Call[NewQueue]) -> Outcome:
+    return done(await call.admin.pause(call.sent.name))
+
+
+async def _resume(call: Call[OneQueue]) -> Outcome:
+    return done(await call.admin.resume(call.sent.name))
+
+
+async def _limit(call: Call[QueueLimit]) -> Outcome:
+    return done(await call.admin.limit(call.sent.name, call.sent.limit))
+
+
+async def _purge(call: Call[OneQueue]) -> Response:
+    return await streamed(call.console, lambda report: call.admin.purge(call.sent.name, progress=report))
+
+
+async def _pools(call: Call[Nothing]) -> PoolsView:
+    return await call.admin.pools()
+
+
+async def _busy(call: Call[Nothing]) -> tuple[BusyWorker, ...]:
+    return await call.admin.busy()
+
+
+async def _quiet(call: Call[OnePool]) -> Outcome:
+    return done(await call.admin.quiet(call.sent.pool))
+
+
+async def _stop(call: Call[OnePool]) -> Outcome:
+    return done(await call.admin.stop(call.sent.pool))
+
+
+async def _stacks(call: Call[OnePool]) -> Any:
+    found = await call.admin.stacks(call.sent.pool)
+    if found is None:
+        raise Refusal(404, f"No pool {call.sent.pool!r} has answered.", "It is gone, or it hangs.")
+    return found
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/queues", "queues", "Every queue with its size, age, pace and workers.", _queues, QueuesView),
+    Endpoint("GET", "/queue", "queues", "One queue with all that is known of it.", _queue, QueueDetail, OneQueue, finds=True),
+    Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; what runs goes on.", _pause, Outcome, NewQueue, moves=True),
+    Endpoint("POST", "/queue/resume", "queues", "Fetch from a queue again.", _resume, Outcome, OneQueue, moves=True),
+    Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, moves=True),
+    Endpoint("POST", "/queue/purge", "queues", "Delete every job that waits in a queue now.", _purge, Line, OneQueue, streams=True, finds=True),
+    Endpoint("GET", "/pools", "pools", "The worker pools and what each says of itself.", _pools, PoolsView),
+    Endpoint("GET", "/busy", "pools", "The workers that have run a job for longer than a moment.", _busy, tuple[BusyWorker, ...]),
+    Endpoint("POST", "/pool/quiet", "pools", "Let a pool fetch nothing more.", _quiet, Outcome, OnePool, finds=True, moves=True),
+    Endpoint("POST", "/pool/stop", "pools", "Stop a pool as a TERM signal would.", _stop, Outcome, OnePool, finds=True, moves=True),
+    Endpoint("POST", "/pool/stacks", "pools", "Ask a pool where each of its busy workers is in its code.", _stacks, Stacks, OnePool, finds=True),
+)  # fmt: skip

@@ -1,0 +1,106 @@
+"""Long work over HTTP: one JSON line for each step, the tally last. Who leaves stops it at its next safe point."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from dayjob.admin.views import Progress, Tally
+from dayjob.errors import DayjobError
+from dayjob.web.answers import Problem, plain, refusal_of
+from dayjob.web.console import Console
+
+NDJSON = "application/x-ndjson"
+HEADERS = {"x-accel-buffering": "no", "cache-control": "no-store"}
+
+#: Work that is given a function to report to; when that answers False, it stops.
+Work = Callable[[Callable[[Progress], bool]], Coroutine[Any, Any, Tally]]
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line: how far it is, or in the last one what became of it."""
+
+    progress: Progress | None = None
+    tally: Tally | None = None
+
+
+async def streamed(console: Console, work: Work) -> Response:
+    """The progress of `work` as lines. Raises what it raises before its first step."""
+    watch = _Watch()
+    watch.task = console.start(work(watch.report))
+    await watch.step()
+    if watch.task.done():
+        watch.task.result()
+    return _Lines(watch)
+
+
+class _Watch:
+    """Between the work and the one who looks on: the latest progress, and whether to go on."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Tally]
+        self.latest: Progress | None = None
+        self._news = asyncio.Event()
+        self._on = True
+
+    def report(self, progress: Progress) -> bool:
+        self.latest = progress
+        self._news.set()
+        return self._on
+
+    def stop(self) -> None:
+        self._on = False
+
+    async def step(self) -> None:
+        """Wait until there are news or the work is over."""
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            await asyncio.wait((self.task, news), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+        self._news.clear()
+
+
+class _Lines(StreamingResponse):
+    """Sends the lines; when it is over, or who looked on has left, the work is told to stop."""
+
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__(_lines(watch), media_type=NDJSON, headers=HEADERS)
+        self._watch = watch
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._watch.stop()
+
+
+async def _lines(watch: _Watch) -> AsyncIterator[bytes]:
+    while not watch.task.done():
+        if watch.latest is not None:
+            yield _line({"progress": watch.latest})
+        await watch.step()
+    if watch.latest is not None:
+        yield _line({"progress": watch.latest})
+    yield _last(watch.task)
+
+
+def _last(task: asyncio.Task[Tally]) -> bytes:
+    try:
+        return _line({"tally": task.result()})
+    except DayjobError as error:
+        refusal = refusal_of(error)
+    except (
+        Exception
+    ):  # logged where the work was started; the head of the answer is out, so the last line says it
+        return _line(Problem("The console has a fault.", "Its log says more.", 500))
+    return _line(Problem(refusal.error, refusal.hint, refusal.status))
+
+
+def _line(value: object) -> bytes:
+    return msgspec.json.encode(plain(value)) + b"\n"

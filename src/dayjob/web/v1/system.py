@@ -1,0 +1,149 @@
+"""The rest of the API: the verdict, schedules, figures, the server, the audit, broken entries, and what scales a fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from dayjob.admin.views import BrokenEntry, Line, Metrics, Outcome, Periodic, RedisView, Verdict
+from dayjob.version import __version__
+from dayjob.web.answers import Refusal, broken_text, digest
+from dayjob.web.options import Role
+from dayjob.web.scale import Scale, scale
+from dayjob.web.v1.inputs import AuditSlice, Drain, Hours, Mended, OneBroken, Schedule, Slice
+from dayjob.web.v1.queues import done
+from dayjob.web.v1.table import Call, Endpoint, Nothing
+
+
+class Me(msgspec.Struct, frozen=True):
+    """Who asks, and what they may do."""
+
+    namespace: str
+    title: str
+    version: str
+    actor: str
+    role: Role
+    read_only: bool
+    #: Whether they can change anything.
+    may_act: bool
+
+
+class BrokenView(msgspec.Struct, frozen=True):
+    """Bytes that could not be read as a job."""
+
+    index: int
+    #: Names the entry to an action, beside its place.
+    digest: str
+    at: float | None
+    where: str
+    why: str
+    text: str
+
+
+class BrokenViews(msgspec.Struct, frozen=True):
+    """Some broken entries, oldest first."""
+
+    total: int
+    entries: list[BrokenView]
+
+
+async def _me(call: Call[Nothing]) -> Any:
+    console, request = call.console, call.request
+    return {
+        "namespace": console.admin.namespace, "title": console.options.title, "version": __version__,
+        "actor": console.actor_of(request), "role": console.role_of(request), "read_only": console.options.read_only,
+        "may_act": console.may_act(request),
+    }  # fmt: skip
+
+
+async def _verdict(call: Call[Nothing]) -> Verdict:
+    return await call.admin.verdict()
+
+
+async def _periodic(call: Call[Nothing]) -> tuple[Periodic, ...]:
+    return await call.admin.periodic()
+
+
+async def _run(call: Call[Schedule]) -> Outcome:
+    return done(await call.admin.run_schedule(call.sent.name))
+
+
+async def _pause(call: Call[Schedule]) -> Outcome:
+    return done(await call.admin.pause_schedule(call.sent.name))
+
+
+async def _resume(call: Call[Schedule]) -> Outcome:
+    return done(await call.admin.resume_schedule(call.sent.name))
+
+
+async def _metrics(call: Call[Hours]) -> Metrics:
+    return await call.admin.metrics(call.sent.hours)
+
+
+async def _redis(call: Call[Nothing]) -> RedisView:
+    return await call.admin.redis()
+
+
+async def _audit(call: Call[AuditSlice]) -> tuple[Line, ...]:
+    return await call.admin.audit(offset=call.sent.offset, size=call.sent.size, about=call.sent.about)
+
+
+async def _scale(call: Call[Drain]) -> Scale:
+    return scale(await call.admin.scrape(), call.sent.within)
+
+
+# Broken entries.
+
+
+async def _broken(call: Call[Slice]) -> Any:
+    page = await call.admin.broken(offset=call.sent.offset, size=call.sent.size)
+    entries = [
+        {
+            "index": entry.index, "digest": digest(entry), "at": entry.at, "where": entry.where, "why": entry.why,
+            "text": broken_text(entry),
+        }
+        for entry in page.entries
+    ]  # fmt: skip
+    return {"total": page.total, "entries": entries}
+
+
+async def _entry(call: Call[Any]) -> BrokenEntry:
+    """The entry that was seen. Raises Refusal when it is not there any more."""
+    page = await call.admin.broken(offset=call.sent.index, size=1)
+    if not page.entries or digest(page.entries[0]) != call.sent.digest:
+        raise Refusal(409, "It is not there any more. Nothing was changed.", "Look at the list again.")
+    return page.entries[0]
+
+
+async def _drop(call: Call[OneBroken]) -> Outcome:
+    return done(await call.admin.drop_broken(await _entry(call)))
+
+
+async def _mend(call: Call[Mended]) -> Outcome:
+    return done(await call.admin.mend(await _entry(call), call.sent.payload.encode()))
+
+
+async def _openapi(call: Call[Nothing]) -> Response:
+    described: dict[str, Any] = call.request.app.state.openapi
+    servers = [{"url": call.request.scope.get("root_path", "") or "/"}]
+    return Response(msgspec.json.encode({**described, "servers": servers}), media_type="application/json")
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/me", "console", "Who asks, and what they may do.", _me, Me),
+    Endpoint("GET", "/verdict", "console", "How everything stands, in words.", _verdict, Verdict),
+    Endpoint("GET", "/periodic", "periodic", "The schedules, in English, with their next ticks.", _periodic, tuple[Periodic, ...]),
+    Endpoint("POST", "/periodic/run", "periodic", "Enqueue the job of a schedule now, beside its ticks.", _run, Outcome, Schedule, finds=True, moves=True),
+    Endpoint("POST", "/periodic/pause", "periodic", "Let a schedule tick without enqueueing.", _pause, Outcome, Schedule, finds=True, moves=True),
+    Endpoint("POST", "/periodic/resume", "periodic", "Let a paused schedule enqueue again.", _resume, Outcome, Schedule, finds=True, moves=True),
+    Endpoint("GET", "/metrics", "figures", "Throughput, failures, wait and run times by job name.", _metrics, Metrics, Hours),
+    Endpoint("GET", "/scale", "figures", "What an autoscaler wants to know.", _scale, Scale, Drain),
+    Endpoint("GET", "/redis", "figures", "How the server fares.", _redis, RedisView),
+    Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[Line, ...], AuditSlice),
+    Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),
+    Endpoint("POST", "/broken/drop", "broken", "Delete a broken entry.", _drop, Outcome, OneBroken, moves=True),
+    Endpoint("POST", "/broken/mend", "broken", "Put a broken entry into its queue as it should have been.", _mend, Outcome, Mended, moves=True),
+    Endpoint("GET", "/openapi.json", "console", "This document.", _openapi, dict[str, Any]),
+)  # fmt: skip

@@ -1,0 +1,185 @@
+"""Endpoint: one address of the API as a value. The routes and the OpenAPI document are both made from a table of them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+import msgspec.inspect
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.errors import BadOption, DayjobError
+from dayjob.options import suggest
+from dayjob.web.answers import JSON, Refusal, answer, refusal_of
+from dayjob.web.console import Console
+
+PREFIX = "/api/v1"
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """What an address takes that takes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T_co]):
+    """One request that was let in and understood."""
+
+    request: Request
+    console: Console
+    #: Acts for the one who asks.
+    admin: AsyncAdmin
+    #: What was sent, in the query of a GET or the body of a POST.
+    sent: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address: what it takes, what it answers, and what does it."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    #: The topic under which the document lists it.
+    topic: str
+    summary: str
+    handler: Callable[[Any], Awaitable[Any]]
+    #: The type of the answer.
+    answers: Any
+    #: What is sent: in the query of a GET, as the JSON body of a POST.
+    takes: type[msgspec.Struct] = Nothing
+    #: The answer is one JSON object a line, for as long as it takes.
+    streams: bool = False
+    #: BadOption means that what was named is not there, and None that nothing was found.
+    finds: bool = False
+    #: Whether the answer may be that what was seen has moved on.
+    moves: bool = False
+
+    @property
+    def name(self) -> str:
+        """A name for the document: `queue_pause`."""
+        return self.path.strip("/").replace("/", "_").replace(".", "_")
+
+    def route(self) -> Route:
+        """The route that serves it."""
+
+        async def serve(request: Request) -> Response:
+            console: Console = request.app.state.console
+            sent = (
+                _read_query(request, self.takes)
+                if self.method == "GET"
+                else await _read_body(request, self.takes)
+            )
+            try:
+                found = await self.handler(Call(request, console, console.admin_for(request), sent))
+            except BadOption as error:
+                raise refusal_of(error, 404 if self.finds else 400) from None
+            except DayjobError as error:
+                raise refusal_of(error) from None
+            if isinstance(found, Response):
+                return found
+            if found is None and self.finds:
+                raise Refusal(404, "It is nowhere to be found: it completed, was deleted or never was.")
+            return answer(found)
+
+        return Route(f"{PREFIX}{self.path}", serve, methods=[self.method], name=self.name)
+
+
+def _read_query(request: Request, takes: type[msgspec.Struct]) -> msgspec.Struct:
+    """The query as what the address takes. Raises Refusal."""
+    pairs = request.query_params.multi_items()
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        raise Refusal(400, "A parameter is given twice.", "Give each at most once.")
+    _check_names(given, takes)
+    try:
+        return msgspec.convert({name: _value(text, takes, name) for name, text in given.items()}, takes)
+    except msgspec.ValidationError as error:
+        raise Refusal(400, _words(error)) from None
+
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.ASCII)
+
+
+@functools.cache
+def _kinds(takes: type[msgspec.Struct]) -> dict[str, set[type]]:
+    """Which plain types each field takes."""
+    info = msgspec.inspect.type_info(takes)
+    assert isinstance(info, msgspec.inspect.StructType)  # noqa: S101 - tables are made of structs
+    return {field.name: set(_plain(field.type)) for field in info.fields}
+
+
+def _plain(info: msgspec.inspect.Type) -> Iterator[type]:
+    match info:
+        case msgspec.inspect.Metadata():
+            yield from _plain(info.type)
+        case msgspec.inspect.UnionType():
+            for one in info.types:
+                yield from _plain(one)
+        case msgspec.inspect.LiteralType():
+            yield from (type(value) for value in info.values)
+        case msgspec.inspect.IntType():
+            yield int
+        case msgspec.inspect.FloatType():
+            yield float
+        case msgspec.inspect.BoolType():
+            yield bool
+
+
+def _value(text: str, takes: type[msgspec.Struct], name: str) -> str | int | float | bool:
+    """The text of a parameter as the JSON value that it stands for, where the field takes no text."""
+    kinds = _kinds(takes)[name]
+    if bool in kinds and text in ("true", "false"):
+        return text == "true"
+    if kinds & {int, float} and _NUMBER.fullmatch(text):
+        return float(text) if float in kinds else int(text) if text.lstrip("-").isdecimal() else text
+    return text
+
+
+async def _read_body(request: Request, takes: type[msgspec.Struct]) -> msgspec.Struct:
+    """The JSON body as what the address takes. Raises Refusal."""
+    if request.query_params:
+        raise Refusal(400, "This address takes a JSON body and no query.")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise Refusal(415, f"The body is {kind or 'of no type'}. Nothing was changed.", f"Send {JSON}.")
+    body = await request.body()
+    try:
+        given = msgspec.json.decode(body)
+        if isinstance(given, dict):
+            _check_names(given, takes)
+            given = {name: _whole(value, takes, name) for name, value in given.items()}
+        return msgspec.convert(given, takes)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Refusal(400, _words(error), "Nothing was changed.") from None
+
+
+def _whole(value: Any, takes: type[msgspec.Struct], name: str) -> Any:
+    """A number like 7.0 where a whole one is meant: JSON does not tell them apart."""
+    kinds = _kinds(takes)[name]
+    return (
+        int(value)
+        if type(value) is float and value.is_integer() and int in kinds and float not in kinds
+        else value
+    )
+
+
+def _check_names(given: dict[str, Any], takes: type[msgspec.Struct]) -> None:
+    known = takes.__struct_fields__
+    for name in given:
+        if name not in known:
+            there = f"There are: {', '.join(known)}." if known else "This address takes nothing."
+            raise Refusal(400, f"There is no {name[:80]!r}{suggest(name, known) or '.'}", there)
+
+
+def _words(error: Exception) -> str:
+    """What msgspec says, in our words: `$.size` is `size`."""
+    text = str(error).replace("`$.", "`").replace(" - at `$`", "").replace("`", "'")
+    return f"What was sent does not fit: {text}."

@@ -1,0 +1,96 @@
+"""Every page in a real browser, light, dark and small: it fits, complains of nothing, and axe finds nothing grave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from dayjob.web.pages import routes
+from server import wait_until
+from web.browser import window
+from web.shop import Shop, shop
+
+#: Pages that are looked at closely on a small screen; each kind of layout is among them.
+NARROW = ("/", "/queues", "/dead_jobs", "/metrics", "/enqueue?name=greet", "/job?id=gone")
+#: A folder for pictures of every page, to be looked at.
+PICTURES = os.environ.get("DAYJOB_TEST_PICTURES")
+GRAVE = ("serious", "critical")
+#: Pages that need no name of anything.
+PAGES = [route.path for route in routes() if "{" not in route.path and route.path not in ("/queue", "/job")]
+
+
+@pytest.fixture
+def busy_shop(redis_url: str, namespace: str) -> Iterator[Shop]:
+    """A shop with something on every page."""
+    with shop(redis_url, namespace) as run:
+        run.pool.enqueuer.enqueue("pack", boxes=8)
+        run.pool.enqueuer.enqueue("charge", order=7)
+        run.pool.enqueuer.enqueue("greet", name="Ada")
+        run.admin.enqueue("stray", {"name": "x" * 300, "deep": {"list": [1, 2, 3]}}, source="acme")
+        run.admin.enqueue("greet", {"name": "Ada"}, delay=1000)
+        run.admin.pause("stray")
+        run.fail(3)
+        wait_until(
+            lambda: run.admin.busy() and run.admin.verdict().sizes.retry and run.admin.verdict().sizes.done
+        )
+        yield run
+
+
+def places(run: Shop) -> list[str]:
+    """Every page, and those of a queue and of a job in each state."""
+    found = [
+        *PAGES,
+        "/queue?name=pack",
+        "/queue?name=stray",
+        "/enqueue?name=greet",
+        "/jobs?state=running",
+        "/job?id=gone",
+    ]
+    for state in ("dead", "retry", "scheduled", "done", "running"):
+        job = run.admin.jobs(state).jobs[0]
+        found.append(f"/job?id={job.id}&name={job.name}")
+    return found
+
+
+def grave(page) -> list[str]:
+    """What axe finds grave on a page."""
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [
+        f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
+        for one in found
+        if one["impact"] in GRAVE
+        for node in one["nodes"][:3]
+    ]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("dark", 360)])
+def test_every_page_fits_complains_of_nothing_and_can_be_used_by_all(
+    chromium, console, busy_shop, theme, width
+):
+    wrong: dict[str, object] = {}
+    seen: list[str] = []
+    with window(chromium, console.url, color_scheme=theme, viewport={"width": width, "height": 800}) as tab:
+        for place in places(busy_shop):
+            page = tab.open(place)
+            assert page.locator("h1").count() == 1, place
+            if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+                wrong[f"{place} is too wide"] = page.evaluate("document.documentElement.scrollWidth")
+            if PICTURES:
+                page.screenshot(path=Path(PICTURES) / f"{theme}-{width}-{len(seen)}.png", full_page=True)
+            seen.append(place)
+            found = grave(page) if width > 1000 or place in NARROW else []
+            if found:
+                wrong[place] = found
+        for shown in ("#help", "#ask", "#work", "#show"):
+            tab.page.evaluate(f"document.querySelector('{shown}').showModal()")
+            found = grave(tab.page)
+            if found:
+                wrong[shown] = found
+            tab.page.evaluate(f"document.querySelector('{shown}').close()")
+        assert not wrong
+        assert not tab.complaints

@@ -1,0 +1,326 @@
+"""Every action of the console, done by hand in a real browser; Admin says whether it came to pass."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dayjob import Admin
+from dayjob.store.op import plain
+from server import wait_until
+from web.shop import shop
+
+#: A browser is slow on a busy machine.
+pytestmark = pytest.mark.timeout(180)
+
+
+def queue(admin: Admin, name: str):
+    """A queue as Admin sees it."""
+    return admin.queue(name).view.queue
+
+
+# Queues.
+
+
+def test_a_queue_is_paused_and_resumed_from_the_list(console, tab):
+    console.admin.enqueue("greet", {})
+    tab.open("/queues")
+    tab.post("Pause")
+    tab.told("Paused.")
+    assert queue(console.admin, "greet").paused
+    tab.page.locator("tr", has_text="greet").get_by_text("paused").wait_for()
+    tab.post("Resume")
+    tab.told("Resumed.")
+    assert not queue(console.admin, "greet").paused
+
+
+def test_a_limit_is_set_and_lifted(console, tab):
+    console.admin.enqueue("greet", {})
+    tab.open("/queue?name=greet")
+    tab.post("Limit…")
+    tab.page.fill("#ask-typed", "3")
+    tab.page.keyboard.press("Enter")
+    tab.told("At most 3 at once.")
+    assert queue(console.admin, "greet").limit == 3
+    tab.page.get_by_role("button", name="Limit: 3…").click()
+    tab.page.fill("#ask-typed", "")
+    tab.confirm()
+    tab.told("No limit any more.")
+    assert queue(console.admin, "greet").limit is None
+
+
+def test_a_queue_is_purged_once_its_name_is_typed(console, tab):
+    for n in range(30):
+        console.admin.enqueue("greet", {"n": n})
+    tab.open("/queue?name=greet")
+    tab.post("Purge…")
+    yes = tab.page.locator("#ask [value=yes]")
+    assert yes.is_disabled()
+    tab.page.fill("#ask-typed", "gree")
+    assert yes.is_disabled()
+    tab.page.fill("#ask-typed", "greet")
+    yes.click()
+    tab.told("30")
+    assert queue(console.admin, "greet").size == 0
+    tab.page.get_by_text("No job waits in this queue").wait_for()
+
+
+# Jobs.
+
+
+def test_a_scheduled_job_runs_now_and_another_is_deleted_after_a_question(console, tab):
+    for name in ("first", "second"):
+        console.admin.enqueue(name, {}, delay=1000)
+    tab.open("/scheduled_jobs")
+    row = tab.page.locator("tr", has_text="first")
+    row.get_by_role("button", name="Run now").click()
+    tab.told("In the queue 'first' now.")
+    assert queue(console.admin, "first").size == 1
+    row = tab.page.locator("tr", has_text="second")
+    row.get_by_role("button", name="Delete").click()
+    tab.page.locator("#ask").get_by_text("Leave it").click()
+    assert console.admin.verdict().sizes.scheduled == 1
+    row.get_by_role("button", name="Delete").click()
+    tab.confirm()
+    tab.told("Deleted.")
+    assert console.admin.verdict().sizes.scheduled == 0
+    # Once the pointer is away, the empty page says so.
+    tab.page.mouse.move(0, 0)
+    tab.page.get_by_text("Nothing is scheduled").wait_for()
+
+
+def test_a_job_is_killed_and_retried_on_its_page(console, tab):
+    console.admin.enqueue("greet", {"name": "Ada"})
+    (job,) = console.admin.jobs("waiting", name="greet").jobs
+    tab.open(f"/job?id={job.id}")
+    tab.post("Kill")
+    tab.confirm()
+    tab.told("Dead now.")
+    tab.page.locator("h1", has_text="dead").wait_for()
+    tab.post("Retry")
+    tab.told("Back in the queue 'greet'.")
+    tab.page.locator("h1", has_text="waiting").wait_for()
+    assert queue(console.admin, "greet").size == 1
+
+
+def test_a_job_that_moved_on_is_left_alone_and_that_is_said(console, tab):
+    console.admin.enqueue("greet", {}, delay=1000)
+    (job,) = console.admin.jobs("scheduled").jobs
+    tab.open("/scheduled_jobs")
+    tab.page.get_by_role("button", name="Pause or go on").or_(tab.page.locator("#live")).first.click()
+    console.admin.run_now(job)
+    tab.page.locator("tr", has_text="greet").get_by_role("button", name="Run now").click()
+    tab.told("It has moved on")
+
+
+def test_a_selection_is_made_with_the_shift_key_and_acted_on(console, tab):
+    for n in range(8):
+        console.admin.enqueue("greet", {"n": n}, delay=1000 + n)
+    tab.open("/scheduled_jobs")
+    boxes = tab.page.locator("[data-pick]")
+    boxes.nth(1).click()
+    boxes.nth(5).click(modifiers=["Shift"])
+    tab.page.get_by_text("5 picked").wait_for()
+    tab.page.locator("#pickbar").get_by_role("button", name="Delete").click()
+    tab.confirm()
+    tab.told("5 done.")
+    left = console.admin.jobs("scheduled").jobs
+    assert [job.args["n"] for job in left] == [0, 6, 7]
+    tab.page.locator("[data-all]").click()
+    tab.page.get_by_text("3 picked").wait_for()
+    tab.page.keyboard.press("Escape")
+    assert tab.page.locator("#pickbar").is_hidden()
+
+
+def test_everything_that_matches_is_counted_first_and_done_in_steps(console, tab):
+    for n in range(230):
+        console.admin.enqueue("greet", {"n": n}, delay=1000, source="even" if n % 2 == 0 else "odd")
+    tab.open("/scheduled_jobs?where=source%3Deven")
+    tab.post("Delete those…")
+    tab.page.locator("#ask", has_text="115 jobs in scheduled where source=even").wait_for()
+    tab.confirm()
+    tab.told("115 jobs matched, 115 changed.")
+    assert console.admin.verdict().sizes.scheduled == 115
+    assert {job.source for job in console.admin.jobs("scheduled", size=500).jobs} == {"odd"}
+
+
+def test_work_in_steps_can_be_stopped_on_the_way(console, tab, link, keys):
+    for first in range(0, 20_000, 1000):
+        flat: list[object] = []
+        for n in range(first, first + 1000):
+            flat += [
+                1e9 + n,
+                json.dumps({"name": "greet", "id": f"j{n}", "t": 1, "args": {}, "fails": 1, "err": "no"}),
+            ]
+        link.run(plain("ZADD", keys.dead, *flat))
+    tab.open("/dead_jobs")
+    tab.post("Delete all…")
+    tab.page.locator("#ask", has_text="20,000 jobs in dead").wait_for()
+    tab.confirm()
+    tab.page.locator("#work[open] p", has_text="changed").wait_for()
+    tab.page.locator("#work").get_by_role("button", name="Stop").click()
+    tab.told("Stopped.")
+    settled = wait_until(lambda: len(lines := console.admin.audit()) == 2 and lines, 20)
+    assert "delete all" in settled[0].action
+    assert 0 < console.admin.verdict().sizes.dead < 20_000
+
+
+# Running jobs, pools.
+
+
+def test_a_running_job_shows_its_progress_and_stack_and_is_cancelled(console, tab, redis_url, namespace):
+    with shop(redis_url, namespace) as run:
+        run.pool.enqueuer.enqueue("pack", boxes=8)
+        wait_until(lambda: any(one.progress for one in run.admin.busy()))
+        tab.open("/busy_workers")
+        row = tab.page.locator("tr", has_text="pack")
+        assert row.locator("progress").get_attribute("value") == "0.5"
+        row.get_by_role("button", name="Stack").click()
+        tab.page.locator("#show pre", has_text=".pack").wait_for()
+        assert tab.page.locator("#show .own-frame").count() >= 1
+        tab.page.locator("#show").get_by_role("button", name="Close").click()
+        row.get_by_role("button", name="Cancel").click()
+        tab.confirm()
+        tab.told("is told to end it with its next beat.")
+        wait_until(lambda: not run.admin.busy())
+        assert run.admin.queue("pack").totals["cancelled"] == 1
+
+
+def test_a_pool_goes_quiet_and_is_stopped(console, tab, redis_url, namespace):
+    with shop(redis_url, namespace) as run:
+        wait_until(lambda: [pool for pool in run.admin.pools().pools if pool.status])
+        tab.open("/worker_pools")
+        tab.post("Quiet")
+        tab.confirm()
+        wait_until(lambda: run.admin.pools().pools[0].status.quiet)
+        tab.page.locator("th .tag", has_text="quiet").wait_for()
+        tab.post("Stop")
+        tab.confirm()
+        wait_until(lambda: not run.admin.pools().pools)
+        tab.page.mouse.move(0, 0)
+        tab.page.get_by_text("No pool is running").wait_for()
+
+
+# Failures, schedules, new jobs, broken entries.
+
+
+def test_a_group_of_failures_is_retried_as_one(console, tab, redis_url, namespace):
+    with shop(redis_url, namespace) as run:
+        run.fail(7)
+    tab.open("/failures")
+    row = tab.page.locator("tr", has_text="OutOfStock: item # is out of stock")
+    row.get_by_role("button", name="Retry all").click()
+    tab.page.locator("#ask", has_text="7 jobs").wait_for()
+    tab.confirm()
+    tab.told("7 jobs matched, 7 changed.")
+    assert console.admin.verdict().sizes.dead == 0
+    assert queue(console.admin, "order_goods").size == 7
+
+
+def test_a_schedule_runs_now_and_is_paused_and_resumed(console, tab, redis_url, namespace):
+    with shop(redis_url, namespace) as run:
+        wait_until(run.admin.periodic)
+        tab.open("/periodic")
+        tab.page.get_by_text("09:00").first.wait_for()
+        tab.post("Run now")
+        tab.confirm()
+        tab.told("Enqueued as")
+        wait_until(lambda: run.admin.queue("greet").totals.get("done"))
+        tab.post("Pause")
+        tab.told("Paused.")
+        assert run.admin.periodic()[0].paused
+        tab.post("Resume")
+        tab.told("Resumed.")
+        assert not run.admin.periodic()[0].paused
+
+
+def test_a_job_is_enqueued_by_the_form_with_exact_numbers(console, tab, redis_url, namespace):
+    with shop(redis_url, namespace) as run:
+        wait_until(run.admin.job_types)
+        run.admin.pause("greet")
+        tab.open("/enqueue?name=greet")
+        form = tab.page.locator("#enqueue")
+        form.get_by_role("button", name="Enqueue").click()
+        wrong = tab.page.locator("#wrong")
+        wrong.get_by_text("name is needed").wait_for()
+        tab.page.get_by_label("name", exact=False).last.fill("Grace")
+        tab.page.get_by_label("times").fill("many")
+        form.get_by_role("button", name="Enqueue").click()
+        wrong.get_by_text("write a whole number").wait_for()
+        tab.page.get_by_label("times").fill("12345678901234567890")
+        tab.page.get_by_label("loud").select_option("true")
+        tab.page.get_by_label("tone").select_option(label="cool")
+        tab.page.get_by_label("Source").fill("acme")
+        form.get_by_role("button", name="Enqueue").click()
+        tab.told("In the queue 'greet'.")
+        job = run.admin.jobs("waiting", name="greet", where="source=acme").jobs[0]
+        assert job.args == {"name": "Grace", "times": 12345678901234567890, "loud": True, "tone": "cool"}
+        tab.page.get_by_label("Run in").fill("1h30m")
+        form.get_by_role("button", name="Enqueue").click()
+        tab.told("Scheduled.")
+        (later,) = run.admin.jobs("scheduled").jobs
+        assert 5390 < later.at - run.admin.verdict().now <= 5400
+
+
+def test_a_job_that_nobody_announced_is_enqueued_as_json(console, tab):
+    tab.open("/enqueue?name=unheard")
+    tab.page.fill("#a-more", "[1]")
+    tab.page.locator("#enqueue").get_by_role("button", name="Enqueue").click()
+    tab.page.locator("#wrong", has_text="write a JSON object").wait_for()
+    tab.page.fill("#a-more", '{"n": 12345678901234567890}')
+    tab.page.locator("#enqueue").get_by_role("button", name="Enqueue").click()
+    tab.told("In the queue 'unheard'.")
+    tab.page.locator(".toast a").click()
+    tab.page.locator("pre", has_text="12345678901234567890").first.wait_for()
+    (job,) = console.admin.jobs("waiting", name="unheard").jobs
+    assert job.args == {"n": 12345678901234567890}
+
+
+def test_a_broken_entry_is_mended_and_another_is_deleted(console, tab, link, keys):
+    for text in ('{"name":"greet","id":"b1"', "nonsense"):
+        link.run(
+            plain("LPUSH", keys.broken, f'{{"at":1700000000.0,"where":"jobs:greet","name":"greet"}}\n{text}')
+        )
+    tab.open("/broken")
+    rows = tab.page.locator("tbody tr")
+    assert rows.count() == 2
+    rows.filter(has_text="b1").get_by_role("button", name="Mend…").click()
+    tab.page.fill("#mend-text", '{"name":"greet","id":"b1","t":1,"args":{}}')
+    tab.page.locator("#mend").get_by_role("button", name="Put it into its queue").click()
+    tab.told("In its queue now.")
+    assert [job.id for job in console.admin.jobs("waiting", name="greet").jobs] == ["b1"]
+    rows.filter(has_text="nonsense").get_by_role("button", name="Delete").click()
+    tab.confirm()
+    tab.told("Deleted.")
+    assert console.admin.verdict().sizes.broken == 0
+
+
+# What is done can be read later.
+
+
+def test_what_was_done_is_in_the_audit(console, tab):
+    console.admin.enqueue("greet", {})
+    tab.open("/queues")
+    tab.post("Pause")
+    tab.told("Paused.")
+    tab.open("/audit?about=greet")
+    row = tab.page.locator("tbody tr").first
+    assert "pause" in row.text_content()
+    assert "queue greet" in row.text_content()
+
+
+def test_an_answer_that_fails_is_said_in_words(console, tab, server_of_its_own):
+    console.admin.enqueue("greet", {})
+    tab.open("/queues")
+    tab.page.route("**/api/v1/**", lambda route: route.abort())
+    tab.post("Pause")
+    tab.told("The console does not answer.")
+    assert not queue(console.admin, "greet").paused
+
+
+@pytest.fixture
+def server_of_its_own(tab):
+    # The browser mentions a cut connection by itself.
+    yield
+    tab.complaints.clear()

@@ -1,0 +1,233 @@
+"""Live pages: what changes shows by itself, rows stay under the pointer, and the reader's choices are kept."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from web.browser import window
+from web.shop import shop
+
+#: A browser is slow on a busy machine.
+pytestmark = pytest.mark.timeout(180)
+
+
+def ids(tab) -> list[str]:
+    """The jobs on the page, from the top."""
+    return tab.page.locator("tbody .id").all_text_contents()
+
+
+def put(console, number: int) -> None:
+    for n in range(number):
+        console.admin.enqueue("greet", {"n": n}, delay=1000 - n)
+
+
+def test_what_comes_in_shows_by_itself_and_what_is_open_stays_open(console, tab):
+    console.admin.enqueue("greet", {})
+    page = tab.open("/queues")
+    page.locator("tr", has_text="greet").wait_for()
+    page.fill("[data-filter]", "half a wo")
+    console.admin.enqueue("welcome", {})
+    page.locator("tr", has_text="welcome").wait_for()
+    assert page.input_value("[data-filter]") == "half a wo"
+    page.locator("nav .n", has_text="2").first.wait_for()
+
+
+def test_the_verdict_changes_in_place(console, tab):
+    page = tab.open("/")
+    page.get_by_text("All is well.").wait_for()
+    assert page.locator("[aria-live]").count() == 1
+    page.get_by_text("Nothing has happened here yet").wait_for()
+    console.admin.enqueue("greet", {})
+    page.locator("[aria-live=polite]", has_text="No pool is running and 1 job").wait_for()
+    page.locator(".tile", has_text="Waiting").wait_for()
+    assert page.get_by_text("Nothing has happened here yet").count() == 0
+
+
+def test_rows_under_the_pointer_stay_and_new_ones_wait_for_a_click(console, tab):
+    put(console, 3)
+    page = tab.open("/scheduled_jobs")
+    before = ids(tab)
+    page.locator("tbody tr").nth(1).hover()
+    for n in range(4):
+        console.admin.enqueue("greet", {"sooner": n}, delay=10 + n)
+    console.admin.delete(before[0], state="scheduled")
+    page.locator("#fresh", has_text="4 new").wait_for()
+    assert ids(tab) == before
+    page.locator("tr.gone").wait_for()
+    page.locator("#fresh").click()
+    expect(page.locator("tbody tr")).to_have_count(6)
+    assert page.locator("#fresh").is_hidden()
+    assert page.locator("tr.gone").count() == 0
+
+
+def test_rows_follow_once_the_pointer_has_left(console, tab):
+    put(console, 2)
+    page = tab.open("/scheduled_jobs")
+    page.locator("tbody tr").first.hover()
+    console.admin.enqueue("greet", {}, delay=5000)
+    page.locator("#fresh", has_text="1 new").wait_for()
+    page.mouse.move(0, 0)
+    expect(page.locator("tbody tr")).to_have_count(3)
+
+
+def test_a_selection_survives_what_comes_in(console, tab):
+    put(console, 3)
+    page = tab.open("/scheduled_jobs")
+    page.locator("[data-pick]").nth(2).check()
+    page.mouse.move(0, 0)
+    console.admin.enqueue("greet", {}, delay=10)
+    page.locator("#fresh", has_text="1 new").wait_for()
+    assert page.locator("[data-pick]:checked").count() == 1
+    assert page.get_by_text("1 picked").is_visible()
+
+
+def test_nothing_is_asked_while_the_tab_is_hidden_or_paused(console, tab):
+    tab.page.clock.install()
+    page = tab.open("/queues")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+
+    def hide(hidden: str) -> None:
+        page.evaluate(
+            f"Object.defineProperty(document, 'hidden', {{ value: {hidden}, configurable: true }});"
+            "document.dispatchEvent(new Event('visibilitychange'))"
+        )
+
+    hide("true")
+    asked.clear()
+    console.admin.enqueue("greet", {})
+    page.clock.run_for(20_000)
+    assert asked == []
+    hide("false")
+    page.locator("tr", has_text="greet").wait_for()
+    page.keyboard.press("p")
+    page.locator("#live", has_text="Paused").wait_for()
+    asked.clear()
+    console.admin.enqueue("welcome", {})
+    page.clock.run_for(20_000)
+    assert asked == []
+    page.keyboard.press("p")
+    page.locator("tr", has_text="welcome").wait_for()
+
+
+def test_times_go_on_and_say_the_moment(console, tab):
+    console.admin.enqueue("greet", {}, delay=3600)
+    page = tab.open("/scheduled_jobs")
+    time = page.locator("tbody time").first
+    assert time.text_content() == "in 60 min"
+    assert time.get_attribute("title")[:2] == "20"
+
+
+# Filters, keys, settings.
+
+
+def test_a_filter_lives_in_the_address(console, tab):
+    put(console, 2)
+    console.admin.enqueue("other", {}, delay=900)
+    page = tab.open("/scheduled_jobs")
+    page.keyboard.press("/")
+    page.keyboard.type("name=other")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/scheduled_jobs?where=name%3Dother")
+    assert page.locator("tbody tr").count() == 1
+    page.reload()
+    assert page.input_value("#where") == "name=other"
+
+
+def test_the_keyboard_goes_everywhere(console, tab):
+    put(console, 3)
+    page = tab.open("/")
+    page.keyboard.press("?")
+    page.locator("#help[open]").get_by_text("Next row").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.wait_for_url("**/scheduled_jobs")
+    page.wait_for_selector("#live[data-is=live]")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.get_by_text("1 picked").wait_for()
+    assert page.locator("tbody tr").nth(1).locator("[data-pick]").is_checked()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/job?**")
+    for key, path in (("h", "/"), ("q", "/queues"), ("f", "/failures"), (",", "/settings")):
+        page.wait_for_selector("#live[data-is=live]")
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        page.wait_for_url(f"{console.url}{path}")
+
+
+def test_the_theme_and_other_settings_are_kept_in_the_browser(chromium, console):
+    with window(chromium, console.url, color_scheme="light", timezone_id="Asia/Tokyo") as tab:
+        page = tab.open("/settings")
+        assert page.get_by_role("radio", name="2 s").is_checked()
+        page.get_by_role("radio", name="Dark").check()
+        page.get_by_role("radio", name="Compact").check()
+        page.get_by_role("radio", name="UTC").check()
+        page.get_by_role("radio", name="Never").check()
+        tab.open("/")
+        root = page.locator("html")
+        assert root.get_attribute("data-theme") == "dark"
+        assert root.get_attribute("data-density") == "compact"
+        assert page.locator("#live").get_attribute("data-is") == "held"
+        console.admin.enqueue("greet", {}, delay=3600)
+        tab.open("/scheduled_jobs")
+        assert page.locator("tbody time").first.get_attribute("title").endswith(" UTC")
+        page.keyboard.press("t")
+        assert root.get_attribute("data-theme") == "light"
+        tab.open("/settings")
+        assert page.get_by_role("radio", name="Light").is_checked()
+        assert not tab.complaints
+
+
+def test_what_can_be_copied_is_copied(chromium, console):
+    console.admin.enqueue("greet", {"name": "Ada"})
+    (job,) = console.admin.jobs("waiting", name="greet").jobs
+    with window(chromium, console.url, permissions=["clipboard-read", "clipboard-write"]) as tab:
+        page = tab.open(f"/job?id={job.id}")
+        page.get_by_role("button", name="Copy: as a command").click()
+        page.get_by_text("Copied").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()").startswith("dayjob enqueue greet --json")
+
+
+def test_a_chart_says_what_a_bar_is(console, tab):
+    console.admin.enqueue("greet", {})
+    page = tab.open("/metrics")
+    page.locator(".hit").last.hover()
+    page.locator("[data-tip]", has_text="0 ended, 0 failed").wait_for()
+    page.get_by_text("As a table").click()
+    page.locator("figure table").wait_for()
+    # It stays open while the page goes on.
+    with page.expect_response("**/metrics"):
+        pass
+    page.locator("#live.beat").wait_for()
+    assert page.locator("figure details[open]").count() == 1
+
+
+def test_a_job_is_followed_from_state_to_state_and_its_frames_stay_as_chosen(
+    console, tab, redis_url, namespace
+):
+    console.admin.enqueue("charge", {"order": 7})
+    (job,) = console.admin.jobs("waiting", name="charge").jobs
+    page = tab.open(f"/job?id={job.id}")
+    page.locator("h1", has_text="waiting").wait_for()
+    with shop(redis_url, namespace):
+        page.locator("h1", has_text="retry").wait_for()
+        page.get_by_role("button", name="All frames").click()
+        with page.expect_response("**/job?**"):
+            pass
+        expect(page.locator("[data-own='']")).to_have_attribute("aria-pressed", "true")
+        expect(page.locator("#trace")).not_to_have_class("trace own")
+        expect(page.locator("#trace .lib").first).to_be_visible()
+
+
+def test_a_job_that_ends_while_one_reads_is_said_to_be_gone(console, tab):
+    console.admin.enqueue("greet", {"name": "Ada"})
+    (job,) = console.admin.jobs("waiting", name="greet").jobs
+    page = tab.open(f"/job?id={job.id}")
+    console.admin.delete(job)
+    page.locator("#down", has_text="it completed, was deleted or never was").wait_for()
+    assert page.locator("pre", has_text="Ada").count() >= 1

@@ -1,0 +1,196 @@
+"""`dayjob web` as a person starts it: in a process of its own, with its signals, mistakes and settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from dayjob.admin.client import Admin
+
+ANYWHERE = "0.0.0.0"  # noqa: S104 - with a password
+
+
+class Command:
+    """A `dayjob web` that runs."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
+        """Its exit code and what it said on stderr."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+def environment(**more: str) -> dict[str, str]:
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("DAYJOB_", "REDIS_URL"))
+    }
+    return {**clean, "PYTHONUNBUFFERED": "1", **more}
+
+
+def start(*words: str, cwd=None, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dayjob", "web", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
+        env=environment(**variables),
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def web(*words: str, cwd=None, **variables: str) -> Iterator[Command]:
+    """The command, until it has said where it is; ended after the block."""
+    process = start(*words, cwd=cwd, **variables)
+    watchdog = threading.Timer(40, process.kill)
+    watchdog.start()
+    try:
+        line = process.stdout.readline()
+        match = re.search(r"http://\S+", line)
+        assert match, line + process.stderr.read()
+        yield Command(process, match[0].rstrip("/"))
+    finally:
+        watchdog.cancel()
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def refused(*words: str, cwd=None, **variables: str) -> str:
+    """What the command says when it does not start; a few lines, never a traceback, and exit code 2."""
+    process = start(*words, cwd=cwd, **variables)
+    try:
+        said, errors = process.communicate(timeout=40)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 2, said + errors
+    assert "Traceback" not in errors
+    assert len(errors.splitlines()) <= 6
+    return errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+def test_it_serves_until_a_signal_and_ends_in_order(redis_url, namespace, number):
+    with Admin(namespace, redis=redis_url) as admin:
+        admin.enqueue("mail", {})
+    with web("--port", "0", "--redis", redis_url, "--namespace", namespace) as command:
+        assert command.url.startswith("http://127.0.0.1:")
+        with httpx.Client(base_url=command.url) as client:
+            assert client.get("/queues").json()[0]["job_name"] == "mail"
+            with client.stream("GET", "/events") as stream:
+                assert next(stream.iter_lines()) == "retry: 3000"
+                assert command.end(number) == (0, "")
+
+
+def test_the_port_is_5040_unless_somebody_says_otherwise():
+    from dayjob.cli.web import web as command
+
+    defaults = {option.name: option.default for option in command.params}
+    assert (defaults["host"], defaults["port"]) == ("127.0.0.1", 5040)
+
+
+def test_a_port_in_use_is_said_with_what_to_do(redis_url):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused("--port", str(port), "--redis", redis_url)
+    assert f"port {port} of 127.0.0.1 is in use" in said
+    assert f"--port {port + 1 if port < 65535 else 5041}" in said
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - refused
+def test_other_machines_are_let_in_with_a_password_only(redis_url, host):
+    said = refused("--host", host, "--port", "0", "--redis", redis_url)
+    assert "no password" in said
+    assert "DAYJOB_WEB_PASSWORD" in said
+
+
+def test_with_a_password_it_listens_for_other_machines(redis_url, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("geheim\n")
+    with web(
+        "--host", ANYWHERE, "--port", "0", "--redis", redis_url, "--password-file", str(secret)
+    ) as command:
+        assert httpx.get(command.url + "/queues").status_code == 401
+        assert httpx.get(command.url + "/queues", auth=("ann", "geheim")).status_code == 200
+        other = httpx.get(command.url + "/queues", auth=("ann", "geheim"), headers={"host": "evil.example"})
+        assert other.status_code == 421
+        assert command.end() == (0, "")
+
+
+def test_password_and_token_come_from_variables_and_are_never_shown(redis_url):
+    variables = {"DAYJOB_WEB_PASSWORD": "geheim1", "DAYJOB_WEB_TOKEN": "geheim2"}
+    with web("--port", "0", "--redis", redis_url, **variables) as command:
+        assert httpx.get(command.url + "/queues", auth=("x", "geheim1")).status_code == 200
+        token = {"authorization": "Bearer geheim2"}
+        assert httpx.get(command.url + "/queues", headers=token).status_code == 200
+        assert httpx.get(command.url + "/queues").status_code == 401
+        assert command.end() == (0, "")
+    shown = subprocess.run(
+        [sys.executable, "-m", "dayjob", "config", "show", "--all"], env=environment(**variables), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "geheim" not in shown.stdout + shown.stderr
+
+
+def test_a_secret_that_cannot_be_read_is_said_without_showing_it(redis_url, tmp_path):
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    assert "is empty" in refused("--redis", redis_url, "--password-file", str(empty))
+    assert "cannot be read" in refused("--redis", redis_url, "--token-file", str(tmp_path / "none"))
+    assert "DAYJOB_WEB_PASSWORD is empty" in refused("--redis", redis_url, DAYJOB_WEB_PASSWORD=" ")
+
+
+def test_mistakes_are_said_at_the_start_not_with_the_first_request():
+    assert "redis://" in refused("--port", "0", "--redis", "localhost:6379")
+    assert "leads nowhere" in refused("--host", "no.such.host.invalid", "--redis", "redis://127.0.0.1:1")
+    assert "base_path" in refused("--base-path", "ops", "--port", "0", "--redis", "redis://127.0.0.1:1")
+
+
+def test_it_starts_without_redis_and_says_so_in_its_answers():
+    with web("--port", "0", "--redis", "redis://127.0.0.1:1") as command:
+        assert httpx.get(command.url + "/healthz").status_code == 200
+        assert httpx.get(command.url + "/queues").status_code == 503
+        code, errors = command.end()
+        assert code == 0
+        assert "Traceback" not in errors
+
+
+def test_variables_and_pyproject_set_every_option(redis_url, namespace, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.dayjob]\nnamespace = "{namespace}"\n[tool.dayjob.web]\nport = 0\nread-only = true\nhide = ["iban"]\n'
+    )
+    with Admin(namespace, redis=redis_url) as admin:
+        admin.enqueue("mail", {"iban": "DE99", "x": 1})
+    with web(cwd=tmp_path, DAYJOB_REDIS_URL=redis_url, DAYJOB_WEB_BASE_PATH="/ops") as command:
+        assert command.url.endswith("/ops")
+        me = httpx.get(command.url + "/api/v1/me").json()
+        assert (me["namespace"], me["read_only"]) == (namespace, True)
+        jobs = httpx.get(command.url + "/api/v1/jobs?state=waiting&name=mail").json()["jobs"]
+        assert jobs[0]["args"] == {"iban": "[redacted]", "x": 1}
+
+
+def test_a_pool_says_which_server_and_namespace_are_meant(redis_url, namespace, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        f"from dayjob import WorkerPool\npool = WorkerPool(namespace={namespace!r}, redis={redis_url!r})\n"
+    )
+    with web("shop:pool", "--port", "0", cwd=tmp_path) as command:
+        assert httpx.get(command.url + "/api/v1/me").json()["namespace"] == namespace
+    assert "no module" in refused("shap:pool", cwd=tmp_path)
+
+
+def test_another_name_is_allowed_by_a_flag(redis_url):
+    with web("--port", "0", "--redis", redis_url, "--allow-host", "jobs.example.com") as command:
+        names = {"jobs.example.com": 200, "JOBS.example.com:443": 200, "evil.example": 421, "localhost": 200}
+        for name, status in names.items():
+            assert httpx.get(command.url + "/queues", headers={"host": name}).status_code == status
