@@ -1,28 +1,30 @@
-"""`dayjob demo`: a pool that works through fake jobs on the embedded server, and a summary of it once a second."""
+"""`dayjob demo`: embedded server, fake jobs, workers and the console together, and a summary of it once a second."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import importlib.util
 import logging
 import os
 import random
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import webbrowser
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dayjob import retry
-from dayjob.cli import target
-from dayjob.errors import Snooze, StoreError
-from dayjob.job import Job
+from dayjob.admin.client import Admin
+from dayjob.cli import showcase, target
+from dayjob.cli.showcase import NAMESPACE
+from dayjob.errors import StoreError
 from dayjob.pool import WorkerPool
 from dayjob.store.embedded import server_status, stop_server
 from dayjob.store.keys import Keys
@@ -30,38 +32,51 @@ from dayjob.store.ops import figures, health, inspect, pools
 from dayjob.store.steps import walk
 from dayjob.store.sync import Link
 
-NAMESPACE = "demo"
 FOLDER = Path(".dayjob")
-#: Seconds that running jobs get to end.
-PATIENCE = 0.8
-CITIES = ("Paris", "Lagos", "Osaka", "Lima", "Oslo", "Pune")
+PORT = 5040
+#: Seconds that running jobs, and pages that are being sent, get to end.
+PATIENCE = 0.5
 
 
-@click.command(epilog="Example: dayjob demo --seconds 20 --plain")
+@click.command(epilog="Example: dayjob demo --seconds 20 --plain --no-open")
 @click.option("--seconds", type=click.FloatRange(0), help="End after so many seconds; otherwise at Ctrl-C.")
 @click.option("--plain", is_flag=True, help="One line a second, instead of a table that is drawn anew.")
-def demo(seconds: float | None, plain: bool) -> None:
-    """Watch a pool work through fake jobs on the embedded server.
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True,
+    help="Where the console listens; a free one, if it is taken.",
+)  # fmt: skip
+@click.option("--no-open", is_flag=True, help="Do not open the console in a browser.")
+@click.option("--no-web", is_flag=True, help="Workers only, without the console.")
+def demo(seconds: float | None, plain: bool, port: int, no_open: bool, no_web: bool) -> None:
+    """Watch pools work through fake jobs on the embedded server, in the console and here.
 
-    The server's data are in ./.dayjob; Ctrl-C ends the demo.
+    Everything a job can do is in it: succeed, fail, retry, die, wait for its time, come by the clock, be unique, limited,
+    paused or slow. The server's data are in ./.dayjob; Ctrl-C ends the demo.
     """
     # Failing now and then is part of the show.
     logging.getLogger("dayjob.job").setLevel(logging.CRITICAL)
     ours = not server_status(FOLDER).running
-    pool = build_pool(random.Random())
+    both = showcase.build_pools(random.Random())
     began = time.monotonic()
     with ending() as end, target.connected("embedded", NAMESPACE) as (link, keys):
+        with Admin(NAMESPACE, redis="embedded") as admin:
+            showcase.set_the_stage(link, keys, admin)
         before = look(link, keys)
-        pool.start()
-        producer = threading.Thread(target=produce, args=(pool, end), name="demo-producer", daemon=True)
+        web = None if no_web else console_at(port)
+        for pool in both:
+            pool.start()
+        producer = threading.Thread(
+            target=showcase.produce, args=(both[0], end), name="demo-producer", daemon=True
+        )
         producer.start()
         try:
+            greet(web, opens=not no_open, wanted=not no_web)
             show(link, keys, before, end, seconds, plain=plain or not can_draw())
         finally:
             end.set()
-            pool.stop(timeout=PATIENCE)
+            stop(both, web)
             producer.join(1.0)
-            pool.enqueuer.close()
+            both[0].enqueuer.close()
         _close(look(link, keys), before, time.monotonic() - began)
         alone = walk(link, health.read_info()).get("connected_clients") == "1"
     if ours and alone:
@@ -82,72 +97,99 @@ def ending() -> Iterator[threading.Event]:
             signal.signal(number, action)
 
 
-# The jobs.
+def stop(both: list[WorkerPool[Any]], web: Console | None) -> None:
+    """Stop all of it at once, rather than one after the other."""
+    threads = [threading.Thread(target=pool.stop, kwargs={"timeout": PATIENCE}) for pool in both]
+    threads += [threading.Thread(target=web.stop)] if web else []
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
-def build_pool(rng: random.Random) -> WorkerPool[Any]:
-    """A pool with a handful of jobs that pretend to work: fast, slow, async, failing, unique, limited, periodic."""
-    pool = WorkerPool(namespace=NAMESPACE, redis="embedded", concurrency=12)
-
-    @pool.job(priority=5)
-    def resize_photo(photo: int) -> None:  # noqa: ARG001 - it only pretends
-        time.sleep(rng.uniform(0.005, 0.03))
-
-    @pool.job
-    async def fetch_weather(city: str) -> None:  # noqa: ARG001 - it only pretends
-        await asyncio.sleep(rng.uniform(0.05, 0.3))
-
-    @pool.job(max_fails=3, backoff=retry.exponential(1.0, cap=6.0))
-    def charge_card(order: int) -> None:
-        time.sleep(rng.uniform(0.02, 0.1))
-        if rng.random() < 0.3:
-            raise ConnectionError(f"the bank did not answer for order {order}")
-
-    @pool.job(max_concurrency=2)
-    def export_report(job: Job, rows: int) -> None:
-        for row in range(0, rows, 100):
-            time.sleep(0.1)
-            if job.checkin(f"row {row} of {rows}", done=row, total=rows):
-                raise Snooze("the pool stops", after=1)
-
-    @pool.job
-    def rebuild_index(shop: int) -> None:  # noqa: ARG001 - it only pretends
-        time.sleep(rng.uniform(0.2, 0.6))
-
-    @pool.job
-    def send_reminder(customer: int) -> None:  # noqa: ARG001 - it only pretends
-        time.sleep(0.01)
-
-    @pool.job
-    def sweep_carts() -> None:
-        time.sleep(0.05)
-
-    pool.periodic("@every 5s", sweep_carts)
-    return pool
+# The console.
 
 
-def produce(pool: WorkerPool[Any], end: threading.Event) -> None:
-    """Put fake jobs in until the end."""
-    rng = random.Random()
-    enqueuer = pool.enqueuer
-    number = 0
-    while not end.wait(0.1):
-        number += 1
-        # While the server is away the pool says so; the producer just goes on.
-        with contextlib.suppress(StoreError):
-            enqueuer.enqueue_many(
-                "resize_photo", [{"photo": number * 10 + i} for i in range(rng.randint(1, 6))]
-            )
-            enqueuer.enqueue("fetch_weather", city=rng.choice(CITIES))
-            if number % 3 == 0:
-                enqueuer.enqueue("charge_card", order=1000 + number)
-            if number % 5 == 0:
-                enqueuer.enqueue_unique("rebuild_index", shop=rng.randint(1, 3))
-                enqueuer.enqueue_in("send_reminder", rng.uniform(3, 9), customer=number)
-            if number % 40 == 0:
-                enqueuer.enqueue_many("fetch_weather", [{"city": city} for city in CITIES * 40])
-            if number % 20 == 0:
-                enqueuer.enqueue("export_report", rows=rng.randint(10, 40) * 100)
+class Console:
+    """The console in a thread of this process."""
+
+    def __init__(self, port: int) -> None:
+        import uvicorn  # noqa: PLC0415 - an extra
+
+        from dayjob.admin.client import AsyncAdmin  # noqa: PLC0415 - as what uses it
+        from dayjob.web import WebOptions, create_app, server  # noqa: PLC0415 - an extra
+
+        admin = AsyncAdmin(NAMESPACE, redis="embedded")
+        admin._address()
+        app = create_app(admin, options=WebOptions(title="dayjob demo"))
+        self._listening = _listen(port)
+        self.url = server.address_of("127.0.0.1", self._listening.getsockname()[1])
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+            ws="none",
+        )
+        self._server = server.ConsoleServer(config)
+        self._thread = threading.Thread(target=self._run, name="demo-console", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._listening])
+
+    def stop(self) -> None:
+        """End it, with what is being sent."""
+        self._server.should_exit = True
+        self._thread.join(PATIENCE)
+        self._server.force_exit = True
+        self._thread.join(PATIENCE)
+        self._listening.close()
+
+
+def _listen(port: int) -> socket.socket:
+    """A socket at this port, or at a free one."""
+    for number in (port, 0):
+        found = socket.socket()
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind(("127.0.0.1", number))
+            found.listen(128)
+        except OSError:
+            found.close()
+            if number == 0:
+                raise
+        else:
+            return found
+    raise AssertionError("the loop ends in one of three other ways")
+
+
+def console_at(port: int) -> Console | None:
+    """The console, where what it needs is installed."""
+    if all(importlib.util.find_spec(module) for module in ("starlette", "uvicorn", "jinja2")):
+        return Console(port)
+    return None
+
+
+def greet(web: Console | None, *, opens: bool, wanted: bool) -> None:
+    """Say where everything is, and open the console on a desktop."""
+    click.echo(f"dayjob demo: embedded server in {FOLDER.resolve()}, namespace {NAMESPACE}. Ctrl-C ends it.")
+    if web is None:
+        if wanted:
+            click.echo("The console needs more packages: pip install 'dayjob[web]'")
+        return
+    click.echo(f"The console: {click.style(web.url, bold=True)}")
+    if opens and on_a_desktop(os.environ, tty=sys.stdout.isatty(), platform=sys.platform):
+        # On a thread: some browsers do not come back before they are closed.
+        threading.Thread(target=webbrowser.open, args=(web.url,), daemon=True).start()
+
+
+def on_a_desktop(environ: Mapping[str, str], *, tty: bool, platform: str) -> bool:
+    """Whether somebody sits in front of a screen that a browser can open on."""
+    if not tty or environ.get("CI") or environ.get("SSH_CONNECTION"):
+        return False
+    return platform in ("darwin", "win32") or bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
 
 
 # The summary.
@@ -181,11 +223,13 @@ def look(link: Link, keys: Keys) -> Snapshot:
 
 
 def can_draw() -> bool:
-    """Whether the terminal can redraw a table in place."""
+    """Whether the terminal can redraw a table in place, and has room for it."""
+    size = shutil.get_terminal_size()
     return (
         sys.stdout.isatty()
         and os.environ.get("TERM", "dumb") != "dumb"
-        and shutil.get_terminal_size().lines > 15
+        and size.lines > 20
+        and size.columns > 60
     )
 
 
@@ -195,7 +239,6 @@ def show(
     """Print the summary once a second until the end."""
     deadline = None if seconds is None else time.monotonic() + seconds
     last, drawn = first, 0
-    click.echo(f"dayjob demo: embedded server in {FOLDER.resolve()}, namespace {NAMESPACE}. Ctrl-C ends it.")
     while not end.wait(1.0 if deadline is None else max(0.0, min(1.0, deadline - time.monotonic()))):
         try:
             now = look(link, keys)
@@ -206,7 +249,8 @@ def show(
             lines = [_line(now, first, last)] if plain else _table(now, first, last)
             if drawn:
                 click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
-            click.echo("\n".join(lines))
+            most = shutil.get_terminal_size().columns - 1 if drawn or not plain else 10_000
+            click.echo("\n".join(line[:most] for line in lines))
             sys.stdout.flush()
             last, drawn = now, 0 if plain else len(lines)
         if deadline is not None and time.monotonic() >= deadline:
@@ -247,6 +291,6 @@ def _close(now: Snapshot, first: Snapshot, took: float) -> None:
     click.echo(
         f"\nRan {done:,} jobs in {took:.0f} s; {failed:,} attempts failed, {now.sizes.dead} jobs are dead and"
         f" {waiting:,} wait in {FOLDER} for the next demo.\n"
-        f"Try: dayjob enqueue export_report rows=2000 --redis embedded --namespace {NAMESPACE}; dayjob demo\n"
+        f"Try: dayjob top --redis embedded --namespace {NAMESPACE}\n"
         f"     dayjob doctor --redis embedded --namespace {NAMESPACE}"
     )

@@ -1,0 +1,41 @@
+"""`dayjob top`: the live terminal view."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from dayjob import wording
+from dayjob.admin.client import AsyncAdmin
+from dayjob.cli import target
+from dayjob.errors import BadOption, UsageError
+from dayjob.options import suggest
+
+
+@click.command(epilog="Example: dayjob top --tab dead --namespace shop")
+@click.option("--tab", default="home", show_default=True, metavar="NAME", help="The tab to begin with.")
+@click.option("--every", default="1s", show_default=True, metavar="SPAN", help="How often to look.")
+@target.options
+def top(tab: str, every: str, redis: str | None, namespace: str) -> None:
+    """Watch and operate a namespace in the terminal: the same tabs as the web.
+
+    Keys are shown at the bottom; ? shows all of them, q ends it. Only the tab that is shown is read.
+    """
+    try:
+        from dayjob.tui import app, views  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] in ("textual", "rich"):
+            raise UsageError("dayjob top needs textual: pip install 'dayjob[tui]'") from None
+        raise
+    pause = max(0.1, wording.read_span(every, "--every"))
+    names = [view.title.lower() for view in views.tabs()]
+    if tab.lower() not in names:
+        raise BadOption(f"--tab {tab!r}: there are {', '.join(names)}{suggest(tab.lower(), names)}")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        raise UsageError("dayjob top needs a terminal. Without one: dayjob stats --watch")
+    admin = AsyncAdmin(namespace, redis=redis)
+    # Found, and where it is the embedded one started, before the screen is taken.
+    where = str(admin._address())
+    app.Top(admin, where, tab=names.index(tab.lower()), every=pause).run(mouse=False)

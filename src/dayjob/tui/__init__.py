@@ -1,0 +1,1 @@
+"""The live terminal view, `dayjob top`: the same tabs as the web, over AsyncAdmin."""

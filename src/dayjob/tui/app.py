@@ -1,0 +1,408 @@
+"""Top: the program itself. It reads the view that is shown about once a second, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from rich.segment import Segment
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.events import Key, Resize
+
+from dayjob.admin.bulk import ABLE
+from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.metrics import SPANS
+from dayjob.admin.views import Progress
+from dayjob.cli.console import clean
+from dayjob.errors import DayjobError, StoreError
+from dayjob.tui import deeds, views
+from dayjob.tui.bars import Bar, head_line, key_line, tab_line
+from dayjob.tui.deeds import Deed
+from dayjob.tui.dialogs import Confirm, FilterBox, Help, Typed
+from dayjob.tui.sheet import Piece, Sheet, Tone, flowing
+from dayjob.tui.table import Body, Spot, drawn
+from dayjob.tui.views import View, Wish
+from dayjob.wording import counted
+
+#: The keys of the tabs, in their order.
+KEYS = "1234567890-="
+
+
+@dataclass(slots=True)
+class Place:
+    """A view, what is wanted of it, and where one is in it."""
+
+    view: View
+    wish: Wish = field(default_factory=Wish)
+    spot: Spot = field(default_factory=Spot)
+    #: The cursors of the pages before this one.
+    before: list[str] = field(default_factory=list)
+    #: What was last read; None before the first time.
+    sheet: Sheet | None = None
+
+    def turn(self, wish: Wish) -> None:
+        """Want something else, from the top."""
+        self.wish, self.spot, self.sheet = wish, Spot(), None
+
+
+class Top(App[None]):
+    """The live view of one namespace."""
+
+    CSS = "Screen { layout: vertical; }"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "quit", show=False, priority=True),
+        Binding("tab", "turn(1)", show=False, priority=True),
+        Binding("shift+tab", "turn(-1)", show=False, priority=True),
+    ]
+
+    def __init__(self, admin: AsyncAdmin, where: str, *, tab: int = 0, every: float = 1.0) -> None:
+        super().__init__(ansi_color=True)
+        self._admin = admin
+        self._where = where
+        self._every = every
+        self._tabs = [Place(view) for view in views.tabs()]
+        self._tab = tab
+        #: The views that were opened from the tab, one from the other.
+        self._opened: list[Place] = []
+        self._read_at = 0.0
+        self._away = ""
+        self._message: Piece = ("", "")
+        self._body = Body()
+
+    # The screen.
+
+    def compose(self) -> ComposeResult:
+        """Head, tabs, body, message, keys."""
+        yield Bar("head")
+        yield Bar("tabs")
+        yield self._body
+        yield Bar("message")
+        yield Bar("keys")
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self._body.focus()
+        self._look()
+
+    async def on_unmount(self) -> None:
+        """Close the connections."""
+        await self._admin.close()
+
+    def on_resize(self, _: Resize) -> None:
+        """Draw the bars anew; the body does so itself."""
+        self.call_after_refresh(self._draw)
+
+    @property
+    def _here(self) -> Place:
+        return self._opened[-1] if self._opened else self._tabs[self._tab]
+
+    # Reading.
+
+    def _look(self) -> None:
+        """Read what is shown, now and then again and again."""
+        place = self._here
+        self._body.show(place.spot, place.sheet or Sheet(((("reading ...", "dim"),),)))
+        self._draw()
+        self.run_worker(self._watch(place), group="read", exclusive=True)
+
+    async def _watch(self, place: Place) -> None:
+        while True:
+            await self._read(place)
+            await asyncio.sleep(self._every)
+
+    async def _read(self, place: Place) -> None:
+        try:
+            place.sheet = await place.view.read(self._admin, place.wish)
+        except StoreError as error:
+            # What is shown stays: it says how old it is.
+            self._away = clean(str(error).partition("\n")[0])
+        except DayjobError as error:
+            place.sheet = Sheet((((clean(error), "error"),),))
+        else:
+            self._read_at = time.time()
+            if self._away:
+                self._away, self._message = "", ("Redis answers again.", "ok")
+        if place.sheet is not None and place is self._here:
+            self._body.show(place.spot, place.sheet)
+        self._draw()
+
+    # Keys.
+
+    def on_key(self, event: Key) -> None:
+        """Do what a key is for; dialogs have their own."""
+        if len(self.screen_stack) > 1:
+            return
+        event.stop()
+        name = event.character if event.character and event.character.isprintable() else event.key
+        moves: dict[str, Callable[[], object]] = {
+            "down": lambda: self._body.move(1), "j": lambda: self._body.move(1), "up": lambda: self._body.move(-1), "k": lambda: self._body.move(-1),
+            "pagedown": lambda: self._body.page(1), "pageup": lambda: self._body.page(-1), "home": lambda: self._body.move(-(10**9)), "g": lambda: self._body.move(-(10**9)),
+            "end": lambda: self._body.move(10**9), "G": lambda: self._body.move(10**9), "left": lambda: self.action_turn(-1), "right": lambda: self.action_turn(1),
+            "enter": self._open, "escape": self._back, "backspace": self._back, "/": self._ask_filter, ">": self._next_page, "<": self._last_page, "?": self._help,
+            "q": self.exit, " ": self._mark, "h": self._turn_hours,
+        }  # fmt: skip
+        if name in KEYS:
+            self._show_tab(KEYS.index(name))
+        elif name in moves:
+            moves[name]()
+        else:
+            self._deed(name)
+        self._draw()
+
+    def action_turn(self, by: int) -> None:
+        """Go to the tab beside this one."""
+        if len(self.screen_stack) == 1:
+            self._show_tab((self._tab + by) % len(self._tabs))
+
+    def _show_tab(self, number: int) -> None:
+        if number < len(self._tabs):
+            self._tab, self._opened, self._message = number, [], ("", "")
+            self._look()
+
+    def _open(self) -> None:
+        subject = self._body.row.subject if self._body.row else None
+        self._show(self._here.view.opens(subject) if subject is not None else None)
+
+    def _show(self, view: View | None) -> None:
+        if view is None:
+            return
+        for number, place in enumerate(self._tabs):
+            if place.view is view:
+                self._show_tab(number)
+                return
+        self._opened.append(Place(view))
+        self._look()
+
+    def _back(self) -> None:
+        if self._opened:
+            self._opened.pop()
+            self._look()
+        elif self._here.wish.where:
+            self._filter("")
+
+    def _mark(self) -> None:
+        if self._here.view.marks:
+            self._body.mark()
+
+    # Which rows.
+
+    def _ask_filter(self) -> None:
+        view = self._here.view
+        if not view.conditions:
+            self._say(f"{view.title} has no filter.", "dim")
+            return
+        box = FilterBox(
+            self._here.wish.where, view.conditions, lambda text: views.checked(text, view.conditions)
+        )
+        self.push_screen(box, self._filter)
+
+    def _filter(self, where: str | None) -> None:
+        if where is not None:
+            self._here.turn(Wish(where, hours=self._here.wish.hours))
+            self._here.before.clear()
+            self._look()
+
+    def _next_page(self) -> None:
+        place = self._here
+        if place.sheet is not None and place.sheet.next:
+            place.before.append(place.wish.after)
+            place.turn(replace(place.wish, after=place.sheet.next))
+            self._look()
+
+    def _last_page(self) -> None:
+        place = self._here
+        if place.before:
+            place.turn(replace(place.wish, after=place.before.pop()))
+            self._look()
+
+    def _turn_hours(self) -> None:
+        place = self._here
+        if place.view.spans:
+            hours = list(SPANS)
+            place.turn(replace(place.wish, hours=hours[(hours.index(place.wish.hours) + 1) % len(hours)]))
+            self._look()
+
+    # Deeds.
+
+    def _deed(self, name: str) -> None:
+        """Ask for what a key does, if it does anything to what is under the cursor."""
+        other = self._here.view.other
+        if other is not None and name == other[0]:
+            self._show(next(filter(None, map(other[2], self._subjects())), None))
+            return
+        for deed in self._here.view.deeds:
+            if name == deed.key and self._body.marked and deed.verb is not None:
+                self._ask_marked(deed)
+                return
+            if name == deed.key:
+                for subject in self._subjects():
+                    question = deed.question(subject)
+                    if question:
+                        self._ask(question, deed.typed(subject), deed.do, subject)
+                        return
+            if name == deed.key.upper() and self._can_all(deed):
+                self.run_worker(self._ask_all(deed), group="deeds")
+                return
+
+    def _subjects(self) -> Iterator[Any]:
+        if self._body.row is not None:
+            yield self._body.row.subject
+        if self._body.sheet.subject is not None:
+            yield self._body.sheet.subject
+
+    def _can_all(self, deed: Deed) -> bool:
+        state = self._here.view.state
+        return state is not None and deed.verb is not None and deed.verb in ABLE[state]
+
+    def _ask(self, question: str, word: str, do: deeds.Do, subject: Any) -> None:
+        dialog = Typed(clean(question), word) if word else Confirm(clean(question))
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.run_worker(self._do(do, subject), group="deeds")
+
+        self.push_screen(dialog, answered)
+
+    def _ask_marked(self, deed: Deed) -> None:
+        verb = deed.verb
+        if verb is None:
+            return
+        jobs = [row.subject for row in self._body.marked]
+
+        async def do(admin: AsyncAdmin, _: Any, __: deeds.Report) -> str:
+            done = await admin.selection(verb, [job.seen if job.id else job for job in jobs])
+            changed = sum(one.done for one in done)
+            stayed = next((f" {one.subject}: {one.says}" for one in done if not one.done), "")
+            return f"{counted(len(done), 'job')}: {changed:,} changed.{stayed}"
+
+        self._ask(f"{deeds.word(verb)} {counted(len(jobs), 'marked job')}?", "", do, None)
+
+    async def _ask_all(self, deed: Deed) -> None:
+        """Count first: the question says how many."""
+        place, verb, state = self._here, deed.verb, self._here.view.state
+        if verb is None or state is None:
+            return
+        where = place.wish.where
+        try:
+            count = await self._admin.count(state, where=where)
+        except DayjobError as error:
+            self._say(clean(error), "error")
+            return
+        if not count.matched and count.complete:
+            self._say("No job matches: nothing is done.", "dim")
+            return
+        number = (
+            counted(count.matched, "job") if count.complete else f"at least {counted(count.matched, 'job')}"
+        )
+        which = f" that match {where}" if where else ""
+
+        async def do(admin: AsyncAdmin, _: Any, report: deeds.Report) -> str:
+            return deeds.said(await admin.apply(verb, state, where=where, progress=report))
+
+        self._ask(f"{deeds.word(verb)} all {number} in {state}{which}?", "", do, None)
+
+    async def _do(self, do: deeds.Do, subject: Any) -> None:
+        try:
+            self._say(clean(await do(self._admin, subject, self._report)), "ok")
+        except DayjobError as error:
+            self._say(clean(str(error).partition("\n")[0]), "error")
+        self._body.spot.marks.clear()
+        self._look()
+
+    def _report(self, progress: Progress) -> None:
+        share = progress.looked / max(1, progress.total)
+        self._say(f"{progress.changed:,} of {progress.total:,} ({share:.0%}) ...", "dim")
+
+    # The bars.
+
+    def _say(self, text: str, tone: Tone) -> None:
+        self._message = (text, tone)
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self.is_running or not self.screen_stack:
+            return
+        bars = {bar.id: bar for bar in self.screen_stack[0].query(Bar)}
+        width = self.size.width
+        moment = time.strftime("%H:%M:%S", time.localtime(self._read_at)) if self._read_at else ""
+        right: Piece = ("✖ Redis is away", "error") if self._away else (moment, "dim")
+        bars["head"].show(head_line(width, self._admin.namespace, self._where, right))
+        titles = [f"{KEYS[i]} {place.view.title}" for i, place in enumerate(self._tabs)]
+        bars["tabs"].show(tab_line(width, titles, self._tab))
+        bars["message"].show(*self._message_lines(width))
+        bars["keys"].show(key_line(width, self._keys(), [("?", "help"), ("q", "quit")]))
+
+    def _message_lines(self, width: int) -> list[list[Segment]]:
+        """Where one is, what is shown, and what was last said; as many lines as there is room for."""
+        place = self._here
+        pieces: list[Piece] = []
+        if self._opened:
+            trail = " > ".join([self._tabs[self._tab].view.title, *(one.view.title for one in self._opened)])
+            pieces.append((f"{clean(trail)}  ", "bold"))
+        if self._body.spot.marks:
+            pieces.append((f"{len(self._body.spot.marks)} marked  ", "warning"))
+        if place.before:
+            pieces.append((f"page {len(place.before) + 1}  ", "bold"))
+        if place.wish.where:
+            pieces.append((f"filter {clean(place.wish.where)}  ", "warning"))
+        if self._away:
+            since = time.strftime("%H:%M:%S", time.localtime(self._read_at)) if self._read_at else ""
+            shown = f" What is shown is of {since}." if since else ""
+            pieces.append((f"✖ Redis does not answer; trying again.{shown} {self._away}", "error"))
+        else:
+            pieces.append(self._message)
+        most = max(1, min(4, self.size.height // 4))
+        return [drawn(line) for line in flowing(pieces, max(1, width - 1))[:most]]
+
+    def _keys(self) -> Iterator[tuple[str, str]]:
+        """The keys that do something here and now, the most wanted first."""
+        place = self._here
+        row = self._body.row
+        if self._opened:
+            yield "esc", "back"
+        if row is not None and place.view.opens is not views.nowhere:
+            yield "enter", "open"
+        for deed in place.view.deeds:
+            if any(deed.question(subject) for subject in self._subjects()):
+                yield deed.key, deed.label
+        if place.view.other is not None and any(self._subjects()):
+            yield place.view.other[:2]
+        if place.view.conditions:
+            yield "/", "filter"
+        if place.view.spans:
+            yield "h", f"{place.wish.hours} h"
+        if place.sheet is not None and place.sheet.next:
+            yield ">", "next page"
+        if place.before:
+            yield "<", "page before"
+        if place.view.marks and row is not None:
+            yield "space", "mark"
+        for deed in place.view.deeds:
+            if row is not None and self._can_all(deed):
+                yield deed.key.upper(), f"{deed.label} all"
+        yield "←→", "tabs"
+
+    def _help(self) -> None:
+        here = self._here.view
+        on_rows = [(deed.key, deed.label) for deed in here.deeds]
+        on_all = [
+            (deed.key.upper(), f"{deed.label}: all that match the filter")
+            for deed in here.deeds
+            if self._can_all(deed)
+        ]
+        parts = [
+            ("Moving", [("↑ ↓ j k", "row by row"), ("PgUp PgDn", "screen by screen"), ("g G", "first and last row"), ("> <", "next page, page before"), ("enter", "open what is under the cursor"), ("esc", "back; clear the filter")]),
+            ("Tabs", [("1 to =", "one of them"), ("← → tab", "the one beside")]),
+            ("Looking", [("/", "filter: name=mail error~Timeout age>1h"), ("h", "hours, on Metrics"), ("?", "this help"), ("q", "quit")]),
+        ]  # fmt: skip
+        if here.other is not None:
+            on_rows.append(here.other[:2])
+        if on_rows:
+            marks = [("space", "mark, for several at once")] if here.marks else []
+            parts.append((f"Doing, on {here.title}: each asks first", [*on_rows, *marks, *on_all]))
+        self.push_screen(Help(parts))

@@ -1,0 +1,312 @@
+"""Views: the tabs, and what opens from them: how each is read, what can be done there, and where enter leads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.filters import Filter, filter_of
+from dayjob.admin.views import BusyWorker, Condemned, JobView, Note, Pool, QueueView, State
+from dayjob.errors import BadOption
+from dayjob.store.ops import inspect
+from dayjob.store.steps import ask
+from dayjob.tui import deeds, fleet, looks
+from dayjob.tui.deeds import Deed
+from dayjob.tui.sheet import Sheet
+
+#: How many rows one read brings.
+SIZE = 100
+#: How many seconds of the past Home remembers.
+PAST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted of a view: which rows, from where on, and over how many hours."""
+
+    where: str = ""
+    after: str = ""
+    hours: int = 1
+
+
+Read = Callable[[AsyncAdmin, Wish], Awaitable[Sheet]]
+Open = Callable[[Any], "View | None"]
+
+
+def nowhere(_subject: Any) -> View | None:
+    """Enter leads nowhere."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One thing to look at."""
+
+    title: str
+    read: Read
+    deeds: tuple[Deed, ...] = ()
+    opens: Open = nowhere
+    #: Conditions that its filter takes; none: it has no filter.
+    conditions: tuple[str, ...] = ()
+    #: The state of the jobs it lists, where everything that matches can be acted upon.
+    state: State | None = None
+    #: Whether rows can be marked.
+    marks: bool = False
+    #: Whether it looks back over some hours.
+    spans: bool = False
+    #: A key that opens another look at the same, its label, and what it opens.
+    other: tuple[str, str, Open] | None = None
+
+
+# Filters where the admin layer has none: the same language, on what was read.
+
+_FIELDS = {
+    "name": ("name=", "name~"), "error": ("error~", "kind="), "source": ("source=",), "id": ("id=",), "age": ("age>", "age<"),
+}  # fmt: skip
+_ALL = tuple(word for words in _FIELDS.values() for word in words)
+
+
+def conditions(*names: str) -> tuple[str, ...]:
+    """The conditions on these fields."""
+    return tuple(word for name in names for word in _FIELDS[name])
+
+
+def checked(where: str, allowed: tuple[str, ...]) -> Filter:
+    """The filter that is meant. Raises BadOption, also for a condition that this view has no use for."""
+    wanted = filter_of(where)
+    given = {
+        "name=": wanted.name, "name~": wanted.name_part, "error~": wanted.error, "kind=": wanted.kind, "source=": wanted.source, "id=": wanted.id,
+        "age>": wanted.older, "age<": wanted.newer,
+    }  # fmt: skip
+    useless = [word for word, value in given.items() if value is not None and word not in allowed]
+    if useless:
+        raise BadOption(f"{', '.join(useless)} says nothing here: write {' or '.join(allowed)}")
+    return wanted
+
+
+def named(wanted: Filter, name: str) -> bool:
+    """Whether a name fits."""
+    return (wanted.name is None or wanted.name == name) and (
+        wanted.name_part is None or wanted.name_part in name
+    )
+
+
+# The tabs.
+
+
+class Home:
+    """The verdict; it remembers the last minute."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[float] = deque(maxlen=PAST)
+        self._running: deque[float] = deque(maxlen=PAST)
+
+    async def read(self, admin: AsyncAdmin, _: Wish) -> Sheet:
+        """Read the verdict."""
+        found = await admin.verdict()
+        self._waiting.append(found.waiting)
+        self._running.append(found.running)
+        return looks.home(found, tuple(self._waiting), tuple(self._running))
+
+
+async def _queues(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, conditions("name"))
+    found = await admin.queues()
+    return looks.queues(view for view in found.queues if named(wanted, view.queue.name))
+
+
+async def _pools(admin: AsyncAdmin, _: Wish) -> Sheet:
+    found = await admin.pools()
+    return fleet.pools(found, await _now(admin))
+
+
+async def _busy(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, conditions("name", "source", "id"))
+    found = await admin.busy()
+    return fleet.busy(one for one in found if _fits(wanted, one))
+
+
+def _fits(wanted: Filter, one: BusyWorker) -> bool:
+    worker = one.worker
+    return (
+        named(wanted, worker.name)
+        and (wanted.source is None or str(worker.source) == wanted.source)
+        and (wanted.id is None or worker.id == wanted.id)
+    )
+
+
+def _listing(state: State) -> Read:
+    async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
+        return looks.jobs(await admin.jobs(state, where=wish.where, after=wish.after, size=SIZE))
+
+    return read
+
+
+async def _failures(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, conditions("name", "error"))
+    found = await admin.failures()
+    fitting = [
+        one
+        for one in found.groups
+        if named(wanted, one.name)
+        and (wanted.error is None or wanted.error in one.sample.error)
+        and (wanted.kind is None or wanted.kind == one.kind)
+    ]
+    return looks.failures(found, fitting[:SIZE])
+
+
+async def _periodic(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, conditions("name"))
+    found = await admin.periodic()
+    return fleet.periodic([one for one in found if named(wanted, one.job)], await _now(admin))
+
+
+async def _metrics(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, conditions("name"))
+    found = await admin.metrics(wish.hours)
+    return fleet.metrics(found, [one for one in found.jobs if named(wanted, one.name)])
+
+
+async def _redis(admin: AsyncAdmin, _: Wish) -> Sheet:
+    return fleet.redis(await admin.redis())
+
+
+async def _audit(admin: AsyncAdmin, _: Wish) -> Sheet:
+    return fleet.audit(await admin.audit(size=SIZE))
+
+
+async def _now(admin: AsyncAdmin) -> float:
+    """The server's time: that of this machine may be off."""
+    return await admin._walk(ask(inspect.now()))
+
+
+# What opens.
+
+
+def queue(name: str) -> View:
+    """One queue with the jobs that wait in it."""
+
+    async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
+        page = await admin.jobs("waiting", name=name, where=wish.where, after=wish.after, size=SIZE)
+        return looks.queue(await admin.queue(name), page)
+
+    return View(
+        name, read, (*deeds.WAITING, *deeds.ONE_QUEUE), _open_job, _ALL, marks=True,
+    )  # fmt: skip
+
+
+def job(job_id: str, name: str | None) -> View:
+    """One job in any state."""
+
+    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+        found = await admin.job(job_id, name=name)
+        if found is None:
+            return Sheet((((await admin.explain(job_id, name=name), ""),),))
+        return looks.job(found)
+
+    return View(f"{name or 'job'} {job_id}", read, deeds.ONE_JOB)
+
+
+def pool(pool_id: str) -> View:
+    """One pool with what its workers do."""
+
+    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+        found = await admin.pools()
+        for one in found.pools:
+            if one.id == pool_id:
+                return fleet.pool(one, await _now(admin))
+        return Sheet((((f"Pool {pool_id} is gone.", "warning"),),))
+
+    return View(f"pool {pool_id}", read, (*deeds.RUNNING, *deeds.POOL), _open_job, other=_STACKS)
+
+
+def stacks(pool_id: str) -> View:
+    """Where the workers of a pool are in their code: asked for once, since the pool takes trouble over it."""
+    found: list[Sheet] = []
+
+    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+        if not found:
+            found.append(fleet.stacks(await admin.stacks(pool_id)))
+        return found[0]
+
+    return View(f"stacks of pool {pool_id}", read)
+
+
+def fixed(title: str, sheet: Sheet) -> View:
+    """Something that was read already."""
+
+    async def read(_: AsyncAdmin, __: Wish) -> Sheet:
+        return sheet
+
+    return View(title, read)
+
+
+def schedule(name: str) -> View:
+    """One schedule with its next ticks."""
+
+    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+        for one in await admin.periodic():
+            if one.name == name:
+                return fleet.schedule(one)
+        return Sheet((((f"The schedule {name} is gone.", "warning"),),))
+
+    return View(f"schedule {name}", read, deeds.SCHEDULE)
+
+
+def _open_job(subject: Any) -> View | None:
+    if isinstance(subject, JobView):
+        return job(subject.id, subject.name) if subject.id else None
+    return job(subject.worker.id, subject.worker.name) if isinstance(subject, BusyWorker) else None
+
+
+def _open_pool(subject: Any) -> View | None:
+    return None if isinstance(subject, Condemned) else pool(subject.id) if isinstance(subject, Pool) else None
+
+
+def _open_stacks(subject: Any) -> View | None:
+    if isinstance(subject, BusyWorker):
+        return stacks(subject.pool_id)
+    return stacks(subject.id) if isinstance(subject, Pool) else None
+
+
+_STACKS = ("t", "stacks", _open_stacks)
+
+
+def _open_queue(subject: Any) -> View | None:
+    return queue(subject.queue.name) if isinstance(subject, QueueView) else None
+
+
+def _open_note(subject: Any) -> View | None:
+    """What a note of the verdict is about: one of the lists, or a queue."""
+    if not isinstance(subject, Note) or not subject.subject:
+        return None
+    for tab in TABS:
+        if tab.title.lower() == subject.subject:
+            return tab
+    return None if subject.subject == "broken" else queue(subject.subject)
+
+
+def tabs() -> tuple[View, ...]:
+    """The tabs, in the order of their keys."""
+    return (View("Home", Home().read, opens=_open_note), *TABS)
+
+
+#: All but Home, which remembers.
+TABS = (
+    View("Queues", _queues, deeds.QUEUE, _open_queue, conditions("name")),
+    View("Pools", _pools, deeds.POOL, _open_pool, other=_STACKS),
+    View(
+        "Busy", _busy, deeds.RUNNING, _open_job, conditions("name", "source", "id"), "running", other=_STACKS
+    ),
+    View("Retry", _listing("retry"), deeds.RETRY, _open_job, _ALL, "retry", marks=True),
+    View("Scheduled", _listing("scheduled"), deeds.SCHEDULED, _open_job, _ALL, "scheduled", marks=True),
+    View("Dead", _listing("dead"), deeds.DEAD, _open_job, _ALL, "dead", marks=True),
+    View("Failures", _failures, deeds.GROUP, lambda one: _open_job(one.sample), conditions("name", "error")),
+    View("Periodic", _periodic, deeds.SCHEDULE, lambda one: schedule(one.name), conditions("name")),
+    View("Metrics", _metrics, (), lambda one: queue(one.name), conditions("name"), spans=True),
+    View("Redis", _redis),
+    View("Audit", _audit, opens=lambda one: fixed("audit", fleet.told(one))),
+)
