@@ -111,11 +111,13 @@ def _rest(results: Results) -> Iterator[Budget]:
         results.figure("F / dayjob / sync / 100 at once", "ideal"),
         least=0.95,
     )
+    limit = results.figure("F / tasks / loop / 1000 at once", "ideal")
     yield Budget(
         "F",
         "1,000 async, achieved / ideal",
         results.figure("F / dayjob / async / 1000 at once", "ideal"),
         least=0.95,
+        note="" if limit is None else f"asyncio tasks alone, without server and pool: {limit.text(quantity)}",
     )
     few, many = "G / dayjob / sync / 5 names", "G / dayjob / sync / 200 names"
     yield Budget("G", "time per job, 200 names / 5", results.ratio(few, many, "rate"), most=1.5)

@@ -52,6 +52,11 @@ class Results:
     def figure(self, key: str, field: str) -> Figure | None:
         return Figure.of(float(one[field]) for one in self.good(key, field))
 
+    def middle(self, key: str, field: str) -> float:
+        """The median, or 0 where there is none."""
+        figure = self.figure(key, field)
+        return 0.0 if figure is None else figure.middle
+
     def ratio(self, above: str, below: str, field: str) -> Figure | None:
         """How two keys compare, each round by itself, so that a slow minute hits both."""
         others = {one["round"]: float(one[field]) for one in self.good(below, field)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from systems import GO, OTHERS, PYTHON, SYSTEMS, System
 from workloads import Case
 
-DAYJOB, BARE, RAW = (SYSTEMS[name] for name in ("dayjob", "bare", "raw"))
+DAYJOB, BARE, RAW, TASKS = (SYSTEMS[name] for name in ("dayjob", "bare", "raw", "tasks"))
 PEERS = (*GO, *PYTHON, *OTHERS)
 MILLISECOND = 0.001
 
@@ -144,6 +144,7 @@ def full() -> list[Group]:
         _idle(SYSTEMS["taskiq"], "stream", 15.0)
     ]
     mixed = [_mixed(DAYJOB, "sync", 100, 30_000), _mixed(DAYJOB, "async", 1000, 100_000)]
+    mixed += [_mixed(TASKS, "loop", 1000, 100_000)]
     mixed += [
         _mixed(SYSTEMS[name], "usual", 100, 10_000) for name in ("gocraft", "asynq", "dramatiq", "bullmq")
     ]

@@ -84,7 +84,7 @@ def _about(results: Results) -> str:
     versions = ", ".join(
         f"{name} {one['version']}"
         for name, one in raw["systems"].items()
-        if one["version"] and name not in ("bare", "raw")
+        if one["version"] and name not in ("bare", "raw", "tasks")
     )
     packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
     return "\n".join(
@@ -208,12 +208,53 @@ def _wrong(results: Results) -> str:
 METHOD = Path(__file__).resolve().parent / "method.md"
 
 
-def main(source: str, target: str | None = None) -> None:
-    text = report(json.loads(Path(source).read_text()))
+#: Between these lines of another page, like the README, its figures are kept up to date.
+BEGIN, END = "<!-- figures: made by `make bench` -->\n", "<!-- end of figures -->\n"
+
+
+def _alone(record: Record) -> bool:
+    """Whether it is a peer in one process, or as its usual setting has it."""
+    system = SYSTEMS[record["system"]]
+    if system.kind == "own" or record["variant"]:
+        return False
+    return record["config"] == "usual" or system.config(record["config"]).processes == 1
+
+
+def headline(results: Results) -> str:
+    """The figures that a newcomer wants: how fast, how cheap, beside whom."""
+    rates = {
+        "dayjob, sync jobs": "A / dayjob / sync",
+        "dayjob, async jobs": "A / dayjob / async",
+        **{
+            results.by_key[key][0]["system"]: key
+            for key in sorted(results.keys("A"), key=lambda one: results.middle(one, "rate"))
+            if _alone(results.by_key[key][0])
+        },
+    }
+    rows = []
+    for label, key in sorted(rates.items(), key=lambda pair: -results.middle(pair[1], "rate")):
+        cells = [_cell(results, key, field) for field in ("rate", "commands", "server_us", "worker_us")]
+        rows.append([label, *cells])
+    about = results.raw["machine"]
+    return (
+        f"100,000 no-op jobs, one worker process, {about['cores']} shared cores, the best setting of each that we found "
+        f"({results.raw['rounds']} runs: median, lowest to highest):\n\n"
+        + table(["", "jobs/s", "commands per job", "server CPU µs", "worker CPU µs"], rows)
+        + "\n"
+    )
+
+
+def main(source: str, target: str | None = None, page: str | None = None) -> None:
+    raw = json.loads(Path(source).read_text())
+    text = report(raw)
     if target is None:
         print(text)
-    else:
-        Path(target).write_text(METHOD.read_text() + "\n" + text)
+        return
+    Path(target).write_text(METHOD.read_text() + "\n" + text)
+    if page is not None:
+        before, _, rest = Path(page).read_text().partition(BEGIN)
+        after = rest.partition(END)[2]
+        Path(page).write_text(before + BEGIN + "\n" + headline(Results(raw)) + "\n" + END + after)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ OWN = (
         "bench:jobs:*", bulk="enqueue_many of 1000", settle=1.0,
     ),
     System("bare", "own", (Config("loop", "exchange, decode, call; no pool", 100_000, quick=60_000),), "bench:jobs:*"),
+    System("tasks", "own", (Config("loop", "asyncio tasks alone; no server, no pool", 100_000),), "bench:jobs:*"),
     System("raw", "own", (Config("redis-py", "LPUSH, BLPOP of ready bytes", 10_000),), "job*", bulk="pipeline of 1000", settle=1.0),
 )  # fmt: skip
 

@@ -189,8 +189,8 @@ def drain(bench: Bench, case: Case) -> dict[str, Any]:
     """Enqueue everything, then let a worker run it all."""
     server = bench.server(case.aof)
     server.empty()
-    # The bare loop runs what dayjob enqueues.
-    filler = SYSTEMS["dayjob"] if case.system.name == "bare" else case.system
+    # The bare loop runs what dayjob enqueues, and so do bare tasks, in a way.
+    filler = SYSTEMS["dayjob"] if case.system.name in ("bare", "tasks") else case.system
     path = bench.folder / "ledger"
     ledger = Ledger.create(path, case.count)
     stored = bench.send(case, server.url, filler, mode="bulk")

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 
-_count = 0
-
-
-def count() -> int:
-    """A number that differs between a process and every child it forks."""
-    return _count
+#: Differs between a process and every child it forks. A name of the module, since it is read for every job.
+number = 0
 
 
 def _forked() -> None:
-    global _count
-    _count += 1
+    global number
+    number += 1
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import difflib
 import functools
+import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -106,6 +107,17 @@ class JobType(Generic[Q, P, R_co]):
         return self._arguments.plan.wants_job
 
     @property
+    def open(self) -> bool:
+        """Whether the handler takes arguments of any name."""
+        plan = self._arguments.plan
+        return plan.anything or plan.rest is not None
+
+    def arguments(self) -> list[tuple[inspect.Parameter, Any]]:
+        """The arguments in order, each with its type as msgspec describes it. Raises BadSignature."""
+        infos = self._arguments.plan.infos
+        return [(one, infos[one.name]) for one in self._function.parameters() if one.name in infos]
+
+    @property
     def resolved(self) -> bool:
         """Whether all types in the signature are known by now."""
         return self._arguments.resolved
@@ -118,12 +130,13 @@ class JobType(Generic[Q, P, R_co]):
         """The arguments as a JSON object, checked strictly. Raises BadArguments."""
         return self._arguments.encode(args, kwargs)
 
-    def call_args(self, raw: bytes | msgspec.Raw) -> Called:
-        """What to call the handler with, after context and job: (args, kwargs). Raises BadArguments.
+    @property
+    def call_args(self) -> Callable[[bytes | msgspec.Raw], Called]:
+        """Says what to call the handler with, after context and job: (args, kwargs). What it returns raises BadArguments.
 
-        `raw` is a JSON object or null. An argument that was not sent has the function's own default.
+        It takes a JSON object or null. An argument that was not sent has the function's own default.
         """
-        return self._arguments.call_args(raw)
+        return self._arguments.call_args
 
     def using(self, **options: Unpack[Using]) -> JobType[Q, P, R_co]:
         """The same job type with what only the producer of a job knows. Raises BadOption."""

@@ -12,8 +12,9 @@ from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocket
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from dayjob.errors import StoreError
 from dayjob.settings import Address
-from dayjob.store.op import Op
+from dayjob.store.op import Arg, Op
 from dayjob.store.sync import (
     ANSWER,
     Link,
@@ -23,9 +24,25 @@ from dayjob.store.sync import (
     keepalive,
     mapped,
     misplaced,
+    pack,
 )
 
 T = TypeVar("T")
+
+
+async def send(connection: Any, words: Sequence[Arg]) -> None:
+    """Send one command."""
+    if pack is None:
+        await connection.send_command(*words, check_health=False)
+    else:
+        await connection.send_packed_command((pack(words),), check_health=False)
+
+
+async def _answer(connection: Any) -> Any:
+    try:
+        return await connection.read_response()
+    except redis.ResponseError as error:
+        return error
 
 
 class AsyncLink:
@@ -45,8 +62,63 @@ class AsyncLink:
         return op.read(await self._ask(op))
 
     async def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
-        """Run several ops one after the other."""
-        return [await self.run(op) for op in ops]
+        """Send several ops in one round trip. Raises the first StoreError; the others may have been done."""
+        replies = await self._ask_many(ops)
+        for i, reply in enumerate(replies):
+            if isinstance(reply, redis.ResponseError):
+                replies[i] = await self._ask(ops[i]) if is_noscript(reply) else await self._refuse(reply)
+        return [op.read(reply) for op, reply in zip(ops, replies, strict=True)]
+
+    async def _ask_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
+        """The answers; a refusal is among them as the error it is."""
+        connection = await self._open()
+        packed = connection.pack_commands([op.words() for op in ops])
+        replies: list[Any] = []
+        try:
+            async with asyncio.timeout(self._timeout):
+                await connection.send_packed_command(packed, check_health=False)
+                for _ in ops:
+                    try:
+                        replies.append(await connection.read_response())
+                    except redis.ResponseError as error:
+                        replies.append(error)
+        except BaseException as error:
+            self._cut(error)
+            raise
+        return replies
+
+    async def run_confirmed(self, op: Op[T], proof: Op[int], patience: float) -> tuple[T, int | StoreError]:
+        """Send an op and, in the same round trip, a command that waits up to `patience` seconds for what it wrote.
+
+        Raises StoreError for the op; that of the proof is returned, because the op is done then.
+        """
+        connection = await self._open()
+        try:
+            first, second = await self._ask_both(connection, op, proof, patience, whole_script=False)
+            if isinstance(first, redis.ResponseError) and is_noscript(first):
+                # The proof was of what came before: it counts for nothing.
+                first, second = await self._ask_both(connection, op, proof, patience, whole_script=True)
+        except BaseException as error:
+            self._cut(error)
+            raise
+        if isinstance(first, redis.ResponseError):
+            await self._refuse(first)
+        if not isinstance(second, redis.ResponseError):
+            return op.read(first), proof.read(second)
+        if misplaced(second):
+            await self.close()
+        return op.read(first), mapped(second, sent=True, where=str(self._address))
+
+    async def _ask_both(
+        self, connection: Any, op: Op[Any], proof: Op[Any], patience: float, *, whole_script: bool
+    ) -> tuple[Any, Any]:
+        """Both answers; a refusal is among them as the error it is."""
+        words = [op.words(whole_script=whole_script), proof.words()]
+        async with asyncio.timeout(self._timeout):
+            await connection.send_packed_command(connection.pack_commands(words), check_health=False)
+            first = await _answer(connection)
+        async with asyncio.timeout(patience + self._timeout):
+            return first, await _answer(connection)
 
     async def close(self) -> None:
         """Close the connection; the next run opens another."""
@@ -58,21 +130,31 @@ class AsyncLink:
         connection = await self._open()
         for whole_script in (False, True):
             try:
-                await connection.send_command(*op.words(whole_script=whole_script), check_health=False)
-                return await connection.read_response()
+                # One limit for the whole of it: the library's own take a task for each request.
+                async with asyncio.timeout(self._timeout):
+                    await send(connection, op.words(whole_script=whole_script))
+                    return await connection.read_response()
             except redis.ResponseError as error:
                 if is_noscript(error) and not whole_script:
                     continue
-                if misplaced(error):
-                    await self.close()
-                raise mapped(error, sent=False, where=str(self._address)) from error
+                return await self._refuse(error)
             except BaseException as error:
-                # Cancelled or cut in mid-answer: the rest would be taken for the next one's.
-                self._abandon()
-                if isinstance(error, redis.RedisError | OSError):
-                    raise mapped(error, sent=True, where=str(self._address)) from error
+                self._cut(error)
                 raise
         raise AssertionError("a whole script cannot be unknown")
+
+    async def _refuse(self, error: Exception) -> Any:
+        if misplaced(error):
+            await self.close()
+        raise mapped(error, sent=False, where=str(self._address)) from error
+
+    def _cut(self, error: BaseException) -> None:
+        """Cancelled or cut in mid-answer: the rest would be taken for the next one's. Raises StoreError for what is Redis's."""
+        self._abandon()
+        if isinstance(error, TimeoutError):
+            error = redis.TimeoutError(f"no answer within {self._timeout:g} s")
+        if isinstance(error, redis.RedisError | OSError):
+            raise mapped(error, sent=True, where=str(self._address)) from error
 
     def _abandon(self) -> None:
         connection, self._connection = self._connection, None
@@ -96,6 +178,7 @@ class AsyncLink:
         address = self._address
         options = connection_options(address, self._timeout, self._name)
         options["retry"] = Retry(NoBackoff(), 0)
+        options["socket_timeout"] = None
         if address.kind == "unix":
             connection: Any = UnixDomainSocketConnection(path=address.path or "", **options)
         else:
@@ -108,7 +191,8 @@ class AsyncLink:
                 host=host, port=port, socket_keepalive=True, socket_keepalive_options=keepalive(), **options
             )
         try:
-            await connection.connect()
+            async with asyncio.timeout(self._timeout):
+                await connection.connect()
         except BaseException:
             await connection.disconnect(nowait=True)
             raise

@@ -58,6 +58,11 @@ _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _write = msgspec.json.Encoder().encode
 #: What decoding of hostile bytes can raise: bad JSON, bad types, bad UTF-8, endless nesting.
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+#: What keys beside a queue end with, ours and the ancestor's: a payload must not make one of them.
+_NO_QUEUE = (":paused", ":inprogress", ":lock", ":lock_info", ":max_concurrency")
+#: How arguments begin, and where in a payload of our own, the length of its name left out.
+_OBJECT = b'"args":{'
+_ARGS_AT = len('{"name":"","id":"0123456789abcdef01234567","t":1000000000,')
 
 
 def read(payload: bytes, name: str | None = None) -> Wire:
@@ -69,12 +74,26 @@ def read(payload: bytes, name: str | None = None) -> Wire:
         wire = _read(payload)
     except UNREADABLE as error:
         raise Broken(f"not a job: {error}") from None
-    if name is not None and wire.name != name:
+    if name is None:
+        if not wire.name or wire.name.endswith(_NO_QUEUE):
+            raise Broken(f"a job cannot be named {wire.name!r}: its queue would be something else's key")
+    elif wire.name != name:
         raise Broken(f"a job named {wire.name!r} in the queue of {name!r}")
-    # Nearly every payload says so in these very bytes; only the others are looked at closely.
-    if b'"args":{' not in payload and bytes(wire.args)[:1] not in (b"{", b"n"):
+    # Our own payloads say so at the same place each time; others are looked at closely.
+    if not payload.startswith(_OBJECT, len(wire.name) + _ARGS_AT) and bytes(wire.args)[:1] not in (
+        b"{",
+        b"n",
+    ):
         raise Broken("its args are not an object")
     return wire
+
+
+def enqueued_at(wire: Wire) -> float:
+    """When a job was enqueued or became due, in seconds; 0 when it does not say.
+
+    `at` is `t` to the millisecond. Other programs that requeue a job renew `t` alone, so the later of the two counts.
+    """
+    return wire.at / 1000 if wire.at >= wire.t * 1000 else float(wire.t)
 
 
 def job_of(wire: Wire) -> Job:
@@ -83,7 +102,7 @@ def job_of(wire: Wire) -> Job:
     job.name = wire.name
     job.id = wire.id
     job.source = wire.source
-    job.enqueued_at = wire.at / 1000 if wire.at else float(wire.t)
+    job.enqueued_at = enqueued_at(wire)
     job.scheduled_at = None
     job.expires_at = wire.expires / 1000 if wire.expires else None
     job.unique_key = wire.unique_key or None
@@ -162,6 +181,18 @@ def go_json(value: Any) -> str:
         # Go sorts keys by their UTF-8 bytes, which is the order of code points.
         return "{" + ",".join(f"{_go_string(k)}:{go_json(v)}" for k, v in sorted(value.items())) + "}"
     return "[" + ",".join(map(go_json, value)) + "]"
+
+
+def unique_rest(args: msgspec.Raw) -> str | None:
+    """What the unique key of a job with these arguments ends in; None when they cannot be read.
+
+    For jobs whose enqueuer, of the ancestor's last release, did not write the key down.
+    """
+    try:
+        value = json_value(args)
+        return "" if value is None else go_json(value) + "\n"
+    except (*UNREADABLE, TypeError):
+        return None
 
 
 def _go_float(value: float) -> str:

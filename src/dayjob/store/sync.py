@@ -22,6 +22,7 @@ from redis.retry import Retry
 from dayjob import forks
 from dayjob.errors import BadOption, Full, Rejected, StoreError, Unavailable
 from dayjob.settings import Address
+from dayjob.store.embedded import RUNTIME
 from dayjob.store.op import Arg, Op
 
 T = TypeVar("T")
@@ -57,6 +58,8 @@ def reply_text(error: Exception) -> str:
     """An error reply as the server wrote it, its code in front."""
     code = _CODES.get(type(error).__name__)
     text = str(error)
+    if code == "NOAUTH" and text.startswith("invalid"):
+        code = "WRONGPASS"
     return text if code is None or text.startswith(code) else f"{code} {text}"
 
 
@@ -69,7 +72,9 @@ def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
         | redis.exceptions.BusyLoadingError
         | redis.ReadOnlyError,
     ):
-        return Unavailable(f"Redis at {where}: {str(error) or type(error).__name__}", sent=sent)
+        text = str(error) or type(error).__name__
+        advice = _advice(text, where, dialled=not sent)
+        return Unavailable(f"Redis at {where}: {_followed(text, advice)}", sent=sent)
     text = reply_text(error)
     if text.startswith(PASSING):
         return Unavailable(f"Redis at {where} answered: {text}", sent=False)
@@ -77,7 +82,42 @@ def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
         return Full(
             f"Redis at {where} is out of memory; nothing was stored. Raise maxmemory or let workers drain it."
         )
-    return Rejected(f"Redis at {where} answered: {text}")
+    return Rejected(f"Redis at {where} answered: {_followed(text, _advice(text, where, dialled=False))}")
+
+
+def _followed(text: str, advice: str) -> str:
+    return f"{text.rstrip('.')}. {advice}" if advice else text
+
+
+def _advice(text: str, where: str, *, dialled: bool) -> str:
+    """What to do about an error that a mistake in the URL, or a server that was stopped, often gives."""
+    for codes, advice in _ADVICE:
+        if any(code in text for code in codes):
+            return advice
+    if where.startswith(f"unix://{RUNTIME}/dayjob-") and any(sign in text for sign in _CUT):
+        return (
+            "This embedded server seems to be stopped: `dayjob server start`, in its folder, starts it again."
+        )
+    if not dialled:
+        return ""
+    if where.startswith("rediss") and "CERTIFICATE_VERIFY_FAILED" in text:
+        return "Name the authority that signed its certificate: rediss://...?ssl_ca_certs=/path/to/ca.pem"
+    if where.startswith("rediss") and ("SSL" in text or "Timeout" in text or "reset" in text):
+        return "If that port does not speak TLS, write redis:// instead of rediss://."
+    if where.startswith("redis:") and ("reset by peer" in text or "closed by server" in text):
+        return "If that port speaks TLS, write rediss:// instead of redis://."
+    return ""
+
+
+#: What the client library says when nobody is at the other end, or nobody any more.
+_CUT = ("connecting to", "Broken pipe", "closed by server", "reset by peer")
+
+#: Words in an error reply, and what to do about it.
+_ADVICE = (
+    (("WRONGPASS",), "The user or the password in the URL is wrong; in them write / as %2F, ? as %3F, # as %23, @ as %40."),
+    (("NOAUTH",), "It wants a password: write redis://:PASSWORD@host:port/0 or redis://USER:PASSWORD@host:port/0."),
+    (("DB index is out of range",), "The number that ends the URL is the database; most servers have 0 to 15."),
+)  # fmt: skip
 
 
 def is_noscript(error: Exception) -> bool:
@@ -142,19 +182,26 @@ def _packer() -> Callable[[Sequence[Arg]], bytes] | None:
         import hiredis  # noqa: PLC0415 - an extra
     except ImportError:
         return None
-    pack: Callable[[Any], bytes] = hiredis.pack_command
-    return lambda words: pack(tuple(words))
+    packed: Callable[[Any], bytes] = hiredis.pack_command
+    return lambda words: packed(tuple(words))
 
 
-_pack = _packer()
+pack = _packer()
 
 
 def send(connection: Any, words: Sequence[Arg]) -> None:
     """Send one command. The library's own packing looks at each word twice, which shows with a thousand of them."""
-    if _pack is None:
+    if pack is None:
         connection.send_command(*words, check_health=False)
     else:
-        connection.send_packed_command((_pack(words),), check_health=False)
+        connection.send_packed_command((pack(words),), check_health=False)
+
+
+def _answer(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error
 
 
 class Watch(Protocol):
@@ -201,7 +248,7 @@ class Link:
         self._timeout = timeout
         #: Any: the client library's connections are not typed.
         self._connection: Any = None
-        self._forks = forks.count()
+        self._forks = forks.number
 
     def run(self, op: Op[T]) -> T:
         """Send one op and read its answer. Raises StoreError; the connection is then as good as new."""
@@ -236,6 +283,42 @@ class Link:
             if isinstance(reply, redis.ResponseError):
                 replies[i] = self._ask(ops[i]) if is_noscript(reply) else self._refuse(reply)
         return [op.read(reply) for op, reply in zip(ops, replies, strict=True)]
+
+    def run_confirmed(self, op: Op[T], proof: Op[int], patience: float) -> tuple[T, int | StoreError]:
+        """Send an op and, in the same round trip, a command that waits up to `patience` seconds for what it wrote.
+
+        Raises StoreError for the op; that of the proof is returned, because the op is done then.
+        """
+        connection = self._open()
+        try:
+            first, second = self._ask_both(connection, op, proof, patience, whole_script=False)
+            if isinstance(first, redis.ResponseError) and is_noscript(first):
+                # The proof was of what came before: it counts for nothing.
+                first, second = self._ask_both(connection, op, proof, patience, whole_script=True)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, redis.RedisError | OSError):
+                raise mapped(error, sent=True, where=str(self._address)) from error
+            raise
+        if isinstance(first, redis.ResponseError):
+            self._refuse(first)
+        if not isinstance(second, redis.ResponseError):
+            return op.read(first), proof.read(second)
+        if misplaced(second):
+            self.close()
+        return op.read(first), mapped(second, sent=True, where=str(self._address))
+
+    def _ask_both(
+        self, connection: Any, op: Op[Any], proof: Op[Any], patience: float, *, whole_script: bool
+    ) -> tuple[Any, Any]:
+        """Both answers; a refusal is among them as the error it is."""
+        words = [op.words(whole_script=whole_script), proof.words()]
+        connection.send_packed_command(connection.pack_commands(words), check_health=False)
+        first = _answer(connection)
+        connection._sock.settimeout(patience + self._timeout)
+        second = _answer(connection)
+        connection._sock.settimeout(self._timeout)
+        return first, second
 
     def close(self) -> None:
         """Close the connection; the next run opens another."""
@@ -272,23 +355,18 @@ class Link:
     def _ask(self, op: Op[Any]) -> Any:
         connection = self._open()
         try:
-            send(connection, op.words())
-            return connection.read_response()
-        except redis.ResponseError as error:
-            if not is_noscript(error):
-                return self._refuse(error)
-        except BaseException as error:
-            # A half-read answer would be taken for the next one's: this connection is finished.
-            self.close()
-            if isinstance(error, redis.RedisError | OSError):
-                raise mapped(error, sent=True, where=str(self._address)) from error
-            raise
-        try:
+            try:
+                send(connection, op.words())
+                return connection.read_response()
+            except redis.ResponseError as error:
+                if not is_noscript(error):
+                    raise
             send(connection, op.words(whole_script=True))
             return connection.read_response()
         except redis.ResponseError as error:
             return self._refuse(error)
         except BaseException as error:
+            # A half-read answer would be taken for the next one's: this connection is finished.
             self.close()
             if isinstance(error, redis.RedisError | OSError):
                 raise mapped(error, sent=True, where=str(self._address)) from error
@@ -300,9 +378,9 @@ class Link:
         raise mapped(error, sent=False, where=str(self._address)) from error
 
     def _open(self) -> Any:
-        if self._forks != forks.count():
+        if self._forks != forks.number:
             # After a fork the socket is the parent's: leave it alone.
-            self._connection, self._forks = None, forks.count()
+            self._connection, self._forks = None, forks.number
         if self._retired:
             raise Unavailable("this connection was closed for good")
         if (

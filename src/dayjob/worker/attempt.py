@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from dayjob.job import Job
 from dayjob.store import codec
@@ -15,64 +17,46 @@ from dayjob.store.ops.consume import Entry
 if TYPE_CHECKING:
     from dayjob.worker.lane import Lane
 
+#: How an attempt ended: None for a plain completion, else what the next exchange does with it.
+Settlement = Sequence[Entry] | None
 
-class Attempt:
-    """What is known of one attempt. Also the line through which its job checks in."""
 
-    __slots__ = (
-        "cancelled",
-        "checkin_at",
-        "checkin_text",
-        "deadline",
-        "given_at",
-        "given_up",
-        "job",
-        "lane",
-        "lost",
-        "name",
-        "payload",
-        "progress",
-        "ran",
-        "released",
-        "settled",
-        "started_at",
-        "thread_id",
-        "timed_out",
-        "token",
-        "total",
-        "wire",
-        "worker",
-    )
+class Attempt(msgspec.Struct, eq=False):
+    """What is known of one attempt. Also the line through which its job checks in.
 
-    def __init__(self, token: str, name: str, payload: bytes, wire: Wire, lane: Lane) -> None:
-        self.token = token
-        self.name = name
-        self.payload = payload
-        self.wire = wire
-        self.lane = lane
-        self.job: Job | None = None
-        #: Monotonic times: handed over, started, to be ended by.
-        self.given_at = 0.0
-        self.started_at = 0.0
-        self.deadline = 0.0
-        #: Seconds that it ran; None while it has not ended.
-        self.ran: float | None = None
-        self.worker = -1
-        self.thread_id = 0
-        #: Redis no longer counts on us: the outcome stays in this process.
-        self.lost = False
-        self.cancelled = False
-        self.timed_out = False
-        #: The watchdog reports its outcome, since its thread does not end.
-        self.given_up = False
-        #: Its unique key was let go.
-        self.released = False
-        #: An outcome was reported; a second one is not.
-        self.settled = False
-        self.checkin_text = ""
-        self.checkin_at = 0.0
-        self.progress: float | None = None
-        self.total: float | None = None
+    A struct, because a hundred thousand of them are made in a second; compared by identity.
+    """
+
+    token: str
+    name: str
+    payload: bytes
+    wire: Wire
+    lane: Lane
+    job: Job | None = None
+    #: Monotonic times: handed over, started, to be ended by.
+    given_at: float = 0.0
+    started_at: float = 0.0
+    deadline: float = 0.0
+    #: Seconds that it ran; None while it has not ended.
+    ran: float | None = None
+    worker: int = -1
+    thread_id: int = 0
+    #: Redis no longer counts on us: the outcome stays in this process.
+    lost: bool = False
+    cancelled: bool = False
+    timed_out: bool = False
+    #: The watchdog reports its outcome, since its thread does not end.
+    given_up: bool = False
+    #: Its unique key was let go.
+    released: bool = False
+    #: An outcome was reported; a second one is not.
+    settled: bool = False
+    #: What the next exchange does with it; None for a plain completion.
+    settlement: Settlement = None
+    checkin_text: str = ""
+    checkin_at: float = 0.0
+    progress: float | None = None
+    total: float | None = None
 
     def open(self) -> Job:
         """The job as its handler sees it, made at first use: most handlers ask for their arguments only."""
@@ -118,9 +102,3 @@ class Attempt:
 
 def _number(value: float | None) -> float | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-#: How an attempt ended: None for a plain completion, else what the next exchange does with it.
-Settlement = Sequence[Entry] | None
-Finished = tuple[Attempt, Settlement]
-Result = Any

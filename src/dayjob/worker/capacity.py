@@ -54,6 +54,10 @@ class Capacity:
 
     def give(self, attempts: Sequence[Attempt]) -> None:
         """Hand attempts to the executor of their colour, in order."""
+        if len(self._executors) == 1:
+            if attempts:
+                self._executors[0].give(attempts)
+            return
         sync = [attempt for attempt in attempts if not attempt.lane.is_async]
         if sync and self._threads is not None:
             self._threads.give(sync)

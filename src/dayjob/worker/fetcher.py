@@ -9,8 +9,9 @@ import logging
 import random
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from dayjob.errors import StoreError, Unavailable
 from dayjob.job import new_id
@@ -22,7 +23,7 @@ from dayjob.store.ops import consume, maintain
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.sync import Link
 from dayjob.worker import room
-from dayjob.worker.attempt import Attempt, Finished, Settlement
+from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.capacity import Capacity
 from dayjob.worker.figures import Figures
 from dayjob.worker.gate import Gate
@@ -75,8 +76,10 @@ class Fetcher:
         self.held: dict[str, Attempt] = {}
         self._request: Request | None = None
         self._op: Op[Reply] | None = None
+        #: What an idle pool will ask when a bell rings, made ready while there is time.
+        self._spare: tuple[Request, Op[Reply]] | None = None
         # What waits for the next exchange.
-        self._finished: deque[Finished] = deque()
+        self._finished: deque[Attempt] = deque()
         self._entries: deque[Entry] = deque()
         #: Outcomes that Redis cannot store because a key has a wrong type; tried again once a second.
         self._stuck: deque[Entry] = deque()
@@ -110,7 +113,8 @@ class Fetcher:
         if attempt.settled:
             return
         attempt.settled = True
-        self._finished.append((attempt, settlement))
+        attempt.settlement = settlement
+        self._finished.append(attempt)
         if self._sleeping:
             self._event.set()
 
@@ -220,9 +224,16 @@ class Fetcher:
             self._exchange()
 
     def _listen(self) -> None:
-        """Have the listener wait for the bells of all that there is room for."""
-        if self.fetching and self._room().free > 0:
-            self._arm(self._lanes.keys() - self.capacity.closed())
+        """Have the listener wait for the bells of all that there is room for, and have ready what a bell will ask."""
+        if not self.fetching:
+            return
+        space = self._room()
+        if space.free > 0:
+            closed = self.capacity.closed()
+            if not (self.held or closed):
+                weights = {name: lane.options.priority for name, lane in self._lanes.items()}
+                self._spare = self._request_for(weights, space)
+            self._arm(self._lanes.keys() - closed)
 
     def _wait(self) -> None:
         """Sleep while there is nothing to do. Whoever changes that sets the event."""
@@ -263,7 +274,9 @@ class Fetcher:
         space = self._room()
         # Prefetching is worth a round trip when the batch before is being used up.
         more = (
-            space.extra > 0 and not space.fast.isdisjoint(live) and self.capacity.ready < consume.MOST_FETCHED
+            space.extra > 0
+            and not space.fast.isdisjoint(live)
+            and self.capacity.ready <= consume.MOST_FETCHED
         )
         return space.free > 0 or more
 
@@ -272,6 +285,12 @@ class Fetcher:
 
     def _prepare(self) -> None:
         """Gather what is to be said into one request."""
+        spare, self._spare = self._spare, None
+        if spare is not None and self._fits(spare):
+            self._belled = set()
+            self._all_at = time.monotonic()
+            self._send(spare)
+            return
         entries, done = self._settlements()
         resting = self._return_stale(entries)
         space = room.Room(0, 0)
@@ -281,62 +300,93 @@ class Fetcher:
             resting |= space.closed
         names = self._names(entries, done, space)
         figures = self.figures.take(self._lanes.values()) if self.figures.due() or self._flushing else {}
-        if not names and not figures:
-            return
-        order = list(names)
+        if names or figures:
+            self._send(self._request_for(names, space, resting, entries, done, figures))
+
+    def _request_for(
+        self,
+        weights: Mapping[str, int],
+        space: room.Room,
+        resting: Collection[str] = (),
+        entries: Sequence[Entry] = (),
+        done: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        figures: Mapping[str, int] = MappingProxyType({}),
+    ) -> tuple[Request, Op[Reply]]:
+        """The next request, under the next number, and how it is sent."""
+        order = list(weights)
         self._rng.shuffle(order)
         wants = [
-            Want(name, max(1, names[name]), names[name] > 0 and name not in resting, name in space.fast)
+            Want(name, max(1, weights[name]), weights[name] > 0 and name not in resting, name in space.fast)
             for name in order
         ]
-        self._number += 1
-        self._request = Request(
-            self.pool_id, self._number, self._token, wants,
+        request = Request(
+            self.pool_id, self._number + 1, self._token, wants,
             room=space.free, extra=space.extra, entries=entries, done=done,
             minute=int(self.redis_now() // 60), figures=figures,
         )  # fmt: skip
-        self._op = consume.exchange(
-            self._keys, self._request, lease=self._options.lease, u=self._rng.random()
+        return request, consume.exchange(self._keys, request, lease=self._options.lease, u=self._rng.random())
+
+    def _send(self, prepared: tuple[Request, Op[Reply]]) -> None:
+        """Make this the request that is under way, until it is answered."""
+        self._request, self._op = prepared
+        self._number = self._request.number
+
+    def _fits(self, spare: tuple[Request, Op[Reply]]) -> bool:
+        """Whether there is still nothing else to say than what was made ready when the pool fell asleep."""
+        request, _ = spare
+        if (request.pool_id, request.number, request.first_token) != (
+            self.pool_id,
+            self._number + 1,
+            self._token,
+        ):
+            return False
+        if self.figures.due() and self.figures.pending(self._lanes.values()):
+            return False
+        return self.fetching and not (
+            self.held
+            or self._finished
+            or self._entries
+            or self._stuck
+            or self._flushing
+            or self._gate.waiting
         )
 
     def _settlements(self) -> tuple[list[Entry], dict[str, list[str]]]:
         """What finished: as entries, or by name where there is nothing to say but that it is done."""
         entries: list[Entry] = []
-        done: dict[str, list[str]] = {}
-        times: dict[Lane, list[float]] = {}
-        finished, held, count = self._finished, self.held, 0
-        size = 0
-        while self._entries and count < consume.MOST_SETTLED and size < consume.MOST_BYTES:
+        groups: defaultdict[Lane, list[Attempt]] = defaultdict(list)
+        finished, size = self._finished, 0
+        while self._entries and len(entries) < consume.MOST_SETTLED and size < consume.MOST_BYTES:
             entries.append(self._entries.popleft())
             size += len(entries[-1].payload)
-            count += 1
-        while finished and count < consume.MOST_SETTLED and size < consume.MOST_BYTES:
-            attempt, settlement = finished.popleft()
-            if attempt.ran is not None:
-                try:
-                    times[attempt.lane].append(attempt.ran)
-                except KeyError:
-                    times[attempt.lane] = [attempt.ran]
-            if attempt.wire.deaths:
-                self._gate.ended(attempt)
-            if attempt.lost or attempt.token not in held:
-                continue
-            count += 1
-            if settlement is not None:
-                entries += settlement
-                size += sum(len(entry.payload) + len(entry.value) for entry in settlement)
-                continue
-            try:
-                done[attempt.name].append(attempt.token)
-            except KeyError:
-                done[attempt.name] = [attempt.token]
-        for lane, seconds in times.items():
-            lane.learn(seconds)
+        for _ in range(min(len(finished), consume.MOST_SETTLED - len(entries))):
+            attempt = finished.popleft()
+            groups[attempt.lane].append(attempt)
+            if attempt.settlement is not None and not attempt.lost:
+                attempt.lane.fails += attempt.settlement[-1].fails
+                entries += attempt.settlement
+                size += sum(len(entry.payload) + len(entry.value) for entry in attempt.settlement)
+                if size >= consume.MOST_BYTES:
+                    break
+        done: dict[str, list[str]] = {}
+        epoch = self.redis_now() - time.monotonic()
+        for lane, attempts in groups.items():
+            self._judge(lane, attempts, epoch, done)
         if self._stuck and time.monotonic() >= self._stuck_at:
             self._stuck_at = time.monotonic() + 1.0
             for _ in range(min(len(self._stuck), MOST_STUCK)):
                 entries.append(self._stuck.popleft())
         return entries, done
+
+    def _judge(self, lane: Lane, attempts: list[Attempt], epoch: float, done: dict[str, list[str]]) -> None:
+        """Learn from attempts of one lane that ended, and add those that simply completed to `done`."""
+        lane.learn([attempt for attempt in attempts if attempt.ran is not None], epoch)
+        tokens = [attempt.token for attempt in attempts if attempt.settlement is None and not attempt.lost]
+        if tokens:
+            done[lane.name] = tokens
+        if self._gate.suspecting:
+            for attempt in attempts:
+                self._gate.ended(attempt)
 
     def _return_stale(self, entries: list[Entry]) -> set[str]:
         """Give back what no worker took in time, the newest first, so that the oldest is first in its queue again."""
@@ -348,6 +398,7 @@ class Fetcher:
             attempt.settled = True
             self._gate.ended(attempt)
             attempt.lane.slow_until = now + room.PENANCE
+            attempt.lane.taken -= 1
             entries.append(attempt.back())
         return {attempt.name for attempt in returned}
 
@@ -422,28 +473,26 @@ class Fetcher:
 
     def _take(self, reply: Reply) -> None:
         """Look at each new job once: broken, guarded, suspect, or ready to run."""
-        jobs = reply.jobs
-        if not jobs:
+        if not reply.batches:
             return
         self._fetched_at = self.exchanges
-        self._token = consume.number_in(jobs[-1][0]) + 1
-        self.fetched += len(jobs)
+        self._token = consume.number_in(reply.batches[-1].tokens[-1]) + 1
         ready: list[Attempt] = []
-        lanes, held, read, now = self._lanes, self.held, codec.read, reply.now
-        for token, name, payload in jobs:
-            lane = lanes[name]
-            try:
-                wire = read(payload, name)
-            except codec.Broken as why:
-                self._break(token, name, payload, str(why), lane)
-                continue
-            held[token] = attempt = Attempt(token, name, payload, wire, lane)
-            since = wire.at / 1000 if wire.at else wire.t
-            if since:
-                lane.waited(now - since)
-            if (wire.deaths or wire.unique or wire.unique_key) and self._gate.stops(attempt):
-                continue
-            ready.append(attempt)
+        held, read = self.held, codec.read
+        for name, tokens, payloads in reply.batches:
+            lane = self._lanes[name]
+            for token, payload in zip(tokens, payloads, strict=True):
+                try:
+                    wire = read(payload, name)
+                except codec.Broken as why:
+                    self._break(token, name, payload, str(why), lane)
+                    continue
+                held[token] = attempt = Attempt(token, name, payload, wire, lane)
+                if (wire.deaths or wire.unique or wire.unique_key) and self._gate.stops(attempt):
+                    continue
+                ready.append(attempt)
+            self.fetched += len(tokens)
+            lane.taken += len(tokens)
         self.capacity.give(ready)
 
     def _break(self, token: str, name: str, payload: bytes, why: str, lane: Lane) -> None:
@@ -464,6 +513,8 @@ class Fetcher:
 
     def _reconcile(self) -> None:
         """Redis and we disagree about what is held: it lost an answered exchange, or somebody changed it by hand."""
+        # Should this answer be lost, the next exchange asks again.
+        self._belled.update(self._lanes)
         found = self._link.run(consume.held_tokens(self._keys, self.pool_id))
         tokens = set(found)
         ours = set(self.held)

@@ -1,6 +1,6 @@
 """Gate: attempts that may not start before Redis knows something.
 
-A unique job first lets go of its key, and only when a worker is free for it. A suspect, which was held by a pool that
+A unique job first lets go of its key, and only when a worker is free for it. A suspect, which was held by two pools that
 died, is first named in the pool's state, one at a time, so that a further death can be laid at its door.
 """
 
@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from dayjob.retry import SUSPECT
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import MOST_SETTLED, Entry, Reply
@@ -40,11 +41,16 @@ class Gate:
             attempt.given_at = time.monotonic()
             lane.unique = True
             self._guarded.append(attempt)
-        elif wire.deaths:
+        elif wire.deaths >= SUSPECT:
             self._suspects.append(attempt)
         else:
             return False
         return True
+
+    @property
+    def suspecting(self) -> bool:
+        """Whether a suspect was let through, or is about to be."""
+        return self._suspect is not None
 
     @property
     def guarding(self) -> bool:
@@ -114,7 +120,7 @@ class Gate:
             attempt.released = True
             if payload is None or not self._renew(attempt, payload):
                 failed.append((attempt, payload))
-            elif attempt.wire.deaths:
+            elif attempt.wire.deaths >= SUSPECT:
                 self._suspects.append(attempt)
             else:
                 through.append(attempt)
@@ -153,9 +159,6 @@ class Gate:
 
     def _name_key(self, wire: codec.Wire) -> None:
         """Work out the unique key of a job whose enqueuer, of the ancestor's last release, did not write it down."""
-        try:
-            args = codec.json_value(wire.args)
-            rest = "" if args is None else codec.go_json(args) + "\n"
-        except (*codec.UNREADABLE, TypeError):
-            return
-        wire.unique_key = self._keys.unique(wire.name, rest)
+        rest = codec.unique_rest(wire.args)
+        if rest is not None:
+            wire.unique_key = self._keys.unique(wire.name, rest)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dayjob.options import JobOptions
 from dayjob.registry import JobType
+from dayjob.store.ops import figures
 
-#: Histogram buckets: bucket b holds times below 2**(b/2) * 0.1 ms; 60 buckets reach a day.
-BUCKETS = 60
-#: The upper bound of the first bucket, in seconds.
-SHORTEST = 0.0001
+if TYPE_CHECKING:
+    from dayjob.worker.attempt import Attempt
+
+#: The upper bound of the first bucket of a histogram, in seconds; those of the others are in figures.bucket_limit.
+SHORTEST = figures.bucket_limit(0)
 
 
 def bucket(seconds: float) -> int:
     """The histogram bucket of a duration."""
     if seconds <= SHORTEST:
         return 0
-    return min(BUCKETS - 1, math.ceil(2 * math.log2(seconds / SHORTEST)))
-
-
-def bucket_limit(number: int) -> float:
-    """The upper bound of a bucket, in seconds."""
-    return float(SHORTEST * 2 ** (number / 2))
+    return min(figures.BUCKETS - 1, math.ceil(2 * math.log2(seconds / SHORTEST)))
 
 
 class Flags:
@@ -40,10 +37,10 @@ class Lane:
     """A job type in one pool."""
 
     __slots__ = (
-        "_band",
         "call",
         "direct",
         "estimate",
+        "fails",
         "flags",
         "is_async",
         "name",
@@ -52,6 +49,7 @@ class Lane:
         "quickest",
         "runs",
         "slow_until",
+        "taken",
         "type",
         "unique",
         "waits",
@@ -87,35 +85,53 @@ class Lane:
         #: Figures since the last flush: bucket to count.
         self.runs: dict[int, int] = {}
         self.waits: dict[int, int] = {}
-        #: The bucket that the last wait fell in: its bounds and number. Waits of one batch mostly share it.
-        self._band = (0.0, 0.0, 0)
+        #: How many attempts failed since then, and how many jobs were taken from the queue, those given back left out.
+        self.fails = 0
+        self.taken = 0
 
     @property
     def stopping(self) -> bool:
         """Whether the pool stops."""
         return self.flags.stopping
 
-    def waited(self, seconds: float) -> None:
-        """Take the wait of a job that was fetched into the figures. Called by the fetcher alone."""
-        low, high, number = self._band
-        if not low < seconds <= high:
-            number = bucket(seconds)
-            low = bucket_limit(number - 1) if number else -1.0
-            self._band = (low, bucket_limit(number), number)
-        self.waits[number] = self.waits.get(number, 0) + 1
+    def learn(self, attempts: Sequence[Attempt], epoch: float) -> None:
+        """Take attempts that ran into the estimates and the figures. `epoch` is Redis time at monotonic zero.
 
-    def learn(self, times: Sequence[float]) -> None:
-        """Take finished attempts into the estimates and the figures. Called by the fetcher alone, so that they are exact."""
+        Called by the fetcher alone, once for each attempt, so that the figures are exact.
+        """
+        times = [attempt.ran or 0.0 for attempt in attempts]
+        if not times:
+            return
+        self._estimate(times)
+        _add(self.runs, times)
+        _add(
+            self.waits,
+            [
+                epoch + attempt.started_at - max(wire.at / 1000, wire.t)
+                for attempt in attempts
+                if (wire := attempt.wire).at or wire.t
+            ],
+        )
+
+    def _estimate(self, times: Sequence[float]) -> None:
         count = len(times)
         mean, least = sum(times) / count, min(times)
         if self.estimate is None:
             self.estimate, self.quickest = mean, least
         else:
             # As many small steps as there were attempts.
-            step = 1 - 0.9**count
-            self.estimate += (mean - self.estimate) * step
+            self.estimate += (mean - self.estimate) * (1 - 0.9**count)
             self.quickest += (least - self.quickest) * 0.3
-        runs = self.runs
-        for seconds in times:
-            number = 0 if seconds <= SHORTEST else bucket(seconds)
-            runs[number] = runs.get(number, 0) + 1
+
+
+def _add(histogram: dict[int, int], seconds: Sequence[float]) -> None:
+    """Count durations. Those that come together mostly belong together, so the ends are looked at first."""
+    if not seconds:
+        return
+    number = bucket(min(seconds))
+    if number == bucket(max(seconds)):
+        histogram[number] = histogram.get(number, 0) + len(seconds)
+        return
+    for one in seconds:
+        number = bucket(one)
+        histogram[number] = histogram.get(number, 0) + 1

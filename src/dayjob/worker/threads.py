@@ -1,7 +1,8 @@
 """ThreadExecutor: runs sync attempts on threads that grow on demand. Does no network I/O.
 
 Work goes through one shared deque without a lock. A thread with nothing to do sleeps on a lock of its own, and is
-woken only when there is more to do than those awake will get done soon: quick jobs need few threads, slow ones many.
+woken, the last one first, only when there is more to do than those awake will get done soon: quick jobs need few
+threads, slow ones many.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.ready import Ready
 from dayjob.worker.slots import Slots
 
-#: One more thread is woken for every so many seconds of work that wait.
-SPREAD = 0.001
+#: One more thread is woken for every so many seconds of quick work that wait.
+SPREAD = 0.004
+#: Attempts that take longer than this may be waiting for something, and get a thread each.
+QUICK = 0.0005
 
 
 class Board(Protocol):
@@ -74,18 +77,18 @@ class ThreadExecutor:
 
     def give(self, attempts: Sequence[Attempt]) -> None:
         """Hand attempts over, to be started in order."""
-        seconds = 0.0
-        for attempt in attempts:
-            lane = attempt.lane
-            seconds += SPREAD if lane.estimate is None or lane.quickest > SPREAD else lane.quickest
+        slowest = max(
+            SPREAD if lane.estimate is None or lane.quickest > QUICK else lane.quickest
+            for lane in {attempt.lane for attempt in attempts}
+        )
         self.ready.put(attempts)
-        self.wake(max(1, round(seconds / SPREAD)))
+        self.wake(max(1, round(len(attempts) * slowest / SPREAD)))
 
     def wake(self, count: int) -> None:
         """Get up to `count` more threads to work."""
         for _ in range(min(count, self.limit)):
             try:
-                worker = self._idle.popleft()
+                worker = self._idle.pop()
             except IndexError:
                 if not self._spawn():
                     return
@@ -143,12 +146,15 @@ class ThreadExecutor:
     def _work(self, worker: Worker) -> None:
         ready, slots = self.ready.attempts, self._slots
         thread_id = threading.get_ident()
+        #: When the attempt before ended, while nothing came between: the next starts then, and the clock is asked once.
+        now = 0.0
         while not self._closing:
             slot = 0
             if slots is not None:
                 taken = slots.take() if ready else None
                 if taken is None:
                     self._rest(worker)
+                    now = 0.0
                     continue
                 slot = taken
             try:
@@ -157,16 +163,17 @@ class ThreadExecutor:
                 if slots is not None:
                     slots.give(slot)
                 self._rest(worker)
+                now = 0.0
                 continue
-            if not attempt.lost:
-                self._attempt(worker, attempt, thread_id)
+            if not (attempt.lost or attempt.settled):
+                now = self._attempt(worker, attempt, thread_id, now or time.monotonic())
             if slots is not None:
                 slots.give(slot)
 
-    def _attempt(self, worker: Worker, attempt: Attempt, thread_id: int) -> None:
+    def _attempt(self, worker: Worker, attempt: Attempt, thread_id: int, started: float) -> float:
         attempt.worker = worker.number
         attempt.thread_id = thread_id
-        started = attempt.started_at = time.monotonic()
+        attempt.started_at = started
         timeout = attempt.lane.options.timeout
         if timeout is not None:
             attempt.deadline = started + timeout
@@ -188,9 +195,11 @@ class ThreadExecutor:
             except BaseException as late:
                 if not ended:
                     settlement, ended = self._give_up(attempt, late), True
-        attempt.ran = time.monotonic() - started
+        now = time.monotonic()
+        attempt.ran = now - started
         if not attempt.given_up:
             self._finish(attempt, settlement)
+        return now
 
     def _part(self, worker: Worker, attempt: Attempt, thread_id: int) -> None:
         """Take the attempt off the worker; after this no exception can be sent to it, and none is pending.

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op
+from dayjob.store.op import Arg, Op, texts
 from dayjob.store.scripts import load
 
 #: What one exchange fetches and settles at most; scripts do bounded work.
 MOST_FETCHED = 500
 MOST_SETTLED = 500
 MOST_BYTES = 1 << 20
+#: Milliseconds for which the error of a dead job is kept where its result would be; exchange says the same.
+KEEP_ERROR = 86_400_000
+#: Seconds for which stacks are kept.
+KEEP_STACKS = 60
 
 Status = Literal["ok", "rewound", "again", "late", "refused"]
 Kind = Literal[
@@ -49,6 +53,11 @@ class Entry:
     key: str = ""
     value: bytes | str = b""
 
+    @property
+    def fails(self) -> bool:
+        """Whether the attempt counts as failed."""
+        return self.kind == "retry" or (self.number == 1 and self.kind in ("dead", "drop"))
+
 
 @dataclass(frozen=True, slots=True)
 class Want:
@@ -78,6 +87,14 @@ class Request:
     figures: Mapping[str, int] = field(default_factory=dict)
 
 
+class Batch(NamedTuple):
+    """Jobs of one name, oldest first, each under a token of its own."""
+
+    name: str
+    tokens: list[str]
+    payloads: list[bytes]
+
+
 @dataclass(slots=True)
 class Reply:
     """What an exchange answered."""
@@ -91,8 +108,16 @@ class Reply:
     released: dict[str, bytes | None]
     stuck: list[str]
     wrong: list[str]
-    #: Token, job name, payload.
-    jobs: list[tuple[str, str, bytes]]
+    batches: list[Batch]
+
+    @property
+    def jobs(self) -> list[tuple[str, str, bytes]]:
+        """Token, job name and payload of each job, in the order of their numbers."""
+        return [
+            (token, batch.name, payload)
+            for batch in self.batches
+            for token, payload in zip(batch.tokens, batch.payloads, strict=True)
+        ]
 
 
 def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Reply]:
@@ -128,22 +153,21 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
 def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:
     status: Status = reply[0].decode()
     releases = reply[5]
-    jobs: list[tuple[str, str, bytes]] = []
+    batches: list[Batch] = []
     if status == "again":
         pairs = sorted(
             zip(reply[8][::2], reply[8][1::2], strict=True), key=lambda pair: int(pair[0].partition(b":")[0])
         )
         for raw, payload in pairs:
             token = raw.decode()
-            jobs.append((token, name_in(token), payload))
+            batches.append(Batch(name_in(token), [token], [payload]))
     else:
         number = first
         for group in reply[8]:
             name = names[group[0] - 1]
-            suffix = ":" + name
-            for payload in group[1:]:
-                jobs.append((str(number) + suffix, name, payload))
-                number += 1
+            after = number + len(group) - 1
+            batches.append(Batch(name, [f"{n}:{name}" for n in range(number, after)], group[1:]))
+            number = after
     return Reply(
         status=status,
         now=reply[1] / 1000,
@@ -153,7 +177,7 @@ def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:
         released={releases[i].decode(): releases[i + 1] for i in range(0, len(releases), 2)},
         stuck=[token.decode() for token in reply[6]],
         wrong=[names[i - 1] for i in reply[7]],
-        jobs=jobs,
+        batches=batches,
     )
 
 
@@ -184,6 +208,8 @@ class Beaten:
     now: float
     leads: bool
     cancel: tuple[str, ...]
+    #: What operators ask of the pool: quiet, stop, stacks.
+    wishes: tuple[str, ...] = ()
 
 
 def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Beaten]:
@@ -192,10 +218,16 @@ def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Bea
         load("beat"),
         (keys.pools, keys.state(pool_id), keys.leader, keys.held(pool_id)),
         (pool_id, int(lease * 1000), int(term * 1000)),
-        lambda reply: Beaten(
-            bool(reply[0]), reply[1] / 1000, bool(reply[2]), tuple(token.decode() for token in reply[3:])
-        ),
+        _read_beaten,
     )
+
+
+def _read_beaten(reply: Any) -> Beaten:
+    alive, moment, leads, wishes, *cancel = reply
+    return Beaten(
+        bool(alive), moment / 1000, bool(leads), tuple(token.decode() for token in cancel),
+        tuple(wish.decode() for wish in wishes),
+    )  # fmt: skip
 
 
 def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
@@ -206,6 +238,16 @@ def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
 def status(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
     """Publish the pool's status for people."""
     return Op(load("status"), (keys.pools, keys.pool(pool_id)), (pool_id, text), bool)
+
+
+def stacks(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
+    """Publish where the busy workers are in their code, and forget that it was asked for."""
+    return Op(
+        load("stacks"),
+        (keys.pools, keys.state(pool_id), keys.stacks(pool_id)),
+        (pool_id, text, KEEP_STACKS),
+        bool,
+    )
 
 
 def leave(keys: Keys, pool_id: str) -> Op[int]:
@@ -227,7 +269,7 @@ def leave(keys: Keys, pool_id: str) -> Op[int]:
 
 def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:
     """The tokens that Redis says a pool holds."""
-    return Op("HKEYS", (keys.held(pool_id),), (), lambda reply: [token.decode() for token in reply])
+    return Op("HKEYS", (keys.held(pool_id),), (), texts)
 
 
 def set_cause(keys: Keys, pool_id: str, token: str, why: str) -> Op[int]:
@@ -246,7 +288,8 @@ def get_limits(keys: Keys) -> Op[tuple[dict[str, int], set[str]]]:
 
 
 def _read_limits(reply: Any) -> tuple[dict[str, int], set[str]]:
-    pairs = {field.decode(): value.decode() for field, value in zip(reply[::2], reply[1::2], strict=True)}
+    words = [raw.decode("utf-8", "replace") for raw in reply]
+    pairs = dict(zip(words[::2], words[1::2], strict=True))
     limits = {name: int(value) for name, value in pairs.items() if "|" not in name and value.isdecimal()}
     return limits, {name for name in limits if pairs.get(f"{name}|by") == "operator"}
 
@@ -273,9 +316,9 @@ def seed_limit(keys: Keys, name: str, pool_id: str, tokens: Sequence[str]) -> Op
 
 def pool_ids(keys: Keys) -> Op[list[str]]:
     """Every pool on the register, with the end of its lease left out."""
-    return Op("ZRANGE", (keys.pools,), (0, -1), lambda reply: [pool.decode() for pool in reply])
+    return Op("ZRANGE", (keys.pools,), (0, -1), texts)
 
 
 def condemned_ids(keys: Keys) -> Op[list[str]]:
     """Every pool that is condemned and not swept yet."""
-    return Op("ZRANGE", (keys.condemned,), (0, -1), lambda reply: [pool.decode() for pool in reply])
+    return Op("ZRANGE", (keys.condemned,), (0, -1), texts)
