@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dayjob.describe import Described
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op, plain
-from dayjob.store.ops import audit, consume, find, inspect, maintain, operate, produce
+from dayjob.store.ops import audit, consume, find, inspect, job_types, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
@@ -325,6 +326,42 @@ def _bury(keys: Keys, link: Link) -> Op[Any]:
 def _cancel(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=2)
     return operate.cancel(keys, "p1", "1:a")
+
+
+@scenario("wish")
+def _wish(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link)
+    link.run(consume.stacks(keys, "p1", b"{}"))
+    return operate.wish(keys, "p1", "stacks")
+
+
+@scenario("stacks")
+def _stacks(keys: Keys, link: Link) -> Op[Any]:
+    _pool(keys, link)
+    link.run(consume.stacks(keys, "p1", b"{}"))
+    link.run(operate.wish(keys, "p1", "quiet"))
+    return consume.stacks(keys, "p1", b'{"new":1}')
+
+
+@scenario("announce")
+def _announce(keys: Keys, link: Link) -> Op[Any]:
+    link.run(job_types.announce(keys, [Described("a"), Described("b")]))
+    return job_types.announce(keys, [Described("a", doc="new"), Described("b"), Described("c")])
+
+
+@scenario("forget")
+def _forget(keys: Keys, link: Link) -> Op[Any]:
+    link.run(job_types.announce(keys, [Described("a"), Described("b")]))
+    _do(link, "HSET", keys.job_types, "a|at", 1)
+    return job_types.forget(keys, ["a", "b", "c"])
+
+
+@scenario("sample")
+def _sample(keys: Keys, link: Link) -> Op[Any]:
+    fill(keys, link, "a", "1")
+    fill(keys, link, "b", "1", "2")
+    _do(link, "HSET", keys.minute(77), "a|r3", 5)
+    return maintain.sample(keys, 77, ["a", "b"], last=True)
 
 
 @scenario("mend")

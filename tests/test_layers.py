@@ -15,7 +15,7 @@ ROOT = Path(dayjob.__file__).parent
 #: Layer to its modules, by the name under dayjob; a package stands for all that is in it.
 LAYERS = {
     "domain": {
-        "arguments", "clock", "cron", "errors", "forks", "function", "job", "lenient", "middleware", "options", "redact",
+        "arguments", "clock", "cron", "describe", "errors", "forks", "function", "job", "lenient", "middleware", "options", "redact",
         "registry", "retry", "version", "wording",
     },
     # What programs import to say what their jobs are; opens nothing.
@@ -149,6 +149,7 @@ def test_only_declared_libraries_are_imported(module):
         "psutil",
         "uvicorn",
         "jinja2",
+        "markupsafe",
         "rich",
     }
     for name, when in imports(module):

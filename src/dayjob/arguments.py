@@ -219,7 +219,7 @@ class Arguments:
         """The arguments once more, with what other languages make of integers and empty lists put right."""
         try:
             given = _decode_object(raw) or {}
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             raise self._bad(plan, "the arguments are not a JSON object") from None
         rest = None if plan.rest is None else plan.rest.info
         fixed = {}
@@ -241,9 +241,19 @@ class Arguments:
                     return self._bad(plan, f"got an unexpected argument {name!r}{near}")
         for name in plan.names:
             if name in plan.required and name not in given:
-                return self._bad(plan, f"missing argument {name!r}{_MEANT.get(name, '')}")
+                return self._bad(plan, f"missing argument {name!r}{self._meant(name)}")
         problem = _uncarried(given, self._hidden) or _not_finite(given)
         return self._bad(plan, problem or self._misfit(str(error)))
+
+    def _meant(self, name: str) -> str:
+        """What a parameter that nobody passes may have been meant for: the job, or the context of another pool."""
+        first = self._function.parameters()[0]
+        if name == first.name and first.annotation is not first.empty:
+            hint = self._function.hint(first)
+            # A class of the user may also be an argument that was forgotten.
+            if _is_own_class(hint) and (name in _MEANT or "Context" in hint.__name__):
+                return f"; {self._function.no_context(name, hint)}"
+        return _MEANT.get(name, "")
 
     def _misfit(self, text: str) -> str:
         """What msgspec or a model said, about an argument rather than about a path."""
@@ -307,10 +317,8 @@ class Arguments:
         first = parameters[0]
         start = [roles[one.name] for one in parameters[:2]]
         if start == ["argument", "job"] and _is_own_class(hints[first.name]):
-            kind = show(hints[first.name])
             return self._function.bad(
-                f"{first.name}: {kind} is not the context of this pool: write WorkerPool({kind}), "
-                f"or put the argument after the job"
+                f"{self._function.no_context(first.name, hints[first.name])}, or put the argument after the job"
             )
         return self._function.misplaced(roles)
 
@@ -327,7 +335,7 @@ class Arguments:
         for one in parameters:
             if one.kind is one.VAR_POSITIONAL:
                 raise function.bad(
-                    f"arguments have names, so '*{one.name}' gets none: write '/, **{one.name}'"
+                    f"arguments have names, so '*{one.name}' gets none: write {_without(function, one)}"
                 )
 
     def _type_info(self, parameter: inspect.Parameter, hint: Any) -> types.Type:
@@ -382,6 +390,14 @@ def _decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
 def _inside(name: str, text: str) -> str:
     """What msgspec said of a value, as it would have said it of an argument of that name."""
     return text.replace("`$", f"`$.{name}") if _PATH.search(text) else f"{text} - at `$.{name}`"
+
+
+def _without(function: Function, star: inspect.Parameter) -> str:
+    """The signature without its `*args`, and with a `**args` for any arguments in their place."""
+    kept = [one for one in function.parameters() if one is not star and one.name != star.name]
+    if not any(one.kind is one.VAR_KEYWORD for one in kept):
+        kept.append(star.replace(kind=inspect.Parameter.VAR_KEYWORD))
+    return function.shown(kept)
 
 
 def _is_own_class(hint: Any) -> bool:

@@ -15,7 +15,7 @@ from dayjob.errors import Full, Rejected
 from dayjob.store import scripts
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import health, inspect, maintain, pools
+from dayjob.store.ops import health, inspect, job_types, maintain, pools
 from dayjob.store.ops.health import Health
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -77,7 +77,7 @@ def examine(keys: Keys, clock: Callable[[], float]) -> Steps[list[Finding]]:
         check_clients(server),
         check_cluster(server.info, keys),
     ]
-    for look in (_scripts, _keys, _pools, _queues, _due, _broken):
+    for look in (_scripts, _keys, _namespace, _pools, _queues, _due, _failed, _broken):
         found += yield from _safely(look, keys, now)
     return found
 
@@ -301,7 +301,7 @@ def _expected_types(keys: Keys) -> dict[str, str]:
         keys.known_jobs: "set", keys.scheduled: "zset", keys.retry: "zset", keys.dead: "zset", keys.done: "zset",
         keys.pools: "zset", keys.condemned: "zset", keys.watch: "hash", keys.limits: "hash", keys.periodic: "hash",
         keys.totals: "hash", keys.due: "zset", keys.leader: "string", keys.broken: "list",
-        keys.audit: "list",
+        keys.audit: "list", keys.job_types: "hash",
     }  # fmt: skip
 
 
@@ -374,6 +374,26 @@ def _due(keys: Keys, now: float) -> Steps[list[Finding]]:
         return [ok("due", "no scheduled or retried job is overdue")]
     what = f"jobs are overdue in {_some(late)}"
     return [error("due", what, "start a pool, or look into the log of the one that leads")]
+
+
+def _namespace(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one shape for all looks
+    names = yield from ask(maintain.known_jobs(keys))
+    announced = yield from ask(job_types.names(keys))
+    live = yield from ask(pools.leases(keys))
+    if not names and not announced and not live:
+        what = f"nobody uses the namespace {keys.namespace!r}: no pool has started, and nothing was ever enqueued"
+        return [warning("namespace", what, "check --namespace and --redis, if that is a surprise")]
+    types = wording.counted(len(announced), "job type")
+    return [ok("namespace", f"{wording.counted(len(names), 'job name')} known, {types} announced by pools")]
+
+
+def _failed(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one shape for all looks
+    sizes = yield from inspect.sizes(keys)
+    what = f"{max(sizes.retry, 0):,} in retry, {max(sizes.dead, 0):,} dead"
+    if sizes.dead <= 0:
+        return [ok("failures", what)]
+    todo = "dayjob dead groups says why; then dayjob dead retry-all or delete-all"
+    return [warning("failures", what, todo)]
 
 
 def _broken(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one shape for all looks

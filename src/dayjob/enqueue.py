@@ -6,6 +6,7 @@ An enqueue has three answers: stored (it returns), not stored (an error), unknow
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -18,15 +19,16 @@ from dayjob import settings
 from dayjob.draft import Builder, Draft, Find, Sink
 from dayjob.errors import BadOption, JobFailed, ResultTimeout, StoreError, Unknown
 from dayjob.job import Job
-from dayjob.options import Commit, How, Seconds, Using, how_of
+from dayjob.options import Commit, Durability, How, Seconds, Using, durability_of, how_of
 from dayjob.registry import certain, epoch, wait_of
-from dayjob.sending import Lane, Links, Sending
+from dayjob.sending import Lane, Links, Sending, confirmed
 from dayjob.store import codec
 from dayjob.store.aio import AsyncLink
 from dayjob.store.op import Op, plain
-from dayjob.store.ops.find import State, find_job
+from dayjob.store.ops import confirm
+from dayjob.store.ops.find import State, explain, find_job
 from dayjob.store.ops.produce import Stored
-from dayjob.store.steps import awalk, walk
+from dayjob.store.steps import Steps, awalk, walk
 from dayjob.store.sync import Link
 
 A = TypeVar("A")
@@ -46,16 +48,20 @@ class _Base:
         on_commit: Commit | None = None,
         max_payload: int = 1 << 20,
         timeout: float = 5.0,
+        durability: str = "memory",
         find: Find | None = None,
     ) -> None:
         if not 0.1 <= timeout <= 3600:
             raise BadOption(f"timeout={timeout!r}: give seconds from 0.1 to 3600")
         #: Seconds to wait for answers in all, shared out among the tries; the waits between them come on top.
         self._timeout = timeout
+        self._answer = timeout / len(TRIES)
         self.namespace = namespace
         self._redis = redis
         self._builder = Builder(namespace, max_payload, find)
-        self._how = How(on_commit=on_commit)
+        self._how = How(
+            on_commit=on_commit, durability=durability_of(durability, type(self).__name__) or None
+        )
 
     def using(self, **options: Unpack[Using]) -> Self:
         """An enqueuer like this one whose jobs get these options; connections are shared. Raises BadOption."""
@@ -79,6 +85,8 @@ class _Base:
         """The options of a typed handle, over those of this enqueuer."""
         if not how.commit_said and self._how.on_commit is not None:
             how = replace(how, on_commit=self._how.on_commit)
+        if how.durability is None and self._how.durability:
+            how = replace(how, durability=self._how.durability)
         if (how.unique_key is not None or how.unique_for is not None) and not how.unique:
             how = replace(how, unique=True)
         return how
@@ -94,6 +102,18 @@ class _Base:
 
     def _address(self) -> settings.Address:
         return settings.parse_url(settings.connect_target(settings.resolve(self._redis)))
+
+    def _why_no_result(self, job: Job | str, timeout: float | None) -> Steps[str]:
+        """The message of a ResultTimeout: it says where the job is."""
+        job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
+        said = f"no result of job {job_id} within {timeout or 0:g} s"
+        try:
+            told = yield from explain(self._builder.keys, job_id, name)
+        except StoreError:
+            return said
+        if told.found is None:
+            return f"{said}: it is not to be found. Only job types with keep= keep results, for that long"
+        return f"{said}: it {told.sentence[0].lower()}{told.sentence[1:].rstrip('.')}"
 
     def _result_op(self, job_id: str) -> Op[Any]:
         return plain("GET", self._builder.keys.result(job_id))
@@ -126,11 +146,13 @@ class Enqueuer(_Base):
         on_commit: Commit | None = None,
         max_payload: int = 1 << 20,
         timeout: float = 5.0,
+        durability: str = "memory",
         find: Find | None = None,
     ) -> None:
         super().__init__(
-            namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, timeout=timeout, find=find
-        )
+            namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, timeout=timeout,
+            durability=durability, find=find,
+        )  # fmt: skip
         self._links = Links()
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
@@ -159,7 +181,7 @@ class Enqueuer(_Base):
 
     def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
-        sending = Sending(self._builder, self._many(name, items), _all)
+        sending = Sending(self._builder, self._many(name, items), _all, self._how.durability)
         if self._how.on_commit is not None:
             sink = self._builder.sink
             self._how.on_commit(lambda: self._send(sending, sink))
@@ -170,7 +192,7 @@ class Enqueuer(_Base):
         """Send one job whose arguments are encoded already."""
         how = self._merge(how)
         draft = self._builder.draft(name, args, how)
-        sending = Sending(self._builder, [[draft]], _first)
+        sending = Sending(self._builder, [[draft]], _first, how.durability)
         if how.on_commit is not None:
             # What was drafted inside a testing block must not reach Redis when the commit comes after it.
             sink = self._builder.sink
@@ -198,9 +220,7 @@ class Enqueuer(_Base):
             if deadline is not None:
                 wait = min(wait, deadline - time.monotonic())
                 if wait <= 0:
-                    raise ResultTimeout(
-                        f"no result of job {job_id} within {timeout:g} s (is keep= set for its type?)"
-                    )
+                    raise ResultTimeout(self._walk(self._why_no_result(job, timeout)))
             pause.wait(wait)
 
     def state(self, job: Job | str) -> State | None:
@@ -210,12 +230,15 @@ class Enqueuer(_Base):
         10,000 of each queue; with a Job, of its own queue only.
         """
         job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
+        found = self._walk(find_job(self._builder.keys, job_id, name))
+        return None if found is None else found.state
+
+    def _walk(self, steps: Steps[A]) -> A:
         lane = self._links.take(self._lane)
         try:
-            found = walk(lane.link, find_job(self._builder.keys, job_id, name))
+            return walk(lane.link, steps)
         finally:
             self._links.give(lane)
-        return None if found is None else found.state
 
     def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""
@@ -239,7 +262,7 @@ class Enqueuer(_Base):
                 self._links.address,
                 tag=self._builder.keys.known_jobs,
                 name="dayjob:enqueuer",
-                timeout=self._timeout / len(TRIES),
+                timeout=self._answer,
             )
         )
 
@@ -265,17 +288,30 @@ class Enqueuer(_Base):
             self._links.give(lane)
         return sending.read(sending.jobs)
 
-    @staticmethod
-    def _insist(link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
+    def _insist(self, link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
+        deadline = time.monotonic() + self._timeout if sending.wanted else math.inf
         for wait in TRIES:
             try:
+                if sending.wanted:
+                    return self._confirm(link, op, sending.wanted, deadline)
                 return link.run(op)
             except StoreError as error:
-                verdict = sending.judge(error, last=wait is None)
+                verdict = sending.judge(error, last=wait is None or time.monotonic() > deadline)
                 if verdict is not None:
                     raise verdict from error
             threading.Event().wait(wait)
         raise AssertionError("the last try ends in a verdict")
+
+    def _confirm(self, link: Link, op: Op[Stored], wanted: Durability, deadline: float) -> Stored:
+        """Send a request and wait until it is as safe as wanted."""
+        if wanted not in self._links.able:
+            walk(link, confirm.able(wanted))
+            self._links.able.add(wanted)
+        left = max(deadline - time.monotonic(), 0.001)
+        stored, answer = link.run_confirmed(op, confirm.confirm(wanted, left), left)
+        if isinstance(answer, StoreError):
+            self._links.able.discard(wanted)
+        return confirmed(wanted, stored, answer, self._timeout)
 
 
 class AsyncEnqueuer(_Base):
@@ -289,11 +325,13 @@ class AsyncEnqueuer(_Base):
         on_commit: Commit | None = None,
         max_payload: int = 1 << 20,
         timeout: float = 5.0,
+        durability: str = "memory",
         find: Find | None = None,
     ) -> None:
         super().__init__(
-            namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, timeout=timeout, find=find
-        )
+            namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, timeout=timeout,
+            durability=durability, find=find,
+        )  # fmt: skip
         self._links = Links()
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
@@ -323,13 +361,14 @@ class AsyncEnqueuer(_Base):
     async def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
         self._refuse_commit(self._how)
-        return await self._send(Sending(self._builder, self._many(name, items), _all))
+        return await self._send(Sending(self._builder, self._many(name, items), _all, self._how.durability))
 
     async def submit(self, name: str, args: bytes, how: How) -> Job | None:
         """Send one job whose arguments are encoded already."""
         how = self._merge(how)
         self._refuse_commit(how)
-        return await self._send(Sending(self._builder, [[self._builder.draft(name, args, how)]], _first))
+        draft = self._builder.draft(name, args, how)
+        return await self._send(Sending(self._builder, [[draft]], _first, how.durability))
 
     @staticmethod
     def _refuse_commit(how: How) -> None:
@@ -354,22 +393,23 @@ class AsyncEnqueuer(_Base):
             if deadline is not None:
                 wait = min(wait, deadline - time.monotonic())
                 if wait <= 0:
-                    raise ResultTimeout(
-                        f"no result of job {job_id} within {timeout:g} s (is keep= set for its type?)"
-                    )
+                    raise ResultTimeout(await self._walk(self._why_no_result(job, timeout)))
             await asyncio.sleep(wait)
 
     async def state(self, job: Job | str) -> State | None:
         """Where a job is: waiting, running, scheduled, retry, dead, done; None when it is not found. Raises StoreError."""
         job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
+        found = await self._walk(find_job(self._builder.keys, job_id, name))
+        return None if found is None else found.state
+
+    async def _walk(self, steps: Steps[A]) -> A:
         here = self._links.here()
         async with here.places:
             lane = await self._lane()
             try:
-                found = await awalk(lane.link, find_job(self._builder.keys, job_id, name))
+                return await awalk(lane.link, steps)
             finally:
                 here.lanes.append(lane)
-        return None if found is None else found.state
 
     async def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""
@@ -399,7 +439,7 @@ class AsyncEnqueuer(_Base):
                     self._links.address,
                     tag=self._builder.keys.known_jobs,
                     name="dayjob:enqueuer",
-                    timeout=self._timeout / len(TRIES),
+                    timeout=self._answer,
                 )
             )
 
@@ -426,14 +466,27 @@ class AsyncEnqueuer(_Base):
                 here.lanes.append(lane)
         return sending.read(sending.jobs)
 
-    @staticmethod
-    async def _insist(link: AsyncLink, op: Op[Stored], sending: Sending[Any]) -> Stored:
+    async def _insist(self, link: AsyncLink, op: Op[Stored], sending: Sending[Any]) -> Stored:
+        deadline = time.monotonic() + self._timeout if sending.wanted else math.inf
         for wait in TRIES:
             try:
+                if sending.wanted:
+                    return await self._confirm(link, op, sending.wanted, deadline)
                 return await link.run(op)
             except StoreError as error:
-                verdict = sending.judge(error, last=wait is None)
+                verdict = sending.judge(error, last=wait is None or time.monotonic() > deadline)
                 if verdict is not None:
                     raise verdict from error
             await asyncio.sleep(wait or 0)
         raise AssertionError("the last try ends in a verdict")
+
+    async def _confirm(self, link: AsyncLink, op: Op[Stored], wanted: Durability, deadline: float) -> Stored:
+        """Send a request and wait until it is as safe as wanted."""
+        if wanted not in self._links.able:
+            await awalk(link, confirm.able(wanted))
+            self._links.able.add(wanted)
+        left = max(deadline - time.monotonic(), 0.001)
+        stored, answer = await link.run_confirmed(op, confirm.confirm(wanted, left), left)
+        if isinstance(answer, StoreError):
+            self._links.able.discard(wanted)
+        return confirmed(wanted, stored, answer, self._timeout)

@@ -86,7 +86,7 @@ class Rejected(StoreError):
 
 
 class Unknown(StoreError):
-    """The answer to an enqueue was lost: the job may or may not be stored.
+    """The answer to an enqueue was lost: the job may or may not be stored. Or it is, but not as safely as was asked.
 
     `repeat()` sends the same request again on the same slot and number, so that the job is stored once
     whatever happened; it is safe for an hour. On an `AsyncEnqueuer`, await it.

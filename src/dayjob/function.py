@@ -90,6 +90,14 @@ class Function:
             return "argument"
         return "context" if kind in self.context.__mro__ else "argument"
 
+    def no_context(self, name: str, hint: Any) -> str:
+        """Why a class of the user is taken for an argument: it is not the context of this pool."""
+        kind = show(hint)
+        if self.context is NoContext:
+            return f"{name}: {kind} is not the context of this pool, which has none: write WorkerPool({kind})"
+        own = self.context.__name__
+        return f"{name}: {kind} is not the context of this pool, which is {own}: write {name}: {own}"
+
     def shown(self, parameters: Sequence[inspect.Parameter] | None = None) -> str:
         """`name(parameters)` as one would write it."""
         chosen = self.parameters() if parameters is None else parameters

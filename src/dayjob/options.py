@@ -18,11 +18,17 @@ from dayjob.errors import BadOption
 #: Keeps `jobs:<name>:paused` and the like from being mistaken for another job's queue.
 JOB_NAME = re.compile(r"[^\s:/|{}\x00-\x1f\x7f]{1,200}")
 
+#: Blanks and line ends are slips of the hand: the same name without them is another namespace.
+NAMESPACE = re.compile(r"[^\s\x00-\x1f\x7f]*")
+
 UniqueUntil = Literal["start", "done"]
 Missed = Literal["skip", "one", "all"]
 Backoff = Callable[[int], float]
 Seconds = float | timedelta
 Commit = Callable[[Callable[[], Any]], Any]
+
+#: What an enqueue may wait for, as it is written.
+DURABILITY = re.compile(r"memory|disk|replicas:([1-9][0-9]?)")
 
 #: The four things a hook can be told of; `on_dead` also fires for jobs that the system ended.
 Hook = Callable[..., Any]
@@ -114,6 +120,11 @@ class PoolSettings(TypedDict, total=False):
     dead_age: Seconds
     done_count: int
     grace: Seconds
+    durability: str
+
+
+#: What WorkerPool takes beside them: a typo may be meant for one of these.
+_NAMED = ("namespace", "redis", "include", "on_commit", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +148,27 @@ class PoolOptions:
     done_count: int = 10_000
     #: Seconds a timed-out attempt may take to end before it is given up.
     grace: float = 5.0
+    #: What an enqueue waits for: "memory", "replicas:2" (so many have it), or "disk" (the server's has it).
+    durability: str = "memory"
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> PoolOptions:
         """The options in `settings`, checked. Raises BadOption that names `where`."""
-        return _checked(cls, settings, where, _check_pool)
+        return _checked(cls, settings, where, _check_pool, beside=_NAMED)
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What must have a job before its enqueue counts as stored. Neither: the memory of the server will do."""
+
+    replicas: int = 0
+    disk: bool = False
+
+    def __bool__(self) -> bool:
+        return self.disk or self.replicas > 0
+
+    def __str__(self) -> str:
+        return "disk" if self.disk else f"replicas:{self.replicas}" if self.replicas else "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +185,8 @@ class How:
     unique_until: UniqueUntil = "start"
     #: Seconds from enqueue until a job that has not started is discarded.
     expires: float | None = None
+    #: None: as the enqueuer has it.
+    durability: Durability | None = None
     on_commit: Commit | None = None
     #: True: `on_commit` was said, be it None, so that the pool's own does not apply.
     commit_said: bool = False
@@ -174,6 +203,7 @@ class Using(TypedDict, total=False):
     unique_key: str | Mapping[str, Any]
     unique_for: Seconds
     expires: Seconds
+    durability: str
     on_commit: Commit | None
 
 
@@ -193,6 +223,8 @@ def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
             raise BadOption(f"using(id={value!r}): give 1 to 200 printable characters")
         elif key == "unique_key":
             _check_unique_key(value)
+        elif key == "durability":
+            value = durability_of(value, "using()")
         elif key == "on_commit":
             known["commit_said"] = True
             if value is not None and not callable(value):
@@ -203,6 +235,16 @@ def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
                 raise BadOption(f"using(source={value!r}): give a string, an int, or None")
         known[key] = value
     return How(**known)
+
+
+def durability_of(value: str, where: str) -> Durability:
+    """What `durability=` was given, understood. Raises BadOption that names `where`."""
+    match = DURABILITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise BadOption(
+            f"{where}: durability={value!r}: write 'memory', 'disk', or 'replicas:2' (1 to 99 of them)"
+        )
+    return Durability(replicas=int(match[1] or 0), disk=value == "disk")
 
 
 def _check_unique_key(value: Any) -> None:
@@ -236,13 +278,31 @@ def check_name(name: str) -> str:
     return name
 
 
+def check_namespace(namespace: str) -> str:
+    """`namespace` when keys can begin with it. Raises BadOption that says what to write."""
+    if not isinstance(namespace, str):
+        raise BadOption(f"namespace={namespace!r}: give a string")
+    if len(namespace) > 200 or not NAMESPACE.fullmatch(namespace):
+        meant = re.sub(r"[\s\x00-\x1f\x7f]+", "-", namespace.strip())[:60]
+        raise BadOption(
+            f"namespace {namespace[:60]!r}: use up to 200 characters without blanks or line ends"
+            + (f", such as {meant!r}" if meant else "")
+        )
+    return namespace
+
+
 def _checked(
-    cls: type[Options], settings: Mapping[str, Any], where: str, check: Callable[[dict[str, Any], str], None]
+    cls: type[Options],
+    settings: Mapping[str, Any],
+    where: str,
+    check: Callable[[dict[str, Any], str], None],
+    beside: Sequence[str] = (),
 ) -> Options:
     known = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # both callers pass dataclasses
     for key in settings:
         if key not in known:
-            raise BadOption(f"{where}: no option {key!r}{suggest(key, known)} (options: {', '.join(known)})")
+            able = (*beside, *known)
+            raise BadOption(f"{where}: no option {key!r}{suggest(key, able)} (options: {', '.join(able)})")
     values = dict(settings)
     check(values, where)
     return cls(**values)
@@ -288,6 +348,7 @@ def _check_pool(values: dict[str, Any], where: str) -> None:
     _whole(values, "done_count", 0, 100_000_000, where)
     for key in ("lease", "beat", "dead_age", "grace"):
         _positive(values, key, where)
+    durability_of(values.get("durability", "memory"), where)
     lease, beat = values.get("lease", 15.0), values.get("beat", 5.0)
     if lease < 2 * beat:
         raise BadOption(

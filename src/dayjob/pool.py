@@ -34,7 +34,16 @@ from dayjob.errors import BadOption, NotReady, UnknownJob, UsageError
 from dayjob.function import Colour, NoContext, given_name
 from dayjob.job import Job, running
 from dayjob.middleware import Lifespan, Middleware
-from dayjob.options import Commit, JobOptions, JobSettings, Missed, PoolOptions, PoolSettings, check_name
+from dayjob.options import (
+    Commit,
+    JobOptions,
+    JobSettings,
+    Missed,
+    PoolOptions,
+    PoolSettings,
+    check_name,
+    check_namespace,
+)
 from dayjob.registry import JobType, Registry, encode_unchecked
 
 if TYPE_CHECKING:
@@ -154,7 +163,7 @@ class WorkerPool(Generic[C]):
         if isinstance(include, str) or not all(isinstance(one, str) for one in include):
             raise BadOption(f"WorkerPool: include={include!r}: give a list of module names")
         self.context: type[C] = context
-        self.namespace = namespace
+        self.namespace = check_namespace(namespace)
         self.redis = redis
         self.include = tuple(include)
         self.on_commit = on_commit
@@ -462,14 +471,22 @@ class WorkerPool(Generic[C]):
             "redis": self.redis,
             "on_commit": self.on_commit,
             "max_payload": self.options.max_payload,
+            "durability": self.options.durability,
             "find": self.find,
         }
 
 
-def _check_context(context: type) -> None:
-    if not isinstance(context, type):
+def _check_context(context: Any) -> None:
+    if isinstance(context, str):
         raise BadOption(
-            f"WorkerPool: {context!r} is no class: give one that needs no arguments, such as a dataclass"
+            f"WorkerPool({context!r}): the first argument is the context, a class. "
+            f"Did you mean WorkerPool(namespace={context!r})?"
+        )
+    if not isinstance(context, type):
+        kind = type(context).__name__
+        meant = f"; write WorkerPool({kind})" if type(context).__module__ != "builtins" else ""
+        raise BadOption(
+            f"WorkerPool: {context!r} is no class{meant}: give one that needs no arguments, such as a dataclass"
         )
     try:
         inspect.signature(context).bind()

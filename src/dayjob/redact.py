@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 #: What takes the place of a value.
@@ -12,19 +13,95 @@ HIDDEN = "[redacted]"
 SECRET = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|private_?key|authorization", re.IGNORECASE
 )
+#: Shorter values are not looked for in texts: nothing would be left of them.
+SHORTEST_SECRET = 3
+#: How many values of one job are looked for in texts.
+MOST_SECRETS = 1000
+#: In bytes that are no JSON: what looks like a key, and like its value.
+_KEY = re.compile(rb'"((?:[^"\\]|\\.){1,100})"\s*:\s*')
+_VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{].*|[^\s,}\]]+', re.DOTALL)
 
 
-def shown(value: Any, hide: Collection[str] = (), *, depth: int = 6) -> Any:
-    """`value` as it may be shown: keys that match are hidden, at any depth; long and deep parts are cut."""
+def is_hidden(key: object, hide: Collection[str] = ()) -> bool:
+    """Whether values under this key are hidden."""
+    return key in hide or SECRET.search(str(key)) is not None
+
+
+def shown(value: Any, hide: Collection[str] = (), *, secrets: Sequence[str] = (), depth: int = 6) -> Any:
+    """`value` as it may be shown: keys that match are hidden, at any depth; long and deep parts are cut.
+
+    `secrets` are texts that must not appear in any string of it.
+    """
     if depth <= 0:
         return "..."
     if isinstance(value, dict):
         return {
-            key: HIDDEN if key in hide or SECRET.search(str(key)) else shown(item, hide, depth=depth - 1)
+            key: HIDDEN if is_hidden(key, hide) else shown(item, hide, secrets=secrets, depth=depth - 1)
             for key, item in list(value.items())[:100]
         }
     if isinstance(value, list):
-        return [shown(item, hide, depth=depth - 1) for item in value[:100]]
-    if isinstance(value, str) and len(value) > 1000:
-        return value[:1000] + "..."
+        return [shown(item, hide, secrets=secrets, depth=depth - 1) for item in value[:100]]
+    if isinstance(value, str):
+        value = without(value, secrets)
+        return value if len(value) <= 1000 else value[:1000] + "..."
     return value
+
+
+def secrets_in(value: Any, hide: Collection[str] = ()) -> list[str]:
+    """The texts that must not be shown: values under hidden keys, plain and as repr or JSON writes them; longest first."""
+    found: set[str] = set()
+    for leaf in _hidden_leaves(value, hide):
+        text = str(leaf)
+        if len(text) >= SHORTEST_SECRET:
+            found |= {
+                text,
+                repr(text)[1:-1],
+                json.dumps(text)[1:-1],
+                json.dumps(text, ensure_ascii=False)[1:-1],
+            }
+        if len(found) >= MOST_SECRETS:
+            break
+    return sorted(found, key=len, reverse=True)
+
+
+def without(text: str, secrets: Sequence[str]) -> str:
+    """`text` with every secret taken out. Do this before it is cut: half a secret is still one."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def veiled(raw: bytes, hide: Collection[str] = ()) -> bytes:
+    """Bytes that cannot be read as JSON, with what looks like the value of a hidden key taken out.
+
+    Of a list or an object nobody knows the end: all that follows goes with it.
+    """
+    parts: list[bytes] = []
+    at = 0
+    for key in _KEY.finditer(raw):
+        if key.start() >= at and is_hidden(key[1].decode("utf-8", "replace"), hide):
+            value = _VALUE.match(raw, key.end())
+            parts += (raw[at : key.end()], b'"%b"' % HIDDEN.encode())
+            at = key.end() if value is None else value.end()
+    return b"".join((*parts, raw[at:]))
+
+
+def _hidden_leaves(value: Any, hide: Collection[str]) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item) if is_hidden(key, hide) else _hidden_leaves(item, hide)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _hidden_leaves(item, hide)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is inside a value, at any depth."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    elif value is not None and not isinstance(value, bool):
+        yield value

@@ -20,6 +20,11 @@ Kind = Literal["retry", "snooze", "discard", "dead", "drop"]
 LONGEST = 3653 * 86_400.0
 
 
+#: Deaths at which a job is dead, and from which it is a suspect: it runs alone, so that the last one is its own.
+MOST_DEATHS = 3
+SUSPECT = MOST_DEATHS - 1
+
+
 class Delay(NamedTuple):
     """Seconds to wait, and what was wrong with the delay that was asked for, if anything."""
 

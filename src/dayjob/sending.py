@@ -17,8 +17,10 @@ from typing import Any, Generic, TypeVar
 from dayjob.draft import Builder, Draft
 from dayjob.errors import StoreError, Unavailable, Unknown
 from dayjob.job import Job, new_id
+from dayjob.options import Durability
 from dayjob.settings import Address
 from dayjob.store.op import Op
+from dayjob.store.ops import confirm
 from dayjob.store.ops.produce import Slot, Stored
 
 L = TypeVar("L")
@@ -57,10 +59,16 @@ class Sending(Generic[A]):
     """What one call has to store. A repeat goes on from where it is, and answers for the whole call."""
 
     def __init__(
-        self, builder: Builder, batches: Sequence[Sequence[Draft]], read: Callable[[list[Job | None]], A]
+        self,
+        builder: Builder,
+        batches: Sequence[Sequence[Draft]],
+        read: Callable[[list[Job | None]], A],
+        wanted: Durability | None = None,
     ) -> None:
         self._builder = builder
         self.batches = batches
+        #: What has to confirm each request, if anything.
+        self.wanted = wanted
         #: What the caller gets for the jobs that were stored, None for each duplicate.
         self.read = read
         self._index = 0
@@ -83,6 +91,9 @@ class Sending(Generic[A]):
 
     def judge(self, error: StoreError, *, last: bool) -> StoreError | None:
         """What to raise for this error, or None to try again."""
+        if isinstance(error, Unknown):
+            self._doubtful = True
+            return error
         if isinstance(error, Unavailable):
             self._doubtful = self._doubtful or error.sent
             if not last:
@@ -91,6 +102,19 @@ class Sending(Generic[A]):
             self._op = None
             return error
         return Unknown(f"{error}; it may be stored, in part or whole (repeat() is safe)")
+
+
+def confirmed(wanted: Durability, stored: Stored, answer: int | StoreError, seconds: float) -> Stored:
+    """`stored`, when it is as safe as wanted. Raises Unknown when that is not known, Unavailable when a resend may tell."""
+    if not stored.stored:
+        return stored  # a duplicate: nothing of ours has to be safe
+    if isinstance(answer, Unavailable):
+        raise Unavailable(str(answer), sent=True)
+    if isinstance(answer, StoreError):
+        raise Unknown(f"stored, but not confirmed: {answer} (repeat() is safe)")
+    if not confirm.enough(wanted, answer):
+        raise Unknown(f"{confirm.shortfall(wanted, answer, seconds)} (repeat() waits again and is safe)")
+    return stored
 
 
 class Links:
@@ -108,6 +132,8 @@ class Links:
         self._waiting = 0
         self.lock = threading.Lock()
         self.address: Address | None = None
+        #: What the server has shown that it can confirm.
+        self.able: set[Durability] = set()
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPlaces] = (
             weakref.WeakKeyDictionary()
         )

@@ -105,23 +105,30 @@ def resolve(redis: str | None, environ: Mapping[str, str] | None = None, cwd: Pa
     return Target(f"embedded:{folder}", FALLBACK, folder)
 
 
-def connect_target(target: Target) -> str:
+def connect_target(target: Target, *, told: bool = False) -> str:
     """The URL to connect to. Opens the embedded server where it is meant, with a warning where nobody asked for it.
 
-    Raises ServerError when the embedded server cannot be started.
+    `told`: somebody else gives that warning for this process. Raises ServerError when the embedded server cannot be
+    started.
     """
     if target.embedded is None:
         return target.url
     url = open_server(target.embedded)
     mark = object()
     # setdefault is atomic, so that of several threads one speaks.
-    if target.origin == FALLBACK and _said.setdefault((os.getpid(), target.embedded), mark) is mark:
-        logger.warning(
-            "no Redis was named: using the embedded server in %s (set DAYJOB_REDIS_URL=%s, or =embedded to say so on purpose)",
-            target.embedded,
-            _EXAMPLE,
-        )
+    first = _said.setdefault((os.getpid(), target.embedded), mark) is mark
+    if target.origin == FALLBACK and first and not told:
+        warn_of_fallback(target.embedded)
     return url
+
+
+def warn_of_fallback(folder: Path | str) -> None:
+    """Say that the embedded server is used although nobody asked for it."""
+    logger.warning(
+        "no Redis was named: using the embedded server in %s (set DAYJOB_REDIS_URL=%s, or =embedded to say so on purpose)",
+        folder,
+        _EXAMPLE,
+    )
 
 
 def parse_url(url: str) -> Address:
@@ -166,6 +173,8 @@ def redacted(url: str) -> str:
     username = userinfo.partition(":")[0] if ":" in userinfo else ""
     head, mark, query = rest.partition("?")
     shown = "&".join(_redacted_option(pair) for pair in query.split("&"))
+    # In a URL with a slip in it an option may stand where the path should be.
+    head = re.sub(r"(passw\w*=).*", r"\1***", head, flags=re.DOTALL)
     return f"{scheme}{separator}{f'{username}:***' if at else ''}{at}{head}{mark}{shown if mark else ''}"
 
 
@@ -299,6 +308,8 @@ def _read_path(path: str, kind: Kind, url: str) -> tuple[int | None, str | None]
     if kind == "sentinel":
         first, _, path = path.partition("/")
         service = _decoded(first, url)
+        if "=" in service:
+            _bad(url, "the name of the master has an '=' in it: options come after a '?'")
         if not service:
             _bad(
                 url, "the name of the master is missing: redis+sentinel://host1:26379,host2:26379/mymaster/0"

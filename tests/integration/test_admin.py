@@ -128,12 +128,10 @@ def test_the_verdict_names_queues_without_worker_old_jobs_pauses_and_what_could_
     assert "the oldest job waits 14 min (stray)" in admin.verdict().sentence
 
 
-def test_the_verdict_says_what_share_of_a_job_fails(admin, put, call, keys, look):
+def test_the_verdict_says_what_share_of_a_job_fails(admin, call, keys, look):
     minute = int(look.now() // 60) - 1
-    call("HINCRBY", keys.minute(minute), "emails|r3", 20)
-    for i in range(6):
-        put("dead" if i % 2 else "retry", "emails", f"e{i}", f"Timeout: {i} s", ago=30)
-    put("dead", "rare", "r1", ago=30)
+    call("HSET", keys.minute(minute), "emails|r3", 20, "emails|f", 2, "rare|r3", 2, "rare|f", 2)
+    call("HSET", keys.minute(minute - 3), "emails|f", 4, "fine|r3", 100, "fine|f", 9)
     notes = {note.subject: note.text for note in admin.verdict().notes}
     assert notes["emails"] == "emails fails 30%"
     assert "rare" not in notes
@@ -311,7 +309,8 @@ def test_waiting_jobs_are_paged_and_filtered_with_their_place(admin, enqueuer):
     ("state", "more", "said"),
     [
         ("waiting", {}, "which queue"),
-        ("running", {}, "none of"),
+        ("gone", {}, "none of"),
+        ("running", {"after": "nonsense"}, "no cursor"),
         ("dead", {"name": "x"}, "where='name="),
         ("dead", {"after": "nonsense"}, "no cursor"),
         ("waiting", {"name": "x", "after": "nonsense"}, "no cursor"),

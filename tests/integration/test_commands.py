@@ -7,15 +7,18 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
+from dayjob import Admin
 from dayjob.store.embedded import server_status, stop_server
 from server import free_port, running, wait_until
 
@@ -67,6 +70,7 @@ def there(redis_url, namespace):
 def test_enqueue_prints_the_id_of_the_job_it_put_in(run, there, look):
     done = run(
         "enqueue",
+        "--force",
         "mail",
         "to=ada",
         "copies=2",
@@ -88,7 +92,7 @@ def test_enqueue_prints_the_id_of_the_job_it_put_in(run, there, look):
 def test_enqueue_takes_json_and_pairs_together_and_keeps_what_looks_like_options(run, there, look):
     assert (
         run(
-            "enqueue", "mail", "--json", '{"a": {"b": 9007199254740993}}', "name=x", "id=y", *there
+            "enqueue", "mail", "--force", "--json", '{"a": {"b": 9007199254740993}}', "name=x", "id=y", *there
         ).returncode
         == 0
     )
@@ -96,7 +100,7 @@ def test_enqueue_takes_json_and_pairs_together_and_keeps_what_looks_like_options
 
 
 def test_enqueue_in_and_at_schedule(run, there, look, keys):
-    assert run("enqueue", "mail", "--in", "1h30m", *there).returncode == 0
+    assert run("enqueue", "mail", "--in", "1h30m", "--force", *there).returncode == 0
     at = (datetime.now(UTC) + timedelta(days=2)).isoformat()
     assert run("enqueue", "mail", "--at", at, *there).returncode == 0
     first, second = look.scores(keys.scheduled)
@@ -105,14 +109,14 @@ def test_enqueue_in_and_at_schedule(run, there, look, keys):
 
 
 def test_enqueue_with_an_id_and_a_source(run, there, look):
-    assert run("enqueue", "mail", "--id", "m-1", "--source", "42", *there).stdout == "m-1\n"
+    assert run("enqueue", "mail", "--id", "m-1", "--source", "42", "--force", *there).stdout == "m-1\n"
     assert run("enqueue", "mail", "--id", "m-1", "--source", "42", *there).stdout == "m-1\n"
     (job,) = look.queue("mail")
     assert (job["id"], job["source"]) == ("m-1", 42)
 
 
 def test_enqueue_unique_says_when_one_like_it_waits(run, there, look):
-    assert run("enqueue", "mail", "n=1", "--unique", *there).stdout
+    assert run("enqueue", "mail", "n=1", "--unique", "--force", *there).stdout
     again = run("enqueue", "mail", "n=1", "--unique", *there)
     assert (again.returncode, again.stdout) == (0, "")
     assert "already waits" in again.stderr
@@ -120,11 +124,59 @@ def test_enqueue_unique_says_when_one_like_it_waits(run, there, look):
     assert len(look.queue("mail")) == 1
 
 
-def test_enqueue_points_out_a_name_that_nobody_knows(run, there):
-    run("enqueue", "send_mail", *there)
+def test_enqueue_refuses_a_name_that_nobody_knows_and_a_namespace_that_nobody_uses(run, there, look):
+    empty = run("enqueue", "send_mail", *there)
+    assert empty.returncode == 2
+    assert "nobody uses the namespace" in empty.stderr
+    assert run("enqueue", "send_mail", "--force", *there).returncode == 0
+    assert run("enqueue", "send_mail", *there).returncode == 0
     typo = run("enqueue", "send_mial", *there)
-    assert typo.returncode == 0
+    assert (typo.returncode, typo.stdout) == (2, "")
     assert "Did you mean 'send_mail'?" in typo.stderr
+    assert "--force" in typo.stderr
+    assert look.queue("send_mial") == []
+    assert run("enqueue", "send_mial", "--force", *there).returncode == 0
+    assert len(look.queue("send_mial")) == 1
+
+
+MAILER = """
+from dayjob import WorkerPool
+
+pool = WorkerPool(namespace="elsewhere")
+
+
+@pool.job
+def send_mail(to: str, copies: int = 1) -> None:
+    \"\"\"Send a mail.\"\"\"
+"""
+
+
+def test_enqueue_checks_against_the_pool_that_is_named(run, there, look, tmp_path, redis_url, namespace):
+    (tmp_path / "mailer.py").write_text(MAILER)
+    wrong = run("enqueue", "mailer:pool", "send_mail", "to=ada", "copies=many", *there)
+    assert wrong.returncode == 2
+    assert "'copies'" in wrong.stderr
+    unknown = run("enqueue", "mailer:pool", "send_mial", "to=ada", *there)
+    assert unknown.returncode == 2
+    assert "did you mean 'send_mail'" in unknown.stderr
+    alone = run("enqueue", "mailer:pool", *there)
+    assert "which job of mailer:pool?" in alone.stderr
+    done = run("enqueue", "mailer:pool", "send_mail", "to=ada", *there)
+    assert (done.returncode, done.stderr) == (0, "")
+    (job,) = look.queue("send_mail")
+    assert (job["id"], job["args"]) == (done.stdout.strip(), {"to": "ada"})
+    forced = run("enqueue", "mailer:pool", "send_mail", "copies=many", "--force", *there)
+    assert forced.returncode == 0
+    assert len(look.queue("send_mail")) == 2
+
+
+def test_enqueue_takes_the_namespace_of_the_pool_unless_another_is_named(
+    run, tmp_path, redis_url, look, call
+):
+    (tmp_path / "mailer.py").write_text(MAILER.replace("elsewhere", f"of-{look.keys.namespace}"))
+    done = run("enqueue", "mailer:pool", "send_mail", "to=ada", "--redis", redis_url)
+    assert done.returncode == 0, done.stderr
+    assert call("LLEN", f"of-{look.keys.namespace}:jobs:send_mail") == 1
 
 
 @pytest.mark.parametrize(
@@ -168,7 +220,8 @@ def test_doctor_ends_with_1_when_there_are_errors_and_names_what_to_do(run, ther
     assert done.returncode == 1
     assert re.search(r"ERROR +persistence +nothing is written to disk", done.stdout)
     assert "appendonly yes" in done.stdout
-    assert "1 error, 1 warning." in done.stdout
+    assert "nobody uses the namespace" in done.stdout
+    assert "1 error, 2 warnings." in done.stdout
 
 
 def test_doctor_ends_with_0_on_a_good_server_and_speaks_json(run, tmp_path, namespace):
@@ -248,7 +301,7 @@ def test_the_embedded_server_is_started_looked_at_and_stopped(run, folder):
     status = run("server", "status")
     assert status.returncode == 0
     assert f"Running in {folder.resolve() / '.dayjob'}" in status.stdout
-    assert run("enqueue", "mail", "--redis", "embedded").returncode == 0
+    assert run("enqueue", "mail", "--force", "--redis", "embedded").returncode == 0
     assert run("server", "stop").stdout.startswith("Stopped")
     assert run("server", "stop").stdout.startswith("No server runs")
 
@@ -257,14 +310,15 @@ def test_the_embedded_server_is_started_looked_at_and_stopped(run, folder):
 
 
 def test_the_demo_runs_jobs_ends_by_itself_and_leaves_nothing_running(run, folder):
-    done = run("demo", "--seconds", 3, "--plain")
+    done = run("demo", "--seconds", 3, "--plain", "--port", 0)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert sum("processed" in line for line in lines) >= 2
     assert "\x1b" not in done.stdout
     ran = re.search(r"Ran ([\d,]+) jobs in \d+ s; \d+ attempts failed", done.stdout)
-    assert int(ran[1].replace(",", "")) > 50
+    assert int(ran[1].replace(",", "")) > 5
+    assert re.search(r"The console: http://127\.0\.0\.1:\d+/", done.stdout)
     assert "dayjob doctor --redis embedded" in done.stdout
     assert not server_status(folder / ".dayjob").running
 
@@ -272,7 +326,7 @@ def test_the_demo_runs_jobs_ends_by_itself_and_leaves_nothing_running(run, folde
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_demo_ends_within_two_seconds_of_a_signal(folder, number):
     demo = subprocess.Popen(
-        [sys.executable, "-m", "dayjob", "demo"],
+        [sys.executable, "-m", "dayjob", "demo", "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -294,9 +348,90 @@ def test_the_demo_ends_within_two_seconds_of_a_signal(folder, number):
     assert "Ran " in rest
 
 
+def test_every_page_of_the_demo_has_something_to_show_within_a_minute(folder):
+    """Jobs that succeed, fail, retry, die, are scheduled, periodic, unique, limited, paused and slow, of several sources."""
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "dayjob", "demo", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment(),
+    )
+    try:
+        url = next(
+            found[1] for line in demo.stdout if (found := re.search(r"The console: (http://\S+)", line))
+        )
+        admin = Admin("demo", redis=f"embedded:{folder}/.dayjob")
+
+        def alive():
+            verdict = admin.verdict()
+            totals = {}
+            for job in admin.metrics(1).jobs:
+                for name, count in job.totals.items():
+                    totals[name] = totals.get(name, 0) + count
+            busy = admin.busy()
+            return (
+                min(verdict.sizes.scheduled, verdict.sizes.retry, verdict.sizes.dead) > 0
+                and totals.get("done", 0) > 20
+                and totals.get("failed", 0) > 0
+                and totals.get("retried", 0) > 0
+                and any(one.progress for one in busy)
+                and len(admin.pools().pools) == 2
+                and len(admin.periodic()) == 3
+            )
+
+        wait_until(alive, 50, step=0.2)
+        queues = {view.queue.name: view.queue for view in admin.queues().queues}
+        assert queues["send_newsletter"].paused
+        assert queues["send_newsletter"].size == 25
+        assert queues["export_report"].limit == 2
+        assert len({job.source for job in admin.jobs("scheduled", size=100).jobs}) > 1
+        assert [line.action for line in admin.audit()] == ["pause"]
+        assert "t-" not in str([job.args for job in admin.jobs("waiting", name="send_newsletter").jobs])
+        admin.close()
+        for page in ("", "queues", "worker_pools", "busy_workers", "dead_jobs", "failures", "metrics"):
+            answer = httpx.get(f"{url}{page}", headers={"Accept": "text/html"}, timeout=20)
+            assert (page, answer.status_code) == (page, 200)
+        demo.send_signal(signal.SIGINT)
+        _, errors = demo.communicate(timeout=10)
+        assert (demo.returncode, errors) == (0, "")
+    finally:
+        demo.kill()
+        demo.wait()
+
+
+def test_the_demo_takes_another_port_where_its_own_is_taken(run, folder):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("demo", "--seconds", 0.5, "--plain", "--port", port)
+    assert done.returncode == 0, done.stderr
+    shown = int(re.search(r"The console: http://127\.0\.0\.1:(\d+)/", done.stdout)[1])
+    assert shown != port
+
+
+def test_the_demo_without_the_console_says_nothing_of_one(run, folder):
+    done = run("demo", "--seconds", 0.5, "--plain", "--no-web")
+    assert done.returncode == 0, done.stderr
+    assert "onsole" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("environ", "opens"),
+    [({}, False), ({"DISPLAY": ":0"}, True), ({"WAYLAND_DISPLAY": "w"}, True), ({"DISPLAY": ":0", "CI": "true"}, False),
+     ({"DISPLAY": ":0", "SSH_CONNECTION": "1 2 3 4"}, False)],
+)  # fmt: skip
+def test_a_browser_is_opened_on_a_desktop_only(environ, opens):
+    from dayjob.cli.demo import on_a_desktop
+
+    assert on_a_desktop(environ, tty=True, platform="linux") is opens
+    assert on_a_desktop(environ, tty=False, platform="darwin") is False
+    assert on_a_desktop({}, tty=True, platform="darwin") is True
+
+
 def test_the_demo_leaves_a_server_alone_that_it_did_not_start(run, folder):
     run("server", "start")
-    assert run("demo", "--seconds", 0.5).returncode == 0
+    assert run("demo", "--seconds", 0.5, "--port", 0).returncode == 0
     assert server_status(folder / ".dayjob").running
 
 
@@ -304,7 +439,7 @@ def test_on_a_terminal_the_demo_draws_a_table_in_place(folder):
     """On a real terminal the table is drawn over the one before."""
     terminal, other_end = pty.openpty()
     demo = subprocess.Popen(
-        [sys.executable, "-m", "dayjob", "demo"],
+        [sys.executable, "-m", "dayjob", "demo", "--port", "0"],
         stdin=other_end,
         stdout=other_end,
         stderr=other_end,

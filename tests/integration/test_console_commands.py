@@ -8,12 +8,13 @@ import platform
 import pty
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dayjob import Admin, Enqueuer
+from dayjob import Admin, Enqueuer, Job
 from dayjob.cli import COMMANDS
 from dayjob.store import codec
 from server import free_port, wait_until
@@ -263,9 +264,43 @@ def test_jobs_are_deleted_killed_run_and_cancelled(run, there, put, enqueuer, lo
     assert look.queue("sms") == []
 
 
+def test_everything_that_matches_is_cancelled_running_jobs_too(run, there, enqueuer, look, new_pool):
+    pool = new_pool(concurrency=2, lease=1.0, beat=0.2)
+    began = threading.Semaphore(0)
+
+    @pool.job
+    def work(job: Job, n: int) -> None:
+        began.release()
+        wait_until(lambda: job.stopping, 30)
+
+    for n in range(3):
+        enqueuer.using(source=n).enqueue("work", n=n)
+    pool.start()
+    for _ in range(2):
+        assert began.acquire(timeout=10)
+    waiting = ("--state", "waiting", "--where", "name=work")
+    dry = run("jobs", "cancel", *waiting, "--dry-run", *there)
+    assert dry.stdout.startswith("Would cancel 1 job in waiting.")
+    assert run("jobs", "cancel", *waiting, "--yes", *there).stdout == "1 job matched, 1 changed.\n"
+    running = ("--state", "running", "--where", "source=0")
+    assert run("jobs", "cancel", *running, "--dry-run", *there).stdout.startswith(
+        "Would cancel 1 job in running."
+    )
+    done = run("jobs", "cancel", *running, "--yes", "--json", *there)
+    assert msgspec.json.decode(done.stdout)["changed"] == 1
+    wait_until(lambda: look.total("cancelled:work") == 2)
+    assert (look.dead(), look.total("failed:work")) == ([], 0)
+    totals = run("queues", "show", "work", *there).stdout
+    assert "cancelled 2" in totals
+    assert "cancel all" in run("audit", "--about", "running where source=0", *there).stdout
+    none = run("jobs", "cancel", *running, "--yes", *there)
+    assert (none.returncode, "None of 1 job in running matches." in none.stderr) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["cancel", "--where", "name=a", "--yes"], "--state retry|scheduled|waiting|running"),
         (["retry"], "give ids, or --where"),
         (["retry", "x", "--where", "name=a"], "not both"),
         (["retry", "x", "--limit", "3"], "--limit goes with --where"),
@@ -308,6 +343,100 @@ def test_dead_jobs_are_listed_grouped_retried_and_deleted(run, there, put, look)
 
 
 # pools, periodic
+
+
+@pytest.fixture
+def quick_pool(new_pool, look):
+    """The id of a pool that beats often, and has said who it is."""
+    pool = new_pool(concurrency=2, lease=1.0, beat=0.2)
+    pool.register("work", lambda: None)
+    pool.start()
+    wait_until(look.status)
+    return look.pools()[0]
+
+
+def test_which_pools_are_meant_must_be_said(run, there, quick_pool, admin):
+    host = platform.node()
+    assert "which pools?" in run("pools", "quiet", *there).stderr
+    assert "which pools?" in run("pools", "quiet", quick_pool, "--all", *there).stderr
+    wrong = run("pools", "quiet", "--host", host + "x", *there)
+    assert wrong.returncode == 2
+    assert f"Did you mean '{host}'?" in wrong.stderr
+    meant = run("pools", "quiet", "--host", host, "--dry-run", *there)
+    assert meant.stdout == f"would quiet pool {quick_pool}\n"
+    assert not admin.pools().pools[0].status.quiet
+
+
+def test_pools_are_asked_to_go_quiet_by_host_or_id(run, there, quick_pool, admin):
+    asked = run("pools", "quiet", "--host", platform.node(), *there)
+    assert asked.returncode == 0
+    assert "It fetches nothing more with its next beat" in asked.stdout
+    wait_until(lambda: admin.pools().pools[0].status.quiet)
+    assert " quiet " in run("pools", "ls", *there).stdout
+    again = run("pools", "quiet", quick_pool, *there)
+    assert (again.returncode, "asked that already" in again.stderr) == (1, True)
+
+
+def test_pools_are_asked_to_stop_after_a_question(run, there, quick_pool, look):
+    assert "add --yes" in run("pools", "stop", "--all", *there).stderr
+    stopped = run("pools", "stop", "--all", "--yes", "--json", *there)
+    assert [one["done"] for one in msgspec.json.decode(stopped.stdout)] == [True]
+    wait_until(lambda: look.pools() == [])
+    gone = run("pools", "stop", quick_pool, "--yes", *there)
+    assert (gone.returncode, "no such pool any more" in gone.stderr) == (1, True)
+    assert "no pool runs in this namespace" in run("pools", "quiet", "--all", *there).stderr
+
+
+def test_the_stacks_of_a_pool_are_printed(run, there, new_pool, look):
+    pool = new_pool(concurrency=2, lease=1.0, beat=0.2)
+    gate = threading.Event()
+
+    @pool.job
+    def stands_here() -> None:
+        gate.wait(60)
+
+    pool.start()
+    (pool_id,) = look.pools()
+    assert run("pools", "stacks", pool_id, *there).stdout == "No worker is busy.\n"
+    job = stands_here.enqueue()
+    wait_until(look.workers)
+    try:
+        shown = run("pools", "stacks", pool_id, "--own", *there).stdout.splitlines()
+        assert shown[0].startswith(f"stands_here {job.id}  sync, running for")
+        assert "stands_here" in shown[1]
+        assert shown[2].strip() == "gate.wait(60)"
+        assert len(shown) == 3
+        assert len(run("pools", "stacks", pool_id, *there).stdout.splitlines()) > 3
+        told = msgspec.json.decode(run("pools", "stacks", pool_id, "--json", *there).stdout)
+        assert told["workers"][0]["frames"][0]["own"] is True
+    finally:
+        gate.set()
+    missing = run("pools", "stacks", "nobody", *there)
+    assert (missing.returncode, "is gone" in missing.stderr) == (1, True)
+
+
+def test_job_types_are_listed_and_an_enqueue_is_checked_against_them(run, there, new_pool, look):
+    assert "No pool has announced any" in run("jobs", "types", *there).stdout
+    pool = new_pool()
+
+    @pool.job(redact=["card"])
+    def pay(card: str, amount: int = 1) -> None:
+        """Take the money."""
+
+    pool.start()
+    pool.stop()
+    row = run("jobs", "types", *there).stdout.splitlines()[1]
+    assert row.startswith("pay(card: str, amount: int = 1)  sync")
+    assert row.endswith("card    Take the money.")
+    wrong = run("enqueue", "pay", "card=x", "amount=much", *there)
+    assert wrong.returncode == 2
+    assert "argument 'amount': expected a whole number, got str" in wrong.stderr
+    assert "pay(card: str, amount: int = 1)" in wrong.stderr
+    assert "Did you mean 'amount'?" in run("enqueue", "pay", "card=x", "amuont=1", *there).stderr
+    assert look.queue("pay") == []
+    assert run("enqueue", "pay", "card=x", "amount=much", "--force", *there).returncode == 0
+    assert run("enqueue", "pay", "card=x", *there).returncode == 0
+    assert len(look.queue("pay")) == 2
 
 
 def test_pools_and_running_jobs_and_schedules_are_listed(run, there, new_pool, look, admin):
@@ -359,15 +488,17 @@ def test_stats_watch_redraws_on_a_terminal_and_ends_at_ctrl_c(there, tmp_path):
 def test_metrics_say_what_ran_when_and_the_audit_who_did_what(run, there, keys, call, look, admin):
     assert run("metrics", *there).stdout == "No figures yet.\n"
     assert run("audit", *there).stdout == "Nothing is noted.\n"
-    call("HSET", keys.minute(int(look.now() // 60) - 2), "mail|r4", 7, "sms|r4", 1)
+    call("HSET", keys.minute(int(look.now() // 60) - 2), "mail|r4", 8, "mail|f", 2, "sms|r4", 1)
     mail = run("metrics", *there).stdout.splitlines()[1]
-    assert mail.split()[:2] == ["mail", "7"]
+    assert mail.split()[:3] == ["mail", "8", "25.0%"]
     (step,) = run("metrics", "--steps", *there).stdout.splitlines()[1:]
-    assert step.endswith("8  mail 7, sms 1")
+    assert step.endswith("9       2  mail 8, sms 1")
     assert len(msgspec.json.decode(run("metrics", "--hours", 24, "--json", *there).stdout)["starts"]) == 96
     admin.pause("mail")
     line = run("audit", *there).stdout.splitlines()[1]
     assert line.split()[2:] == ["ada", "pause", "queue", "mail", "Paused."]
+    assert run("audit", "--about", "queue mail", *there).stdout.splitlines()[1] == line
+    assert run("audit", "--about", "sms", *there).stdout == "Nothing is noted about 'sms'.\n"
 
 
 def test_health_is_told_by_the_exit_code(run, there, redis_url, enqueuer, put, new_pool, look):
@@ -451,7 +582,7 @@ def test_pyproject_gives_options_that_neither_the_call_nor_a_variable_gives(
     (tmp_path / "pyproject.toml").write_text(
         f'[tool.dayjob]\nredis = "{redis_url}"\nnamespace = "{namespace}"\n[tool.dayjob.queues.ls]\njson = true\n'
     )
-    assert run("enqueue", "mail").returncode == 0
+    assert run("enqueue", "mail", "--force").returncode == 0
     assert len(look.queue("mail")) == 1
     assert msgspec.json.decode(run("queues", "ls").stdout)["queues"][0]["queue"]["name"] == "mail"
     other = run("queues", "ls", DAYJOB_NAMESPACE=namespace + "x")
@@ -526,7 +657,7 @@ def test_every_look_and_every_verb_takes_json():
     from dayjob.cli import cli
 
     without = {
-        "demo", "worker", "enqueue", "check", "server start", "server stop", "server status", "server path", "export",
+        "demo", "worker", "web", "top", "enqueue", "check", "server start", "server stop", "server status", "server path", "export",
         "fake-data", "completion", "systemd", "compose", "kubernetes",
     }  # fmt: skip
     context = click.Context(cli)

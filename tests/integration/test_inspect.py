@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from dayjob import Enqueuer, Job, settings
-from dayjob.errors import BadOption
+from dayjob.errors import BadOption, Rejected
 from dayjob.store import codec
 from dayjob.store.aio import AsyncLink
+from dayjob.store.op import plain
 from dayjob.store.ops import consume, figures, find, health, inspect, maintain, operate, pools
 from dayjob.store.steps import awalk, walk
-from dayjob.worker.lane import bucket, bucket_limit
+from dayjob.worker.lane import bucket
 from server import wait_until
 
 
@@ -219,8 +220,8 @@ def test_figures_of_minutes_come_as_histograms_with_the_workers_buckets(keys, ca
     assert found[2].exchanges.count == 0
     runs = found[1].runs["a"]
     assert runs.count == 100
-    assert runs.quantile(0.5) == bucket_limit(10)
-    assert runs.quantile(0.99) == bucket_limit(20)
+    assert runs.quantile(0.5) == figures.bucket_limit(10)
+    assert runs.quantile(0.99) == figures.bucket_limit(20)
     assert found[1].waits["a"].buckets == {3: 4}
     assert found[1].exchanges.count == 6
     assert (runs + found[1].waits["a"]).count == 104
@@ -229,7 +230,6 @@ def test_figures_of_minutes_come_as_histograms_with_the_workers_buckets(keys, ca
 
 def test_both_sides_agree_on_the_bounds_of_the_buckets():
     for number in range(60):
-        assert figures.bucket_limit(number) == bucket_limit(number)
         assert bucket(figures.bucket_limit(number) * 0.999) == number
 
 
@@ -452,6 +452,16 @@ def test_reviving_takes_the_unique_key_again_or_says_who_has_it(keys, call, go, 
 def test_an_unreadable_dead_entry_cannot_be_revived_and_says_what_can_be_done(keys):
     with pytest.raises(BadOption, match="can be deleted"):
         operate.revive(keys, b"\xff", now=1.0)
+
+
+@pytest.mark.parametrize(
+    ("score", "at", "moment"),
+    [(7.0, 7250, 7.25), (7.0, 6900, 7.0), (7.0, 8000, 7.0), (7.5, 0, 7.5), (None, 0, 0.0)],
+)
+def test_the_moment_of_a_death_is_as_fine_as_the_job_says(score, at, moment):
+    """Scores of dead are whole seconds; two deaths in one second must be told apart."""
+    assert inspect.Kept(b"", score, codec.Wire("a", at=at)).moment == moment
+    assert inspect.Kept(b"", score, None).moment == (score or 0.0)
 
 
 def test_reviving_all_leaves_those_that_cannot_be_and_those_that_die_meanwhile(keys, call, go, look):
@@ -687,6 +697,38 @@ def test_both_drivers_take_the_same_steps(redis_url, keys, enqueuer):
     sizes, found = asyncio.run(main())
     assert sizes.dead == 0
     assert found.state == "waiting"
+
+
+def test_many_requests_of_the_async_driver_are_one_round_trip(redis_url, keys, call):
+    call("SET", keys.queue("wrong"), "x")
+    call("SCRIPT", "FLUSH")
+    good = [plain("INCR", keys.result("n")) for _ in range(200)]
+
+    def reads():
+        """How often the server found something to read."""
+        lines = call("INFO", "stats").decode().splitlines()
+        return next(
+            int(line.partition(":")[2]) for line in lines if line.startswith("total_reads_processed:")
+        )
+
+    async def main():
+        found = AsyncLink(settings.parse_url(redis_url), tag=keys.known_jobs)
+        try:
+            before = reads()
+            answers = await found.run_many([*good, inspect.queues(keys, ["a"])])
+            took = reads() - before
+            with pytest.raises(Rejected):
+                await found.run_many([good[0], plain("LLEN", keys.queue("wrong")), good[0]])
+            # Nothing of it is left over for the next one.
+            return took, answers, await found.run(good[0])
+        finally:
+            await found.close()
+
+    took, answers, last = asyncio.run(main())
+    assert answers[:200] == list(range(1, 201))
+    assert answers[200].queues[0].size == 0
+    assert last == 203
+    assert took < 50
 
 
 def explained(go, keys, job):

@@ -181,6 +181,35 @@ def test_a_slow_queue_gets_its_share_beside_a_backlog_of_quick_jobs(new_pool, lo
     assert quick == pytest.approx(slow, rel=0.35)
 
 
+def test_what_was_fetched_ahead_is_given_to_an_idle_pool_when_a_slow_job_takes_the_workers(new_pool, look):
+    """Fast and slow jobs under one name: the worst case, since the estimate says that all of them are fast."""
+    one, other = new_pool(concurrency=2), new_pool(concurrency=2)
+    gate, ran = threading.Event(), {"one": 0, "other": 0}
+    lock = threading.Lock()
+
+    def note(who, slow):
+        if slow:
+            gate.wait(50)
+        with lock:
+            ran[who] += 1
+
+    one.register("mixed", lambda slow=False: note("one", slow))
+    other.register("mixed", lambda slow=False: note("other", slow))
+    with one:
+        one.enqueuer.enqueue_many("mixed", [{}] * 3000)
+        assert one.drain(30)
+        # Both workers of the first pool are taken, with a batch behind them that it fetched in the same exchange.
+        one.enqueuer.enqueue_many("mixed", [{"slow": True}] * 2 + [{}] * 300)
+        with other:
+            try:
+                wait_until(lambda: sum(ran.values()) == 3300, 20)
+                assert not gate.is_set()
+            finally:
+                gate.set()
+            assert one.drain(20)
+    assert sum(ran.values()) == look.total("done:mixed") == 3302
+
+
 def test_the_concurrency_is_never_exceeded_by_both_colours_together(new_pool):
     pool = new_pool(concurrency=4)
     lock, gate, pause = threading.Lock(), threading.Event(), threading.Event()

@@ -82,7 +82,7 @@ def test_a_job_that_kills_its_pools_is_dead_at_the_third_death_and_takes_nobody_
         assert {job["args"]["kind"]: job["deaths"] for job in look.queue("work")} == dict.fromkeys(
             ("one", "poison", "two", "three"), 1
         )
-        assert die("poison")[1] == 4
+        assert die(None)[1] == 4
         last, count = die("poison")
         assert count == 4
         wait_until(look.dead)
@@ -95,7 +95,7 @@ def test_a_job_that_kills_its_pools_is_dead_at_the_third_death_and_takes_nobody_
     with pool:
         wait_until(lambda: len(ran) == 3)
         assert pool.drain(10)
-    assert sorted(ran) == [("one", 1), ("three", 1), ("two", 1)]
+    assert sorted(ran) == [("one", 2), ("three", 2), ("two", 2)]
     assert look.total("dead:work") == 1
     assert look.total("failed:work") == 0
 
@@ -119,6 +119,18 @@ def test_the_dead_hook_is_told_of_a_job_that_died_with_its_pools(new_pool, new_g
     assert len(look.dead()) == 1
 
 
+def test_jobs_that_died_once_run_side_by_side_again(new_pool, keys, call, look):
+    """A process that is killed costs its jobs a moment, and not their turn one after the other."""
+    pool = new_pool(concurrency=4)
+    together = threading.Barrier(4, timeout=20)
+    pool.register("work", lambda: together.wait() and None)
+    for i in range(4):
+        call("LPUSH", keys.queue("work"), look.payload("work", f"s{i}", deaths=1))
+    with pool:
+        assert pool.drain(20)
+    assert look.total("done:work") == 4
+
+
 def test_suspects_run_one_at_a_time_and_named_before_they_start(new_pool, keys, call, look):
     pool = new_pool(concurrency=8)
     lock, inside, peak, named = threading.Lock(), [0], [0], []
@@ -138,7 +150,7 @@ def test_suspects_run_one_at_a_time_and_named_before_they_start(new_pool, keys, 
             inside[0] -= 1
 
     for i in range(20):
-        call("LPUSH", keys.queue("work"), look.payload("work", f"s{i}", deaths=1))
+        call("LPUSH", keys.queue("work"), look.payload("work", f"s{i}", deaths=2))
     with pool:
         wait_until(lambda: len(named) == 20)
         assert pool.drain(10)
@@ -169,7 +181,7 @@ def test_a_suspect_that_finds_no_free_worker_is_run_later(new_pool, keys, call, 
         done.wait(0.3)
 
     for i in range(2):
-        call("LPUSH", keys.queue(colour), look.payload(colour, f"s{i}", deaths=1))
+        call("LPUSH", keys.queue(colour), look.payload(colour, f"s{i}", deaths=2))
         pool.enqueuer.enqueue("long")
     with pool:
         wait_until(lambda: len(ran) == 4, 5)

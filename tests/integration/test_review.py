@@ -65,7 +65,7 @@ def test_a_suspect_that_was_given_back_before_it_started_does_not_keep_the_next_
     with pool:
         block.enqueue()
         assert blocked.wait(10)
-        call("LPUSH", keys.queue("suspect"), look.payload("suspect", "s-1", deaths=1, args={"n": 1}))
+        call("LPUSH", keys.queue("suspect"), look.payload("suspect", "s-1", deaths=2, args={"n": 1}))
         call("ZADD", keys.bell("suspect"), 0, "1")
         try:
             wait_until(lambda: look.total("given_back:suspect"))
@@ -87,7 +87,7 @@ def test_an_attempt_that_was_lost_before_it_started_is_not_started(new_pool, loo
     def other() -> None: ...
 
     for n in (1, 2):
-        call("LPUSH", keys.queue("suspect"), look.payload("suspect", f"s-{n}", deaths=1, args={"n": n}))
+        call("LPUSH", keys.queue("suspect"), look.payload("suspect", f"s-{n}", deaths=2, args={"n": n}))
     with pool:
         try:
             wait_until(lambda: look.held() == 2 and ran == [1])
@@ -539,7 +539,7 @@ def test_suspects_that_wait_for_their_turn_cost_nothing(new_pool, look, call, ke
         go.wait(20)
 
     for n in range(3):
-        call("LPUSH", keys.queue("suspect"), look.payload("suspect", f"s-{n}", deaths=1))
+        call("LPUSH", keys.queue("suspect"), look.payload("suspect", f"s-{n}", deaths=2))
     pool.start()
     wait_until(lambda: look.held() == 3)
     fetcher = runtime_of(pool).fetcher

@@ -292,6 +292,21 @@ def test_a_child_that_keeps_crashing_is_started_again_with_growing_pauses(worker
     assert worker.wait() == 0
 
 
+def test_a_child_that_worked_for_a_while_before_it_crashed_is_started_again_at_once(worker, enqueue, total):
+    (child,) = worker.started()
+    for crash in range(1, 4):
+        # Ten times as long as the pause that it gets.
+        worked = time.monotonic()
+        wait_until(lambda: time.monotonic() - worked > 1.2, step=0.05)
+        os.kill(child, signal.SIGKILL)
+        worker.wait_for_log("starting another in", crash)
+        worker.wait_for_log("started:", crash + 1)
+        (child,) = worker.children()
+    enqueue("quick", n=1)
+    wait_until(lambda: total("done", "quick") == 1)
+    assert worker.log.count("starting another in 0.1 s") == 3
+
+
 @pytest.fixture
 def own(tmp_path_factory):
     """A server that a test may take away."""

@@ -11,7 +11,7 @@ import pytest
 
 from dayjob import Enqueuer
 from server import free_port, wait_until
-from workers import WorkerCommand
+from workers import JOBS, WorkerCommand
 
 
 @pytest.fixture
@@ -260,3 +260,30 @@ def test_an_interrupt_of_the_whole_group_is_one_stop(worker, enqueue):
     assert worker.wait() == 0
     assert len(worker.said("end")) == 1
     assert "KeyboardInterrupt" not in worker.log
+
+
+def test_what_a_program_asked_for_at_its_end_is_done_when_a_process_stops(worker, enqueue):
+    worker.write(
+        JOBS
+        + """
+import atexit
+from concurrent.futures import ThreadPoolExecutor
+
+atexit.register(say, "exit", "handler")
+executor = ThreadPoolExecutor(1)
+
+
+@pool.job
+def leave_work_behind(n: int) -> None:
+    executor.submit(lambda: (wait_for_gate(), say("behind", n)))
+    say("left", n)
+"""
+    )
+    worker.started()
+    enqueue("leave_work_behind", n=1)
+    worker.wait_for("left")
+    worker.open_gate()
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert worker.said("behind") == [["behind", "1"]]
+    assert worker.said("exit") == [["exit", "handler"]]

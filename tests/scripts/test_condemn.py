@@ -137,3 +137,12 @@ def test_a_watch_of_a_wrong_type_is_mended_like_a_gap(condemn, pools, call, keys
     assert condemn() == ["killed"]
     quiet = int(call("HGET", keys.watch, "quiet")) / 1000
     assert now() + LEASE - 1 < quiet <= now() + LEASE
+
+
+@pytest.mark.parametrize(("leader", "left"), [("killed", None), ("fresh", b"fresh")])
+def test_a_dead_leader_makes_way_and_a_live_one_stays(condemn, watched, pools, call, keys, leader, left):
+    watched()
+    pools(killed=10, fresh=10)
+    call("SET", keys.leader, leader, "PX", 3000)
+    condemn("killed", judge=False)
+    assert call("GET", keys.leader) == left

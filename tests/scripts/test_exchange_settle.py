@@ -59,16 +59,31 @@ def test_a_retry_waits_in_retry_and_wakes_the_leader(held, look, totals, now, ca
 def test_a_snooze_waits_in_scheduled_and_is_no_fail(held, look, totals, now, call, keys):
     before = now()
     held.settle(Entry("snooze", "a", "1:a", b"1 later", 60_000))
-    assert before + 59.999 <= look().scheduled[b"1 later"] <= now() + 60
+    assert before + 59.999 <= look().scheduled[b"1 later"] < now() + 61
     assert call("ZCARD", keys.due) == 1
     assert totals() == {"snoozed:a": 1}
+
+
+@pytest.mark.parametrize("kind", ["retry", "snooze"])
+@pytest.mark.parametrize(("wait", "whole"), [(9_999, False), (10_000, True), (60_001, True)])
+def test_a_long_wait_is_rounded_up_to_a_whole_second_and_a_short_one_is_not(
+    held, look, now, kind, wait, whole
+):
+    """The ancestor's pages read no other scores."""
+    before = now()
+    held.settle(Entry(kind, "a", "1:a", b"1 later", wait))
+    [score] = (look().retry if kind == "retry" else look().scheduled).values()
+    assert before + wait / 1000 <= score + 0.001
+    assert score <= now() + wait / 1000 + whole
+    assert score.is_integer() or not whole
 
 
 @pytest.mark.parametrize(("counts", "expected"), [(1, {"failed:a": 1, "dead:a": 1}), (0, {"dead:a": 1})])
 def test_a_dead_job_goes_to_dead_with_the_time(held, look, totals, now, counts, expected):
     before = now()
     held.settle(Entry("dead", "a", "1:a", b"1 died", counts))
-    assert before - 0.001 <= look().dead[b"1 died"] <= now()
+    assert int(before) <= look().dead[b"1 died"] <= now()
+    assert look().dead[b"1 died"].is_integer()
     assert totals() == expected
 
 

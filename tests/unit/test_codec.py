@@ -135,3 +135,22 @@ def test_our_own_jobs_have_milliseconds():
     payload = codec.write(b'"a"', "i", 1794767036.123, b"{}", {"source": 7, "expires": 1794767099500})
     job = codec.job_of(codec.read(payload))
     assert (job.enqueued_at, job.source, job.expires_at) == (1794767036.123, 7, 1794767099.5)
+
+
+def test_a_job_that_another_program_requeued_counts_from_then():
+    """Go's requeuer renews `t` and knows nothing of `at`."""
+    ours = codec.write(b'"a"', "id", 1700000000.25, b"{}")
+    requeued = codec.rewrite(ours, {"t": 1700003600})
+    assert codec.job_of(codec.read(requeued)).enqueued_at == 1700003600.0
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"name":"a","x":{"args":{}},"args":[1]}',
+        b'{"name":"a","args":{},"args":[1]}',
+    ],
+)
+def test_arguments_in_another_object_do_not_count(payload):
+    with pytest.raises(codec.Broken, match="not an object"):
+        codec.read(payload, "a")

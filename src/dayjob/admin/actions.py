@@ -12,11 +12,12 @@ from dayjob.admin.desk import Desk, outcome
 from dayjob.admin.jobs import locate, source_of
 from dayjob.admin.views import BrokenEntry, JobView, Outcome, Seen, State
 from dayjob.arguments import encode_unchecked
-from dayjob.errors import BadOption
+from dayjob.describe import misfit
+from dayjob.errors import BadArguments, BadOption, Rejected
 from dayjob.job import new_id
 from dayjob.options import check_name
 from dayjob.store import codec
-from dayjob.store.ops import inspect, operate, produce
+from dayjob.store.ops import inspect, job_types, operate, produce
 from dayjob.store.steps import Steps, ask
 
 Verb = Literal["retry", "delete", "kill", "run_now", "cancel"]
@@ -55,7 +56,7 @@ def run_now(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcom
 
 
 def cancel(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
-    """End a job: one that waits is removed, one that runs is told."""
+    """End a job: one that waits is removed, one that runs is told with its pool's next beat. Counted as cancelled."""
     return (yield from act(desk, "cancel", job, state))
 
 
@@ -119,13 +120,18 @@ def _run_now(desk: Desk, job: JobView) -> Steps[Tried]:
 def _delete(desk: Desk, job: JobView) -> Steps[Tried]:
     if job.state == "running":
         return False, "It is running: cancel it instead. Nothing was changed."
-    if job.state == "waiting":
-        gone = yield from ask(operate.unqueue(desk.keys, job.name, job.payload, job.place or 0))
-    elif not job.payload:
+    if not job.payload:
         return False, "Only its result is kept, and expires by itself. Nothing was changed."
-    else:
-        gone = yield from ask(operate.delete(desk.keys, source_of(desk.keys, job.state), job.payload))
-    return (True, "Deleted.") if gone else None
+    return (True, "Deleted.") if (yield from _remove(desk, job, "deleted")) else None
+
+
+def _remove(desk: Desk, job: JobView, count: operate.Counter) -> Steps[bool]:
+    """Take a job out of where it waits; false when it is not there any more."""
+    if job.state == "waiting":
+        place = job.place or 0
+        return (yield from ask(operate.unqueue(desk.keys, job.name, job.payload, place, count=count)))
+    source = source_of(desk.keys, job.state)
+    return (yield from ask(operate.delete(desk.keys, source, job.payload, count=count)))
 
 
 def _kill(desk: Desk, job: JobView) -> Steps[Tried]:
@@ -149,7 +155,7 @@ def _cancel(desk: Desk, job: JobView) -> Steps[Tried]:
         return (True, f"Pool {job.pool_id} is told to end it with its next beat.") if told else None
     if job.state in ("dead", "done"):
         return False, f"It {_WHERE[job.state]}: there is nothing to cancel. Nothing was changed."
-    return (yield from _delete(desk, job))
+    return (True, "Cancelled.") if (yield from _remove(desk, job, "cancelled")) else None
 
 
 _DO: dict[Verb, Callable[[Desk, JobView], Steps[Tried]]] = {
@@ -181,10 +187,17 @@ def enqueue(
     *,
     delay: float = 0.0,
     source: str | int | None = None,
+    check: bool = True,
 ) -> Steps[Outcome]:
-    """Put a job in by name; the subject of the outcome has its id. Raises BadArguments, BadOption, StoreError."""
+    """Put a job in by name; the subject of the outcome has its id. Raises BadArguments, BadOption, StoreError.
+
+    Its arguments are checked against what pools announced of the name, if any did; `check=False` is for the cases where
+    the program knows better.
+    """
     check_name(name)
     raw = encode_unchecked(name, args or {})
+    if check:
+        yield from _check(desk, name, args or {})
     now = yield from ask(inspect.now())
     job_id = new_id()
     extras = {} if source is None else {"source": source}
@@ -197,3 +210,13 @@ def enqueue(
         yield from ask(produce.enqueue(desk.keys, slot, name, [payload], introduce=True))
     says = "Scheduled." if delay > 0 else f"In the queue {name!r}."
     return (yield from outcome(desk, "enqueue", f"job {job_id} ({name})", done=True, says=says))
+
+
+def _check(desk: Desk, name: str, args: dict[str, Any]) -> Steps[None]:
+    try:
+        known = (yield from ask(job_types.some(desk.keys, [name])))[0]
+    except Rejected:
+        return
+    problem = "" if known is None else misfit(known.said, args)
+    if known is not None and problem:
+        raise BadArguments(f"{name}: {problem}\n    {known.said.signature}")

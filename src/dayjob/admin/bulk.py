@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 from dayjob.admin.actions import Verb
 from dayjob.admin.desk import Desk, note
-from dayjob.admin.filters import Filter, age_of, filter_of
-from dayjob.admin.jobs import source_of
+from dayjob.admin.filters import Filter, filter_of
+from dayjob.admin.jobs import held, matches, page, read_held, source_of
+from dayjob.admin.veil import Veil
 from dayjob.admin.views import Count, Progress, State, Tally
 from dayjob.errors import BadOption
 from dayjob.store.op import Op
@@ -21,13 +22,19 @@ from dayjob.store.ops.operate import MOST_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.wording import counted
 
-Report = Callable[[Progress], None]
+#: Is told how far it is; when it answers False, the work stops there.
+Report = Callable[[Progress], object]
 
 #: What can be done to all jobs of a state.
 ABLE: dict[str, tuple[Verb, ...]] = {
-    "dead": ("retry", "delete"), "retry": ("retry", "run_now", "delete", "kill"),
-    "scheduled": ("retry", "run_now", "delete", "kill"), "done": ("delete",), "waiting": ("delete", "kill"),
+    "dead": ("retry", "delete"), "retry": ("retry", "run_now", "delete", "kill", "cancel"),
+    "scheduled": ("retry", "run_now", "delete", "kill", "cancel"), "done": ("delete",),
+    "waiting": ("delete", "kill", "cancel"), "running": ("cancel",),
 }  # fmt: skip
+
+
+#: What was done, in words.
+_DID: dict[tuple[str, str], str] = {("cancel", "running"): "told to end with their pool's next beat"}
 
 
 def count(
@@ -42,15 +49,18 @@ def count(
     wanted = filter_of(where)
     if state == "waiting":
         return (yield from _count_waiting(desk, _queue(wanted, name), wanted))
+    if state == "running":
+        return (yield from _count_running(desk, wanted))
     source = source_of(desk.keys, state)
     if wanted.empty:
         total = (yield from ask(inspect.page(source, size=1))).total
         return Count(total, total, total)
     matched = looked = 0
+    veil = Veil(desk)
     seen = yield from ask(inspect.page(source, size=inspect.MOST_ENTRIES))
     total = seen.total
     while seen.entries:
-        matched += len(_matching(state, seen, seen.entries, wanted))
+        matched += len((yield from _matching(veil, state, seen, seen.entries, wanted)))
         looked += len(seen.entries)
         if seen.next is None:
             return Count(matched, max(looked, total), total)
@@ -62,15 +72,27 @@ def count(
 
 def _count_waiting(desk: Desk, name: str, wanted: Filter) -> Steps[Count]:
     matched = looked = 0
+    veil = Veil(desk)
     while True:
         size = min(inspect.MOST_ENTRIES, MOST_DEEP - looked)
         seen = yield from ask(inspect.peek(desk.keys, name, offset=looked, size=size))
         if wanted.empty:
             return Count(seen.total, seen.total, seen.total)
-        matched += len(_matching("waiting", seen, seen.entries, wanted))
+        matched += len((yield from _matching(veil, "waiting", seen, seen.entries, wanted)))
         looked += len(seen.entries)
         if not seen.entries or looked >= min(seen.total, MOST_DEEP):
             return Count(matched, looked, seen.total)
+
+
+def _count_running(desk: Desk, wanted: Filter) -> Steps[Count]:
+    matched = looked = total = 0
+    after = ""
+    while True:
+        seen = yield from page(desk, "running", where=wanted, after=after, size=inspect.MOST_ENTRIES)
+        matched, looked, total = matched + len(seen.jobs), looked + seen.looked, seen.total
+        after = seen.next
+        if not after:
+            return Count(matched, max(looked, total), total)
 
 
 def apply(
@@ -85,21 +107,25 @@ def apply(
 ) -> Steps[Tally]:
     """The action on every job of a state that matches, `most` at most, in steps of 100. Raises BadOption.
 
-    Of a queue the first 10,000 jobs are looked at; to empty one use purge.
+    Of a queue the first 10,000 jobs are looked at; to empty one use purge. When `progress` answers False, it stops there.
     """
     if verb not in ABLE.get(state, ()):
         able = ", ".join(ABLE.get(state, ())) or "nothing"
         raise BadOption(f"{verb} of all jobs in {state}: there can be done {able}")
     wanted = filter_of(where)
-    report = progress or (lambda _: None)
+    report = _Watched(progress)
     queue = _queue(wanted, name) if state == "waiting" else ""
     subject = f"{queue or 'jobs'} in {state}" + ("" if wanted.empty else f" where {wanted}")
     noted = yield from note(desk, f"{verb} all", subject, "begun")
     if state == "waiting":
         tally = yield from _over_queue(desk, verb, queue, wanted, most, report)
+    elif state == "running":
+        tally = yield from _over_running(desk, wanted, most, report)
     else:
         tally = yield from _over_set(desk, verb, state, wanted, most, report)
-    says = f"{counted(tally.matched, 'job')} matched, {tally.changed:,} changed."
+    says = f"{counted(tally.matched, 'job')} matched, {tally.changed:,} {_DID.get((verb, state), 'changed')}."
+    if report.stopped:
+        says += f" Stopped after {tally.looked:,} of {tally.total:,}."
     if tally.changed < tally.matched:
         says += f" {tally.matched - tally.changed:,} stayed: they moved on, cannot be read, or their unique key is another's."
     noted = (yield from note(desk, f"{verb} all", subject, says)) and noted
@@ -113,30 +139,46 @@ def _queue(wanted: Filter, name: str | None) -> str:
     return queue
 
 
-def _matching(state: State, seen: Page, entries: Sequence[Kept], wanted: Filter) -> list[Kept]:
-    return [
-        entry for entry in entries if wanted.matches(entry.job, age_of(state, entry.job, entry.at, seen.now))
-    ]
+def _matching(
+    veil: Veil, state: State, seen: Page, entries: Sequence[Kept], wanted: Filter
+) -> Steps[list[Kept]]:
+    if wanted.reads_error:
+        yield from veil.learn(entry.job.name for entry in entries if entry.job is not None)
+    return [entry for entry in entries if matches(wanted, veil, state, entry, seen.now)]
+
+
+class _Watched:
+    """Tells how far it is, and remembers when it was told to stop."""
+
+    def __init__(self, progress: Report | None) -> None:
+        self._progress = progress
+        self.stopped = False
+
+    def __call__(self, progress: Progress) -> None:
+        if self._progress is not None and self._progress(progress) is False:
+            self.stopped = True
 
 
 def _over_set(
-    desk: Desk, verb: Verb, state: State, wanted: Filter, most: int | None, report: Report
+    desk: Desk, verb: Verb, state: State, wanted: Filter, most: int | None, report: _Watched
 ) -> Steps[Progress]:
     source = source_of(desk.keys, state)
     seen = yield from ask(inspect.page(source, size=BATCH))
     # The server's time is cut to a millisecond, and a moment of others may not be.
     began, total = seen.now + 0.001, seen.total
     looked = matched = changed = 0
+    veil = Veil(desk)
     while seen.entries and looked < total:
-        entries = [entry for entry in seen.entries if state != "dead" or (entry.at or 0.0) <= began]
-        meant = _matching(state, seen, entries, wanted)
+        entries = [entry for entry in seen.entries if state != "dead" or entry.moment <= began]
+        meant = yield from _matching(veil, state, seen, entries, wanted)
         if most is not None:
             meant = meant[: max(0, most - matched)]
         changed += yield from _change(desk, verb, state, source, meant, seen.now)
         matched += len(meant)
         looked += len(seen.entries)
         report(Progress(min(looked, total), total, matched, changed))
-        if seen.next is None or len(entries) < len(seen.entries) or (most is not None and matched >= most):
+        fresh = state == "dead" and (seen.entries[-1].at or 0.0) > began
+        if seen.next is None or fresh or report.stopped or (most is not None and matched >= most):
             break
         seen = yield from ask(inspect.page(source, after=seen.next, size=BATCH))
     return Progress(min(looked, total), total, matched, changed)
@@ -144,8 +186,9 @@ def _over_set(
 
 def _change(desk: Desk, verb: Verb, state: State, source: str, meant: list[Kept], now: float) -> Steps[int]:
     members = [entry.member for entry in meant]
-    if verb == "delete":
-        return (yield from operate.delete_many(desk.keys, source, members))
+    if verb in ("delete", "cancel"):
+        count: operate.Counter = "cancelled" if verb == "cancel" else "deleted"
+        return (yield from operate.delete_many(desk.keys, source, members, count=count))
     readable = [entry.member for entry in meant if entry.job is not None]
     if verb == "kill":
         why = f"killed by {desk.actor}"
@@ -160,32 +203,59 @@ def _change(desk: Desk, verb: Verb, state: State, source: str, meant: list[Kept]
 
 
 def _over_queue(
-    desk: Desk, verb: Verb, name: str, wanted: Filter, most: int | None, report: Report
+    desk: Desk, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
 ) -> Steps[Progress]:
     """From the head of the queue on; what is taken out moves the rest up."""
     looked = matched = changed = kept = 0
+    veil = Veil(desk)
+    count: operate.Counter = "cancelled" if verb == "cancel" else "deleted"
     total: int | None = None
     while True:
         seen = yield from ask(inspect.peek(desk.keys, name, offset=kept, size=BATCH))
         total = min(seen.total, MOST_DEEP) if total is None else total
         entries = seen.entries[: total - looked]
-        meant = [
-            (kept + place, entry)
-            for place, entry in enumerate(entries)
-            if wanted.matches(entry.job, age_of("waiting", entry.job, None, seen.now))
-            and (verb == "delete" or entry.job is not None)
-        ]
+        fitting = yield from _matching(veil, "waiting", seen, entries, wanted)
+        chosen = {id(entry) for entry in fitting if verb != "kill" or entry.job is not None}
+        meant = [(kept + place, entry) for place, entry in enumerate(entries) if id(entry) in chosen]
         if most is not None:
             meant = meant[: max(0, most - matched)]
         # The deepest first, so that the places of the others hold.
         taken = yield from ask_all(
             [
-                operate.unqueue(desk.keys, name, entry.member, place, now=seen.now, kill=verb == "kill")
+                operate.unqueue(
+                    desk.keys, name, entry.member, place, now=seen.now, kill=verb == "kill", count=count
+                )
                 for place, entry in reversed(meant)
             ]
         )
         matched, changed, looked = matched + len(meant), changed + sum(taken), looked + len(entries)
         kept += len(entries) - sum(taken)
         report(Progress(looked, total, matched, changed))
-        if not entries or looked >= total or (most is not None and matched >= most):
+        enough = most is not None and matched >= most
+        if not entries or looked >= total or report.stopped or enough:
             return Progress(looked, total, matched, changed)
+
+
+def _over_running(desk: Desk, wanted: Filter, most: int | None, report: _Watched) -> Steps[Progress]:
+    """Tell the pools that hold them; each learns it with its next beat."""
+    looked = matched = changed = 0
+    veil = Veil(desk)
+    now = yield from ask(inspect.now())
+    attempts = yield from held(desk)
+    for first in range(0, len(attempts), BATCH):
+        batch = attempts[first : first + BATCH]
+        jobs = yield from read_held(desk, batch)
+        yield from veil.learn(entry.job.name for _, _, entry in jobs if entry.job is not None)
+        meant = [
+            operate.cancel(desk.keys, pool_id, token)
+            for pool_id, token, entry in jobs
+            if matches(wanted, veil, "running", entry, now)
+        ]
+        if most is not None:
+            meant = meant[: max(0, most - matched)]
+        told = yield from ask_all(meant)
+        looked, matched, changed = looked + len(batch), matched + len(meant), changed + sum(told)
+        report(Progress(looked, len(attempts), matched, changed))
+        if report.stopped or (most is not None and matched >= most):
+            break
+    return Progress(looked, len(attempts), matched, changed)

@@ -17,10 +17,13 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from dayjob import settings
 from dayjob.admin import actions, bulk, transfer
 from dayjob.admin import failures as failure_steps
+from dayjob.admin import job_types as type_steps
 from dayjob.admin import jobs as job_steps
 from dayjob.admin import metrics as metric_steps
+from dayjob.admin import numbered as numbered_steps
 from dayjob.admin import pools as pool_steps
 from dayjob.admin import queues as queue_steps
+from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin.desk import Desk, read_audit
 from dayjob.store.aio import AsyncLink
@@ -124,6 +127,7 @@ class Admin(_Base):
     queue = _sync(queue_steps.detail, "queue")
     pools = _sync(pool_steps.listing, "pools")
     busy = _sync(pool_steps.busy, "busy")
+    stacks = _sync(pool_steps.stacks, "stacks")
     jobs = _sync(job_steps.page, "jobs")
     broken = _sync(job_steps.broken, "broken")
     job = _sync(job_steps.detail, "job")
@@ -131,9 +135,15 @@ class Admin(_Base):
     failures = _sync(failure_steps.failures, "failures")
     count = _sync(bulk.count, "count")
     periodic = _sync(pool_steps.periodic, "periodic")
+    job_types = _sync(type_steps.every, "job_types")
+    job_type = _sync(type_steps.one, "job_type")
     metrics = _sync(metric_steps.metrics, "metrics")
     redis = _sync(metric_steps.redis, "redis")
     audit = _sync(read_audit, "audit")
+    ping = _sync(scrape_steps.ping, "ping")
+    scrape = _sync(scrape_steps.scrape, "scrape")
+    numbered = _sync(numbered_steps.numbered, "numbered")
+    at_second = _sync(numbered_steps.at_second, "at_second")
 
     # Actions on jobs.
     retry = _sync(actions.retry, "retry")
@@ -146,6 +156,10 @@ class Admin(_Base):
     enqueue = _sync(actions.enqueue, "enqueue")
     drop_broken = _sync(actions.drop_broken, "drop_broken")
     mend = _sync(actions.mend, "mend")
+
+    # Actions on pools.
+    quiet = _sync(pool_steps.quiet, "quiet")
+    stop = _sync(pool_steps.stop, "stop")
 
     # Actions on queues and schedules.
     pause = _sync(queue_steps.pause, "pause")
@@ -209,6 +223,7 @@ class AsyncAdmin(_Base):
     queue = _async(queue_steps.detail, "queue")
     pools = _async(pool_steps.listing, "pools")
     busy = _async(pool_steps.busy, "busy")
+    stacks = _async(pool_steps.stacks, "stacks")
     jobs = _async(job_steps.page, "jobs")
     broken = _async(job_steps.broken, "broken")
     job = _async(job_steps.detail, "job")
@@ -216,9 +231,15 @@ class AsyncAdmin(_Base):
     failures = _async(failure_steps.failures, "failures")
     count = _async(bulk.count, "count")
     periodic = _async(pool_steps.periodic, "periodic")
+    job_types = _async(type_steps.every, "job_types")
+    job_type = _async(type_steps.one, "job_type")
     metrics = _async(metric_steps.metrics, "metrics")
     redis = _async(metric_steps.redis, "redis")
     audit = _async(read_audit, "audit")
+    ping = _async(scrape_steps.ping, "ping")
+    scrape = _async(scrape_steps.scrape, "scrape")
+    numbered = _async(numbered_steps.numbered, "numbered")
+    at_second = _async(numbered_steps.at_second, "at_second")
 
     # Actions on jobs.
     retry = _async(actions.retry, "retry")
@@ -231,6 +252,10 @@ class AsyncAdmin(_Base):
     enqueue = _async(actions.enqueue, "enqueue")
     drop_broken = _async(actions.drop_broken, "drop_broken")
     mend = _async(actions.mend, "mend")
+
+    # Actions on pools.
+    quiet = _async(pool_steps.quiet, "quiet")
+    stop = _async(pool_steps.stop, "stop")
 
     # Actions on queues and schedules.
     pause = _async(queue_steps.pause, "pause")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dayjob.admin.views import Line, Outcome
 from dayjob.errors import StoreError
 from dayjob.store.keys import Keys
-from dayjob.store.ops import audit
+from dayjob.store.ops import audit, inspect
 from dayjob.store.steps import Steps, ask
 
 
@@ -42,6 +42,18 @@ def outcome(desk: Desk, action: str, subject: str, *, done: bool, says: str) -> 
     return Outcome(done, says, action, subject, noted)
 
 
-def read_audit(desk: Desk, *, offset: int = 0, size: int = 50) -> Steps[tuple[Line, ...]]:
-    """Who did what, newest first; the last 1,000 actions are kept."""
-    return (yield from ask(audit.read(desk.keys, offset=max(0, offset), size=size)))
+def read_audit(desk: Desk, *, offset: int = 0, size: int = 50, about: str = "") -> Steps[tuple[Line, ...]]:
+    """Who did what, newest first; the last 1,000 actions are kept. `about`: those that name a job id, an actor, a queue."""
+    offset = max(0, offset)
+    if not about:
+        return (yield from ask(audit.read(desk.keys, offset=offset, size=size)))
+    lines: list[Line] = []
+    for first in range(0, audit.MOST_LINES, inspect.MOST_ENTRIES):
+        lines += yield from ask(audit.read(desk.keys, offset=first, size=inspect.MOST_ENTRIES))
+    text = about.casefold()
+    found = [
+        line
+        for line in lines
+        if any(text in part.casefold() for part in (line.actor, line.action, line.subject, line.result))
+    ]
+    return tuple(found[offset : offset + max(1, min(size, inspect.MOST_ENTRIES))])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dayjob.admin.desk import Desk
 from dayjob.admin.filters import kind_of
 from dayjob.admin.jobs import source_of, view
+from dayjob.admin.veil import Veil
 from dayjob.admin.views import FailureGroup, Failures, State
 from dayjob.store.ops import inspect
 from dayjob.store.ops.inspect import Kept
@@ -28,7 +29,7 @@ class _Heap:
     three_days: int = 0
     dead: int = 0
     first_at: float = float("inf")
-    last_at: float = 0.0
+    last_at: float = float("-inf")
     sample: tuple[State, Kept] | None = None
 
     def add(self, state: State, entry: Kept, at: float, now: float) -> None:
@@ -53,14 +54,16 @@ def failures(
     heaps: dict[tuple[str, str], _Heap] = {}
     looked = total = 0
     now = yield from ask(inspect.now())
+    veil = Veil(desk)
     for state in states:
         source = source_of(desk.keys, state)
         seen = yield from ask(inspect.page(source, size=inspect.MOST_ENTRIES, newest_first=state == "dead"))
         total += seen.total
         left = most
         while True:
+            yield from veil.learn(entry.job.name for entry in seen.entries if entry.job is not None)
             for entry in seen.entries[:left]:
-                _gather(heaps, state, entry, now, window)
+                _gather(heaps, veil, state, entry, now, window)
             looked += min(left, len(seen.entries))
             left -= len(seen.entries)
             past = state == "dead" and window is not None and _past(seen.entries, now - window)
@@ -69,7 +72,7 @@ def failures(
             seen = yield from ask(
                 inspect.page(source, after=seen.next, size=inspect.MOST_ENTRIES, newest_first=state == "dead")
             )
-    groups = [_group(desk, *key, heap) for key, heap in heaps.items()]
+    groups = [_group(veil, *key, heap) for key, heap in heaps.items()]
     groups.sort(key=lambda group: (-group.count, group.name, group.kind))
     return Failures(now, tuple(groups), looked, total)
 
@@ -79,18 +82,23 @@ def _past(entries: tuple[Kept, ...], since: float) -> bool:
 
 
 def _gather(
-    heaps: dict[tuple[str, str], _Heap], state: State, entry: Kept, now: float, window: float | None
+    heaps: dict[tuple[str, str], _Heap],
+    veil: Veil,
+    state: State,
+    entry: Kept,
+    now: float,
+    window: float | None,
 ) -> None:
     if entry.job is None or (state == "retry" and not entry.job.err):
         return
     at = float(entry.job.failed_at) or (entry.at if state == "dead" else None) or now
     if window is None or now - at <= window:
-        heaps.setdefault((entry.job.name, kind_of(entry.job.err)), _Heap()).add(state, entry, at, now)
+        heaps.setdefault((entry.job.name, kind_of(veil.error(entry.job))), _Heap()).add(state, entry, at, now)
 
 
-def _group(desk: Desk, name: str, kind: str, heap: _Heap) -> FailureGroup:
+def _group(veil: Veil, name: str, kind: str, heap: _Heap) -> FailureGroup:
     assert heap.sample is not None  # noqa: S101 - a heap is made for its first entry
     return FailureGroup(
         name, kind, heap.count, heap.hour, heap.day, heap.three_days, heap.dead, heap.count - heap.dead,
-        heap.first_at, heap.last_at, view(desk, *heap.sample),
+        heap.first_at, heap.last_at, view(veil, *heap.sample),
     )  # fmt: skip

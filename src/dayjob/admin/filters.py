@@ -45,15 +45,21 @@ class Filter:
         """Whether everything matches."""
         return self == Filter()
 
-    def matches(self, wire: codec.Wire | None, age: float | None) -> bool:
-        """Whether a job fits. What cannot be read fits only where nothing is asked."""
+    @property
+    def reads_error(self) -> bool:
+        """Whether the error of a job decides."""
+        return self.error is not None or self.kind is not None
+
+    def matches(self, wire: codec.Wire | None, age: float | None, error: str | None = None) -> bool:
+        """Whether a job fits; `error` is its error as it may be shown. What cannot be read fits only where nothing is asked."""
         if wire is None:
             return self.empty
+        said = wire.err if error is None else error
         return (
             (self.name is None or wire.name == self.name)
             and (self.name_part is None or self.name_part in wire.name)
-            and (self.error is None or self.error in wire.err)
-            and (self.kind is None or kind_of(wire.err) == self.kind)
+            and (self.error is None or self.error in said)
+            and (self.kind is None or kind_of(said) == self.kind)
             and (self.source is None or (wire.source is not None and str(wire.source) == self.source))
             and (self.id is None or wire.id == self.id)
             and (self.older is None or (age is not None and age > self.older))
@@ -118,5 +124,5 @@ def age_of(state: str, wire: codec.Wire | None, at: float | None, now: float) ->
         return None
     if state == "retry" and wire.failed_at:
         return now - float(wire.failed_at)
-    since = wire.at / 1000 if wire.at else float(wire.t)
+    since = codec.enqueued_at(wire)
     return now - since if since else None

@@ -5,22 +5,27 @@ from __future__ import annotations
 import hashlib
 import math
 import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from dayjob import wording
 from dayjob.admin.desk import Desk
 from dayjob.admin.filters import Filter, age_of, filter_of
 from dayjob.admin.metrics import recent_rate
+from dayjob.admin.veil import Veil
 from dayjob.admin.views import BrokenPage, Event, JobDetail, JobPage, JobView, Seen, State
-from dayjob.errors import BadOption
-from dayjob.redact import HIDDEN, shown
+from dayjob.errors import BadOption, Rejected
+from dayjob.redact import HIDDEN, veiled
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import find, inspect, maintain
+from dayjob.store.ops import consume, find, inspect, job_types, maintain
 from dayjob.store.ops.inspect import Cursor, Kept, Page
 from dayjob.store.ops.operate import MOST_DEEP
-from dayjob.store.steps import Steps, ask
+from dayjob.store.steps import Steps, ask, ask_all
 
 #: How many entries one call with a filter looks at before it answers with what it has.
 MOST_LOOKED = 10_000
@@ -36,36 +41,48 @@ def source_of(keys: Keys, state: State) -> str:
     return sets[state]
 
 
-def view(desk: Desk, state: State, entry: Kept, *, place: int | None = None) -> JobView:
+def view(veil: Veil, state: State, entry: Kept, *, place: int | None = None) -> JobView:
     """An entry of a queue or side set as it may be shown."""
-    return of_wire(desk, state, entry.member, entry.job, at=entry.at, place=place, problem=entry.problem)
+    return of_wire(veil, state, entry.member, entry.job, at=entry.at, place=place, problem=entry.problem)
 
 
-def of_wire(desk: Desk, state: State, payload: bytes, wire: codec.Wire | None, **more: Any) -> JobView:
+def of_wire(veil: Veil, state: State, payload: bytes, wire: codec.Wire | None, **more: Any) -> JobView:
     """A job as it may be shown; `more` is what its place says of it."""
     if wire is None:
         return JobView("", "", state, payload=payload, **more)
+    secrets = veil.secrets(wire)
+    if state == "done":
+        ended = _ended(payload)
+        more |= {"done_at": ended.done_at / 1000 if ended.done_at else None, "ran": ended.ran}
     return JobView(
         wire.id, wire.name, state,
-        args=_shown(desk, wire.args), source=wire.source, enqueued_at=_enqueued_at(state, wire),
+        args=veil.args(wire.name, wire.args), source=wire.source, enqueued_at=_enqueued_at(state, wire),
         attempt=1 + wire.fails + wire.deaths + wire.snoozes, fails=wire.fails, deaths=wire.deaths, snoozes=wire.snoozes,
-        error=wire.err, trace=wire.trace, failed_at=float(wire.failed_at) or None,
-        expires_at=wire.expires / 1000 if wire.expires else None, unique_key=wire.unique_key, payload=payload, **more,
+        error=veil.text(wire.err, secrets), trace=veil.text(wire.trace, secrets), failed_at=float(wire.failed_at) or None,
+        expires_at=wire.expires / 1000 if wire.expires else None, unique_key=veil.text(wire.unique_key, secrets),
+        payload=payload, **more,
     )  # fmt: skip
+
+
+class _Ended(msgspec.Struct):
+    """What is noted of a job that is done, beside what every job says."""
+
+    done_at: float = 0.0
+    ran: float | None = None
+
+
+def _ended(payload: bytes) -> _Ended:
+    try:
+        return msgspec.json.decode(payload, type=_Ended)
+    except codec.UNREADABLE:
+        return _Ended()
 
 
 def _enqueued_at(state: State, wire: codec.Wire) -> float | None:
     # What ended an attempt has stamped `at` anew; `t` is still when the job was enqueued or became due.
-    if wire.at and state not in ("retry", "dead", "done"):
-        return wire.at / 1000
+    if state not in ("retry", "dead", "done"):
+        return codec.enqueued_at(wire) or None
     return float(wire.t) or None
-
-
-def _shown(desk: Desk, raw: Any) -> Any:
-    try:
-        return shown(codec.json_value(raw), desk.hide)
-    except codec.UNREADABLE:
-        return None
 
 
 # Pages.
@@ -81,7 +98,7 @@ def page(
     size: int = 50,
     newest_first: bool | None = None,
 ) -> Steps[JobPage]:
-    """Jobs in one state, page by page; `name` is needed for those that wait in a queue.
+    """Jobs in one state, page by page; `name` is needed for those that wait in a queue. Running is what pools hold.
 
     With a filter a page may be short, even empty, and have a next: 10,000 entries are looked at for one. Those of a
     queue are paged for the first 10,000 from either end. Raises BadOption.
@@ -95,6 +112,8 @@ def page(
         return (yield from _waiting(desk, queue, wanted, after, size, newest_first=bool(newest_first)))
     if name is not None:
         raise BadOption("name is for waiting jobs; elsewhere write where='name=...'")
+    if state == "running":
+        return (yield from _running(desk, wanted, after, size))
     if newest_first is None:
         newest_first = state in ("dead", "done")
     return (yield from _in_set(desk, state, wanted, after, size, newest_first=newest_first))
@@ -106,14 +125,16 @@ def _in_set(
     source = source_of(desk.keys, state)
     cursor = (yield from _read_cursor(source, after, newest_first=newest_first)) if after else None
     found: list[JobView] = []
+    veil = Veil(desk)
     looked = 0
     while True:
         most = size if wanted.empty else inspect.MOST_ENTRIES
         seen = yield from ask(inspect.page(source, after=cursor, size=most, newest_first=newest_first))
+        yield from veil.learn(entry.job.name for entry in seen.entries if entry.job is not None)
         for number, entry in enumerate(seen.entries, 1):
             looked += 1
-            if wanted.matches(entry.job, age_of(state, entry.job, entry.at, seen.now)):
-                found.append(view(desk, state, entry))
+            if matches(wanted, veil, state, entry, seen.now):
+                found.append(view(veil, state, entry))
             if len(found) >= size:
                 last = number == len(seen.entries) and seen.next is None
                 stop = None if last else Cursor(entry.at or 0.0, entry.member)
@@ -121,6 +142,12 @@ def _in_set(
         cursor = seen.next
         if cursor is None or wanted.empty or looked >= MOST_LOOKED:
             return _page(seen, state, found, cursor, looked)
+
+
+def matches(wanted: Filter, veil: Veil, state: State, entry: Kept, now: float) -> bool:
+    """Whether an entry fits a filter. Errors count as they may be shown, or a filter could feel for what is hidden."""
+    error = veil.error(entry.job) if wanted.reads_error and entry.job is not None else None
+    return wanted.matches(entry.job, age_of(state, entry.job, entry.at, now), error)
 
 
 def _page(seen: Page, state: State, found: list[JobView], stop: Cursor | None, looked: int) -> JobPage:
@@ -167,6 +194,7 @@ def _waiting(
         raise BadOption(f"{after[:80]!r} is no cursor of a queue: take it from a page that you were given")
     offset = first = int(after or 0)
     found: list[JobView] = []
+    veil = Veil(desk)
     while True:
         if offset >= MOST_DEEP:
             raise BadOption(f"only the first {MOST_DEEP:,} jobs of a queue are shown, from either end")
@@ -174,11 +202,12 @@ def _waiting(
         seen = yield from ask(
             inspect.peek(desk.keys, name, offset=offset, size=most, newest_first=newest_first)
         )
+        yield from veil.learn(entry.job.name for entry in seen.entries if entry.job is not None)
         for entry in seen.entries:
             place = seen.total - 1 - offset if newest_first else offset
             offset += 1
-            if wanted.matches(entry.job, age_of("waiting", entry.job, None, seen.now)):
-                found.append(view(desk, "waiting", entry, place=place))
+            if matches(wanted, veil, "waiting", entry, seen.now):
+                found.append(view(veil, "waiting", entry, place=place))
             if len(found) >= size:
                 break
         over = not seen.entries or offset >= min(seen.total, MOST_DEEP)
@@ -187,11 +216,78 @@ def _waiting(
             return JobPage(seen.now, "waiting", seen.total, tuple(found), following, offset - first)
 
 
+def held(desk: Desk, *, most: int = MOST_DEEP) -> Steps[list[tuple[str, str]]]:
+    """The attempts that pools hold, each as pool id and token: the oldest first in each pool."""
+    holders = yield from ask_all([consume.pool_ids(desk.keys), consume.condemned_ids(desk.keys)])
+    ids = list(dict.fromkeys(holders[0] + holders[1]))
+    tokens = yield from ask_all([consume.held_tokens(desk.keys, pool_id) for pool_id in ids])
+    found = [
+        (pool_id, token)
+        for pool_id, some in zip(ids, tokens, strict=True)
+        for token in sorted(some, key=lambda one: (len(one.partition(":")[0]), one))
+    ]
+    return found[:most]
+
+
+def read_held(desk: Desk, attempts: Sequence[tuple[str, str]]) -> Steps[list[tuple[str, str, Kept]]]:
+    """The jobs of some attempts that are still held: pool id, token and job."""
+    by_pool: dict[str, list[str]] = {}
+    for pool_id, token in attempts:
+        by_pool.setdefault(pool_id, []).append(token)
+    looks = [maintain.read_held(desk.keys, pool_id, tokens) for pool_id, tokens in by_pool.items()]
+    answers = yield from ask_all(looks)
+    return [
+        (pool_id, token, inspect.kept(payload, None))
+        for (pool_id, tokens), payloads in zip(by_pool.items(), answers, strict=True)
+        for token, payload in zip(tokens, payloads, strict=True)
+        if payload is not None
+    ]
+
+
+def _running(desk: Desk, wanted: Filter, after: str, size: int) -> Steps[JobPage]:
+    if after and not after.isdecimal():
+        raise BadOption(
+            f"{after[:80]!r} is no cursor of running jobs: take it from a page that you were given"
+        )
+    now = yield from ask(inspect.now())
+    attempts = yield from held(desk)
+    offset = first = int(after or 0)
+    veil = Veil(desk)
+    found: list[JobView] = []
+    while offset < len(attempts) and len(found) < size:
+        batch = attempts[offset : offset + min(size - len(found), maintain.BATCH)]
+        offset += len(batch)
+        jobs = yield from read_held(desk, batch)
+        yield from veil.learn(entry.job.name for _, _, entry in jobs if entry.job is not None)
+        for pool_id, token, entry in jobs:
+            if matches(wanted, veil, "running", entry, now):
+                more = {"problem": entry.problem, "pool_id": pool_id, "token": token}
+                found.append(of_wire(veil, "running", entry.member, entry.job, **more))
+    following = str(offset) if offset < len(attempts) else ""
+    return JobPage(now, "running", len(attempts), tuple(found), following, offset - first)
+
+
 def broken(desk: Desk, *, offset: int = 0, size: int = 50) -> Steps[BrokenPage]:
-    """Entries that could not be read as jobs, oldest first; the first 10,000 can be paged through."""
+    """Entries that could not be read as jobs, oldest first; the first 10,000 can be paged through.
+
+    Their `payload` may be shown; their `entry`, which actions name, may not.
+    """
     if not 0 <= offset < MOST_DEEP:
         raise BadOption(f"only the first {MOST_DEEP:,} broken entries are shown")
-    return (yield from ask(inspect.broken(desk.keys, offset=offset, size=size)))
+    found = yield from ask(inspect.broken(desk.keys, offset=offset, size=size))
+    types = yield from _all_hidden(desk)
+    return BrokenPage(
+        found.total, tuple(replace(entry, payload=veiled(entry.payload, types)) for entry in found.entries)
+    )
+
+
+def _all_hidden(desk: Desk) -> Steps[frozenset[str]]:
+    """What any job type hides: of bytes that cannot be read nobody knows whose they are."""
+    try:
+        known = yield from job_types.every(desk.keys)
+    except Rejected:
+        known = []
+    return desk.hide.union(*(one.said.redact for one in known))
 
 
 # One job.
@@ -207,7 +303,7 @@ def locate(desk: Desk, job: JobView | Seen | str) -> Steps[JobView | None]:
         if found is not None:
             return found
     whereabouts = yield from find.find_job(desk.keys, seen.id, seen.name)
-    return None if whereabouts is None else _found(desk, seen.id, whereabouts)
+    return None if whereabouts is None else (yield from _found(desk, seen.id, whereabouts))
 
 
 def _by_moment(desk: Desk, seen: Seen, state: Any) -> Steps[JobView | None]:
@@ -218,41 +314,54 @@ def _by_moment(desk: Desk, seen: Seen, state: Any) -> Steps[JobView | None]:
     match = find._match(sought, seen.id)
     if match is None or float(match[2]) != seen.at:
         return None
-    return of_wire(desk, state, match[1], match[3], at=seen.at)
+    veil = Veil(desk)
+    yield from veil.learn([match[3].name])
+    return of_wire(veil, state, match[1], match[3], at=seen.at)
 
 
-def _found(desk: Desk, job_id: str, found: find.Found) -> JobView:
+def _found(desk: Desk, job_id: str, found: find.Found) -> Steps[JobView]:
+    veil = Veil(desk)
+    yield from veil.learn([found.name])
     result = None
     if found.result is not None:
+        secrets = [] if found.job is None else veil.secrets(found.job)
         try:
             answer = codec.json_value(found.result)
-            result = shown(answer.get("result", answer.get("error")), desk.hide)
+            result = veil.result(found.name, answer.get("result", answer.get("error")), secrets)
         except (AttributeError, *codec.UNREADABLE):
             result = None
     if found.job is None:
         return JobView(job_id, found.name, found.state, result=result)
     place = found.place if found.state == "waiting" else None
     return of_wire(
-        desk, found.state, found.payload, found.job,
+        veil, found.state, found.payload, found.job,
         at=found.at, place=place, pool_id=found.pool_id, token=found.token, result=result,
     )  # fmt: skip
 
 
 def detail(desk: Desk, job_id: str, *, name: str | None = None) -> Steps[JobDetail | None]:
     """One job by its id, in any state, with its timeline and why it is not running; None when it is not found."""
-    told = yield from find.explain(desk.keys, job_id, name)
-    if told.found is None:
+    found = yield from find.find_job(desk.keys, job_id, name)
+    if found is None:
         return None
-    job = _found(desk, job_id, told.found)
-    sentence = yield from _completed(desk, told.sentence, told.found)
+    job = yield from _found(desk, job_id, found)
+    sentence = yield from _told(desk, found, job.error)
     now = yield from ask(inspect.now())
     return JobDetail(job, sentence, timeline(job, now), *copies(job))
 
 
 def explain(desk: Desk, job_id: str, *, name: str | None = None) -> Steps[str]:
     """Why a job is not running, in one sentence."""
-    told = yield from find.explain(desk.keys, job_id, name)
-    return told.sentence if told.found is None else (yield from _completed(desk, told.sentence, told.found))
+    found = yield from find.find_job(desk.keys, job_id, name)
+    if found is None:
+        return find.NOWHERE.format(job_id)
+    job = yield from _found(desk, job_id, found)
+    return (yield from _told(desk, found, job.error))
+
+
+def _told(desk: Desk, found: find.Found, error: str) -> Steps[str]:
+    sentence = yield from find.tell(desk.keys, found, error)
+    return (yield from _completed(desk, sentence, found))
 
 
 def _completed(desk: Desk, sentence: str, found: find.Found) -> Steps[str]:
@@ -267,7 +376,8 @@ def _completed(desk: Desk, sentence: str, found: find.Found) -> Steps[str]:
             return sentence.replace("its queue is paused", f"its queue is paused by {who}{ago}")
     elif "its limit is reached" in sentence:
         holders = yield from ask(maintain.held_members(desk.keys, found.name, most=5))
-        return f"{sentence[:-1]}, held by {', '.join(sorted(holders))}."
+        shown = sorted(one for one in holders if one.isprintable())
+        return f"{sentence[:-1]}, held by {', '.join(shown)}."
     elif found.place:
         rate = yield from recent_rate(desk, found.name)
         if rate:
@@ -277,9 +387,8 @@ def _completed(desk: Desk, sentence: str, found: find.Found) -> Steps[str]:
 
 def paused_by(keys: Keys, name: str) -> Steps[tuple[str, float | None]]:
     """Who paused a queue and when; "" and None where that was not written."""
-    raw: bytes | None = yield from ask(Op("GET", (keys.paused(name),), (), lambda reply: reply))
-    moment, _, who = (raw or b"").decode("utf-8", "replace").partition(" ")
-    return (who, float(moment)) if who and moment.isdecimal() else ("", None)
+    queue = (yield from ask(inspect.queues(keys, [name]))).queues[0]
+    return queue.paused_by, queue.paused_at
 
 
 def timeline(job: JobView, now: float) -> tuple[Event, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dayjob import doctor
 from dayjob.admin.desk import Desk
 from dayjob.admin.views import JobMetrics, Metrics, Quantiles, RedisView
@@ -24,35 +26,50 @@ def metrics(desk: Desk, hours: int = 1) -> Steps[Metrics]:
     step = SPANS[hours]
     last = int(now // 60)
     first = last - last % step + step - hours * 60
-    minutes = yield from figures.minutes(desk.keys, first, last)
+    parts = yield from figures.spans(desk.keys, first, last, step)
     totals = yield from ask(figures.totals(desk.keys))
     starts = tuple(range(first * 60, last * 60 + 1, step * 60))
     names = sorted(
-        {name for minute in minutes for name in (*minute.runs, *minute.waits)}
+        {name for part in parts for name in (*part.runs, *part.waits, *part.fails)}
         | {name for by_name in totals.values() for name in by_name if name}
     )
-    jobs = tuple(_job(name, minutes, first, step, len(starts), totals) for name in names)
-    trips = Quantiles.of(sum((minute.exchanges for minute in minutes), Histogram()))
-    return Metrics(now, hours, step * 60, starts, jobs, trips)
+    whole = figures.merged(parts, first)
+    jobs = tuple(_job(name, parts, whole, totals) for name in names)
+    return Metrics(now, hours, step * 60, starts, jobs, Quantiles.of(whole.exchanges))
 
 
-def _job(
-    name: str,
-    minutes: list[Minute],
-    first: int,
-    step: int,
-    steps: int,
-    totals: dict[str, dict[str, int]],
-) -> JobMetrics:
-    series = [0] * steps
-    runs = waits = Histogram()
-    for minute in minutes:
-        if name in minute.runs:
-            series[(minute.minute - first) // step] += minute.runs[name].count
-            runs += minute.runs[name]
-        if name in minute.waits:
-            waits += minute.waits[name]
-    return JobMetrics(name, tuple(series), Quantiles.of(runs), Quantiles.of(waits), totals_of(totals, name))
+def _job(name: str, parts: list[Minute], whole: Minute, totals: dict[str, dict[str, int]]) -> JobMetrics:
+    """`parts` are the steps, in order and without gaps, and `whole` is their sum."""
+    runs, waits = whole.runs.get(name, Histogram()), whole.waits.get(name, Histogram())
+    series = tuple(part.ran(name) for part in parts)
+    fails = tuple(part.failed(name) for part in parts)
+    return JobMetrics(
+        name, series, Quantiles.of(runs), Quantiles.of(waits), totals_of(totals, name),
+        fails, sum(fails), _share(sum(fails), sum(series)),
+        tuple(figures.came_in(one, following, name) for one, following in pairs(parts)),
+    )  # fmt: skip
+
+
+def pairs(parts: Sequence[Minute]) -> list[tuple[Minute, Minute | None]]:
+    """Each part with the one after it."""
+    return list(zip(parts, (*parts[1:], None), strict=True))
+
+
+def failing(parts: Sequence[Minute], name: str) -> float | None:
+    """The share of the attempts that failed, from 0 to 1; None where none ended."""
+    return _share(sum(part.failed(name) for part in parts), sum(part.ran(name) for part in parts))
+
+
+def _share(failed: int, ended: int) -> float | None:
+    # A run and its fail may be counted in two minutes, of which one is looked at.
+    return min(1.0, failed / ended) if ended else None
+
+
+def incoming(parts: Sequence[Minute], name: str) -> float | None:
+    """Jobs that come in within a minute, on average over the parts that have a next one; None where that is not known."""
+    known = [figures.came_in(one, following, name) for one, following in pairs(parts)]
+    some = [number for number in known if number is not None]
+    return sum(some) / len(some) if some else None
 
 
 def totals_of(totals: dict[str, dict[str, int]], name: str) -> dict[str, int]:
@@ -73,9 +90,9 @@ def recent_rate(desk: Desk, name: str) -> Steps[float]:
     return rate_of(minutes, name)
 
 
-def rate_of(minutes: list[Minute], name: str) -> float:
+def rate_of(minutes: Sequence[Minute], name: str) -> float:
     """Attempts of a job name that ended in a minute, on average."""
-    return sum(minute.runs[name].count for minute in minutes if name in minute.runs) / max(1, len(minutes))
+    return sum(minute.ran(name) for minute in minutes) / max(1, len(minutes))
 
 
 def redis(desk: Desk) -> Steps[RedisView]:

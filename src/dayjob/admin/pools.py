@@ -1,24 +1,40 @@
-"""Pools and what their workers do; schedules, which pools announce."""
+"""Pools, what their workers do, and what can be asked of them; schedules, which pools announce."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+import msgspec
+
 from dayjob import cron
 from dayjob.admin.desk import Desk, outcome
-from dayjob.admin.views import BusyWorker, Outcome, Periodic, PoolsView
+from dayjob.admin.veil import Veil
+from dayjob.admin.views import (
+    BusyWorker,
+    Outcome,
+    Periodic,
+    Pool,
+    PoolsView,
+    Stacks,
+    Worker,
+    WorkerStack,
+)
 from dayjob.errors import BadOption, BadSchedule
 from dayjob.options import suggest
-from dayjob.redact import shown
 from dayjob.store import codec
 from dayjob.store.ops import inspect, operate, pools
 from dayjob.store.steps import Steps, ask
 
+#: Seconds of one wait for a pool's answer.
+SLICE = 1.0
 #: How many coming ticks of a schedule are shown.
 NEXT = 5
 
 
 def listing(desk: Desk) -> Steps[PoolsView]:
     """The pools with what each says of itself, the condemned ones, and the leader. Statuses are one read."""
-    registered = yield from pools.pools(desk.keys)
+    registered = yield from _registered(desk)
     condemned = yield from pools.condemned(desk.keys)
     leader = yield from ask(pools.leader(desk.keys))
     return PoolsView(tuple(registered), tuple(condemned), leader)
@@ -27,7 +43,7 @@ def listing(desk: Desk) -> Steps[PoolsView]:
 def busy(desk: Desk) -> Steps[tuple[BusyWorker, ...]]:
     """The workers that have run a job for longer than a moment, the longest first."""
     now = yield from ask(inspect.now())
-    registered = yield from pools.pools(desk.keys)
+    registered = yield from _registered(desk)
     found = [
         BusyWorker(pool.id, pool.status.host, pool.status.pid, worker, max(0.0, now - worker.started_at))
         for pool in registered
@@ -37,6 +53,78 @@ def busy(desk: Desk) -> Steps[tuple[BusyWorker, ...]]:
     return tuple(sorted(found, key=lambda one: -one.running_for))
 
 
+def _registered(desk: Desk) -> Steps[list[Pool]]:
+    """The pools, with arguments as they may be shown here: a pool hides what its code says, and no more."""
+    registered = yield from pools.pools(desk.keys)
+    veil = Veil(desk)
+    shown = [pool.status for pool in registered if pool.status is not None]
+    yield from veil.learn(worker.name for status in shown for worker in status.workers)
+    return [
+        pool
+        if pool.status is None or not pool.status.workers
+        else replace(pool, status=replace(pool.status, workers=_veiled(veil, pool.status.workers)))
+        for pool in registered
+    ]
+
+
+def _veiled(veil: Veil, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    return tuple(replace(worker, args=veil.plain(worker.name, worker.args)) for worker in workers)
+
+
+# What can be asked of a pool.
+
+
+def quiet(desk: Desk, pool_id: str) -> Steps[Outcome]:
+    """Ask a pool to fetch nothing more, from its next beat on; what runs goes on."""
+    return (yield from _wish(desk, "quiet", pool_id, "It fetches nothing more"))
+
+
+def stop(desk: Desk, pool_id: str) -> Steps[Outcome]:
+    """Ask a pool to stop as by a signal, from its next beat on; a supervised process is not started again."""
+    return (yield from _wish(desk, "stop", pool_id, "It stops"))
+
+
+def _wish(desk: Desk, what: operate.Wish, pool_id: str, does: str) -> Steps[Outcome]:
+    status = (yield from ask(pools.status(desk.keys, pool_id))) if pool_id else None
+    subject = f"pool {pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
+    wished = (yield from ask(operate.wish(desk.keys, pool_id, what))) if pool_id else "gone"
+    if wished == "gone":
+        says = "There is no such pool any more: it stopped, or it died. Nothing was changed."
+    elif wished == "already":
+        says = "It was asked that already. Nothing was changed."
+    else:
+        says = f"{does} with its next beat, within {status.beat if status else 5:g} s."
+    return (yield from outcome(desk, what, subject, done=wished == "new", says=says))
+
+
+def stacks(desk: Desk, pool_id: str, *, wait: float = 10.0) -> Steps[Stacks | None]:
+    """Where the busy workers of a pool are in their code; waits so many seconds for its next beat, a minute at most.
+
+    None when the pool is gone, or says nothing in that time.
+    """
+    if (yield from ask(operate.wish(desk.keys, pool_id, "stacks"))) == "gone":
+        return None
+    # In slices, so that no answer is waited for longer than any other.
+    for _ in range(math.ceil(min(max(wait, SLICE), 60.0) / SLICE)):
+        raw = yield from ask(pools.wait_stacks(desk.keys, pool_id, SLICE))
+        if raw is not None:
+            return _stacks(pool_id, raw)
+    return None
+
+
+class _Told(msgspec.Struct):
+    at: float
+    workers: tuple[WorkerStack, ...]
+
+
+def _stacks(pool_id: str, raw: bytes) -> Stacks | None:
+    try:
+        told = msgspec.json.decode(raw, type=_Told)
+    except codec.UNREADABLE:
+        return None
+    return Stacks(pool_id, told.at, told.workers)
+
+
 # Schedules.
 
 
@@ -44,10 +132,12 @@ def periodic(desk: Desk) -> Steps[tuple[Periodic, ...]]:
     """The schedules that ever ticked: in English, with their next ticks."""
     found = yield from ask(inspect.schedules(desk.keys))
     now = yield from ask(inspect.now())
-    return tuple(_periodic(desk, schedule, now) for schedule in found)
+    veil = Veil(desk)
+    yield from veil.learn(schedule.job for schedule in found)
+    return tuple(_periodic(veil, schedule, now) for schedule in found)
 
 
-def _periodic(desk: Desk, schedule: inspect.Schedule, now: float) -> Periodic:
+def _periodic(veil: Veil, schedule: inspect.Schedule, now: float) -> Periodic:
     english = ""
     ticks: list[float] = []
     if schedule.spec:
@@ -61,13 +151,10 @@ def _periodic(desk: Desk, schedule: inspect.Schedule, now: float) -> Periodic:
                     ticks.append(float(at))
         except BadSchedule as error:
             english = f"cannot be read: {error}"
-    try:
-        args = shown(codec.json_value(schedule.args), desk.hide) if schedule.args else None
-    except codec.UNREADABLE:
-        args = None
+    args = veil.args(schedule.job, schedule.args) if schedule.args else None
     return Periodic(
         schedule.name, schedule.job, schedule.spec, schedule.timezone, english, schedule.paused, schedule.missed, args,
-        float(schedule.last) or None, tuple(ticks),
+        float(schedule.last) or None, tuple(ticks), schedule.paused_by, schedule.paused_at,
     )  # fmt: skip
 
 
@@ -83,7 +170,9 @@ def run_schedule(desk: Desk, name: str) -> Steps[Outcome]:
 def pause_schedule(desk: Desk, name: str) -> Steps[Outcome]:
     """Let a schedule tick without enqueueing. Raises BadOption."""
     yield from _schedule(desk, name)
-    done = (yield from ask(operate.pause_schedule(desk.keys, name))) == "changed"
+    now = yield from ask(inspect.now())
+    pause = operate.pause_schedule(desk.keys, name, says=inspect.pause_text(now, desk.actor))
+    done = (yield from ask(pause)) == "changed"
     says = "Paused." if done else "It was paused already. Nothing was changed."
     return (yield from outcome(desk, "pause", f"schedule {name}", done=done, says=says))
 

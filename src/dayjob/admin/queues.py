@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dayjob.admin.desk import Desk, note, outcome
-from dayjob.admin.jobs import page, paused_by
-from dayjob.admin.metrics import RECENT, rate_of, recent, totals_of
-from dayjob.admin.views import Outcome, Progress, Quantiles, QueueDetail, QueuesView, QueueView, Tally
+from dayjob.admin.jobs import page
+from dayjob.admin.metrics import RECENT, failing, incoming, pairs, rate_of, totals_of
+from dayjob.admin.views import (
+    Outcome,
+    Progress,
+    Quantiles,
+    QueueDetail,
+    QueueMinute,
+    QueuesView,
+    QueueView,
+    Tally,
+)
 from dayjob.errors import BadOption
 from dayjob.options import check_name, suggest
 from dayjob.store.keys import Keys
@@ -24,20 +33,36 @@ MOST_GALLOPED = 1 << 20
 
 
 def listing(desk: Desk) -> Steps[QueuesView]:
-    """Every queue: size, age, pause, limit, how many workers it has and how fast it goes."""
+    """Every queue: size, age, pause, limit, how many workers it has, what comes in and goes out, and what fails."""
     overview = yield from inspect.all_queues(desk.keys)
     registered = yield from pools.pools(desk.keys)
-    minutes = yield from recent(desk, overview.now)
+    minutes = yield from _recent(desk, overview.now, RECENT)
     return QueuesView(overview.now, tuple(_view(queue, registered, minutes) for queue in overview.queues))
 
 
+def _recent(desk: Desk, now: float, count: int, only: str | None = None) -> Steps[list[Minute]]:
+    """The last whole minutes, and the one under way: its beginning is the end of the last."""
+    last = int(now // 60)
+    return (yield from figures.minutes(desk.keys, last - count, last, only))
+
+
 def _view(queue: inspect.Queue, registered: list[pools.Pool], minutes: list[Minute]) -> QueueView:
+    """`minutes` are whole ones, and the one under way."""
+    name = queue.name
     live = [pool.status for pool in registered if pool.lease > 0 and pool.status is not None]
+    workers = sum(status.concurrency for status in live if name in status.names and not status.quiet)
+    recent = minutes[-RECENT - 1 :]
+    whole = recent[:-1]
+    spent = sum(minute.runs[name].seconds for minute in whole if name in minute.runs)
     return QueueView(
         queue,
-        running=sum(status.running.get(queue.name, 0) for status in live),
-        workers=sum(status.concurrency for status in live if queue.name in status.names and not status.quiet),
-        out=rate_of(minutes[-RECENT:], queue.name),
+        running=sum(status.running.get(name, 0) for status in live),
+        workers=workers,
+        out=rate_of(whole, name),
+        incoming=incoming(recent, name),
+        fails=sum(minute.failed(name) for minute in whole) / max(1, len(whole)),
+        failing=failing(whole, name),
+        utilisation=min(1.0, spent / (workers * 60 * len(whole))) if workers and whole else None,
     )
 
 
@@ -46,18 +71,32 @@ def detail(desk: Desk, name: str) -> Steps[QueueDetail]:
     yield from _known(desk.keys, name)
     overview = yield from ask(inspect.queues(desk.keys, [name]))
     registered = yield from pools.pools(desk.keys)
-    minutes = yield from recent(desk, overview.now, 60)
+    minutes = yield from _recent(desk, overview.now, 60, name)
     totals = yield from ask(figures.totals(desk.keys))
-    who, since = yield from paused_by(desk.keys, name)
-    waits = sum((minute.waits[name] for minute in minutes if name in minute.waits), Histogram())
-    runs = sum((minute.runs[name] for minute in minutes if name in minute.runs), Histogram())
+    whole = minutes[:-1]
+    waits = sum((minute.waits[name] for minute in whole if name in minute.waits), Histogram())
+    runs = sum((minute.runs[name] for minute in whole if name in minute.runs), Histogram())
     queue = overview.queues[0]
+    view = _view(queue, registered, minutes)
     able = [pool.id for pool in registered if pool.status is not None and name in pool.status.names]
-    incoming = 0.0 if queue.wrong else (yield from _incoming(desk.keys, queue, overview.now, minutes))
+    rough = 0.0
+    if view.incoming is None and not queue.wrong:
+        rough = yield from _incoming(desk.keys, queue, overview.now, whole)
     following = () if queue.wrong else (yield from page(desk, "waiting", name=name, size=10)).jobs
     return QueueDetail(
-        overview.now, _view(queue, registered, minutes), incoming, Quantiles.of(waits), Quantiles.of(runs),
-        totals_of(totals, name), tuple(able), who, since, following,
+        overview.now, view, rough if view.incoming is None else view.incoming, Quantiles.of(waits), Quantiles.of(runs),
+        totals_of(totals, name), tuple(able), queue.paused_by, queue.paused_at, following,
+        view.incoming is not None, _series(minutes, name),
+    )  # fmt: skip
+
+
+def _series(minutes: list[Minute], name: str) -> tuple[QueueMinute, ...]:
+    return tuple(
+        QueueMinute(
+            one.minute * 60, figures.came_in(one, following, name), one.fetched(name), one.ran(name), one.failed(name),
+            one.size(name),
+        )
+        for one, following in pairs(minutes)[:-1]
     )  # fmt: skip
 
 
@@ -106,8 +145,7 @@ def pause(desk: Desk, name: str) -> Steps[Outcome]:
     """Stop fetching from a queue, also one that does not exist yet; what runs goes on."""
     check_name(name)
     now = yield from ask(inspect.now())
-    # Any value pauses; this one also says who did it.
-    value = f"{int(now)} {desk.actor}"
+    value = inspect.pause_text(now, desk.actor)
     paused: bool = yield from ask(
         Op("SET", (desk.keys.paused(name),), (value, "NX"), lambda reply: reply is not None)
     )
@@ -130,8 +168,11 @@ def limit(desk: Desk, name: str, limit: int | None) -> Steps[Outcome]:
     return (yield from outcome(desk, "limit", f"queue {name}", done=True, says=says))
 
 
-def purge(desk: Desk, name: str, *, progress: Callable[[Progress], None] | None = None) -> Steps[Tally]:
-    """Delete the jobs that wait in a queue when it begins, in bounded steps. Raises BadOption."""
+def purge(desk: Desk, name: str, *, progress: Callable[[Progress], object] | None = None) -> Steps[Tally]:
+    """Delete the jobs that wait in a queue when it begins, in bounded steps. Raises BadOption.
+
+    When `progress` answers False, it stops there.
+    """
     yield from _known(desk.keys, name)
     total = (yield from ask(inspect.queues(desk.keys, [name]))).queues[0].size
     subject = f"queue {name}"
@@ -140,9 +181,8 @@ def purge(desk: Desk, name: str, *, progress: Callable[[Progress], None] | None 
     while deleted < total:
         gone = yield from operate.purge(desk.keys, name, most=min(PURGE_STEP, total - deleted))
         deleted += gone
-        if progress is not None:
-            progress(Progress(deleted, total, deleted, deleted))
-        if not gone:
+        stop = progress is not None and progress(Progress(deleted, total, deleted, deleted)) is False
+        if not gone or stop:
             break
     says = f"{counted(deleted, 'job')} deleted."
     noted = yield from note(desk, "purge", subject, says)

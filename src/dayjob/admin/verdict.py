@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dayjob import wording
 from dayjob.admin.desk import Desk
-from dayjob.admin.failures import failures
-from dayjob.admin.metrics import recent
-from dayjob.admin.views import Level, Note, Sizes, State, Verdict
-from dayjob.store.ops import inspect, pools
+from dayjob.admin.metrics import failing
+from dayjob.admin.views import Level, Note, Sizes, Verdict
+from dayjob.store.ops import figures, inspect, pools
 from dayjob.store.ops.figures import Minute
 from dayjob.store.ops.inspect import Queue
 from dayjob.store.ops.pools import Condemned, Pool
@@ -18,12 +17,11 @@ from dayjob.wording import counted
 MOST_WAIT = 60.0
 MOST_OVERDUE = 10.0
 MOST_CONDEMNED = 60.0
-#: What share of the attempts, and how many, must fail within the last ten minutes before it is said.
+#: What share of the attempts, and how many, must fail within the last ten minutes and this one before it is said.
 FAILING = 0.1
 LEAST_FAILED = 5
 WINDOW = 10
 
-_FAILED: tuple[State, ...] = ("dead", "retry")
 _ORDER: dict[Level, int] = {"error": 0, "warning": 1, "ok": 2}
 
 
@@ -33,12 +31,13 @@ def verdict(desk: Desk) -> Steps[Verdict]:
     registered = yield from pools.pools(desk.keys)
     condemned = yield from pools.condemned(desk.keys)
     sizes = yield from inspect.sizes(desk.keys)
-    minutes = yield from recent(desk, overview.now, WINDOW)
+    last = int(overview.now // 60)
+    minutes = yield from figures.minutes(desk.keys, last - WINDOW, last)
     now = overview.now
     notes = [
         *_about_pools(overview.queues, registered, condemned, now),
         *_about_queues(overview.queues, registered),
-        *(yield from _about_failures(desk, minutes, sizes)),
+        *_about_failures(minutes),
         *(yield from _about_due(desk, now, sizes)),
         *_about_sets(sizes),
     ]
@@ -47,8 +46,11 @@ def verdict(desk: Desk) -> Steps[Verdict]:
     sentence = "; ".join(note.text for note in notes[:4]) or "All is well"
     if len(notes) > 4:
         sentence += f"; and {len(notes) - 4} more"
+    # A name keeps its own first letter.
+    if not (notes and notes[0].subject and sentence.startswith(notes[0].subject)):
+        sentence = sentence[0].upper() + sentence[1:]
     return Verdict(
-        level, sentence[0].upper() + sentence[1:] + ".", tuple(notes), now,
+        level, f"{sentence}.", tuple(notes), now,
         waiting=sum(queue.size for queue in overview.queues),
         running=sum(sum(pool.status.running.values()) for pool in registered if pool.status),
         sizes=sizes,
@@ -104,17 +106,12 @@ def _about_queues(queues: tuple[Queue, ...], registered: list[Pool]) -> list[Not
     return found
 
 
-def _about_failures(desk: Desk, minutes: list[Minute], sizes: Sizes) -> Steps[list[Note]]:
-    """By the jobs that are in retry or dead because of it, so that the share is rather too low than too high."""
-    states: list[State] = [state for state in _FAILED if getattr(sizes, state) > 0]
-    told = yield from failures(desk, window=WINDOW * 60, states=states, most=2000)
-    failed: dict[str, int] = {}
-    for group in told.groups:
-        failed[group.name] = failed.get(group.name, 0) + group.count
+def _about_failures(minutes: list[Minute]) -> list[Note]:
     found = []
-    for name, number in sorted(failed.items(), key=lambda item: -item[1]):
-        runs = sum(minute.runs[name].count for minute in minutes if name in minute.runs)
-        share = number / max(runs, number)
+    names = {name for minute in minutes for name in minute.fails}
+    failed = {name: sum(minute.failed(name) for minute in minutes) for name in names}
+    for name, number in sorted(failed.items(), key=lambda item: (-item[1], item[0])):
+        share = failing(minutes, name) or 0.0
         if number >= LEAST_FAILED and share >= FAILING:
             found.append(Note("warning", name, f"{name} fails {share:.0%}"))
     return found

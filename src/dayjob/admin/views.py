@@ -14,10 +14,10 @@ from dayjob.store.ops.inspect import BrokenEntry, BrokenPage, Queue, Sizes
 from dayjob.store.ops.pools import Condemned, Pool, Status, Worker
 
 __all__ = [
-    "BrokenEntry", "BrokenPage", "BusyWorker", "Condemned", "Count", "Event", "FailureGroup", "Failures", "Finding",
-    "JobDetail", "JobMetrics", "JobPage", "JobView", "Line", "Metrics", "Note", "Outcome", "Periodic", "Pool",
-    "PoolsView", "Progress", "Quantiles", "Queue", "QueueDetail", "QueueView", "QueuesView", "RedisView", "Seen", "Sizes",
-    "State", "Status", "Tally", "Verdict", "Worker",
+    "Argument", "BrokenEntry", "BrokenPage", "BusyWorker", "Condemned", "Count", "Event", "FailureGroup", "Failures", "Finding", "Frame",
+    "JobDetail", "JobMetrics", "JobPage", "JobTypeView", "JobView", "Line", "Metrics", "Note", "Outcome", "Periodic", "Pool",
+    "PoolsView", "Progress", "Quantiles", "Queue", "QueueDetail", "QueueMinute", "QueueView", "QueuesView", "RedisView", "Seen", "Sizes",
+    "Stacks", "State", "Status", "Tally", "Verdict", "Worker", "WorkerStack",
 ]  # fmt: skip
 
 Level = Literal["ok", "warning", "error"]
@@ -110,6 +110,9 @@ class JobView:
     token: str = ""
     #: The result that is kept.
     result: Any = None
+    #: Of one that is done: when, and how many seconds it ran.
+    done_at: float | None = None
+    ran: float | None = None
     #: The bytes as they are: what an action names to the server.
     payload: bytes = field(default=b"", repr=False)
 
@@ -239,6 +242,14 @@ class QueueView:
     workers: int
     #: Attempts that ended in each of the last five minutes, on average.
     out: float
+    #: Jobs that came into the queue in each of them: new ones, and those that became due or were given back. It is what
+    #: went out and by how much the queue grew; None where its size was not counted, since no pool ran.
+    incoming: float | None = None
+    #: Attempts that failed in each of them, and their share of all, from 0 to 1; None where none ended.
+    fails: float = 0.0
+    failing: float | None = None
+    #: The share of its workers' time that went into it, from 0 to 1, by the histogram: about. None without workers.
+    utilisation: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +277,28 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueMinute:
+    """One queue in one minute."""
+
+    #: When it begins, in seconds since the epoch.
+    at: int
+    #: Jobs that came in, as QueueView has it; None where that is not known.
+    incoming: int | None
+    #: Jobs that were fetched from it, attempts that ended, and those of them that failed.
+    out: int
+    runs: int
+    fails: int
+    #: How many waited when it began; None where nobody counted.
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class QueueDetail:
     """One queue with all that is known of it."""
 
     now: float
     view: QueueView
-    #: Jobs that came in during the last minute, roughly.
+    #: Jobs that come in within a minute, see `incoming_exact`.
     incoming: float
     #: Over the last hour.
     waits: Quantiles
@@ -283,6 +310,10 @@ class QueueDetail:
     paused_at: float | None
     #: The next jobs.
     next: tuple[JobView, ...]
+    #: Whether `incoming` is that of its view, of the last five minutes; else it is a rough look at the last one.
+    incoming_exact: bool = False
+    #: The last hour, oldest first.
+    series: tuple[QueueMinute, ...] = ()
 
 
 # Pools.
@@ -308,10 +339,115 @@ class BusyWorker:
     running_for: float
 
     @property
+    def started_at(self) -> float:
+        """When it started, Redis time."""
+        return self.worker.started_at
+
+    @property
+    def args(self) -> Any:
+        """Its arguments, as they may be shown."""
+        return self.worker.args
+
+    @property
+    def source(self) -> str | int | None:
+        """Who the job is for."""
+        return self.worker.source
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that it may run."""
+        return self.worker.timeout
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until its timeout, below 0 when that is over; None where it has none."""
+        return None if self.worker.timeout is None else self.worker.timeout - self.running_for
+
+    @property
     def progress(self) -> float | None:
         """The share that is done, from 0 to 1, when the job says both numbers."""
         done, total = self.worker.done, self.worker.total
         return min(1.0, max(0.0, done / total)) if done is not None and total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call in a stack."""
+
+    file: str
+    line: int
+    function: str
+    #: The line of source code, where it can be read.
+    source: str = ""
+    #: Code of the program, rather than of a library.
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStack:
+    """Where one worker is in its code; the handler first."""
+
+    token: str
+    name: str
+    id: str
+    worker_id: str = ""
+    colour: Literal["sync", "async"] = "sync"
+    running_for: float = 0.0
+    frames: tuple[Frame, ...] = ()
+    #: There are more frames before the first.
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """Where the busy workers of a pool were at one moment, the longest at work first; of very many not all."""
+
+    pool_id: str
+    at: float
+    workers: tuple[WorkerStack, ...]
+
+
+# Job types.
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a job type, for a form."""
+
+    name: str
+    #: As one would write it: `int`, `str | None`.
+    type: str
+    required: bool
+    #: A JSON value; None where there is none, or where it is hidden.
+    default: Any
+    kind: Literal["text", "integer", "number", "boolean", "choice", "json"]
+    choices: tuple[str | int, ...]
+    nullable: bool
+    #: Its values are never shown.
+    hidden: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobTypeView:
+    """A job type as its pools describe it."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    #: Takes further arguments of any name.
+    open: bool
+    colour: Literal["sync", "async"]
+    priority: int
+    max_fails: int
+    timeout: float | None
+    max_concurrency: int | None
+    keep: float | None
+    unique_until: str
+    redact: tuple[str, ...]
+    #: The first line of its docstring.
+    doc: str
+    signature: str
+    #: When a pool last said so, within a day.
+    announced_at: float | None
 
 
 # The rest.
@@ -332,6 +468,9 @@ class Periodic:
     last_at: float | None
     #: The next ticks; none when no pool said what the schedule is.
     next: tuple[float, ...]
+    #: Who paused it and when, where that was written.
+    paused_by: str = ""
+    paused_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +484,12 @@ class JobMetrics:
     waits: Quantiles
     #: Since the beginning.
     totals: dict[str, int]
+    #: Attempts that failed, in each step, in all, and as a share from 0 to 1 of those that ended; None where none did.
+    fails: tuple[int, ...] = ()
+    failed: int = 0
+    failing: float | None = None
+    #: Jobs that came into the queue in each step, as QueueView has it; None where that is not known, as of the last one.
+    incoming: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

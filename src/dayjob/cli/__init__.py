@@ -17,6 +17,8 @@ from dayjob.version import __version__
 COMMANDS = {
     "demo": ("dayjob.cli.demo:demo", "Watch a pool work through fake jobs on the embedded server."),
     "worker": ("dayjob.cli.worker:worker", "Run the jobs of a pool in supervised processes."),
+    "web": ("dayjob.cli.web:web", "See and do everything in a browser."),
+    "top": ("dayjob.cli.top:top", "Watch and operate everything in the terminal, live."),
     "enqueue": ("dayjob.cli.enqueue:enqueue", "Put a job in, by name."),
     "queues": ("dayjob.cli.queues:queues", "List, show, pause, resume, limit and purge queues."),
     "jobs": ("dayjob.cli.jobs:jobs", "List, show, explain, retry, delete and cancel jobs."),

@@ -7,18 +7,21 @@ import click
 from dayjob.cli import console
 
 
-@click.command(epilog="Example: dayjob audit --size 100 | grep purge")
+@click.command(epilog="Example: dayjob audit --about send_mail")
 @click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
 @click.option("--offset", type=click.IntRange(0), default=0, help="How many of the newest to leave out.")
+@click.option(
+    "--about", default="", metavar="TEXT", help="Only lines with this text: a job id, an actor, a queue."
+)
 @console.options
-def audit(size: int, offset: int, redis: str | None, namespace: str, as_json: bool) -> None:
+def audit(size: int, offset: int, about: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show who did what, newest first. The last 1,000 actions are kept."""
     with console.opened(redis, namespace) as admin:
-        lines = admin.audit(offset=offset, size=size)
+        lines = admin.audit(offset=offset, size=size, about=about)
     if as_json:
         console.emit(lines)
     elif not lines:
-        click.echo("Nothing is noted.")
+        click.echo(f"Nothing is noted about {about!r}." if about else "Nothing is noted.")
     else:
         rows = [(console.when(line.at), line.actor, line.action, line.subject, line.result) for line in lines]
         console.table(("WHEN", "WHO", "DID", "TO", "RESULT"), rows)

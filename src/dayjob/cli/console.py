@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from dayjob.admin.client import Admin
-from dayjob.admin.views import JobView, Outcome, Progress
+from dayjob.admin.views import BrokenEntry, JobView, Outcome, Progress
 from dayjob.cli import target
 from dayjob.errors import UsageError
 from dayjob.wording import span
@@ -50,9 +50,15 @@ def clean(text: object) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Any answer as JSON values; the bytes of jobs, which hold what is hidden, stay out."""
+    """Any answer as JSON values; the bytes of jobs and broken entries, which hold what is hidden, stay out."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        hidden = {"payload"} if isinstance(value, JobView) else set()
+        hidden = (
+            {"payload"}
+            if isinstance(value, JobView)
+            else {"entry"}
+            if isinstance(value, BrokenEntry)
+            else set()
+        )
         names = [field.name for field in dataclasses.fields(value) if field.name not in hidden]
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`dayjob enqueue`: put a job in, by name. Nothing of the program that runs it is needed."""
+"""`dayjob enqueue`: put a job in, by name. The program that runs it may be named, and need not be."""
 
 from __future__ import annotations
 
@@ -8,62 +8,101 @@ from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from dayjob import wording
 from dayjob.cli import target
+from dayjob.cli.load import ready_pool
+from dayjob.describe import misfit
 from dayjob.enqueue import Enqueuer
 from dayjob.errors import BadArguments, BadOption
 from dayjob.job import Job
-from dayjob.options import suggest
+from dayjob.options import Using, check_name, suggest
 from dayjob.store.keys import Keys
-from dayjob.store.ops import maintain
+from dayjob.store.ops import job_types, maintain
 
 
 @click.command(epilog="Example: dayjob enqueue send_mail to=ada@example.com copies=2 --in 5m")
-@click.argument("name")
-@click.argument("arguments", metavar="[KEY=VALUE]...", nargs=-1)
+@click.argument("words", metavar="[MODULE:POOL] NAME [KEY=VALUE]...", nargs=-1, required=True)
 @click.option("--json", "text", metavar="OBJECT", help="More arguments, as a JSON object.")
 @click.option("--in", "delay", metavar="SPAN", help="Run it after a span of time: 90s, 5m, 1h30m, 2d.")
 @click.option("--at", "when", metavar="TIME", help="Run it at a time with its zone: 2030-01-31T09:00+01:00.")
 @click.option("--unique", is_flag=True, help="Not if one like it already waits.")
 @click.option("--id", "job_id", help="The id of the job; a repeat with the same id is safe for a day.")
 @click.option("--source", help="Who the job is for.")
+@click.option(
+    "--force", is_flag=True, help="Also where nobody knows the name, or the arguments seem not to fit."
+)
 @target.options
+@click.pass_context
 def enqueue(
-    name: str,
-    arguments: tuple[str, ...],
+    context: click.Context,
+    words: tuple[str, ...],
     text: str | None,
     delay: str | None,
     when: str | None,
     unique: bool,
     job_id: str | None,
     source: str | None,
+    force: bool,
     redis: str | None,
     namespace: str,
 ) -> None:
     """Put a job in, by name, and print its id.
 
     A VALUE is JSON where it can be read as such (7, true, null, [1, 2], "7" for the text 7), and text otherwise.
+    Name and arguments are checked against the pool, where MODULE:POOL names one, else against what pools have announced.
     """
-    args = _read_arguments(arguments, text)
+    pool, name, pairs = _split(words)
+    check_name(name)
+    args = _read_arguments(pairs, text)
     if delay is not None and when is not None:
         raise BadOption("give --in or --at, not both")
-    enqueuer = Enqueuer(namespace, redis=redis)
-    if job_id is not None:
-        enqueuer = enqueuer.using(id=job_id)
-    if source is not None:
-        enqueuer = enqueuer.using(source=_source(source))
     wait = None if delay is None else wording.read_span(delay, "--in")
     moment = None if when is None else _read_time(when)
+    if pool is None:
+        enqueuer = Enqueuer(namespace, redis=redis)
+    else:
+        said = context.get_parameter_source("namespace") is not ParameterSource.DEFAULT
+        enqueuer = _of_pool(pool, name, redis, namespace if said else None, force=force)
+    options: Using = {}
+    if job_id is not None:
+        options["id"] = job_id
+    if source is not None:
+        options["source"] = _source(source)
     try:
-        _warn_of_typo(enqueuer, namespace, name)
-        job = _send(enqueuer, name, args, wait, moment, unique=unique)
+        chosen = enqueuer.using(**options) if options else enqueuer
+        if pool is None and not force:
+            _check(enqueuer, namespace, name, args)
+        job = _send(chosen, name, args, wait, moment, unique=unique)
     finally:
         enqueuer.close()
     if job is None:
         click.echo(f"Not enqueued: a {name} like it already waits.", err=True)
     else:
         click.echo(job.id)
+
+
+def _split(words: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
+    """The pool if one is named, the job name, the arguments. No job name has a colon."""
+    if ":" not in words[0]:
+        return None, words[0], words[1:]
+    if len(words) == 1:
+        raise BadOption(f"which job of {words[0]}? Write dayjob enqueue {words[0]} NAME key=value ...")
+    return words[0], words[1], words[2:]
+
+
+def _of_pool(where: str, name: str, redis: str | None, namespace: str | None, *, force: bool) -> Enqueuer:
+    """The enqueuer of a pool, which knows the handler's arguments; with `force` one that knows nothing."""
+    pool = ready_pool(where)
+    pool.redis = redis or pool.redis
+    pool.namespace = pool.namespace if namespace is None else namespace
+    if force:
+        return Enqueuer(pool.namespace, redis=pool.redis)
+    pool.find(name)
+    # Made by user code while it was imported; made again with what was said here.
+    pool.__dict__.pop("enqueuer", None)
+    return pool.enqueuer
 
 
 def _send(
@@ -90,13 +129,30 @@ def _send(
     return enqueuer.enqueue_unique(name, **args) if unique else enqueuer.enqueue(name, **args)
 
 
-def _warn_of_typo(enqueuer: Enqueuer, namespace: str, name: str) -> None:
-    known = enqueuer.run(maintain.known_jobs(Keys(namespace)))
-    if known and name not in known:
-        near = suggest(name, known)
-        click.echo(
-            f"Note: no job {name!r} is known in the namespace {namespace!r} yet{near or '.'}", err=True
+def _check(enqueuer: Enqueuer, namespace: str, name: str, args: dict[str, Any]) -> None:
+    """Refuse what nobody would run. Raises BadOption, BadArguments."""
+    keys = Keys(namespace)
+    known = enqueuer.run(job_types.some(keys, [name]))[0]
+    if known is not None:
+        problem = misfit(known.said, args)
+        if problem:
+            hint = f"    {known.said.signature}    as its pools say; --force enqueues it all the same"
+            raise BadArguments(f"{name}: {problem}\n{hint}")
+        return
+    names = enqueuer.run(maintain.known_jobs(keys))
+    if name in names:
+        return
+    names = sorted({*names, *enqueuer.run(job_types.names(keys))})
+    if not names:
+        raise BadOption(
+            f"nobody uses the namespace {namespace!r}: no pool has started there, and nothing was ever enqueued.\n"
+            "    Check --namespace and --redis, or add --force to be the first."
         )
+    near = suggest(name, names)
+    raise BadOption(
+        f"no job {name!r} is known in the namespace {namespace!r}{near or '.'}\n"
+        "    Add --force to enqueue it all the same, for a pool that is still to come."
+    )
 
 
 def _read_arguments(pairs: Sequence[str], text: str | None) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -17,7 +19,17 @@ from dayjob.store.ops import inspect, maintain, produce
 from dayjob.store.sync import Link
 from dayjob.wording import counted
 
-NAMES = ("resize_photo", "send_mail", "charge_card", "export_report", "fetch_weather", "sync_stock")
+#: Job name to what its arguments may be: those of the demo, whose pools can run them.
+ARGUMENTS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
+    "resize_photo": lambda rng: {"photo": rng.randint(1, 99_999), "width": rng.choice((400, 800, 1600))},
+    "fetch_weather": lambda rng: {"city": rng.choice(("Paris", "Lagos", "Osaka", "Lima", "Oslo", "Pune"))},
+    "charge_card": lambda rng: {"order": rng.randint(1000, 9999), "amount": rng.randint(500, 50_000) / 100},
+    "export_report": lambda rng: {"rows": rng.randint(10, 60) * 100},
+    "rebuild_index": lambda rng: {"shop": f"shop-{rng.randint(1, 9)}"},
+    "send_reminder": lambda rng: {"customer": rng.randint(1, 999)},
+}
+NAMES = tuple(ARGUMENTS)
+_SOURCES = ("acme", "globex", "initech", "umbrella")
 _ERRORS = (
     "ConnectionError: the bank did not answer for order {n}",
     "TimeoutError: no answer within {n} s",
@@ -52,12 +64,12 @@ def fake_data(number: int, hours: int, yes: bool, redis: str | None, namespace: 
         now = link.run(inspect.now())
         counts = {state: number * share // 100 for state, share in _SHARES}
         for state, count in counts.items():
-            _fill_set(link, keys, state, count, now, rng)
+            fill_set(link, keys, state, count, now, rng)
         waiting = number - sum(counts.values())
         for name, count in zip(NAMES, _split(waiting, len(NAMES), rng), strict=True):
             _fill_queue(link, keys, name, count, now, rng)
         for minute in range(int(now // 60) - hours * 60, int(now // 60)):
-            _fill_minute(link, keys, minute, rng)
+            fill_minute(link, keys, minute, rng)
     click.echo(f"{counted(number, 'job')} and {counted(hours, 'hour')} of figures in {namespace!r}.")
 
 
@@ -67,9 +79,8 @@ def _split(number: int, parts: int, rng: random.Random) -> list[int]:
 
 
 def _payload(name: str, at: float, rng: random.Random, extras: dict[str, Any] | None = None) -> bytes:
-    args = {"order": rng.randint(1000, 9999), "email": f"user{rng.randint(1, 99)}@example.com"}
-    told = {"source": rng.randint(1, 9), **(extras or {})}
-    return codec.write(codec.quoted(name), new_id(), at, msgspec.json.encode(args), told)
+    told = {"source": rng.choice(_SOURCES), **(extras or {})}
+    return codec.write(codec.quoted(name), new_id(), at, msgspec.json.encode(ARGUMENTS[name](rng)), told)
 
 
 def _fill_queue(link: Link, keys: Keys, name: str, count: int, now: float, rng: random.Random) -> None:
@@ -79,7 +90,8 @@ def _fill_queue(link: Link, keys: Keys, name: str, count: int, now: float, rng: 
         link.run(produce.enqueue(keys, produce.Slot(new_id(), 1), name, payloads, introduce=True))
 
 
-def _fill_set(link: Link, keys: Keys, state: str, count: int, now: float, rng: random.Random) -> None:
+def fill_set(link: Link, keys: Keys, state: str, count: int, now: float, rng: random.Random) -> None:
+    """Put invented jobs into scheduled, retry or dead."""
     source = {"scheduled": keys.scheduled, "retry": keys.retry, "dead": keys.dead}[state]
     for first in range(0, count, _BATCH):
         flat: list[Arg] = []
@@ -100,17 +112,21 @@ def _failure(at: float, rng: random.Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> None:
-    flat: list[Arg] = []
+def fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> None:
+    """Invent the figures of one minute."""
+    figures: dict[str, int] = {"|q": 1}
+    busy = 1.3 + math.sin(minute / 25)
     for place, name in enumerate(NAMES):
+        ran = 0
         for _ in range(3):
-            bucket = round(rng.gauss(12 + 2 * place, 3))
-            flat += (
-                f"{name}|r{max(0, bucket)}",
-                rng.randint(1, 40),
-                f"{name}|w{max(0, bucket + 4)}",
-                rng.randint(1, 40),
-            )
-    flat += (f"|x{rng.randint(2, 6)}", rng.randint(10, 60))
+            bucket = max(0, round(rng.gauss(12 + 2 * place, 3)))
+            count = round(rng.randint(5, 40) * busy)
+            ran += count
+            figures[f"{name}|r{bucket}"] = figures[f"{name}|w{bucket + 4}"] = count
+        figures[f"{name}|f"] = round(ran * (0.2 if name == "charge_card" else 0.01) * rng.random())
+        figures[f"{name}|o"] = ran
+        figures[f"{name}|q"] = rng.randint(0, 30)
+    figures[f"|x{rng.randint(2, 6)}"] = rng.randint(10, 60)
+    flat: list[Arg] = [word for pair in figures.items() for word in pair]
     link.run(Op("HSET", (keys.minute(minute),), flat, int))
     link.run(Op("EXPIRE", (keys.minute(minute),), (_THREE_DAYS,), int))

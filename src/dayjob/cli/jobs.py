@@ -97,13 +97,15 @@ def _list_running(admin: Admin, *, as_json: bool) -> None:
         return
     rows = [
         (
-            one.worker.id, one.worker.name, ago(one.running_for), f"{one.host}/{one.pid}",
-            "" if one.progress is None else f"{one.progress:.0%}", one.worker.checkin or "", one.worker.args,
+            one.worker.id, one.worker.name, ago(one.running_for), ago(one.timeout), f"{one.host}/{one.pid}",
+            "" if one.progress is None else f"{one.progress:.0%}",
+            "told to end" if one.worker.cancelled else one.worker.checkin or "", "" if one.source is None else one.source,
+            one.args,
         )
         for one in found
     ]  # fmt: skip
-    head = ("ID", "NAME", "FOR", "WHERE", "DONE", "CHECK-IN", "ARGUMENTS")
-    console.table(head, rows, right="FOR DONE")
+    head = ("ID", "NAME", "FOR", "TIMEOUT", "WHERE", "DONE", "CHECK-IN", "SOURCE", "ARGUMENTS")
+    console.table(head, rows, right="FOR TIMEOUT DONE")
 
 
 def _list_broken(admin: Admin, size: int, *, as_json: bool) -> None:
@@ -143,6 +145,7 @@ def _print_page(page: JobPage, *, go_on: str = "") -> None:
             "retry": "DUE IN",
             "dead": "DIED",
             "done": "KEPT FOR",
+            "running": "",
         }
         console.table(("ID", "NAME", heads[page.state], "FAILS", "ERROR OR ARGUMENTS"), rows, right="FAILS")
     click.echo(f"{len(page.jobs):,} of {page.total:,} in {page.state}", err=True)
@@ -266,15 +269,39 @@ def kill(**given: Any) -> None:
     perform("kill", None, **given)
 
 
-@jobs.command(epilog="Example: dayjob jobs cancel 5f1c0a... --yes")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--state", type=click.Choice([*STATES, "running"]), help="Where they must still be.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@console.yes_option
-@console.options
+@jobs.command(epilog="Example: dayjob jobs cancel --state running --where name=export --dry-run")
+@_acting(None)
 def cancel(**given: Any) -> None:
     """End jobs: those that wait are removed, those that run are told with their pool's next beat."""
-    perform("cancel", None, where=None, limit=None, **given)
+    perform("cancel", None, **given)
+
+
+@jobs.command(epilog="Example: dayjob jobs types --json")
+@console.options
+def types(redis: str | None, namespace: str, as_json: bool) -> None:
+    """List the job types that pools have announced: what each takes and how it is run."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.job_types()
+    if as_json:
+        console.emit(found)
+        return
+    if not found:
+        click.echo("No pool has announced any. Start one: dayjob worker app.jobs:pool")
+        return
+    rows = [
+        (
+            one.signature,
+            one.colour,
+            one.priority,
+            one.max_fails,
+            ago(one.timeout),
+            ", ".join(one.redact),
+            one.doc,
+        )
+        for one in found
+    ]
+    head = ("JOB", "COLOUR", "PRIORITY", "FAILS", "TIMEOUT", "HIDDEN", "")
+    console.table(head, rows, right="PRIORITY FAILS TIMEOUT")
 
 
 def perform(

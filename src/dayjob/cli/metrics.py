@@ -31,12 +31,23 @@ def _print_jobs(found: Metrics) -> None:
         return
     rows = [
         (
-            job.name, f"{job.runs.count:,}", took(job.waits.p50), took(job.waits.p95), took(job.runs.p50), took(job.runs.p95),
+            job.name, f"{job.runs.count:,}", "" if job.failing is None else f"{job.failing:.1%}", took(job.waits.p50), took(job.waits.p95), took(job.runs.p50), took(job.runs.p95),
             took(job.runs.p99), f"{job.totals.get('done', 0):,}", f"{job.totals.get('failed', 0):,}",
         )
         for job in found.jobs
     ]  # fmt: skip
-    head = ("JOB", "RAN", "WAIT-50%", "WAIT-95%", "RUN-50%", "RUN-95%", "RUN-99%", "DONE-EVER", "FAILED-EVER")
+    head = (
+        "JOB",
+        "RAN",
+        "FAILED",
+        "WAIT-50%",
+        "WAIT-95%",
+        "RUN-50%",
+        "RUN-95%",
+        "RUN-99%",
+        "DONE-EVER",
+        "FAILED-EVER",
+    )
     console.table(head, rows, right=" ".join(head[1:]))
 
 
@@ -45,10 +56,12 @@ def _print_steps(found: Metrics) -> None:
     for place, start in enumerate(found.starts):
         ran = [f"{job.name} {job.series[place]:,}" for job in found.jobs if job.series[place]]
         if ran:
-            rows.append(
-                (console.when(start), f"{sum(job.series[place] for job in found.jobs):,}", ", ".join(ran))
+            total, failed = (
+                sum(part)
+                for part in zip(*((job.series[place], job.fails[place]) for job in found.jobs), strict=True)
             )
+            rows.append((console.when(start), f"{total:,}", f"{failed:,}", ", ".join(ran)))
     if not rows:
         click.echo("Nothing ran.")
         return
-    console.table(("FROM", "RAN", "JOBS"), rows, right="RAN")
+    console.table(("FROM", "RAN", "FAILED", "JOBS"), rows, right="RAN FAILED")

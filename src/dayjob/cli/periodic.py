@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dayjob.admin.views import Periodic
 from dayjob.cli import console
 from dayjob.cli.console import when
 
@@ -28,11 +29,17 @@ def ls(redis: str | None, namespace: str, as_json: bool) -> None:
     rows = [
         (
             one.name, one.job, one.english or "no pool has said what it is", when(one.last_at),
-            "paused" if one.paused else when(one.next[0]) if one.next else "",
+            _next(one),
         )
         for one in found
     ]  # fmt: skip
     console.table(("SCHEDULE", "JOB", "WHEN", "LAST", "NEXT"), rows)
+
+
+def _next(one: Periodic) -> str:
+    if one.paused:
+        return "paused" + (f" by {one.paused_by} at {when(one.paused_at)}" if one.paused_by else "")
+    return when(one.next[0]) if one.next else ""
 
 
 @periodic.command(epilog="Example: dayjob periodic run sweep_carts")

@@ -1,18 +1,26 @@
-"""`dayjob pools`: the worker pools and what their workers do."""
+"""`dayjob pools`: the worker pools, what their workers do, and asking them to go quiet or to stop."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
 import click
 
-from dayjob.admin.views import Pool, PoolsView
+from dayjob.admin.views import Pool, PoolsView, Stacks
 from dayjob.cli import console
-from dayjob.cli.console import ago
-from dayjob.wording import counted
+from dayjob.cli.console import ago, clean
+from dayjob.errors import BadOption
+from dayjob.options import suggest
+from dayjob.wording import counted, read_span
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group(epilog="Example: dayjob pools ls")
 def pools() -> None:
-    """List worker pools and what their workers do."""
+    """List worker pools, see where their workers are, ask them to go quiet or to stop."""
 
 
 @pools.command(epilog="Example: dayjob pools ls --json")
@@ -43,10 +51,120 @@ def _row(pool: Pool, *, leads: bool) -> tuple[object, ...]:
     lease = ago(pool.lease) if pool.lease > 0 else "over"
     if status is None:
         return pool.id, "", "", "", "", "", lease, "", "has not said anything yet", ""
-    state = ("quiet " if status.quiet else "") + ("leads" if leads else "")
+    quiet = "stopping " if status.stopping else "quiet " if status.quiet else ""
+    state = quiet + ("leads" if leads else "")
     busy = f"{sum(status.running.values())}/{status.concurrency}"
     names = ", ".join(status.names[:5]) + (
         f" and {len(status.names) - 5} more" if len(status.names) > 5 else ""
     )
     memory = f"{status.rss / (1 << 20):.0f} MiB" if status.rss else ""
     return pool.id, status.host, status.pid, busy, memory, status.version, lease, status.tag, state, names
+
+
+# Asking.
+
+
+def _chosen(fn: F) -> F:
+    """Which pools are meant: by id, by host, or all."""
+    for option in (
+        click.argument("ids", metavar="[ID]...", nargs=-1),
+        click.option("--host", help="All pools on this machine, as `pools ls` shows it."),
+        click.option("--all", "everything", is_flag=True, help="All pools of the namespace."),
+        click.option("--dry-run", is_flag=True, help="Only say which pools are meant."),
+    ):
+        fn = option(fn)
+    return fn
+
+
+@pools.command(epilog="Example: dayjob pools quiet --host web-3")
+@_chosen
+@console.options
+def quiet(**given: Any) -> None:
+    """Ask pools to fetch nothing more; what runs goes on. They hear it with their next beat, within 5 seconds."""
+    _ask("quiet", **given)
+
+
+@pools.command(epilog="Example: dayjob pools stop 5f1c0a... --yes")
+@_chosen
+@console.yes_option
+@console.options
+def stop(**given: Any) -> None:
+    """Ask pools to stop as by a signal. A supervised process is not started again; the last one ends its parent."""
+    _ask("stop", **given)
+
+
+def _ask(
+    verb: Literal["quiet", "stop"],
+    *,
+    ids: tuple[str, ...],
+    host: str | None,
+    everything: bool,
+    dry_run: bool,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
+    yes: bool = True,
+) -> None:
+    if sum((bool(ids), host is not None, everything)) != 1:
+        raise BadOption(f"which pools? Give ids, --host or --all: dayjob pools {verb} --host web-3")
+    with console.opened(redis, namespace) as admin:
+        wanted = list(ids) or _of_host(admin.pools(), host)
+        if dry_run:
+            if as_json:
+                console.emit(wanted)
+            else:
+                for pool_id in wanted:
+                    click.echo(clean(f"would {verb} pool {pool_id}"))
+            return
+        console.confirm(f"{verb.capitalize()} {counted(len(wanted), 'pool')}?", yes=yes)
+        act = getattr(admin, verb)
+        console.conclude([act(pool_id) for pool_id in wanted], as_json=as_json)
+
+
+def _of_host(found: PoolsView, host: str | None) -> list[str]:
+    hosts = sorted({pool.status.host for pool in found.pools if pool.status is not None})
+    wanted = [
+        pool.id
+        for pool in found.pools
+        if host is None or (pool.status is not None and pool.status.host == host)
+    ]
+    if not wanted:
+        near = suggest(host, hosts) if host is not None else ""
+        raise BadOption(
+            f"no pool runs {f'on {host!r}' if host else 'in this namespace'}{near or '; dayjob pools ls shows all'}"
+        )
+    return wanted
+
+
+@pools.command(epilog="Example: dayjob pools stacks 5f1c0a... --own")
+@click.argument("pool_id", metavar="ID")
+@click.option("--own", is_flag=True, help="Only the program's own code, without its libraries.")
+@click.option(
+    "--wait", default="10s", show_default=True, metavar="SPAN", help="How long to wait for its answer."
+)
+@console.options
+def stacks(pool_id: str, own: bool, wait: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show where each busy worker of a pool is in its code. Ends with 1 when the pool does not say."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.stacks(pool_id, wait=read_span(wait, "--wait"))
+    if found is None:
+        click.echo(clean(f"Pool {pool_id} is gone, or did not answer within {wait}."), err=True)
+        sys.exit(console.NOT_DONE)
+    if as_json:
+        console.emit(found)
+    else:
+        _print_stacks(found, own=own)
+
+
+def _print_stacks(found: Stacks, *, own: bool) -> None:
+    if not found.workers:
+        click.echo("No worker is busy.")
+    for worker in found.workers:
+        head = clean(f"{worker.name} {worker.id}")
+        click.echo(click.style(head, bold=True) + f"  {worker.colour}, running for {ago(worker.running_for)}")
+        for frame in worker.frames:
+            if frame.own or not own:
+                place = clean(f"{frame.file}:{frame.line} in {frame.function}")
+                click.echo(click.style(f"  {place}", dim=not frame.own))
+                if frame.source:
+                    click.echo(click.style(f"      {clean(frame.source)}", dim=not frame.own))

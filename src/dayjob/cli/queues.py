@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dayjob.admin.views import Quantiles, QueueDetail, QueuesView
+from dayjob.admin.views import Quantiles, QueueDetail, QueuesView, QueueView
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean, took
 from dayjob.errors import BadOption
@@ -35,20 +35,24 @@ def _print_all(found: QueuesView) -> None:
     rows = [
         (
             view.queue.name, f"{view.queue.size:,}", ago(view.queue.age), f"{view.running:,}", f"{view.workers:,}",
-            f"{view.out:,.0f}", view.queue.limit if view.queue.limit is not None else "", _remark(view.queue.paused, view.queue.wrong, view.workers, view.queue.size),
+            "" if view.incoming is None else f"{view.incoming:,.0f}", f"{view.out:,.0f}",
+            "" if not view.failing else f"{view.failing:.0%}", view.queue.limit if view.queue.limit is not None else "",
+            _remark(view, found.now),
         )
         for view in found.queues
     ]  # fmt: skip
-    head = ("QUEUE", "WAITING", "OLDEST", "RUNNING", "WORKERS", "OUT/MIN", "LIMIT", "")
-    console.table(head, rows, right="WAITING OLDEST RUNNING WORKERS OUT/MIN LIMIT")
+    head = ("QUEUE", "WAITING", "OLDEST", "RUNNING", "WORKERS", "IN/MIN", "OUT/MIN", "FAILS", "LIMIT", "")
+    console.table(head, rows, right="WAITING OLDEST RUNNING WORKERS IN/MIN OUT/MIN FAILS LIMIT")
 
 
-def _remark(paused: bool, wrong: bool, workers: int, size: int) -> str:
-    if wrong:
+def _remark(view: QueueView, now: float) -> str:
+    queue = view.queue
+    if queue.wrong:
         return "its key has a wrong type"
-    if paused:
-        return "paused"
-    return "no worker" if size and not workers else ""
+    if queue.paused:
+        by = f" by {queue.paused_by}" if queue.paused_by else ""
+        return f"paused{by}" + (f" for {ago(now - queue.paused_at)}" if queue.paused_at else "")
+    return "no worker" if queue.size and not view.workers else ""
 
 
 @queues.command(epilog="Example: dayjob queues show send_mail")
@@ -74,8 +78,13 @@ def _print_one(found: QueueDetail) -> None:
     click.echo(
         f"workers  {found.view.workers:,} in {counted(len(found.pools), 'pool')}, {found.view.running:,} running"
     )
-    click.echo(f"in/min   about {found.incoming:,.0f}")
+    about = "" if found.incoming_exact else "about "
+    click.echo(f"in/min   {about}{found.incoming:,.1f}")
     click.echo(f"out/min  {found.view.out:,.1f}")
+    if found.view.failing is not None:
+        click.echo(f"fails    {found.view.failing:.0%} of the last five minutes")
+    if found.view.utilisation is not None:
+        click.echo(f"busy     about {found.view.utilisation:.0%} of its workers' time")
     if queue.limit is not None:
         click.echo(f"limit    {queue.held:,} of {queue.limit:,} held")
     click.echo(f"waited   {_times(found.waits)}")

@@ -32,7 +32,7 @@ if sys.platform != "win32":
     import fcntl
 
 #: Fixed rather than $TMPDIR, which differs between processes that must find the same socket.
-_RUNTIME = Path("/tmp")  # noqa: S108 - the directory made in it is private and checked
+RUNTIME = Path("/tmp")  # noqa: S108 - the directory made in it is private and checked
 _NAMES = ("valkey-server", "redis-server")
 _PAUSE = 0.02
 _LOG_LIMIT = 1 << 20
@@ -83,7 +83,7 @@ class _Place:
         real = Path(os.path.realpath(folder))
         # Hashed, because a socket's path may not be longer than 103 bytes on macOS.
         digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:20]
-        return cls(real, _RUNTIME / f"dayjob-{os.geteuid()}" / f"{digest}.sock")
+        return cls(real, RUNTIME / f"dayjob-{os.geteuid()}" / f"{digest}.sock")
 
     @property
     def lock(self) -> Path:
@@ -204,11 +204,34 @@ def _in_words(place: _Place) -> Iterator[None]:
         yield
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
+        if isinstance(error, PermissionError) and (owner := _other_owner(place)):
+            raise ServerError(
+                f"{place.folder} belongs to {owner}, and so does its server: you may not look into it{where}.\n"
+                f"    Run this as {owner}, or name a folder of your own"
+            ) from error
         raise ServerError(
             f"{place.folder}: cannot be used for the embedded server: {error.strerror or error}{where}\n"
             "    Name a folder that can be written, redis='embedded:/some/folder', or a server, "
             "DAYJOB_REDIS_URL=redis://host:6379/0"
         ) from error
+
+
+def _other_owner(place: _Place) -> str:
+    """Who keeps us out of a folder of a server: its owner, or that of the first above it that can be seen; "" for us."""
+    import pwd  # noqa: PLC0415 - POSIX only, and seldom wanted
+
+    for path in (place.lock, place.folder, *place.folder.parents):
+        try:
+            owner = path.stat().st_uid
+        except PermissionError:
+            continue
+        except OSError:
+            return ""
+        try:
+            return "" if owner == os.geteuid() else f"user {pwd.getpwuid(owner).pw_name}"
+        except KeyError:
+            return f"user {owner}"
+    return ""
 
 
 def _prepare(place: _Place) -> None:
@@ -261,7 +284,10 @@ def _take(lock: Path) -> int | None:
 
 
 def _is_held(lock: Path) -> bool:
-    if not lock.exists():
+    try:
+        # Not exists(), which in some versions of Python takes "you may not look" for "it is not there".
+        lock.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return False
     descriptor = _take(lock)
     if descriptor is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dayjob.options import check_namespace
+
 
 class QueueKeys(NamedTuple):
     """The keys of one job name that scripts pass together."""
@@ -26,7 +28,8 @@ class Keys:
     prefix: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Apply the ancestor's prefix rule: `w1` and `w1:` are the same, and "" has no prefix."""
+        """Apply the ancestor's prefix rule: `w1` and `w1:` are the same, and "" has no prefix. Raises BadOption."""
+        check_namespace(self.namespace)
         bare = self.namespace == "" or self.namespace.endswith(":")
         object.__setattr__(self, "prefix", self.namespace if bare else self.namespace + ":")
 
@@ -91,12 +94,16 @@ class Keys:
         return f"{self.prefix}pool:{pool_id}"
 
     def state(self, pool_id: str) -> str:
-        """Hash: `last` request number, `suspect`, `cause`, `culprit`, `cancel:<token>`."""
+        """Hash: `last` request number, `suspect`, `cause`, `culprit`, `cancel:<token>`, `wish:<what operators ask of it>`."""
         return f"{self.prefix}pool:{pool_id}:state"
 
     def held(self, pool_id: str) -> str:
         """Hash: token to payload, the attempts this pool holds. Token is `<number>:<job name>`."""
         return f"{self.prefix}pool:{pool_id}:held"
+
+    def stacks(self, pool_id: str) -> str:
+        """List of one: where the pool's busy workers were in their code, JSON; written when asked for, a minute."""
+        return f"{self.prefix}pool:{pool_id}:stacks"
 
     @property
     def limits(self) -> str:
@@ -123,7 +130,7 @@ class Keys:
 
     @property
     def periodic(self) -> str:
-        """Hash: schedule to its last tick; `<schedule>|off` while an operator has it paused."""
+        """Hash: schedule to its last tick; `<schedule>|off` while paused, saying when and by whom; `<schedule>|is`: what it is."""
         return f"{self.prefix}periodic"
 
     @property
@@ -145,8 +152,16 @@ class Keys:
         return f"{self.prefix}stats:totals"
 
     def minute(self, minute: int) -> str:
-        """Hash: per job name, counts and histograms of one minute since the epoch; 73 hours."""
+        """Hash: per job name the fails, sizes and histograms of one minute since the epoch; 73 hours. Written by exchange, sample."""
         return f"{self.prefix}stats:minute:{minute}"
+
+    def quarter(self, minute: int) -> str:
+        """String: the figures of the quarter of an hour that begins with this minute, JSON; 73 hours. Written by the leader."""
+        return f"{self.prefix}stats:quarter:{minute}"
+
+    def hour(self, minute: int) -> str:
+        """String: the figures of the hour that begins with this minute, JSON; 73 hours. Written by the leader."""
+        return f"{self.prefix}stats:hour:{minute}"
 
     @property
     def done(self) -> str:
@@ -156,6 +171,11 @@ class Keys:
     def result(self, job_id: str) -> str:
         """String: the result of a completed job, or the error of a dead one, JSON; as long as `keep`."""
         return f"{self.prefix}result:{job_id}"
+
+    @property
+    def job_types(self) -> str:
+        """Hash: job name to what its pools say of it, JSON; `<name>|at` to when. Dropped 30 days after the last pool said it."""
+        return f"{self.prefix}job_types"
 
     @property
     def audit(self) -> str:

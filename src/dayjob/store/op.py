@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -33,6 +34,15 @@ class Op(msgspec.Struct, Generic[T], frozen=True, gc=False):
         if whole_script:
             return ["EVAL", self.command.source, len(self.keys), *self.keys, *self.args]
         return ["EVALSHA", self.command.sha, len(self.keys), *self.keys, *self.args]
+
+
+def texts(reply: Iterable[bytes]) -> list[str]:
+    """The ids or tokens in a reply. What is no text was not written by us, and can neither be asked for nor stop the others."""
+    found: list[str] = []
+    for raw in reply:
+        with contextlib.suppress(UnicodeDecodeError):
+            found.append(raw.decode())
+    return found
 
 
 def plain(command: str, *args: Arg) -> Op[Any]:

@@ -10,10 +10,9 @@ from typing import Literal, TypeVar
 from dayjob.draft import Draft
 from dayjob.job import Job
 from dayjob.store import codec
-from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.consume import KEEP_ERROR, Entry
 from dayjob.store.ops.produce import When
 from dayjob.worker.attempt import Attempt, Settlement
-from dayjob.worker.run import KEEP_ERROR
 
 T = TypeVar("T")
 

@@ -20,6 +20,7 @@ from dayjob.store.op import plain
 from dayjob.store.sync import Link
 from dayjob.worker.board import Board
 from dayjob.worker.line import (
+    Asked,
     Away,
     Back,
     Config,
@@ -116,6 +117,12 @@ class Child:
         if runtime is not None:
             runtime.stop(timeout)
 
+    def _asked(self, timeout: float) -> None:
+        """An operator wants this one to stop. The parent hears it first, or it would start another."""
+        if self._within is None:
+            self._line.send(Asked())
+            threading.Thread(target=self.stop, args=(timeout,), name="dayjob-stop", daemon=True).start()
+
     def hurry(self) -> None:
         """Give back now."""
         if self._runtime is not None:
@@ -201,7 +208,9 @@ class Child:
 
         pause = threading.Event()
         while self._within is None:
-            runtime = Runtime(pool, publish=publish, board=board, tag=config.tag)
+            runtime = Runtime(
+                pool, publish=publish, board=board, tag=config.tag, asked=lambda: self._asked(config.timeout)
+            )
             runtime.outage = self._outage
             try:
                 if config.patient:
@@ -232,13 +241,15 @@ class Child:
     def _hello(self, pool: WorkerPool[Any], config: Config) -> Hello:
         target = settings.resolve(pool.redis)
         self._origin = _origin(target.origin, config)
-        url = settings.connect_target(target)
+        # The parent says once, for all of us, that nobody named a server.
+        url = settings.connect_target(target, told=True)
         options = pool.options
         timeouts = {one.name: one.options.timeout for one in pool.registry if one.options.timeout is not None}
         return Hello(
             url=url,
             server=str(settings.parse_url(url)),
             origin=self._origin,
+            fallback=str(target.embedded) if target.origin == settings.FALLBACK else "",
             namespace=pool.namespace,
             lease=options.lease,
             beat=options.beat,

@@ -12,6 +12,7 @@ from dayjob.store.ops import consume, maintain
 from dayjob.worker.fetcher import TERM, Fetcher
 from dayjob.worker.periodic import Periodic
 from dayjob.worker.reaper import Reaper
+from dayjob.worker.recorder import Recorder
 from dayjob.worker.requeuer import Requeuer
 from dayjob.worker.shared import SharedLink
 from dayjob.worker.trimmer import Trimmer
@@ -21,14 +22,18 @@ PASS = 1.0
 #: Seconds between two looks at the caps, and at the limits.
 TRIM = 10.0
 MEND = 60.0
+#: Seconds between two looks for job types that nobody announces any more, and after which a pool announces its own again.
+FORGET = 3600.0
+ANNOUNCE = 86_400.0
 #: How many names one ring looks at.
 RING = 200
 #: Seconds that one wait for something due sooner lasts at most.
 SLICE = 0.5
 #: Seconds by which a blocking command may end too late.
 COARSE = 0.12
-#: Seconds after which it is looked again what is due, should its bell have been lost with another leader.
-LOOK = 5.0
+#: Seconds after which it is looked again what is due: for programs that schedule and ring no bell, and for bells that
+#: were lost with another leader.
+LOOK = 1.0
 
 
 class Chores:
@@ -44,6 +49,8 @@ class Chores:
         reaper: Reaper,
         periodic: Periodic,
         trimmer: Trimmer,
+        recorder: Recorder,
+        announce: Callable[[], object],
         beat: float,
     ) -> None:
         self._slice = min(SLICE, beat / 4)
@@ -54,7 +61,10 @@ class Chores:
         self._reaper = reaper
         self._periodic = periodic
         self._trimmer = trimmer
-        self._next: dict[str, float] = {}
+        self._recorder = recorder
+        self._announce = announce
+        #: The pool has announced its job types when it started.
+        self._next: dict[str, float] = {"announce": time.monotonic() + ANNOUNCE}
         #: Monotonic time when something is due, as far as is known.
         self._due_at = 0.0
         self.closing = False
@@ -62,12 +72,14 @@ class Chores:
     def step(self) -> float:
         """One round; the wait for the next is spent listening for something that is due sooner."""
         tick = self._periodic.step()
+        self._every("announce", ANNOUNCE, self._announce)
         if not self._fetcher.leads:
             self._due_at = 0.0
             return min(1.0, PASS if tick is None else tick)
         self._every("pass", PASS, self._pass)
         self._every("trim", TRIM, lambda: self._trimmer.trim(self._fetcher.redis_now()))
         self._every("mend", MEND, self._trimmer.mend_limits)
+        self._every("forget", FORGET, self._recorder.forget_types)
         if time.monotonic() >= self._due_at:
             due = self._requeuer.step()
             self._due_at = time.monotonic() + (LOOK if due is None else min(due, LOOK))
@@ -105,3 +117,4 @@ class Chores:
         names = self._link.run(maintain.known_jobs(self._keys))
         for first in range(0, len(names), RING):
             self._link.run(maintain.ring(self._keys, names[first : first + RING]))
+        self._recorder.record(self._fetcher.redis_now(), names)

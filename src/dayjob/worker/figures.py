@@ -29,7 +29,7 @@ class Figures:
 
     def pending(self, lanes: Iterable[Lane]) -> bool:
         """Whether anything waits to be sent."""
-        return any(lane.runs or lane.waits for lane in lanes)
+        return any(lane.runs or lane.waits or lane.fails or lane.taken for lane in lanes)
 
     def take(self, lanes: Iterable[Lane], *, most: int = 400) -> dict[str, int]:
         """The increments since the last time; what does not fit stays for the next."""
@@ -44,6 +44,12 @@ class Figures:
                 found[f"{lane.name}|r{number}"] = count
             for number, count in waits.items():
                 found[f"{lane.name}|w{number}"] = count
+            if lane.fails:
+                found[f"{lane.name}|f"] = lane.fails
+                lane.fails = 0
+            if lane.taken:
+                found[f"{lane.name}|o"] = lane.taken
+                lane.taken = 0
         if found:
             trips, self._trips = self._trips, {}
             for number, count in trips.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 
 from dayjob.options import PoolOptions
 from dayjob.store.keys import Keys
@@ -19,8 +20,17 @@ class Heartbeat:
     """Renews the lease and shows what is going on."""
 
     def __init__(
-        self, keys: Keys, link: SharedLink, fetcher: Fetcher, observer: Observer, options: PoolOptions
+        self,
+        keys: Keys,
+        link: SharedLink,
+        fetcher: Fetcher,
+        observer: Observer,
+        options: PoolOptions,
+        *,
+        wishes: Mapping[str, Callable[[], None]],
     ) -> None:
+        #: What operators may ask of the pool, and who does it.
+        self._wishes = wishes
         self._keys = keys
         self._link = link
         self._fetcher = fetcher
@@ -58,3 +68,7 @@ class Heartbeat:
             attempt = self._fetcher.held.get(token)
             if attempt is not None:
                 attempt.cancelled = True
+        for wish in answer.wishes:
+            # One that a newer version knows is left alone.
+            if wish in self._wishes:
+                self._wishes[wish]()

@@ -64,6 +64,8 @@ class Hello(msgspec.Struct, tag="hello"):
     workers: int
     #: Job name to its timeout, for those that have one.
     timeouts: dict[str, float]
+    #: The folder of the embedded server where nobody named a server; "" where somebody did.
+    fallback: str = ""
 
 
 class Published(msgspec.Struct, tag="id"):
@@ -90,6 +92,10 @@ class Report(msgspec.Struct, tag="report"):
     resident: int
 
 
+class Asked(msgspec.Struct, tag="asked"):
+    """Child to parent: an operator asked it to stop, and it does; it is not to be replaced."""
+
+
 class Away(msgspec.Struct, tag="away"):
     """Child to parent: Redis went away."""
 
@@ -105,11 +111,23 @@ class Ended(msgspec.Struct, tag="ended"):
 
 
 ToChild = Config | Stop | Hurry | Quiet
-ToParent = Hello | Published | Started | Failed | Report | Away | Back | Ended
+ToParent = Hello | Published | Started | Failed | Report | Asked | Away | Back | Ended
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(
-    Config | Stop | Hurry | Quiet | Hello | Published | Started | Failed | Report | Away | Back | Ended
+    Config
+    | Stop
+    | Hurry
+    | Quiet
+    | Hello
+    | Published
+    | Started
+    | Failed
+    | Report
+    | Asked
+    | Away
+    | Back
+    | Ended
 ).decode
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
-from dayjob.errors import Rejected
+from dayjob.errors import StoreError
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.sync import Link
@@ -48,9 +48,10 @@ class Listener:
             return 0.0
         try:
             bell = self._link.run(consume.wait_bell(self._bells, WAIT))
-        except Rejected:
-            # A bell of a wrong type: an exchange over all names mends it.
-            self._look()
+        except StoreError:
+            # An exchange over all names mends a bell of a wrong type, and shows what Redis forgot while it was away.
+            if not self.closing:
+                self._look()
             raise
         if bell is not None:
             # Not armed again until the fetcher has looked: it may be busy with what this bell announced.

@@ -84,6 +84,26 @@ class LoopExecutor:
         """The attempts that run now."""
         return list(self._tasks)
 
+    def coroutine(self, attempt: Attempt) -> Any:
+        """What runs `attempt`, or None; for those who want to see where it is."""
+        task = self._tasks.get(attempt)
+        return None if task is None else task.get_coro()
+
+    @property
+    def thread_id(self) -> int:
+        """The thread that the loop runs on."""
+        return self._thread.ident or 0
+
+    def current(self) -> Attempt | None:
+        """The attempt whose code runs at this moment, as seen from another thread."""
+        task = asyncio.current_task(self._loop)
+        return next((attempt for attempt, one in list(self._tasks.items()) if one is task), None)
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Have the loop call something as soon as it comes to it; nothing when it is closed."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(work)
+
     def interrupt(self, attempt: Attempt, kind: type[BaseException]) -> bool:  # noqa: ARG002 - same shape as the threads'
         """Cancel the task that runs `attempt`."""
         task = self._tasks.get(attempt)
@@ -154,7 +174,7 @@ class LoopExecutor:
                 if slots is not None:
                     slots.give(slot)
                 return
-            if attempt.lost:
+            if attempt.lost or attempt.settled:
                 if slots is not None:
                     slots.give(slot)
                 continue
@@ -162,6 +182,12 @@ class LoopExecutor:
             self._tasks[attempt] = self._loop.create_task(self._attempt(attempt, slot), context=Variables())
 
     async def _attempt(self, attempt: Attempt, slot: int) -> None:
+        if attempt.settled:
+            # Given back between its task being made and its first step: somebody else may run it by now.
+            del self._tasks[attempt]
+            if self._slots is not None:
+                self._slots.give(slot)
+            return
         started = attempt.started_at = time.monotonic()
         timeout = attempt.lane.options.timeout
         attempt.worker = slot

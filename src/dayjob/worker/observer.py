@@ -14,7 +14,7 @@ import msgspec
 
 from dayjob.job import new_id
 from dayjob.options import PoolOptions
-from dayjob.redact import shown
+from dayjob.redact import secrets_in, shown, without
 from dayjob.store import codec
 from dayjob.version import __version__
 from dayjob.worker.attempt import Attempt
@@ -56,6 +56,7 @@ class Observer:
         #: A random id for each worker, as the ancestor has them.
         self.worker_ids = [new_id() for _ in range(options.concurrency)]
         self.quiet = False
+        self.stopping = False
 
     def busy(self) -> bool:
         """Whether there is anything worth showing more often than at each beat."""
@@ -80,9 +81,11 @@ class Observer:
                 "python": ".".join(map(str, sys.version_info[:3])),
                 "started_at": self._started_at,
                 "beat_at": self._fetcher.redis_now(),
+                "beat": self._options.beat,
                 "concurrency": self._options.concurrency,
                 "names": self._names,
                 "quiet": self.quiet or not self._fetcher.fetching,
+                "stopping": self.stopping,
                 "leads": self._fetcher.leads,
                 "held": len(self._fetcher.held),
                 "running": counts,
@@ -100,13 +103,16 @@ class Observer:
     def _worker(self, attempt: Attempt, now: float) -> dict[str, Any]:
         wire = attempt.wire
         args: Any = None
+        said = attempt.checkin_text
         size = len(bytes(wire.args))
         if size > MOST_ARGS:
-            # Not even read: this is done each second, for every worker.
+            # Not even read, since this is done each second for every worker; so nobody knows what its check-in must not say.
             args = {"...": f"{size:,} bytes"}
         else:
             with contextlib.suppress(*codec.UNREADABLE):
-                args = shown(codec.json_value(wire.args), attempt.lane.options.redact)
+                value, hide = codec.json_value(wire.args), attempt.lane.options.redact
+                args = shown(value, hide)
+                said = without(said, secrets_in(value, hide)) if said else said
         age = now - attempt.started_at
         return {
             "worker_id": self.worker_ids[attempt.worker]
@@ -122,7 +128,8 @@ class Observer:
             "timeout": attempt.lane.options.timeout,
             "stuck": attempt.timed_out and attempt.settled,
             "lost": attempt.lost,
-            "checkin": attempt.checkin_text,
+            "cancelled": attempt.cancelled,
+            "checkin": said,
             "checkin_at": self._fetcher.redis_now() - (now - attempt.checkin_at)
             if attempt.checkin_at
             else None,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dayjob.worker.board import BoardReader, Posted, new_file
 from dayjob.worker.keeper import Cause, Place
 from dayjob.worker.line import (
+    Asked,
     Config,
     Ended,
     Failed,
@@ -27,6 +28,8 @@ from dayjob.worker.line import (
     ToParent,
 )
 
+#: Seconds that a child may take to stop beyond its timeout; what is left of one more second is the parent's, who buries it.
+OVERTIME = 0.65
 #: Seconds after a timeout and its grace in which the child may still settle the attempt itself.
 MARGIN = 0.75
 
@@ -47,13 +50,15 @@ class Process:
         self.line = Line(ours)
         self.line.send(config)
         self.pid = self._popen.pid
-        self.born_at = time.monotonic()
         self.hello: Hello | None = None
         self.place: Place | None = None
         #: Every id it took, the last one in use.
         self.ids: list[str] = []
         self.started = False
+        self.started_at = math.inf
         self.ended = False
+        #: An operator asked it to stop: it is not replaced.
+        self.asked = False
         self.failure: Failed | None = None
         self.report = Report(0, 0)
         #: Suspended by a signal: it gets no lease from us.
@@ -80,6 +85,9 @@ class Process:
                 self.ids.append(message.id)
             elif isinstance(message, Started):
                 self.started = True
+                self.started_at = time.monotonic()
+            elif isinstance(message, Asked):
+                self.asked = True
             elif isinstance(message, Ended):
                 self.ended = True
             elif isinstance(message, Failed):
@@ -132,7 +140,7 @@ class Process:
             self._signal(signal.SIGTERM)
         else:
             self.line.send(Stop(timeout))
-        self.kill_by(time.monotonic() + timeout + 0.8)
+        self.kill_by(time.monotonic() + timeout + OVERTIME)
 
     def quiet(self) -> None:
         """Ask it to fetch nothing more."""

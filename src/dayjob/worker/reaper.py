@@ -27,8 +27,6 @@ T = TypeVar("T")
 
 #: How many attempts one sweep moves: payloads may be large.
 STEP = 20
-#: The death that sends a job to dead.
-MOST_DEATHS = 3
 
 
 def _order(token: str) -> int:
@@ -144,11 +142,11 @@ class Reaper:
                 # The parent killed that process for somebody else's sake.
                 return Rescue("queue", name, token, payload)
             return self._blame(token, payload, wire, cause or "killed", f"{pool_id}/{token}", dead)
-        if wire.deaths and token != suspect:
+        if wire.deaths >= retry.SUSPECT and token != suspect:
             return Rescue("queue", name, token, payload)
         deaths = wire.deaths + 1
         changes: dict[str, Any] = {"deaths": deaths, "attempt": f"{pool_id}/{token}"}
-        if deaths < MOST_DEATHS:
+        if deaths < retry.MOST_DEATHS:
             return Rescue("queue", name, token, codec.rewrite(payload, changes))
         message = f"its process died {deaths} times while it ran, last in pool {pool_id}"
         return self._bury(token, payload, wire, message, changes, dead)

@@ -10,8 +10,9 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import Context as Variables
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from dayjob.errors import DayjobError, JobTimeout
 from dayjob.job import Job, running
 from dayjob.middleware import SKIPPED
 from dayjob.options import Hook
+from dayjob.redact import secrets_in, without
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry
@@ -28,12 +30,9 @@ from dayjob.worker.attempt import Attempt, Settlement
 
 logger = logging.getLogger("dayjob.job")
 
-#: Milliseconds for which the error of a dead job is kept where its result would be.
-KEEP_ERROR = 86_400_000
-
-
-#: Shorter values are not looked for in texts: nothing would be left of them.
-SHORTEST_SECRET = 3
+#: Where the code is that leads to handlers; compared as text with what frames say.
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120
+_OURS = tuple(_PACKAGE + part for part in (f"worker{os.sep}", "middleware.py", "registry.py", "arguments.py"))
 
 
 class Abandon(BaseException):
@@ -58,7 +57,7 @@ class Runner:
         self._rng = rng
         #: Asked once: at a hundred thousand jobs a second even the question costs something.
         self._tells_done = logger.isEnabledFor(logging.DEBUG)
-        self._forks = forks.count()
+        self._forks = forks.number
 
     def run(self, attempt: Attempt) -> Settlement:
         """Run a sync attempt on this thread, to its settlement."""
@@ -68,13 +67,15 @@ class Runner:
             # Fresh variables, so that nothing leaks from job to job on this thread.
             result = Variables().run(self._call, attempt)
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
-            if forks.count() != self._forks:
+            if forks.number != self._forks:
                 _end_child(error)
             return None if attempt.given_up else self._failed(attempt, error)
-        if forks.count() != self._forks:
+        if forks.number != self._forks:
             _end_child(None)
         if attempt.given_up:
             return None
+        if attempt.cancelled:
+            return self._cancelled(attempt)
         if self._tells_done:
             self._tell_done(attempt)
         if attempt.lane.plain and not attempt.wire.unique_until:
@@ -96,6 +97,8 @@ class Runner:
                 result = await lane.call(self._context(), attempt.open())
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
             return self._failed(attempt, error)
+        if attempt.cancelled:
+            return self._cancelled(attempt)
         if self._tells_done:
             self._tell_done(attempt)
         if lane.plain and not attempt.wire.unique_until:
@@ -180,13 +183,26 @@ class Runner:
             entry = codec.broken_entry(attempt.payload, at=self._now(), where=where, why=str(why))
             return [Entry("broken", attempt.name, attempt.token, entry)]
 
+    def _cancelled(self, attempt: Attempt) -> Settlement:
+        """An operator ended it: however its handler came out, it is over, and neither done nor failed."""
+        logger.info("job=%s id=%s cancelled", attempt.name, attempt.wire.id)
+        self._hook(attempt.lane.options.on_discard, attempt.open(), "cancelled")
+        return self.cancellation(attempt)
+
+    def cancellation(self, attempt: Attempt) -> Settlement:
+        """What ends a job that was cancelled, without a word to anybody."""
+        return self._end(attempt, Entry("drop", attempt.name, attempt.token, b"", 2))
+
     def _judge(self, attempt: Attempt, error: BaseException) -> Settlement:
         lane, wire = attempt.lane, attempt.wire
-        if isinstance(error, Abandon | asyncio.CancelledError) and not attempt.timed_out:
-            if attempt.cancelled:
-                error = DayjobError("cancelled while it ran")
-            elif lane.stopping or attempt.lost:
-                return [Entry("back", attempt.name, attempt.token)]
+        if attempt.cancelled:
+            return self._cancelled(attempt)
+        if (
+            isinstance(error, Abandon | asyncio.CancelledError)
+            and not attempt.timed_out
+            and (lane.stopping or attempt.lost)
+        ):
+            return [Entry("back", attempt.name, attempt.token)]
         if (
             attempt.timed_out
             and isinstance(error, Abandon | asyncio.CancelledError | JobTimeout)
@@ -196,12 +212,10 @@ class Runner:
                 f"{attempt.name} ran longer than its timeout of {lane.options.timeout or 0:g} s"
             )
         decision = retry.decide(lane.options, error, wire.fails, self._rng)
-        if attempt.cancelled:
-            decision = retry.Decision("dead", None, True, "cancelled")
         job = attempt.open()
         secrets = _secrets(job, lane.options.redact)
         # Redacted before it is cut: half a secret is still one.
-        message, trace = (codec.cut(_redacted(text, secrets)) for text in _explain(error))
+        message, trace = (codec.cut(without(text, secrets)) for text in _explain(error))
         if decision.counts:
             job.fails, job.error = wire.fails + 1, message
         self._tell(attempt, decision, message, trace, _where(error))
@@ -214,7 +228,7 @@ class Runner:
         if decision.kind == "dead":
             self._hook(lane.options.on_dead, job, error)
             return self._end(attempt, self._bury(attempt, decision, message, trace))
-        self._hook(lane.options.on_discard, job, _redacted(decision.why, secrets) or message)
+        self._hook(lane.options.on_discard, job, without(decision.why, secrets) or message)
         return self._end(attempt, Entry("drop", attempt.name, attempt.token, b"", int(decision.counts)))
 
     def _snooze(self, attempt: Attempt, decision: retry.Decision) -> Entry:
@@ -319,6 +333,14 @@ def _where(error: BaseException) -> str:
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
+def _from_handler(error: BaseException) -> TracebackType | None:
+    """The traceback without the frames that lead to the handler. A refusal of ours comes from nowhere else."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.tb_next
+    return frame if frame is not None or isinstance(error, DayjobError) else error.__traceback__
+
+
 def _explain(error: BaseException) -> tuple[str, str]:
     """Message and traceback. Hostile exceptions, whose str() raises anything, are survived."""
     try:
@@ -328,7 +350,7 @@ def _explain(error: BaseException) -> tuple[str, str]:
     kind = type(error).__name__
     message = f"{kind}: {text}" if text else kind
     try:
-        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        trace = "".join(traceback.format_exception(type(error), error, _from_handler(error)))
     except BaseException:
         # Its own formatting can fail: a hostile cause, or a race in the interpreter's parser. The frames cannot.
         frames = traceback.extract_tb(error.__traceback__)
@@ -340,34 +362,8 @@ def _explain(error: BaseException) -> tuple[str, str]:
 
 
 def _secrets(job: Job, redact: tuple[str, ...]) -> list[str]:
-    """The texts that must not be stored or logged: values of redacted arguments, plain and as repr or JSON shows them."""
-    if not redact:
-        return []
+    """The texts that must not be stored or logged: values of redacted arguments."""
     try:
-        leaves = [leaf for key in redact if key in job.args for leaf in _leaves(job.args[key])]
+        return secrets_in(job.args, redact)
     except codec.UNREADABLE:
         return []
-    found: set[str] = set()
-    for leaf in leaves:
-        text = str(leaf)
-        if len(text) >= SHORTEST_SECRET:
-            found |= {text, repr(text)[1:-1], msgspec.json.encode(text).decode()[1:-1]}
-    return sorted(found, key=len, reverse=True)
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """What is inside a value, at any depth."""
-    if isinstance(value, dict):
-        for item in value.values():
-            yield from _leaves(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item)
-    elif value is not None and not isinstance(value, bool):
-        yield value
-
-
-def _redacted(text: str, secrets: list[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "[redacted]")
-    return text

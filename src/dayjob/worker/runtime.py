@@ -14,15 +14,16 @@ from functools import partial
 from typing import Any
 
 from dayjob import settings
+from dayjob.describe import describe
 from dayjob.errors import NotReady, StoreError, Unavailable
 from dayjob.job import Job
 from dayjob.middleware import compose_async, compose_sync
 from dayjob.pool import WorkerPool
 from dayjob.registry import JobType
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, inspect, operate
+from dayjob.store.ops import consume, inspect, job_types, operate
 from dayjob.store.sync import Link
-from dayjob.worker import limits
+from dayjob.worker import limits, stacks
 from dayjob.worker.attempt import Attempt
 from dayjob.worker.chores import Chores
 from dayjob.worker.fetcher import Fetcher
@@ -33,6 +34,7 @@ from dayjob.worker.loop import LoopExecutor
 from dayjob.worker.observer import Observer
 from dayjob.worker.periodic import Periodic
 from dayjob.worker.reaper import Reaper
+from dayjob.worker.recorder import Recorder
 from dayjob.worker.requeuer import Requeuer
 from dayjob.worker.run import Abandon, Runner
 from dayjob.worker.service import Outage, Service
@@ -48,6 +50,10 @@ logger = logging.getLogger("dayjob.worker")
 ANSWER = 3.0
 #: Seconds that the last word to Redis may take.
 LAST_WORD = 0.3
+#: Seconds for giving back and settling once the time of a stop is over.
+SETTLING = 0.65
+#: Seconds that closing may take after the time to settle is over: with it a stop keeps to its deadline and a second.
+CLOSING = 0.2
 #: How often waiting for the end looks again.
 LOOK = 0.01
 
@@ -62,7 +68,10 @@ class Runtime:
         publish: Callable[[str], None] | None = None,
         board: Board | None = None,
         tag: str = "",
+        asked: Callable[[], None] | None = None,
     ) -> None:
+        #: What is to be done when an operator asks the pool to stop.
+        self._asked = asked or self._stop_by_itself
         self._pool = pool
         self._publish = publish or _nobody
         self._board = board
@@ -76,6 +85,8 @@ class Runtime:
         self._exits = ExitStack()
         self._stopping = threading.Lock()
         self._hurry = threading.Event()
+        #: An operator asked for its end, and was heard.
+        self._wished_away = False
 
     def start(self) -> None:
         """Build everything, register the pool and start its loops. Raises StoreError, UsageError."""
@@ -98,6 +109,7 @@ class Runtime:
         self._shared = SharedLink(chores_link)
         self._links = (self._exchange_link, self._bell_link, chores_link)
         joined = False
+        self._described = [describe(one) for one in pool.registry]
         try:
             self._build(keys, lanes, rng)
             self.fetcher.join()
@@ -110,7 +122,7 @@ class Runtime:
         except BaseException:
             if joined:
                 self._leave()
-            self._abort()
+            self._abort(time.monotonic() + CLOSING)
             raise
         for service in self._services:
             service.start()
@@ -128,7 +140,7 @@ class Runtime:
             rng=rng, arm=self._arm, publish=self._publish,
         )  # fmt: skip
         self.listener = Listener(keys, self._bell_link, list(lanes), fetcher.ring, fetcher.look_everywhere)
-        runner = Runner(keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng)
+        self._runner = runner = Runner(keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng)
         colours = {lane.is_async for lane in lanes.values()}
         # Lifespans may be async where no job is.
         wants_loop = True in colours or any(lifespan.is_async for lifespan in pool.lifespans)
@@ -159,13 +171,15 @@ class Runtime:
         self._chores = Chores(
             keys, self._shared, fetcher,
             requeuer=Requeuer(keys, self._shared), reaper=reaper, beat=options.beat, trimmer=Trimmer(keys, self._shared, options),
+            recorder=Recorder(keys, self._shared), announce=self._announce_types,
             periodic=Periodic(keys, self._shared, list(pool.periodics.values()), fetcher.redis_now, lambda: fetcher.leads),
         )  # fmt: skip
         watchdog = Watchdog(
             fetcher, runner, options, threads=self.threads, loop=self.loop,
             timeouts=[lane.options.timeout for lane in lanes.values() if lane.options.timeout],
         )  # fmt: skip
-        heartbeat = Heartbeat(keys, self._shared, fetcher, self.observer, options)
+        wishes = {"quiet": self._go_quiet, "stop": self._obey_stop, "stacks": self._show_stacks}
+        heartbeat = Heartbeat(keys, self._shared, fetcher, self.observer, options, wishes=wishes)
         service = partial(Service, died=self._died)
         self._services = [
             service("fetcher", fetcher.step),
@@ -183,6 +197,15 @@ class Runtime:
         ]
         if schedules:
             self._shared.run(operate.announce(self._keys, schedules))
+        self._announce_types()
+
+    def _announce_types(self) -> None:
+        """Say what our job types ask for, so that consoles can offer, check and hide it."""
+        for first in range(0, len(self._described), job_types.AT_ONCE):
+            batch = self._described[first : first + job_types.AT_ONCE]
+            if self._shared.run(job_types.announce(self._keys, batch)) < 0:
+                logger.error("%s has a wrong type: consoles cannot know our job types", self._keys.job_types)
+                return
 
     def _arm(self, names: Collection[str]) -> None:
         self.listener.arm(names)
@@ -194,6 +217,29 @@ class Runtime:
         self.observer.quiet = True
         self.fetcher.fetching = False
         self.fetcher.wake()
+
+    # What operators wish, called by the heartbeat.
+
+    def _go_quiet(self) -> None:
+        if not self.observer.quiet:
+            logger.info("pool=%s: an operator asked it to fetch nothing more", self.fetcher.pool_id)
+            self.quiet()
+
+    def _obey_stop(self) -> None:
+        if not self._wished_away:
+            self._wished_away = True
+            logger.info("pool=%s: an operator asked it to stop", self.fetcher.pool_id)
+            self._asked()
+
+    def _stop_by_itself(self) -> None:
+        # On a thread of its own: the heart goes on beating while what runs winds up.
+        threading.Thread(target=self.stop, name="dayjob-stop", daemon=True).start()
+
+    def _show_stacks(self) -> None:
+        text = stacks.describe(
+            self.fetcher.running(), self.observer.worker_ids, self.loop, self.fetcher.redis_now()
+        )
+        self._shared.run(consume.stacks(self._keys, self.fetcher.pool_id, text))
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until every queue of this pool is empty, paused or at its limit, and nothing runs; false in time."""
@@ -217,14 +263,14 @@ class Runtime:
             if self.ended.is_set():
                 return
             deadline = time.monotonic() + max(0.0, timeout)
-            self._flags.stopping = True
+            self._flags.stopping = self.observer.stopping = True
             self.quiet()
             self._tell_running("waiting for")
             self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, deadline)
+            # Counted from before anything is given back: that takes a moment of its own.
+            now = time.monotonic()
+            last = (now if self._hurry.is_set() else max(deadline, now)) + SETTLING
             self._give_back()
-            last = (
-                max(deadline, time.monotonic()) + 0.7 if not self._hurry.is_set() else time.monotonic() + 0.7
-            )
             self.fetcher.flush()
             self._wait_for(lambda: self.fetcher.told, last, hurry=False)
             self._close(last)
@@ -269,7 +315,9 @@ class Runtime:
         for attempt in sorted(
             self.fetcher.held.values(), key=lambda one: consume.number_in(one.token), reverse=True
         ):
-            self.fetcher.finish(attempt, [attempt.back()])
+            # One that was cancelled is over; given back it would run again.
+            over = self._runner.cancellation(attempt) if attempt.cancelled else [attempt.back()]
+            self.fetcher.finish(attempt, over)
         for attempt in running:
             executor = self.loop if attempt.lane.is_async else self.threads
             if executor is not None:
@@ -299,14 +347,15 @@ class Runtime:
             while not service.join(min(deadline, time.monotonic() + 0.02)) and time.monotonic() < deadline:
                 self.listener.close()
                 self._shared.interrupt()
+        end = deadline + CLOSING
         if not self._services[0].join(time.monotonic()):
             self._exchange_link.retire()
-            self._services[0].join(time.monotonic() + 0.2)
+            self._services[0].join(time.monotonic() + CLOSING / 2)
         # Said even when Redis seems to be away: it may be back, and a pool that is told of is not missed.
-        left = deadline + 0.2 - time.monotonic()
-        self._exchange_link.hasten(LAST_WORD if away else max(LAST_WORD, left))
+        left = max(0.05, end - 0.05 - time.monotonic())
+        self._exchange_link.hasten(min(LAST_WORD, left) if away else left)
         self._leave()
-        self._abort()
+        self._abort(end)
 
     def _leave(self) -> None:
         try:
@@ -319,20 +368,26 @@ class Runtime:
                     "pool=%s left %d attempts behind; they are rescued", self.fetcher.pool_id, left
                 )
 
-    def _abort(self) -> None:
+    def _abort(self, deadline: float) -> None:
         try:
             self._exits.close()
         except Exception:  # a lifespan that fails at the end must not keep the rest from closing
             logger.exception("a lifespan failed at the end")
-        self._close_enqueuer()
-        for executor in (getattr(self, "threads", None), getattr(self, "loop", None)):
-            if executor is not None:
-                executor.close()
+        # On a thread of its own: a handler that blocks the loop, or will not be cancelled, must not hold up the end.
+        closing = threading.Thread(target=self._close_executors, name="dayjob-closing", daemon=True)
+        closing.start()
+        closing.join(max(0.02, deadline - time.monotonic()))
         for link in (self._exchange_link, self._bell_link, self._shared):
             link.retire()
             # A loop that did not end in time may still be using it; it closes it when it notices.
             if all(service.join(0.0) for service in self._services):
                 link.close()
+
+    def _close_executors(self) -> None:
+        self._close_enqueuer()
+        for executor in (getattr(self, "threads", None), getattr(self, "loop", None)):
+            if executor is not None:
+                executor.close()
 
     def _close_enqueuer(self) -> None:
         """The connections that async handlers enqueued over belong to our loop and end with it."""

@@ -103,10 +103,6 @@ class Service:
         self._thread = threading.Thread(target=self._loop, name=f"dayjob-{self.name}", daemon=True)
         self._thread.start()
 
-    def wake(self) -> None:
-        """Make the next round begin now."""
-        self._wake.set()
-
     def stop(self) -> None:
         """Ask the loop to end after this round."""
         self._stop.set()

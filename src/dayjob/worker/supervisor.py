@@ -20,21 +20,24 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from dayjob import settings
 from dayjob.errors import Unavailable
 from dayjob.store.ops import consume
 from dayjob.worker.board import Posted
 from dayjob.worker.keeper import Cause, Keeper, Place
-from dayjob.worker.line import Away, Back, Config, Ended, Failed, Hurry, Started
-from dayjob.worker.process import Process
+from dayjob.worker.line import Asked, Away, Back, Config, Ended, Failed, Hurry, Started
+from dayjob.worker.process import OVERTIME, Process
 
 logger = logging.getLogger("dayjob.worker.supervisor")
 
 #: Seconds before a crashed child is started again, doubling from the first to the last.
 FIRST_PAUSE, LAST_PAUSE = 0.1, 30.0
-#: A child that ran this long is forgiven its crashes.
-FORGIVEN = 60.0
+#: A child is forgiven its crashes when it worked this long, or this many times as long as the pause before it.
+FORGIVEN, FORGIVING = 60.0, 10.0
 #: Seconds that an interpreter may take to end after its pool has, and a child to die that never started.
 FAREWELL = 5.0
+#: Seconds of a stop that are left to the parent's own interpreter, which also takes a moment to end.
+LAST_STEP = 0.2
 #: The exit code when a loop of the parent died.
 INTERNAL = 70
 #: Seconds to wait for Redis to note whom to blame, before a child is killed all the same.
@@ -71,6 +74,8 @@ class Slot:
         self.restart_at = math.inf
         #: Not recycled before: its last successor could not start.
         self.spared_until = 0.0
+        #: An operator asked its child to stop.
+        self.retired = False
 
 
 class Supervisor:
@@ -113,7 +118,7 @@ class Supervisor:
                 for process in list(self._processes):
                     self._attend(process)
                 self._keep_house(time.monotonic())
-        self._keeper.finish(self._deadline)
+        self._keeper.finish(self._deadline - LAST_STEP)
         return self._verdict
 
     def roll(self, why: str) -> None:
@@ -189,7 +194,7 @@ class Supervisor:
             self._deadline = min(self._deadline, now + 2.0)
             for process in self._processes:
                 process.line.send(Hurry())
-                process.kill_by(now + 1.8)
+                process.kill_by(now + 1.0 + OVERTIME)
             return
         timeout = self._config.timeout
         logger.info("%s: stopping within %g s; once more to give back now", why, timeout)
@@ -233,6 +238,9 @@ class Supervisor:
         for message in process.receive():
             if isinstance(message, Started):
                 self._has_started(process)
+            elif isinstance(message, Asked):
+                logger.info("process %d was asked to stop by an operator", process.pid)
+                process.kill_by(time.monotonic() + self._config.timeout + OVERTIME)
             elif isinstance(message, Away):
                 self._keeper.away(process.pid, Unavailable(message.why))
             elif isinstance(message, Back):
@@ -249,6 +257,8 @@ class Supervisor:
         hello = process.hello
         if not self._ever_started and hello is not None:
             self._ever_started = True
+            if hello.fallback:
+                settings.warn_of_fallback(hello.fallback)
             logger.info(
                 "%s: %d jobs, processes=%d concurrency=%d namespace=%s redis=%s (%s)",
                 self._config.pool, len(hello.names), self._plan.processes, hello.concurrency, hello.namespace,
@@ -295,7 +305,11 @@ class Supervisor:
             return
         if slot.successor is not None:
             return
-        if time.monotonic() - process.born_at > FORGIVEN:
+        if process.asked:
+            self._retire(slot)
+            return
+        # The pause before this one was half of what the next would be.
+        if time.monotonic() - process.started_at > min(FORGIVEN, FORGIVING * _pause(slot) / 2):
             slot.crashes = 0
         if process.killed or (process.ended and process.code == 0):
             # Our own doing, or that of somebody who asked this one to stop: no crash.
@@ -303,8 +317,16 @@ class Supervisor:
         else:
             self._put_off(slot, process.obituary())
 
+    def _retire(self, slot: Slot) -> None:
+        """A place that an operator has emptied stays empty; with none left there is nothing more to do."""
+        slot.restart_at = math.inf
+        slot.retired = True
+        if all(one.retired for one in self._slots):
+            logger.info("every process was asked to stop: the end")
+            self._end(Verdict(0), time.monotonic() + 1.0)
+
     def _put_off(self, slot: Slot, why: str) -> None:
-        pause = min(LAST_PAUSE, FIRST_PAUSE * 2.0**slot.crashes)
+        pause = _pause(slot)
         slot.crashes += 1
         slot.restart_at = time.monotonic() + pause
         logger.error("%s; starting another in %g s", why, pause)
@@ -402,6 +424,11 @@ class Supervisor:
         logger.critical("the keeper died; stopping", exc_info=problem)
         self._broken = True
         self._wake()
+
+
+def _pause(slot: Slot) -> float:
+    """Seconds to wait before the next child of this slot is started."""
+    return min(LAST_PAUSE, FIRST_PAUSE * 2.0**slot.crashes)
 
 
 def _has_terminal() -> bool:

@@ -5,9 +5,12 @@ Of each queue and side set the 10,000 entries that come next are looked at; beyo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+import msgspec
 
 from dayjob import wording
 from dayjob.store import codec
@@ -22,6 +25,12 @@ State = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 #: How many entries of one key are looked at, in all and in one request.
 MOST_LOOKED = 10_000
 AT_ONCE = 1000
+
+#: What is said of a job that is not found.
+NOWHERE = (
+    "No job {!r} waits, runs or is kept: it completed, was deleted or never was"
+    f" (of each queue the first {MOST_LOOKED:,} were looked at)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,9 @@ def _read_sought(reply: Any) -> Sought:
 
 def _texts(job_id: str) -> list[bytes]:
     """An id as the encoders of this world write it in JSON."""
-    return list(dict.fromkeys((codec.quoted(job_id), codec.go_json(job_id).encode())))
+    return list(
+        dict.fromkeys((codec.quoted(job_id), codec.go_json(job_id).encode(), json.dumps(job_id).encode()))
+    )
 
 
 def _match(sought: Sought, job_id: str) -> tuple[int, bytes, str, codec.Wire] | None:
@@ -181,16 +192,19 @@ def explain(keys: Keys, job_id: str, name: str | None = None) -> Steps[Explanati
     """Why the job is not running, in one sentence."""
     found = yield from find_job(keys, job_id, name)
     if found is None:
-        sentence = (
-            f"No job {job_id!r} waits, runs or is kept: it completed, was deleted or never was"
-            f" (of each queue the first {MOST_LOOKED:,} were looked at)."
-        )
-        return Explanation(sentence, None)
+        return Explanation(NOWHERE.format(job_id), None)
+    return Explanation((yield from tell(keys, found)), found)
+
+
+def tell(keys: Keys, found: Found, error: str | None = None) -> Steps[str]:
+    """Why this job is not running, in one sentence; `error` is its error as it may be shown."""
+    if error is not None and found.job is not None:
+        found = replace(found, job=msgspec.structs.replace(found.job, err=error))
     tellers = {
         "waiting": _tell_waiting, "running": _tell_running, "scheduled": _tell_due, "retry": _tell_due,
         "dead": _tell_dead, "done": _tell_done,
     }  # fmt: skip
-    return Explanation((yield from tellers[found.state](keys, found)), found)
+    return (yield from tellers[found.state](keys, found))
 
 
 def _tell_waiting(keys: Keys, found: Found) -> Steps[str]:
@@ -244,7 +258,7 @@ def _tell_due(keys: Keys, found: Found) -> Steps[str]:
     moment = yield from ask(inspect.now())
     wait = (found.at or 0) - moment
     error = (
-        f" after {found.job.fails} fails, the last: {_line(found.job.err)}"
+        f" after {wording.counted(found.job.fails, 'fail')}, the last: {_line(found.job.err)}"
         if found.job and found.job.fails
         else ""
     )

@@ -53,6 +53,9 @@ class Queue:
     rung: bool
     #: Its key is no list; nothing can be enqueued or fetched.
     wrong: bool = False
+    #: Who paused it and when, where the pause says so.
+    paused_by: str = ""
+    paused_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,22 @@ def _read_overview(reply: Any, names: list[str]) -> Overview:
         age = None if at is None else max(0.0, moment - at)
         found.append(
             Queue(
-                name, max(size, 0), age, bool(paused), None if limit is None or limit < 0 else limit, max(held, 0),
-                bool(rung), wrong=size < 0 or held < 0,
+                name, max(size, 0), age, paused is not None, None if limit is None or limit < 0 else limit, max(held, 0),
+                bool(rung), size < 0 or held < 0, *read_pause(paused),
             )
         )  # fmt: skip
     return Overview(moment, tuple(found))
+
+
+def pause_text(now: float, actor: str) -> str:
+    """What a pause says; anything pauses, this also tells when and by whom."""
+    return f"{int(now)} {actor}"
+
+
+def read_pause(raw: bytes | None) -> tuple[str, float | None]:
+    """Who paused something and when; "" and None where that was not written."""
+    moment, _, who = (raw or b"").decode("utf-8", "replace").partition(" ")
+    return (who, float(moment)) if who and moment.isdecimal() else ("", None)
 
 
 def enqueued_at(payload: bytes) -> float | None:
@@ -106,7 +120,7 @@ def enqueued_at(payload: bytes) -> float | None:
     except codec.Broken:
         last = re.search(rb'"at":(\d{1,16})\}$', payload)
         return int(last[1]) / 1000 if last else None
-    return wire.at / 1000 if wire.at else float(wire.t) or None
+    return codec.enqueued_at(wire) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +187,13 @@ class Kept:
     #: The job, or None when the bytes cannot be read; then `problem` says why.
     job: codec.Wire | None
     problem: str = ""
+
+    @property
+    def moment(self) -> float:
+        """When it died, to the millisecond where the job says so: scores of dead are whole seconds."""
+        told = self.job.at / 1000 if self.job is not None else 0.0
+        score = self.at or 0.0
+        return told if 0 <= told - score < 1 else score
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +337,9 @@ class Schedule:
     timezone: str | None = None
     missed: str = ""
     args: bytes | None = None
+    #: Who paused it and when, where that was written.
+    paused_by: str = ""
+    paused_at: float | None = None
 
 
 class Announced(msgspec.Struct):
@@ -339,7 +363,8 @@ def _read_schedules(reply: Any) -> list[Schedule]:
     for name, value in sorted(told.items()):
         if name.endswith(("|off", "|is")) or not value.isdigit():
             continue
-        schedule = Schedule(name, int(value), f"{name}|off" in told)
+        who, since = read_pause(told.get(f"{name}|off"))
+        schedule = Schedule(name, int(value), f"{name}|off" in told, paused_by=who, paused_at=since)
         try:
             known = msgspec.json.decode(told.get(f"{name}|is", b""), type=Announced)
         except codec.UNREADABLE:
@@ -347,7 +372,8 @@ def _read_schedules(reply: Any) -> list[Schedule]:
             continue
         found.append(
             Schedule(
-                name, schedule.last, schedule.paused, known.job, known.spec, known.timezone, known.missed, bytes(known.args)
+                name, schedule.last, schedule.paused, known.job, known.spec, known.timezone, known.missed, bytes(known.args),
+                who, since,
             )
         )  # fmt: skip
     return found

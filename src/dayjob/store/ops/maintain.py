@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op
+from dayjob.store.op import Arg, Op, texts
 from dayjob.store.scripts import load
 
 #: How many jobs one step of a chore handles at most.
@@ -61,9 +61,9 @@ def condemn(keys: Keys, *, lease: float, proven: Sequence[str] = (), judge: bool
     """Condemn pools past their lease (`judge`) and those proven dead; the answer is all that are condemned."""
     return Op(
         load("condemn"),
-        (keys.pools, keys.condemned, keys.watch),
+        (keys.pools, keys.condemned, keys.watch, keys.leader),
         (int(lease * 1000), int(judge), *proven),
-        lambda reply: [pool.decode() for pool in reply],
+        texts,
     )
 
 
@@ -158,6 +158,13 @@ def ring(keys: Keys, names: Sequence[str]) -> Op[int]:
     return Op(load("ring"), key_list, list(names), int)
 
 
+def sample(keys: Keys, minute: int, names: Sequence[str], *, last: bool) -> Op[int]:
+    """Note how many jobs wait under these names as a minute begins; 200 names at most, `last` with the last of them."""
+    return Op(
+        load("sample"), (keys.minute(minute), *(keys.queue(name) for name in names)), (int(last), *names), int
+    )
+
+
 def size(source: str) -> Op[int]:
     """How many members a sorted set has."""
     return Op("ZCARD", (source,), (), int)
@@ -188,8 +195,9 @@ def trim(keys: Keys, source: str, label: str, members: Sequence[tuple[bytes, str
 def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
     """Some members of a limit's held set, taken at random."""
     return Op(
-        "SRANDMEMBER", (keys.held_of(name),), (most,), lambda reply: [member.decode() for member in reply]
-    )
+        "SRANDMEMBER", (keys.held_of(name),), (most,),
+        lambda reply: [member.decode("utf-8", "surrogateescape") for member in reply],
+    )  # fmt: skip
 
 
 def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
@@ -200,7 +208,13 @@ def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
     for member in members:
         pool_id, _, token = member.partition("/")
         if pool_id not in places:
-            key_list.append(keys.held(pool_id))
+            # What is no text is no pool's id: nobody holds that.
+            key_list.append(keys.held(pool_id if pool_id.isprintable() else ""))
             places[pool_id] = len(key_list)
-        args += (member, places[pool_id], token)
+        args += (_raw(member), places[pool_id], _raw(token))
     return Op(load("unhold"), key_list, args, int)
+
+
+def _raw(text: str) -> bytes:
+    """A member as it was read, be it text or not: whatever is in a held set counts for its limit until it is removed."""
+    return text.encode("utf-8", "surrogateescape")

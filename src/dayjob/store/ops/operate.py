@@ -27,9 +27,12 @@ MOST_DEEP = 10_000
 
 def _owned_key(keys: Keys, wire: codec.Wire | None) -> tuple[str, str]:
     """The unique key that a job may own and its id, or two empty strings."""
-    if wire is None or not wire.unique_key.startswith(keys.unique_prefix):
+    if wire is None:
         return "", ""
-    return wire.unique_key, wire.id
+    key = wire.unique_key
+    if wire.unique and not key and (rest := codec.unique_rest(wire.args)) is not None:
+        key = keys.unique(wire.name, rest)
+    return (key, wire.id) if key.startswith(keys.unique_prefix) else ("", "")
 
 
 def _read(payload: bytes) -> codec.Wire | None:
@@ -42,14 +45,20 @@ def _read(payload: bytes) -> codec.Wire | None:
 # Jobs in scheduled, retry, dead and done.
 
 
-def delete(keys: Keys, source: str, member: bytes) -> Op[bool]:
+#: Which total counts a job that was taken out.
+Counter = Literal["deleted", "cancelled"]
+
+
+def delete(keys: Keys, source: str, member: bytes, *, count: Counter = "deleted") -> Op[bool]:
     """Delete one entry of a side set and release its unique key if it owns it; false when it was not there."""
     wire = _read(member)
-    label = f"deleted:{wire.name if wire else ''}"
+    label = f"{count}:{wire.name if wire else ''}"
     return _as_bool(maintain.trim(keys, source, label, [(member, *_owned_key(keys, wire))]))
 
 
-def delete_many(keys: Keys, source: str, members: Sequence[bytes]) -> Steps[int]:
+def delete_many(
+    keys: Keys, source: str, members: Sequence[bytes], *, count: Counter = "deleted"
+) -> Steps[int]:
     """Delete entries of a side set; the answer is how many were still there."""
     by_name: dict[str, list[tuple[bytes, str, str]]] = {}
     for member in members:
@@ -59,7 +68,7 @@ def delete_many(keys: Keys, source: str, members: Sequence[bytes]) -> Steps[int]
     for name, entries in by_name.items():
         for first in range(0, len(entries), BATCH):
             batch = entries[first : first + BATCH]
-            deleted += yield from ask(maintain.trim(keys, source, f"deleted:{name}", batch))
+            deleted += yield from ask(maintain.trim(keys, source, f"{count}:{name}", batch))
     return deleted
 
 
@@ -145,9 +154,7 @@ def revive_all(keys: Keys, *, most: int | None = None) -> Steps[Revival]:
     seen = yield from ask(inspect.page(keys.dead, size=BATCH))
     began = seen.now
     while seen.entries:
-        members = [
-            entry.member for entry in seen.entries if entry.job is not None and (entry.at or 0) <= began
-        ]
+        members = [entry.member for entry in seen.entries if entry.job is not None and entry.moment <= began]
         stayed += sum(entry.job is None for entry in seen.entries)
         if most is not None:
             members = members[: max(0, most - moved)]
@@ -193,7 +200,14 @@ def _readable(member: bytes) -> codec.Wire:
 
 
 def unqueue(
-    keys: Keys, name: str, payload: bytes, place: int, *, now: float = 0.0, kill: bool = False
+    keys: Keys,
+    name: str,
+    payload: bytes,
+    place: int,
+    *,
+    now: float = 0.0,
+    kill: bool = False,
+    count: Counter = "deleted",
 ) -> Op[bool]:
     """Delete a waiting job, or kill it, seen with `place` jobs ahead of it; false when it is not near there any more.
 
@@ -211,7 +225,7 @@ def unqueue(
     return Op(
         load("unqueue"),
         (keys.queue(name), keys.dead, keys.totals, key or keys.dead),
-        (place, payload, corpse, name, job_id),
+        (place, payload, corpse, name, job_id, "dead" if kill else count),
         bool,
     )
 
@@ -281,17 +295,32 @@ def cancel(keys: Keys, pool_id: str, token: str) -> Op[bool]:
     return Op(load("cancel"), (keys.pools, keys.held(pool_id), keys.state(pool_id)), (pool_id, token), bool)
 
 
+Wish = Literal["quiet", "stop", "stacks"]
+Wished = Literal["new", "already", "gone"]
+
+
+def wish(keys: Keys, pool_id: str, what: Wish) -> Op[Wished]:
+    """Ask a pool to go quiet, to stop, or to say where its workers are; it learns that with its next beat."""
+    return Op(
+        load("wish"), (keys.pools, keys.state(pool_id), keys.stacks(pool_id)), (pool_id, what), _read_wished
+    )
+
+
+def _read_wished(reply: Any) -> Wished:
+    return "gone" if reply < 0 else "new" if reply else "already"
+
+
 Switched = Literal["changed", "same", "unknown"]
 
 
-def pause_schedule(keys: Keys, schedule: str) -> Op[Switched]:
-    """Let a periodic schedule tick without enqueueing; its ticks are counted as missed."""
-    return Op(load("suspend"), (keys.periodic,), (schedule, 1), _read_switched)
+def pause_schedule(keys: Keys, schedule: str, *, says: str = "1") -> Op[Switched]:
+    """Let a periodic schedule tick without enqueueing; its ticks are counted as missed. `says`: when and by whom."""
+    return Op(load("suspend"), (keys.periodic,), (schedule, 1, says), _read_switched)
 
 
 def resume_schedule(keys: Keys, schedule: str) -> Op[Switched]:
     """Let a paused schedule enqueue again, from its next tick on."""
-    return Op(load("suspend"), (keys.periodic,), (schedule, 0), _read_switched)
+    return Op(load("suspend"), (keys.periodic,), (schedule, 0, ""), _read_switched)
 
 
 def _read_switched(reply: Any) -> Switched:

@@ -33,6 +33,8 @@ class Worker:
     timeout: float | None = None
     stuck: bool = False
     lost: bool = False
+    #: Somebody cancelled it, and it was told.
+    cancelled: bool = False
     checkin: str | None = None
     checkin_at: float | None = None
     done: float | None = None
@@ -54,6 +56,7 @@ class Status:
     concurrency: int = 0
     names: tuple[str, ...] = ()
     quiet: bool = False
+    stopping: bool = False
     leads: bool = False
     held: int = 0
     running: dict[str, int] = field(default_factory=dict)
@@ -63,6 +66,11 @@ class Status:
     exchanges: int = 0
     fetched: int = 0
     loops: dict[str, float] = field(default_factory=dict)
+    #: Seconds between two beats.
+    beat: float = 5.0
+    #: Open connections, and the longest wait for the shared one since the last status, in seconds.
+    connections: int = 0
+    connection_wait: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,17 @@ def _statuses(keys: Keys, pool_ids: Sequence[str]) -> Op[list[Status | None]]:
     # One key that is never there, because MGET wants one.
     wanted = [keys.pool(pool_id) for pool_id in pool_ids] or [keys.pool("")]
     return Op("MGET", wanted, (), lambda reply: [read_status(raw) for raw in reply[: len(pool_ids)]])
+
+
+def status(keys: Keys, pool_id: str) -> Op[Status | None]:
+    """What one pool last said of itself."""
+    return Op("GET", (keys.pool(pool_id),), (), read_status)
+
+
+def wait_stacks(keys: Keys, pool_id: str, seconds: float) -> Op[bytes | None]:
+    """Wait for the stacks that were asked for; they stay, for others who wait."""
+    key = keys.stacks(pool_id)
+    return Op("BLMOVE", (key, key), ("LEFT", "LEFT", f"{seconds:.3f}"), lambda reply: reply)
 
 
 def read_status(raw: bytes | None) -> Status | None:

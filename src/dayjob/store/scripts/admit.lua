@@ -32,6 +32,8 @@ if mode == 'at' then at = amount end
 
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
+  -- A write, so that whoever waits for the last write of this connection to be safe waits for the job too.
+  redis.call('EXPIRE', sent, 3600)
   local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
   if n == number then return {'duplicate', now, at, holder} end
   local stored_n, first_at = string.match(last, '^(%d+):stored:(%d+)$')
@@ -41,6 +43,7 @@ if name ~= '' then
   redis.call('SCARD', known)
 end
 if is_chosen and redis.call('EXISTS', chosen) == 1 then
+  redis.call('SET', sent, string.format('%s:stored:%d', number, at), 'EX', 3600)
   return {'again', now, at, ''}
 end
 if is_unique and redis.call('EXISTS', unique) == 1 then

@@ -16,15 +16,21 @@ Atomic because: a job must be in exactly one place.
 local source, dead, totals, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local member, payload, name, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
+-- A key holds the id of its job; one that an enqueuer of the ancestor's made for a job that never started holds "1" or JSON.
+local function owns(payload, id, holder)
+  if holder == id then return true end
+  if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end
+  return not (string.find(payload, '"attempt":', 1, true) or string.find(payload, '"fails":', 1, true))
+end
 if not redis.call('ZSCORE', source, member) then
   return 0
 end
 redis.call('ZCARD', dead)
 
 local time = redis.call('TIME')
-redis.call('ZADD', dead, string.format('%d.%03d', time[1], math.floor(time[2] / 1000)), payload)
+redis.call('ZADD', dead, time[1], payload)
 redis.call('ZREM', source, member)
-if id ~= '' and redis.pcall('GET', unique) == id then
+if unique ~= dead and owns(member, id, redis.pcall('GET', unique)) then
   redis.call('DEL', unique)
 end
 redis.pcall('HINCRBY', totals, 'dead:' .. name, 1)

@@ -5,19 +5,21 @@ Called by: maintain.condemn
 KEYS[1]  pools
 KEYS[2]  condemned
 KEYS[3]  watch
+KEYS[4]  leader
 ARGV[1]  lease, milliseconds
 ARGV[2]  1 to judge leases, 0 for the proven deaths only
 ARGV[3...]  ids whose death is proven
 Returns  ids of condemned pools, 100 at most
 Atomic because: from one instant on the pool is refused and what it holds is frozen.
 ]]
-local pools, condemned, watch = KEYS[1], KEYS[2], KEYS[3]
+local pools, condemned, watch, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, judge = tonumber(ARGV[1]), ARGV[2] == '1'
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZCARD', condemned)
 redis.call('ZCARD', pools)
+local leads = redis.pcall('GET', leader)
 local over = {}
 if judge then
   local seen = redis.pcall('HMGET', watch, 'last', 'quiet')
@@ -51,5 +53,7 @@ end
 for _, id in ipairs(over) do
   redis.call('ZADD', condemned, 'NX', time[1], id)
   redis.call('ZREM', pools, id)
+  -- A dead leader makes way for whoever beats or starts next.
+  if id == leads then redis.call('DEL', leader) end
 end
 return redis.call('ZRANGE', condemned, 0, 99)

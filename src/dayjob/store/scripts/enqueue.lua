@@ -24,6 +24,8 @@ end
 -- A lower number is a late copy: closing a socket does not recall what it sent.
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
+  -- A write, so that whoever waits for the last write of this connection to be safe waits for the jobs too.
+  redis.call('EXPIRE', sent, 3600)
   return {0, now}
 end
 if name ~= '' then

@@ -35,8 +35,8 @@ Returns  {"ok" | "rewound" | "again" | "late" | "refused"; Redis milliseconds; a
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
           jobs: {name index, payload, ...} per name with tokens numbered on, or for "again" {token, payload, ...}}
 Kinds, all but the last two ending the attempt: retry, snooze (number: delay in milliseconds), dead (number: 1 when it
-counts as a fail), drop, done, keep (number: milliseconds to keep; key and value: the result), back (key and value: a
-unique key to take again), rewound, broken;
+counts as a fail), drop (the same, and 2 when it was cancelled), done, keep (number: milliseconds to keep; key and value:
+the result), back (key and value: a unique key to take again), rewound, broken;
 free (release a unique key: value is the job id; number: 1 on a first run), suspect (name it in the state).
 Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that takes a job, and a
 resend must find all of a request applied or nothing.
@@ -114,25 +114,30 @@ local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
 
 -- 1. Settle. Each destination is written before the attempt is dropped.
+-- The ancestor's pages read whole seconds only: a death and the end of a long wait, rounded up, are such.
+local function score_in(amount)
+  local at = now + amount
+  return format('%.3f', (amount < 10000 and at or math.ceil(at / 1000) * 1000) / 1000)
+end
 local function settle(kind, i, token, payload, amount, key, value)
   if kind == 'retry' then
-    call('ZADD', retry, format('%.3f', (now + amount) / 1000), payload)
+    call('ZADD', retry, score_in(amount), payload)
     pcall_('ZADD', due, 0, '1')
     add('failed', i, 1)
     add('retried', i, 1)
   elseif kind == 'snooze' then
-    call('ZADD', scheduled, format('%.3f', (now + amount) / 1000), payload)
+    call('ZADD', scheduled, score_in(amount), payload)
     pcall_('ZADD', due, 0, '1')
     add('snoozed', i, 1)
   elseif kind == 'dead' then
-    call('ZADD', dead, format('%.3f', now / 1000), payload)
+    call('ZADD', dead, time[1], payload)
     if amount == 1 then add('failed', i, 1) end
     add('dead', i, 1)
   elseif kind == 'done' then
     add('done', i, 1)
   elseif kind == 'drop' then
     if amount == 1 then add('failed', i, 1) end
-    add('discarded', i, 1)
+    add(amount == 2 and 'cancelled' or 'discarded', i, 1)
   elseif kind == 'keep' then
     call('ZADD', done, format('%.3f', (now + amount) / 1000), payload)
     add('done', i, 1)
@@ -155,7 +160,13 @@ local function settle(kind, i, token, payload, amount, key, value)
   if token == suspect then suspect_ended = true end
 end
 
-local function release(token, key, id, first)
+-- As far as that can be told without reading it: anything else must not take the place of the job that is here.
+local function is_job(payload, of)
+  local beginning = '{"name":"' .. of .. '"'
+  return string.sub(payload, 1, #beginning) == beginning and string.sub(payload, -1) == '}'
+end
+
+local function release(i, token, key, id, first)
   local holder = pcall_('GET', KEYS[key])
   if holder == id then
     call('DEL', KEYS[key])
@@ -163,7 +174,7 @@ local function release(token, key, id, first)
     -- What the ancestor's enqueuers write: "1", or the job with the newest arguments, which is the one to run.
     if holder == '1' then
       call('DEL', KEYS[key])
-    elseif string.sub(holder, 1, 1) == '{' then
+    elseif is_job(holder, name[i]) then
       call('HSET', held, token, holder)
       call('DEL', KEYS[key])
     end
@@ -176,7 +187,7 @@ for _ = 1, entries do
   position = position + 7
   local present = call('HEXISTS', held, token) == 1
   if kind == 'free' then
-    if present and not again then release(token, key, value, amount == 1) end
+    if present and not again then release(i, token, key, value, amount == 1) end
     releases[#releases + 1] = token
     releases[#releases + 1] = call('HGET', held, token)
   elseif kind == 'suspect' then

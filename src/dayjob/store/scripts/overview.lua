@@ -6,7 +6,8 @@ KEYS[1]  limits
 KEYS[2...]  4 per job name: queue, paused, held set, bell
 ARGV[1...]  the job names, 200 at most
 Returns  {Redis milliseconds; per name {jobs waiting, or -1 when the key is no list; the oldest payload, only its end where
-          it is long, or false; 1 when paused; limit, or -1; attempts that count for the limit; 1 while the bell rings}}
+          it is long, or false; what its pause says, or false when it is not paused; limit, or -1; attempts that count
+          for the limit; 1 while the bell rings}}
 Atomic because: size, limit and pause of a queue belong together.
 ]]
 local limits = KEYS[1]
@@ -27,7 +28,12 @@ for i = 1, #ARGV do
     oldest = redis.call('LINDEX', KEYS[base + 1], -1)
     if #oldest > LONG then oldest = string.sub(oldest, -LONG) end
   end
-  local paused, rung = redis.call('EXISTS', KEYS[base + 2]), redis.call('EXISTS', KEYS[base + 4])
-  answer[i + 1] = {waiting, oldest, paused, tonumber(limit[i] or '-1'), number('SCARD', KEYS[base + 3]), rung}
+  local paused, rung = false, redis.call('EXISTS', KEYS[base + 4])
+  if redis.call('EXISTS', KEYS[base + 2]) == 1 then
+    -- Anything there pauses; only a text can say who did it.
+    paused = redis.pcall('GETRANGE', KEYS[base + 2], 0, 299)
+    if type(paused) ~= 'string' then paused = '' end
+  end
+  answer[i + 1] = {waiting, oldest, paused, tonumber(limit[i] or '-1') or 0, number('SCARD', KEYS[base + 3]), rung}
 end
 return answer

@@ -12,13 +12,19 @@ Atomic because: only what was seen is deleted, and a unique key must not outlive
 ]]
 local queue, totals, name = KEYS[1], KEYS[2], ARGV[1]
 
+-- A key holds the id of its job; one that an enqueuer of the ancestor's made for a job that never started holds "1" or JSON.
+local function owns(payload, id, holder)
+  if holder == id then return true end
+  if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end
+  return not (string.find(payload, '"attempt":', 1, true) or string.find(payload, '"fails":', 1, true))
+end
 local dropped, begun = 0, false
 for i = 2, #ARGV, 3 do
   local payload, key, job = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
   if redis.call('LINDEX', queue, -1) == payload then
     redis.call('RPOP', queue)
     begun, dropped = true, dropped + 1
-    if key > 0 and redis.pcall('GET', KEYS[key]) == job then
+    if key > 0 and owns(payload, job, redis.pcall('GET', KEYS[key])) then
       redis.call('DEL', KEYS[key])
     end
   elseif begun then

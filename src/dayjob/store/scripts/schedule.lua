@@ -22,6 +22,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local at = mode == 'in' and now + amount or amount
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
+  -- A write, so that whoever waits for the last write of this connection to be safe waits for the jobs too.
+  redis.call('EXPIRE', sent, 3600)
   -- When it is due was decided the first time.
   local n, first_at = string.match(last, '^(%d+):at:(%d+)$')
   return {0, now, n == number and tonumber(first_at) or at}

@@ -58,11 +58,14 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
       rung[bell] = true
       add('reaped', name)
     elseif kind == 'dead' then
-      redis.call('ZADD', dead, string.format('%.3f', now / 1000), payload)
+      redis.call('ZADD', dead, time[1], payload)
       if number == 1 then add('failed', name) end
       add('dead', name)
     elseif kind == 'retry' then
-      redis.call('ZADD', retry, string.format('%.3f', (now + number) / 1000), payload)
+      -- As in exchange: a long wait ends on a whole second.
+      local at = now + number
+      if number >= 10000 then at = math.ceil(at / 1000) * 1000 end
+      redis.call('ZADD', retry, string.format('%.3f', at / 1000), payload)
       redis.pcall('ZADD', due, 0, '1')
       add('failed', name)
       add('retried', name)

@@ -1,0 +1,49 @@
+"""Scrape: everything that monitoring wants, in a handful of reads; and a ping. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dayjob.admin.desk import Desk
+from dayjob.admin.queues import listing
+from dayjob.admin.views import Pool, QueuesView, Sizes
+from dayjob.store.ops import figures, inspect, pools
+from dayjob.store.ops.figures import Histogram, Minute, bucket_limit
+from dayjob.store.steps import Steps, ask
+
+__all__ = ["Histogram", "Minute", "Scrape", "bucket_limit", "ping", "scrape"]
+
+#: How many minutes one scrape reads at most.
+MOST_MINUTES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """The fleet at one moment."""
+
+    now: float
+    queues: QueuesView
+    sizes: Sizes
+    pools: tuple[Pool, ...]
+    #: Counter to job name to its exact total.
+    totals: dict[str, dict[str, int]]
+    #: The figures of the last minutes, oldest first; the last one is under way.
+    minutes: tuple[Minute, ...]
+
+
+def ping(desk: Desk) -> Steps[float]:
+    """Redis time: whether the server answers."""
+    del desk
+    return (yield from ask(inspect.now()))
+
+
+def scrape(desk: Desk, *, since: int | None = None) -> Steps[Scrape]:
+    """Queues, pools, totals, and the minutes from `since` on (a minute since the epoch), or the last five."""
+    queues = yield from listing(desk)
+    registered = yield from pools.pools(desk.keys)
+    sizes = yield from inspect.sizes(desk.keys)
+    totals = yield from ask(figures.totals(desk.keys))
+    last = int(queues.now // 60)
+    first = last - 5 if since is None else min(max(since, last - MOST_MINUTES), last)
+    minutes = yield from figures.minutes(desk.keys, first, last)
+    return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes))

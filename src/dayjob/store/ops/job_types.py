@@ -1,0 +1,84 @@
+"""The job types of the fleet: what pools say of theirs, kept for consoles that know nothing of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dayjob.describe import Described
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.scripts import load
+from dayjob.store.steps import Steps, ask
+
+#: How many job types are kept, and how many one request announces, reads or drops.
+MOST_TYPES = 5000
+AT_ONCE = 200
+#: Seconds after which it is noted again that a job type is in use, and after which one that nobody uses is dropped.
+DAY = 86_400
+KEPT = 30 * DAY
+
+
+def announce(keys: Keys, said: Sequence[Described]) -> Op[int]:
+    """Note what a pool says of its job types, 200 at most; the answer is how many were new, -1 for a wrong key."""
+    args: list[Arg] = [MOST_TYPES, DAY]
+    for one in said:
+        args += (one.name, msgspec.json.encode(one))
+    return Op(load("announce"), (keys.job_types,), args, int)
+
+
+def forget(keys: Keys, names: Sequence[str], *, age: float = KEPT) -> Op[int]:
+    """Drop those of these job types that no pool has announced for `age` seconds; 500 names at most."""
+    return Op(load("forget"), (keys.job_types,), (int(age), *names), int)
+
+
+def names(keys: Keys) -> Op[list[str]]:
+    """The names of all job types that pools have announced."""
+    return Op("HKEYS", (keys.job_types,), (), lambda reply: sorted(_names(reply)))
+
+
+def _names(reply: Any) -> list[str]:
+    found = (raw.decode("utf-8", "replace") for raw in reply)
+    return [name for name in found if "|" not in name]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A job type and when a pool last said so."""
+
+    said: Described
+    at: float | None
+
+
+def some(keys: Keys, wanted: Sequence[str]) -> Op[list[Known | None]]:
+    """What is known of these job types, in their order; at least one."""
+    fields = [field for name in wanted for field in (name, f"{name}|at")]
+    return Op("HMGET", (keys.job_types,), fields, _read_some)
+
+
+def every(keys: Keys) -> Steps[list[Known]]:
+    """All job types, by name, in bounded reads."""
+    wanted = yield from ask(names(keys))
+    found: list[Known] = []
+    for first in range(0, len(wanted), AT_ONCE):
+        part = yield from ask(some(keys, wanted[first : first + AT_ONCE]))
+        found += [one for one in part if one is not None]
+    return found
+
+
+def _read_some(reply: Any) -> list[Known | None]:
+    return [_known(raw, at) for raw, at in zip(reply[::2], reply[1::2], strict=True)]
+
+
+def _known(raw: bytes | None, at: bytes | None) -> Known | None:
+    try:
+        said = None if raw is None else msgspec.json.decode(raw, type=Described)
+    except codec.UNREADABLE:
+        return None
+    if said is None:
+        return None
+    return Known(said, float(at) if at is not None and at.isdigit() else None)

@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+--[[ forget: drop job types that no pool has announced for long.
+
+Called by: job_types.forget
+KEYS[1]  job_types
+ARGV[1]  seconds that a job type is kept after it was last announced
+ARGV[2...]  names to look at, 500 at most
+Returns  how many were dropped
+Atomic because: one that is announced at this moment must stay.
+]]
+local types, age = KEYS[1], tonumber(ARGV[1])
+
+local now = tonumber(redis.call('TIME')[1])
+local dropped = 0
+for i = 2, #ARGV do
+  local at = tonumber(redis.call('HGET', types, ARGV[i] .. '|at') or '0') or 0
+  if now - at > age then
+    if redis.call('HDEL', types, ARGV[i], ARGV[i] .. '|at') > 0 then dropped = dropped + 1 end
+  end
+end
+return dropped

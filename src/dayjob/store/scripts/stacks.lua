@@ -1,0 +1,26 @@
+#!lua flags=allow-oom
+--[[ stacks: publish where the busy workers of a pool are in their code, as somebody wished.
+
+Called by: consume.stacks
+KEYS[1]  pools
+KEYS[2]  state of this pool
+KEYS[3]  stacks of this pool
+ARGV[1]  pool id
+ARGV[2]  stacks, JSON
+ARGV[3]  seconds to keep them
+Returns  1 when written, 0 when the pool is not registered
+Atomic because: a late answer must not outlive its pool, and the wish goes with its answer.
+]]
+local pools, state, stacks = KEYS[1], KEYS[2], KEYS[3]
+local id, text, seconds = ARGV[1], ARGV[2], ARGV[3]
+
+if not redis.call('ZSCORE', pools, id) then
+  return 0
+end
+redis.call('HLEN', state)
+-- A list, so that whoever asked can wait for it.
+redis.call('DEL', stacks)
+redis.call('RPUSH', stacks, text)
+redis.call('EXPIRE', stacks, seconds)
+redis.call('HDEL', state, 'wish:stacks')
+return 1

@@ -1,0 +1,102 @@
+"""What becomes of attempts: fetched ahead or not, settled once, rescued in their old order."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+
+import pytest
+
+from crashes import fill
+from dayjob import Job, WorkerPool
+from dayjob.options import JobOptions
+from dayjob.store.scripts import load
+from dayjob.worker.reaper import STEP, Reaper
+from pools import Pool
+from proxy import Proxy, proxied
+from server import Server, wait_until
+
+
+@pytest.fixture
+def proxy(server: Server) -> Proxy:
+    with proxied(server.port) as found:
+        yield found
+
+
+def fetched_ahead(proxy: Proxy) -> set[str]:
+    """The names that some exchange asked for beyond what there was a free worker for."""
+    found: set[str] = set()
+    for words in list(proxy.requests):
+        if words[0] != b"EVALSHA" or words[1] != load("exchange").sha.encode():
+            continue
+        args = words[3 + int(words[2]) :]
+        extra, names = int(args[4]), int(args[8])
+        wants = args[11 : 11 + 3 * names]
+        if extra:
+            found |= {wants[i].decode() for i in range(0, len(wants), 3) if wants[i + 2] == b"2"}
+    return found
+
+
+def test_quick_jobs_are_fetched_ahead_and_unique_ones_are_not(proxy, namespace, call, keys):
+    """The key of one that was fetched ahead would say that it waits."""
+    pool = WorkerPool(namespace=namespace, redis=proxy.url, concurrency=1)
+
+    @pool.job
+    def plain(n: int) -> None: ...
+
+    @pool.job
+    def single(n: int) -> None: ...
+
+    def done(name: str) -> int:
+        return int(call("HGET", keys.totals, f"done:{name}") or 0)
+
+    with pool:
+        for n in range(300):
+            single.enqueue_unique(n=n)
+        wait_until(lambda: done("single") == 300, 40)
+        assert "single" not in fetched_ahead(proxy)
+        pool.enqueuer.enqueue_many("plain", [{"n": n} for n in range(2000)])
+        wait_until(lambda: done("plain") == 2000, 40)
+        # The same pool does fetch ahead where it may, or the above would mean nothing.
+        assert "plain" in fetched_ahead(proxy)
+
+
+def test_an_attempt_that_is_reported_twice_is_settled_once_and_nothing_is_late(new_pool, look):
+    """A timeout and the end of its handler may come at the same moment: the second never leaves the process."""
+    pool = new_pool(concurrency=1)
+    started, release = threading.Event(), threading.Event()
+
+    @pool.job
+    def hold(job: Job) -> None:
+        if job.id in seen:
+            return
+        seen.add(job.id)
+        started.set()
+        release.wait(20)
+
+    seen: set[str] = set()
+    with pool:
+        hold.enqueue()
+        assert started.wait(10)
+        fetcher = pool._runtime.fetcher
+        (attempt,) = fetcher.held.values()
+        for _ in range(2):
+            fetcher.finish(attempt, [attempt.back()])
+        release.set()
+        wait_until(lambda: look.total("done:hold") == 1)
+    assert look.totals() == {"given_back:hold": 1, "done:hold": 1}
+
+
+def test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since(keys, link, call):
+    """More than one sweep moves at once."""
+    old = fill(keys, link, "a", 2 * STEP + 5)
+    pool = Pool(keys, link, names=["a"])
+    assert len(pool.fetch("a")) == len(old)
+    new = fill(keys, link, "a", 3)
+    reaper = Reaper(
+        keys, link, lease=15.0, options=lambda name: JobOptions(), on_dead=None, rng=random.Random(0)
+    )
+    assert reaper.bury([pool.id]) == len(old)
+    waiting = [json.loads(raw)["id"] for raw in reversed(call("LRANGE", keys.queue("a"), 0, -1))]
+    assert waiting == [json.loads(raw)["id"] for raw in (*old, *new)]

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from dayjob.store.ops import consume, maintain, operate
+
+
+@pytest.fixture
+def wish(keys, link):
+    return lambda what, pool_id="p1": link.run(operate.wish(keys, pool_id, what))
+
+
+@pytest.fixture
+def heard(keys, link):
+    return lambda: set(link.run(consume.beat(keys, "p1", lease=15.0)).wishes)
+
+
+def test_a_wish_is_heard_with_every_beat_until_the_pool_is_gone(wish, heard, pool, link, keys, call):
+    """The parent of a supervised pool beats for it, too: what one beat took away the pool might never hear."""
+    assert heard() == set()
+    assert wish("quiet") == "new"
+    assert wish("stop") == "new"
+    assert heard() == heard() == {"quiet", "stop"}
+    assert wish("quiet") == "already"
+    link.run(consume.leave(keys, "p1"))
+    assert call("EXISTS", keys.state("p1")) == 0
+
+
+def test_wishes_and_cancels_are_told_apart(wish, heard, pool, put, link, keys):
+    put("a", "1")
+    pool.fetch("a")
+    link.run(operate.cancel(keys, "p1", "1:a"))
+    wish("quiet")
+    answer = link.run(consume.beat(keys, "p1", lease=15.0))
+    assert (answer.wishes, answer.cancel) == (("quiet",), ("1:a",))
+
+
+def test_nothing_can_be_asked_of_a_pool_that_is_gone(wish, pool, link, keys, call):
+    assert wish("stop", "nobody") == "gone"
+    assert call("EXISTS", keys.state("nobody")) == 0
+    link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
+    assert wish("stop") == "gone"
+    assert not any(field.startswith(b"wish:") for field in call("HKEYS", keys.state("p1")))
