@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types check bench bench-quick clean
+.PHONY: demo test languages lint types check chaos mutants bench bench-quick clean
 
-demo: $(READY)  ## the main job on the embedded server: a pool that works through fake jobs
+demo: $(READY)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
 	$(BIN)/dayjob demo
 
-test: $(READY)  ## every test, on a real server
+test: $(READY)  ## every test, on a real server and in a real browser
+	-$(BIN)/python scripts/browser.py
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+languages:  ## Ruby, Go, Node.js and Spin, for the tests that need them; without them those tests are skipped
+	$(PYTHON) scripts/languages.py
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -22,7 +26,7 @@ types: $(READY)
 
 bench: $(READY)  ## dayjob beside its peers, in one run; half an hour or more
 	$(BIN)/python benchmarks/bench.py full
-	$(BIN)/python benchmarks/render.py benchmarks/results/full.json docs/benchmarks.md
+	$(BIN)/python benchmarks/render.py benchmarks/results/full.json docs/benchmarks.md README.md
 
 bench-quick: $(READY)  ## the short form, under three minutes
 	$(BIN)/python benchmarks/bench.py quick

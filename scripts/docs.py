@@ -28,7 +28,16 @@ PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 INSIDE = {
     *(
         ("JobType", name)
-        for name in ("wants_context", "wants_job", "resolved", "resolve", "encode", "call_args")
+        for name in (
+            "wants_context",
+            "wants_job",
+            "open",
+            "arguments",
+            "resolved",
+            "resolve",
+            "encode",
+            "call_args",
+        )
     ),
     *((name, method) for name in ("Enqueuer", "AsyncEnqueuer") for method in ("submit", "run")),
     *(("WorkerPool", name) for name in ("import_includes", "find")),
@@ -116,14 +125,75 @@ def api() -> str:
     return "\n\n".join(sections)
 
 
+def http_addresses() -> str:
+    """Every address of the console's API, by topic, from the table that serves them."""
+    from dayjob.web import v1  # noqa: PLC0415 - needs what the extra installs
+    from dayjob.web.v1.table import PREFIX  # noqa: PLC0415
+
+    topics = dict.fromkeys(endpoint.topic for endpoint in v1.ENDPOINTS)
+    sections = []
+    for topic in topics:
+        rows = ["| address | takes | answers | what it does |", "|---|---|---|---|"]
+        for one in (endpoint for endpoint in v1.ENDPOINTS if endpoint.topic == topic):
+            takes = ", ".join(f"`{name}`" for name in one.takes.__struct_fields__)
+            kind = getattr(one.answers, "__args__", (one.answers,))[0]
+            answers = "lines of progress" if one.streams else f"`{kind.__name__}`"
+            many = "a list of " if str(one.answers).startswith("tuple") else ""
+            rows.append(
+                f"| `{one.method} {PREFIX}{one.path}` | {takes} | {many}{answers} | {_cell(one.summary)} |"
+            )
+        sections.append(f"### {_capital(topic)}\n\n" + "\n".join(rows))
+    return "\n\n".join(sections)
+
+
+def http_shapes() -> str:
+    """What the API takes and answers, field by field, from its OpenAPI document."""
+    from dayjob.web import openapi, v1  # noqa: PLC0415 - needs what the extra installs
+
+    sections = []
+    for name, schema in sorted(openapi.document(v1.ENDPOINTS)["components"]["schemas"].items()):
+        rows = ["| field | type |", "|---|---|"]
+        rows += [
+            f"| `{field}` | {_cell(_kind(told))} |" for field, told in schema.get("properties", {}).items()
+        ]
+        about = schema.get("description", "")
+        sections.append(f"### {name}\n\n{about}\n\n" + ("\n".join(rows) if len(rows) > 2 else "No fields."))
+    return "\n\n".join(sections)
+
+
+def _kind(told: dict[str, Any]) -> str:
+    """A JSON schema in words."""
+    if "$ref" in told:
+        return f"`{told['$ref'].rpartition('/')[2]}`"
+    if "anyOf" in told:
+        return " or ".join(_kind(one) for one in told["anyOf"])
+    if "enum" in told:
+        return ", ".join(f"`{value}`" for value in told["enum"])
+    if told.get("type") == "array":
+        return f"list of {_kind(told['items'])}" if isinstance(told.get("items"), dict) else "list"
+    if told.get("type") == "object" and isinstance(told.get("additionalProperties"), dict):
+        return f"object of {_kind(told['additionalProperties'])}"
+    return str(told.get("type", "any JSON"))
+
+
+def web_options() -> str:
+    """A table of the options of a console."""
+    from dayjob.web import WebOptions  # noqa: PLC0415 - needs what the extra installs
+
+    return _options(WebOptions)
+
+
 def error_tree() -> str:
     """The tree of errors, as errors.py draws it."""
     return f"```text\n{inspect.getdoc(errors).partition(chr(10) * 2)[2].rpartition(chr(10) * 2)[0]}\n```"  # type: ignore[union-attr]
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    one.__name__: one for one in (keys, lua, job_options, pool_options, commands, api, error_tree)
-}
+    one.__name__: one
+    for one in (
+        keys, lua, job_options, pool_options, commands, api, error_tree, http_addresses, http_shapes, web_options,
+    )
+}  # fmt: skip
 
 
 def _options(kind: type) -> str:

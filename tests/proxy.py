@@ -15,7 +15,7 @@ from typing import Literal
 
 from server import free_port
 
-Kind = Literal["pass", "before", "after", "reply", "swallow", "keep", "delay"]
+Kind = Literal["pass", "before", "after", "reply", "swallow", "keep", "delay", "error"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,12 @@ class Fault:
 
     before: cut, the server never sees it. after: cut as soon as it is sent. reply: cut when `amount` bytes of the answer
     have passed (the server has done it). swallow: done, but no answer ever comes. keep: cut, and kept for `late()`.
-    delay: passed on after `amount` seconds.
+    delay: passed on after `amount` seconds. error: answered with the error `text`, the server never sees it.
     """
 
     kind: Kind
     amount: float = 0
+    text: str = ""
 
     #: Called by the proxy once the server has answered and before the client sees the cut.
     then: Callable[[], object] | None = None
@@ -43,7 +44,12 @@ KEEP = Fault("keep")
 
 def reply(count: int, then: Callable[[], object] | None = None) -> Fault:
     """Cut after so many bytes of the answer."""
-    return Fault("reply", count, then)
+    return Fault("reply", count, then=then)
+
+
+def error(text: str) -> Fault:
+    """Answer with an error instead of passing it on."""
+    return Fault("error", text=text)
 
 
 @dataclass(eq=False)
@@ -216,6 +222,9 @@ class Proxy:
             if fault.kind in ("before", "keep"):
                 self._cut(wire)
                 return
+            if fault.kind == "error":
+                wire.client.write(f"-{fault.text}\r\n".encode())
+                continue
             if fault.kind == "delay":
                 self.delayed += 1
                 await asyncio.sleep(fault.amount)

@@ -1,0 +1,281 @@
+"""The jobs of a chaos run: each does what its plan says, and says in the ledger what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import hashlib
+import logging
+import mmap
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from dayjob import Dead, Discard, Job, JobTimeout, Snooze, WorkerPool
+from dayjob.job import running
+from dayjob.worker.fetcher import Fetcher
+from dayjob.worker.run import Abandon
+from faults.checker import Rules
+from faults.ledger import Ledger
+
+#: Seconds; short, so that many pools can lose their lease in one run.
+LEASE, BEAT = float(os.environ.get("CHAOS_LEASE", "3")), float(os.environ.get("CHAOS_BEAT", "0.75"))
+#: How many bulk jobs a run may have: each has a byte in every process's tally.
+MOST_BULK = 8_000_000
+#: What must never be seen in a log, an error or a trace.
+CANARY = "canary-5f1d7c"
+FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
+GROUP = os.environ.get("CHAOS_GROUP", "?")
+
+LIMIT = 2
+RULES = Rules(
+    limits={"narrow": LIMIT},
+    max_fails={"note": 4, "anote": 4, "overrun": 4, "secret": 2},
+    ticks={"tick": 1},
+    resume=5.0,
+    counted_apart=frozenset({"bulk"}),
+)
+
+pool = WorkerPool(
+    namespace=os.environ.get("CHAOS_NAMESPACE", "chaos"), concurrency=8, lease=LEASE, beat=BEAT, grace=0.5,
+    dead_count=10_000_000,
+)  # fmt: skip
+
+
+class Planned(Exception):
+    """A fail that was asked for."""
+
+
+class Here:
+    """What a process that runs jobs has to write with."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(FOLDER, GROUP)
+        self.fetcher: Fetcher | None = None
+        path = FOLDER / f"tally-{os.getpid()}-{time.monotonic_ns()}"
+        with path.open("wb+") as file:
+            file.truncate(MOST_BULK)
+            self.tally = mmap.mmap(file.fileno(), MOST_BULK)
+
+
+@cache
+def here() -> Here:
+    """What this process writes with, made at first use: by a process that runs jobs, and by no other."""
+    return Here()
+
+
+class Ears(logging.Handler):
+    """Notes what the product says from warnings up, and which of its pools were taken away."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "was reaped while it was silent" in text:
+            here().ledger.write("reaped", pool=text.partition("pool=")[2].partition(" ")[0])
+        here().ledger.write("said", how=text[:300])
+
+
+def _listen_in() -> None:
+    """Keep hold of the fetcher: only it knows under which id the pool goes."""
+    join = Fetcher.join
+
+    def noted(self: Fetcher) -> None:
+        here().fetcher = self
+        join(self)
+
+    Fetcher.join = noted  # type: ignore[method-assign]
+
+
+_listen_in()
+
+
+@pool.lifespan
+def life() -> Iterator[None]:
+    ears = Ears(logging.WARNING)
+    logging.getLogger("dayjob").addHandler(ears)
+    here().ledger.write("up", how=GROUP)
+    yield
+    logging.getLogger("dayjob").removeHandler(ears)
+    here().ledger.write("down", how=GROUP)
+
+
+def digest(data: Any) -> str:
+    """A fingerprint of arguments as they are read."""
+    return hashlib.blake2s(msgspec.json.encode(data), digest_size=6).hexdigest()
+
+
+class Run:
+    """One run of a handler: says that it starts, and how it ended."""
+
+    def __init__(self, job: Job, serial: str, data: Any = None) -> None:
+        attempt: Any = running.get()
+        # In this order: an attempt is marked before its pool takes another id.
+        pool_id = here().fetcher.pool_id if here().fetcher is not None else "?"
+        self._facts = {
+            "serial": serial,
+            "name": job.name,
+            "job": job.id,
+            "pool": pool_id,
+            "token": attempt.token,
+        }
+        here().ledger.write(
+            "start", **self._facts, lost=attempt.lost, fails=job.fails, deaths=job.deaths, snoozes=job.snoozes,
+            after=attempt.wire.attempt, unique=job.unique_key or "", digest=digest(data),
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            how, seconds = "ok", 0.0
+        elif isinstance(error, Snooze):
+            how, seconds = "snooze", error.after
+        elif isinstance(error, Discard):
+            how, seconds = "discard", 0.0
+        elif isinstance(error, Dead):
+            how, seconds = "dead", 0.0
+        elif isinstance(error, Planned | JobTimeout):
+            how, seconds = "fail", 0.3
+        elif isinstance(error, Abandon | asyncio.CancelledError):
+            how, seconds = "abandoned", 0.0
+        else:
+            how, seconds = f"{type(error).__name__}: {error}"[:200], 0.0
+        here().ledger.write("end", **self._facts, how=how, seconds=seconds)
+
+
+def follow(plan: str, job: Job) -> None:
+    """Raise what the plan says."""
+    word, _, number = plan.partition(" ")
+    count = int(number or 0)
+    if word == "fail" and job.fails < count:
+        raise Planned(f"fail {job.fails + 1} of {count}")
+    if word == "snooze" and job.snoozes < count:
+        raise Snooze("as planned", after=0.2)
+    if word == "discard":
+        raise Discard("as planned")
+    if word == "dead":
+        raise Dead("as planned")
+
+
+def _wait(seconds: float, job: Job) -> None:
+    """Take a while, in steps, checking in."""
+    pause, until = threading.Event(), time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        # Not time.sleep: under a library that fakes the clock it can fail.
+        pause.wait(min(left, 0.05))
+        job.checkin("waiting", done=seconds - left, total=seconds)
+
+
+@pool.job(backoff=0.3)
+def note(job: Job, serial: str, plan: str = "ok", data: Any = None, seconds: float = 0.0) -> None:
+    with Run(job, serial, data):
+        _wait(seconds, job)
+        follow(plan, job)
+
+
+@pool.job(backoff=0.3)
+async def anote(job: Job, serial: str, plan: str = "ok", data: Any = None, seconds: float = 0.0) -> None:
+    with Run(job, serial, data):
+        await asyncio.sleep(seconds)
+        follow(plan, job)
+
+
+@pool.job(max_concurrency=LIMIT)
+def narrow(job: Job, serial: str, plan: str = "ok", data: Any = None, seconds: float = 0.0) -> None:
+    with Run(job, serial, data):
+        _wait(seconds, job)
+
+
+@pool.job
+def once(job: Job, serial: str, plan: str = "ok", data: Any = None) -> None:
+    with Run(job, serial, data):
+        follow(plan, job)
+
+
+@pool.job
+def later(job: Job, serial: str, plan: str = "ok", data: Any = None) -> None:
+    with Run(job, serial, data):
+        follow(plan, job)
+
+
+@pool.job
+def tick(job: Job) -> None:
+    with Run(job, f"tick/{job.enqueued_at:.0f}"):
+        pass
+
+
+@pool.job(timeout=0.4, backoff=0.3)
+def overrun(job: Job, serial: str, plan: str = "ok", data: Any = None) -> None:
+    """Its first attempt cannot be interrupted: the parent kills its process."""
+    with Run(job, serial, data):
+        if job.fails < int(plan.partition(" ")[2]):
+            ctypes.CDLL(None).usleep(20_000_000)
+
+
+@pool.job
+def poison(job: Job, serial: str, plan: str = "poison 3", data: Any = None, how: str = "exit") -> None:
+    """Ends its process, as often as the plan says."""
+    with Run(job, serial, data):
+        if job.deaths < int(plan.partition(" ")[2]):
+            if how == "memory":
+                _exhaust_memory()
+            if how == "segfault":
+                ctypes.string_at(0)
+            os._exit(3)
+
+
+@pool.job
+def hold_gil(job: Job, serial: str, plan: str = "ok", data: Any = None, seconds: float = 0.0) -> None:
+    """A C call that never lets go of the interpreter."""
+    with Run(job, serial, data):
+        ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+@pool.job
+async def block_loop(job: Job, serial: str, plan: str = "ok", data: Any = None, seconds: float = 0.0) -> None:
+    """Sync code in an async job: nothing else on the loop goes on."""
+    with Run(job, serial, data):
+        ctypes.CDLL(None).usleep(int(seconds * 1e6))
+
+
+@pool.job(redact=["password"], max_fails=2, backoff=0.3)
+def secret(job: Job, serial: str, password: str, plan: str = "fail 1", data: Any = None) -> None:
+    """Fails with its secret in the message, which nobody may see."""
+    with Run(job, serial, data):
+        if job.fails < 1:
+            raise Planned(f"could not log in with {password}")
+
+
+@pool.job(priority=3)
+def bulk(n: int) -> None:
+    """Counted in a file that outlives its process; a second run says so in the ledger."""
+    attempt: Any = running.get()
+    here().tally[n] += 1
+    if attempt.attempt > 1:
+        here().ledger.write("said", how=f"bulk {n} attempt {attempt.attempt} after {attempt.wire.attempt}")
+
+
+pool.periodic("* * * * * *", tick, name="tick", missed="all")
+
+
+def _exhaust_memory() -> None:
+    """Have the kernel end this process for its memory: for real where memory groups can be made."""
+    group = Path("/sys/fs/cgroup/memory") / f"dayjob-chaos-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(96 << 20))
+        (group / "tasks").write_text("0")
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError:
+        os.kill(os.getpid(), signal.SIGKILL)
+    kept = []
+    for _ in range(64):
+        kept.append(bytearray(os.urandom(1) * (8 << 20)))
+    os.kill(os.getpid(), signal.SIGKILL)

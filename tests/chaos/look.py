@@ -1,0 +1,115 @@
+"""A census of a running system: one read-only script sees every place at one instant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dayjob.store.keys import Keys
+from dayjob.store.op import plain
+from dayjob.store.sync import Link
+from faults.ledger import Census, Item
+
+#: Queues longer than this are counted, not listed.
+MOST = 2000
+
+_SCRIPT = """#!lua flags=no-writes
+local p, most = ARGV[1], tonumber(ARGV[2])
+local out = {queues = {}, held = {}, members = {}, unique = {}}
+local names = redis.call('SMEMBERS', p .. 'known_jobs')
+local queues = {}
+for _, name in ipairs(names) do
+  local n = redis.call('LLEN', p .. 'jobs:' .. name)
+  queues[#queues + 1] = name
+  queues[#queues + 1] = n
+  queues[#queues + 1] = n <= most and redis.call('LRANGE', p .. 'jobs:' .. name, 0, -1) or {}
+  queues[#queues + 1] = redis.call('SMEMBERS', p .. 'held:' .. name)
+end
+local pools, condemned = redis.call('ZRANGE', p .. 'pools', 0, -1), redis.call('ZRANGE', p .. 'condemned', 0, -1)
+local held = {}
+for _, key in ipairs(redis.call('KEYS', p .. 'pool:*:held')) do
+  held[#held + 1] = key
+  held[#held + 1] = redis.call('HGETALL', key)
+end
+local unique = {}
+for _, key in ipairs(redis.call('KEYS', p .. 'unique:*')) do
+  unique[#unique + 1] = key
+  unique[#unique + 1] = redis.call('GET', key)
+end
+return {queues, pools, condemned, held, unique,
+  redis.call('ZRANGE', p .. 'scheduled', 0, -1), redis.call('ZRANGE', p .. 'retry', 0, -1),
+  redis.call('ZRANGE', p .. 'dead', 0, -1), redis.call('ZRANGE', p .. 'done', 0, -1),
+  redis.call('LRANGE', p .. 'broken', 0, -1), redis.call('HGETALL', p .. 'stats:totals'),
+  redis.call('HGETALL', p .. 'periodic'), redis.call('HGETALL', p .. 'limits')}
+"""
+
+
+def take(link: Link, keys: Keys) -> Census:
+    """Look at everything, in one step. Raises StoreError."""
+    reply = link.run(plain("EVAL", _SCRIPT, 1, keys.known_jobs, keys.prefix, MOST))
+    queues, pools, condemned, held, unique, scheduled, retry, dead, done, broken, totals, periodic, limits = (
+        reply
+    )
+    census = Census(pools=_texts(pools), condemned=_texts(condemned))
+    places: dict[str, list[Item]] = {"queue": [], "held": []}
+    for i in range(0, len(queues), 4):
+        name = queues[i].decode()
+        census.waiting[name] = queues[i + 1]
+        places["queue"] += [item for raw in queues[i + 2] if (item := _item(raw)) is not None]
+        if queues[i + 3]:
+            census.members[name] = _texts(queues[i + 3])
+    for key, fields in zip(held[::2], held[1::2], strict=True):
+        pool = key.decode().removeprefix(keys.prefix + "pool:").removesuffix(":held")
+        census.held[pool] = _texts(fields[::2])
+        places["held"] += [item for raw in fields[1::2] if (item := _item(raw)) is not None]
+    for place, members in (("scheduled", scheduled), ("retry", retry), ("dead", dead), ("done", done)):
+        places[place] = [item for raw in members if (item := _item(raw)) is not None]
+    census.places = places
+    census.unique = {
+        key.decode().removeprefix(keys.unique_prefix): value.decode()
+        for key, value in zip(unique[::2], unique[1::2], strict=True)
+    }
+    census.totals = _numbers(totals)
+    census.periodic = _numbers(periodic)
+    census.limits = _numbers(limits)
+    census.broken = [raw.partition(b"\n")[2].hex() for raw in broken]
+    return census
+
+
+def _texts(raw: Any) -> list[str]:
+    return [one.decode() for one in raw]
+
+
+def _numbers(raw: Any) -> dict[str, int]:
+    pairs = zip(raw[::2], raw[1::2], strict=True)
+    return {key.decode(): int(value) for key, value in pairs if value.lstrip(b"-").isdigit()}
+
+
+def _item(raw: bytes) -> Item | None:
+    """A job as the ledger knows it; None for bulk jobs, which have no serial, and for what is no job."""
+    try:
+        job = json.loads(raw)
+        args = job["args"] or {}
+    except (ValueError, KeyError, TypeError):
+        return None
+    serial = args.get("serial")
+    if job.get("name") == "tick":
+        serial = f"tick/{job.get('t')}"
+    if serial is None:
+        return None
+    return Item(
+        serial, job["id"], job["name"], job.get("fails", 0), job.get("deaths", 0), job.get("snoozes", 0),
+        job.get("unique_key", "").partition(":unique:")[2],
+    )  # fmt: skip
+
+
+def is_at_rest(census: Census, now: float, link: Link, keys: Keys) -> bool:
+    """Whether nothing waits, runs or is due soon."""
+    soonest = link.run(plain("ZRANGE", keys.scheduled, 0, 0, "WITHSCORES"))
+    return not (
+        any(census.waiting.values())
+        or any(census.held.values())
+        or census.condemned
+        or census.places.get("retry")
+        or (soonest and float(soonest[1]) < now + 60)
+    )

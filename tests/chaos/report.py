@@ -1,0 +1,212 @@
+"""python -m chaos.report: add up the kept figures of all runs and write them into the page on reliability."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RESULTS = Path(__file__).resolve().parent / "results"
+PAGE = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- figures: made by `make chaos-report` -->", "<!-- end of figures -->"
+
+
+@dataclass
+class Sum:
+    """All runs together."""
+
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    stops: list[dict[str, Any]] = field(default_factory=list)
+    recoveries: list[dict[str, Any]] = field(default_factory=list)
+    others: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[dict[str, Any]]:
+        return [*self.runs, *self.stops, *self.recoveries, *self.others]
+
+    def total(self, key: str) -> int:
+        return sum(run.get(key, 0) for run in [*self.runs, *self.others])
+
+    @property
+    def faults(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for run in [*self.runs, *self.others]:
+            found.update(run["faults"])
+        return found
+
+    def repeats(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for run in [*self.runs, *self.others]:
+            found.update(run["repeats"])
+        return found
+
+
+def gather(folder: Path) -> Sum:
+    """Every result in a folder."""
+    found = Sum()
+    for path in sorted(folder.glob("*.json")):
+        result = json.loads(path.read_text())
+        kind = result["scenario"]
+        {"chaos": found.runs, "stops": found.stops, "recovery": found.recoveries}.get(
+            kind, found.others
+        ).append(result)
+    return found
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+
+
+def render(found: Sum) -> str:
+    """The figures as Markdown."""
+    parts = [_stand(found), _jobs(found), _faults(found), _recovery(found), _seeds(found)]
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _stand(found: Sum) -> list[str]:
+    jobs, faults = found.total("jobs") + found.total("bulk"), found.faults
+    lost, unexplained = found.total("lost"), found.total("unexplained")
+    stops = sum(one["stops"] for one in found.stops)
+    beyond = sum(one["beyond"] for one in found.stops)
+    kill, host = _times(found, "kill -9 of one child of two"), _times(found, "loss of a whole host")
+    lease = max((one["lease"] for one in found.recoveries), default=0.0)
+    resumed = max(_resumed(found).values(), default=0.0)
+    rows: list[tuple[str, str, str, bool]] = [
+        ("jobs lost", f"{lost}", "0", lost == 0),
+        ("runs without a cause", f"{unexplained}", "0", unexplained == 0),
+        ("jobs", f"{jobs:,}", "10,000,000", jobs >= 10_000_000),
+        ("faults", f"{faults.total():,}", "2,000", faults.total() >= 2000),
+        ("kinds of faults", f"{len(faults)}", "20", len(faults) >= 20),
+        ("random stops", f"{stops:,}", "1,000", stops >= 1000),
+        ("stops that took longer than their deadline and a second", f"{beyond}", "0", beyond == 0),
+        (
+            "kill -9 of a child until its job runs again in another",
+            f"{max(kill, default=0):.2f} s at worst of {len(kill)}", "1 s", max(kill, default=99.0) <= 1.0,
+        ),
+        (
+            f"loss of a whole host until its job runs again, lease {lease:g} s",
+            f"{max(host, default=0):.2f} s at worst of {len(host)}", f"{lease + 5:g} s", max(host, default=99.0) <= lease + 5,
+        ),
+        ("work goes on after a fault of server or network", f"{resumed:.2f} s at worst", "5 s", resumed <= 5.0),
+    ]  # fmt: skip
+    shown = [(what, reached, must, "met" if met else "NOT MET") for what, reached, must, met in rows]
+    return ["### Where it stands", "", *table(("what", "reached", "must be", ""), shown), "", *_stops(found)]
+
+
+def _stops(found: Sum) -> list[str]:
+    worst: dict[str, float] = {}
+    for one in found.stops:
+        for label, over in one["by_kind"].items():
+            worst[label] = max(over, worst.get(label, -99.0))
+    kinds = sorted({label.partition(", ")[2] for label in worst})
+    rows = [
+        (
+            kind,
+            *(
+                f"{worst[key]:.2f} s" if (key := f"{who}, {kind}") in worst else "–"
+                for who in ("pool", "worker")
+            ),
+        )
+        for kind in kinds
+    ]
+    told = "Random stops by what their jobs did, worst time beyond the deadline: `pool.stop()`, and `dayjob worker` until it was gone:"
+    return [told, "", *table(("jobs", "pool", "worker"), rows)]
+
+
+def _jobs(found: Sum) -> list[str]:
+    repeats = found.repeats()
+    asked_for = repeats["fail"] + repeats["snooze"]
+    rows = [
+        ("jobs written down one by one", f"{found.total('jobs'):,}"),
+        ("jobs counted in tallies", f"{found.total('bulk'):,}"),
+        ("lost", found.total("lost")),
+        ("ran again because their handler asked for it (fail, snooze)", f"{asked_for:,}"),
+        ("ran again with another cause", f"{found.total('doubled'):,}"),
+        *(
+            (f"– {cause}", f"{count:,}")
+            for cause, count in sorted(repeats.items())
+            if cause not in ("fail", "snooze", "none")
+        ),
+        ("ran again without a cause", found.total("unexplained")),
+        ("outcomes that came too late and changed nothing", f"{found.total('late'):,}"),
+        ("censuses under way, and at rest", f"{found.total('censuses'):,}, {found.total('rests'):,}"),
+    ]
+    return ["### What became of the jobs", "", *table(("", ""), rows)]
+
+
+def _resumed(found: Sum) -> dict[str, float]:
+    worst: dict[str, float] = {}
+    for run in [*found.runs, *found.others]:
+        for how, took in run["resumed"].items():
+            worst[how] = max(took, worst.get(how, 0.0))
+    return worst
+
+
+def _faults(found: Sum) -> list[str]:
+    rows = [(kind, count) for kind, count in sorted(found.faults.items())]
+    worst = [(how, f"{took:.2f} s") for how, took in sorted(_resumed(found).items())]
+    told = (
+        "How long it took, where nothing else was wrong at the time, from the end of a fault until a job that started "
+        "after it had ended well; the worst case:"
+    )
+    faults = ["### Faults", "", *table(("fault", "times"), rows)]
+    return [*faults, "", told, "", *table(("fault", "worst"), worst)]
+
+
+def _times(found: Sum, how: str) -> list[float]:
+    return [took for one in found.recoveries for took in one["times"].get(how, [])]
+
+
+def _recovery(found: Sum) -> list[str]:
+    kinds = dict.fromkeys(how for one in found.recoveries for how in one["times"])
+    rows = []
+    for how in kinds:
+        times = sorted(_times(found, how))
+        rows.append((how, len(times), f"{times[len(times) // 2]:.2f} s", f"{times[-1]:.2f} s"))
+    return ["### One fault at a time", "", *table(("", "times", "median", "worst"), rows)]
+
+
+def _seeds(found: Sum) -> list[str]:
+    rows = [
+        (
+            run["scenario"], run["seed"], f"{run.get('jobs', 0) + run.get('bulk', 0):,}", sum(run["faults"].values()),
+            run["lost"], run["doubled"], run["unexplained"], len(run["violations"]),
+        )
+        for run in [*found.runs, *found.others]
+    ]  # fmt: skip
+    rows += [
+        ("stops", one["seed"], "–", one["stops"], "–", "–", "–", len(one["violations"]))
+        for one in found.stops
+    ]
+    head = (
+        "scenario",
+        "seed",
+        "jobs",
+        "faults or stops",
+        "lost",
+        "again, with a cause",
+        "without",
+        "broken promises",
+    )
+    return ["### Every run", "", *table(head, rows)]
+
+
+def main() -> int:
+    text = PAGE.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.stderr.write(f"{PAGE} has no place for figures: write {BEGIN} and {END}\n")
+        return 2
+    PAGE.write_text(f"{before}{BEGIN}\n\n{render(gather(RESULTS))}\n\n{END}{after}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+"""The run itself: rounds of faults, two at a time, each followed by a rest with a census; and the verdict."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import traceback
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from chaos import faults, tally
+from chaos.faults import Kind
+from chaos.jobs import CANARY, LEASE, RULES
+from chaos.world import DEADLINE, Workers, World, rng_for
+from dayjob.errors import StoreError
+from faults.checker import Story, check
+from faults.ledger import read
+
+logger = logging.getLogger("chaos")
+
+#: Seconds of faults between two rests.
+ROUND = 20.0
+#: Faults that are under way at the same time.
+AT_ONCE = 2
+
+
+@dataclass
+class Result:
+    """What a run came to; kept as JSON."""
+
+    scenario: str
+    seed: int
+    seconds: float = 0.0
+    jobs: int = 0
+    bulk: int = 0
+    starts: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    rests: int = 0
+    censuses: int = 0
+    lost: int = 0
+    doubled: int = 0
+    unexplained: int = 0
+    repeats: dict[str, int] = field(default_factory=dict)
+    late: int = 0
+    totals: dict[str, int] = field(default_factory=dict)
+    #: Worst seconds until work went on, by fault.
+    resumed: dict[str, float] = field(default_factory=dict)
+    #: Seconds from the fault to the next start of what it had interrupted, by fault: how many, median, worst.
+    rescued: dict[str, list[float]] = field(default_factory=dict)
+    #: Seconds that stops took beyond their deadline: how many, worst.
+    stops: int = 0
+    worst_stop: float | None = None
+    worst_rest: float = 0.0
+    violations: list[str] = field(default_factory=list)
+
+
+class Injector(threading.Thread):
+    """One of those that do harm, one fault after another."""
+
+    def __init__(self, world: World, number: int, kinds: list[Kind], counts: Counter[str]) -> None:
+        super().__init__(name=f"injector{number}", daemon=True)
+        self._world = world
+        self._rng = rng_for(world.seed, f"injector{number}")
+        self._kinds = kinds
+        self._counts = counts
+        self._working = threading.Event()
+        self._idle = threading.Event()
+        self.problems: list[str] = []
+        self.ended = False
+
+    def go(self) -> None:
+        self._idle.clear()
+        self._working.set()
+
+    def halt(self) -> None:
+        """Stop once the fault that is under way is healed."""
+        self._working.clear()
+        self._idle.wait(120)
+
+    def run(self) -> None:
+        while not self.ended:
+            if not self._working.is_set():
+                self._idle.set()
+                self._working.wait(0.1)
+                continue
+            kind = self._rng.choices(self._kinds, [one.weight for one in self._kinds])[0]
+            seed = self._rng.random()
+            try:
+                self._strike(kind, random.Random(seed))
+            except Exception:  # a harness that fails must not look like a product that holds
+                self.problems.append(f"{kind.name}: {traceback.format_exc()}")
+                logger.exception("%s", kind.name)
+            time.sleep(self._rng.uniform(0.0, 0.4))
+
+    def _strike(self, kind: Kind, rng: random.Random) -> None:
+        world = self._world
+        if kind.area == "server":
+            lock: threading.Lock | None = world.server_lock
+            args: tuple[Workers, ...] = ()
+        elif kind.area in ("workers", "network"):
+            group = rng.choice([one for one in world.groups if fits(kind, one)])
+            lock = group.lock if kind.area == "workers" else group.network
+            args = (group,)
+        else:
+            lock, args = None, ()
+        if lock is not None and not lock.acquire(blocking=False):
+            return
+        try:
+            logger.info("%s %s", kind.name, args[0].name if args else "")
+            self._counts[kind.name] += 1
+            for seconds in kind.harm(world, rng, *args):
+                time.sleep(seconds)
+        finally:
+            for group in args:
+                if kind.area == "workers" and not group.alive:
+                    group.start()
+            if lock is not None:
+                lock.release()
+
+
+def fits(kind: Kind, group: Workers) -> bool:
+    return {
+        "any": True, "supervised": group.supervised, "embedded": not group.supervised, "proxied": group.proxy is not None,
+    }[kind.where]  # fmt: skip
+
+
+class Watcher(threading.Thread):
+    """Takes a census and reads the clock again and again."""
+
+    def __init__(self, world: World, every: float) -> None:
+        super().__init__(name="watcher", daemon=True)
+        self._world, self._every = world, every
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(self._every):
+            self._world.clock()
+            self._world.census()
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def run(
+    folder: Path,
+    seed: int,
+    minutes: float,
+    *,
+    small: bool = False,
+    bulk: int = 0,
+    only: set[str] | None = None,
+) -> Result:
+    """Make a run of so many minutes and judge it."""
+    result = Result("chaos", seed)
+    world = World(folder, seed, small=small, bulk=bulk)
+    kinds = [
+        kind
+        for kind in faults.KINDS.values()
+        if not (small and kind.slow) and (only is None or kind.name in only)
+    ]
+    counts: Counter[str] = Counter()
+    began = time.monotonic()
+    injectors = [Injector(world, number, kinds, counts) for number in range(AT_ONCE)]
+    watcher = Watcher(world, 1.0)
+    try:
+        world.start()
+        watcher.start()
+        for injector in injectors:
+            injector.start()
+        while time.monotonic() - began < minutes * 60:
+            world.go()
+            for injector in injectors:
+                injector.go()
+            time.sleep(min(ROUND, max(5.0, began + minutes * 60 - time.monotonic())))
+            for injector in injectors:
+                injector.halt()
+            refresh(world)
+            rested = time.monotonic()
+            world.rest(120)
+            result.worst_rest = max(result.worst_rest, time.monotonic() - rested)
+            result.rests += 1
+        for injector in injectors:
+            injector.ended = True
+        watcher.end()
+        world.insist(lambda: world.admin.pause_schedule("tick"))
+        world.rest(120)
+        world.bury()
+        result.seconds = time.monotonic() - began
+    except (AssertionError, StoreError, RuntimeError) as error:
+        result.violations.append(f"the run did not end well: {error}")
+        world.bury()
+    finally:
+        for injector in injectors:
+            result.violations += [f"the harness failed: {problem}" for problem in injector.problems]
+        world.close()
+    result.faults = dict(sorted(counts.items()))
+    judge(world, result)
+    return result
+
+
+def refresh(world: World) -> None:
+    """Replace parents: one whose children were killed again and again waits longer each time before it starts another."""
+    for group in world.groups:
+        if group.supervised:
+            for seconds in faults.stop(world, group):
+                time.sleep(seconds)
+
+
+def judge(world: World, result: Result) -> None:
+    """Read the ledger and say what became of every job."""
+    events = read(world.ledgers)
+    report = check(events, RULES)
+    story = Story(events, RULES)
+    bulk = tally.count(world.ledgers, story)
+    result.jobs, result.bulk, result.starts = report.jobs, bulk.stored, report.starts
+    result.lost, result.late = report.lost + bulk.lost, report.late
+    result.doubled, result.unexplained = report.doubled + bulk.doubled, report.unexplained + bulk.unexplained
+    result.repeats = dict(sorted((cause or "none", count) for cause, count in report.repeats.items()))
+    result.repeats["bulk, with a cause"] = bulk.doubled - bulk.unexplained
+    result.censuses = len(story.censuses)
+    result.resumed = {how: round(took, 3) for how, took in sorted(report.resumed.items())}
+    result.rescued = rescues(story)
+    if story.rest is not None:
+        sums: Counter[str] = Counter()
+        for label, number in story.rest.totals.items():
+            sums[label.partition(":")[0]] += number
+        result.totals = dict(sorted(sums.items()))
+    asked = {event.target: event for event in events if event.kind == "stop"}
+    for event in events:
+        if event.kind == "stopped" and event.target in asked:
+            result.stops += 1
+            over = event.at - asked[event.target].at - asked[event.target].seconds
+            result.worst_stop = max(over, result.worst_stop if result.worst_stop is not None else over)
+    result.violations += report.violations + bulk.violations + leaks(world.folder)
+
+
+def rescues(story: Story) -> dict[str, list[float]]:
+    """Seconds from a kill to the next start of each job that it interrupted, by kind of fault."""
+    found: dict[str, list[float]] = {}
+    for life in story.lives.values():
+        chain = life.chain
+        for before, after in zip(chain, chain[1:], strict=False):
+            if before.end is not None:
+                continue
+            process = story.processes.get(before.start.pid)
+            for fault in process.faults if process is not None else ():
+                if fault.how.startswith("kill") and before.start.at <= fault.at <= after.start.at:
+                    found.setdefault(fault.how, []).append(after.start.at - fault.at)
+                    break
+    return {
+        how: [len(took), round(sorted(took)[len(took) // 2], 3), round(max(took), 3)]
+        for how, took in sorted(found.items())
+    }
+
+
+def leaks(folder: Path) -> list[str]:
+    """I19: where the secret shows that no log may show."""
+    return [
+        f"I19: {path.name} shows a redacted argument"
+        for path in [*folder.glob("*.log"), *folder.glob("ledger/*.jsonl")]
+        if CANARY.encode() in path.read_bytes()
+    ]
+
+
+def as_json(result: Result) -> dict[str, object]:
+    return {**asdict(result), "lease": LEASE, "deadline": DEADLINE}

@@ -1,0 +1,457 @@
+"""Operations: what programs do in several round trips, so that each can be cut or killed at any of them.
+
+`ready` prepares a namespace, `act` does the work over a URL and insists as the real loops do. A Nursery is a process
+that does them in children of its own, to be killed at once and cheaply.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from census import census
+from dayjob import Enqueuer, Job, WorkerPool, settings
+from dayjob.errors import Unavailable, Unknown
+from dayjob.job import new_id
+from dayjob.options import JobOptions
+from dayjob.pool import Periodic as Record
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import plain
+from dayjob.store.ops import consume, maintain, operate, produce
+from dayjob.store.ops.produce import Slot
+from dayjob.store.steps import walk
+from dayjob.store.sync import Link
+from dayjob.worker.periodic import Periodic
+from dayjob.worker.reaper import Reaper
+from dayjob.worker.requeuer import Requeuer
+from dayjob.worker.trimmer import Trimmer
+from pools import Pool
+
+#: A moment that has passed, at a full minute; and five minutes in seconds.
+LONG_AGO = 1_000_000_020 // 60 * 60
+FIVE = 300
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`ready` returns how many jobs there are before; `act` how many its callers were told of."""
+
+    name: str
+    ready: Callable[[Keys, Link], int]
+    act: Callable[[str, Keys, Path], int]
+    #: Whether doing it again after it was killed ends as if it had been done once.
+    repeatable: bool = True
+    #: Whether it runs jobs, with threads whose requests come in no fixed order.
+    works: bool = False
+
+
+ALL: dict[str, Operation] = {}
+
+
+def operation(name: str, ready: Callable[[Keys, Link], int], **how: Any) -> Callable[[Any], Any]:
+    def register(act: Callable[[str, Keys, Path], int]) -> Callable[[str, Keys, Path], int]:
+        ALL[name] = Operation(name, ready, act, **how)
+        return act
+
+    return register
+
+
+def dial(url: str, keys: Keys) -> Link:
+    return Link(settings.parse_url(url), tag=keys.known_jobs)
+
+
+def insist(step: Callable[[], Any]) -> Any:
+    """Do it until Redis lets it, as a service of a pool does."""
+    for _ in range(20):
+        try:
+            return step()
+        except Unavailable:
+            continue
+    raise AssertionError("Redis did not come back")
+
+
+def payload(name: str, job_id: str, **fields: Any) -> bytes:
+    return codec.write(codec.quoted(name), job_id, 1.0, b"{}", fields or None)
+
+
+def fill(keys: Keys, link: Link, name: str, count: int) -> list[bytes]:
+    some = [payload(name, new_id()) for _ in range(count)]
+    link.run(produce.enqueue(keys, Slot(new_id(), 1), name, some, introduce=True))
+    return some
+
+
+# Enqueueing.
+
+
+def nothing(keys: Keys, link: Link) -> int:
+    return 0
+
+
+def send(url: str, keys: Keys, put: Callable[[Enqueuer], Any]) -> int:
+    """Enqueue, and repeat what is unknown: the answer is how many jobs the caller knows of."""
+    enqueuer = Enqueuer(keys.namespace, redis=url, timeout=2.0)
+    try:
+        try:
+            answer = put(enqueuer)
+        except Unknown as unknown:
+            answer = unknown.repeat()
+    finally:
+        enqueuer.close()
+    return len(answer) if isinstance(answer, list) else int(answer is not None)
+
+
+@operation("enqueue", nothing, repeatable=False)
+def _enqueue(url: str, keys: Keys, folder: Path) -> int:
+    return send(url, keys, lambda enqueuer: enqueuer.enqueue("a", n=1))
+
+
+@operation("enqueue_many", nothing, repeatable=False)
+def _enqueue_many(url: str, keys: Keys, folder: Path) -> int:
+    return send(url, keys, lambda enqueuer: enqueuer.enqueue_many("a", [{"n": n} for n in range(3)]))
+
+
+@operation("schedule", nothing, repeatable=False)
+def _schedule(url: str, keys: Keys, folder: Path) -> int:
+    return send(url, keys, lambda enqueuer: enqueuer.enqueue_in("a", 600, n=1))
+
+
+@operation("unique", nothing)
+def _unique(url: str, keys: Keys, folder: Path) -> int:
+    return send(url, keys, lambda enqueuer: enqueuer.enqueue_unique("a", n=1))
+
+
+@operation("chosen id", nothing)
+def _chosen(url: str, keys: Keys, folder: Path) -> int:
+    return send(url, keys, lambda enqueuer: enqueuer.using(id="mine").enqueue("a", n=1))
+
+
+# Chores.
+
+
+def with_a_dead_pool(keys: Keys, link: Link) -> int:
+    """A pool past its lease with three attempts; one job has died twice before, one is no job."""
+    fill(keys, link, "a", 1)
+    link.run(plain("LPUSH", keys.queue("a"), payload("a", new_id(), deaths=2)))
+    link.run(plain("LPUSH", keys.queue("a"), b"no job"))
+    pool = Pool(keys, link, names=["a"])
+    assert len(pool.fetch("a")) == 3
+    pool.settle(consume.Entry("suspect", "a", "2:a"))
+    link.run(consume.beat(keys, pool.id, lease=-1.0))
+    link.run(plain("DEL", keys.leader))
+    return 3
+
+
+@operation("reap", with_a_dead_pool)
+def _reap(url: str, keys: Keys, folder: Path) -> int:
+    link = dial(url, keys)
+    reaper = Reaper(
+        keys, link, lease=15.0, options=lambda name: JobOptions(), on_dead=lambda job, error: None,
+        rng=random.Random(1),
+    )  # fmt: skip
+    insist(reaper.step)
+    link.close()
+    return 0
+
+
+def with_due_jobs(keys: Keys, link: Link) -> int:
+    for source in (keys.scheduled, keys.retry):
+        link.run(plain("ZADD", source, 1, payload("a", new_id()), 2, payload("b", new_id())))
+    link.run(plain("ZADD", keys.retry, 3, b"no job"))
+    return 5
+
+
+@operation("requeue", with_due_jobs)
+def _requeue(url: str, keys: Keys, folder: Path) -> int:
+    link = dial(url, keys)
+    insist(Requeuer(keys, link).step)
+    link.close()
+    return 0
+
+
+def with_open_ticks(keys: Keys, link: Link) -> int:
+    link.run(plain("HSET", keys.periodic, "each minute", LONG_AGO))
+    return 0
+
+
+@operation("tick", with_open_ticks)
+def _tick(url: str, keys: Keys, folder: Path) -> int:
+    link = dial(url, keys)
+    record = Record("each minute", "* * * * *", "a", b"{}", None, "all")
+    periodic = Periodic(keys, link, [record], lambda: LONG_AGO + FIVE + 1.0, lambda: True)
+    insist(periodic.step)
+    link.close()
+    return FIVE // 60
+
+
+def with_dead_jobs(keys: Keys, link: Link) -> int:
+    unique = keys.unique("a", "u")
+    link.run(plain("SET", unique, "first"))
+    owner = payload("a", "first", unique=True, unique_key=unique)
+    link.run(plain("ZADD", keys.dead, 1, owner, 2, payload("a", "second"), 3, payload("b", "third")))
+    return 3
+
+
+@operation("trim", with_dead_jobs)
+def _trim(url: str, keys: Keys, folder: Path) -> int:
+    from dayjob.options import PoolOptions  # noqa: PLC0415 - only here
+
+    link = dial(url, keys)
+    trimmer = Trimmer(keys, link, PoolOptions(dead_count=1))
+    insist(lambda: trimmer.trim(100.0))
+    link.close()
+    return 0
+
+
+@operation("revive all", with_dead_jobs)
+def _revive(url: str, keys: Keys, folder: Path) -> int:
+    link = dial(url, keys)
+    insist(lambda: walk(link, operate.revive_all(keys)))
+    link.close()
+    return 0
+
+
+def with_a_limit(keys: Keys, link: Link) -> int:
+    fill(keys, link, "a", 4)
+    assert len(Pool(keys, link, names=["a"]).fetch("a", room=2)) == 2
+    return 4
+
+
+@operation("limit", with_a_limit)
+def _limit(url: str, keys: Keys, folder: Path) -> int:
+    link = dial(url, keys)
+    insist(lambda: walk(link, operate.set_limit(keys, "a", 2)))
+    link.close()
+    return 0
+
+
+# Pools.
+
+
+def with_jobs(keys: Keys, link: Link) -> int:
+    fill(keys, link, "a", 3)
+    unique = keys.unique("one", "u")
+    link.run(
+        produce.admit(
+            keys, Slot(new_id(), 1), "one", payload("one", "single", unique=True, unique_key=unique), produce.When(),
+            job_id="single", chosen=False, unique_key=unique, unique_for=None, introduce=True,
+        )
+    )  # fmt: skip
+    fill(keys, link, "fails", 1)
+    return 5
+
+
+def say(folder: Path, word: str) -> None:
+    """One line in a file that outlives this process."""
+    fd = os.open(folder / "said", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, (word + "\n").encode())
+    os.close(fd)
+
+
+def pool_of(url: str, keys: Keys, folder: Path) -> WorkerPool[Any]:
+    """A pool whose handlers leave a line for each attempt that they start."""
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=5.0, beat=1.0)
+
+    def note(job: Job) -> None:
+        say(folder, f"{job.id} {job.attempt}")
+
+    pool.register("a", note)
+    pool.register("one", note, max_concurrency=1)
+
+    @pool.job(max_fails=2, backoff=0.001)
+    def fails(job: Job) -> None:
+        note(job)
+        if not job.fails:
+            raise ValueError("once")
+
+    return pool
+
+
+@operation("work", with_jobs, works=True)
+def _work(url: str, keys: Keys, folder: Path) -> int:
+    """Start, run everything that there is, retries included, and stop."""
+    logging.disable(logging.CRITICAL)
+    pool = pool_of(url, keys, folder)
+    insist(pool.start)
+    link = dial(f"redis://127.0.0.1:{os.environ['DAYJOB_TEST_PORT']}", keys)
+    pause = threading.Event()
+    for _ in range(1500):
+        if finished(keys, link) == 5:
+            break
+        pause.wait(0.01)
+    link.close()
+    pool.stop(timeout=5)
+    logging.disable(logging.NOTSET)
+    return 0
+
+
+@operation("stop", with_jobs, works=True)
+def _stop(url: str, keys: Keys, folder: Path) -> int:
+    """Start, and stop while a handler runs that does not end: it is given back."""
+    logging.disable(logging.CRITICAL)
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=1, lease=5.0, beat=1.0)
+    started = threading.Event()
+
+    def hang(job: Job) -> None:
+        say(folder, f"{job.id} {job.attempt}")
+        started.set()
+        while not job.stopping:
+            threading.Event().wait(0.002)
+        raise RuntimeError("stopped")
+
+    pool.register("a", hang)
+    insist(pool.start)
+    started.wait(10)
+    pool.stop(timeout=0)
+    logging.disable(logging.NOTSET)
+    return 0
+
+
+# What there is after.
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where jobs are: counted by place and name, and the ids that are somewhere."""
+
+    places: Counter[tuple[str, str]]
+    ids: Counter[str]
+    #: Id to fails and deaths together: the causes of repeats that a job carries.
+    causes: dict[str, int]
+    totals: dict[str, int]
+    unique: dict[str, bytes] = field(default_factory=dict)
+
+
+#: Totals of jobs that are in no place any more.
+GONE = ("done", "discarded", "deleted", "trimmed")
+
+
+def totals_of(keys: Keys, link: Link) -> dict[str, int]:
+    flat = link.run(plain("HGETALL", keys.totals))
+    return {label.decode(): int(n) for label, n in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def finished(keys: Keys, link: Link) -> int:
+    """How many jobs have ended for good."""
+    return sum(n for label, n in totals_of(keys, link).items() if label.partition(":")[0] in GONE)
+
+
+def survey(keys: Keys, link: Link) -> Found:
+    """Look everywhere."""
+    seen = census(keys, link)
+    places: Counter[tuple[str, str]] = Counter()
+    ids: Counter[str] = Counter()
+    causes: dict[str, int] = {}
+
+    def note(place: str, raw: bytes) -> None:
+        try:
+            job = json.loads(raw.rpartition(b"\n")[2])
+        except ValueError:
+            places[place, "?"] += 1
+            return
+        places[place, job["name"]] += 1
+        ids[job["id"]] += 1
+        causes[job["id"]] = job.get("fails", 0) + job.get("deaths", 0)
+
+    for queue in seen.queues.values():
+        for raw in queue:
+            note("queue", raw)
+    for attempts in seen.held.values():
+        for raw in attempts.values():
+            note("held", raw)
+    for place in ("scheduled", "retry", "dead", "done", "broken"):
+        for raw in getattr(seen, place):
+            note(place, raw)
+    return Found(places, ids, causes, totals_of(keys, link), seen.unique)
+
+
+def bury_all(keys: Keys, link: Link) -> None:
+    """Condemn and sweep every pool: all of them are known to be dead, whoever led included."""
+    link.run(plain("DEL", keys.leader))
+    ids = [*link.run(consume.pool_ids(keys)), *link.run(consume.condemned_ids(keys))]
+    reaper = Reaper(
+        keys, link, lease=15.0, options=lambda name: JobOptions(), on_dead=lambda job, error: None,
+        rng=random.Random(1),
+    )  # fmt: skip
+    if ids:
+        link.run(maintain.condemn(keys, lease=15.0, proven=ids, judge=False))
+        for pool_id in ids:
+            reaper.sweep(pool_id)
+
+
+# Children that can be killed.
+
+
+class Nursery:
+    """A process that forks one child for each operation: to start an interpreter for each would take minutes."""
+
+    def __init__(self, port: int) -> None:
+        environ = os.environ | {"DAYJOB_TEST_PORT": str(port), "PYTHONPATH": str(Path(__file__).parent)}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+        )
+
+    def begin(self, name: str, url: str, keys: Keys, folder: Path) -> int:
+        """Start an operation in a child that waits for `go`; the answer is its pid."""
+        return int(self._ask(json.dumps([name, url, keys.namespace, str(folder)])))
+
+    def go(self) -> int:
+        """Let it run until it ends; the answer is its exit status, negative for a signal."""
+        return int(self._ask("go"))
+
+    def _ask(self, line: str) -> str:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+def _answer(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
+
+
+def _serve() -> None:
+    """The nursery's own loop."""
+    while line := sys.stdin.readline():
+        name, url, namespace, folder = json.loads(line)
+        ready_r, ready_w = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(ready_w)
+            os.read(ready_r, 1)
+            code = 0
+            try:
+                ALL[name].act(url, Keys(namespace), Path(folder))
+            except BaseException as error:
+                sys.stderr.write(f"{name}: {error!r}\n")
+                code = 1
+            os._exit(code)
+        _answer(pid)
+        sys.stdin.readline()
+        os.close(ready_r)
+        os.close(ready_w)
+        _, status = os.waitpid(pid, 0)
+        _answer(os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,376 @@
+"""The checker is checked: it finds nothing in a good ledger, and every way to spoil one is found."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faults.checker import CHECKS, Story, check
+from faults.ledger import Event, Item, Ledger, Torn, read
+from faults.tales import FIRST, HARNESS, PRODUCER, RULES, SECOND, good, number
+
+replace = msgspec.structs.replace
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_good_ledger_breaks_no_promise(seed):
+    report = check(good(seed), RULES)
+    assert report.violations == []
+    assert report.unexplained == report.lost == 0
+    assert report.doubled > 0
+    assert report.repeats["fail"] > 0
+
+
+# Lines that were lost, doubled, moved or re-timed: the numbers of each process show it.
+
+
+@st.composite
+def torn_ledgers(draw):
+    events = good(draw(st.integers(0, 50)))
+    how = draw(st.sampled_from(["delete", "double", "swap", "earlier"]))
+    last = {event.pid: event.seq for event in events}
+    # The last line of a process that was killed may be missing: nobody can tell.
+    candidates = [i for i, event in enumerate(events) if event.seq < last[event.pid]]
+    at = draw(st.sampled_from(candidates))
+    event = events[at]
+    follower = next(
+        i for i, other in enumerate(events) if other.pid == event.pid and other.seq == event.seq + 1
+    )
+    if how == "delete":
+        del events[at]
+    elif how == "double":
+        events.insert(at, copy.copy(event))
+    elif how == "swap":
+        events[at], events[follower] = (
+            replace(events[follower], at=event.at),
+            replace(event, at=events[follower].at),
+        )
+    else:
+        events[follower] = replace(events[follower], at=event.at - 0.5)
+    return events
+
+
+@settings(max_examples=300, deadline=None)
+@given(torn_ledgers())
+def test_a_ledger_with_a_line_missing_doubled_swapped_or_moved_in_time_is_not_whole(events):
+    assert any(problem.startswith("L1:") for problem in check(events, RULES).violations)
+
+
+# Ledgers as a system would write them that breaks a promise: whole, and wrong.
+
+
+def forgeries(events: list[Event]) -> list[tuple[str, Callable[[], list[Event]]]]:
+    """Every forgery that fits this ledger: its name, and what makes it."""
+    found: list[tuple[str, Callable[[], list[Event]]]] = []
+    gone = {event.target for event in events if event.kind == "gone"}
+    down = {event.pid for event in events if event.kind == "down"}
+    ended = {(event.pool, event.token) for event in events if event.kind == "end"}
+    reaped = {event.pool for event in events if event.kind == "reaped"}
+    for i, event in enumerate(events):
+        alive = event.pid not in gone | down and event.pool not in reaped
+        name = f"{event.kind} {event.serial or event.target}"
+        if event.kind in (
+            "asked",
+            "stored",
+            "duplicate",
+            "refused",
+            "unknown",
+            "stop",
+            "stopped",
+            "injected",
+            "reaped",
+            "gone",
+        ):
+            found.append((f"delete {name}", _without(events, i)))
+        if event.kind in ("start", "end") and alive and (event.pool, event.token) in ended:
+            found.append((f"delete {name}", _without(events, i)))
+        if event.kind in ("asked", "stored", "duplicate", "refused", "unknown", "start", "end", "injected"):
+            found.append((f"double {name}", _with(events, i, i + 1, at=event.at + 1e-6)))
+        if event.kind == "start":
+            found += [
+                (f"{name}: one more fail", _changed(events, i, fails=event.fails + 1)),
+                (f"{name}: one more snooze", _changed(events, i, snoozes=event.snoozes + 1)),
+                (f"{name}: another job", _changed(events, i, job="other")),
+                (f"{name}: another serial", _changed(events, i, serial="9/9")),
+                (f"{name}: before the beginning", _changed(events, i, at=91.0)),
+            ]
+            if not event.name == "tick":
+                found += [
+                    (f"{name}: other arguments", _changed(events, i, digest="other")),
+                    (f"{name}: another name", _changed(events, i, name="other")),
+                ]
+            if event.after:
+                found.append((f"{name}: after somebody else", _changed(events, i, after="pool12/999:note")))
+        if event.kind == "end":
+            found.append((f"{name}: before its start", _changed(events, i, at=92.0)))
+            found.append((f"{name}: of another attempt", _changed(events, i, token="999:note")))
+            if event.how != "abandoned":
+                wrong = "ok" if event.how != "ok" else "fail"
+                found.append((f"{name}: ended {wrong}", _changed(events, i, how=wrong)))
+        if event.kind == "stopped":
+            found.append((f"{name}: five seconds late", _changed(events, i, at=event.at + 5)))
+        if event.kind == "stored":
+            found.append((f"{name}: as another job", _changed(events, i, job="other")))
+            found.append((f"{name}: due next year", _changed(events, i, due=1e9)))
+        if event.kind == "duplicate":
+            found.append((f"{name}: stored after all", _changed(events, i, kind="stored", job="second")))
+        if event.kind in ("stored", "unknown"):
+            found.append((f"{name}: refused", _changed(events, i, kind="refused")))
+    found += _census_forgeries(events)
+    return found
+
+
+def _census_forgeries(events: list[Event]) -> list[tuple[str, Callable[[], list[Event]]]]:
+    last = events[-1].census
+    assert last is not None
+
+    def changed(**facts) -> Callable[[], list[Event]]:
+        return lambda: [*events[:-1], replace(events[-1], census=replace(last, **facts))]
+
+    found = [
+        ("census: a job twice", changed(places={**last.places, "queue": last.places["dead"][:1]})),
+        ("census: a dead job gone", changed(places={**last.places, "dead": last.places["dead"][1:]})),
+        (
+            "census: something left in a queue",
+            changed(places={**last.places, "queue": [Item("1/1", "job1", "note")]}),
+        ),
+        ("census: jobs wait", changed(waiting={"note": 3})),
+        ("census: held by nobody", changed(held={"nobody": ["1:note"]})),
+        ("census: condemned", changed(condemned=["pool99"])),
+        ("census: live and condemned", changed(condemned=["pool11"])),
+        ("census: above the limit", changed(held={"pool11": ["1:narrow", "2:narrow", "3:narrow"]})),
+        ("census: a place of a limit leaked", changed(members={"narrow": ["pool11/1:narrow"]})),
+        ("census: a unique key left behind", changed(unique={"key": "nobody"})),
+        ("census: a tick not accounted for", changed(periodic={"tick": last.periodic["tick"] + 1})),
+        ("census: an unreadable entry lost", changed(broken=last.broken[1:])),
+        ("census: an unreadable entry changed", changed(broken=["00", *last.broken[1:]])),
+        ("census: not at rest", changed(rest=False)),
+        ("census: none", lambda: [event for event in events if event.kind != "census"]),
+    ]
+    for label in last.totals:
+        if label.partition(":")[0] in ("done", "dead", "discarded", "failed", "ticked", "missed"):
+            for change in (1, -1):
+                totals = {**last.totals, label: last.totals[label] + change}
+                found.append((f"census: {label} {change:+}", changed(totals=totals)))
+    return found
+
+
+def _without(events: list[Event], i: int) -> Callable[[], list[Event]]:
+    return lambda: number(events[:i] + events[i + 1 :])
+
+
+def _with(events: list[Event], i: int, to: int, **facts) -> Callable[[], list[Event]]:
+    return lambda: number([*events[:to], replace(events[i], **facts), *events[to:]])
+
+
+def _changed(events: list[Event], i: int, **facts) -> Callable[[], list[Event]]:
+    return lambda: number([*events[:i], replace(events[i], **facts), *events[i + 1 :]])
+
+
+def caught(events: list[Event]) -> bool:
+    return bool(check(events, RULES).violations)
+
+
+def test_every_forgery_of_one_ledger_is_caught():
+    missed = [name for name, forge in forgeries(good(1)) if not caught(forge())]
+    assert missed == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 6), st.randoms(use_true_random=False))
+def test_a_random_forgery_of_a_random_ledger_is_caught(seed, extra, rng):
+    name, forge = rng.choice(forgeries(good(seed, extra=extra)))
+    assert caught(forge()), name
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10_000), st.randoms(use_true_random=False))
+def test_two_jobs_that_swap_events_are_caught(seed, rng):
+    events = good(seed)
+    kind = rng.choice(["start", "end", "stored"])
+    among = [i for i, event in enumerate(events) if event.kind == kind and event.name != "tick"]
+    one, other = rng.sample(among, 2)
+    if events[one].serial == events[other].serial:
+        return
+    swapped = list(events)
+    swapped[one] = replace(events[one], serial=events[other].serial)
+    swapped[other] = replace(events[other], serial=events[one].serial)
+    assert caught(swapped)
+
+
+# Each invariant by itself: it says nothing of a good ledger, and something of one that breaks it.
+
+
+def job(events: list[Event], plan: str = "ok", kind: str = "start", name: str = "note") -> list[int]:
+    """Where the events of that kind are, of all jobs with that plan."""
+    serials = {
+        event.serial
+        for event in events
+        if event.kind == "asked" and event.plan == plan and event.name == name
+    }
+    return [i for i, event in enumerate(events) if event.kind == kind and event.serial in serials]
+
+
+def _third_at_once(events: list[Event]) -> list[Event]:
+    starts = job(events, name="narrow")
+    return _changed(events, starts[2], at=events[starts[1]].at + 0.01)()
+
+
+def _second_while_one_waits(events: list[Event]) -> list[Event]:
+    (at,) = [i for i, event in enumerate(events) if event.kind == "duplicate"][:1]
+    return _changed(events, at, kind="stored", job="second")()
+
+
+def _census(events: list[Event], **facts) -> list[Event]:
+    last = events[-1].census
+    assert last is not None
+    return [*events[:-1], replace(events[-1], census=replace(last, **facts))]
+
+
+def _dead(events: list[Event]) -> list[Item]:
+    last = events[-1].census
+    assert last is not None
+    return last.places["dead"]
+
+
+def _silent_after_the_outage(events: list[Event]) -> list[Event]:
+    """Nothing for seven seconds after the server is back, from the next event on."""
+    at, healed = next((i, event) for i, event in enumerate(events) if event.kind == "healed")
+    later = [replace(event, at=event.at + 7) for event in events[at + 1 :]]
+    return number([*events[:at], healed, *later])
+
+
+BROKEN: dict[str, Callable[[list[Event]], list[Event]]] = {
+    "L1": lambda events: events[:10] + events[11:],
+    "L2": lambda events: _without(events, job(events, kind="stored")[0])(),
+    "I1": lambda events: number(
+        [event for event in events if event.kind != "end" or event.serial != events[job(events)[0]].serial]
+    ),
+    "I2": lambda events: _census(events, totals={**events[-1].census.totals, "done:note": 1}),
+    "I3": lambda events: _changed(events, job(events)[0], digest="other")(),
+    "I4": lambda events: _changed(events, job(events, kind="stored")[0], job="other")(),
+    "I5": lambda events: _without(
+        events, next(i for i, event in enumerate(events) if event.kind == "gone")
+    )(),
+    "I6": lambda events: _changed(events, job(events, "fail 2", "end")[0], how="ok")(),
+    "I7": lambda events: _changed(events, job(events, "discard", "end")[0], how="ok")(),
+    "I8": lambda events: _census(
+        events, places={"dead": [replace(item, fails=0, deaths=0) for item in _dead(events)]}
+    ),
+    "I9": lambda events: _changed(
+        events, job(events, "snooze 1")[1], at=events[job(events, "snooze 1", "end")[0]].at + 0.1
+    )(),
+    "I10": lambda events: _census(events, periodic={"tick": 1_001_000}),
+    "I11": _second_while_one_waits,
+    "I12": _third_at_once,
+    "I13": lambda events: [
+        replace(event, at=event.at + 2) if event.kind == "stopped" else event for event in events
+    ],
+    "I15": _silent_after_the_outage,
+    "I16": lambda events: _census(
+        events, places={"dead": [item for item in _dead(events) if item.deaths < 3]}
+    ),
+    "I17": lambda events: _census(events, broken=[]),
+    "I18": lambda events: _census(events, places={"dead": _dead(events) * 2}),
+}
+
+
+def test_every_invariant_has_its_case():
+    assert set(BROKEN) == set(CHECKS)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_an_invariant_notices_when_it_is_broken_and_only_then(name):
+    events = good(3, extra=0)
+    assert list(CHECKS[name](Story(events, RULES))) == []
+    broken = sorted(BROKEN[name](events), key=lambda event: (event.at, event.pid, event.seq))
+    assert list(CHECKS[name](Story(broken, RULES))) != []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_figures_tell_a_lost_job_and_a_doubled_one(seed):
+    events = good(seed)
+    starts = Counter(event.serial for event in events if event.kind == "start")
+    stored = {event.serial for event in events if event.kind == "stored"}
+    serial = next(
+        events[i].serial for i in job(events) if starts[events[i].serial] == 1 and events[i].serial in stored
+    )
+    lost = number(
+        [event for event in events if not (event.kind in ("start", "end") and event.serial == serial)]
+    )
+    assert check(lost, RULES).lost == 1
+    start, end = (
+        next(e for e in events if e.kind == kind and e.serial == serial) for kind in ("start", "end")
+    )
+    pool = f"pool{SECOND}"
+    again = [
+        replace(start, at=end.at + 1, pid=SECOND, pool=pool, token="900:note"),
+        replace(end, at=end.at + 1.001, pid=SECOND, pool=pool, token="900:note"),
+    ]
+    assert check(number([*events, *again]), RULES).unexplained == 1
+
+
+# The files.
+
+
+def test_what_is_written_is_read_in_order(tmp_path):
+    ledger = Ledger(tmp_path, "worker")
+    for n in range(50):
+        ledger.write("said", how=str(n))
+    ledger.write("clock")
+    ledger.close()
+    events = read(tmp_path)
+    assert [event.how for event in events[:50]] == [str(n) for n in range(50)]
+    assert events[50].seconds > 1e9
+
+
+def test_half_a_line_at_the_end_is_what_a_killed_process_leaves(tmp_path):
+    ledger = Ledger(tmp_path, "worker")
+    ledger.write("up")
+    ledger.write("down")
+    ledger.close()
+    whole = ledger.path.read_bytes()
+    ledger.path.write_bytes(whole[:-5])
+    assert [event.kind for event in read(tmp_path)] == ["up"]
+
+
+@pytest.mark.parametrize("spoil", ["first line", "middle", "order", "bytes"])
+def test_a_file_that_is_not_what_its_process_wrote_is_refused(tmp_path, spoil):
+    ledger = Ledger(tmp_path, "worker")
+    for n in range(5):
+        ledger.write("said", how=str(n))
+    ledger.close()
+    lines = ledger.path.read_bytes().splitlines(keepends=True)
+    if spoil == "first line":
+        del lines[0]
+    elif spoil == "middle":
+        del lines[2]
+    elif spoil == "order":
+        lines[1], lines[2] = lines[2], lines[1]
+    else:
+        lines[2] = b"{\n"
+    ledger.path.write_bytes(b"".join(lines))
+    with pytest.raises(Torn):
+        read(tmp_path)
+
+
+def test_a_process_id_that_was_used_again_is_another_process(tmp_path):
+    for _ in range(2):
+        ledger = Ledger(tmp_path, "worker")
+        ledger.write("up")
+        ledger.close()
+    first, second = read(tmp_path)
+    assert first.pid != second.pid
+
+
+def test_the_story_knows_which_processes_took_part():
+    story = Story(good(0), RULES)
+    assert {PRODUCER, HARNESS, FIRST, SECOND} <= set(story.processes)
+    assert story.rest is not None
+    assert not story.stray_ends

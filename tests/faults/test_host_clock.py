@@ -1,0 +1,105 @@
+"""The clock of a host decides nothing: an hour ahead or behind, jobs run when Redis says so, and leases hold."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dayjob import Enqueuer, Job, WorkerPool
+from dayjob.store.op import plain
+from server import wait_until
+
+real = time.time
+
+
+@pytest.fixture(params=[3600.0, -3600.0], ids=["ahead", "behind"])
+def skewed(request, monkeypatch):
+    """A host whose clock is wrong. Only wall time is: waits are measured by the other clock."""
+    monkeypatch.setattr(time, "time", lambda: real() + request.param)
+    return request.param
+
+
+@pytest.fixture
+def redis_now(call):
+    def read() -> float:
+        seconds, micros = call("TIME")
+        return int(seconds) + int(micros) / 1e6
+
+    return read
+
+
+@pytest.fixture
+def pool(skewed, namespace, redis_url):
+    found = WorkerPool(namespace=namespace, redis=redis_url, concurrency=2, lease=8.0, beat=0.5)
+    yield found
+    found.stop(timeout=0)
+
+
+def test_a_delay_is_kept_by_redis_time(pool, namespace, redis_url, redis_now):
+    ran: list[float] = []
+
+    @pool.job
+    def a(job: Job) -> None:
+        ran.append(redis_now())
+
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    before = redis_now()
+    job = enqueuer.enqueue_in("a", 0.4)
+    assert before + 0.399 <= job.scheduled_at <= redis_now() + 0.401
+    pool.start()
+    wait_until(lambda: ran, 20)
+    assert ran[0] >= job.scheduled_at
+    enqueuer.close()
+
+
+def test_a_retry_waits_as_long_as_it_says(pool, redis_now):
+    ran: list[float] = []
+
+    @pool.job(max_fails=2, backoff=0.3)
+    def a(job: Job) -> None:
+        ran.append(redis_now())
+        if not job.fails:
+            raise ValueError("again")
+
+    pool.start()
+    a.enqueue()
+    wait_until(lambda: len(ran) == 2, 20)
+    assert ran[1] - ran[0] >= 0.3
+
+
+def test_a_schedule_ticks_at_redis_time(pool, redis_now):
+    ticks: list[tuple[int, float]] = []
+
+    @pool.job
+    def tick(job: Job) -> None:
+        ticks.append((int(job.enqueued_at), redis_now()))
+
+    pool.periodic("* * * * * *", tick)
+    pool.start()
+    wait_until(lambda: len(ticks) >= 3, 30)
+    assert len({due for due, _ in ticks}) == len(ticks)
+    assert all(due <= ran for due, ran in ticks)
+
+
+def nothing() -> None: ...
+
+
+def test_a_pool_with_a_wrong_clock_reaps_nobody_and_is_not_reaped(pool, link, keys, redis_url, namespace):
+    """Leases are looked at again and again, and by an hour none would hold."""
+    other = WorkerPool(namespace=namespace, redis=redis_url, concurrency=1, lease=8.0, beat=0.5)
+    for one in (pool, other):
+        one.register("a", nothing)
+    with pool, other:
+        ids = {one._runtime.fetcher.pool_id for one in (pool, other)}
+        passes = {link.run(plain("HGET", keys.watch, "last"))}
+        until = time.monotonic() + 20
+
+        def judged() -> bool:
+            passes.add(link.run(plain("HGET", keys.watch, "last")))
+            return len(passes) > 4 or time.monotonic() > until
+
+        wait_until(judged, 30)
+        assert len(passes) > 4
+        assert {one.decode() for one in link.run(plain("ZRANGE", keys.pools, 0, -1))} == ids
+        assert {one._runtime.fetcher.pool_id for one in (pool, other)} == ids

@@ -1,0 +1,70 @@
+"""A loop that dies of anything but Redis ends its process, loudly, and what it held is given back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from crashes import survey
+
+#: A pool one of whose loops raises at its third round, which no error of Redis does.
+PROGRAM = """
+import logging, sys
+from importlib import import_module
+from dayjob import Job, WorkerPool
+
+module, kind, url, namespace = sys.argv[1:]
+logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+loop = getattr(import_module(f"dayjob.worker.{module}"), kind)
+step, rounds = loop.step, 0
+
+
+def broken(self):
+    global rounds
+    rounds += 1
+    if rounds > 2:
+        raise ZeroDivisionError("as a bug would")
+    return step(self)
+
+
+loop.step = broken
+pool = WorkerPool(namespace=namespace, redis=url, concurrency=2, beat=0.2, lease=5.0)
+
+
+@pool.job
+def hold(job: Job) -> None:
+    import threading
+    while not job.stopping:
+        threading.Event().wait(0.01)
+    raise RuntimeError("told to wind up")
+
+
+pool.enqueuer.enqueue("hold")
+pool.run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "kind"),
+    [
+        ("fetcher", "Fetcher"),
+        ("listener", "Listener"),
+        ("heartbeat", "Heartbeat"),
+        ("chores", "Chores"),
+        ("watchdog", "Watchdog"),
+    ],
+)
+def test_a_loop_that_dies_ends_the_process_with_code_70(module, kind, tmp_path, redis_url, keys, link):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    ended = subprocess.run(
+        [sys.executable, "program.py", module, kind, redis_url, keys.namespace],
+        cwd=tmp_path, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 70, ended.stderr
+    assert f"the {module} loop died; stopping the pool" in ended.stderr
+    assert "ZeroDivisionError: as a bug would" in ended.stderr
+    # It could say so itself, unless it was the loop that talks: then the sweep has it.
+    assert survey(keys, link).places in ({("queue", "hold"): 1}, {("held", "hold"): 1})

@@ -1,0 +1,495 @@
+"""Mutants: deliberate breakages of the product, each with the tests that must notice it.
+
+One is a text that is replaced by another in one file, where it must be exactly once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The repository.
+ROOT = Path(__file__).parents[2]
+SCRIPTS = "src/dayjob/store/scripts"
+WORKER = "src/dayjob/worker"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` becomes `new` in `file`; one of `tests` must fail then."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def apply(self, root: Path) -> None:
+        """Break the copy of the repository at `root`. Raises ValueError where the text is not there once."""
+        path = root / self.file
+        text = path.read_text()
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.name}: {self.file} has its text {text.count(self.old)} times, not once")
+        path.write_text(text.replace(self.old, self.new))
+
+
+EXCHANGE = "tests/scripts/test_exchange.py"
+SETTLE = "tests/scripts/test_exchange_settle.py"
+RESCUE = "tests/integration/test_rescue.py"
+MACHINE = "tests/property/test_machine.py"
+CRASHES = "tests/faults/test_crash_points.py"
+NETWORK = "tests/faults/test_pool_network.py"
+CLOCK = "tests/faults/test_host_clock.py"
+
+ALL = (
+    # The exchange: who asks, and was it heard before?
+    Mutant(
+        "a late copy is applied",
+        f"{SCRIPTS}/exchange.lua",
+        "if number < last then",
+        "if false then",
+        (f"{EXCHANGE}::test_a_late_copy_of_an_earlier_request_is_refused_without_effect",),
+    ),
+    Mutant(
+        "a resend is applied again",
+        f"{SCRIPTS}/exchange.lua",
+        "local again = number == last",
+        "local again = false",
+        (f"{EXCHANGE}::test_a_resend_applies_nothing_twice_and_brings_the_same_jobs",),
+    ),
+    Mutant(
+        "a condemned pool is not refused",
+        f"{SCRIPTS}/exchange.lua",
+        "if not call('ZSCORE', pools, pool) then",
+        "if false then",
+        ("tests/scripts/test_condemn.py::test_a_condemned_pool_is_refused_and_keeps_what_it_holds_frozen",),
+    ),
+    Mutant(
+        "a rewind is ignored",
+        f"{SCRIPTS}/exchange.lua",
+        "(number > last + 1 and 'rewound' or 'ok')",
+        "'ok'",
+        (f"{EXCHANGE}::test_a_gap_in_the_numbers_is_applied_and_called_rewound",),
+    ),
+    Mutant(
+        "the number of a request is not noted",
+        f"{SCRIPTS}/exchange.lua",
+        "  call('HSET', state, 'last', format('%d', number))\n",
+        "",
+        (f"{EXCHANGE}::test_a_resend_applies_nothing_twice_and_brings_the_same_jobs", MACHINE),
+    ),
+    # The exchange: settling.
+    Mutant(
+        "a late outcome is applied",
+        f"{SCRIPTS}/exchange.lua",
+        "  local present = call('HEXISTS', held, token) == 1\n",
+        "  local present = true\n",
+        (f"{SETTLE}::test_the_outcome_of_an_attempt_that_is_gone_changes_nothing_but_the_count",),
+    ),
+    Mutant(
+        "what was settled stays held",
+        f"{SCRIPTS}/exchange.lua",
+        "  call('HDEL', held, token)\n",
+        "",
+        (f"{SETTLE}::test_a_retry_waits_in_retry_and_wakes_the_leader",),
+    ),
+    Mutant(
+        "an outcome keeps its place in the limit",
+        f"{SCRIPTS}/exchange.lua",
+        "    pcall_('SREM', key_of(i, 3), pool .. '/' .. token)\n",
+        "",
+        (f"{SETTLE}::test_every_outcome_frees_its_place_in_the_limit",),
+    ),
+    Mutant(
+        "a completion keeps its place in the limit",
+        f"{SCRIPTS}/exchange.lua",
+        "if limit[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end",
+        "",
+        (f"{EXCHANGE}::test_what_is_settled_makes_room_in_the_same_exchange", MACHINE),
+    ),
+    Mutant(
+        "late completions count as done",
+        f"{SCRIPTS}/exchange.lua",
+        "if dropped > 0 then add('done', i, dropped) end",
+        "if dropped > 0 then add('done', i, count) end",
+        (f"{SETTLE}::test_late_completions_are_counted_beside_timely_ones",),
+    ),
+    Mutant(
+        "a give-back goes to the end of the queue",
+        f"{SCRIPTS}/exchange.lua",
+        "call('RPUSH', key_of(i, 1), call('HGET', held, token))",
+        "call('LPUSH', key_of(i, 1), call('HGET', held, token))",
+        (f"{SETTLE}::test_what_is_given_back_in_descending_order_comes_first_again",),
+    ),
+    Mutant(
+        "a result never expires",
+        f"{SCRIPTS}/exchange.lua",
+        "call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'keep' and amount or 86400000, 1)))",
+        "call('SET', KEYS[key], value)",
+        (f"{SETTLE}::test_a_kept_job_goes_to_done_until_it_is_dropped_and_its_result_expires_then",),
+    ),
+    Mutant(
+        "a unique key is released by whoever asks",
+        f"{SCRIPTS}/exchange.lua",
+        "  if holder == id then\n    call('DEL', KEYS[key])",
+        "  if holder then\n    call('DEL', KEYS[key])",
+        (f"{SETTLE}::test_a_unique_key_is_released_by_its_owner_only",),
+    ),
+    Mutant(
+        "a suspect is not named",
+        f"{SCRIPTS}/exchange.lua",
+        "  call('HSET', state, 'suspect', named)\n",
+        "",
+        (f"{SETTLE}::test_a_suspect_is_named_in_the_state_and_cleared_when_it_ends",),
+    ),
+    # The exchange: fetching.
+    Mutant(
+        "the limit is not counted",
+        f"{SCRIPTS}/exchange.lua",
+        "left[i] = math.min(waiting, math.max((tonumber(limit[i]) or 0) - running, 0))",
+        "left[i] = waiting",
+        (f"{EXCHANGE}::test_a_limit_is_counted_in_the_step_that_takes",),
+    ),
+    Mutant(
+        "a paused queue is fetched",
+        f"{SCRIPTS}/exchange.lua",
+        "elseif waiting > 0 and call('EXISTS', key_of(i, 2)) == 0 then",
+        "elseif waiting > 0 then",
+        (f"{EXCHANGE}::test_a_paused_queue_is_left_alone_until_it_is_resumed",),
+    ),
+    Mutant(
+        "bytes do not end a fetch",
+        f"{SCRIPTS}/exchange.lua",
+        "      bytes = bytes - #payloads[p]\n",
+        "",
+        (f"{EXCHANGE}::test_fetching_stops_at_one_mebibyte",),
+    ),
+    Mutant(
+        "jobs are unpacked by the thousand",
+        f"{SCRIPTS}/exchange.lua",
+        "chunk = math.min(chunk * 4, 32)",
+        "chunk = chunk * 4",
+        (f"{EXCHANGE}::test_no_read_of_a_queue_asks_for_more_than_32_jobs",),
+    ),
+    Mutant(
+        "the bell is not passed on",
+        f"{SCRIPTS}/exchange.lua",
+        "    if not good(pcall_('ZADD', bell, 0, '1')) then",
+        "    if false then",
+        (f"{EXCHANGE}::test_a_bell_that_somebody_popped_is_passed_on_without_room", MACHINE),
+    ),
+    Mutant(
+        "memory that is full stops the consumers",
+        f"{SCRIPTS}/exchange.lua",
+        "#!lua flags=allow-oom\n",
+        "#!lua\n",
+        ("tests/scripts/test_memory_full.py::test_a_backlog_drains_while_memory_is_full",),
+    ),
+    # Enqueueing.
+    Mutant(
+        "an enqueue whose answer was lost is stored again",
+        f"{SCRIPTS}/enqueue.lua",
+        ">= tonumber(number) then",
+        ">= tonumber(number) + 9 then",
+        ("tests/integration/test_enqueue_faults.py::test_a_cut_at_any_point_makes_one_job_of_one_enqueue",),
+    ),
+    Mutant(
+        "every request of a slot has the same number",
+        "src/dayjob/sending.py",
+        "        self.number += 1\n",
+        "        self.number = 1\n",
+        ("tests/contract/test_enqueuers.py", CRASHES),
+    ),
+    Mutant(
+        "a unique key is not taken",
+        f"{SCRIPTS}/admit.lua",
+        "  redis.call('SET', unique, id, 'PX', string.format('%d', life))\n",
+        "",
+        ("tests/scripts/test_admit.py::test_a_second_one_is_not_stored_and_learns_who_holds_the_key",),
+    ),
+    Mutant(
+        "a chosen id is forgotten",
+        f"{SCRIPTS}/admit.lua",
+        "  redis.call('SET', chosen, '1', 'EX', 86400)\n",
+        "",
+        ("tests/scripts/test_admit.py::test_an_id_chosen_by_the_caller_is_stored_once_from_any_connection",),
+    ),
+    Mutant(
+        "an enqueue does not ring",
+        f"{SCRIPTS}/enqueue.lua",
+        "redis.pcall('ZADD', bell, 0, '1')\n",
+        "",
+        ("tests/scripts/test_enqueue.py::test_it_rings_the_bell_of_its_name_and_says_the_time",),
+    ),
+    Mutant(
+        "an unknown answer is called not stored",
+        "src/dayjob/sending.py",
+        "            self._doubtful = self._doubtful or error.sent\n",
+        "",
+        ("tests/integration/test_enqueue_faults.py::test_an_answer_that_never_comes_is_unknown_and_repeat_is_safe",),
+    ),
+    Mutant(
+        "a delay is counted by the clock of the host",
+        "src/dayjob/store/ops/produce.py",
+        '(slot.number, name if introduce else "", when.mode, when.milliseconds, *payloads)',
+        '(slot.number, name if introduce else "", "at", when.milliseconds + int(__import__("time").time() * 1000),'
+        " *payloads)",
+        (CLOCK,),
+    ),
+    Mutant(
+        "the time of Redis is taken for that of the host",
+        f"{WORKER}/fetcher.py",
+        "        self._redis_offset = now - time.time()\n",
+        "        self._redis_offset = 0.0\n",
+        (CLOCK,),
+    ),
+    # Death and rescue.
+    Mutant(
+        "a sweep moves what is no longer held",
+        f"{SCRIPTS}/sweep.lua",
+        "if able and redis.call('HEXISTS', held, token) == 1 then",
+        "if able then",
+        ("tests/scripts/test_sweep.py::test_two_sweepers_move_each_attempt_once",),
+    ),
+    Mutant(
+        "a sweep keeps places in limits",
+        f"{SCRIPTS}/sweep.lua",
+        "    redis.pcall('SREM', members, id .. '/' .. token)\n",
+        "",
+        ("tests/scripts/test_sweep.py::test_places_of_a_limit_become_free_and_ring",),
+    ),
+    Mutant(
+        "a sweep does not ring",
+        f"{SCRIPTS}/sweep.lua",
+        "  redis.pcall('ZADD', bell, 0, '1')\n",
+        "",
+        ("tests/scripts/test_sweep.py::test_places_of_a_limit_become_free_and_ring", MACHINE),
+    ),
+    Mutant(
+        "a sweep begins with the lowest tokens",
+        f"{WORKER}/reaper.py",
+        "tokens = sorted(held, key=_order, reverse=True)",
+        "tokens = sorted(held, key=_order)",
+        ("tests/integration/test_attempts.py::test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since",),
+    ),
+    Mutant(
+        "deaths are counted on all",
+        f"{WORKER}/reaper.py",
+        "        if wire.deaths >= retry.SUSPECT and token != suspect:",
+        "        if False:",
+        (f"{RESCUE}::test_a_job_that_kills_its_pools_is_dead_at_the_third_death_and_takes_nobody_with_it", MACHINE),
+    ),
+    Mutant(
+        "leases are judged though Redis was away",
+        f"{SCRIPTS}/condemn.lua",
+        "  if now >= quiet then",
+        "  if true then",
+        ("tests/scripts/test_condemn.py::test_after_a_gap_or_a_step_backwards_no_lease_is_judged",),
+    ),
+    Mutant(
+        "a condemned pool gets a lease again",
+        f"{SCRIPTS}/beat.lua",
+        "if not redis.call('ZSCORE', pools, id) then",
+        "if false then",
+        ("tests/scripts/test_beat.py", MACHINE),
+    ),
+    Mutant(
+        "a pool that leaves is forgotten with what it holds",
+        f"{SCRIPTS}/leave.lua",
+        "if left > 0 then",
+        "if false then",
+        ("tests/scripts/test_leave.py::test_a_pool_that_holds_something_is_condemned_with_all_of_it",),
+    ),
+    Mutant(
+        "the parent beats for a child that is stopped",
+        f"{WORKER}/process.py",
+        "return self.code is None and not self.suspended and not self.ended",
+        "return self.code is None and not self.ended",
+        ("tests/integration/test_supervisor.py::test_a_suspended_child_loses_its_lease_and_goes_on_under_a_new_id",),
+    ),
+    # Chores.
+    Mutant(
+        "jobs are requeued early",
+        f"{SCRIPTS}/requeue.lua",
+        "(not strict or tonumber(score) * 1000 <= now)",
+        "true",
+        ("tests/scripts/test_requeue.py::test_what_is_not_due_stays_unless_an_operator_moves_it",),
+    ),
+    Mutant(
+        "what another requeuer moved is moved again",
+        f"{SCRIPTS}/requeue.lua",
+        "local score = redis.call('ZSCORE', source, member)",
+        "local score = redis.call('ZSCORE', source, member) or '0'",
+        ("tests/scripts/test_requeue.py::test_what_somebody_else_moved_is_not_moved_again",),
+    ),
+    Mutant(
+        "a requeue does not ring",
+        f"{SCRIPTS}/requeue.lua",
+        "  redis.pcall('ZADD', KEYS[FIRST_KEY + index * 2], 0, '1')\n",
+        "",
+        ("tests/scripts/test_requeue.py::test_due_members_go_to_their_queues_with_their_new_bytes_in_order", MACHINE),
+    ),
+    Mutant(
+        "a tick does not look at the last one",
+        f"{SCRIPTS}/tick.lua",
+        "seen ~= last or ",
+        "",
+        ("tests/scripts/test_tick.py::test_a_scheduler_that_missed_a_tick_of_another_does_not_enqueue_it_again",),
+    ),
+    Mutant(
+        "a tick may be in the future",
+        f"{SCRIPTS}/tick.lua",
+        "tonumber(newest) > tonumber(time[1]) or ",
+        "",
+        ("tests/scripts/test_tick.py::test_a_tick_in_the_future_is_refused",),
+    ),
+    Mutant(
+        "a trim releases the key of another job",
+        f"{SCRIPTS}/trim.lua",
+        "if holder == id then return true end",
+        "if holder then return true end",
+        ("tests/scripts/test_trim.py::test_a_unique_key_goes_with_its_owner_only",),
+    ),
+    Mutant(
+        "places of limits are never mended",
+        f"{SCRIPTS}/unhold.lua",
+        "    removed = removed + redis.call('SREM', members, ARGV[i])\n",
+        "",
+        ("tests/scripts/test_unhold.py",),
+    ),
+    # Operators.
+    Mutant(
+        "resuming a queue does not ring",
+        "src/dayjob/store/ops/operate.py",
+        "answers = yield from ask_all([lifted, maintain.ring(keys, [name])])",
+        "answers = yield from ask_all([lifted])",
+        (MACHINE, "tests/integration/test_inspect.py"),
+    ),
+    Mutant(
+        "a retry from dead takes a key that is another's",
+        f"{SCRIPTS}/revive.lua",
+        "  if holder and holder ~= id then",
+        "  if false then",
+        ("tests/integration/test_inspect.py::test_reviving_takes_the_unique_key_again_or_says_who_has_it",),
+    ),
+    Mutant(
+        "a purge keeps unique keys",
+        f"{SCRIPTS}/purge.lua",
+        "    if key > 0 and ",
+        "    if false and ",
+        (MACHINE,),
+    ),
+    # The pool.
+    Mutant(
+        "a resend is a new request",
+        f"{WORKER}/fetcher.py",
+        "        if self._op is None:\n            self._prepare()\n        if",
+        "        self._prepare()\n        if",
+        (f"{NETWORK}::test_each_job_runs_once_though_exchanges_are_cut_at_random", CRASHES),
+    ),
+    Mutant(
+        "a refused pool keeps its id",
+        f"{WORKER}/fetcher.py",
+        "        self.pool_id = new_id()\n",
+        "        self.pool_id = self.pool_id or new_id()\n",
+        (f"{RESCUE}::test_a_pool_that_was_reaped_while_it_slept_goes_on_under_a_new_id_and_its_late_outcome_changes_nothing",),
+    ),
+    Mutant(
+        "outcomes of lost attempts are sent",
+        f"{WORKER}/fetcher.py",
+        "        attempt.lost = True\n",
+        "",
+        (f"{RESCUE}::test_a_pool_that_was_reaped_while_it_slept_goes_on_under_a_new_id_and_its_late_outcome_changes_nothing",),
+    ),
+    Mutant(
+        "the pool does not compare what is held",
+        f"{WORKER}/fetcher.py",
+        'if reply.status == "rewound" or reply.held != len(self.held):',
+        "if False:",
+        (f"{CRASHES}::test_an_idle_pool_learns_that_redis_forgot_what_it_had_settled",),
+    ),
+    Mutant(
+        "what is held is compared once only",
+        f"{WORKER}/fetcher.py",
+        "        self._belled.update(self._lanes)\n        found",
+        "        found",
+        (f"{CRASHES}::test_a_pool_that_cannot_read_what_it_holds_asks_again",),
+    ),
+    Mutant(
+        "a pool does not look after an outage",
+        f"{WORKER}/listener.py",
+        "            if not self.closing:\n                self._look()\n",
+        "",
+        (f"{CRASHES}::test_an_idle_pool_learns_that_redis_forgot_what_it_had_settled",),
+    ),
+    Mutant(
+        "a refused beat is not noticed",
+        f"{WORKER}/heartbeat.py",
+        "            self._fetcher.refuse()\n",
+        "            pass\n",
+        ("tests/integration/test_supervisor.py", RESCUE, CRASHES),
+    ),
+    Mutant(
+        "unique jobs are fetched ahead",
+        f"{WORKER}/capacity.py",
+        "            and not lane.unique\n",
+        "",
+        ("tests/integration/test_attempts.py::test_quick_jobs_are_fetched_ahead_and_unique_ones_are_not",),
+    ),
+    Mutant(
+        "a unique job keeps its key when it starts",
+        f"{WORKER}/gate.py",
+        'return until != "done" and wire.unique_key.startswith(self._keys.unique_prefix)',
+        "return False",
+        ("tests/integration/test_unique.py::test_the_key_is_released_before_the_job_starts_so_that_the_next_can_wait",),
+    ),
+    Mutant(
+        "suspects run side by side",
+        f"{WORKER}/gate.py",
+        "        elif wire.deaths >= SUSPECT:\n            self._suspects.append(attempt)\n        else:",
+        "        else:",
+        (f"{RESCUE}::test_suspects_run_one_at_a_time_and_named_before_they_start",),
+    ),
+    Mutant(
+        "a stop does not give back",
+        f"{WORKER}/runtime.py",
+        "            self._give_back()\n",
+        "",
+        (f"{RESCUE}::test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order",),
+    ),
+    Mutant(
+        "a stop ignores its deadline",
+        f"{WORKER}/runtime.py",
+        "deadline = time.monotonic() + max(0.0, timeout)",
+        "deadline = time.monotonic() + max(0.0, timeout) + 20",
+        (f"{NETWORK}::test_stop_returns_in_time_when_redis_is_away", RESCUE),
+    ),
+    Mutant(
+        "what was fetched ahead is not given back",
+        f"{WORKER}/fetcher.py",
+        "            entries.append(attempt.back())\n",
+        "",
+        ("tests/integration/test_pool.py::test_what_was_fetched_ahead_is_given_to_an_idle_pool_when_a_slow_job_takes_the_workers",),
+    ),
+    Mutant(
+        "an attempt is settled twice",
+        f"{WORKER}/fetcher.py",
+        "        if attempt.settled:\n            return\n",
+        "",
+        ("tests/integration/test_attempts.py::test_an_attempt_that_is_reported_twice_is_settled_once_and_nothing_is_late",),
+    ),
+    Mutant(
+        "errors are not redacted",
+        f"{WORKER}/run.py",
+        "(codec.cut(without(text, secrets)) for text in _explain(error))",
+        "(codec.cut(text) for text in _explain(error))",
+        ("tests/integration/test_seeing.py::test_redacted_arguments_show_neither_in_the_status_nor_in_errors",),
+    ),
+    Mutant(
+        "a stop counts as a fail",
+        f"{WORKER}/run.py",
+        '            return [Entry("back", attempt.name, attempt.token)]\n        if (\n            attempt.timed_out',
+        "            pass\n        if (\n            attempt.timed_out",
+        (RESCUE, "tests/integration/test_handlers.py"),
+    ),
+)  # fmt: skip
