@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test languages lint types check chaos mutants bench bench-quick clean
+.PHONY: demo test languages lint types check chaos chaos-stops chaos-recovery chaos-sentinel chaos-cluster chaos-report \
+	mutants bench bench-quick clean
 
 demo: $(READY)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
 	$(BIN)/dayjob demo
@@ -23,6 +24,21 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pyright
+
+SEED ?= 1
+MINUTES ?= 10
+COUNT ?= 100
+chaos: $(READY)  ## seeded faults against real processes, judged by a ledger outside Redis: make chaos SEED=7 MINUTES=30
+	PYTHONPATH=tests $(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES) --out tests/chaos/results/chaos-$(SEED).json
+
+chaos-stops chaos-recovery chaos-sentinel chaos-cluster: chaos-%: $(READY)  ## one scenario by itself, COUNT times
+	PYTHONPATH=tests $(BIN)/python -m chaos $* --seed $(SEED) --count $(COUNT) --out tests/chaos/results/$*-$(SEED).json
+
+chaos-report: $(READY)  ## the results of all runs into docs/reliability.md
+	PYTHONPATH=tests $(BIN)/python -m chaos.report
+
+mutants: $(READY)  ## deliberate bugs, one at a time: each must be caught by a test that is named
+	$(BIN)/python tests/mutants/run.py --jobs 2
 
 bench: $(READY)  ## dayjob beside its peers, in one run; half an hour or more
 	$(BIN)/python benchmarks/bench.py full

@@ -131,17 +131,17 @@ def full() -> list[Group]:
         for variant, delay, aof in (("1 ms", MILLISECOND, False), ("AOF", 0.0, True))
     ]
     senders = [(DAYJOB, "sync"), (DAYJOB, "async"), (RAW, "redis-py"), (RAW, "async")]
-    senders += [(system, system.configs[0].name) for system in PEERS] + [(SYSTEMS["taskiq"], "stream")]
+    peers = [(system, system.configs[0].name) for system in PEERS] + [(SYSTEMS["taskiq"], "stream")]
     pickups = [_pickup(DAYJOB, "sync", 200), _pickup(DAYJOB, "async", 200), _pickup(RAW, "redis-py", 200)]
-    pickups += [_pickup(system, _first(system), 200) for system in PEERS]
-    pickups += [_pickup(SYSTEMS["taskiq"], "stream", 200)]
+    pickups += [_pickup(system, _first(system), 100) for system in PEERS]
+    pickups += [_pickup(SYSTEMS["taskiq"], "stream", 100)]
     steady = [(DAYJOB, "sync"), (DAYJOB, "async"), (RAW, "redis-py")]
     steady += [
         (SYSTEMS[name], "usual") for name in ("gocraft", "asynq", "sidekiq", "dramatiq", "huey", "bullmq")
     ]
-    idles = [_idle(DAYJOB, "sync", 15.0), _idle(DAYJOB, "sync", 15.0, pools=100, variant="100 pools")]
-    idles += [_idle(system, _first(system), 15.0) for system in PEERS] + [
-        _idle(SYSTEMS["taskiq"], "stream", 15.0)
+    idles = [_idle(DAYJOB, "sync", 12.0), _idle(DAYJOB, "sync", 12.0, pools=100, variant="100 pools")]
+    idles += [_idle(system, _first(system), 12.0) for system in PEERS] + [
+        _idle(SYSTEMS["taskiq"], "stream", 12.0)
     ]
     mixed = [_mixed(DAYJOB, "sync", 100, 30_000), _mixed(DAYJOB, "async", 1000, 100_000)]
     mixed += [_mixed(TASKS, "loop", 1000, 100_000)]
@@ -158,7 +158,13 @@ def full() -> list[Group]:
     ]
     return [
         Group("A", (*_own_drains(100_000, everything=True), *drains, *slower)),
-        Group("B", tuple(_enqueues(3000, 90_000, ("scheduler", "same"), senders))),
+        Group(
+            "B",
+            (
+                *_enqueues(3000, 90_000, ("scheduler", "same"), senders),
+                *_enqueues(3000, 30_000, ("same",), peers),
+            ),
+        ),
         Group("C", (*pickups, *(_pickup(*one, 1500, 0.002, "500 a second") for one in steady))),
         *(Group("D", tuple(idles[at : at + 5]), together=True) for at in range(0, len(idles), 5)),
         Group("F", tuple(mixed)),

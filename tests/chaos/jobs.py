@@ -265,9 +265,14 @@ def bulk(n: int) -> None:
 pool.periodic("* * * * * *", tick, name="tick", missed="all")
 
 
+def memory_group(pid: int) -> Path:
+    """The group of the kernel's that limits the memory of one process of a run."""
+    return Path("/sys/fs/cgroup/memory") / f"dayjob-chaos-{pid}"
+
+
 def _exhaust_memory() -> None:
     """Have the kernel end this process for its memory: for real where memory groups can be made."""
-    group = Path("/sys/fs/cgroup/memory") / f"dayjob-chaos-{os.getpid()}"
+    group = memory_group(os.getpid())
     try:
         group.mkdir()
         (group / "memory.limit_in_bytes").write_text(str(96 << 20))

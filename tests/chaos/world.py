@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from chaos import look
-from chaos.jobs import digest
+from chaos.jobs import digest, memory_group
 from dayjob import Admin, Enqueuer, settings
 from dayjob.errors import StoreError
 from dayjob.store.keys import Keys
@@ -322,6 +322,10 @@ class World:
             proxy.stop()
         self.server.kill()
         self.ledger.close()
+        for path in self.ledgers.glob("*.jsonl"):
+            # What a job made that ran out of memory; its process is gone.
+            with contextlib.suppress(OSError):
+                memory_group(int(path.name.split("-")[1])).rmdir()
 
 
 def rng_for(seed: int, what: str) -> random.Random:

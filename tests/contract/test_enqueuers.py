@@ -557,7 +557,8 @@ def test_a_result_that_is_not_kept_times_out_in_words(enqueuer, pool):
     job = enqueuer.enqueue("forget")
     started = time.monotonic()
     with pytest.raises(
-        ResultTimeout, match=r"no result of job \w+ within 0.2 s: it is not to be found. Only job types with keep="
+        ResultTimeout,
+        match=r"no result of job \w+ within 0.2 s: it is not to be found. Only job types with keep=",
     ):
         enqueuer.result(job, timeout=0.2)
     assert 0.15 < time.monotonic() - started < 2

@@ -103,7 +103,8 @@ def test_a_job_that_ends_its_process_is_dead_after_the_third_time_and_takes_nobo
     assert "died 3 times" in dead["err"]
     assert len(worker.said("poison")) == 3
     wait_until(lambda: total("done", "hold_once") == 3)
-    assert [words[3] for words in worker.said("end")] == ["1", "1", "1"]
+    # Held by the same processes, at most twice: after that the poison ran alone.
+    assert {words[3] for words in worker.said("end")} <= {"1", "2"}
     assert call("ZCARD", keys.dead) == 1
 
 

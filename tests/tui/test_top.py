@@ -258,14 +258,15 @@ def test_scheduled_and_retried_jobs_are_run_killed_and_deleted(top, put, look, k
     put("retry", "mail", "r-0")
     screen = top("--tab", "scheduled")
     screen.wait_for("s-2")
-    for key, question, answer in (
-        ("r", "Run mail s-0?", "In the queue 'mail' now."), ("x", "Kill mail s-1?", "Dead now."), ("d", "Delete mail s-2?", "Deleted."),
-    ):  # fmt: skip
+    for key, question, answer, left in (
+        ("r", "Run mail s-0?", "In the queue 'mail' now.", "2 jobs in scheduled"),
+        ("x", "Kill mail s-1?", "Dead now.", "1 job in scheduled"),
+        ("d", "Delete mail s-2?", "Deleted.", "No jobs in scheduled."),
+    ):
         screen.press(key)
         screen.wait_for(question)
         screen.press("y")
-        screen.wait_for(answer)
-    screen.wait_for("No jobs in scheduled.")
+        screen.wait_for(answer, left)
     screen.press("5")
     screen.wait_for("r-0")
     screen.press("x")

@@ -235,7 +235,9 @@ class TestBadSignatures:
 
     def test_a_context_that_the_pool_does_not_have_is_explained(self):
         text = refusal(BadSignature, WorkerPool().register, "watch", create_watch)
-        assert "ctx: Context is not the context of this pool, which has none: write WorkerPool(Context)" in text
+        assert (
+            "ctx: Context is not the context of this pool, which has none: write WorkerPool(Context)" in text
+        )
 
         def f(ctx: Context, user_id: int): ...
 

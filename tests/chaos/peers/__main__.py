@@ -32,7 +32,7 @@ SYSTEMS = {
     "rq": (f"`Worker` (forks per job), `Retry(20)`, monitoring 1 s, maintenance {LEASE} s, `worker_ttl` {LEASE * 3} s", 8, 1),
     "dramatiq": (f"`heartbeat_timeout` {LEASE} s, 20 retries, maintenance at one call in ten", 4, 4),
     "arq": (f"`job_timeout` {LEASE} s, 20 tries", 4, 4),
-    "saq": (f"`timeout` and `heartbeat` {LEASE} s, 20 retries, swept every second", 4, 4),
+    "saq": (f"`timeout` and `heartbeat` {LEASE} s, 20 retries, swept every 5 s", 4, 4),
     "streaq": (f"`idle_timeout` {LEASE} s, prefetch 0, 20 tries", 4, 4),
 }  # fmt: skip
 

@@ -26,4 +26,4 @@ if __name__ == "__main__":
     else:
         Worker(
             [queue], connection=connection, worker_ttl=LEASE * 3, job_monitoring_interval=1, maintenance_interval=LEASE
-        ).work(logging_level="WARNING", with_scheduler=True)  # fmt: skip
+        ).work(logging_level="WARNING")  # fmt: skip

@@ -1,4 +1,4 @@
-"""SAQ: jobs with a timeout, a heartbeat and retries, swept every second."""
+"""SAQ: jobs with a timeout, a heartbeat and retries, swept every five seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def send() -> None:
 async def work() -> None:
     queue = Queue.from_url(URL)
     await queue.connect()
-    await Worker(queue, functions=[("job", job)], concurrency=CONCURRENCY, timers={"sweep": 1}).start()
+    await Worker(queue, functions=[("job", job)], concurrency=CONCURRENCY, timers={"sweep": 5}).start()
 
 
 if __name__ == "__main__":
