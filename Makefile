@@ -12,7 +12,7 @@ demo: $(READY)  ## everything alive on an embedded server: workers, fake jobs, a
 
 test: $(READY)  ## every test, on a real server and in a real browser
 	-$(BIN)/python scripts/browser.py
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 languages:  ## Ruby, Go, Node.js and Spin, for the tests that need them; without them those tests are skipped
 	$(PYTHON) scripts/languages.py
