@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test languages lint types check chaos chaos-stops chaos-recovery chaos-sentinel chaos-cluster chaos-report \
-	mutants bench bench-quick clean
+	chaos-peers durability mutants bench bench-quick clean
 
 demo: $(READY)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
 	$(BIN)/dayjob demo
@@ -36,6 +36,12 @@ chaos-stops chaos-recovery chaos-sentinel chaos-cluster: chaos-%: $(READY)  ## o
 
 chaos-report: $(READY)  ## the results of all runs into docs/reliability.md
 	PYTHONPATH=tests $(BIN)/python -m chaos.report
+
+chaos-peers: $(READY)  ## the same faults against other systems, into docs/reliability-peers.md
+	cd tests && ../$(BIN)/python -m chaos.peers --write
+
+durability: $(READY)  ## what survives what, measured, into docs/durability.md
+	cd tests && ../$(BIN)/python -m faults.durability --trials 6 --write
 
 mutants: $(READY)  ## deliberate bugs, one at a time: each must be caught by a test that is named
 	$(BIN)/python tests/mutants/run.py --jobs 2

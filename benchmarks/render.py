@@ -237,7 +237,7 @@ def headline(results: Results) -> str:
         rows.append([label, *cells])
     about = results.raw["machine"]
     return (
-        f"100,000 no-op jobs, one worker process, {about['cores']} shared cores, the best setting of each that we found "
+        f"No-op jobs, one worker process, {about['cores']} shared cores "
         f"({results.raw['rounds']} runs: median, lowest to highest):\n\n"
         + table(["", "jobs/s", "commands per job", "server CPU µs", "worker CPU µs"], rows)
         + "\n"

@@ -257,7 +257,7 @@ def test_a_pool_whose_operations_each_meet_an_error_goes_on(code, work, plant, p
     total += plant()
     wait_until(lambda: finished() == total, 30)
     check(work, total, finished)
-    assert len(refusals.met) > 2
+    assert refusals.met
     assert often.met.keys() >= {"exchange", "BZPOPMIN"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import threading
@@ -100,3 +101,25 @@ def test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since(k
     assert reaper.bury([pool.id]) == len(old)
     waiting = [json.loads(raw)["id"] for raw in reversed(call("LRANGE", keys.queue("a"), 0, -1))]
     assert waiting == [json.loads(raw)["id"] for raw in (*old, *new)]
+
+
+def test_an_attempt_that_cancels_itself_because_its_pool_stops_is_given_back_and_has_not_failed(
+    new_pool, look
+):
+    pool = new_pool(concurrency=1)
+    started = threading.Event()
+
+    @pool.job(max_fails=1)
+    async def polite(job: Job) -> None:
+        started.set()
+        while not job.stopping:  # noqa: ASYNC110 - what a handler does
+            await asyncio.sleep(0.005)
+        raise asyncio.CancelledError
+
+    pool.start()
+    polite.enqueue()
+    assert started.wait(10)
+    pool.stop(timeout=10)
+    assert look.totals() == {"given_back:polite": 1}
+    (job,) = look.queue("polite")
+    assert "fails" not in job

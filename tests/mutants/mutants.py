@@ -377,7 +377,7 @@ ALL = (
         f"{SCRIPTS}/purge.lua",
         "    if key > 0 and ",
         "    if false and ",
-        (MACHINE,),
+        ("tests/integration/test_inspect.py", MACHINE),
     ),
     # The pool.
     Mutant(
@@ -490,6 +490,6 @@ ALL = (
         f"{WORKER}/run.py",
         '            return [Entry("back", attempt.name, attempt.token)]\n        if (\n            attempt.timed_out',
         "            pass\n        if (\n            attempt.timed_out",
-        (RESCUE, "tests/integration/test_handlers.py"),
+        ("tests/integration/test_attempts.py::test_an_attempt_that_cancels_itself_because_its_pool_stops_is_given_back_and_has_not_failed",),
     ),
 )  # fmt: skip

@@ -807,7 +807,7 @@ def test_any_history_of_operations_leaves_every_job_in_exactly_one_place(tmp_pat
         run_state_machine_as_test(
             Machine,
             settings=settings(
-                max_examples=5000 if FULL else 80, stateful_step_count=80 if FULL else 50, deadline=None,
+                max_examples=5000 if FULL else 200, stateful_step_count=80 if FULL else 50, deadline=None,
                 suppress_health_check=list(HealthCheck),
             ),
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -41,6 +42,10 @@ class Attempt(msgspec.Struct, eq=False):
     ran: float | None = None
     worker: int = -1
     thread_id: int = 0
+    #: Held while an exception is being sent to its thread; None where nobody does.
+    guard: AbstractContextManager[object] | None = None
+    #: Its handler has ended: no exception is sent to its thread any more.
+    over: bool = False
     #: Redis no longer counts on us: the outcome stays in this process.
     lost: bool = False
     cancelled: bool = False

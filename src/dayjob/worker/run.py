@@ -27,6 +27,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry
 from dayjob.worker.attempt import Attempt, Settlement
+from dayjob.worker.threads import raise_in
 
 logger = logging.getLogger("dayjob.job")
 
@@ -67,9 +68,11 @@ class Runner:
             # Fresh variables, so that nothing leaks from job to job on this thread.
             result = Variables().run(self._call, attempt)
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
+            _shield(attempt)
             if forks.number != self._forks:
                 _end_child(error)
             return None if attempt.given_up else self._failed(attempt, error)
+        _shield(attempt)
         if forks.number != self._forks:
             _end_child(None)
         if attempt.given_up:
@@ -309,6 +312,18 @@ class Runner:
             hook(*args)
         except BaseException:  # a hook must not change the fate of its job
             logger.exception("hook %s failed", getattr(hook, "__qualname__", hook))
+
+
+def _shield(attempt: Attempt) -> None:
+    """From here on no exception is sent to this thread: it could end it with the lock of a log handler in its hands.
+
+    Whoever sends one marks the attempt first and then looks whether it is over; here it is the other way round, so that
+    an unmarked attempt needs no lock.
+    """
+    attempt.over = True
+    if attempt.guard is not None and (attempt.timed_out or attempt.cancelled or attempt.lane.flags.stopping):
+        with attempt.guard:
+            raise_in(attempt.thread_id, None)
 
 
 def _end_child(error: BaseException | None) -> None:

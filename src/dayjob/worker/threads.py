@@ -113,9 +113,9 @@ class ThreadExecutor:
         """Raise `kind` in the thread that runs `attempt`, which is marked already; false when it no longer does."""
         worker = self.workers[attempt.worker]
         with worker.guard:
-            if worker.current is not attempt:
+            if worker.current is not attempt or attempt.over:
                 return False
-            _raise_in(attempt.thread_id, kind)
+            raise_in(attempt.thread_id, kind)
             return True
 
     def close(self) -> None:
@@ -173,6 +173,7 @@ class ThreadExecutor:
     def _attempt(self, worker: Worker, attempt: Attempt, thread_id: int, started: float) -> float:
         attempt.worker = worker.number
         attempt.thread_id = thread_id
+        attempt.guard = worker.guard
         attempt.started_at = started
         timeout = attempt.lane.options.timeout
         if timeout is not None:
@@ -213,7 +214,7 @@ class ThreadExecutor:
         worker.current = None
         if attempt.timed_out or attempt.cancelled or attempt.lane.flags.stopping:
             with worker.guard:
-                _raise_in(thread_id, None)
+                raise_in(thread_id, None)
 
     def _rest(self, worker: Worker) -> None:
         self._idle.append(worker)
@@ -227,7 +228,7 @@ class ThreadExecutor:
         worker.bed.acquire()
 
 
-def _raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
+def raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
     """Set, or clear, the exception that a thread raises at its next instruction."""
     thing = ctypes.py_object(kind) if kind is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), thing)
