@@ -109,8 +109,9 @@ def main() -> None:
             for round_ in range(given.rounds):
                 for group in groups:
                     say(f"round {round_ + 1} of {given.rounds}: {group.title}")
-                    for record in run_group(bench, group, rng):
-                        results["records"].append({**record, "round": round_})
+                    for turn in range(group.turns):
+                        for record in run_group(bench, group, rng):
+                            results["records"].append({**record, "round": round_, "turn": turn})
         finally:
             bench.close()
             results["source_after"] = machine.source(SOURCE)

@@ -58,13 +58,16 @@ class Results:
         return 0.0 if figure is None else figure.middle
 
     def ratio(self, above: str, below: str, field: str) -> Figure | None:
-        """How two keys compare, each round by itself, so that a slow minute hits both."""
-        others = {one["round"]: float(one[field]) for one in self.good(below, field)}
-        return Figure.of(
-            float(one[field]) / others[one["round"]]
-            for one in self.good(above, field)
-            if others.get(one["round"])
-        )
+        """How two keys compare, each turn of a round by itself, so that a slow minute hits both."""
+        others = {(one["round"], one.get("turn", 0)): float(one[field]) for one in self.good(below, field)}
+        found: list[float] = []
+        for one in self.good(above, field):
+            turn = (one["round"], one.get("turn", 0))
+            # What ran once in a round is compared with each turn of the other.
+            other = others.get(turn) or others.get((one["round"], 0))
+            if other:
+                found.append(float(one[field]) / other)
+        return Figure.of(found)
 
     def keys(self, workload: str) -> list[str]:
         return [key for key, found in self.by_key.items() if found[0]["workload"] == workload]

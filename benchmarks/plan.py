@@ -21,6 +21,8 @@ class Group:
     cases: tuple[Case, ...]
     #: All at once, each on a server of its own: for counts that do not depend on timing.
     together: bool = False
+    #: How often each case runs in a round: several times where budgets compare figures that lie close together.
+    turns: int = 1
 
 
 def plan(form: str) -> list[Group]:
@@ -34,15 +36,18 @@ def _drain(system: System, config: str, **changes: object) -> Case:
     return replace(case, **changes)
 
 
-def _own_drains(count: int, *, everything: bool) -> Iterable[Case]:
-    for config in ("sync", "async"):
-        yield _drain(DAYJOB, config, count=count)
-        if everything or config == "sync":
-            yield _drain(DAYJOB, config, count=count, delay=MILLISECOND, variant="1 ms")
-        if everything:
-            yield _drain(DAYJOB, config, count=count, processes=2, variant="2 processes")
-            yield _drain(DAYJOB, config, count=count, aof=True, variant="AOF")
+def _own_drains(count: int) -> Iterable[Case]:
+    yield _drain(DAYJOB, "sync", count=count)
+    yield _drain(DAYJOB, "async", count=count)
+    yield _drain(DAYJOB, "sync", count=count, delay=MILLISECOND, variant="1 ms")
     yield _drain(BARE, "loop", count=count)
+
+
+def _more_drains(count: int) -> Iterable[Case]:
+    yield _drain(DAYJOB, "async", count=count, delay=MILLISECOND, variant="1 ms")
+    for config in ("sync", "async"):
+        yield _drain(DAYJOB, config, count=count, processes=2, variant="2 processes")
+        yield _drain(DAYJOB, config, count=count, aof=True, variant="AOF")
 
 
 def _enqueues(
@@ -116,7 +121,8 @@ def quick() -> list[Group]:
     idles = [_idle(DAYJOB, "sync", 6.0), _idle(DAYJOB, "sync", 6.0, pools=100, variant="100 pools")]
     idles += [_idle(system, config.name, 5.0) for system, config in peers]
     return [
-        Group("A", (*_own_drains(60_000, everything=False), *drains)),
+        Group("A", tuple(_own_drains(60_000))),
+        Group("A", tuple(drains)),
         Group("B", tuple(_enqueues(3000, 30_000, ("same",), singles))),
         Group("C", tuple(pickups)),
         Group("D", tuple(idles), together=True),
@@ -132,8 +138,8 @@ def full() -> list[Group]:
     ]
     senders = [(DAYJOB, "sync"), (DAYJOB, "async"), (RAW, "redis-py"), (RAW, "async")]
     peers = [(system, system.configs[0].name) for system in PEERS] + [(SYSTEMS["taskiq"], "stream")]
-    pickups = [_pickup(DAYJOB, "sync", 200), _pickup(DAYJOB, "async", 200), _pickup(RAW, "redis-py", 200)]
-    pickups += [_pickup(system, _first(system), 100) for system in PEERS]
+    own_pickups = [_pickup(DAYJOB, "sync", 200), _pickup(RAW, "redis-py", 200)]
+    pickups = [_pickup(DAYJOB, "async", 200), *(_pickup(system, _first(system), 100) for system in PEERS)]
     pickups += [_pickup(SYSTEMS["taskiq"], "stream", 100)]
     steady = [(DAYJOB, "sync"), (DAYJOB, "async"), (RAW, "redis-py")]
     steady += [
@@ -157,14 +163,11 @@ def full() -> list[Group]:
         for many in (2, 10, 50)
     ]
     return [
-        Group("A", (*_own_drains(100_000, everything=True), *drains, *slower)),
-        Group(
-            "B",
-            (
-                *_enqueues(3000, 90_000, ("scheduler", "same"), senders),
-                *_enqueues(3000, 30_000, ("same",), peers),
-            ),
-        ),
+        Group("A", tuple(_own_drains(100_000)), turns=3),
+        Group("A", (*_more_drains(100_000), *drains, *slower)),
+        Group("B", tuple(_enqueues(3000, 90_000, ("scheduler", "same"), senders)), turns=3),
+        Group("B", tuple(_enqueues(3000, 30_000, ("same",), peers))),
+        Group("C", tuple(own_pickups), turns=3),
         Group("C", (*pickups, *(_pickup(*one, 1500, 0.002, "500 a second") for one in steady))),
         *(Group("D", tuple(idles[at : at + 5]), together=True) for at in range(0, len(idles), 5)),
         Group("F", tuple(mixed)),

@@ -89,7 +89,7 @@ def _about(results: Results) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
     return "\n".join(
         [
-            f"Form `{raw['form']}`, {raw['rounds']} runs of each, {raw['started']} UTC, {raw.get('seconds', 0)} s in all.",
+            f"Form `{raw['form']}`, {raw['rounds']} rounds (what budgets compare closely runs three times in each), {raw['started']} UTC, {raw.get('seconds', 0)} s in all.",
             "",
             f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}.",
             f"- Server: {raw['server']}, no persistence but where a row says AOF (appendfsync everysec).",

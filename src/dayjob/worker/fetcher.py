@@ -124,6 +124,8 @@ class Fetcher:
         if self._sleeping and self._turn.acquire(blocking=False):
             try:
                 self._once()
+                # Let go of the interpreter: the worker that was just woken goes before what is left to do here.
+                time.sleep(0)
                 if not (self._due() or self.capacity.ready > 1 or self._gate.waiting):
                     self._listen()
                     return
