@@ -105,7 +105,7 @@ PYTHON = (
     ), "huey.redis.bench", package="huey"),
     System("arq", "python", (
         Config("usual", "max_jobs 10", 1_000),
-        Config("best", "100 at once, poll 10 ms, uvloop, no results", 5_000),
+        Config("best", "100 at once, looks every 10 ms, uvloop, no results", 5_000),
     ), "arq:queue", bulk="gather of 100", package="arq"),
     System("taskiq", "python", (
         Config("list", "list, 10 at once", 5_000),

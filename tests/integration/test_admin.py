@@ -289,7 +289,7 @@ def test_a_filter_looks_at_a_bounded_number_of_entries_for_one_page(admin, keys,
             words += [i, b'{"name":"mail","id":"j%d","t":1,"args":{}}' % i]
         call("ZADD", keys.dead, *words)
     page = admin.jobs("dead", where="id=j3")
-    assert (page.jobs, page.looked) == ((), 10_000)
+    assert (page.jobs, page.looked) == ((), 5000)
     assert ids(admin.jobs("dead", where="id=j3", after=page.next)) == ["j3"]
 
 
@@ -355,6 +355,41 @@ def test_a_job_is_found_in_any_state_with_its_story(admin, enqueuer, put, new_po
     ]  # fmt: skip
     assert admin.job("nobody") is None
     assert "No job 'nobody'" in admin.explain("nobody")
+
+
+@pytest.mark.parametrize("colour", ["plain", "coloured"])
+def test_a_job_remembers_how_each_of_its_attempts_failed(admin, new_pool, look, colour):
+    pool = new_pool(concurrency=1)
+
+    def fail(job):
+        raise ValueError(f"no {job.attempt}, token {job.args['token']}\nmore")
+
+    @pool.job(max_fails=3, backoff=0)
+    def plain(job: Job, token: str):
+        fail(job)
+
+    @pool.job(max_fails=3, backoff=0)
+    async def coloured(job: Job, token: str):
+        fail(job)
+
+    with pool:
+        job = pool.find(colour).enqueue(token="s3cret")
+        wait_until(look.dead)
+    found = admin.job(job.id)
+    hidden = f"token {HIDDEN}"
+    assert [(one.attempt, one.error) for one in found.job.past] == [
+        (1, f"ValueError: no 1, {hidden}"), (2, f"ValueError: no 2, {hidden}"), (3, f"ValueError: no 3, {hidden}"),
+    ]  # fmt: skip
+    assert all(0 <= one.ran < 5 for one in found.job.past)
+    told = [event.text for event in found.timeline if "failed" in event.text]
+    assert [text.partition(" after ")[0] for text in told] == [f"attempt {n} failed" for n in (1, 2, 3)]
+    # An operator's retry begins to count again, and forgets nothing.
+    admin.retry(found.job)
+    with new_pool(concurrency=1) as other:
+        other.register(colour, lambda token: None, keep=60)
+        other.drain(10)
+        wait_until(lambda: look.total(f"done:{colour}"))
+    assert len(admin.job(job.id).job.past) == 3
 
 
 def test_a_kept_result_is_part_of_the_job(admin, new_pool, look):

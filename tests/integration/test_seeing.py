@@ -152,7 +152,7 @@ def test_redacted_arguments_show_neither_in_the_status_nor_in_errors(new_pool, l
     assert worker["args"]["user"] == 1
     assert "4111" not in msgspec.json.encode(worker).decode()
     (dead,) = look.dead()
-    assert "4111" not in dead["err"] + dead["trace"]
+    assert "4111" not in dead["err"] + dead["trace"] + dead["past"][0][3]
     assert dead["err"].startswith("ValueError: card ")
 
 

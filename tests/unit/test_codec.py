@@ -115,6 +115,29 @@ def test_a_long_error_is_cut_in_the_middle():
     assert cut.endswith("last")
 
 
+def test_the_last_failed_attempts_are_remembered_by_the_first_line_of_their_error():
+    payload = b'{"name":"a","id":"1","t":1,"args":{}}'
+    for n in range(1, 15):
+        wire = codec.read(payload)
+        past = codec.remember(
+            wire, attempt=n, at=100.7 + n, ran=0.12345, error=f"E{n}: " + "x" * 500 + "\nmore"
+        )
+        payload = codec.rewrite(payload, {"past": past})
+    found = codec.past(codec.read(payload))
+    assert [one.attempt for one in found] == list(range(5, 15))
+    assert (found[-1].at, found[-1].ran) == (114, 0.123)
+    assert found[-1].error == ("E14: " + "x" * 500)[:200]
+
+
+@pytest.mark.parametrize(
+    "past", ["null", "7", '"x"', "[7]", "[[1]]", '[[-1,2,3,"x"]]', '[["1",2,3,"x"]]', "{}"]
+)
+def test_a_past_that_nobody_can_read_is_none_and_the_job_stays_one(past):
+    wire = codec.read(b'{"name":"a","id":"1","t":1,"args":{},"past":%b}' % past.encode())
+    assert codec.past(wire) == []
+    assert len(codec.remember(wire, attempt=1, at=1.0, ran=1.0, error="x")) == 1
+
+
 def test_an_error_with_lone_surrogates_can_be_stored():
     assert msgspec.json.encode(codec.cut("bad \ud800 text"))
 

@@ -17,6 +17,7 @@ from dayjob.admin.client import Admin, AsyncAdmin
 from dayjob.errors import BadOption
 from dayjob.web import WebOptions, create_app
 from dayjob.web.security import MOST_BODY, host_allowed
+from dayjob.web.throttle import MOST_ADDRESSES, MOST_WRONG, Throttle
 from web.conftest import running_console, serving
 
 PAUSE = "/api/v1/queue/pause"
@@ -206,7 +207,8 @@ WRONG = [
 
 @pytest.mark.parametrize("headers", WRONG, ids=lambda headers: headers.get("authorization", "none")[:20])
 def test_without_the_password_there_is_nothing_to_see(closed, headers):
-    with closed.client(headers=headers) as client:
+    own = {"x-forwarded-for": f"203.0.113.{WRONG.index(headers)}"}
+    with closed.client(headers=headers | own) as client:
         for path in (
             "/api/v1/queues",
             "/queues",
@@ -220,6 +222,40 @@ def test_without_the_password_there_is_nothing_to_see(closed, headers):
             assert answer.headers["www-authenticate"].startswith("Basic")
             assert "geheim" not in answer.text
         assert client.post(PAUSE, json={"name": "mail"}).status_code == 401
+
+
+def test_who_gives_many_wrong_passwords_must_wait_and_nobody_else_does(closed, caplog):
+    guessing, other = {"x-forwarded-for": "203.0.113.77"}, {"x-forwarded-for": "203.0.113.78"}
+    # Without a password one is asked for it, however often.
+    for _ in range(2 * MOST_WRONG):
+        assert closed.get("/queues", headers=guessing).status_code == 401
+    for n in range(MOST_WRONG):
+        assert closed.get("/queues", headers=guessing | basic("ann", f"no{n}")).status_code == 401
+    refused = closed.get("/queues", headers=guessing | basic("ann", "geheim"))
+    assert refused.status_code == 429
+    assert 0 < int(refused.headers["retry-after"]) <= 60
+    assert "Wait" in refused.json()["hint"]
+    assert closed.get("/queues", headers=other | basic("ann", "geheim")).status_code == 200
+    assert "203.0.113.77" in caplog.text
+    assert "no3" not in caplog.text
+
+
+def test_wrong_passwords_are_forgotten_after_a_minute_and_their_addresses_are_few():
+    now = [0.0]
+    throttle = Throttle(lambda: now[0])
+    for _ in range(MOST_WRONG):
+        assert throttle.wait("a") == 0
+        throttle.wrong("a")
+    assert throttle.wait("a") == 60
+    now[0] = 59.5
+    assert throttle.wait("a") == 1
+    now[0] = 60.0
+    assert throttle.wait("a") == 0
+    throttle.wrong("a")
+    assert throttle.wait("a") == 0
+    for n in range(5000):
+        throttle.wrong(f"b{n}")
+    assert len(throttle._wrong) == MOST_ADDRESSES
 
 
 def test_probes_need_no_password(closed):

@@ -16,6 +16,7 @@ from dayjob import Admin, Enqueuer, Job, Snooze, WorkerPool
 from dayjob.store.ops import consume
 from gocraft import Gocraft, GoError, build
 from server import Server, free_port, wait_until
+from web.conftest import running_console
 
 #: The first test of a process may have to build the program.
 pytestmark = pytest.mark.timeout(330)
@@ -687,6 +688,63 @@ def test_its_web_page_knows_pools_of_its_own_only(page, go, pool, admin, call, k
     with pool:
         assert [found["worker_pool_id"] for found in page.get("worker_pools")] == [gos]
         assert len(admin.pools().pools) == 1
+
+
+def shape(value: Any) -> Any:
+    """Names in their order, and types: what a client that was written for one of them relies on."""
+    if isinstance(value, dict):
+        return [(key, shape(one)) for key, one in value.items()]
+    if isinstance(value, list):
+        return [shape(one) for one in value[:1]]
+    return type(value).__name__
+
+
+def test_our_console_answers_what_its_web_page_does(
+    page, go, failing, enqueuer, call, keys, redis_url, namespace
+):
+    enqueuer.enqueue_many("waits", [{}, {"n": 1}])
+    go.ask("enqueue", name="waits", args=ARGS)
+    go.ask("enqueue_in", name="later", seconds=3600, args=ARGS)
+    with failing(max_fails=1) as ours:
+        ours.enqueuer.enqueue("a", **ARGS)
+        wait_until(lambda: call("ZCARD", keys.dead) == 1)
+    go.ask("enqueue", name="a", args=ARGS)
+    with failing(max_fails=4, backoff=3600) as again:
+        again.enqueuer.enqueue("a", n=2)
+        wait_until(lambda: call("ZCARD", keys.retry) == 2)
+    with running_console(redis_url, namespace) as console:
+        for path in ("retry_jobs", "scheduled_jobs", "dead_jobs", "dead_jobs?page=2", "retry_jobs?page=1"):
+            assert console.get(f"/{path}").json() == page.get(path), path
+        theirs, own = page.get("queues"), console.get("/queues").json()
+        for queue in (*theirs, *own):
+            # A second may pass between the two looks.
+            assert 0 <= queue.pop("latency") < 60
+        assert sorted(own, key=str) == sorted(theirs, key=str)
+        assert shape(console.get("/queues").json()) == shape(page.get("queues"))
+
+
+def test_our_console_shows_our_pools_as_its_web_page_shows_its_own(
+    page, go, pool, new_pool, enqueuer, redis_url, namespace
+):
+    go.start(a="hold", concurrency=1)
+    enqueuer.enqueue("a", **ARGS)
+    wait_until(go.ran)
+    wait_until(lambda: page.get("busy_workers"), 30)
+    theirs = {path: shape(page.get(path)) for path in ("worker_pools", "busy_workers")}
+    go.ask("release")
+    ours, hold = new_pool(concurrency=1), threading.Event()
+
+    @ours.job("ours")
+    def holds(job: Job) -> None:
+        job.checkin("half of it")
+        hold.wait(60)
+
+    with running_console(redis_url, namespace) as console, ours:
+        enqueuer.enqueue("ours", **ARGS)
+        wait_until(lambda: console.get("/busy_workers").json(), 30)
+        own = {path: shape(console.get(f"/{path}").json()) for path in theirs}
+        hold.set()
+    assert own == theirs
 
 
 # What stays different: each of these is in the guide.

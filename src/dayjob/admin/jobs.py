@@ -16,7 +16,7 @@ from dayjob.admin.desk import Desk
 from dayjob.admin.filters import Filter, age_of, filter_of
 from dayjob.admin.metrics import recent_rate
 from dayjob.admin.veil import Veil
-from dayjob.admin.views import BrokenPage, Event, JobDetail, JobPage, JobView, Seen, State
+from dayjob.admin.views import BrokenPage, Event, JobDetail, JobPage, JobView, PastAttempt, Seen, State
 from dayjob.errors import BadOption, Rejected
 from dayjob.redact import HIDDEN, veiled
 from dayjob.store import codec
@@ -29,6 +29,8 @@ from dayjob.store.steps import Steps, ask, ask_all
 
 #: How many entries one call with a filter looks at before it answers with what it has.
 MOST_LOOKED = 10_000
+#: How many entries a filter looks at before it answers with what it has: what can be read in a moment.
+MOST_FILTERED = 5000
 #: States whose jobs are in a sorted set.
 IN_SETS = ("scheduled", "retry", "dead", "done")
 
@@ -60,6 +62,10 @@ def of_wire(veil: Veil, state: State, payload: bytes, wire: codec.Wire | None, *
         attempt=1 + wire.fails + wire.deaths + wire.snoozes, fails=wire.fails, deaths=wire.deaths, snoozes=wire.snoozes,
         error=veil.text(wire.err, secrets), trace=veil.text(wire.trace, secrets), failed_at=float(wire.failed_at) or None,
         expires_at=wire.expires / 1000 if wire.expires else None, unique_key=veil.text(wire.unique_key, secrets),
+        past=tuple(
+            PastAttempt(one.attempt, float(one.at), float(one.ran), veil.text(one.error, secrets))
+            for one in codec.past(wire)
+        ),
         payload=payload, **more,
     )  # fmt: skip
 
@@ -100,7 +106,7 @@ def page(
 ) -> Steps[JobPage]:
     """Jobs in one state, page by page; `name` is needed for those that wait in a queue. Running is what pools hold.
 
-    With a filter a page may be short, even empty, and have a next: 10,000 entries are looked at for one. Those of a
+    With a filter a page may be short, even empty, and have a next: 5,000 entries are looked at for one. Those of a
     queue are paged for the first 10,000 from either end. Raises BadOption.
     """
     wanted = filter_of(where)
@@ -140,7 +146,7 @@ def _in_set(
                 stop = None if last else Cursor(entry.at or 0.0, entry.member)
                 return _page(seen, state, found, stop, looked)
         cursor = seen.next
-        if cursor is None or wanted.empty or looked >= MOST_LOOKED:
+        if cursor is None or wanted.empty or looked >= MOST_FILTERED:
             return _page(seen, state, found, cursor, looked)
 
 
@@ -396,7 +402,11 @@ def timeline(job: JobView, now: float) -> tuple[Event, ...]:
     events: list[Event] = []
     if job.enqueued_at is not None and job.enqueued_at <= now + 1:
         events.append(Event(job.enqueued_at, "enqueued, or due again" if job.attempt > 1 else "enqueued"))
-    if job.failed_at is not None:
+    events += [
+        Event(one.at, f"attempt {one.attempt} failed after {wording.span(one.ran)}: {one.error}")
+        for one in job.past
+    ]
+    if job.failed_at is not None and not any(one.at == job.failed_at for one in job.past):
         line = job.error.strip().partition("\n")[0][:200]
         events.append(Event(job.failed_at, f"attempt {max(1, job.attempt - 1)} failed: {line}"))
     if job.at is not None:

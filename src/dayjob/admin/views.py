@@ -113,6 +113,8 @@ class JobView:
     #: Of one that is done: when, and how many seconds it ran.
     done_at: float | None = None
     ran: float | None = None
+    #: Its failed attempts, the last ten, oldest first.
+    past: tuple[PastAttempt, ...] = ()
     #: The bytes as they are: what an action names to the server.
     payload: bytes = field(default=b"", repr=False)
 
@@ -120,6 +122,18 @@ class JobView:
     def seen(self) -> Seen:
         """What names this job, in this state, to an action."""
         return Seen(self.id, self.state, self.at, self.name or None)
+
+
+@dataclass(frozen=True, slots=True)
+class PastAttempt:
+    """An attempt that failed."""
+
+    attempt: int
+    at: float
+    #: Seconds that it ran.
+    ran: float
+    #: The first line of its error.
+    error: str
 
 
 @dataclass(frozen=True, slots=True)

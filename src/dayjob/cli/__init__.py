@@ -15,7 +15,7 @@ from dayjob.version import __version__
 
 #: Command to where it is defined and what it does, in the order that help shows them.
 COMMANDS = {
-    "demo": ("dayjob.cli.demo:demo", "Watch a pool work through fake jobs on the embedded server."),
+    "demo": ("dayjob.cli.demo:demo", "Try it: fake jobs, workers and the console on an embedded server."),
     "worker": ("dayjob.cli.worker:worker", "Run the jobs of a pool in supervised processes."),
     "web": ("dayjob.cli.web:web", "See and do everything in a browser."),
     "top": ("dayjob.cli.top:top", "Watch and operate everything in the terminal, live."),

@@ -15,6 +15,9 @@ from dayjob.job import Job
 
 #: Errors and tracebacks are cut at this many bytes.
 MOST_ERROR = 8192
+#: Failed attempts that a payload remembers, and characters of the error of each.
+MOST_PAST = 10
+MOST_LINE = 200
 
 _NULL = msgspec.Raw(b"null")
 
@@ -47,6 +50,16 @@ class Wire(msgspec.Struct, gc=False):
     expires: Moment = 0
     attempt: str = ""
     trace: str = ""
+    past: msgspec.Raw = _NULL
+
+
+class Fault(msgspec.Struct, array_like=True, frozen=True):
+    """One failed attempt as the payload remembers it: its number, when it failed, how long it ran, its error's first line."""
+
+    attempt: Count
+    at: Moment
+    ran: Moment
+    error: str
 
 
 class Broken(Exception):
@@ -54,6 +67,7 @@ class Broken(Exception):
 
 
 _read = msgspec.json.Decoder(Wire).decode
+_read_past = msgspec.json.Decoder(list[Fault]).decode
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _write = msgspec.json.Encoder().encode
 #: What decoding of hostile bytes can raise: bad JSON, bad types, bad UTF-8, endless nesting.
@@ -115,6 +129,20 @@ def job_of(wire: Wire) -> Job:
     job.line = None
     job.last_checkin = None
     return job
+
+
+def past(wire: Wire) -> list[Fault]:
+    """The failed attempts that the payload remembers, oldest first."""
+    try:
+        return [] if wire.past is _NULL else _read_past(wire.past)
+    except UNREADABLE:
+        return []
+
+
+def remember(wire: Wire, *, attempt: int, at: float, ran: float, error: str) -> list[Fault]:
+    """Those, and one more."""
+    line = error.strip().partition("\n")[0][:MOST_LINE]
+    return [*past(wire)[1 - MOST_PAST :], Fault(attempt, int(at), round(ran, 3), line)]
 
 
 def json_value(raw: msgspec.Raw | bytes) -> Any:

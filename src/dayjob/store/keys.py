@@ -152,11 +152,15 @@ class Keys:
         return f"{self.prefix}stats:totals"
 
     def minute(self, minute: int) -> str:
-        """Hash: per job name the fails, sizes and histograms of one minute since the epoch; 73 hours. Written by exchange, sample."""
+        """Hash: per job name the fails, sizes and histograms of one minute since the epoch; 4 hours. Written by exchange, sample."""
         return f"{self.prefix}stats:minute:{minute}"
 
+    def past(self, minute: int) -> str:
+        """String: the figures of a minute that is over, JSON; 2 hours. Written by the leader."""
+        return f"{self.prefix}stats:past:{minute}"
+
     def quarter(self, minute: int) -> str:
-        """String: the figures of the quarter of an hour that begins with this minute, JSON; 73 hours. Written by the leader."""
+        """String: the figures of the quarter of an hour that begins with this minute, JSON; 26 hours. Written by the leader."""
         return f"{self.prefix}stats:quarter:{minute}"
 
     def hour(self, minute: int) -> str:

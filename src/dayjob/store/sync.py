@@ -50,7 +50,7 @@ _CODES = {
     "BusyLoadingError": "LOADING", "MasterDownError": "MASTERDOWN", "ReadOnlyError": "READONLY",
     "ClusterDownError": "CLUSTERDOWN", "TryAgainError": "TRYAGAIN", "MovedError": "MOVED", "AskError": "ASK",
     "OutOfMemoryError": "OOM", "NoPermissionError": "NOPERM", "NoScriptError": "NOSCRIPT",
-    "AuthenticationError": "NOAUTH", "MaxConnectionsError": "ERR max number of clients",
+    "AuthenticationError": "NOAUTH",
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ _ALWAYS = {
     401: "Sign in first.",
     403: "It is not allowed: by role, by --read-only, or because a page of another site asked.",
     421: "The console does not answer to this name.",
+    429: "Too many wrong passwords came from this address: wait.",
     503: "Redis does not answer as it should.",
 }
 _OF_BODY = {413: "The body is too large.", 415: "The body is not application/json."}

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dayjob.web.answers import Refusal, problem
 from dayjob.web.console import ACTOR, ROLE, Console
 from dayjob.web.options import Role, WebOptions
+from dayjob.web.throttle import Throttle
 
 logger = logging.getLogger("dayjob.web")
 
@@ -54,6 +55,7 @@ class Guard:
     def __init__(self, app: ASGIApp, console: Console) -> None:
         self._app = app
         self._console = console
+        self._throttle = Throttle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,7 +84,7 @@ class Guard:
         options = self._console.options
         request = Request(scope)
         _check_host(request.headers, options)
-        scope[ROLE], scope[ACTOR] = await _identify(request, options)
+        scope[ROLE], scope[ACTOR] = await _identify(request, options, self._throttle)
         if scope["method"] not in SAFE:
             _check_site(request.headers)
             _check_may_act(scope[ROLE], options)
@@ -142,7 +144,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 # Who asks.
 
 
-async def _identify(request: Request, options: WebOptions) -> tuple[Role, str]:
+async def _identify(request: Request, options: WebOptions, throttle: Throttle) -> tuple[Role, str]:
     """What the one who asks may do, and who it is. Raises Refusal."""
     if options.role is not None:
         found = options.role(request)
@@ -152,7 +154,7 @@ async def _identify(request: Request, options: WebOptions) -> tuple[Role, str]:
         user = options.user(request) if options.user is not None else None
         return role, _actor(user or _where(request))
     if options.closed:
-        return "operator", _signed_in(request.headers, options)
+        return "operator", _sign_in(request, options, throttle)
     client = request.client
     address = _address(client.host) if client is not None else None
     if client is not None and not (address is not None and address.is_loopback):
@@ -163,24 +165,42 @@ async def _identify(request: Request, options: WebOptions) -> tuple[Role, str]:
     return "operator", _actor(_where(request))
 
 
-def _signed_in(headers: Headers, options: WebOptions) -> str:
+def _sign_in(request: Request, options: WebOptions, throttle: Throttle) -> str:
     """Whose password or token is right. Raises Refusal."""
-    scheme, _, credentials = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and options.token is not None and _same(credentials.strip(), options.token):
-        return _actor("token")
-    if scheme.lower() == "basic" and options.password is not None:
-        try:
-            text = base64.b64decode(credentials.strip(), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            text = ""
-        user, _, password = text.partition(":")
-        if _same(password, options.password):
-            return _actor(user or "somebody")
+    given, address = request.headers.get("authorization", ""), _where(request)
+    if given:
+        wait = throttle.wait(address)
+        if wait:
+            raise Refusal(
+                429, "Too many wrong passwords came from this address.", f"Wait {wait} s, then sign in.",
+                {"retry-after": str(wait)},
+            )  # fmt: skip
+        user = _user(given, options)
+        if user is not None:
+            return _actor(user)
+        throttle.wrong(address)
+        logger.warning("a wrong password or token came from %s", address)
     if options.password is not None:
         challenge, hint = 'Basic realm="dayjob", charset="UTF-8"', "Any user name goes with the password."
     else:
         challenge, hint = 'Bearer realm="dayjob"', "Send the token as Authorization: Bearer ..."
     raise Refusal(401, "Sign in to see this console.", hint, {"www-authenticate": challenge})
+
+
+def _user(given: str, options: WebOptions) -> str | None:
+    """Who gives the right password or token; None when it is wrong."""
+    scheme, _, credentials = given.partition(" ")
+    if scheme.lower() == "bearer" and options.token is not None and _same(credentials.strip(), options.token):
+        return "token"
+    if scheme.lower() == "basic" and options.password is not None:
+        try:
+            text = base64.b64decode(credentials.strip(), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        user, _, password = text.partition(":")
+        if _same(password, options.password):
+            return user or "somebody"
+    return None
 
 
 def _same(given: str, wanted: str) -> bool:

@@ -34,7 +34,7 @@ logger = logging.getLogger("dayjob.worker.fetcher")
 #: While busy, all names are asked for at least this often.
 ALL_NAMES = 0.1
 #: With more names than this at work, each exchange asks for a fair sample of them.
-MOST_NAMES = 24
+MOST_NAMES = 12
 #: How many outcomes that were stuck are tried again in one exchange.
 MOST_STUCK = 100
 #: How often it is looked whether what was handed over gets started.

@@ -1,4 +1,4 @@
-"""Recorder: notes the sizes of queues as each minute begins, and rolls minutes up into quarters and hours.
+"""Recorder: notes the sizes of queues as each minute begins, and rolls minutes up: each by itself, quarters, hours.
 
 A chore of the leader. Harmless when two do it: sizes are noted once, and a roll-up is the same whoever writes it.
 """
@@ -19,6 +19,8 @@ logger = logging.getLogger("dayjob.worker.recorder")
 AT_ONCE = 200
 #: Minutes that figures may come late, from a pool that Redis was away from, and still be in the roll-up.
 LATE = 5
+#: How many spans back a new leader looks for those that nobody rolled up, by minutes in the span.
+BACK = {1: 1, 15: 12, 60: 3}
 #: How many job types one request looks at.
 AT_ONCE_FORGOTTEN = 500
 
@@ -46,17 +48,18 @@ class Recorder:
             self._roll_up(span, minute)
 
     def _roll_up(self, span: int, minute: int) -> None:
-        over = (minute - LATE) // span * span - span
-        if self._rolled.get(span) == over:
-            return
-        try:
-            if self._link.run(figures.rolled_up(self._keys, span, over)) is None:
-                parts = walk(self._link, figures.minutes(self._keys, over, over + span - 1))
-                self._link.run(figures.roll_up(self._keys, span, figures.merged(parts, over)))
-        except Rejected as error:
-            # A minute of a wrong type: readers go by the others.
-            logger.error("the figures of %d minutes cannot be rolled up: %s", span, error)  # noqa: TRY400
-        self._rolled[span] = over
+        last = (minute - LATE) // span * span - span
+        first = max(last - (BACK[span] - 1) * span, self._rolled.get(span, 0) + span)
+        for over in range(first, last + 1, span):
+            try:
+                if self._link.run(figures.rolled_up(self._keys, span, over)) is None:
+                    parts = walk(self._link, figures.minutes(self._keys, over, over + span - 1))
+                    if not all(part.empty for part in parts):
+                        self._link.run(figures.roll_up(self._keys, span, figures.merged(parts, over)))
+            except Rejected as error:
+                # A minute of a wrong type: readers go by the others.
+                logger.error("the figures of %d minutes cannot be rolled up: %s", span, error)  # noqa: TRY400
+            self._rolled[span] = over
 
     def forget_types(self) -> int:
         """Drop job types that no pool has announced for long; the answer is how many."""

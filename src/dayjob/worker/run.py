@@ -240,12 +240,13 @@ class Runner:
         return Entry("snooze", attempt.name, attempt.token, payload, _milliseconds(decision.after))
 
     def _again(self, attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> Entry:
-        changes = self._changes(attempt) | self._fault(message, trace) | {"fails": attempt.wire.fails + 1}
+        changes = self._changes(attempt) | self._fault(attempt, message, trace)
+        changes["fails"] = attempt.wire.fails + 1
         payload = codec.rewrite(attempt.payload, changes)
         return Entry("retry", attempt.name, attempt.token, payload, _milliseconds(decision.after))
 
     def _bury(self, attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> Entry:
-        changes = self._changes(attempt) | self._fault(message, trace)
+        changes = self._changes(attempt) | self._fault(attempt, message, trace)
         if decision.counts:
             changes["fails"] = attempt.wire.fails + 1
         key, answer = "", b""
@@ -262,8 +263,10 @@ class Runner:
             changes["unique_until"] = "done"
         return changes
 
-    def _fault(self, message: str, trace: str) -> dict[str, Any]:
-        return {"err": message, "failed_at": int(self._now()), "trace": trace}
+    def _fault(self, attempt: Attempt, message: str, trace: str) -> dict[str, Any]:
+        now, ran = self._now(), time.monotonic() - attempt.started_at
+        past = codec.remember(attempt.wire, attempt=attempt.attempt, at=now, ran=ran, error=message)
+        return {"err": message, "failed_at": int(now), "trace": trace, "past": past}
 
     def _end(self, attempt: Attempt, entry: Entry | None) -> Settlement:
         """The entries that end a job for good: its unique key goes with it."""

@@ -25,6 +25,8 @@ State = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 #: How many entries of one key are looked at, in all and in one request.
 MOST_LOOKED = 10_000
 AT_ONCE = 1000
+#: How many keys are looked at in one round trip.
+KEYS_AT_ONCE = 50
 
 #: What is said of a job that is not found.
 NOWHERE = (
@@ -64,6 +66,10 @@ class Sought:
     candidates: tuple[tuple[int, bytes, str], ...]
 
 
+#: Place, payload, the score or token that goes with it, and the job.
+Match = tuple[int, bytes, str, codec.Wire]
+
+
 def seek(
     key: str, texts: Sequence[bytes], *, offset: int = 0, most: int = AT_ONCE, reverse: bool = False
 ) -> Op[Sought]:
@@ -93,7 +99,7 @@ def _texts(job_id: str) -> list[bytes]:
     )
 
 
-def _match(sought: Sought, job_id: str) -> tuple[int, bytes, str, codec.Wire] | None:
+def _match(sought: Sought, job_id: str) -> Match | None:
     for place, payload, other in sought.candidates:
         try:
             wire = codec.read(payload)
@@ -104,10 +110,24 @@ def _match(sought: Sought, job_id: str) -> tuple[int, bytes, str, codec.Wire] | 
     return None
 
 
-def _search(
-    key: str, job_id: str, *, reverse: bool = False
-) -> Steps[tuple[int, bytes, str, codec.Wire] | None]:
-    looked = 0
+def _search_all(
+    keys: Sequence[str], job_id: str, *, reverse: bool = False
+) -> Steps[tuple[int, Match] | None]:
+    """The first match in several keys, and which of them: the beginnings of many in one round trip, then the rest."""
+    texts = _texts(job_id)
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        some = keys[first : first + KEYS_AT_ONCE]
+        looks = yield from ask_all([seek(key, texts, reverse=reverse) for key in some])
+        for i, sought in enumerate(looks):
+            match = _match(sought, job_id)
+            if match is None and sought.looked < sought.total:
+                match = yield from _search(some[i], job_id, reverse=reverse, looked=sought.looked)
+            if match is not None:
+                return first + i, match
+    return None
+
+
+def _search(key: str, job_id: str, *, reverse: bool = False, looked: int = 0) -> Steps[Match | None]:
     while looked < MOST_LOOKED:
         sought = yield from ask(seek(key, _texts(job_id), offset=looked, reverse=reverse))
         match = _match(sought, job_id)
@@ -138,26 +158,21 @@ def _find_scheduled(keys: Keys, job_id: str, _name: str | None) -> Steps[Found |
 
 def _find_waiting(keys: Keys, job_id: str, name: str | None) -> Steps[Found | None]:
     names = [name] if name is not None else (yield from ask(maintain.known_jobs(keys)))
-    for one in names:
-        match = yield from _search(keys.queue(one), job_id, reverse=True)
-        if match is not None:
-            place, payload, _, wire = match
-            return Found("waiting", one, payload, wire, place)
-    return None
+    found = yield from _search_all([keys.queue(one) for one in names], job_id, reverse=True)
+    if found is None:
+        return None
+    number, (place, payload, _, wire) = found
+    return Found("waiting", names[number], payload, wire, place)
 
 
 def _find_running(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | None]:
     holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
     ids = holders[0] + holders[1]
-    looks = yield from ask_all([seek(keys.held(pool_id), _texts(job_id)) for pool_id in ids])
-    for pool_id, sought in zip(ids, looks, strict=True):
-        match = _match(sought, job_id)
-        if match is None and sought.looked < sought.total:
-            match = yield from _search(keys.held(pool_id), job_id)
-        if match is not None:
-            _, payload, token, wire = match
-            return Found("running", wire.name, payload, wire, pool_id=pool_id, token=token)
-    return None
+    found = yield from _search_all([keys.held(pool_id) for pool_id in ids], job_id)
+    if found is None:
+        return None
+    number, (_, payload, token, wire) = found
+    return Found("running", wire.name, payload, wire, pool_id=ids[number], token=token)
 
 
 def _find_ended(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | None]:
