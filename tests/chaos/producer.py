@@ -29,7 +29,7 @@ DATA = (
 )  # fmt: skip
 PLANS = ("ok",) * 10 + ("fail 1", "fail 2", "fail 4", "snooze 1", "discard", "dead")
 #: How many jobs go in one bulk call, and how many may wait at most.
-BATCH, BACKLOG = 2000, 30_000
+BATCH, BACKLOG = 5000, 100_000
 #: Tasks of the asynchronous producer that enqueue at the same time.
 TASKS = 4
 

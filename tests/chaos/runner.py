@@ -16,7 +16,7 @@ from chaos.faults import Kind
 from chaos.jobs import CANARY, LEASE, RULES
 from chaos.world import DEADLINE, Workers, World, rng_for
 from dayjob.errors import StoreError
-from faults.checker import Story, check
+from faults.checker import Story, check, heard_at
 from faults.ledger import read
 
 logger = logging.getLogger("chaos")
@@ -233,7 +233,7 @@ def judge(world: World, result: Result) -> None:
     for event in events:
         if event.kind == "stopped" and event.target in asked:
             result.stops += 1
-            over = event.at - asked[event.target].at - asked[event.target].seconds
+            over = event.at - heard_at(story, asked[event.target]) - asked[event.target].seconds
             result.worst_stop = max(over, result.worst_stop if result.worst_stop is not None else over)
     result.violations += report.violations + bulk.violations + leaks(world.folder)
 

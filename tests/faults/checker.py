@@ -41,6 +41,8 @@ class Rules:
     resume: float | None = None
     #: Seconds that a stop may take beyond its deadline.
     stop: float = 1.0
+    #: Names whose handlers keep the interpreter to themselves: a process without a parent hears nothing while one runs.
+    deafening: frozenset[str] = frozenset()
     #: Names that are counted, not listed: left out of totals.
     counted_apart: frozenset[str] = frozenset()
 
@@ -691,6 +693,20 @@ def _until(story: Story, life: Life, attempt: Attempt) -> float:
     return min(moments, default=float("inf"))
 
 
+def heard_at(story: Story, stop: Event) -> float:
+    """When a process could hear that it is to stop: at once, or when a handler that kept the interpreter had ended."""
+    ends = [
+        attempt.end.at
+        for life in story.lives.values()
+        for attempt in life.attempts
+        if attempt.start.pid == stop.target
+        and attempt.start.name in story.rules.deafening
+        and attempt.end is not None
+        and attempt.start.at <= stop.at < attempt.end.at
+    ]
+    return max(ends, default=stop.at)
+
+
 def stops(story: Story) -> Iterator[str]:
     """I13: a stop ends within its deadline and a second, and nothing starts after it."""
     asked = {event.target: event for event in story.events if event.kind == "stop"}
@@ -703,7 +719,7 @@ def stops(story: Story) -> Iterator[str]:
         if stop is None:
             yield f"process {event.target}: stopped, and nobody had asked"
             continue
-        took = event.at - stop.at
+        took = event.at - heard_at(story, stop)
         # Time in which the machine ran somebody else is nobody's fault here.
         starved = sum(one.seconds for one in story.late if one.target == event.target and one.at >= stop.at)
         if took > stop.seconds + story.rules.stop + starved:

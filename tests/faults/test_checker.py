@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faults.checker import CHECKS, Story, check
+from faults.checker import CHECKS, Rules, Story, check, stops
 from faults.ledger import Event, Item, Ledger, Torn, read
 from faults.tales import FIRST, HARNESS, PRODUCER, RULES, SECOND, good, number
 
@@ -279,6 +279,19 @@ BROKEN: dict[str, Callable[[list[Event]], list[Event]]] = {
     "I17": lambda events: _census(events, broken=[]),
     "I18": lambda events: _census(events, places={"dead": _dead(events) * 2}),
 }
+
+
+@pytest.mark.parametrize(("stopped", "fine"), [(9.1, True), (11.9, True), (12.1, False)])
+def test_a_stop_counts_from_when_a_process_without_a_parent_could_hear_it(stopped, fine):
+    told = [
+        Event("start", 1.0, 5, 1, serial="1/1", name="deaf", pool="p", token="1:deaf"),
+        Event("stop", 2.0, 9, 1, target=5, seconds=2.0),
+        Event("end", 9.0, 5, 2, serial="1/1", name="deaf", pool="p", token="1:deaf", how="ok"),
+        Event("stopped", stopped, 5, 3, target=5),
+    ]
+    found = list(stops(Story(told, Rules(deafening=frozenset({"deaf"})))))
+    assert (found == []) is fine
+    assert list(stops(Story(told, Rules())))
 
 
 def test_every_invariant_has_its_case():

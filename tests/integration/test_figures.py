@@ -268,6 +268,8 @@ def test_a_minute_that_is_over_is_kept_as_one_value_that_says_the_same(admin, re
     assert call("EXISTS", *(keys.past(minute) for minute in range(last - 40, last - 5))) == 35
     assert call("EXISTS", *(keys.past(minute) for minute in range(last - 5, last + 1))) == 0
     assert 7100 <= call("TTL", keys.past(last - 6)) <= figures.KEPT[1]
+    (mail,) = (job for job in admin.metrics(1).jobs if job.name == "mail")
+    assert (mail.runs.count, mail.waits.count) == (41 * 6, 41 * 6)
     # With the minutes gone, what was rolled up is still there.
     call("DEL", *(keys.minute(minute) for minute in range(last - 40, last - 5)))
     assert dict(shown(admin.metrics(1)).items() & shown(plain).items()) == shown(plain)

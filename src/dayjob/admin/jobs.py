@@ -401,7 +401,8 @@ def timeline(job: JobView, now: float) -> tuple[Event, ...]:
     """What is known of the life of a job, in its order."""
     events: list[Event] = []
     if job.enqueued_at is not None and job.enqueued_at <= now + 1:
-        events.append(Event(job.enqueued_at, "enqueued, or due again" if job.attempt > 1 else "enqueued"))
+        again = "due again" if job.past and job.past[0].at <= job.enqueued_at else "enqueued, or due again"
+        events.append(Event(job.enqueued_at, again if job.attempt > 1 else "enqueued"))
     events += [
         Event(one.at, f"attempt {one.attempt} failed after {wording.span(one.ran)}: {one.error}")
         for one in job.past

@@ -33,7 +33,7 @@ def metrics(desk: Desk, hours: int = 1) -> Steps[Metrics]:
         {name for part in parts for name in (*part.runs, *part.waits, *part.fails)}
         | {name for by_name in totals.values() for name in by_name if name}
     )
-    whole = figures.merged(parts, first)
+    whole = yield from figures.whole(desk.keys, parts, step)
     jobs = tuple(_job(name, parts, whole, totals) for name in names)
     return Metrics(now, hours, step * 60, starts, jobs, Quantiles.of(whole.exchanges))
 

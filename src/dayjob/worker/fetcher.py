@@ -9,7 +9,6 @@ import logging
 import random
 import threading
 import time
-from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
@@ -28,6 +27,7 @@ from dayjob.worker.capacity import Capacity
 from dayjob.worker.figures import Figures
 from dayjob.worker.gate import Gate
 from dayjob.worker.lane import Lane
+from dayjob.worker.outbox import Outbox
 
 logger = logging.getLogger("dayjob.worker.fetcher")
 
@@ -35,8 +35,6 @@ logger = logging.getLogger("dayjob.worker.fetcher")
 ALL_NAMES = 0.1
 #: With more names than this at work, each exchange asks for a fair sample of them.
 MOST_NAMES = 12
-#: How many outcomes that were stuck are tried again in one exchange.
-MOST_STUCK = 100
 #: How often it is looked whether what was handed over gets started.
 LOOK = 0.004
 #: Seconds of leadership, taken at the start when nobody leads.
@@ -79,11 +77,7 @@ class Fetcher:
         #: What an idle pool will ask when a bell rings, made ready while there is time.
         self._spare: tuple[Request, Op[Reply]] | None = None
         # What waits for the next exchange.
-        self._finished: deque[Attempt] = deque()
-        self._entries: deque[Entry] = deque()
-        #: Outcomes that Redis cannot store because a key has a wrong type; tried again once a second.
-        self._stuck: deque[Entry] = deque()
-        self._stuck_at = 0.0
+        self._outbox = Outbox(self._gate)
         #: When people were last told of a name whose keys have a wrong type.
         self._told_wrong: dict[str, float] = {}
         # What there may be to fetch.
@@ -114,7 +108,7 @@ class Fetcher:
             return
         attempt.settled = True
         attempt.settlement = settlement
-        self._finished.append(attempt)
+        self._outbox.finished.append(attempt)
         if self._sleeping:
             self._event.set()
 
@@ -186,7 +180,7 @@ class Fetcher:
     @property
     def unsettled(self) -> int:
         """Outcomes that Redis has not confirmed."""
-        return len(self._finished) + len(self._entries) + (0 if self._op is None else 1)
+        return len(self._outbox) + (0 if self._op is None else 1)
 
     # The loop.
 
@@ -249,7 +243,7 @@ class Fetcher:
             timeout: float | None = None
             if handed:
                 timeout = LOOK
-            elif self._stuck or self.figures.pending(self._lanes.values()):
+            elif self._outbox.stuck or self.figures.pending(self._lanes.values()):
                 timeout = 1.0
             if not self._event.wait(timeout):
                 if not handed:
@@ -260,9 +254,7 @@ class Fetcher:
 
     def _due(self) -> bool:
         """Whether there is a reason to make an exchange now."""
-        if self._op is not None or self._finished or self._entries or self._belled or self._refused:
-            return True
-        if self._stuck and time.monotonic() >= self._stuck_at:
+        if self._op is not None or self._belled or self._refused or self._outbox.due:
             return True
         if self._flushing and self.figures.pending(self._lanes.values()):
             return True
@@ -293,7 +285,7 @@ class Fetcher:
             self._all_at = time.monotonic()
             self._send(spare)
             return
-        entries, done = self._settlements()
+        entries, done = self._outbox.take(self.redis_now() - time.monotonic())
         resting = self._return_stale(entries)
         space = room.Room(0, 0)
         if self.fetching:
@@ -345,50 +337,8 @@ class Fetcher:
         if self.figures.due() and self.figures.pending(self._lanes.values()):
             return False
         return self.fetching and not (
-            self.held
-            or self._finished
-            or self._entries
-            or self._stuck
-            or self._flushing
-            or self._gate.waiting
+            self.held or len(self._outbox) or self._outbox.stuck or self._flushing or self._gate.waiting
         )
-
-    def _settlements(self) -> tuple[list[Entry], dict[str, list[str]]]:
-        """What finished: as entries, or by name where there is nothing to say but that it is done."""
-        entries: list[Entry] = []
-        groups: defaultdict[Lane, list[Attempt]] = defaultdict(list)
-        finished, size = self._finished, 0
-        while self._entries and len(entries) < consume.MOST_SETTLED and size < consume.MOST_BYTES:
-            entries.append(self._entries.popleft())
-            size += len(entries[-1].payload)
-        for _ in range(min(len(finished), consume.MOST_SETTLED - len(entries))):
-            attempt = finished.popleft()
-            groups[attempt.lane].append(attempt)
-            if attempt.settlement is not None and not attempt.lost:
-                attempt.lane.fails += attempt.settlement[-1].fails
-                entries += attempt.settlement
-                size += sum(len(entry.payload) + len(entry.value) for entry in attempt.settlement)
-                if size >= consume.MOST_BYTES:
-                    break
-        done: dict[str, list[str]] = {}
-        epoch = self.redis_now() - time.monotonic()
-        for lane, attempts in groups.items():
-            self._judge(lane, attempts, epoch, done)
-        if self._stuck and time.monotonic() >= self._stuck_at:
-            self._stuck_at = time.monotonic() + 1.0
-            for _ in range(min(len(self._stuck), MOST_STUCK)):
-                entries.append(self._stuck.popleft())
-        return entries, done
-
-    def _judge(self, lane: Lane, attempts: list[Attempt], epoch: float, done: dict[str, list[str]]) -> None:
-        """Learn from attempts of one lane that ended, and add those that simply completed to `done`."""
-        lane.learn([attempt for attempt in attempts if attempt.ran is not None], epoch)
-        tokens = [attempt.token for attempt in attempts if attempt.settlement is None and not attempt.lost]
-        if tokens:
-            done[lane.name] = tokens
-        if self._gate.suspecting:
-            for attempt in attempts:
-                self._gate.ended(attempt)
 
     def _return_stale(self, entries: list[Entry]) -> set[str]:
         """Give back what no worker took in time, the newest first, so that the oldest is first in its queue again."""
@@ -448,7 +398,7 @@ class Fetcher:
             if entry.kind in ("free", "suspect"):
                 continue
             if entry.token in stuck:
-                self._stuck.append(entry)
+                self._outbox.stick(entry)
             else:
                 self.held.pop(entry.token, None)
         if reply.late:
@@ -501,7 +451,7 @@ class Fetcher:
         logger.error("job=%s: an entry of its queue cannot be read and is kept in broken: %s", name, why)
         entry = codec.broken_entry(payload, at=self.redis_now(), where=self._keys.queue(name), why=why)
         self.held[token] = Attempt(token, name, payload, codec.Wire(name), lane)
-        self._entries.append(Entry("broken", name, token, entry))
+        self._outbox.entries.append(Entry("broken", name, token, entry))
 
     def _let_through(self, request: Request, reply: Reply) -> None:
         """Start what was waiting for this answer."""
@@ -530,7 +480,7 @@ class Fetcher:
             lane = self._lanes.get(name)
             if lane is not None:
                 self.held[token] = Attempt(token, name, b"", codec.Wire(name), lane)
-                self._entries.append(Entry("rewound", name, token))
+                self._outbox.entries.append(Entry("rewound", name, token))
         for token in gone:
             self._lose(self.held[token])
         self._token = max([self._token, *(consume.number_in(token) + 1 for token in tokens)])
@@ -551,8 +501,7 @@ class Fetcher:
         for attempt in list(self.held.values()):
             self._lose(attempt)
         self.capacity.take_back(time.monotonic())
-        self._entries.clear()
-        self._stuck.clear()
+        self._outbox.clear()
         self._gate.clear()
         self.join()
 

@@ -252,8 +252,14 @@ def merged(parts: Sequence[Minute], first: int) -> Minute:
 
 
 def _add(into: dict[int, int], buckets: Mapping[int, int]) -> None:
+    if not into:
+        into.update(buckets)
+        return
     for number, count in buckets.items():
-        into[number] = into.get(number, 0) + count
+        try:
+            into[number] += count
+        except KeyError:
+            into[number] = count
 
 
 def roll_up(keys: Keys, span: int, figures: Minute) -> Op[Any]:
@@ -318,6 +324,19 @@ def _sums(keys: Keys, starts: Sequence[int], span: int, last: int) -> Steps[dict
             parts = yield from minutes(keys, start, min(start + span - 1, last))
             sums[start] = merged(parts, start)
     return sums
+
+
+def whole(keys: Keys, parts: Sequence[Minute], span: int) -> Steps[Minute]:
+    """The sum of all parts, each of `span` minutes. Of single minutes, quarters that were summed before are taken as they are."""
+    first = parts[0].minute
+    if span > 1:
+        return merged(parts, first)
+    last = parts[-1].minute
+    starts = range(first + -first % 15, last - 13, 15)
+    quarters = yield from ask_all([rolled_up(keys, 15, start) for start in starts])
+    summed = {start: one for start, one in zip(starts, quarters, strict=True) if one is not None}
+    rest = [part for part in parts if part.minute // 15 * 15 not in summed]
+    return merged([*summed.values(), *rest], first)
 
 
 def _any_minute(keys: Keys, first: int, span: int) -> Op[bool]:
