@@ -86,6 +86,9 @@ class Proxy:
         self._each: Callable[[list[bytes]], Fault] | None = None
         self._silent = False
         self._wires: set[_Wire] = set()
+        #: Every end of a connection that may not be closed yet: one with unsent bytes outlives its close().
+        self._ends: list[asyncio.StreamWriter] = []
+        self._ending = False
         self._loop = asyncio.new_event_loop()
         self._listener: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -180,18 +183,30 @@ class Proxy:
             wire.silent = True
 
     async def _end(self) -> None:
+        self._ending = True
         await self._close_listener()
         await self._cut_all()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
+        quiet = 0
+        # One that is just being accepted makes a task in a later round, and sockets are closed by callbacks in another.
+        while quiet < 5:
+            for writer in self._ends:
+                writer.transport.abort()
+            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            quiet = 0 if tasks else quiet + 1
+            await (asyncio.wait(tasks, timeout=5) if tasks else asyncio.sleep(0))
 
     async def _accept(self, client_in: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._ends.append(client)
         try:
             server_in, server = await asyncio.open_connection("127.0.0.1", self.target, limit=1 << 26)
         except OSError:
             client.transport.abort()
+            return
+        self._ends.append(server)
+        if self._ending:
+            client.transport.abort()
+            server.transport.abort()
             return
         wire = _Wire(client, server, silent=self._silent)
         self._wires.add(wire)

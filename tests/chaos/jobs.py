@@ -40,6 +40,7 @@ RULES = Rules(
     max_fails={"note": 4, "anote": 4, "overrun": 4, "secret": 2},
     ticks={"tick": 1},
     resume=5.0,
+    lease=LEASE,
     deafening=frozenset({"hold_gil"}),
     counted_apart=frozenset({"bulk"}),
 )

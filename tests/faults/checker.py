@@ -39,6 +39,8 @@ class Rules:
     ticks: dict[str, int] = field(default_factory=dict)
     #: Seconds within which work goes on once a fault of the server or the network is over.
     resume: float | None = None
+    #: Seconds after which a pool that cannot be heard is taken for dead.
+    lease: float | None = None
     #: Seconds that a stop may take beyond its deadline.
     stop: float = 1.0
     #: Names whose handlers keep the interpreter to themselves: a process without a parent hears nothing while one runs.
@@ -137,9 +139,16 @@ class Story:
         self.late: list[Event] = []
         self.stray_ends: list[Event] = []
         self._open: dict[tuple[int, str, str, str], Attempt] = {}
+        #: Process to the times in which a handler of its kept the interpreter to itself.
+        self.deaf: dict[int, list[tuple[float, float]]] = defaultdict(list)
         self._clock: list[tuple[float, float]] = []
         for event in events:
             self._add(event)
+        for life in self.lives.values():
+            for attempt in life.attempts:
+                if attempt.start.name in rules.deafening:
+                    end = attempt.end.at if attempt.end is not None else float("inf")
+                    self.deaf[attempt.start.pid].append((attempt.start.at, end))
 
     def _life(self, serial: str) -> Life:
         if serial not in self.lives:
@@ -232,7 +241,23 @@ class Story:
             return False
         # It gives back first, and says that it is down after that.
         stopped = process.down is not None and process.down.at <= by + GIVING_BACK
-        return stopped or (process.gone is not None and process.last <= by)
+        killed = process.gone is not None and process.last <= by
+        return stopped or killed or (process.over and self._unheard(process, by))
+
+    def _unheard(self, process: Process, by: float) -> bool:
+        """Whether nothing of this process had reached the server for a lease: it lost its pool, and was over before it knew."""
+        if process.up is None or self.rules.lease is None:
+            return False
+        for start, end in self.deaf.get(process.pid, ()):
+            if start + self.rules.lease <= by <= end:
+                return True
+        since: float | None = None
+        for event in self.faults:
+            if event.at > by:
+                break
+            if event.how == "net: black hole" and event.name == process.up.how:
+                since = event.at if event.kind == "fault" else None
+        return since is not None and by - since >= self.rules.lease
 
 
 Check = Callable[[Story], Iterator[str]]
@@ -695,15 +720,7 @@ def _until(story: Story, life: Life, attempt: Attempt) -> float:
 
 def heard_at(story: Story, stop: Event) -> float:
     """When a process could hear that it is to stop: at once, or when a handler that kept the interpreter had ended."""
-    ends = [
-        attempt.end.at
-        for life in story.lives.values()
-        for attempt in life.attempts
-        if attempt.start.pid == stop.target
-        and attempt.start.name in story.rules.deafening
-        and attempt.end is not None
-        and attempt.start.at <= stop.at < attempt.end.at
-    ]
+    ends = [end for start, end in story.deaf.get(stop.target, ()) if start <= stop.at < end]
     return max(ends, default=stop.at)
 
 

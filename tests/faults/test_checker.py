@@ -294,6 +294,43 @@ def test_a_stop_counts_from_when_a_process_without_a_parent_could_hear_it(stoppe
     assert list(stops(Story(told, Rules())))
 
 
+@pytest.mark.parametrize(
+    ("healed", "gone", "by", "over"),
+    [
+        (20.0, True, 13.2, True),
+        (20.0, True, 12.8, False),
+        (12.0, True, 13.2, False),
+        (20.0, False, 13.2, False),
+    ],
+    ids=["unheard for a lease", "for less", "heard again", "it would know"],
+)
+def test_a_pool_that_nobody_heard_for_a_lease_and_that_was_then_killed_is_over(healed, gone, by, over):
+    told = [
+        Event("up", 1.0, 5, 1, how="far"),
+        Event("start", 2.0, 5, 2, serial="1/1", name="note", pool="p", token="1:note"),
+        Event("fault", 9.0, 9, 1, name="near", how="net: black hole"),
+        Event("fault", 10.0, 9, 2, name="far", how="net: black hole"),
+        Event("healed", healed, 9, 3, name="far", how="net: black hole"),
+        Event("said", 21.0, 5, 3, how="Redis is away"),
+    ]
+    if gone:
+        told.append(Event("gone", 22.0, 9, 4, target=5))
+    told.sort(key=lambda event: event.at)
+    assert Story(told, Rules(lease=3.0)).pool_over("p", 5, by) is over
+
+
+@pytest.mark.parametrize(("by", "over"), [(5.2, True), (4.8, False), (9.2, False)])
+def test_a_pool_whose_handler_kept_the_interpreter_for_a_lease_is_over_though_it_never_found_out(by, over):
+    told = [
+        Event("up", 1.0, 5, 1, how="embedded"),
+        Event("start", 2.0, 5, 2, serial="1/1", name="deaf", pool="p", token="1:deaf"),
+        Event("end", 9.0, 5, 3, serial="1/1", name="deaf", pool="p", token="1:deaf", how="ok"),
+        Event("down", 20.0, 5, 4, how="embedded"),
+    ]
+    story = Story(told, Rules(lease=3.0, deafening=frozenset({"deaf"})))
+    assert story.pool_over("p", 5, by) is over
+
+
 def test_every_invariant_has_its_case():
     assert set(BROKEN) == set(CHECKS)
 

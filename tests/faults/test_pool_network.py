@@ -386,6 +386,29 @@ def test_stop_returns_in_time_when_redis_is_away(proxy, namespace, enqueuer, run
     wait_until(lambda: not any(thread.is_alive() for thread in left), 10)
 
 
+def test_stop_returns_in_time_when_the_last_word_needs_a_connection_that_takes_long(pool, monkeypatch):
+    """A new connection is several waits in a row, so that a limit on each does not bound them all."""
+    pool.start()
+    link, release = pool._runtime._exchange_link, threading.Event()
+    hasten = link.hasten
+
+    def slowly():
+        release.wait(20)
+        raise ConnectionError("nobody there")
+
+    def cut(seconds: float) -> None:
+        hasten(seconds)
+        link.close()
+        monkeypatch.setattr(link, "_dial", slowly)
+
+    monkeypatch.setattr(link, "hasten", cut)
+    began = time.monotonic()
+    pool.stop(timeout=0)
+    took = time.monotonic() - began
+    release.set()
+    assert took <= 1.1
+
+
 def test_what_a_pool_could_not_give_back_is_rescued_by_the_next(proxy, namespace, enqueuer, runs, redis_url):
     """It stopped while Redis was away: its lease ends, and its attempt runs again, once."""
     options = {"lease": 2.0, "beat": 0.5}

@@ -396,6 +396,10 @@ class Link:
                 self._opened_at = time.monotonic()
             except (redis.RedisError, OSError) as error:
                 raise mapped(error, sent=False, where=str(self._address)) from error
+            if self._retired:
+                # Said while it was being opened.
+                self.close()
+                raise Unavailable("this connection was closed for good")
         return self._connection
 
     def _dial(self) -> Any:

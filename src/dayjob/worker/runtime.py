@@ -353,8 +353,15 @@ class Runtime:
             self._services[0].join(time.monotonic() + CLOSING / 2)
         # Said even when Redis seems to be away: it may be back, and a pool that is told of is not missed.
         left = max(0.05, end - 0.05 - time.monotonic())
-        self._exchange_link.hasten(min(LAST_WORD, left) if away else left)
-        self._leave()
+        left = min(LAST_WORD, left) if away else left
+        self._exchange_link.hasten(left)
+        # On a thread of its own: a new connection is several waits, each of which may take that long.
+        leaving = threading.Thread(target=self._leave, name="dayjob-leaving", daemon=True)
+        leaving.start()
+        leaving.join(left)
+        if leaving.is_alive():
+            self._exchange_link.retire()
+            leaving.join(0.02)
         self._abort(end)
 
     def _leave(self) -> None:
