@@ -381,8 +381,7 @@ class Link:
         if self._forks != forks.number:
             # After a fork the socket is the parent's: leave it alone.
             self._connection, self._forks = None, forks.number
-        if self._retired:
-            raise Unavailable("this connection was closed for good")
+        self._check_retired()
         if (
             self._connection is not None
             and self._watch is not None
@@ -396,11 +395,14 @@ class Link:
                 self._opened_at = time.monotonic()
             except (redis.RedisError, OSError) as error:
                 raise mapped(error, sent=False, where=str(self._address)) from error
-            if self._retired:
-                # Said while it was being opened.
-                self.close()
-                raise Unavailable("this connection was closed for good")
+            # It may have been said while it was being opened.
+            self._check_retired()
         return self._connection
+
+    def _check_retired(self) -> None:
+        if self._retired:
+            self.close()
+            raise Unavailable("this connection was closed for good")
 
     def _dial(self) -> Any:
         address = self._address
