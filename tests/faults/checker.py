@@ -27,6 +27,11 @@ FINAL = {"ok": "done", "discard": "discarded", "dead": "dead"}
 ASKED_FOR = ("fail", "snooze")
 
 
+#: Faults in which nothing passes, and seconds until a client gives up connections that stay dead after them.
+CUT_OFF = ("net: black hole", "net: half-open connections")
+NOTICE = 6.0
+
+
 @dataclass(frozen=True)
 class Rules:
     """What the jobs of a run were told to do, and what the run promised."""
@@ -251,13 +256,16 @@ class Story:
         for start, end in self.deaf.get(process.pid, ()):
             if start + self.rules.lease <= by <= end:
                 return True
-        since: float | None = None
+        since = until = float("-inf")
         for event in self.faults:
             if event.at > by:
                 break
-            if event.how == "net: black hole" and event.name == process.up.how:
-                since = event.at if event.kind == "fault" else None
-        return since is not None and by - since >= self.rules.lease
+            if event.how in CUT_OFF and event.name == process.up.how:
+                if event.kind == "fault":
+                    since, until = (event.at if event.at > until else since), float("inf")
+                else:
+                    until = event.at + NOTICE
+        return since + self.rules.lease <= by <= until
 
 
 Check = Callable[[Story], Iterator[str]]

@@ -299,7 +299,7 @@ def test_a_stop_counts_from_when_a_process_without_a_parent_could_hear_it(stoppe
     [
         (20.0, True, 13.2, True),
         (20.0, True, 12.8, False),
-        (12.0, True, 13.2, False),
+        (11.0, True, 17.2, False),
         (20.0, False, 13.2, False),
     ],
     ids=["unheard for a lease", "for less", "heard again", "it would know"],

@@ -290,6 +290,8 @@ def test_a_filter_looks_at_a_bounded_number_of_entries_for_one_page(admin, keys,
         call("ZADD", keys.dead, *words)
     page = admin.jobs("dead", where="id=j3")
     assert (page.jobs, page.looked) == ((), 5000)
+    page = admin.jobs("dead", where="id=j3", after=page.next)
+    assert (page.jobs, page.looked) == ((), 5000)
     assert ids(admin.jobs("dead", where="id=j3", after=page.next)) == ["j3"]
 
 
@@ -385,9 +387,10 @@ def test_a_job_remembers_how_each_of_its_attempts_failed(admin, new_pool, look, 
     assert [text.partition(" after ")[0] for text in told] == [f"attempt {n} failed" for n in (1, 2, 3)]
     # An operator's retry begins to count again, and forgets nothing.
     admin.retry(found.job)
-    with new_pool(concurrency=1) as other:
-        other.register(colour, lambda token: None, keep=60)
-        other.drain(10)
+    other = new_pool(concurrency=1)
+    other.register(colour, lambda token: None, keep=60)
+    with other:
+        assert other.drain(10)
         wait_until(lambda: look.total(f"done:{colour}"))
     assert len(admin.job(job.id).job.past) == 3
 

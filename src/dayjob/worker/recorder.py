@@ -20,7 +20,7 @@ AT_ONCE = 200
 #: Minutes that figures may come late, from a pool that Redis was away from, and still be in the roll-up.
 LATE = 5
 #: How many spans back a new leader looks for those that nobody rolled up, by minutes in the span.
-BACK = {1: 1, 15: 12, 60: 3}
+BACK = {1: 1, 15: 8, 60: 3}
 #: How many job types one request looks at.
 AT_ONCE_FORGOTTEN = 500
 
@@ -52,10 +52,10 @@ class Recorder:
         first = max(last - (BACK[span] - 1) * span, self._rolled.get(span, 0) + span)
         for over in range(first, last + 1, span):
             try:
-                if self._link.run(figures.rolled_up(self._keys, span, over)) is None:
+                known = self._link.run(figures.rolled_up(self._keys, span, over)) is not None
+                if not known and self._link.run(figures.any_minute(self._keys, over, span)):
                     parts = walk(self._link, figures.minutes(self._keys, over, over + span - 1))
-                    if not all(part.empty for part in parts):
-                        self._link.run(figures.roll_up(self._keys, span, figures.merged(parts, over)))
+                    self._link.run(figures.roll_up(self._keys, span, figures.merged(parts, over)))
             except Rejected as error:
                 # A minute of a wrong type: readers go by the others.
                 logger.error("the figures of %d minutes cannot be rolled up: %s", span, error)  # noqa: TRY400

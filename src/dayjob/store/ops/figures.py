@@ -87,12 +87,6 @@ class Minute:
     #: By job name: how many jobs were taken from the queue, those that were given back left out.
     taken: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was counted at all."""
-        counted = (self.runs, self.waits, self.exchanges.buckets, self.fails, self.taken)
-        return self.sizes is None and not any(counted)
-
     def ran(self, name: str) -> int:
         """How many attempts ended."""
         return self.runs[name].count if name in self.runs else 0
@@ -317,7 +311,7 @@ def _sums(keys: Keys, starts: Sequence[int], span: int, last: int) -> Steps[dict
     if span == 1:
         single = yield from ask_all([minute(keys, start) for start in starts])
         return dict(zip(starts, single, strict=True))
-    there = yield from ask_all([_any_minute(keys, start, span) for start in starts])
+    there = yield from ask_all([any_minute(keys, start, span) for start in starts])
     sums: dict[int, Minute] = {}
     for start, any_ in zip(starts, there, strict=True):
         if any_:
@@ -339,5 +333,6 @@ def whole(keys: Keys, parts: Sequence[Minute], span: int) -> Steps[Minute]:
     return merged([*summed.values(), *rest], first)
 
 
-def _any_minute(keys: Keys, first: int, span: int) -> Op[bool]:
+def any_minute(keys: Keys, first: int, span: int) -> Op[bool]:
+    """Whether there are figures of any of the `span` minutes from `first` on."""
     return Op("EXISTS", [keys.minute(number) for number in range(first, first + span)], (), bool)
