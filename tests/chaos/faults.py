@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import psutil
+
 from chaos.jobs import LEASE
 from chaos.queued import Queued
 from chaos.world import DEADLINE, Workers, World, clock_environment
@@ -54,9 +56,11 @@ def fault(name: str, area: str, *, where: str = "any", weight: float = 1.0, slow
 
 
 def _signal(pid: int, number: int) -> bool:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-        return True
+    """Signal a process of a run, and none but that: the number of one that has ended may be somebody else's by now."""
+    with contextlib.suppress(psutil.Error, ProcessLookupError):
+        if "CHAOS_NAMESPACE" in psutil.Process(pid).environ():
+            os.kill(pid, number)
+            return True
     return False
 
 

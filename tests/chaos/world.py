@@ -109,6 +109,9 @@ class Workers:
 
     def children(self) -> list[int]:
         """The processes that run jobs: the children of a parent, or the process itself."""
+        if not self.alive:
+            # Its number may be somebody else's by now.
+            return []
         if not self.supervised:
             return [self.pid]
         with contextlib.suppress(psutil.NoSuchProcess):
