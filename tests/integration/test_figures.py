@@ -284,6 +284,21 @@ def test_a_new_leader_rolls_up_what_nobody_did(recorder, call, keys, link):
     assert link.run(figures.rolled_up(keys, 60, first + 60)).ran("mail") == 60 * 6
 
 
+def test_minutes_are_kept_for_days_until_their_hour_is_summed(recorder, call, keys, look, admin):
+    """Pools that stop for a night sum nothing: what ran before they did must be there in the morning."""
+    hour = int(look.now() // 60) // 60 * 60
+    fill(call, keys, hour - 120, 60)
+    fill(call, keys, hour - 600, 7)
+    for minute in (*range(hour - 120, hour - 60), *range(hour - 600, hour - 593)):
+        call("EXPIRE", keys.minute(minute), figures.KEPT_MINUTES)
+    recorder.record((hour - 60 + 5) * 60.0, [])
+    assert call("EXISTS", keys.hour(hour - 120)) == 1
+    assert call("TTL", keys.minute(hour - 90)) <= figures.KEPT_SUMMED
+    assert call("TTL", keys.minute(hour - 600)) > figures.KEPT_SUMMED
+    (mail,) = (job for job in admin.metrics(24).jobs if job.name == "mail")
+    assert sum(mail.series) == 67 * 6
+
+
 def test_an_hour_of_which_nothing_is_known_is_not_rolled_up(recorder, call, keys):
     first = 1_000_000 * 60
     recorder.record((first + 65) * 60.0, [])

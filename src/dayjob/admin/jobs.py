@@ -27,7 +27,7 @@ from dayjob.store.ops.inspect import Cursor, Kept, Page
 from dayjob.store.ops.operate import MOST_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 
-#: How many entries one call with a filter looks at before it answers with what it has.
+#: Among how many entries of one moment the member of a cursor is looked for.
 MOST_LOOKED = 10_000
 #: How many entries a filter looks at before it answers with what it has: what can be read in a moment.
 MOST_FILTERED = 5000

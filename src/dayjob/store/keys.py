@@ -152,7 +152,7 @@ class Keys:
         return f"{self.prefix}stats:totals"
 
     def minute(self, minute: int) -> str:
-        """Hash: per job name the fails, sizes and histograms of one minute since the epoch; 4 hours. Written by exchange, sample."""
+        """Hash: per job name the fails, sizes and histograms of one minute since the epoch; 73 hours, or 4 once its hour is summed. Written by exchange, sample."""
         return f"{self.prefix}stats:minute:{minute}"
 
     def past(self, minute: int) -> str:

@@ -56,6 +56,9 @@ class Recorder:
                 if not known and self._link.run(figures.any_minute(self._keys, over, span)):
                     parts = walk(self._link, figures.minutes(self._keys, over, over + span - 1))
                     self._link.run(figures.roll_up(self._keys, span, figures.merged(parts, over)))
+                    if span == 60:
+                        # Not before: where pools stop for a night, its last minutes are all there is.
+                        walk(self._link, figures.let_go(self._keys, over))
             except Rejected as error:
                 # A minute of a wrong type: readers go by the others.
                 logger.error("the figures of %d minutes cannot be rolled up: %s", span, error)  # noqa: TRY400

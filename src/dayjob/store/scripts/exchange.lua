@@ -350,7 +350,7 @@ if not again then
     for at = position + 1, #ARGV, 2 do
       pcall_('HINCRBY', minute, ARGV[at], ARGV[at + 1])
     end
-    call('EXPIRE', minute, 14400)
+    call('EXPIRE', minute, 262800)
   end
   call('ZADD', pools, 'XX', format('%d', now + lease), pool)
   call('HSET', state, 'last', format('%d', number))

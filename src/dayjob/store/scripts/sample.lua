@@ -24,5 +24,5 @@ end
 if last then
   redis.call('HSETNX', minute, '|q', redis.call('TIME')[1])
 end
-redis.call('EXPIRE', minute, 14400)
+redis.call('EXPIRE', minute, 262800)
 return noted
