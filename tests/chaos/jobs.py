@@ -31,7 +31,8 @@ LEASE, BEAT = float(os.environ.get("CHAOS_LEASE", "3")), float(os.environ.get("C
 MOST_BULK = 8_000_000
 #: What must never be seen in a log, an error or a trace.
 CANARY = "canary-5f1d7c"
-FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
+#: Where a process of a run writes; None in what merely imports this, such as a test.
+FOLDER = Path(os.environ["CHAOS_FOLDER"]) if "CHAOS_FOLDER" in os.environ else None
 GROUP = os.environ.get("CHAOS_GROUP", "?")
 
 LIMIT = 2
@@ -59,6 +60,8 @@ class Here:
     """What a process that runs jobs has to write with."""
 
     def __init__(self) -> None:
+        if FOLDER is None:
+            raise SystemExit("CHAOS_FOLDER is not set: say where this process is to write its ledger")
         self.ledger = Ledger(FOLDER, GROUP)
         self.fetcher: Fetcher | None = None
         path = FOLDER / f"tally-{os.getpid()}-{time.monotonic_ns()}"
@@ -94,7 +97,8 @@ def _listen_in() -> None:
     Fetcher.join = noted  # type: ignore[method-assign]
 
 
-_listen_in()
+if FOLDER is not None:
+    _listen_in()
 
 
 @pool.lifespan
