@@ -214,17 +214,18 @@ def test_totals_are_parsed_by_counter_and_name(keys, call, go):
 
 def test_figures_of_minutes_come_as_histograms_with_the_workers_buckets(keys, call, go):
     call("HSET", keys.minute(100), "a|r10", 90, "a|r20", 10, "a|w3", 4, "|x5", 6, "a|new", 1)
-    found = go(figures.minutes(keys, 99, 101))
-    assert [one.minute for one in found] == [99, 100, 101]
-    assert found[0].runs == {}
-    assert found[2].exchanges.count == 0
-    runs = found[1].runs["a"]
+    found = go(figures.minutes(keys, [99, 100, 101]))
+    assert [one.number for one in found] == [99, 100, 101]
+    before, times, after = (one.times for one in found)
+    assert before.runs == {}
+    assert after.exchange().count == 0
+    runs = times.run("a")
     assert runs.count == 100
     assert runs.quantile(0.5) == figures.bucket_limit(10)
     assert runs.quantile(0.99) == figures.bucket_limit(20)
-    assert found[1].waits["a"].buckets == {3: 4}
-    assert found[1].exchanges.count == 6
-    assert (runs + found[1].waits["a"]).count == 104
+    assert times.wait("a").buckets == {3: 4}
+    assert times.exchange().count == 6
+    assert found[1].counts.ran("a") == 100
     assert figures.Histogram().quantile(0.5) is None
 
 
@@ -677,10 +678,46 @@ def test_an_id_with_odd_characters_is_found_as_go_writes_it_too(keys, call, go):
 
 def test_a_waiting_job_is_looked_for_among_the_first_ten_thousand(keys, call, go):
     queue = keys.queue("a")
-    for start in range(0, 11_000, 1000):
+    for start in range(0, 12_000, 1000):
         call("LPUSH", queue, *(payload("a", f"id{i}") for i in range(start, start + 1000)))
     assert go(find.find_job(keys, "id9999", "a")).place == 9999
     assert go(find.find_job(keys, "id10500", "a")) is None
+    # And among the last, where those arrive that move while one looks.
+    assert go(find.find_job(keys, "id11500", "a")).place == 11_500
+
+
+def test_a_quick_look_sees_so_much_of_each_queue_and_of_all(keys, call, go, monkeypatch):
+    monkeypatch.setattr(find, "QUICK", 2000)
+    monkeypatch.setattr(find, "QUICK_IN_ALL", 3300)
+    for name in ("a", "b", "c"):
+        call("SADD", keys.known_jobs, name)
+        call("LPUSH", keys.queue(name), *(payload(name, f"{name}{i}") for i in range(5000)))
+    for job_id, place in (("c50", 50), ("c1050", 1050)):
+        assert go(find.find_job(keys, job_id, quick=True)).place == place
+    # That would be the third stretch of each, and more than 3,300 of all.
+    assert go(find.find_job(keys, "c1500", quick=True)) is None
+    for name, quick in (("c", True), (None, False)):
+        assert go(find.find_job(keys, "c1500", name, quick=quick)).place == 1500
+
+
+def test_a_job_that_goes_back_to_its_queue_while_one_looks_is_found(keys, call, link):
+    """It was in retry when its queue was looked at, and in its queue when retry was."""
+    sent = payload("a", "mine")
+    call("SADD", keys.known_jobs, "a")
+    call("LPUSH", keys.queue("a"), *(payload("a", f"id{i}") for i in range(10)))
+    call("ZADD", keys.retry, 1, sent)
+
+    class Moving:
+        run = staticmethod(link.run)
+
+        def run_many(self, ops):
+            if any(keys.retry in op.keys for op in ops) and call("ZREM", keys.retry, sent):
+                call("LPUSH", keys.queue("a"), sent)
+            return link.run_many(ops)
+
+    found = walk(Moving(), find.find_job(keys, "mine"))
+    assert (found.state, found.place) == ("waiting", 10)
+    assert call("ZCARD", keys.retry) == 0
 
 
 def test_both_drivers_take_the_same_steps(redis_url, keys, enqueuer):

@@ -1,11 +1,13 @@
 """Where is this job, and why is it not running? Looks a job up by its id, and explains what it waits for.
 
-Of each queue and side set the 10,000 entries that come next are looked at; beyond that a job is not found.
+Of each queue and side set the 10,000 entries that come next are looked at; beyond that a job is not found. A quick look
+takes a moment however many queues are long, and sees less.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -25,8 +27,10 @@ State = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 #: How many entries of one key are looked at, in all and in one request.
 MOST_LOOKED = 10_000
 AT_ONCE = 1000
-#: How many keys are looked at in one round trip.
-KEYS_AT_ONCE = 50
+#: In a quick look: of one key, and of all queues together.
+QUICK, QUICK_IN_ALL = 1000, 10_000
+#: The first entries of many keys are looked at in one round trip, then more of fewer: a few milliseconds for each.
+FIRST, KEYS_AT_FIRST, KEYS_AT_ONCE = 100, 50, 10
 
 #: What is said of a job that is not found.
 NOWHERE = (
@@ -110,76 +114,94 @@ def _match(sought: Sought, job_id: str) -> Match | None:
     return None
 
 
-def _search_all(
-    keys: Sequence[str], job_id: str, *, reverse: bool = False
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How far to look: how many entries of one key, and of several together; and from which end of a queue."""
+
+    most: int
+    in_all: float = math.inf
+    #: From the right, where the next one is; or from the left, where those arrive that move while one looks.
+    from_next: bool = True
+
+
+def _search(
+    keys: Sequence[str], job_id: str, depth: Depth, *, reverse: bool = False
 ) -> Steps[tuple[int, Match] | None]:
-    """The first match in several keys, and which of them: the beginnings of many in one round trip, then the rest."""
+    """The first match in some keys, and in which of them: the beginning of each, then a stretch of each in turn."""
     texts = _texts(job_id)
-    for first in range(0, len(keys), KEYS_AT_ONCE):
-        some = keys[first : first + KEYS_AT_ONCE]
-        looks = yield from ask_all([seek(key, texts, reverse=reverse) for key in some])
-        for i, sought in enumerate(looks):
-            match = _match(sought, job_id)
-            if match is None and sought.looked < sought.total:
-                match = yield from _search(some[i], job_id, reverse=reverse, looked=sought.looked)
-            if match is not None:
-                return first + i, match
+    #: Number of the key to how many of its entries are behind us.
+    behind = dict.fromkeys(range(len(keys)), 0)
+    left, stretch, trip = depth.in_all, FIRST, KEYS_AT_FIRST
+    while behind and left > 0:
+        for some in _slices(list(behind), trip):
+            looks = yield from ask_all(
+                [seek(keys[i], texts, offset=behind[i], most=stretch, reverse=reverse) for i in some]
+            )
+            for i, sought in zip(some, looks, strict=True):
+                match = _match(sought, job_id)
+                if match is not None:
+                    return i, match
+                left -= sought.looked - behind[i]
+                if sought.looked == behind[i] or sought.looked >= min(sought.total, depth.most):
+                    del behind[i]
+                else:
+                    behind[i] = sought.looked
+            if left <= 0:
+                break
+        stretch, trip = AT_ONCE, KEYS_AT_ONCE
     return None
 
 
-def _search(key: str, job_id: str, *, reverse: bool = False, looked: int = 0) -> Steps[Match | None]:
-    while looked < MOST_LOOKED:
-        sought = yield from ask(seek(key, _texts(job_id), offset=looked, reverse=reverse))
-        match = _match(sought, job_id)
-        if match is not None:
-            return match
-        if sought.looked >= sought.total or sought.looked == looked:
-            return None
-        looked = sought.looked
-    return None
+def _slices(numbers: list[int], size: int) -> list[list[int]]:
+    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
 
 
-def find_job(keys: Keys, job_id: str, name: str | None = None) -> Steps[Found | None]:
+def find_job(keys: Keys, job_id: str, name: str | None = None, *, quick: bool = False) -> Steps[Found | None]:
     """Where the job with this id is, or None. With its name only that queue is looked through.
 
-    A job moves while one looks: the places are visited in the order in which jobs pass them, and twice.
+    A job moves while one looks: the places are visited in the order in which jobs pass them; and then once more, those
+    ends where jobs arrive that went the other way.
     """
-    for _ in range(2):
+    first = Depth(QUICK, QUICK_IN_ALL) if quick and name is None else Depth(MOST_LOOKED)
+    for depth in (first, Depth(AT_ONCE, QUICK_IN_ALL, from_next=False)):
         for place in (_find_scheduled, _find_waiting, _find_running, _find_ended):
-            found = yield from place(keys, job_id, name)
+            found = yield from place(keys, job_id, name, depth)
             if found is not None:
                 return found
     return None
 
 
-def _find_scheduled(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | None]:
-    return (yield from _in_set(keys.scheduled, "scheduled", job_id))
+def _find_scheduled(keys: Keys, job_id: str, _name: str | None, depth: Depth) -> Steps[Found | None]:
+    return (yield from _in_set(keys.scheduled, "scheduled", job_id, depth))
 
 
-def _find_waiting(keys: Keys, job_id: str, name: str | None) -> Steps[Found | None]:
+def _find_waiting(keys: Keys, job_id: str, name: str | None, depth: Depth) -> Steps[Found | None]:
     names = [name] if name is not None else (yield from ask(maintain.known_jobs(keys)))
-    found = yield from _search_all([keys.queue(one) for one in names], job_id, reverse=True)
+    found = yield from _search([keys.queue(one) for one in names], job_id, depth, reverse=depth.from_next)
     if found is None:
         return None
     number, (place, payload, _, wire) = found
+    if not depth.from_next:
+        size = yield from ask(Op("LLEN", (keys.queue(names[number]),), (), int))
+        place = max(0, size - 1 - place)
     return Found("waiting", names[number], payload, wire, place)
 
 
-def _find_running(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | None]:
+def _find_running(keys: Keys, job_id: str, _name: str | None, depth: Depth) -> Steps[Found | None]:
     holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
     ids = holders[0] + holders[1]
-    found = yield from _search_all([keys.held(pool_id) for pool_id in ids], job_id)
+    found = yield from _search([keys.held(pool_id) for pool_id in ids], job_id, depth)
     if found is None:
         return None
     number, (_, payload, token, wire) = found
     return Found("running", wire.name, payload, wire, pool_id=ids[number], token=token)
 
 
-def _find_ended(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | None]:
+def _find_ended(keys: Keys, job_id: str, _name: str | None, depth: Depth) -> Steps[Found | None]:
     sets: tuple[tuple[str, State], ...] = ((keys.retry, "retry"), (keys.dead, "dead"), (keys.done, "done"))
     result: bytes | None = yield from ask(Op("GET", (keys.result(job_id),), (), lambda reply: reply))
     for source, state in sets:
-        found = yield from _in_set(source, state, job_id, result=result)
+        found = yield from _in_set(source, state, job_id, depth, result=result)
         if found is not None:
             return found
     if result is None:
@@ -187,11 +209,13 @@ def _find_ended(keys: Keys, job_id: str, _name: str | None) -> Steps[Found | Non
     return Found("dead" if result.startswith(b'{"error"') else "done", "", b"", None, result=result)
 
 
-def _in_set(source: str, state: State, job_id: str, *, result: bytes | None = None) -> Steps[Found | None]:
-    match = yield from _search(source, job_id, reverse=state in ("dead", "done"))
-    if match is None:
+def _in_set(
+    source: str, state: State, job_id: str, depth: Depth, *, result: bytes | None = None
+) -> Steps[Found | None]:
+    found = yield from _search([source], job_id, depth, reverse=state in ("dead", "done"))
+    if found is None:
         return None
-    place, payload, score, wire = match
+    _, (place, payload, score, wire) = found
     return Found(state, wire.name, payload, wire, place, float(score), result=result)
 
 

@@ -27,38 +27,43 @@ elseif kind == 'hash' then
   total = #fields
 end
 
--- Payloads from one place to another, and what goes with each.
+-- Payloads from one place to another, and the tokens of a hash. A list that is read from its right comes the other way round.
 local function read(from, upto)
-  local payloads, others = {}, {}
-  if kind == 'list' then
-    local found = reverse and redis.call('LRANGE', key, -upto - 1, -from - 1) or redis.call('LRANGE', key, from, upto)
-    for i = 1, #found do payloads[i] = reverse and found[#found + 1 - i] or found[i] end
-  elseif kind == 'zset' then
-    local found = reverse and redis.call('ZRANGE', key, from, upto, 'REV', 'WITHSCORES') or redis.call('ZRANGE', key, from, upto, 'WITHSCORES')
-    for i = 1, #found, 2 do payloads[#payloads + 1], others[#others + 1] = found[i], found[i + 1] end
-  else
-    for i = from + 1, math.min(upto + 1, total) do others[#others + 1] = fields[i] end
-    if #others > 0 then payloads = redis.call('HMGET', key, unpack(others)) end
+  if kind == 'list' and reverse then return redis.call('LRANGE', key, -upto - 1, -from - 1) end
+  if kind == 'list' then return redis.call('LRANGE', key, from, upto) end
+  if kind == 'zset' and reverse then return redis.call('ZRANGE', key, from, upto, 'REV') end
+  if kind == 'zset' then return redis.call('ZRANGE', key, from, upto) end
+  local tokens = {unpack(fields, from + 1, upto + 1)}
+  return #tokens > 0 and redis.call('HMGET', key, unpack(tokens)) or {}, tokens
+end
+
+-- A text without the quote that it begins with: quotes are everywhere, and what follows them is not.
+local tails = {}
+for text = 5, #ARGV do tails[text] = string.sub(ARGV[text], 2) end
+
+local function fits(payload)
+  for text = 5, #ARGV do
+    if string.find(payload, tails[text], 1, true) and string.find(payload, ARGV[text], 1, true) then return true end
   end
-  return payloads, others
+  return false
 end
 
 local answer, place, bytes, chunk = {total, first}, first, 0, 8
 local last = math.min(first + most, total)
+local backwards = kind == 'list' and reverse
 while place < last and bytes < most_bytes and #answer < 2 + ENOUGH * 3 do
-  local payloads, others = read(place, math.min(place + chunk, last) - 1)
-  if #payloads == 0 then break end
-  local size = 0
-  for i = 1, #payloads do
-    size = size + #payloads[i]
-    for text = 5, #ARGV do
-      if string.find(payloads[i], ARGV[text], 1, true) then
-        answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = place + i - 1, payloads[i], others[i] or ''
-        break
-      end
+  local payloads, tokens = read(place, math.min(place + chunk, last) - 1)
+  local count, size = #payloads, 0
+  if count == 0 then break end
+  for i = 1, count do
+    local payload = payloads[backwards and count + 1 - i or i]
+    size = size + #payload
+    if fits(payload) then
+      local other = tokens and tokens[i] or kind == 'zset' and redis.call('ZSCORE', key, payload) or ''
+      answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = place + i - 1, payload, other
     end
   end
-  place, bytes = place + #payloads, bytes + size
+  place, bytes = place + count, bytes + size
   if size < 65536 then chunk = math.min(chunk * 2, 256) end
 end
 answer[2] = place
