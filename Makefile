@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test languages lint types check chaos chaos-stops chaos-recovery chaos-sentinel chaos-cluster chaos-report \
-	chaos-peers durability mutants bench bench-quick clean
+	chaos-peers durability mutants bench bench-quick bench-pages clean
 
 demo: $(READY)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
 	$(BIN)/dayjob demo
@@ -49,6 +49,9 @@ mutants: $(READY)  ## deliberate bugs, one at a time: each must be caught by a t
 bench: $(READY)  ## dayjob beside its peers, in one run; half an hour or more
 	$(BIN)/python benchmarks/bench.py full
 	$(BIN)/python benchmarks/render.py benchmarks/results/full.json docs/benchmarks.md README.md
+
+bench-pages: $(READY)  ## how long the console's pages take with a large fleet
+	$(BIN)/python benchmarks/pages.py
 
 bench-quick: $(READY)  ## the short form, under three minutes
 	$(BIN)/python benchmarks/bench.py quick

@@ -56,6 +56,7 @@ def keys() -> str:
         "slot": "<slot>",
         "job_id": "<id>",
         "minute": "<minute>",
+        "span": "<minutes>",
     }
     rows = ["| function | key | what it holds |", "|---|---|---|"]
     for name, member in vars(Keys).items():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from functools import partial
 
 import pytest
 
 from dayjob import Admin, Enqueuer, Job, settings
-from dayjob.store.ops import figures
-from dayjob.store.ops.figures import Histogram, Minute
+from dayjob.admin.shelf import FRESH, Shelf
+from dayjob.store.ops import figures, rollups
+from dayjob.store.ops.figures import Counts
 from dayjob.store.steps import walk
 from dayjob.store.sync import Link
-from dayjob.worker.recorder import Recorder
+from dayjob.worker.recorder import LATE, Recorder
 from dayjob.worker.shared import SharedLink
 from monitor import monitor
 from server import wait_until
@@ -32,7 +35,7 @@ def recorder(keys, redis_url):
 
 def all_minutes(keys, link, look):
     now = int(look.now() // 60)
-    return walk(link, figures.minutes(keys, now - 2, now))
+    return [minute.counts for minute in walk(link, figures.minutes(keys, range(now - 2, now + 1)))]
 
 
 # Fails.
@@ -109,7 +112,7 @@ def test_the_leader_notes_how_many_jobs_wait_as_a_minute_begins(new_pool, enqueu
     def sampled():
         now = int(look.now() // 60)
         found = [link.run(figures.minute(keys, minute)) for minute in (now, now - 1)]
-        return [minute for minute in found if minute.sizes is not None]
+        return [minute.counts for minute in found if minute.counts.sizes is not None]
 
     assert wait_until(sampled)[0].sizes == {"stray": 5}
 
@@ -123,7 +126,7 @@ def enqueuer(namespace, redis_url):
 
 def test_what_came_in_is_what_went_out_and_by_how_much_the_queue_grew():
     def minute(number, fetched=0, sizes=None):
-        return Minute(number, {}, {}, Histogram(), {}, sizes, {"a": fetched})
+        return Counts(number, taken={"a": fetched}, sizes=sizes)
 
     assert figures.came_in(minute(1, 10, {"a": 5}), minute(2, 0, {"a": 7}), "a") == 12
     assert figures.came_in(minute(1, 10, {"a": 5}), minute(2, 0, {}), "a") == 5
@@ -178,6 +181,17 @@ def test_how_busy_its_workers_are_is_told(admin, new_pool, look, keys, call):
 # Roll-ups.
 
 
+def rolled_up(link, keys, first, last, span):
+    """The counts that were kept; no minute is read for them."""
+
+    def nothing(numbers):
+        assert not numbers
+        return []
+        yield
+
+    return walk(link, rollups.series(keys, first, last, span, nothing))
+
+
 def fill(call, keys, first, count):
     for minute in range(first, first + count):
         call(
@@ -209,8 +223,8 @@ def test_roll_ups_say_the_same_as_the_minutes_they_are_made_of(
     plain = admin.metrics(hours)
     for minute in range(last - 200, last):
         recorder.record(minute * 60.0, ["mail"])
-    over = (last - 1 - 5) // span * span - span
-    assert call("EXISTS", keys.quarter(over) if span == 15 else keys.hour(over)) == 1
+    over = (last - 1 - LATE) // span * span - span
+    assert call("EXISTS", keys.counts(span, over), keys.times(span, over)) == 2
     assert without_now(admin.metrics(hours)) == without_now(plain)
     mail = next(job for job in plain.jobs if job.name == "mail")
     assert sum(mail.series) == 6 * 201
@@ -227,27 +241,28 @@ def test_roll_ups_say_the_same_as_the_minutes_they_are_made_of(
 def test_a_roll_up_waits_for_figures_that_come_late(recorder, call, keys, link):
     first = 1_000_000 * 15
     fill(call, keys, first, 15)
-    recorder.record((first + 15 + 4) * 60.0, [])
-    assert call("EXISTS", keys.quarter(first)) == 0
-    call("HINCRBY", keys.minute(first + 3), "mail|r4", 100)
-    recorder.record((first + 15 + 5) * 60.0, [])
-    found = link.run(figures.rolled_up(keys, 15, first))
+    recorder.record((first + 15 + 1) * 60.0, [])
+    assert call("EXISTS", keys.counts(15, first)) == 0
+    call("HINCRBY", keys.minute(first + 14), "mail|r4", 100)
+    recorder.record((first + 15 + 2) * 60.0, [])
+    (found,) = rolled_up(link, keys, first, first + 14, 15)
     assert found.ran("mail") == 15 * 6 + 100
-    assert found.sizes == {"mail": first % 50} if first % 50 else found.sizes == {}
-    assert 93_500 <= call("TTL", keys.quarter(first)) <= figures.KEPT[15]
+    assert found.sizes == {"mail": first % 50}
+    for key in (keys.counts(15, first), keys.times(15, first)):
+        assert 93_500 <= call("TTL", key) <= rollups.KEPT[15]
 
 
 def test_a_roll_up_is_made_once_by_however_many_leaders(recorder, keys, call, redis_url):
     first = 1_000_000 * 15
     fill(call, keys, first, 15)
     recorder.record((first + 20) * 60.0, [])
-    made = call("GET", keys.quarter(first))
-    call("DEL", keys.minute(first))
-    call("DEL", keys.past(first))
+    made = call("MGET", keys.counts(15, first), keys.times(15, first))
+    assert None not in made
+    call("DEL", keys.minute(first), keys.counts(1, first), keys.times(1, first))
     link = Link(settings.parse_url(redis_url), tag=keys.known_jobs)
     Recorder(keys, SharedLink(link)).record((first + 21) * 60.0, [])
     link.close()
-    assert call("GET", keys.quarter(first)) == made
+    assert call("MGET", keys.counts(15, first), keys.times(15, first)) == made
 
 
 def test_a_minute_of_a_wrong_type_stops_nothing(recorder, call, keys, caplog):
@@ -265,13 +280,14 @@ def test_a_minute_that_is_over_is_kept_as_one_value_that_says_the_same(admin, re
     plain = admin.metrics(1)
     for minute in range(last - 34, last + 1):
         recorder.record(minute * 60.0, ["mail"])
-    assert call("EXISTS", *(keys.past(minute) for minute in range(last - 40, last - 5))) == 35
-    assert call("EXISTS", *(keys.past(minute) for minute in range(last - 5, last + 1))) == 0
-    assert 7100 <= call("TTL", keys.past(last - 6)) <= figures.KEPT[1]
+    over = last - LATE
+    assert call("EXISTS", *(keys.counts(1, minute) for minute in range(last - 40, over))) == 40 - LATE
+    assert call("EXISTS", *(keys.counts(1, minute) for minute in range(over, last + 1))) == 0
+    assert 7100 <= call("TTL", keys.counts(1, over - 1)) <= rollups.KEPT[1]
     (mail,) = (job for job in admin.metrics(1).jobs if job.name == "mail")
     assert (mail.runs.count, mail.waits.count) == (41 * 6, 41 * 6)
     # With the minutes gone, what was rolled up is still there.
-    call("DEL", *(keys.minute(minute) for minute in range(last - 40, last - 5)))
+    call("DEL", *(keys.minute(minute) for minute in range(last - 40, over)))
     assert dict(shown(admin.metrics(1)).items() & shown(plain).items()) == shown(plain)
 
 
@@ -279,37 +295,89 @@ def test_a_new_leader_rolls_up_what_nobody_did(recorder, call, keys, link):
     first = 1_000_000 * 60
     fill(call, keys, first, 180)
     recorder.record((first + 180 + 5) * 60.0, [])
-    assert call("EXISTS", *(keys.hour(first + 60 * n) for n in range(3))) == 3
-    assert call("EXISTS", *(keys.quarter(first + 15 * n) for n in range(4, 12))) == 8
-    assert link.run(figures.rolled_up(keys, 60, first + 60)).ran("mail") == 60 * 6
+    assert call("EXISTS", *(keys.counts(60, first + 60 * n) for n in range(3))) == 3
+    assert call("EXISTS", *(keys.counts(15, first + 15 * n) for n in range(12))) == 12
+    (middle,) = rolled_up(link, keys, first + 60, first + 119, 60)
+    assert middle.ran("mail") == 60 * 6
 
 
-def test_minutes_are_kept_for_days_until_their_hour_is_summed(recorder, call, keys, look, admin):
-    """Pools that stop for a night sum nothing: what ran before they did must be there in the morning."""
+def test_minutes_are_kept_for_days_until_their_hour_is_rolled_up(recorder, call, keys, look, admin):
+    """Pools that stop for a night roll up nothing: what ran before they did must be there in the morning."""
     hour = int(look.now() // 60) // 60 * 60
     fill(call, keys, hour - 120, 60)
     fill(call, keys, hour - 600, 7)
     for minute in (*range(hour - 120, hour - 60), *range(hour - 600, hour - 593)):
-        call("EXPIRE", keys.minute(minute), figures.KEPT_MINUTES)
+        call("EXPIRE", keys.minute(minute), figures.KEPT)
+    recorder.record((hour - 120 + 59) * 60.0, [])
+    assert call("TTL", keys.minute(hour - 90)) > figures.KEPT_ROLLED_UP
     recorder.record((hour - 60 + 5) * 60.0, [])
-    assert call("EXISTS", keys.hour(hour - 120)) == 1
-    assert call("TTL", keys.minute(hour - 90)) <= figures.KEPT_SUMMED
-    assert call("TTL", keys.minute(hour - 600)) > figures.KEPT_SUMMED
+    for minute in (hour - 90, hour - 600):
+        assert 0 < call("TTL", keys.minute(minute)) <= figures.KEPT_ROLLED_UP
+        call("DEL", *(keys.minute(minute // 60 * 60 + n) for n in range(60)))
+    for hours in (24, 72):
+        (mail,) = (job for job in admin.metrics(hours).jobs if job.name == "mail")
+        assert sum(mail.series) == mail.runs.count == 67 * 6
+
+
+def test_a_new_leader_that_finds_much_does_it_bit_by_bit(recorder, call, keys, look, admin):
+    hour = int(look.now() // 60) // 60 * 60
+    for ago in range(2, 22):
+        fill(call, keys, hour - 60 * ago, 2)
+
+    def rolled_up_hours():
+        return call("EXISTS", *(keys.counts(60, hour - 60 * ago) for ago in range(2, 22)))
+
+    seen = []
+    for minute in range(5, 11):
+        recorder.record((hour + minute) * 60.0, [])
+        seen.append(rolled_up_hours())
+    assert seen == [4, 8, 12, 16, 20, 20]
     (mail,) = (job for job in admin.metrics(24).jobs if job.name == "mail")
-    assert sum(mail.series) == 67 * 6
+    assert sum(mail.series) == mail.runs.count == 20 * 2 * 6
+
+
+def test_six_hours_are_summed_of_hours_whose_minutes_are_gone(recorder, call, keys, look, admin):
+    """Its hours were rolled up before all pools stopped, and the six hours were not."""
+    now = int(look.now() // 60)
+    first = now // 360 * 360 - 720
+    fill(call, keys, first, 360)
+    for hour in range(first + 60, first + 361, 60):
+        recorder.record((hour + 5) * 60.0, [])
+    call("DEL", keys.counts(360, first), keys.times(360, first))
+    call("DEL", *(keys.minute(first + n) for n in range(360)))
+    (mail,) = (job for job in admin.metrics(72).jobs if job.name == "mail")
+    assert mail.runs.count == mail.waits.count == 360 * 6
+    Recorder(keys, recorder._link).record(now * 60.0, [])
+    assert call("EXISTS", keys.counts(360, first), keys.times(360, first)) == 2
+
+
+def test_figures_of_one_job_or_of_the_busiest_are_those_of_all(admin, call, keys, look):
+    last = int(look.now() // 60)
+    fill(call, keys, last - 40, 41)
+    found = admin.metrics(1)
+    sms, mail = (next(job for job in found.jobs if job.name == name) for name in ("sms", "mail"))
+    assert (admin.metrics(1, most=1).jobs, admin.metrics(1, name="sms").jobs) == ((mail,), (sms,))
+    assert admin.metrics(1, name="other").jobs == ()
+    for some in (found, admin.metrics(1, most=1), admin.metrics(1, name="sms"), admin.throughput(1)):
+        assert sum(some.ended) == 41 * 8
+        assert sum(some.failed) == sum(mail.fails)
+    assert admin.metrics(1, most=1).names == ("mail", "sms")
 
 
 def test_an_hour_of_which_nothing_is_known_is_not_rolled_up(recorder, call, keys):
     first = 1_000_000 * 60
     recorder.record((first + 65) * 60.0, [])
-    assert call("EXISTS", keys.hour(first), keys.quarter(first + 45), keys.past(first + 59)) == 0
+    assert (
+        call("EXISTS", keys.counts(60, first), keys.counts(15, first + 45), keys.counts(1, first + 59)) == 0
+    )
 
 
 def test_a_damaged_roll_up_is_passed_over(admin, call, keys, look):
     last = int(look.now() // 60)
     call("HSET", keys.minute(last), "mail|r4", 5)
     for quarter in range(last // 15 * 15 - 1440, last + 1, 15):
-        call("SET", keys.quarter(quarter), b'{"names":7}')
+        call("SET", keys.counts(15, quarter), b'{"names":7}')
+        call("SET", keys.times(15, quarter), b'{"runs":{"mail":{"x":1}},"waits":{},"trips":{}}')
     (mail,) = admin.metrics(24).jobs
     assert sum(mail.series) == 5
 
@@ -324,19 +392,76 @@ def test_three_days_of_figures_are_few_and_short_reads(
     span = {24: 15, 72: 60}[hours]
     for minute in range(last - 3 * span, last + 1):
         call("HSET", keys.minute(minute), *fields)
-    figure = figures.merged(walk(link, figures.minutes(keys, last - span, last - 1)), last - span)
-    for start in range(last // span * span - hours * 60, last - 2 * span, span):
-        link.run(figures.roll_up(keys, span, Minute(start, figure.runs, {}, Histogram())))
+    read = partial(figures.minutes, keys)
+    over = last // span * span - span
+    walk(link, rollups.roll_up(keys, span, over, read))
+    made = call("MGET", keys.counts(span, over), keys.times(span, over))
+    for start in range(last // span * span - hours * 60, over, span):
+        call("MSET", keys.counts(span, start), made[0], keys.times(span, start), made[1])
     with monitor(server.port, link) as heard:
         found = admin.metrics(hours)
     assert len(found.jobs) == 50
     # Of several that use this server at the same time, only our own are counted.
     own = [words for words in heard.by_clients if any(keys.prefix.encode() in word for word in words)]
-    assert len(own) <= 230
+    assert len(own) <= 100
 
 
 def test_a_look_at_no_minute_at_all_is_cheap(admin, link, server, keys):
     with monitor(server.port, link) as heard:
         assert admin.metrics(72).jobs == ()
     own = [words for words in heard.by_clients if any(keys.prefix.encode() in word for word in words)]
-    assert len(own) <= 72 + 72 + 1
+    # Whether there is anything of each hour and of each piece of the sum, and the minutes since the last quarter.
+    assert len(own) <= 72 + (2 + 6 + 10 + 3 + 2) + 2 * 4 + 16
+
+
+# The shelf: what is over is not read again at every look.
+
+
+def asked_minutes(heard, keys):
+    prefix = keys.minute(0)[:-1].encode()
+    return [words[1] for words in heard.by_clients if words[0] == b"HGETALL" and words[1].startswith(prefix)]
+
+
+def test_minutes_that_are_over_are_read_once_for_several_looks(admin, call, keys, look, link, server):
+    last = int(look.now() // 60)
+    fill(call, keys, last - 10, 11)
+    admin.verdict()
+    with monitor(server.port, link) as heard:
+        for _ in range(3):
+            admin.verdict()
+            admin.queues()
+            admin.metrics(1)
+    # The one under way each time, and one that came to its end meanwhile, if any did; the hour has fifty more.
+    times = Counter(asked_minutes(heard, keys))
+    over = [number for name, number in times.items() if int(name.rpartition(b":")[2]) < last]
+    assert over
+    assert max(over) == 1
+
+
+def test_a_minute_that_is_over_is_read_again_after_a_while(call, keys, link):
+    shelf = Shelf(keys)
+
+    def ran(now):
+        (found,) = walk(link, shelf.minutes([100], now))
+        return found.counts.ran("mail")
+
+    fill(call, keys, 100, 1)
+    # Under way: each time.
+    assert ran(100 * 60 + 59.0) == 6
+    call("HINCRBY", keys.minute(100), "mail|r4", 1)
+    assert ran(101 * 60 - 0.1) == 7
+    assert ran(101 * 60.0) == 7
+    call("HINCRBY", keys.minute(100), "mail|r4", 1)
+    assert ran(101 * 60.0 + FRESH - 0.1) == 7
+    assert ran(101 * 60.0 + FRESH) == 8
+    # A clock that was set back: nothing is known of what is to come.
+    call("HINCRBY", keys.minute(100), "mail|r4", 1)
+    assert ran(101 * 60.0 + 1) == 9
+
+
+def test_what_is_old_leaves_the_shelf(call, keys, link):
+    shelf = Shelf(keys)
+    walk(link, shelf.minutes(range(100, 160), 200 * 60.0))
+    assert len(shelf._kept) == 60
+    walk(link, shelf.minutes([198], 201 * 60.0))
+    assert list(shelf._kept) == [198]

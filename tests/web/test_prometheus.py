@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dayjob.admin.scrape import Histogram, Minute, Scrape
+from dayjob.admin.scrape import Counts, Minute, Scrape, Times
 from dayjob.admin.views import Pool, Queue, QueuesView, QueueView, Sizes, Status
 from dayjob.web.ledger import Ledger
 from dayjob.web.prometheus import escaped, text
@@ -98,7 +98,7 @@ def with_pool(pool, work) -> None:
 
 
 def minute(number: int, **runs: dict[int, int]) -> Minute:
-    return Minute(number, {name: Histogram(buckets) for name, buckets in runs.items()}, {}, Histogram())
+    return Minute(Counts(number), Times(runs))
 
 
 def test_a_ledger_counts_each_attempt_once_however_often_it_is_scraped():

@@ -12,6 +12,7 @@ import platform
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine
+from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from dayjob import settings
@@ -26,6 +27,7 @@ from dayjob.admin import queues as queue_steps
 from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin.desk import Desk, read_audit
+from dayjob.admin.shelf import Shelf
 from dayjob.store.aio import AsyncLink
 from dayjob.store.keys import Keys
 from dayjob.store.steps import Steps, awalk, walk
@@ -60,14 +62,15 @@ class _Base:
     ) -> None:
         self.namespace = namespace
         self._redis = redis
-        self._desk = Desk(Keys(namespace), actor or whoami(), frozenset(hide))
+        keys = Keys(namespace)
+        self._desk = Desk(keys, actor or whoami(), frozenset(hide), Shelf(keys))
         self._where: list[settings.Address] = []
 
     def acting(self, actor: str) -> Self:
         """One that shares the connections of this, and acts for somebody else."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._desk = Desk(self._desk.keys, actor, self._desk.hide)
+        twin._desk = replace(self._desk, actor=actor)
         return twin
 
     def _address(self) -> settings.Address:
@@ -124,6 +127,7 @@ class Admin(_Base):
     # Views.
     verdict = _sync(verdict_steps.verdict, "verdict")
     queues = _sync(queue_steps.listing, "queues")
+    queue_names = _sync(queue_steps.names, "queue_names")
     queue = _sync(queue_steps.detail, "queue")
     pools = _sync(pool_steps.listing, "pools")
     busy = _sync(pool_steps.busy, "busy")
@@ -138,6 +142,7 @@ class Admin(_Base):
     job_types = _sync(type_steps.every, "job_types")
     job_type = _sync(type_steps.one, "job_type")
     metrics = _sync(metric_steps.metrics, "metrics")
+    throughput = _sync(metric_steps.throughput, "throughput")
     redis = _sync(metric_steps.redis, "redis")
     audit = _sync(read_audit, "audit")
     ping = _sync(scrape_steps.ping, "ping")
@@ -220,6 +225,7 @@ class AsyncAdmin(_Base):
     # Views.
     verdict = _async(verdict_steps.verdict, "verdict")
     queues = _async(queue_steps.listing, "queues")
+    queue_names = _async(queue_steps.names, "queue_names")
     queue = _async(queue_steps.detail, "queue")
     pools = _async(pool_steps.listing, "pools")
     busy = _async(pool_steps.busy, "busy")
@@ -234,6 +240,7 @@ class AsyncAdmin(_Base):
     job_types = _async(type_steps.every, "job_types")
     job_type = _async(type_steps.one, "job_type")
     metrics = _async(metric_steps.metrics, "metrics")
+    throughput = _async(metric_steps.throughput, "throughput")
     redis = _async(metric_steps.redis, "redis")
     audit = _async(read_audit, "audit")
     ping = _async(scrape_steps.ping, "ping")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dayjob.admin.shelf import Shelf
 from dayjob.admin.views import Line, Outcome
 from dayjob.errors import StoreError
 from dayjob.store.keys import Keys
@@ -21,7 +22,8 @@ class Desk:
     keys: Keys
     actor: str
     #: Names of arguments that are hidden, beside those that look like secrets.
-    hide: frozenset[str] = frozenset()
+    hide: frozenset[str]
+    shelf: Shelf
 
 
 def note(desk: Desk, action: str, subject: str, result: str) -> Steps[bool]:

@@ -27,8 +27,10 @@ from dayjob.store.ops.inspect import Cursor, Kept, Page
 from dayjob.store.ops.operate import MOST_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 
+#: How much of each queue is looked at for an id; in a quick look; and of all queues.
+LOOKED = (find.MOST_LOOKED, find.QUICK, find.QUICK_IN_ALL)
 #: Among how many entries of one moment the member of a cursor is looked for.
-MOST_LOOKED = 10_000
+MOST_SAME = 10_000
 #: How many entries a filter looks at before it answers with what it has: what can be read in a moment.
 MOST_FILTERED = 5000
 #: States whose jobs are in a sorted set.
@@ -180,7 +182,7 @@ def _read_cursor(source: str, text: str, *, newest_first: bool) -> Steps[Cursor]
     score = Cursor.of(f"{moment}~").score
     side = (f"({score!r}", "+inf") if newest_first else ("-inf", f"({score!r}")
     offset = yield from ask(Op("ZCOUNT", (source,), side, int))
-    for _ in range(MOST_LOOKED // inspect.MOST_ENTRIES):
+    for _ in range(MOST_SAME // inspect.MOST_ENTRIES):
         seen = yield from ask(
             inspect.page(source, offset=offset, size=inspect.MOST_ENTRIES, newest_first=newest_first)
         )
@@ -217,7 +219,7 @@ def _waiting(
             if len(found) >= size:
                 break
         over = not seen.entries or offset >= min(seen.total, MOST_DEEP)
-        if over or len(found) >= size or wanted.empty:
+        if over or len(found) >= size or wanted.empty or offset - first >= MOST_FILTERED:
             following = "" if over else str(offset)
             return JobPage(seen.now, "waiting", seen.total, tuple(found), following, offset - first)
 
@@ -345,9 +347,14 @@ def _found(desk: Desk, job_id: str, found: find.Found) -> Steps[JobView]:
     )  # fmt: skip
 
 
-def detail(desk: Desk, job_id: str, *, name: str | None = None) -> Steps[JobDetail | None]:
-    """One job by its id, in any state, with its timeline and why it is not running; None when it is not found."""
-    found = yield from find.find_job(desk.keys, job_id, name)
+def detail(
+    desk: Desk, job_id: str, *, name: str | None = None, quick: bool = False
+) -> Steps[JobDetail | None]:
+    """One job by its id, in any state, with its timeline and why it is not running; None when it is not found.
+
+    Of each queue the first 10,000 are looked at; in a quick look 1,000, and 10,000 of all.
+    """
+    found = yield from find.find_job(desk.keys, job_id, name, quick=quick)
     if found is None:
         return None
     job = yield from _found(desk, job_id, found)

@@ -3,59 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from dayjob import doctor
 from dayjob.admin.desk import Desk
-from dayjob.admin.views import JobMetrics, Metrics, Quantiles, RedisView
+from dayjob.admin.views import JobMetrics, Metrics, Quantiles, RedisView, Throughput
 from dayjob.errors import BadOption
-from dayjob.store.ops import figures, health, inspect
-from dayjob.store.ops.figures import Histogram, Minute
+from dayjob.store.ops import figures, health, inspect, rollups
+from dayjob.store.ops.figures import Counts, Times
 from dayjob.store.steps import Steps, ask
 
 #: Hours that can be asked for, and the minutes in one step of each.
 SPANS = {1: 1, 24: 15, 72: 60}
+#: Counts, each with those that follow.
+Pairs = list[tuple[Counts, Counts | None]]
 #: Minutes that say how things go at present.
 RECENT = 5
 
 
-def metrics(desk: Desk, hours: int = 1) -> Steps[Metrics]:
-    """Throughput, wait and run times of every job name over the last 1, 24 or 72 hours. Raises BadOption."""
+def metrics(
+    desk: Desk, hours: int = 1, *, name: str | None = None, most: int | None = None
+) -> Steps[Metrics]:
+    """Throughput, wait and run times by job name over the last 1, 24 or 72 hours: of one, of the busiest, or of all.
+
+    Raises BadOption.
+    """
+    now, parts = yield from _series(desk, hours)
+    totals = yield from ask(figures.totals(desk.keys))
+    names = {name for part in parts for name in (*part.ended, *part.fails)}
+    names |= {name for by_name in totals.values() for name in by_name if name}
+    chosen = _chosen(names, parts, most) if name is None else names & {name}
+    first, last = parts[0].minute, int(now // 60)
+    read = partial(desk.shelf.minutes, now=now)
+    times = yield from rollups.times(desk.keys, first, last, read, chosen)
+    steps = pairs(parts)
+    flow = _throughput(now, hours, parts)
+    return Metrics(
+        now, hours, flow.step, flow.starts, flow.ended, flow.failed, tuple(sorted(names)),
+        tuple(_job(name, steps, times, totals) for name in sorted(chosen)), Quantiles.of(times.exchange()),
+    )  # fmt: skip
+
+
+def _chosen(names: set[str], parts: list[Counts], most: int | None) -> set[str]:
+    """The busiest names."""
+    if most is None or len(names) <= most:
+        return names
+    whole = rollups.merged_counts(parts, parts[0].minute)
+    return set(sorted(names, key=lambda name: (-whole.ran(name), name))[: max(0, most)])
+
+
+def throughput(desk: Desk, hours: int = 1) -> Steps[Throughput]:
+    """What ended and failed over the last 1, 24 or 72 hours: a small part of `metrics`. Raises BadOption."""
+    now, parts = yield from _series(desk, hours)
+    return _throughput(now, hours, parts)
+
+
+def _throughput(now: float, hours: int, parts: list[Counts]) -> Throughput:
+    return Throughput(
+        now, SPANS[hours] * 60, tuple(part.minute * 60 for part in parts),
+        tuple(sum(part.ended.values()) for part in parts), tuple(sum(part.fails.values()) for part in parts),
+    )  # fmt: skip
+
+
+def _series(desk: Desk, hours: int) -> Steps[tuple[float, list[Counts]]]:
+    """Redis time, and the counts of every step of these hours."""
     if hours not in SPANS:
         raise BadOption(f"hours={hours}: figures are shown for {', '.join(map(str, SPANS))} hours")
     now = yield from ask(inspect.now())
     step = SPANS[hours]
     last = int(now // 60)
     first = last - last % step + step - hours * 60
-    parts = yield from figures.spans(desk.keys, first, last, step)
-    totals = yield from ask(figures.totals(desk.keys))
-    starts = tuple(range(first * 60, last * 60 + 1, step * 60))
-    names = sorted(
-        {name for part in parts for name in (*part.runs, *part.waits, *part.fails)}
-        | {name for by_name in totals.values() for name in by_name if name}
-    )
-    whole = yield from figures.whole(desk.keys, parts, step)
-    jobs = tuple(_job(name, parts, whole, totals) for name in names)
-    return Metrics(now, hours, step * 60, starts, jobs, Quantiles.of(whole.exchanges))
+    read = partial(desk.shelf.minutes, now=now)
+    return now, (yield from rollups.series(desk.keys, first, last, step, read))
 
 
-def _job(name: str, parts: list[Minute], whole: Minute, totals: dict[str, dict[str, int]]) -> JobMetrics:
-    """`parts` are the steps, in order and without gaps, and `whole` is their sum."""
-    runs, waits = whole.runs.get(name, Histogram()), whole.waits.get(name, Histogram())
-    series = tuple(part.ran(name) for part in parts)
-    fails = tuple(part.failed(name) for part in parts)
+def _job(name: str, steps: Pairs, times: Times, totals: dict[str, dict[str, int]]) -> JobMetrics:
+    """`steps` are the counts, in order and without gaps, and `times` are those of all of them."""
+    # With many names and steps these are tens of thousands of numbers: lists are quicker than generators.
+    series = tuple([one.ended.get(name, 0) for one, _ in steps])
+    fails = tuple([one.fails.get(name, 0) for one, _ in steps])
+    incoming = tuple([figures.came_in(one, following, name) for one, following in steps])
     return JobMetrics(
-        name, series, Quantiles.of(runs), Quantiles.of(waits), totals_of(totals, name),
-        fails, sum(fails), _share(sum(fails), sum(series)),
-        tuple(figures.came_in(one, following, name) for one, following in pairs(parts)),
+        name, series, Quantiles.of(times.run(name)), Quantiles.of(times.wait(name)), totals_of(totals, name),
+        fails, sum(fails), _share(sum(fails), sum(series)), incoming,
     )  # fmt: skip
 
 
-def pairs(parts: Sequence[Minute]) -> list[tuple[Minute, Minute | None]]:
+def pairs(parts: Sequence[Counts]) -> Pairs:
     """Each part with the one after it."""
     return list(zip(parts, (*parts[1:], None), strict=True))
 
 
-def failing(parts: Sequence[Minute], name: str) -> float | None:
+def failing(parts: Sequence[Counts], name: str) -> float | None:
     """The share of the attempts that failed, from 0 to 1; None where none ended."""
     return _share(sum(part.failed(name) for part in parts), sum(part.ran(name) for part in parts))
 
@@ -65,7 +104,7 @@ def _share(failed: int, ended: int) -> float | None:
     return min(1.0, failed / ended) if ended else None
 
 
-def incoming(parts: Sequence[Minute], name: str) -> float | None:
+def incoming(parts: Sequence[Counts], name: str) -> float | None:
     """Jobs that come in within a minute, on average over the parts that have a next one; None where that is not known."""
     known = [figures.came_in(one, following, name) for one, following in pairs(parts)]
     some = [number for number in known if number is not None]
@@ -77,20 +116,15 @@ def totals_of(totals: dict[str, dict[str, int]], name: str) -> dict[str, int]:
     return {counter: by_name[name] for counter, by_name in sorted(totals.items()) if name in by_name}
 
 
-def recent(desk: Desk, now: float, minutes: int = RECENT) -> Steps[list[Minute]]:
-    """The figures of the last whole minutes."""
-    last = int(now // 60)
-    return (yield from figures.minutes(desk.keys, last - minutes, last - 1))
-
-
 def recent_rate(desk: Desk, name: str) -> Steps[float]:
     """Attempts of a job name that end in a minute, at present."""
     now = yield from ask(inspect.now())
-    minutes = yield from recent(desk, now)
-    return rate_of(minutes, name)
+    last = int(now // 60)
+    minutes = yield from desk.shelf.minutes(range(last - RECENT, last), now)
+    return rate_of([minute.counts for minute in minutes], name)
 
 
-def rate_of(minutes: Sequence[Minute], name: str) -> float:
+def rate_of(minutes: Sequence[Counts], name: str) -> float:
     """Attempts of a job name that ended in a minute, on average."""
     return sum(minute.ran(name) for minute in minutes) / max(1, len(minutes))
 
@@ -108,6 +142,7 @@ def redis(desk: Desk) -> Steps[RedisView]:
         doctor.check_clients(server),
         doctor.check_cluster(server.info, desk.keys),
     )
-    minutes = yield from recent(desk, now, 10)
-    trips = sum((minute.exchanges for minute in minutes), Histogram())
-    return RedisView(findings, server, Quantiles.of(trips))
+    last = int(now // 60)
+    read = partial(desk.shelf.minutes, now=now)
+    times = yield from rollups.times(desk.keys, last - 10, last - 1, read, names=())
+    return RedisView(findings, server, Quantiles.of(times.exchange()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dayjob.admin.desk import Desk
-from dayjob.admin.jobs import MOST_LOOKED, source_of, view
+from dayjob.admin.jobs import MOST_SAME, source_of, view
 from dayjob.admin.veil import Veil
 from dayjob.admin.views import JobPage, JobView, State
 from dayjob.store.op import Op
@@ -30,7 +30,7 @@ def at_second(desk: Desk, state: State, job_id: str, second: int) -> Steps[JobVi
     """The job of a sorted set with this id whose moment is within a second; None when it is not there. Raises BadOption."""
     source = source_of(desk.keys, state)
     offset = yield from ask(Op("ZCOUNT", (source,), ("-inf", f"({second}"), int))
-    for _ in range(MOST_LOOKED // inspect.MOST_ENTRIES):
+    for _ in range(MOST_SAME // inspect.MOST_ENTRIES):
         seen = yield from ask(inspect.page(source, offset=offset, size=inspect.MOST_ENTRIES))
         for entry in seen.entries:
             if (entry.at or 0.0) >= second + 1:

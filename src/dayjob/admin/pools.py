@@ -24,51 +24,68 @@ from dayjob.errors import BadOption, BadSchedule
 from dayjob.options import suggest
 from dayjob.store import codec
 from dayjob.store.ops import inspect, operate, pools
+from dayjob.store.ops.pools import Status
 from dayjob.store.steps import Steps, ask
 
 #: Seconds of one wait for a pool's answer.
 SLICE = 1.0
+#: How many busy workers are shown.
+MOST_BUSY = 1000
 #: How many coming ticks of a schedule are shown.
 NEXT = 5
 
 
-def listing(desk: Desk) -> Steps[PoolsView]:
-    """The pools with what each says of itself, the condemned ones, and the leader. Statuses are one read."""
-    registered = yield from _registered(desk)
+def listing(desk: Desk, *, workers: bool = True) -> Steps[PoolsView]:
+    """The pools with what each says of itself, the condemned ones, and the leader. Statuses are one read.
+
+    Of many pools most is what their busy workers do, which can be left out.
+    """
+    registered = yield from _registered(desk, workers=workers)
     condemned = yield from pools.condemned(desk.keys)
     leader = yield from ask(pools.leader(desk.keys))
     return PoolsView(tuple(registered), tuple(condemned), leader)
 
 
-def busy(desk: Desk) -> Steps[tuple[BusyWorker, ...]]:
-    """The workers that have run a job for longer than a moment, the longest first."""
+def busy(desk: Desk, *, pool_id: str | None = None, most: int = MOST_BUSY) -> Steps[tuple[BusyWorker, ...]]:
+    """The workers that have run a job for longer than a moment, the longest first: of all pools or of one; 1,000 at most."""
     now = yield from ask(inspect.now())
-    registered = yield from _registered(desk)
-    found = [
-        BusyWorker(pool.id, pool.status.host, pool.status.pid, worker, max(0.0, now - worker.started_at))
-        for pool in registered
-        if pool.status is not None
-        for worker in pool.status.workers
-    ]
-    return tuple(sorted(found, key=lambda one: -one.running_for))
+    if pool_id is None:
+        registered = yield from pools.pools(desk.keys)
+        told = [(pool.id, pool.status) for pool in registered if pool.status is not None]
+    else:
+        status = yield from ask(pools.status(desk.keys, pool_id))
+        told = [] if status is None else [(pool_id, status)]
+    everyone = [(worker.started_at, id_, status, worker) for id_, status in told for worker in status.workers]
+    longest = sorted(everyone, key=lambda one: one[0])[: max(0, min(most, MOST_BUSY))]
+    veil = Veil(desk)
+    yield from veil.learn(worker.name for *_, worker in longest)
+    return tuple(
+        BusyWorker(id_, status.host, status.pid, _veiled(veil, worker), max(0.0, now - began))
+        for began, id_, status, worker in longest
+    )
 
 
-def _registered(desk: Desk) -> Steps[list[Pool]]:
+def _registered(desk: Desk, *, workers: bool) -> Steps[list[Pool]]:
     """The pools, with arguments as they may be shown here: a pool hides what its code says, and no more."""
     registered = yield from pools.pools(desk.keys)
     veil = Veil(desk)
-    shown = [pool.status for pool in registered if pool.status is not None]
-    yield from veil.learn(worker.name for status in shown for worker in status.workers)
+    told = [pool.status for pool in registered if pool.status is not None] if workers else []
+    yield from veil.learn(worker.name for status in told for worker in status.workers)
     return [
         pool
         if pool.status is None or not pool.status.workers
-        else replace(pool, status=replace(pool.status, workers=_veiled(veil, pool.status.workers)))
+        else replace(pool, status=_shown(veil, pool.status, workers=workers))
         for pool in registered
     ]
 
 
-def _veiled(veil: Veil, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    return tuple(replace(worker, args=veil.plain(worker.name, worker.args)) for worker in workers)
+def _shown(veil: Veil, status: Status, *, workers: bool) -> Status:
+    shown = tuple(_veiled(veil, one) for one in status.workers) if workers else ()
+    return msgspec.structs.replace(status, workers=shown)
+
+
+def _veiled(veil: Veil, worker: Worker) -> Worker:
+    return msgspec.structs.replace(worker, args=veil.plain(worker.name, worker.args))
 
 
 # What can be asked of a pool.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from dayjob.admin.desk import Desk, note, outcome
 from dayjob.admin.jobs import page
@@ -21,8 +22,8 @@ from dayjob.errors import BadOption
 from dayjob.options import check_name, suggest
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import figures, inspect, maintain, operate, pools
-from dayjob.store.ops.figures import Histogram, Minute
+from dayjob.store.ops import figures, inspect, maintain, operate, pools, rollups
+from dayjob.store.ops.figures import Counts, Minute, Times
 from dayjob.store.steps import Steps, ask
 from dayjob.wording import counted
 
@@ -36,31 +37,54 @@ def listing(desk: Desk) -> Steps[QueuesView]:
     """Every queue: size, age, pause, limit, how many workers it has, what comes in and goes out, and what fails."""
     overview = yield from inspect.all_queues(desk.keys)
     registered = yield from pools.pools(desk.keys)
-    minutes = yield from _recent(desk, overview.now, RECENT)
-    return QueuesView(overview.now, tuple(_view(queue, registered, minutes) for queue in overview.queues))
+    last = int(overview.now // 60)
+    # The one under way, too: its beginning is the end of the last.
+    minutes = yield from desk.shelf.minutes(range(last - RECENT, last + 1), overview.now)
+    crew = _crew(registered)
+    return QueuesView(overview.now, tuple(_view(queue, crew, minutes) for queue in overview.queues))
 
 
-def _recent(desk: Desk, now: float, count: int, only: str | None = None) -> Steps[list[Minute]]:
-    """The last whole minutes, and the one under way: its beginning is the end of the last."""
-    last = int(now // 60)
-    return (yield from figures.minutes(desk.keys, last - count, last, only))
+def names(desk: Desk) -> Steps[tuple[str, ...]]:
+    """The name of every queue: what `listing` has, without looking into any."""
+    return tuple(sorted((yield from ask(maintain.known_jobs(desk.keys)))))
 
 
-def _view(queue: inspect.Queue, registered: list[pools.Pool], minutes: list[Minute]) -> QueueView:
+@dataclass(slots=True)
+class _Crew:
+    """By job name: workers that could run it, and attempts that run."""
+
+    workers: dict[str, int] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
+
+
+def _crew(registered: list[pools.Pool]) -> _Crew:
+    crew = _Crew()
+    for pool in registered:
+        status = pool.status
+        if status is None or pool.lease <= 0:
+            continue
+        for name in () if status.quiet else status.names:
+            crew.workers[name] = crew.workers.get(name, 0) + status.concurrency
+        for name, count in status.running.items():
+            crew.running[name] = crew.running.get(name, 0) + count
+    return crew
+
+
+def _view(queue: inspect.Queue, crew: _Crew, minutes: list[Minute]) -> QueueView:
     """`minutes` are whole ones, and the one under way."""
     name = queue.name
-    live = [pool.status for pool in registered if pool.lease > 0 and pool.status is not None]
-    workers = sum(status.concurrency for status in live if name in status.names and not status.quiet)
-    recent = minutes[-RECENT - 1 :]
+    workers = crew.workers.get(name, 0)
+    recent = [minute.counts for minute in minutes[-RECENT - 1 :]]
     whole = recent[:-1]
-    spent = sum(minute.runs[name].seconds for minute in whole if name in minute.runs)
+    times = [minute.times for minute in minutes[-RECENT - 1 : -1]]
+    spent = sum(one.run(name).seconds for one in times)
     return QueueView(
         queue,
-        running=sum(status.running.get(name, 0) for status in live),
+        running=crew.running.get(name, 0),
         workers=workers,
         out=rate_of(whole, name),
         incoming=incoming(recent, name),
-        fails=sum(minute.failed(name) for minute in whole) / max(1, len(whole)),
+        fails=sum(one.failed(name) for one in whole) / max(1, len(whole)),
         failing=failing(whole, name),
         utilisation=min(1.0, spent / (workers * 60 * len(whole))) if workers and whole else None,
     )
@@ -71,40 +95,39 @@ def detail(desk: Desk, name: str) -> Steps[QueueDetail]:
     yield from _known(desk.keys, name)
     overview = yield from ask(inspect.queues(desk.keys, [name]))
     registered = yield from pools.pools(desk.keys)
-    minutes = yield from _recent(desk, overview.now, 60, name)
+    last = int(overview.now // 60)
+    minutes = yield from figures.minutes(desk.keys, range(last - 60, last + 1), name)
     totals = yield from ask(figures.totals(desk.keys))
-    whole = minutes[:-1]
-    waits = sum((minute.waits[name] for minute in whole if name in minute.waits), Histogram())
-    runs = sum((minute.runs[name] for minute in whole if name in minute.runs), Histogram())
+    times = rollups.merged_times([minute.times for minute in minutes[:-1]])
     queue = overview.queues[0]
-    view = _view(queue, registered, minutes)
+    view = _view(queue, _crew(registered), minutes)
     able = [pool.id for pool in registered if pool.status is not None and name in pool.status.names]
     rough = 0.0
     if view.incoming is None and not queue.wrong:
-        rough = yield from _incoming(desk.keys, queue, overview.now, whole)
+        rough = yield from _incoming(desk.keys, queue, overview.now, minutes[-2].times)
     following = () if queue.wrong else (yield from page(desk, "waiting", name=name, size=10)).jobs
     return QueueDetail(
-        overview.now, view, rough if view.incoming is None else view.incoming, Quantiles.of(waits), Quantiles.of(runs),
+        overview.now, view, rough if view.incoming is None else view.incoming, Quantiles.of(times.wait(name)), Quantiles.of(times.run(name)),
         totals_of(totals, name), tuple(able), queue.paused_by, queue.paused_at, following,
-        view.incoming is not None, _series(minutes, name),
+        view.incoming is not None, _series([minute.counts for minute in minutes], name),
     )  # fmt: skip
 
 
-def _series(minutes: list[Minute], name: str) -> tuple[QueueMinute, ...]:
+def _series(counts: list[Counts], name: str) -> tuple[QueueMinute, ...]:
     return tuple(
         QueueMinute(
             one.minute * 60, figures.came_in(one, following, name), one.fetched(name), one.ran(name), one.failed(name),
             one.size(name),
         )
-        for one, following in pairs(minutes)[:-1]
+        for one, following in pairs(counts)[:-1]
     )  # fmt: skip
 
 
-def _incoming(keys: Keys, queue: inspect.Queue, now: float, minutes: list[Minute]) -> Steps[float]:
-    """Jobs of the last minute: those that still wait, and those that waited less than that and were fetched."""
+def _incoming(keys: Keys, queue: inspect.Queue, now: float, times: Times) -> Steps[float]:
+    """Jobs of the last minute, of which `times` are: those that still wait, and those that waited less than that."""
     fresh = yield from _younger(keys, queue, now - 60)
-    waits = minutes[-1].waits.get(queue.name, Histogram()) if minutes else Histogram()
-    quick = sum(n for bucket, n in waits.buckets.items() if figures.bucket_limit(bucket) <= 60)
+    waits = times.wait(queue.name).buckets
+    quick = sum(n for bucket, n in waits.items() if figures.bucket_limit(bucket) <= 60)
     return float(fresh + quick)
 
 

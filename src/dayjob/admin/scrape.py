@@ -8,10 +8,10 @@ from dayjob.admin.desk import Desk
 from dayjob.admin.queues import listing
 from dayjob.admin.views import Pool, QueuesView, Sizes
 from dayjob.store.ops import figures, inspect, pools
-from dayjob.store.ops.figures import Histogram, Minute, bucket_limit
+from dayjob.store.ops.figures import Counts, Minute, Times, bucket_limit
 from dayjob.store.steps import Steps, ask
 
-__all__ = ["Histogram", "Minute", "Scrape", "bucket_limit", "ping", "scrape"]
+__all__ = ["Counts", "Minute", "Scrape", "Times", "bucket_limit", "ping", "scrape"]
 
 #: How many minutes one scrape reads at most.
 MOST_MINUTES = 60
@@ -45,5 +45,5 @@ def scrape(desk: Desk, *, since: int | None = None) -> Steps[Scrape]:
     totals = yield from ask(figures.totals(desk.keys))
     last = int(queues.now // 60)
     first = last - 5 if since is None else min(max(since, last - MOST_MINUTES), last)
-    minutes = yield from figures.minutes(desk.keys, first, last)
+    minutes = yield from figures.minutes(desk.keys, range(first, last + 1))
     return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dayjob import wording
 from dayjob.admin.desk import Desk
 from dayjob.admin.metrics import failing
 from dayjob.admin.views import Level, Note, Sizes, Verdict
-from dayjob.store.ops import figures, inspect, pools
-from dayjob.store.ops.figures import Minute
+from dayjob.store.ops import inspect, pools, rollups
+from dayjob.store.ops.figures import Counts
 from dayjob.store.ops.inspect import Queue
 from dayjob.store.ops.pools import Condemned, Pool
 from dayjob.store.steps import Steps, ask
@@ -31,9 +33,10 @@ def verdict(desk: Desk) -> Steps[Verdict]:
     registered = yield from pools.pools(desk.keys)
     condemned = yield from pools.condemned(desk.keys)
     sizes = yield from inspect.sizes(desk.keys)
-    last = int(overview.now // 60)
-    minutes = yield from figures.minutes(desk.keys, last - WINDOW, last)
     now = overview.now
+    last = int(now // 60)
+    read = partial(desk.shelf.minutes, now=now)
+    minutes = yield from rollups.series(desk.keys, last - WINDOW, last, 1, read)
     notes = [
         *_about_pools(overview.queues, registered, condemned, now),
         *_about_queues(overview.queues, registered),
@@ -53,7 +56,7 @@ def verdict(desk: Desk) -> Steps[Verdict]:
         level, f"{sentence}.", tuple(notes), now,
         waiting=sum(queue.size for queue in overview.queues),
         running=sum(sum(pool.status.running.values()) for pool in registered if pool.status),
-        sizes=sizes,
+        sizes=sizes, pools=len(registered), workers=sum(pool.status.concurrency for pool in registered if pool.status),
     )  # fmt: skip
 
 
@@ -106,7 +109,7 @@ def _about_queues(queues: tuple[Queue, ...], registered: list[Pool]) -> list[Not
     return found
 
 
-def _about_failures(minutes: list[Minute]) -> list[Note]:
+def _about_failures(minutes: list[Counts]) -> list[Note]:
     found = []
     names = {name for minute in minutes for name in minute.fails}
     failed = {name: sum(minute.failed(name) for minute in minutes) for name in names}

@@ -48,6 +48,9 @@ class Verdict:
     waiting: int
     running: int
     sizes: Sizes
+    #: Pools on the register, and the workers they have.
+    pools: int
+    workers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,9 +518,27 @@ class Metrics:
     #: Seconds in one step of a series, and when each step begins.
     step: int
     starts: tuple[int, ...]
+    #: Attempts of all jobs that ended in each step, and those of them that failed.
+    ended: tuple[int, ...]
+    failed: tuple[int, ...]
+    #: Every job name of which anything is known, and the figures of those that were asked for.
+    names: tuple[str, ...]
     jobs: tuple[JobMetrics, ...]
     #: Round trips of the pools' exchanges.
     trips: Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What ended over time, of all job names together."""
+
+    now: float
+    #: Seconds in one step, and when each begins.
+    step: int
+    starts: tuple[int, ...]
+    #: Attempts that ended in each step, and those of them that failed.
+    ended: tuple[int, ...]
+    failed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

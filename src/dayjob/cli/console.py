@@ -61,6 +61,8 @@ def plain(value: Any) -> Any:
         )
         names = [field.name for field in dataclasses.fields(value) if field.name not in hidden]
         return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -15,7 +16,8 @@ from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
-from dayjob.store.ops import inspect, maintain, produce
+from dayjob.store.ops import figures, inspect, maintain, produce, rollups
+from dayjob.store.steps import walk
 from dayjob.store.sync import Link
 from dayjob.wording import counted
 
@@ -38,7 +40,6 @@ _ERRORS = (
 )
 #: Of a hundred jobs, so many are scheduled, in retry and dead; the others wait.
 _SHARES = (("scheduled", 15), ("retry", 10), ("dead", 15))
-_THREE_DAYS = 73 * 3600
 _BATCH = 100
 
 
@@ -68,8 +69,7 @@ def fake_data(number: int, hours: int, yes: bool, redis: str | None, namespace: 
         waiting = number - sum(counts.values())
         for name, count in zip(NAMES, _split(waiting, len(NAMES), rng), strict=True):
             _fill_queue(link, keys, name, count, now, rng)
-        for minute in range(int(now // 60) - hours * 60, int(now // 60)):
-            fill_minute(link, keys, minute, rng)
+        fill_hours(link, keys, hours, now, rng)
     click.echo(f"{counted(number, 'job')} and {counted(hours, 'hour')} of figures in {namespace!r}.")
 
 
@@ -112,9 +112,19 @@ def _failure(at: float, rng: random.Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> None:
-    """Invent the figures of one minute."""
-    figures: dict[str, int] = {"|q": 1}
+def fill_hours(link: Link, keys: Keys, hours: int, now: float, rng: random.Random) -> None:
+    """Invent the figures of some hours, and roll them up as the leader of the pools would have."""
+    last = int(now // 60)
+    first = last - hours * 60
+    for minute in range(first, last):
+        _fill_minute(link, keys, minute, rng)
+    for span in rollups.FINER:
+        for start in range(first + -first % span, last - span + 1, span):
+            walk(link, rollups.roll_up(keys, span, start, partial(figures.minutes, keys)))
+
+
+def _fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> None:
+    made: dict[str, int] = {"|q": 1}
     busy = 1.3 + math.sin(minute / 25)
     for place, name in enumerate(NAMES):
         ran = 0
@@ -122,11 +132,11 @@ def fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> None
             bucket = max(0, round(rng.gauss(12 + 2 * place, 3)))
             count = round(rng.randint(5, 40) * busy)
             ran += count
-            figures[f"{name}|r{bucket}"] = figures[f"{name}|w{bucket + 4}"] = count
-        figures[f"{name}|f"] = round(ran * (0.2 if name == "charge_card" else 0.01) * rng.random())
-        figures[f"{name}|o"] = ran
-        figures[f"{name}|q"] = rng.randint(0, 30)
-    figures[f"|x{rng.randint(2, 6)}"] = rng.randint(10, 60)
-    flat: list[Arg] = [word for pair in figures.items() for word in pair]
+            made[f"{name}|r{bucket}"] = made[f"{name}|w{bucket + 4}"] = count
+        made[f"{name}|f"] = round(ran * (0.2 if name == "charge_card" else 0.01) * rng.random())
+        made[f"{name}|o"] = ran
+        made[f"{name}|q"] = rng.randint(0, 30)
+    made[f"|x{rng.randint(2, 6)}"] = rng.randint(10, 60)
+    flat: list[Arg] = [word for pair in made.items() for word in pair]
     link.run(Op("HSET", (keys.minute(minute),), flat, int))
-    link.run(Op("EXPIRE", (keys.minute(minute),), (_THREE_DAYS,), int))
+    link.run(Op("EXPIRE", (keys.minute(minute),), (figures.KEPT,), int))

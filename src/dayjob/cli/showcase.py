@@ -178,8 +178,7 @@ def set_the_stage(link: Link, keys: Keys, admin: Admin) -> None:
     now = link.run(inspect.now())
     for state, count in (("scheduled", 12), ("retry", 8), ("dead", 30)):
         fake_data.fill_set(link, keys, state, count, now, rng)
-    for minute in range(int(now // 60) - _HOURS * 60, int(now // 60)):
-        fake_data.fill_minute(link, keys, minute, rng)
+    fake_data.fill_hours(link, keys, _HOURS, now, rng)
     admin.acting("dana@example.com").pause("send_newsletter")
     letters = [{"customer": 100 + n, "api_token": f"t-{rng.randbytes(6).hex()}"} for n in range(_NEWSLETTERS)]
     enqueuer = Enqueuer(NAMESPACE, redis="embedded")

@@ -152,20 +152,16 @@ class Keys:
         return f"{self.prefix}stats:totals"
 
     def minute(self, minute: int) -> str:
-        """Hash: per job name the fails, sizes and histograms of one minute since the epoch; 73 hours, or 4 once its hour is summed. Written by exchange, sample."""
+        """Hash: per job name the fails, sizes and histograms of one minute since the epoch; 73 hours, or 4 once its hour is rolled up. Written by exchange, sample."""
         return f"{self.prefix}stats:minute:{minute}"
 
-    def past(self, minute: int) -> str:
-        """String: the figures of a minute that is over, JSON; 2 hours. Written by the leader."""
-        return f"{self.prefix}stats:past:{minute}"
+    def counts(self, span: int, minute: int) -> str:
+        """String: the counts of the 1, 5, 15, 60, 360 or 1440 minutes from this one on, JSON; 2 to 97 hours. Written by the leader."""
+        return f"{self.prefix}stats:counts:{span}:{minute}"
 
-    def quarter(self, minute: int) -> str:
-        """String: the figures of the quarter of an hour that begins with this minute, JSON; 26 hours. Written by the leader."""
-        return f"{self.prefix}stats:quarter:{minute}"
-
-    def hour(self, minute: int) -> str:
-        """String: the figures of the hour that begins with this minute, JSON; 73 hours. Written by the leader."""
-        return f"{self.prefix}stats:hour:{minute}"
+    def times(self, span: int, minute: int) -> str:
+        """String: the histograms of the 1, 5, 15, 60, 360 or 1440 minutes from this one on, JSON; 2 to 97 hours. Written by the leader."""
+        return f"{self.prefix}stats:times:{span}:{minute}"
 
     @property
     def done(self) -> str:

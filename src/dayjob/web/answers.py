@@ -64,6 +64,8 @@ def plain(value: Any) -> Any:
         for name in worked_out(kind):
             found[name] = plain(getattr(value, name))
         return found
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

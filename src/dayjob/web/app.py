@@ -19,11 +19,13 @@ from dayjob.web import ancestor, events, openapi, pages, probes, prometheus, v1
 from dayjob.web.answers import Refusal, problem, refusal_of, wants_html
 from dayjob.web.console import Console
 from dayjob.web.options import WebOptions
+from dayjob.web.render import prepare
 from dayjob.web.security import Guard
 
 
 def create_app(admin: AsyncAdmin, *, options: WebOptions | None = None) -> Starlette:
     """The console over what `admin` sees. Without a way to sign in it answers to its own machine alone."""
+    prepare()
     console = Console(admin, options or WebOptions())
     app = Starlette(
         routes=_routes(),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dayjob.admin.scrape import Histogram, Minute, bucket_limit
+from dayjob.admin.scrape import Minute, Times, bucket_limit
 
 #: Minutes that may still change when the next has begun.
 UNSETTLED = 2
@@ -34,9 +34,9 @@ class Ledger:
         """Count what is new in these minutes."""
         last = 0
         for minute in minutes:
-            last = max(last, minute.minute)
-            before = self._counted.setdefault(minute.minute, {})
-            for key, number in _cells(minute):
+            last = max(last, minute.number)
+            before = self._counted.setdefault(minute.number, {})
+            for key, number in _cells(minute.times):
                 more = number - before.get(key, 0)
                 if more > 0:
                     before[key] = number
@@ -46,13 +46,13 @@ class Ledger:
             del self._counted[settled]
 
 
-def _cells(minute: Minute) -> Iterator[tuple[tuple[Kind, str, int], int]]:
-    kinds: tuple[tuple[Kind, Mapping[str, Histogram]], ...] = (
-        ("run", minute.runs), ("wait", minute.waits), ("trip", {"": minute.exchanges}),
+def _cells(times: Times) -> Iterator[tuple[tuple[Kind, str, int], int]]:
+    kinds: tuple[tuple[Kind, Mapping[str, Mapping[int, int]]], ...] = (
+        ("run", times.runs), ("wait", times.waits), ("trip", {"": times.trips}),
     )  # fmt: skip
     for kind, by_name in kinds:
-        for name, histogram in by_name.items():
-            for bucket, number in histogram.buckets.items():
+        for name, buckets in by_name.items():
+            for bucket, number in buckets.items():
                 yield (kind, name, bucket), number
 
 

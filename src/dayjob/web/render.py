@@ -61,6 +61,12 @@ def address(request: Request, path: str, **query: Any) -> str:
     return f"{quote(request.scope.get('root_path', ''))}{path}" + (f"?{text}" if asked else "")
 
 
+def prepare() -> None:
+    """Compile every template: whoever is the first to look does not wait for it."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
+
+
 @cache
 def _environment() -> jinja2.Environment:
     found = jinja2.Environment(

@@ -97,6 +97,6 @@ def _load(view: QueueView, minutes: tuple[Minute, ...], within: float) -> float 
 
 
 def _run_seconds(name: str, minutes: tuple[Minute, ...]) -> float | None:
-    found = [minute.runs[name] for minute in minutes if name in minute.runs]
+    found = [minute.times.run(name) for minute in minutes]
     number = sum(histogram.count for histogram in found)
     return sum(total_time(histogram.buckets) for histogram in found) / number if number else None

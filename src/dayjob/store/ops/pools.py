@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,8 +18,10 @@ from dayjob.store.steps import Steps, ask, ask_all
 MOST_POOLS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+# Structs: a fleet has thousands of workers, and what they do is read several times for one page.
+
+
+class Worker(msgspec.Struct, frozen=True):
     """What one worker has been doing for longer than a moment."""
 
     token: str = ""
@@ -41,8 +43,7 @@ class Worker:
     total: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """What a pool last said of itself."""
 
     id: str = ""
@@ -59,13 +60,13 @@ class Status:
     stopping: bool = False
     leads: bool = False
     held: int = 0
-    running: dict[str, int] = field(default_factory=dict)
+    running: dict[str, int] = {}
     workers: tuple[Worker, ...] = ()
     worker_ids: tuple[str, ...] = ()
     rss: int = 0
     exchanges: int = 0
     fetched: int = 0
-    loops: dict[str, float] = field(default_factory=dict)
+    loops: dict[str, float] = {}
     #: Seconds between two beats.
     beat: float = 5.0
     #: Open connections, and the longest wait for the shared one since the last status, in seconds.
@@ -119,10 +120,13 @@ def wait_stacks(keys: Keys, pool_id: str, seconds: float) -> Op[bytes | None]:
     return Op("BLMOVE", (key, key), ("LEFT", "LEFT", f"{seconds:.3f}"), lambda reply: reply)
 
 
+_decode = msgspec.json.Decoder(Status).decode
+
+
 def read_status(raw: bytes | None) -> Status | None:
     """The status in these bytes; None when there is none."""
     try:
-        return None if raw is None else msgspec.json.decode(raw, type=Status)
+        return None if raw is None else _decode(raw)
     except codec.UNREADABLE:
         return None
 

@@ -21,12 +21,11 @@ async def enqueue(request: Request, admin: AsyncAdmin) -> Values:
     asked = request.query_params
     name = asked.get("name", "")
     kinds = {one.name: one for one in await admin.job_types()}
-    listing = await admin.queues()
     kind = kinds.get(name)
     given = _object(asked.get("args", ""))
     known = {one.name for one in kind.arguments} if kind else set()
     rest = {key: value for key, value in given.items() if key not in known}
-    names = sorted({*kinds, *(one.queue.name for one in listing.queues)})
+    names = sorted({*kinds, *await admin.queue_names()})
     return {
         "name": name, "names": names[:MOST_NAMES], "kind": kind, "kinds": list(kinds.values()), "given": given,
         "rest": pretty(rest) if rest else "", "source": asked.get("source", ""),

@@ -14,7 +14,7 @@ from dayjob.web.pages.shell import Values, page
 
 _WINDOWS = (("1", "1 h"), ("24", "24 h"), ("72", "72 h"), ("", "Ever"))
 #: How many jobs of each set are looked at: what can be grouped in the time that a page may take.
-MOST_LOOKED = 2000
+MOST_LOOKED = 1500
 #: How many groups are shown.
 MOST_GROUPS = 200
 

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
-from dayjob.admin.views import Metrics, Note
+from dayjob.admin.views import Note
 from dayjob.web import charts
 from dayjob.web.console import Console
 from dayjob.web.pages.shell import Values, look, page, recent
@@ -30,49 +30,28 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     console: Console = request.app.state.console
     verdict = await look(console)
     listing = await admin.queues()
-    pools = await admin.pools()
-    metrics = await figures(console, 1)
+    flow = await recent(console, "throughput", 2.0, console.admin.throughput)
     failures = await recent(
         console, "failing", 5.0, lambda: console.admin.failures(window=_DAY, most=MOST_LOOKED)
     )
-    busy = await admin.busy()
+    busy = await admin.busy(most=SOME)
     waiting = sorted(
         (one for one in listing.queues if one.queue.size),
         key=lambda one: (-(one.queue.age or 0), -one.queue.size),
     )
     names = {one.queue.name for one in listing.queues}
-    ended, failed = last_minutes(metrics)
+    # Whole ones: the one under way is not over.
+    ended, failed = sum(flow.ended[-6:-1]), sum(flow.failed[-6:-1])
     return {
-        "queues": listing.queues, "waiting": waiting[:SOME], "failing": failures.groups[:SOME], "busy": busy[:SOME],
-        "pools": pools, "workers": sum(one.status.concurrency for one in pools.pools if one.status),
+        "queues": listing.queues, "waiting": waiting[:SOME], "failing": failures.groups[:SOME], "busy": busy,
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
         "rate": ended / 5, "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
-        "throughput": throughput(metrics, "Jobs that ended in each minute of the last hour"),
-        "fresh": not names and not pools.pools and not verdict.sizes.dead and not any(one.series for one in metrics.jobs),
+        "throughput": charts.bars(
+            flow.starts, flow.step, flow.ended, flow.failed, "Jobs that ended in each minute of the last hour"
+        ),
+        "fresh": not names and not verdict.pools and not verdict.sizes.dead and not any(flow.ended),
         "places": lambda note: place_of(note, names),
     }  # fmt: skip
-
-
-async def figures(console: Console, hours: int) -> Metrics:
-    """The figures of some hours; over many hours little changes from one moment to the next."""
-    return await recent(console, f"metrics {hours}", 2.0 + hours / 5, lambda: console.admin.metrics(hours))
-
-
-def last_minutes(metrics: Metrics) -> tuple[int, int]:
-    """Attempts that ended in the last five whole minutes, and those that failed."""
-    return (
-        sum(sum(job.series[-6:-1]) for job in metrics.jobs),
-        sum(sum(job.fails[-6:-1]) for job in metrics.jobs),
-    )
-
-
-def throughput(metrics: Metrics, what: str, name: str = "") -> charts.Chart:
-    """What ended and failed in each step, of one job or of all."""
-    jobs = [job for job in metrics.jobs if name in ("", job.name)]
-    steps = range(len(metrics.starts))
-    ended = [sum(job.series[place] for job in jobs) for place in steps]
-    failed = [sum(job.fails[place] for job in jobs) for place in steps]
-    return charts.bars(metrics.starts, metrics.step, ended, failed, what)
 
 
 def place_of(note: Note, names: set[str]) -> tuple[str, dict[str, Any]] | None:

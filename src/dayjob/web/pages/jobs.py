@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import partial
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
 from dayjob.admin.bulk import ABLE as BULK
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import filter_of
-from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, QueueView, State, Verdict
+from dayjob.admin.jobs import LOOKED, MOST_FILTERED
+from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, State, Verdict
 from dayjob.errors import BadOption
 from dayjob.redact import HIDDEN
 from dayjob.web.answers import shown_key
+from dayjob.web.console import Console
 from dayjob.web.pages import traces
 from dayjob.web.pages.shell import ABLE, Endpoint, Values, failure, look, page
 from dayjob.web.render import address, brief, number, took
@@ -77,26 +80,37 @@ async def _list(request: Request, admin: AsyncAdmin, state: State) -> Values:
     where, after, name = asked.get("where", "").strip(), asked.get("after", ""), asked.get("name", "")
     if _ID.fullmatch(where):
         return {"response": RedirectResponse(address(request, "/job", id=where), 303)}
-    listing = await admin.queues()
+    console: Console = request.app.state.console
+    verdict = await look(console)
     problem, status = "", 200
-    found = JobPage(listing.now, state, 0, ())
+    found = JobPage(verdict.now, state, 0, ())
     try:
         if state == "waiting":
             name = name or filter_of(where).name or ""
-            found = await _waiting(admin, listing.queues, name, where, after)
+            found = await _waiting(admin, name, where, after)
         else:
             found = await admin.jobs(state, where=where, after=after, size=SIZE)
     except BadOption as error:
         problem, status = str(error), 400
-    verdict = await look(request.app.state.console)
-    names = [one.queue.name for one in listing.queues][:50]
+    names = (await admin.queue_names())[:50]
+    path = next(path for one, path, _ in _TABS if one == state)
     return {
         "status": status, "problem": problem, "page": found, "state": state, "where": where, "after": after, "name": name,
         "about": _ABOUT[state], "now": found.now, "nothing": _NOTHING, "icons": {one: one for one, _, _ in _TABS},
         "bulk": () if state == "waiting" and not name else [verb for verb in ABLE[state] if verb in BULK[state]],
         "conditions": [*(f"name={one}" for one in names if " " not in one), "error~Timeout", "age>1h", "age<1d", "source="],
-        "tabs": _tabs(verdict), "title": _title(state, name),
+        "tabs": _tabs(verdict), "title": _title(state, name), "further": _further(found, name),
+        "at": partial(address, request, path, state=state if path == "/jobs" else "", name=name),
     }  # fmt: skip
+
+
+def _further(found: JobPage, name: str) -> str:
+    """What to do where nothing was found and not everything was looked at."""
+    if found.next:
+        return "There are more to look through."
+    if found.state == "waiting" and not name and found.looked < found.total:
+        return "Name a queue to look further: name=..."
+    return ""
 
 
 def _title(state: State, name: str) -> str:
@@ -115,24 +129,22 @@ def _tabs(verdict: Verdict) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-async def _waiting(
-    admin: AsyncAdmin, queues: tuple[QueueView, ...], name: str, where: str, after: str
-) -> JobPage:
-    """Of one queue, page by page; or the first of each."""
+async def _waiting(admin: AsyncAdmin, name: str, where: str, after: str) -> JobPage:
+    """Of one queue, page by page; or the first of each. A filter looks at no more jobs than it does in one queue."""
     if name:
         return await admin.jobs("waiting", name=name, where=where, after=after, size=SIZE)
     found: list[JobView] = []
-    total = looked = 0
-    now = 0.0
-    for one in queues:
-        total += one.queue.size
-        if one.queue.wrong or not one.queue.size or looked >= MOST_QUEUES or len(found) >= SIZE:
-            continue
-        looked += 1
-        seen = await admin.jobs("waiting", name=one.queue.name, where=where, size=min(5, SIZE - len(found)))
-        now = seen.now
+    looked = 0
+    listing = await admin.queues()
+    full = [one.queue for one in listing.queues if one.queue.size and not one.queue.wrong]
+    for queue in full[:MOST_QUEUES]:
+        seen = await admin.jobs("waiting", name=queue.name, where=where, size=min(5, SIZE - len(found)))
         found += seen.jobs
-    return JobPage(now, "waiting", total, tuple(found), "", len(found))
+        looked += seen.looked
+        if len(found) >= SIZE or looked >= MOST_FILTERED:
+            break
+    total = sum(one.queue.size for one in listing.queues)
+    return JobPage(listing.now, "waiting", total, tuple(found), "", looked)
 
 
 # One job.
@@ -144,13 +156,12 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
     job_id, name = request.query_params.get("id", ""), request.query_params.get("name") or None
     if not job_id:
         raise BadOption("no job is named\n    Its address has an id: /job?id=...")
-    detail = await admin.job(job_id, name=name)
+    quick = not request.query_params.get("deep")
+    detail = await admin.job(job_id, name=name, quick=quick)
     if detail is None and name is not None:
-        detail = await admin.job(job_id)
+        detail = await admin.job(job_id, quick=quick)
     if detail is None:
-        sentence = f"No job {job_id[:200]!r} waits, runs or is kept: it completed, was deleted or never was."
-        hint = "Completed jobs are kept where their type asks for it. Of each queue the first 10,000 are looked at."
-        return {"response": await failure(request, 404, sentence, hint)}
+        return {"response": await _nowhere(request, job_id, quick=quick)}
     verdict = await look(request.app.state.console)
     now = verdict.now
     return {
@@ -159,17 +170,21 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
     }  # fmt: skip
 
 
+async def _nowhere(request: Request, job_id: str, *, quick: bool) -> Response:
+    sentence = f"No job {job_id[:200]!r} waits, runs or is kept: it completed, was deleted or never was."
+    kept = "Completed jobs are kept where their type asks for it."
+    most, some, of_all = LOOKED
+    hint = f"{kept} Of each queue the first {some if quick else most:,} were looked at"
+    hint += f", {of_all:,} in all." if quick else "."
+    further = address(request, "/job", id=job_id, deep=1) if quick else ""
+    return await failure(request, 404, sentence, hint, further)
+
+
 async def _worker(admin: AsyncAdmin, found: JobView) -> BusyWorker | None:
     if found.state != "running":
         return None
-    return next(
-        (
-            one
-            for one in await admin.busy()
-            if (one.pool_id, one.worker.token) == (found.pool_id, found.token)
-        ),
-        None,
-    )
+    workers = await admin.busy(pool_id=found.pool_id)
+    return next((one for one in workers if one.worker.token == found.token), None)
 
 
 def _facts(job: JobView) -> list[tuple[str, str, float | None]]:

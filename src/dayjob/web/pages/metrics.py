@@ -5,24 +5,41 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.views import Metrics
 from dayjob.web import charts
-from dayjob.web.pages.home import figures, throughput
-from dayjob.web.pages.shell import Values, page, whole
+from dayjob.web.console import Console
+from dayjob.web.pages.shell import Values, page, recent, whole
 
+#: How many jobs are shown, the busiest: more of them nobody reads, and each is a picture to draw.
+MOST_JOBS = 100
 _STEPS = {1: "a minute", 24: "a quarter of an hour", 72: "an hour"}
 
 
 @page("metrics.html", "/metrics", "Metrics")
-async def metrics(request: Request, _admin: AsyncAdmin) -> Values:
+async def metrics(request: Request, admin: AsyncAdmin) -> Values:
     """The figures of `hours`, of one job by `name` or of all."""
-    hours = whole(request, "hours", 1)
-    found = await figures(request.app.state.console, hours if hours in _STEPS else 1)
+    asked = whole(request, "hours", 1)
+    hours = asked if asked in _STEPS else 1
     name = request.query_params.get("name", "")
-    jobs = sorted(
-        (job for job in found.jobs if name in ("", job.name)), key=lambda job: (-job.runs.count, job.name)
-    )
+    found = await (admin.metrics(hours, name=name) if name else _busiest(request.app.state.console, hours))
+    jobs = sorted(found.jobs, key=lambda job: (-job.runs.count, job.name))
     return {
-        "found": found, "jobs": jobs, "name": name, "names": [job.name for job in found.jobs], "now": found.now,
-        "step": _STEPS[found.hours], "throughput": throughput(found, "Attempts that ended, and that failed", name),
-        "spark": charts.spark, "span_range": charts.span_range,
+        "found": found, "jobs": jobs, "name": name, "now": found.now, "step": _STEPS[hours],
+        "throughput": _throughput(found, name), "spark": charts.spark, "span_range": charts.span_range,
     }  # fmt: skip
+
+
+async def _busiest(console: Console, hours: int) -> Metrics:
+    """The figures of some hours; over many hours little changes from one moment to the next."""
+    return await recent(
+        console, f"metrics {hours}", 2.0 + hours / 5, lambda: console.admin.metrics(hours, most=MOST_JOBS)
+    )
+
+
+def _throughput(found: Metrics, name: str) -> charts.Chart:
+    """What ended and failed in each step, of one job or of all."""
+    ended, failed = found.ended, found.failed
+    if name:
+        none = (0,) * len(found.starts)
+        ended, failed = (found.jobs[0].series, found.jobs[0].fails) if found.jobs else (none, none)
+    return charts.bars(found.starts, found.step, ended, failed, "Attempts that ended, and that failed")

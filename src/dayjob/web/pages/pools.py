@@ -7,11 +7,14 @@ from starlette.requests import Request
 from dayjob.admin.client import AsyncAdmin
 from dayjob.web.pages.shell import Values, page
 
+#: How many busy workers are shown, the longest.
+MOST_BUSY = 200
+
 
 @page("pools.html", "/worker_pools", "Worker pools")
 async def pools(_request: Request, admin: AsyncAdmin) -> Values:
     """The pools on the register, and the dead ones."""
-    found = await admin.pools()
+    found = await admin.pools(workers=False)
     told = [pool.status for pool in found.pools if pool.status]
     return {
         "pools": found,
@@ -23,4 +26,4 @@ async def pools(_request: Request, admin: AsyncAdmin) -> Values:
 @page("busy.html", "/busy_workers", "Busy workers")
 async def busy(_request: Request, admin: AsyncAdmin) -> Values:
     """Workers that have run a job for longer than a moment."""
-    return {"busy": await admin.busy()}
+    return {"busy": await admin.busy(most=MOST_BUSY), "most": MOST_BUSY}

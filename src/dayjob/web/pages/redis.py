@@ -21,7 +21,7 @@ _CONFIG = ("appendonly", "appendfsync", "save", "maxmemory-policy", "maxclients"
 async def redis(_request: Request, admin: AsyncAdmin) -> Values:
     """The health of the server."""
     found = await admin.redis()
-    pools = await admin.pools()
+    pools = await admin.pools(workers=False)
     began = time.perf_counter()
     await admin.audit(size=1)
     trip = time.perf_counter() - began

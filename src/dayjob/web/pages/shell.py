@@ -140,10 +140,10 @@ def navigation(here: str, verdict: Verdict | None) -> list[list[Entry]]:
     return [[found for one in group if (found := entry(*one)) is not None] for group in NAV]
 
 
-async def failure(request: Request, status: int, error: str, hint: str) -> Response:
-    """A page that says what is wrong with the address."""
+async def failure(request: Request, status: int, error: str, hint: str, further: str = "") -> Response:
+    """A page that says what is wrong with the address; `further` is one that looks better."""
     shell = around(request, None, "", "Not found" if status == 404 else "It did not work")
-    return render(request, "failure.html", status=status, **shell, error=error, hint=hint)
+    return render(request, "failure.html", status=status, **shell, error=error, hint=hint, further=further)
 
 
 # What takes long to read serves all who look within a while.

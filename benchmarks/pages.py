@@ -1,0 +1,206 @@
+"""How long pages of the console take, with a fleet that is larger than most: the first view, and those after it.
+
+A console of its own for each page, so that its first view is the first of all; three of them, and the middle one counts.
+Prints a table. The loop beside each tells a slow machine from a slow page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from dayjob import settings
+from dayjob.store.keys import Keys
+from dayjob.store.op import plain
+from dayjob.store.ops import rollups
+from dayjob.store.sync import Link
+from dayjob.worker.recorder import Recorder
+from dayjob.worker.shared import SharedLink
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from server import running  # the server of the tests: a process of its own, on a port of its own
+
+NAMESPACE = "pages"
+PAGES = (
+    "/", "/queues", "/queue?name=job000", "/worker_pools", "/busy_workers", "/jobs", "/jobs?where=error~nothing",
+    "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures",
+    "/periodic", "/metrics", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/enqueue", "/audit", "/settings",
+)  # fmt: skip
+#: Minutes that are written as pools would have; what is older is a copy of it.
+WRITTEN = 150
+VIEWS = 6
+CONSOLES = 3
+
+
+class Fleet:
+    """Fills a namespace: names, their figures over three days, pools with busy workers, jobs in every state."""
+
+    def __init__(self, link: Link, names: int, pools: int, jobs: int) -> None:
+        self._link, self._keys, self._rng = link, Keys(NAMESPACE), random.Random(1)
+        self._names = [f"job{n:03}" for n in range(names)]
+        self._middle = {name: self._rng.randrange(8, 45) for name in self._names}
+        self._pools, self._jobs = pools, jobs
+        self._recorder = Recorder(self._keys, SharedLink(link))
+
+    def fill(self) -> None:
+        self._call("SADD", self._keys.known_jobs, *self._names)
+        self._fill_jobs()
+        now = int(time.time() // 60)
+        for minute in range(now - WRITTEN, now + 1):
+            self._call("HSET", self._keys.minute(minute), *self._minute())
+            self._recorder.record(minute * 60.0, self._names)
+        self._copy_back(now)
+        for number in range(self._pools):
+            self._fill_pool(f"pool{number:03}", time.time())
+
+    def go_on(self) -> None:
+        """What the pools and their leader do as time passes."""
+        now = int(time.time() // 60)
+        for minute in (now - 1, now):
+            self._call("HSET", self._keys.minute(minute), *self._minute())
+        self._recorder.record(now * 60.0, self._names)
+
+    def _call(self, *words: object) -> object:
+        return self._link.run(plain(*words))  # type: ignore[arg-type]
+
+    def _minute(self) -> list[object]:
+        found: list[object] = ["|q", 1]
+        for name in self._names:
+            for kind in "rw":
+                buckets = {round(self._rng.gauss(self._middle[name], 3)) for _ in range(60)}
+                found += [word for b in buckets for word in (f"{name}|{kind}{min(max(b, 0), 59)}", 40)]
+            found += [f"{name}|f", 3, f"{name}|o", 90, f"{name}|q", 5]
+        return found
+
+    def _copy_back(self, now: int) -> None:
+        """What was rolled up of the last hours, for the three days before them."""
+        for span, back in ((15, 1440), (60, 4320), (360, 4320), (1440, 4320)):
+            known = (now - 10) // min(span, 60) * min(span, 60) - min(span, 60)
+            for kind in (self._keys.counts, self._keys.times):
+                value = self._call("GET", kind(min(span, 60), known))
+                for start in range((now - 10) // span * span - span, now - back - span, -span):
+                    self._call("SET", kind(span, start), value, "NX", "EX", rollups.KEPT[span])
+
+    def _fill_pool(self, pool_id: str, now: float) -> None:
+        workers = [
+            {
+                "token": f"{n}:x", "name": self._rng.choice(self._names), "id": f"{pool_id}-{n}", "started_at": now - n,
+                "args": {"order": n, "to": "ada@example.com", "text": "x" * 60}, "timeout": 600, "checkin": "half way",
+                "done": 5, "total": 10,
+            }
+            for n in range(100)
+        ]  # fmt: skip
+        status = {
+            "id": pool_id, "host": pool_id, "concurrency": 100, "names": self._names, "workers": workers,
+            "running": dict.fromkeys(self._names[:100], 1), "beat_at": now, "started_at": now - 9999,
+        }  # fmt: skip
+        self._call("SET", self._keys.pool(pool_id), msgspec.json.encode(status), "EX", 3600)
+        self._call("ZADD", self._keys.pools, int((now + 3600) * 1000), pool_id)
+
+    def _fill_jobs(self) -> None:
+        for first in range(0, self._jobs, 500):
+            flat: list[object] = []
+            for n in range(first, first + 500):
+                name = self._rng.choice(self._names[:20])
+                trace = f'Traceback (most recent call last):\n  File "shop.py", line {n % 90}, in run\n' * 5
+                job = {
+                    "name": name, "id": f"{n:024x}", "t": 1_790_000_000, "args": {"order": n, "to": "ada@example.com"},
+                    "fails": 2, "err": f"TimeoutError: no answer within {n} s", "failed_at": 1_790_000_000, "trace": trace,
+                }  # fmt: skip
+                flat += [1_790_000_000 + n, msgspec.json.encode(job)]
+            for place in (self._keys.dead, self._keys.retry, self._keys.scheduled):
+                self._call("ZADD", place, *flat)
+            self._call("LPUSH", self._keys.queue(self._names[first // 500 % 20]), *flat[1::2])
+
+
+def measure(url: str, port: int, path: str) -> tuple[int, int, list[float]]:
+    """Status, bytes and seconds of some views of a page, from a console that nobody has looked at."""
+    command = [
+        sys.executable,
+        "-m",
+        "dayjob",
+        "web",
+        "--redis",
+        url,
+        "--namespace",
+        NAMESPACE,
+        "--port",
+        str(port),
+    ]
+    console = subprocess.Popen(command, stdout=subprocess.PIPE)
+    took: list[float] = []
+    try:
+        assert console.stdout is not None
+        console.stdout.readline()
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"accept": "text/html"}) as client:
+            client.get("/healthz")
+            for _ in range(VIEWS):
+                began = time.perf_counter()
+                answer = client.get(path)
+                took.append(time.perf_counter() - began)
+                # So that what is kept for a moment is read again.
+                time.sleep(0.4)
+    finally:
+        console.send_signal(signal.SIGTERM)
+        console.wait(10)
+    return answer.status_code, len(answer.content), took
+
+
+def row(fleet: Fleet, url: str, port: int, path: str) -> str:
+    """One line of the table."""
+    first, later, loops = [], [], []
+    for _ in range(CONSOLES):
+        fleet.go_on()
+        loops.append(unit())
+        status, size, took = measure(url, port, path)
+        loops.append(unit())
+        assert status in (200, 404), f"{path}: {status}"
+        first.append(took[0])
+        later += took[1:]
+    middle = [1000 * statistics.median(one) for one in (first, later, loops)]
+    return f"| `{path}` | {middle[0]:.0f} | {middle[1]:.0f} | {size / 1000:.0f} | {middle[2]:.0f} |"
+
+
+def unit() -> float:
+    """Seconds of a loop that does nothing."""
+    began = time.perf_counter()
+    for _ in range(2_000_000):
+        pass
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--names", type=int, default=200)
+    parser.add_argument("--pools", type=int, default=10, help="each with 100 busy workers")
+    parser.add_argument(
+        "--jobs", type=int, default=100_000, help="in each of waiting, scheduled, retry and dead"
+    )
+    parser.add_argument("--port", type=int, default=5991)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
+        url = f"redis://127.0.0.1:{server.port}"
+        link = Link(settings.parse_url(url), tag=NAMESPACE)
+        fleet = Fleet(link, given.names, given.pools, given.jobs)
+        fleet.fill()
+        print(
+            f"{given.names} names, {given.pools} pools with {100 * given.pools:,} busy workers, {given.jobs:,} jobs in each state\n"
+        )
+        print("| page | first view, ms | median of the next, ms | KB | a loop, ms |\n|---|---|---|---|---|")
+        for path in PAGES:
+            print(row(fleet, url, given.port, path), flush=True)
+        link.close()
+
+
+if __name__ == "__main__":
+    main()

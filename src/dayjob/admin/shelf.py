@@ -1,0 +1,36 @@
+"""Shelf: minutes that are over stay in memory for a moment, since the verdict, the queues and the charts all show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dayjob.store.keys import Keys
+from dayjob.store.ops import figures
+from dayjob.store.ops.figures import Minute
+from dayjob.store.steps import Steps
+
+#: Seconds, by the clock of Redis, that a minute may be old: figures that come late are seen then.
+FRESH = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What was read lately."""
+
+    keys: Keys
+    #: Minute to when it was read, and what it was.
+    _kept: dict[int, tuple[float, Minute]] = field(default_factory=dict)
+
+    def minutes(self, numbers: Sequence[int], now: float) -> Steps[list[Minute]]:
+        """The figures of some minutes; those that are not over are always read."""
+        fresh = {number: one for number, (at, one) in tuple(self._kept.items()) if 0 <= now - at < FRESH}
+        wanted = [number for number in numbers if number not in fresh]
+        for minute in (yield from figures.minutes(self.keys, wanted)):
+            fresh[minute.number] = minute
+            if now >= (minute.number + 1) * 60:
+                self._kept[minute.number] = now, minute
+        for number, (at, _) in tuple(self._kept.items()):
+            if not 0 <= now - at < FRESH:
+                self._kept.pop(number, None)
+        return [fresh[number] for number in numbers]

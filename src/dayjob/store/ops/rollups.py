@@ -1,0 +1,243 @@
+"""Roll-ups: the figures of one minute that is over, of five, of a quarter of an hour, an hour, six, a day; each as two values.
+
+Three days are then not four thousand reads. Counts, of which a chart needs every one, are small and by themselves; times
+are large, and only their sum is ever shown, which a few long roll-ups make up. What is not rolled up yet is summed from
+shorter ones, and at last from minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op, plain
+from dayjob.store.ops.figures import Counts, Minute, Times
+from dayjob.store.steps import Steps, ask, ask_all
+
+T = TypeVar("T")
+
+#: Minutes in a roll-up, to seconds for which it is kept: somewhat longer than the hour, the day or the three days that
+#: are shown of it.
+KEPT = {1: 7200, 5: 7200, 15: 93_600, 60: 262_800, 360: 284_400, 1440: 349_200}
+#: Of what a roll-up is summed.
+FINER = {5: 1, 15: 5, 60: 15, 360: 60, 1440: 360}
+
+#: Reads minutes that nobody has rolled up.
+ReadMinutes = Callable[[Sequence[int]], Steps[list[Minute]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """One of the two values of a roll-up."""
+
+    key: Callable[[Keys, int, int], str]
+    write: Callable[[T], bytes]
+    #: Raises one of codec.UNREADABLE.
+    read: Callable[[bytes, int], T]
+    merged: Callable[[Sequence[T], int], T]
+    of: Callable[[Minute], T]
+
+
+class _Counts(msgspec.Struct):
+    """Counts as they are kept: all by job name."""
+
+    ended: dict[str, int]
+    fails: dict[str, int]
+    taken: dict[str, int]
+    #: Those of its beginning; None where nobody counted them.
+    sizes: dict[str, int] | None
+
+
+class _Times(msgspec.Struct):
+    """Times as they are kept: by job name and bucket."""
+
+    runs: dict[str, dict[int, int]]
+    waits: dict[str, dict[int, int]]
+    trips: dict[int, int]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_counts = msgspec.json.Decoder(_Counts).decode
+_decode_times = msgspec.json.Decoder(_Times).decode
+
+
+def _write_counts(counts: Counts) -> bytes:
+    sizes = None if counts.sizes is None else dict(counts.sizes)
+    return _encode(_Counts(dict(counts.ended), dict(counts.fails), dict(counts.taken), sizes))
+
+
+def _read_counts(raw: bytes, first: int) -> Counts:
+    found = _decode_counts(raw)
+    return Counts(first, found.ended, found.fails, found.taken, found.sizes)
+
+
+def merged_counts(parts: Sequence[Counts], first: int) -> Counts:
+    """The sum of counts that begin with the minute `first`."""
+    ended: dict[str, int] = {}
+    fails: dict[str, int] = {}
+    taken: dict[str, int] = {}
+    for part in parts:
+        _add(ended, part.ended)
+        _add(fails, part.fails)
+        _add(taken, part.taken)
+    sizes = next((part.sizes for part in parts if part.minute == first), None)
+    return Counts(first, ended, fails, taken, sizes)
+
+
+def _write_times(times: Times) -> bytes:
+    runs, waits = ({name: dict(one) for name, one in kind.items()} for kind in (times.runs, times.waits))
+    return _encode(_Times(runs, waits, dict(times.trips)))
+
+
+def _read_times(raw: bytes, _first: int) -> Times:
+    found = _decode_times(raw)
+    return Times(found.runs, found.waits, found.trips)
+
+
+def merged_times(parts: Sequence[Times], _first: int = 0, *, names: Collection[str] | None = None) -> Times:
+    """The sum of times, of some job names or of all."""
+    runs: dict[str, dict[int, int]] = {}
+    waits: dict[str, dict[int, int]] = {}
+    trips: dict[int, int] = {}
+    for part in parts:
+        for into, found in ((runs, part.runs), (waits, part.waits)):
+            for name, buckets in found.items():
+                if names is None or name in names:
+                    _add(into.setdefault(name, {}), buckets)
+        _add(trips, part.trips)
+    return Times(runs, waits, trips)
+
+
+K = TypeVar("K", int, str)
+
+
+def _add(into: dict[K, int], numbers: Mapping[K, int]) -> None:
+    if not into:
+        into.update(numbers)
+        return
+    for key, number in numbers.items():
+        try:
+            into[key] += number
+        except KeyError:
+            into[key] = number
+
+
+COUNTS = Kind(Keys.counts, _write_counts, _read_counts, merged_counts, lambda minute: minute.counts)
+TIMES = Kind(Keys.times, _write_times, _read_times, merged_times, lambda minute: minute.times)
+
+
+# Reading.
+
+
+def series(keys: Keys, first: int, last: int, span: int, minutes: ReadMinutes) -> Steps[list[Counts]]:
+    """The counts of each `span` of minutes, 1, 15 or 60, from `first` to `last`."""
+    starts = range(first, last + 1, span)
+    found = yield from _sums(keys, COUNTS, span, starts, last, minutes)
+    return [found.get(start) or Counts(start) for start in starts]
+
+
+def times(
+    keys: Keys, first: int, last: int, minutes: ReadMinutes, names: Collection[str] | None = None
+) -> Steps[Times]:
+    """The times of all minutes from `first` to `last` together, of some job names or of all."""
+    parts: list[Times] = []
+    by_span: dict[int, list[int]] = {}
+    for span, start in _pieces(first, last):
+        by_span.setdefault(span, []).append(start)
+    for span, starts in by_span.items():
+        found = yield from _sums(keys, TIMES, span, starts, last, minutes)
+        parts += found.values()
+    return merged_times(parts, names=names)
+
+
+def _pieces(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The fewest spans that make up the minutes from `first` to `last`."""
+    while first <= last:
+        span = max(span for span in KEPT if first % span == 0 and first + span - 1 <= last)
+        yield span, first
+        first += span
+
+
+def _sums(
+    keys: Keys, kind: Kind[T], span: int, starts: Sequence[int], last: int, minutes: ReadMinutes
+) -> Steps[dict[int, T]]:
+    """The sums of the spans that begin there, by where they begin; none where nothing is known of one."""
+    kept: list[T | None] = []
+    for begin in range(0, len(starts), 60):
+        kept += yield from ask(_rolled_up(keys, kind, span, starts[begin : begin + 60]))
+    found = {start: one for start, one in zip(starts, kept, strict=True) if one is not None}
+    missing = [start for start in starts if start not in found]
+    if span == 1:
+        read = yield from minutes(missing)
+        return found | {minute.number: kind.of(minute) for minute in read}
+    there = yield from ask_all([_any(keys, span, start) for start in missing])
+    missing = [start for start, any_ in zip(missing, there, strict=True) if any_]
+    parts = yield from _parts(keys, kind, span, missing, last, minutes)
+    return found | {start: kind.merged(parts[start], start) for start in missing}
+
+
+def _parts(
+    keys: Keys, kind: Kind[T], span: int, starts: Sequence[int], last: int, minutes: ReadMinutes
+) -> Steps[dict[int, list[T]]]:
+    """What each of the spans that begin there is summed of."""
+    finer = FINER[span]
+    inner = [one for start in starts for one in range(start, min(start + span, last + 1), finer)]
+    found = yield from _sums(keys, kind, finer, inner, last, minutes)
+    parts: dict[int, list[T]] = {start: [] for start in starts}
+    for one, part in found.items():
+        parts[one // span * span].append(part)
+    return parts
+
+
+def _rolled_up(keys: Keys, kind: Kind[T], span: int, starts: Sequence[int]) -> Op[list[T | None]]:
+    def read(raw: bytes | None, start: int) -> T | None:
+        try:
+            return None if raw is None else kind.read(raw, start)
+        except codec.UNREADABLE:
+            # Not written by us: what it would have been is summed again.
+            return None
+
+    return Op(
+        "MGET", [kind.key(keys, span, start) for start in starts], (),
+        lambda reply: [read(raw, start) for raw, start in zip(reply, starts, strict=True)],
+    )  # fmt: skip
+
+
+def _any(keys: Keys, span: int, first: int) -> Op[bool]:
+    """Whether there is anything of which a roll-up can be summed."""
+    finer = FINER.get(span, span)
+    parts = [keys.counts(finer, start) for start in range(first, first + span, finer) if finer < span]
+    return Op("EXISTS", [*parts, *(keys.minute(number) for number in range(first, first + span))], (), bool)
+
+
+# Writing.
+
+
+def missing(keys: Keys, span: int, starts: Sequence[int]) -> Steps[list[int]]:
+    """Those of the spans that begin there which nobody has rolled up, though there are figures."""
+    known = yield from ask_all([Op("EXISTS", (keys.counts(span, start),), (), bool) for start in starts])
+    open_ = [start for start, one in zip(starts, known, strict=True) if not one]
+    there = yield from ask_all([_any(keys, span, start) for start in open_])
+    return [start for start, any_ in zip(open_, there, strict=True) if any_]
+
+
+def roll_up(keys: Keys, span: int, first: int, minutes: ReadMinutes) -> Steps[None]:
+    """Keep the sum of `span` minutes from `first` on."""
+    if span == 1:
+        (minute,) = yield from minutes([first])
+        counts, times_ = minute.counts, minute.times
+    else:
+        last = first + span - 1
+        counts = merged_counts((yield from _parts(keys, COUNTS, span, [first], last, minutes))[first], first)
+        times_ = merged_times((yield from _parts(keys, TIMES, span, [first], last, minutes))[first])
+    # Counts say that it is rolled up, so they are last.
+    yield from ask_all([_keep(keys, TIMES, span, first, times_), _keep(keys, COUNTS, span, first, counts)])
+
+
+def _keep(keys: Keys, kind: Kind[T], span: int, first: int, value: T) -> Op[Any]:
+    return plain("SET", kind.key(keys, span, first), kind.write(value), "EX", KEPT[span])
