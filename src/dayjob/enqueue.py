@@ -236,6 +236,7 @@ class Enqueuer(_Base):
     def _walk(self, steps: Steps[A]) -> A:
         lane = self._links.take(self._lane)
         try:
+            lane.link.freshen()
             return walk(lane.link, steps)
         finally:
             self._links.give(lane)
@@ -244,6 +245,7 @@ class Enqueuer(_Base):
         """Run an op that is safe to repeat on one of the connections."""
         lane = self._links.take(self._lane)
         try:
+            lane.link.freshen()
             return lane.link.run(op)
         finally:
             self._links.give(lane)
@@ -407,6 +409,7 @@ class AsyncEnqueuer(_Base):
         async with here.places:
             lane = await self._lane()
             try:
+                await lane.link.freshen()
                 return await awalk(lane.link, steps)
             finally:
                 here.lanes.append(lane)
@@ -417,6 +420,7 @@ class AsyncEnqueuer(_Base):
         async with here.places:
             lane = await self._lane()
             try:
+                await lane.link.freshen()
                 return await lane.link.run(op)
             finally:
                 here.lanes.append(lane)

@@ -19,7 +19,7 @@ from dayjob.store import codec
 from dayjob.store.ops import figures
 from dayjob.store.ops.figures import Histogram
 from monitor import monitor
-from server import wait_until
+from server import running, wait_until
 
 
 @pytest.fixture
@@ -904,3 +904,28 @@ def test_a_cursor_whose_entry_is_gone_goes_on_without_missing_anything(admin, ke
     for member in members[:3]:
         call("ZREM", keys.dead, member)
     assert ids(admin.jobs("dead", after=page.next, newest_first=False)) == ["j3", "j4", "j5"]
+
+
+def test_a_server_that_was_restarted_is_not_noticed_by_who_asks_next(namespace, tmp_path):
+    """Its connection is gone, and so it is after a quiet time where the server closes idle ones."""
+    with running(tmp_path, "--appendonly", "yes") as server, Admin(namespace, redis=server.url) as admin:
+        admin.enqueue("mail", {})
+        server.stop()
+        server.start()
+        assert admin.verdict().waiting == 1
+
+
+def test_nor_is_it_by_an_async_one(namespace, tmp_path):
+    async def main():
+        async with AsyncAdmin(namespace, redis=server.url) as admin:
+            await admin.enqueue("mail", {})
+            await asyncio.to_thread(server.stop)
+            await asyncio.to_thread(server.start)
+            assert (await admin.verdict()).waiting == 1
+            # The loop has no time to notice that this one was closed.
+            server.stop()
+            server.start()
+            assert (await admin.verdict()).waiting == 1
+
+    with running(tmp_path, "--appendonly", "yes") as server:
+        asyncio.run(main())

@@ -787,3 +787,22 @@ def test_a_sync_enqueuer_opens_no_more_connections_than_it_may(proxy, namespace,
     assert len(set(stored())) == 120
     assert proxy.connections <= dayjob.sending.MOST_LINKS
     enqueuer.close()
+
+
+def test_after_a_quiet_time_in_which_the_server_was_restarted_a_question_is_answered(namespace, tmp_path):
+    async def main():
+        enqueuer = AsyncEnqueuer(namespace, redis=server.url)
+        job = await enqueuer.enqueue("a")
+        server.stop()
+        server.start()
+        assert await enqueuer.state(job) == "waiting"
+        await enqueuer.close()
+
+    with running(tmp_path, "--appendonly", "yes") as server:
+        enqueuer = Enqueuer(namespace, redis=server.url)
+        job = enqueuer.enqueue("a")
+        server.stop()
+        server.start()
+        assert enqueuer.state(job) == "waiting"
+        enqueuer.close()
+        asyncio.run(main())

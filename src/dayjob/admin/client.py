@@ -185,6 +185,7 @@ class Admin(_Base):
         except IndexError:
             link = Link(self._address(), tag=self._desk.keys.known_jobs, name="dayjob:admin")
         try:
+            link.freshen()
             return walk(link, steps)
         except KeyboardInterrupt:
             # In mid-answer: the rest would be taken for the next one's.
@@ -283,6 +284,7 @@ class AsyncAdmin(_Base):
         except IndexError:
             link = AsyncLink(self._address(), tag=self._desk.keys.known_jobs, name="dayjob:admin")
         try:
+            await link.freshen()
             return await awalk(link, steps)
         finally:
             if len(self._idle) < MOST_IDLE:

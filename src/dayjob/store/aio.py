@@ -20,6 +20,7 @@ from dayjob.store.sync import (
     Link,
     check_tag,
     connection_options,
+    has_news,
     is_noscript,
     keepalive,
     mapped,
@@ -125,6 +126,14 @@ class AsyncLink:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.disconnect(nowait=True)
+
+    async def freshen(self) -> None:
+        """Let go of a connection that the server closed while nobody used it: the next run opens another."""
+        writer = getattr(self._connection, "_writer", None)
+        if writer is None or self._home != (os.getpid(), asyncio.get_running_loop()):
+            return
+        if writer.is_closing() or has_news(writer.get_extra_info("socket").fileno()):
+            await self.close()
 
     async def _ask(self, op: Op[Any]) -> Any:
         connection = await self._open()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import select
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -159,6 +160,15 @@ def keepalive() -> dict[int, int]:
     """TCP options that find a peer that is gone within about half a minute."""
     wanted = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000))
     return {getattr(socket, option): value for option, value in wanted if hasattr(socket, option)}
+
+
+def has_news(number: int) -> bool:
+    """Whether there is something to read at a socket; where nothing was asked, it is the end of it."""
+    if number < 0:
+        return True
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def key_slot(key: str) -> int:
@@ -325,6 +335,12 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
+
+    def freshen(self) -> None:
+        """Let go of a connection that the server closed while nobody used it: the next run opens another."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None and self._forks == forks.number and has_news(sock.fileno()):
+            self.close()
 
     def interrupt(self) -> None:
         """End a blocking run of another thread: its socket is shut down under it."""
