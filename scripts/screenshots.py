@@ -131,8 +131,7 @@ def invent(link: Link, keys: Keys) -> None:
     """What happened before: figures, and jobs that failed in the last days."""
     rng = random.Random(11)
     now = time.time()
-    for minute in range(int(now // 60) - 72 * 60, int(now // 60)):
-        fake_data.fill_minute(link, keys, minute, rng)
+    fake_data.fill_hours(link, keys, 72, now, rng)
     for place, (name, error, count) in enumerate(PAST):
         for _ in range(count):
             at = now - rng.expovariate(1 / (3600 * (1 + 6 * place)))

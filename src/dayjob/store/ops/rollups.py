@@ -171,14 +171,14 @@ def _sums(
     for begin in range(0, len(starts), 60):
         kept += yield from ask(_rolled_up(keys, kind, span, starts[begin : begin + 60]))
     found = {start: one for start, one in zip(starts, kept, strict=True) if one is not None}
-    missing = [start for start in starts if start not in found]
+    open_ = [start for start in starts if start not in found]
     if span == 1:
-        read = yield from minutes(missing)
+        read = yield from minutes(open_)
         return found | {minute.number: kind.of(minute) for minute in read}
-    there = yield from ask_all([_any(keys, span, start) for start in missing])
-    missing = [start for start, any_ in zip(missing, there, strict=True) if any_]
-    parts = yield from _parts(keys, kind, span, missing, last, minutes)
-    return found | {start: kind.merged(parts[start], start) for start in missing}
+    there = yield from ask_all([_any(keys, span, start) for start in open_])
+    open_ = [start for start, any_ in zip(open_, there, strict=True) if any_]
+    parts = yield from _parts(keys, kind, span, open_, last, minutes)
+    return found | {start: kind.merged(parts[start], start) for start in open_}
 
 
 def _parts(
