@@ -906,6 +906,25 @@ def test_a_cursor_whose_entry_is_gone_goes_on_without_missing_anything(admin, ke
     assert ids(admin.jobs("dead", after=page.next, newest_first=False)) == ["j3", "j4", "j5"]
 
 
+def test_pools_can_be_listed_without_what_their_workers_do(admin, call, keys):
+    now = admin.verdict().now
+    worker = {
+        "token": "1:mail",
+        "name": "mail",
+        "id": "x",
+        "args": {"password": "s3cret", "plain": "open"},
+        "started_at": now,
+    }
+    status = {"id": "p", "concurrency": 3, "running": {"mail": 1}, "workers": [worker]}
+    call("SET", keys.pool("p"), msgspec.json.encode(status))
+    call("ZADD", keys.pools, int((now + 60) * 1000), "p")
+    (with_,), (without,) = admin.pools().pools, admin.pools(workers=False).pools
+    assert with_.status.workers[0].args == {"password": HIDDEN, "plain": "open"}
+    assert without.status.workers == ()
+    assert without.status.running == with_.status.running == {"mail": 1}
+    assert admin.busy(most=1)[0].worker.args["password"] == HIDDEN
+
+
 def test_a_server_that_was_restarted_is_not_noticed_by_who_asks_next(namespace, tmp_path):
     """Its connection is gone, and so it is after a quiet time where the server closes idle ones."""
     with running(tmp_path, "--appendonly", "yes") as server, Admin(namespace, redis=server.url) as admin:

@@ -10,6 +10,7 @@ import pytest
 
 from dayjob import Admin, Enqueuer, Job, settings
 from dayjob.admin.shelf import FRESH, Shelf
+from dayjob.errors import Full, Rejected
 from dayjob.store.ops import figures, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.steps import walk
@@ -181,6 +182,12 @@ def test_how_busy_its_workers_are_is_told(admin, new_pool, look, keys, call):
 # Roll-ups.
 
 
+def pass_by(recorder, minute, names=()):
+    """What a leader does as a minute begins: it has seen the one before."""
+    recorder.record((minute - 1) * 60.0, list(names))
+    recorder.record(minute * 60.0, list(names))
+
+
 def rolled_up(link, keys, first, last, span):
     """The counts that were kept; no minute is read for them."""
 
@@ -241,7 +248,7 @@ def test_roll_ups_say_the_same_as_the_minutes_they_are_made_of(
 def test_a_roll_up_waits_for_figures_that_come_late(recorder, call, keys, link):
     first = 1_000_000 * 15
     fill(call, keys, first, 15)
-    recorder.record((first + 15 + 1) * 60.0, [])
+    pass_by(recorder, first + 15 + 1)
     assert call("EXISTS", keys.counts(15, first)) == 0
     call("HINCRBY", keys.minute(first + 14), "mail|r4", 100)
     recorder.record((first + 15 + 2) * 60.0, [])
@@ -255,12 +262,13 @@ def test_a_roll_up_waits_for_figures_that_come_late(recorder, call, keys, link):
 def test_a_roll_up_is_made_once_by_however_many_leaders(recorder, keys, call, redis_url):
     first = 1_000_000 * 15
     fill(call, keys, first, 15)
-    recorder.record((first + 20) * 60.0, [])
+    pass_by(recorder, first + 20)
+    pass_by(recorder, first + 21)
     made = call("MGET", keys.counts(15, first), keys.times(15, first))
     assert None not in made
     call("DEL", keys.minute(first), keys.counts(1, first), keys.times(1, first))
     link = Link(settings.parse_url(redis_url), tag=keys.known_jobs)
-    Recorder(keys, SharedLink(link)).record((first + 21) * 60.0, [])
+    pass_by(Recorder(keys, SharedLink(link)), first + 22)
     link.close()
     assert call("MGET", keys.counts(15, first), keys.times(15, first)) == made
 
@@ -269,9 +277,43 @@ def test_a_minute_of_a_wrong_type_stops_nothing(recorder, call, keys, caplog):
     first = 1_000_000 * 15
     fill(call, keys, first, 15)
     call("SET", keys.minute(first), "x")
-    recorder.record((first + 20) * 60.0, ["mail"])
+    for minute in range(first + 16, first + 20):
+        pass_by(recorder, minute, ["mail"])
+    assert call("HGET", keys.minute(first + 19), "|q") is not None
+    assert call("EXISTS", keys.counts(15, first), keys.times(15, first)) == 2
+    assert not caplog.records
+
+
+def refusing(recorder, error, monkeypatch):
+    """A server that takes no roll-ups."""
+    run_many = recorder._link.run_many
+
+    def refuse(ops):
+        if any(op.command == "SET" for op in ops):
+            raise error
+        return run_many(ops)
+
+    monkeypatch.setattr(recorder._link, "run_many", refuse)
+
+
+def test_what_may_not_be_written_is_said_and_stops_nothing(recorder, call, keys, caplog, monkeypatch):
+    first = 1_000_000 * 15
+    fill(call, keys, first, 15)
+    refusing(recorder, Rejected("NOPERM this user may not"), monkeypatch)
+    pass_by(recorder, first + 20, ["mail"])
     assert "cannot be rolled up" in caplog.text
     assert call("HGET", keys.minute(first + 20), "|q") is not None
+
+
+def test_a_full_server_gets_its_roll_ups_when_there_is_room(recorder, call, keys, caplog, monkeypatch):
+    first = 1_000_000 * 15
+    fill(call, keys, first, 4)
+    refusing(recorder, Full("OOM"), monkeypatch)
+    pass_by(recorder, first + 6, ["mail"])
+    assert "figures are not rolled up" in caplog.text
+    monkeypatch.undo()
+    recorder.record((first + 7) * 60.0, ["mail"])
+    assert call("EXISTS", *(keys.counts(1, first + n) for n in range(4))) == 4
 
 
 def test_a_minute_that_is_over_is_kept_as_one_value_that_says_the_same(admin, recorder, call, keys, look):
@@ -294,7 +336,8 @@ def test_a_minute_that_is_over_is_kept_as_one_value_that_says_the_same(admin, re
 def test_a_new_leader_rolls_up_what_nobody_did(recorder, call, keys, link):
     first = 1_000_000 * 60
     fill(call, keys, first, 180)
-    recorder.record((first + 180 + 5) * 60.0, [])
+    for minute in range(first + 185, first + 215):
+        recorder.record(minute * 60.0, [])
     assert call("EXISTS", *(keys.counts(60, first + 60 * n) for n in range(3))) == 3
     assert call("EXISTS", *(keys.counts(15, first + 15 * n) for n in range(12))) == 12
     (middle,) = rolled_up(link, keys, first + 60, first + 119, 60)
@@ -308,9 +351,10 @@ def test_minutes_are_kept_for_days_until_their_hour_is_rolled_up(recorder, call,
     fill(call, keys, hour - 600, 7)
     for minute in (*range(hour - 120, hour - 60), *range(hour - 600, hour - 593)):
         call("EXPIRE", keys.minute(minute), figures.KEPT)
-    recorder.record((hour - 120 + 59) * 60.0, [])
+    pass_by(recorder, hour - 120 + 59)
     assert call("TTL", keys.minute(hour - 90)) > figures.KEPT_ROLLED_UP
-    recorder.record((hour - 60 + 5) * 60.0, [])
+    for minute in range(hour - 60 + 2, hour - 60 + 20):
+        recorder.record(minute * 60.0, [])
     for minute in (hour - 90, hour - 600):
         assert 0 < call("TTL", keys.minute(minute)) <= figures.KEPT_ROLLED_UP
         call("DEL", *(keys.minute(minute // 60 * 60 + n) for n in range(60)))
@@ -328,10 +372,10 @@ def test_a_new_leader_that_finds_much_does_it_bit_by_bit(recorder, call, keys, l
         return call("EXISTS", *(keys.counts(60, hour - 60 * ago) for ago in range(2, 22)))
 
     seen = []
-    for minute in range(5, 11):
+    for minute in range(4, 28):
         recorder.record((hour + minute) * 60.0, [])
         seen.append(rolled_up_hours())
-    assert seen == [4, 8, 12, 16, 20, 20]
+    assert seen == [*range(21), 20, 20, 20]
     (mail,) = (job for job in admin.metrics(24).jobs if job.name == "mail")
     assert sum(mail.series) == mail.runs.count == 20 * 2 * 6
 
@@ -342,12 +386,15 @@ def test_six_hours_are_summed_of_hours_whose_minutes_are_gone(recorder, call, ke
     first = now // 360 * 360 - 720
     fill(call, keys, first, 360)
     for hour in range(first + 60, first + 361, 60):
-        recorder.record((hour + 5) * 60.0, [])
+        for minute in range(2, 30):
+            recorder.record((hour + minute) * 60.0, [])
     call("DEL", keys.counts(360, first), keys.times(360, first))
     call("DEL", *(keys.minute(first + n) for n in range(360)))
     (mail,) = (job for job in admin.metrics(72).jobs if job.name == "mail")
     assert mail.runs.count == mail.waits.count == 360 * 6
-    Recorder(keys, recorder._link).record(now * 60.0, [])
+    other = Recorder(keys, recorder._link)
+    for minute in range(now, now + 30):
+        other.record(minute * 60.0, [])
     assert call("EXISTS", keys.counts(360, first), keys.times(360, first)) == 2
 
 
@@ -366,7 +413,7 @@ def test_figures_of_one_job_or_of_the_busiest_are_those_of_all(admin, call, keys
 
 def test_an_hour_of_which_nothing_is_known_is_not_rolled_up(recorder, call, keys):
     first = 1_000_000 * 60
-    recorder.record((first + 65) * 60.0, [])
+    pass_by(recorder, first + 65)
     assert (
         call("EXISTS", keys.counts(60, first), keys.counts(15, first + 45), keys.counts(1, first + 59)) == 0
     )
@@ -403,7 +450,8 @@ def test_three_days_of_figures_are_few_and_short_reads(
     assert len(found.jobs) == 50
     # Of several that use this server at the same time, only our own are counted.
     own = [words for words in heard.by_clients if any(keys.prefix.encode() in word for word in words)]
-    assert len(own) <= 100
+    # The longer ones are not there, so that hours are asked for twice.
+    assert len(own) <= 200
 
 
 def test_a_look_at_no_minute_at_all_is_cheap(admin, link, server, keys):
@@ -412,6 +460,127 @@ def test_a_look_at_no_minute_at_all_is_cheap(admin, link, server, keys):
     own = [words for words in heard.by_clients if any(keys.prefix.encode() in word for word in words)]
     # Whether there is anything of each hour and of each piece of the sum, and the minutes since the last quarter.
     assert len(own) <= 72 + (2 + 6 + 10 + 3 + 2) + 2 * 4 + 16
+
+
+def test_a_former_leader_writes_over_nothing(recorder, call, keys, redis_url, monkeypatch):
+    """It could not reach Redis for a while: another has led, and the minutes are gone."""
+    first = 1_000_000 * 15
+    fill(call, keys, first, 15)
+    refusing(recorder, Full("OOM"), monkeypatch)
+    pass_by(recorder, first + 20)
+    monkeypatch.undo()
+    link = Link(settings.parse_url(redis_url), tag=keys.known_jobs)
+    other = Recorder(keys, SharedLink(link))
+    for minute in range(first + 21, first + 30):
+        other.record(minute * 60.0, [])
+    link.close()
+    made = call("MGET", keys.counts(15, first), keys.times(15, first))
+    assert None not in made
+    for minute in range(first, first + 15):
+        call("DEL", keys.minute(minute), keys.counts(1, minute), keys.counts(5, minute))
+    for minute in range(first + 30, first + 40):
+        recorder.record(minute * 60.0, [])
+    assert call("MGET", keys.counts(15, first), keys.times(15, first)) == made
+
+
+def test_after_a_time_without_redis_pools_may_send_what_they_had(recorder, call, keys, link):
+    """They send again what got no answer, with the minute it was made in."""
+    first = 1_000_000 * 15
+    fill(call, keys, first, 5)
+    pass_by(recorder, first + 2)
+    # Redis was away for ten minutes. The leader is the first to be back.
+    recorder.record((first + 14) * 60.0, [])
+    call("HINCRBY", keys.minute(first + 4), "mail|r4", 100)
+    recorder.record((first + 15) * 60.0, [])
+    found = rolled_up(link, keys, first + 4, first + 4, 1)
+    assert found[0].ran("mail") == 106
+
+
+def test_hours_say_what_is_not_in_days_though_their_minutes_are_gone(recorder, call, keys, look, admin):
+    """A leader died between the hours and the six hours of a day of which no other six hours are known."""
+    day = int(look.now() // 60) // 1440 * 1440 - 1440
+    fill(call, keys, day + 1080, 120)
+    read = partial(figures.minutes, keys)
+    for hour in (day + 1080, day + 1140):
+        walk(recorder._link, rollups.roll_up(keys, 60, hour, read))
+    for minute in range(day + 1080, day + 1200):
+        call("DEL", keys.minute(minute))
+    (mail,) = (job for job in admin.metrics(72).jobs if job.name == "mail")
+    assert sum(mail.series) == mail.runs.count == mail.waits.count == 720
+
+
+def test_the_size_of_a_span_is_that_of_its_first_minute(recorder, call, keys, link):
+    first = 1_000_000 * 15
+    for minute in range(first + 1, first + 15):
+        call("HSET", keys.minute(minute), "mail|q", minute % 50, "|q", 1, "mail|r1", 1)
+    call("HSET", keys.minute(first), "mail|r1", 1)
+    walk(link, rollups.roll_up(keys, 15, first, partial(figures.minutes, keys)))
+    (found,) = rolled_up(link, keys, first, first + 14, 15)
+    assert found.sizes is None
+
+
+def test_roll_ups_are_kept_for_longer_than_they_are_shown(recorder, call, keys, link):
+    shown = {1: 1, 5: 1, 15: 24, 60: 72, 360: 72, 1440: 72}
+    first = 1_000_000 * 1440
+    fill(call, keys, first, 1)
+    for span, hours in shown.items():
+        walk(link, rollups.roll_up(keys, span, first, partial(figures.minutes, keys)))
+        for key in (keys.counts(span, first), keys.times(span, first)):
+            # One that has just ended began a whole span ago.
+            assert call("TTL", key) >= hours * 3600 + min(span, 1440 if hours == 72 else 15) * 60
+
+
+JUNK = (
+    ("mail|r4", "9" * 5000), ("mail|r4", "x"), ("mail|r4", "1e3"), ("mail|r" + "9" * 5000, 1), ("mail|r5000", 1), ("mail|r60", 1),
+    ("|q", "-"), ("mail|q", "--5"), ("mail|f", "9" * 30), ("\udcff|r4", 3), ("mail|", 1), ("", 1), ("|", 1), ("mail|r-1", 1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=lambda junk: f"{junk[0][:12]}={str(junk[1])[:6]}")
+def test_junk_in_a_minute_stops_neither_readers_nor_the_leader(recorder, call, keys, look, admin, junk):
+    last = int(look.now() // 60)
+    field, value = junk[0].encode("utf-8", "surrogateescape"), junk[1]
+    for minute in (last - 3, last):
+        call("HSET", keys.minute(minute), "mail|r7", 5, "mail|w7", 5, field, value)
+    call("HSET", keys.totals, "done:mail", value, "failed:mail", 1)
+    call("SADD", keys.known_jobs, "mail")
+    for _ in range(2):
+        looks = (
+            admin.verdict,
+            admin.queues,
+            admin.redis,
+            admin.throughput,
+            admin.scrape,
+            lambda: admin.queue("mail"),
+        )
+        for look_ in looks:
+            look_()
+        (mail,) = (job for job in admin.metrics(1).jobs if job.name == "mail")
+        assert mail.runs.count >= 10
+        pass_by(recorder, last + 1, ["mail"])
+        assert call("EXISTS", keys.counts(1, last - 3)) == 1
+
+
+def test_a_minute_of_a_wrong_type_hides_no_other(call, keys, look, admin):
+    last = int(look.now() // 60)
+    fill(call, keys, last - 5, 6)
+    call("DEL", keys.minute(last - 3))
+    call("SET", keys.minute(last - 3), "x")
+    admin.verdict()
+    admin.queues()
+    (mail,) = (job for job in admin.metrics(1).jobs if job.name == "mail")
+    assert sum(mail.series) == mail.runs.count == 5 * 6
+
+
+def test_junk_in_a_roll_up_stops_no_reader(call, keys, look, admin):
+    last = int(look.now() // 60)
+    fill(call, keys, last - 5, 6)
+    call(
+        "SET", keys.times(1, last - 4), b'{"runs":{"mail":{"9999":1,"-3":-2}},"waits":{},"trips":{"9999":1}}'
+    )
+    call("SET", keys.times(1, last - 3), b'{"runs":{"mail":{"4":1e99}},"waits":{},"trips":{}}')
+    (mail,) = (job for job in admin.metrics(1).jobs if job.name == "mail")
+    assert mail.runs.count == 5 * 6 - 1
 
 
 # The shelf: what is over is not read again at every look.
@@ -461,7 +630,8 @@ def test_a_minute_that_is_over_is_read_again_after_a_while(call, keys, link):
 
 def test_what_is_old_leaves_the_shelf(call, keys, link):
     shelf = Shelf(keys)
-    walk(link, shelf.minutes(range(100, 160), 200 * 60.0))
-    assert len(shelf._kept) == 60
+    walk(link, shelf.minutes(range(100, 200), 200 * 60.0))
+    # An hour of them at most: three days may have to be read.
+    assert list(shelf._kept) == list(range(139, 200))
     walk(link, shelf.minutes([198], 201 * 60.0))
     assert list(shelf._kept) == [198]

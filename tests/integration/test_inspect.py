@@ -16,6 +16,7 @@ from dayjob.store.op import plain
 from dayjob.store.ops import consume, figures, find, health, inspect, maintain, operate, pools
 from dayjob.store.steps import awalk, walk
 from dayjob.worker.lane import bucket
+from monitor import monitor
 from server import wait_until
 
 
@@ -668,6 +669,29 @@ def test_an_id_inside_of_arguments_is_not_the_job(keys, go, enqueuer):
     assert go(find.find_job(keys, "x-7")) is None
     enqueuer.using(id="x-7").enqueue("a")
     assert go(find.find_job(keys, "x-7")).place == 1
+
+
+def test_an_id_that_is_a_job_name_too_is_looked_for_at_the_cost_of_any_other(keys, call, go, link, server):
+    call("SADD", keys.known_jobs, "mail")
+    call("LPUSH", keys.queue("mail"), *(payload("mail", f"id{i}") for i in range(3000)))
+    with monitor(server.port, link) as heard:
+        assert go(find.find_job(keys, "mail")) is None
+    assert len([words for words in heard.by_clients if keys.queue("mail").encode() in words]) < 10
+    call("RPUSH", keys.queue("mail"), b'{"name":"mail", "args":{"id":"x"}, "id" : "mail", "t":1}')
+    assert go(find.find_job(keys, "mail")).place == 0
+
+
+def test_large_payloads_are_read_few_at_a_time(keys, call, link):
+    queue = keys.queue("a")
+    call("RPUSH", queue, *(payload("a", f"id{i}") for i in range(300)))
+    big = codec.write(b'"a"', "big", 1, b'{"x":"%b"}' % (b"y" * 500_000))
+    for _ in range(100):
+        call("RPUSH", queue, big)
+    found = link.run(find.seek(queue, [b'"nobody"']))
+    # Some are there before it is known that they are large; those that follow are left for the next look.
+    assert 300 < found.looked < 310
+    same = link.run(find.seek(queue, [b'"big"'], offset=300))
+    assert len(same.candidates) <= 10
 
 
 def test_an_id_with_odd_characters_is_found_as_go_writes_it_too(keys, call, go):

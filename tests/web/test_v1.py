@@ -425,6 +425,8 @@ def test_the_audit_can_be_searched(console):
 def test_figures_of_the_server_and_of_jobs(console):
     enqueue(console)
     assert console.api("/metrics", hours=24)["hours"] == 24
+    assert console.api("/metrics", name="never_heard_of", most=3)["jobs"] == []
+    assert len(console.api("/throughput", hours=72)["ended"]) == 72
     assert console.get("/api/v1/metrics", params={"hours": 5}).status_code == 400
     assert any(finding["topic"] == "eviction" for finding in console.api("/redis")["findings"])
     assert console.api("/verdict")["waiting"] == 1

@@ -30,7 +30,7 @@ from dayjob.store.steps import Steps, ask
 #: Seconds of one wait for a pool's answer.
 SLICE = 1.0
 #: How many busy workers are shown.
-MOST_BUSY = 1000
+MOST_BUSY = 10_000
 #: How many coming ticks of a schedule are shown.
 NEXT = 5
 
@@ -47,7 +47,7 @@ def listing(desk: Desk, *, workers: bool = True) -> Steps[PoolsView]:
 
 
 def busy(desk: Desk, *, pool_id: str | None = None, most: int = MOST_BUSY) -> Steps[tuple[BusyWorker, ...]]:
-    """The workers that have run a job for longer than a moment, the longest first: of all pools or of one; 1,000 at most."""
+    """The workers that have run a job for longer than a moment, the longest first: of all pools or of one; 10,000 at most."""
     now = yield from ask(inspect.now())
     if pool_id is None:
         registered = yield from pools.pools(desk.keys)

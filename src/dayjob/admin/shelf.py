@@ -12,6 +12,8 @@ from dayjob.store.steps import Steps
 
 #: Seconds, by the clock of Redis, that a minute may be old: figures that come late are seen then.
 FRESH = 20.0
+#: How many minutes are kept, the latest: what several looks have in common.
+KEPT = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Shelf:
         wanted = [number for number in numbers if number not in fresh]
         for minute in (yield from figures.minutes(self.keys, wanted)):
             fresh[minute.number] = minute
-            if now >= (minute.number + 1) * 60:
+            if KEPT * 60 >= now - (minute.number + 1) * 60 >= 0:
                 self._kept[minute.number] = now, minute
         for number, (at, _) in tuple(self._kept.items()):
             if not 0 <= now - at < FRESH:

@@ -118,6 +118,8 @@ def fill_hours(link: Link, keys: Keys, hours: int, now: float, rng: random.Rando
     first = last - hours * 60
     for minute in range(first, last):
         _fill_minute(link, keys, minute, rng)
+        # One that a leader has rolled up says what was true before.
+        link.run(Op("DEL", (keys.counts(1, minute), keys.times(1, minute)), (), int))
     for span in rollups.FINER:
         for start in range(first + -first % span, last - span + 1, span):
             walk(link, rollups.roll_up(keys, span, start, partial(figures.minutes, keys)))

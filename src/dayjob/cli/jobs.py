@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -71,20 +72,31 @@ def ls(
 
 
 def _list_all_waiting(admin: Admin, where: str | None, size: int, *, as_json: bool) -> None:
-    pages: list[JobPage] = []
+    pages: dict[str, JobPage] = {}
     left = size
     for view in admin.queues().queues:
+        name = view.queue.name
         if view.queue.size and not view.queue.wrong and left > 0:
-            pages.append(admin.jobs("waiting", name=view.queue.name, where=where, size=left))
-            left -= len(pages[-1].jobs)
+            pages[name] = admin.jobs("waiting", name=name, where=where, size=left)
+            left -= len(pages[name].jobs)
     if as_json:
-        console.emit(pages)
-    elif not any(page.jobs for page in pages):
-        click.echo("No jobs.")
-    else:
-        for page in pages:
-            if page.jobs:
-                _print_page(page, go_on=f"--where name={clean(page.jobs[0].name)}")
+        console.emit(list(pages.values()))
+        return
+    for name, page in pages.items():
+        if page.jobs:
+            _print_page(page, go_on=f"--where {_named(name, where)}")
+    if not any(page.jobs for page in pages.values()):
+        looked = sum(page.looked for page in pages.values())
+        click.echo(f"None of {counted(looked, 'job')} in waiting matches." if looked else "No jobs.")
+    for name, page in pages.items():
+        if page.next and not page.jobs:
+            text = f"none of the first {page.looked:,} of {clean(name)} matches"
+            click.echo(f"{text}; more: --where {_named(name, where)} --after {page.next}", err=True)
+
+
+def _named(name: str, where: str | None) -> str:
+    """The filter for one queue, as it is typed."""
+    return shlex.quote(" ".join(filter(None, (f"name={shlex.quote(clean(name))}", where))))
 
 
 def _list_running(admin: Admin, *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from dayjob.errors import Rejected
+from dayjob.errors import Full, Rejected
 from dayjob.store.keys import Keys
 from dayjob.store.ops import figures, job_types, maintain, rollups
 from dayjob.store.ops.figures import Minute
@@ -19,13 +19,14 @@ logger = logging.getLogger("dayjob.worker.recorder")
 
 #: How many queues one request counts.
 AT_ONCE = 200
-#: Minutes that figures may come late, from a pool that Redis was away from, and still be in the roll-up.
+#: Minutes that figures may come late and still be in the roll-up.
 LATE = 2
 #: How many spans back a new leader looks for those that nobody rolled up, by minutes in the span: the shortest first,
 #: since the others are summed of them.
 BACK = {1: 60, 5: 12, 15: 4, 60: 72, 360: 12, 1440: 3}
-#: How many roll-ups of each span are made within a minute: a new leader may find hours of them.
-MOST_ROLLED_UP = 4
+#: How many of them are rolled up within a minute: some tens of minutes may have to be read for one, by a thread that
+#: has more to do.
+MOST = {1: 8, 5: 4, 15: 2, 60: 1, 360: 1, 1440: 1}
 #: How many job types one request looks at.
 AT_ONCE_FORGOTTEN = 500
 
@@ -37,37 +38,50 @@ class Recorder:
         self._keys = keys
         self._link = link
         self._sampled = 0
-        #: Span in minutes to the first minute of the last one that was looked at, and to those that are to be rolled up.
+        #: Span in minutes to the first minute of the last one that is rolled up, or of which there is nothing.
         self._looked: dict[int, int] = {}
-        self._open: dict[int, list[int]] = {span: [] for span in BACK}
 
     def record(self, now: float, names: list[str]) -> None:
         """Once a minute: note how many jobs wait under each name, and roll up what is over."""
         minute = int(now // 60)
         if minute == self._sampled:
             return
-        self._sampled = minute
+        follows, self._sampled = minute == self._sampled + 1, minute
         for first in range(0, len(names), AT_ONCE) or (0,):
             last = first + AT_ONCE >= len(names)
             self._link.run(maintain.sample(self._keys, minute, names[first : first + AT_ONCE], last=last))
-        for span in BACK:
-            self._roll_up(span, minute)
+        if follows:
+            self._roll_up(minute)
+        else:
+            # Nobody led, another did, or Redis was away, and then pools are still sending what they had: a minute later.
+            self._looked.clear()
 
-    def _roll_up(self, span: int, minute: int) -> None:
+    def _roll_up(self, minute: int) -> None:
+        try:
+            for span in BACK:
+                if not self._roll_up_some(span, minute):
+                    # The longer ones would have to be summed of what is not there yet.
+                    return
+        except Full as error:
+            logger.warning("figures are not rolled up: %s", error)
+
+    def _roll_up_some(self, span: int, minute: int) -> bool:
+        """Whether none is left."""
         last = (minute - LATE) // span * span - span
+        if last <= self._looked.get(span, 0):
+            return True
         first = max(last - (BACK[span] - 1) * span, self._looked.get(span, 0) + span)
-        over = range(first, last + 1, span)
-        self._open[span] += walk(self._link, rollups.missing(self._keys, span, over))
-        self._looked[span] = last
-        for _ in range(min(MOST_ROLLED_UP, len(self._open[span]))):
-            # The newest first: they are looked at most.
-            newest = self._open[span][-1]
+        open_ = walk(self._link, rollups.missing(self._keys, span, range(first, last + 1, span)))
+        for start in open_[: MOST[span]]:
             try:
-                walk(self._link, self._kept(span, newest))
+                walk(self._link, self._kept(span, start))
             except Rejected as error:
-                # A minute of a wrong type: readers go by the others.
+                # As where we may not write there: readers go by what is not rolled up.
                 logger.error("the figures of %d minutes cannot be rolled up: %s", span, error)  # noqa: TRY400
-            self._open[span].pop()
+            self._looked[span] = start
+        if len(open_) <= MOST[span]:
+            self._looked[span] = last
+        return len(open_) <= MOST[span]
 
     def _kept(self, span: int, first: int) -> Steps[None]:
         if span == 60:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dayjob.errors import Rejected
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op, plain
-from dayjob.store.steps import Steps, ask_all
+from dayjob.store.steps import Steps, ask, ask_all
 
 
 def totals(keys: Keys) -> Op[dict[str, dict[str, int]]]:
@@ -22,8 +23,9 @@ def _read_totals(reply: Any) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for raw, value in zip(reply[::2], reply[1::2], strict=True):
         counter, _, name = raw.decode("utf-8", "replace").partition(":")
-        if value.lstrip(b"-").isdigit():
-            found.setdefault(counter, {})[name] = int(value)
+        number = _read_number(value)
+        if number is not None:
+            found.setdefault(counter, {})[name] = number
     return found
 
 
@@ -62,7 +64,7 @@ BUCKETS = 60
 
 def bucket_limit(number: int) -> float:
     """The longest duration that a bucket counts, in seconds."""
-    return float(0.0001 * 2 ** (number / 2))
+    return float(0.0001 * 2 ** (min(number, BUCKETS) / 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,22 @@ def minutes(keys: Keys, numbers: Sequence[int], only: str | None = None) -> Step
     """The figures of some minutes, sixty to a round trip."""
     found: list[Minute] = []
     for first in range(0, len(numbers), 60):
-        found += yield from ask_all([minute(keys, number, only) for number in numbers[first : first + 60]])
+        some = numbers[first : first + 60]
+        try:
+            found += yield from ask_all([minute(keys, number, only) for number in some])
+        except Rejected:
+            found += yield from _one_by_one(keys, some, only)
+    return found
+
+
+def _one_by_one(keys: Keys, numbers: Sequence[int], only: str | None) -> Steps[list[Minute]]:
+    """The same where one has a wrong type, which must not hide the others: it is empty."""
+    found: list[Minute] = []
+    for number in numbers:
+        try:
+            found.append((yield from ask(minute(keys, number, only))))
+        except Rejected:
+            found.append(Minute(Counts(number), Times()))
     return found
 
 
@@ -177,7 +194,7 @@ def _read_field(raw: bytes) -> tuple[str, int]:
     """Kind of figure and job name in one text, and the number of the bucket, or -1. Kept: every minute has the same fields."""
     name, _, figure = raw.decode("utf-8", "replace").rpartition("|")
     kind, number = figure[:1], figure[1:]
-    if kind in ("r", "w", "x") and number.isdecimal():
+    if kind in ("r", "w", "x") and number.isdecimal() and len(number) <= 2 and int(number) < BUCKETS:
         return kind + name, int(number)
     # One that was not written by us goes where nobody looks.
     return (kind + name if kind in ("f", "q", "o") and not number else ""), -1
@@ -205,8 +222,16 @@ def _read_numbers(raws: Sequence[bytes]) -> list[int]:
     try:
         return list(map(int, raws))
     except ValueError:
-        # Not written by us: as good as nothing.
-        return [int(raw) if raw.isdigit() else 0 for raw in raws]
+        # Some were not written by us: as good as nothing.
+        return [_read_number(raw) or 0 for raw in raws]
+
+
+def _read_number(raw: bytes) -> int | None:
+    """A number as Redis counts, of 64 bits; None for what is none."""
+    try:
+        return int(raw) if len(raw) <= 20 else None
+    except ValueError:
+        return None
 
 
 def let_go(keys: Keys, first: int, count: int) -> Steps[None]:

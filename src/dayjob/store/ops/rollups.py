@@ -210,9 +210,9 @@ def _rolled_up(keys: Keys, kind: Kind[T], span: int, starts: Sequence[int]) -> O
 
 def _any(keys: Keys, span: int, first: int) -> Op[bool]:
     """Whether there is anything of which a roll-up can be summed."""
-    finer = FINER.get(span, span)
-    parts = [keys.counts(finer, start) for start in range(first, first + span, finer) if finer < span]
-    return Op("EXISTS", [*parts, *(keys.minute(number) for number in range(first, first + span))], (), bool)
+    upto = first + span
+    parts = [keys.counts(one, start) for one in KEPT if one < span for start in range(first, upto, one)]
+    return Op("EXISTS", [*parts, *(keys.minute(number) for number in range(first, upto))], (), bool)
 
 
 # Writing.
@@ -228,15 +228,28 @@ def missing(keys: Keys, span: int, starts: Sequence[int]) -> Steps[list[int]]:
 
 def roll_up(keys: Keys, span: int, first: int, minutes: ReadMinutes) -> Steps[None]:
     """Keep the sum of `span` minutes from `first` on."""
+    once = _once(minutes)
     if span == 1:
-        (minute,) = yield from minutes([first])
+        (minute,) = yield from once([first])
         counts, times_ = minute.counts, minute.times
     else:
         last = first + span - 1
-        counts = merged_counts((yield from _parts(keys, COUNTS, span, [first], last, minutes))[first], first)
-        times_ = merged_times((yield from _parts(keys, TIMES, span, [first], last, minutes))[first])
+        counts = merged_counts((yield from _parts(keys, COUNTS, span, [first], last, once))[first], first)
+        times_ = merged_times((yield from _parts(keys, TIMES, span, [first], last, once))[first])
     # Counts say that it is rolled up, so they are last.
     yield from ask_all([_keep(keys, TIMES, span, first, times_), _keep(keys, COUNTS, span, first, counts)])
+
+
+def _once(minutes: ReadMinutes) -> ReadMinutes:
+    """Reads each minute once, for both values."""
+    known: dict[int, Minute] = {}
+
+    def read(numbers: Sequence[int]) -> Steps[list[Minute]]:
+        for minute in (yield from minutes([number for number in numbers if number not in known])):
+            known[minute.number] = minute
+        return [known[number] for number in numbers]
+
+    return read
 
 
 def _keep(keys: Keys, kind: Kind[T], span: int, first: int, value: T) -> Op[Any]:

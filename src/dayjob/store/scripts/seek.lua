@@ -1,5 +1,5 @@
 #!lua flags=no-writes
---[[ seek: look for payloads that contain a text, in a list, a sorted set or a hash. Whoever asks reads them to be sure.
+--[[ seek: look for payloads with an id, in a list, a sorted set or a hash. Whoever asks reads them to be sure.
 
 Called by: find.seek
 KEYS[1]  the list, sorted set or hash
@@ -7,7 +7,7 @@ ARGV[1]  1 to begin at the right of a list, or with the highest scores
 ARGV[2]  how many entries to leave out first
 ARGV[3]  how many entries to look at, at most
 ARGV[4]  after how many bytes to stop
-ARGV[5...]  texts, one of which is enough
+ARGV[5...]  the id as JSON strings, one of which is enough
 Returns  {how many entries there are; how many entries are behind us, those left out included;
           place, payload, score or token, ... of ten at most}
 Atomic because: it is one look.
@@ -43,7 +43,11 @@ for text = 5, #ARGV do tails[text] = string.sub(ARGV[text], 2) end
 
 local function fits(payload)
   for text = 5, #ARGV do
-    if string.find(payload, tails[text], 1, true) and string.find(payload, ARGV[text], 1, true) then return true end
+    local at = string.find(payload, tails[text], 1, true) and string.find(payload, ARGV[text], 1, true)
+    while at do
+      if string.find(string.sub(payload, math.max(1, at - 16), at - 1), '"id"%s*:%s*$') then return true end
+      at = string.find(payload, ARGV[text], at + 1, true)
+    end
   end
   return false
 end
@@ -51,20 +55,23 @@ end
 local answer, place, bytes, chunk = {total, first}, first, 0, 8
 local last = math.min(first + most, total)
 local backwards = kind == 'list' and reverse
-while place < last and bytes < most_bytes and #answer < 2 + ENOUGH * 3 do
+local full = 2 + ENOUGH * 3
+while place < last and bytes < most_bytes and #answer < full do
   local payloads, tokens = read(place, math.min(place + chunk, last) - 1)
-  local count, size = #payloads, 0
+  local count, before = #payloads, bytes
   if count == 0 then break end
   for i = 1, count do
     local payload = payloads[backwards and count + 1 - i or i]
-    size = size + #payload
+    bytes = bytes + #payload
     if fits(payload) then
       local other = tokens and tokens[i] or kind == 'zset' and redis.call('ZSCORE', key, payload) or ''
-      answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = place + i - 1, payload, other
+      answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = place, payload, other
     end
+    place = place + 1
+    if bytes >= most_bytes or #answer >= full then break end
   end
-  place, bytes = place + count, bytes + size
-  if size < 65536 then chunk = math.min(chunk * 2, 256) end
+  -- Few where they are large: what is read at once cannot be taken back.
+  chunk = bytes - before < 65536 and math.min(chunk * 2, 64) or 8
 end
 answer[2] = place
 return answer

@@ -171,13 +171,14 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
 
 
 async def _nowhere(request: Request, job_id: str, *, quick: bool) -> Response:
-    sentence = f"No job {job_id[:200]!r} waits, runs or is kept: it completed, was deleted or never was."
-    kept = "Completed jobs are kept where their type asks for it."
     most, some, of_all = LOOKED
-    hint = f"{kept} Of each queue the first {some if quick else most:,} were looked at"
-    hint += f", {of_all:,} in all." if quick else "."
-    further = address(request, "/job", id=job_id, deep=1) if quick else ""
-    return await failure(request, 404, sentence, hint, further)
+    if quick:
+        sentence = f"No job {job_id[:200]!r} is among the first {some:,} of each queue and state."
+        hint = f"Of all queues {of_all:,} were looked at. Or it completed, was deleted or never was."
+        return await failure(request, 404, sentence, hint, address(request, "/job", id=job_id, deep=1))
+    sentence = f"No job {job_id[:200]!r} waits, runs or is kept: it completed, was deleted or never was."
+    hint = f"Of each queue and state the first {most:,} were looked at. Completed jobs are kept where their type asks for it."
+    return await failure(request, 404, sentence, hint)
 
 
 async def _worker(admin: AsyncAdmin, found: JobView) -> BusyWorker | None:

@@ -26,4 +26,5 @@ async def pools(_request: Request, admin: AsyncAdmin) -> Values:
 @page("busy.html", "/busy_workers", "Busy workers")
 async def busy(_request: Request, admin: AsyncAdmin) -> Values:
     """Workers that have run a job for longer than a moment."""
-    return {"busy": await admin.busy(most=MOST_BUSY), "most": MOST_BUSY}
+    found = await admin.busy(most=MOST_BUSY + 1)
+    return {"busy": found[:MOST_BUSY], "more": len(found) > MOST_BUSY}

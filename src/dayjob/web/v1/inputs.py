@@ -171,6 +171,13 @@ class Hours(_Input):
     hours: Literal[1, 24, 72] = 1
 
 
+class Figures(Hours):
+    """Of which jobs: of one, or of the busiest."""
+
+    name: Name | None = None
+    most: Size = 500
+
+
 class Slice(_Input):
     """Which part of a list."""
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from dayjob.admin.views import BrokenEntry, Line, Metrics, Outcome, Periodic, RedisView, Verdict
+from dayjob.admin.views import BrokenEntry, Line, Metrics, Outcome, Periodic, RedisView, Throughput, Verdict
 from dayjob.version import __version__
 from dayjob.web.answers import Refusal, broken_text, digest
 from dayjob.web.options import Role
 from dayjob.web.scale import Scale, scale
-from dayjob.web.v1.inputs import AuditSlice, Drain, Hours, Mended, OneBroken, Schedule, Slice
+from dayjob.web.v1.inputs import AuditSlice, Drain, Figures, Hours, Mended, OneBroken, Schedule, Slice
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint, Nothing
 
@@ -78,8 +78,12 @@ async def _resume(call: Call[Schedule]) -> Outcome:
     return done(await call.admin.resume_schedule(call.sent.name))
 
 
-async def _metrics(call: Call[Hours]) -> Metrics:
-    return await call.admin.metrics(call.sent.hours)
+async def _metrics(call: Call[Figures]) -> Metrics:
+    return await call.admin.metrics(call.sent.hours, name=call.sent.name, most=call.sent.most)
+
+
+async def _throughput(call: Call[Hours]) -> Throughput:
+    return await call.admin.throughput(call.sent.hours)
 
 
 async def _redis(call: Call[Nothing]) -> RedisView:
@@ -138,7 +142,8 @@ ENDPOINTS = (
     Endpoint("POST", "/periodic/run", "periodic", "Enqueue the job of a schedule now, beside its ticks.", _run, Outcome, Schedule, finds=True, moves=True),
     Endpoint("POST", "/periodic/pause", "periodic", "Let a schedule tick without enqueueing.", _pause, Outcome, Schedule, finds=True, moves=True),
     Endpoint("POST", "/periodic/resume", "periodic", "Let a paused schedule enqueue again.", _resume, Outcome, Schedule, finds=True, moves=True),
-    Endpoint("GET", "/metrics", "figures", "Throughput, failures, wait and run times by job name.", _metrics, Metrics, Hours),
+    Endpoint("GET", "/metrics", "figures", "Throughput, failures, wait and run times by job name.", _metrics, Metrics, Figures),
+    Endpoint("GET", "/throughput", "figures", "What ended and failed over time, of all jobs together.", _throughput, Throughput, Hours),
     Endpoint("GET", "/scale", "figures", "What an autoscaler wants to know.", _scale, Scale, Drain),
     Endpoint("GET", "/redis", "figures", "How the server fares.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[Line, ...], AuditSlice),
