@@ -408,7 +408,9 @@ def test_numbers_are_written_for_people():
         "1\u202f234",
     ]
     assert [took(n) for n in (None, 0.0123, 1.5, 90)] == ["–", "12.3 ms", "1.5 s", "90 s"]
-    assert [share(*n) for n in ((0, 0), (1, 2), (1, 30), (1, 10_000))] == ["0 %", "50 %", "3.3 %", "< 0.1 %"]
+    shares = [share(*n) for n in ((0, 0), (1, 2), (1, 30), (1, 10_000))]
+    # Spaces at which no line breaks.
+    assert shares == ["0\u202f%", "50\u202f%", "3.3\u202f%", "<\u202f0.1\u202f%"]
     assert [size(n) for n in (0, 512, 5 * 1024**2, 3 * 1024**4)] == ["–", "512 B", "5 MiB", "3072 GiB"]
 
 

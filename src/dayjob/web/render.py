@@ -111,11 +111,11 @@ def took(seconds: float | None) -> str:
 def share(part: float, whole: float) -> str:
     """A share in percent; nothing of nothing is nothing."""
     if not whole or not part:
-        return "0 %"
+        return f"0{THIN}%"
     percent = 100 * part / whole
     if percent < 10:
-        return f"{percent:.1f} %" if percent >= 0.05 else "< 0.1 %"
-    return f"{percent:.0f} %"
+        return f"{percent:.1f}{THIN}%" if percent >= 0.05 else f"<{THIN}0.1{THIN}%"
+    return f"{percent:.0f}{THIN}%"
 
 
 def size(number_of_bytes: float | None) -> str:
