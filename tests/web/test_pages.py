@@ -241,7 +241,7 @@ def test_the_form_for_one_like_it_leaves_hidden_arguments_to_be_filled_in(consol
 def test_a_job_that_is_gone_is_explained(console):
     text = page(console, "/job", 404, id="gone")
     assert "it completed, was deleted or never was" in words(text)
-    assert "among the first 1,000 of each queue" in words(text)
+    assert "or it is further back. Of each queue and state the first 1,000 were looked at" in words(text)
     (further,) = [link for link in Markup(text).links if "deep=" in link]
     assert "Of each queue and state the first 10,000 were looked at." in words(page(console, further, 404))
 

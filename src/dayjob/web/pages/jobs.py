@@ -172,13 +172,15 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
 
 async def _nowhere(request: Request, job_id: str, *, quick: bool) -> Response:
     most, some, of_all = LOOKED
-    if quick:
-        sentence = f"No job {job_id[:200]!r} is among the first {some:,} of each queue and state."
-        hint = f"Of all queues {of_all:,} were looked at. Or it completed, was deleted or never was."
-        return await failure(request, 404, sentence, hint, address(request, "/job", id=job_id, deep=1))
-    sentence = f"No job {job_id[:200]!r} waits, runs or is kept: it completed, was deleted or never was."
-    hint = f"Of each queue and state the first {most:,} were looked at. Completed jobs are kept where their type asks for it."
-    return await failure(request, 404, sentence, hint)
+    if not quick:
+        sentence = f"No job {job_id[:200]!r} waits, runs or is kept: it completed, was deleted or never was."
+        hint = f"Of each queue and state the first {most:,} were looked at. Completed jobs are kept where their type asks for it."
+        return await failure(request, 404, sentence, hint)
+    sentence = (
+        f"No job {job_id[:200]!r} was found: it completed, was deleted or never was, or it is further back."
+    )
+    hint = f"Of each queue and state the first {some:,} were looked at, of all queues {of_all:,}."
+    return await failure(request, 404, sentence, hint, address(request, "/job", id=job_id, deep=1))
 
 
 async def _worker(admin: AsyncAdmin, found: JobView) -> BusyWorker | None:
