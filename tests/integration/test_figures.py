@@ -496,6 +496,23 @@ def test_after_a_time_without_redis_pools_may_send_what_they_had(recorder, call,
     assert found[0].ran("mail") == 106
 
 
+def test_a_clock_that_is_set_back_hides_nothing(recorder, call, keys, link):
+    """Figures come into minutes that are rolled up."""
+    first = 1_000_000 * 15
+    fill(call, keys, first, 30)
+    for minute in range(first + 20, first + 32):
+        recorder.record(minute * 60.0, [])
+    assert call("EXISTS", keys.counts(15, first), keys.counts(1, first + 20)) == 2
+    recorder.record((first + 20) * 60.0, [])
+    for minute in range(first + 20, first + 30):
+        call("HINCRBY", keys.minute(minute), "mail|r4", 100)
+    for minute in range(first + 21, first + 45):
+        recorder.record(minute * 60.0, [])
+    found = rolled_up(link, keys, first, first + 29, 15)
+    assert [part.ran("mail") for part in found] == [15 * 6, 15 * 6 + 1000]
+    assert sum(part.ran("mail") for part in rolled_up(link, keys, first + 20, first + 29, 1)) == 10 * 106
+
+
 def test_hours_say_what_is_not_in_days_though_their_minutes_are_gone(recorder, call, keys, look, admin):
     """A leader died between the hours and the six hours of a day of which no other six hours are known."""
     day = int(look.now() // 60) // 1440 * 1440 - 1440

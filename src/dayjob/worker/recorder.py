@@ -27,6 +27,8 @@ BACK = {1: 60, 5: 12, 15: 4, 60: 72, 360: 12, 1440: 3}
 #: How many of them are rolled up within a minute: some tens of minutes may have to be read for one, by a thread that
 #: has more to do.
 MOST = {1: 8, 5: 4, 15: 2, 60: 1, 360: 1, 1440: 1}
+#: By how many minutes a clock may be behind that of the server before.
+MOST_REPEATED = 60
 #: How many job types one request looks at.
 AT_ONCE_FORGOTTEN = 500
 
@@ -46,11 +48,14 @@ class Recorder:
         minute = int(now // 60)
         if minute == self._sampled:
             return
-        follows, self._sampled = minute == self._sampled + 1, minute
+        before, self._sampled = self._sampled, minute
+        if minute < before:
+            # A failover to a server whose clock is behind: these minutes are to come again.
+            self._link.run(rollups.forget(self._keys, minute, min(before, minute + MOST_REPEATED)))
         for first in range(0, len(names), AT_ONCE) or (0,):
             last = first + AT_ONCE >= len(names)
             self._link.run(maintain.sample(self._keys, minute, names[first : first + AT_ONCE], last=last))
-        if follows:
+        if minute == before + 1:
             self._roll_up(minute)
         else:
             # Nobody led, another did, or Redis was away, and then pools are still sending what they had: a minute later.

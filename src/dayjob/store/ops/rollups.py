@@ -240,6 +240,14 @@ def roll_up(keys: Keys, span: int, first: int, minutes: ReadMinutes) -> Steps[No
     yield from ask_all([_keep(keys, TIMES, span, first, times_), _keep(keys, COUNTS, span, first, counts)])
 
 
+def forget(keys: Keys, first: int, last: int) -> Op[int]:
+    """Drop every roll-up that has one of these minutes in it."""
+    spans = [(span, start) for span in KEPT for start in range(first // span * span, last + 1, span)]
+    return Op(
+        "DEL", [key(span, start) for span, start in spans for key in (keys.counts, keys.times)], (), int
+    )
+
+
 def _once(minutes: ReadMinutes) -> ReadMinutes:
     """Reads each minute once, for both values."""
     known: dict[int, Minute] = {}
