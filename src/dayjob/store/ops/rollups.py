@@ -211,7 +211,8 @@ def _rolled_up(keys: Keys, kind: Kind[T], span: int, starts: Sequence[int]) -> O
 def _any(keys: Keys, span: int, first: int) -> Op[bool]:
     """Whether there is anything of which a roll-up can be summed."""
     upto = first + span
-    parts = [keys.counts(one, start) for one in KEPT if one < span for start in range(first, upto, one)]
+    # Those of 1 and 5 go before their minutes do.
+    parts = [keys.counts(one, start) for one in KEPT if 15 <= one < span for start in range(first, upto, one)]
     return Op("EXISTS", [*parts, *(keys.minute(number) for number in range(first, upto))], (), bool)
 
 
