@@ -283,15 +283,15 @@ def test_a_filtered_page_goes_on_where_the_last_one_ended(admin, put):
 
 
 def test_a_filter_looks_at_a_bounded_number_of_entries_for_one_page(admin, keys, call, link):
-    for first in range(0, 10_500, 500):
+    for first in range(0, 6500, 500):
         words = []
         for i in range(first, first + 500):
             words += [i, b'{"name":"mail","id":"j%d","t":1,"args":{}}' % i]
         call("ZADD", keys.dead, *words)
     page = admin.jobs("dead", where="id=j3")
-    assert (page.jobs, page.looked) == ((), 5000)
+    assert (page.jobs, page.looked) == ((), 3000)
     page = admin.jobs("dead", where="id=j3", after=page.next)
-    assert (page.jobs, page.looked) == ((), 5000)
+    assert (page.jobs, page.looked) == ((), 3000)
     assert ids(admin.jobs("dead", where="id=j3", after=page.next)) == ["j3"]
 
 

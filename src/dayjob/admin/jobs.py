@@ -32,7 +32,7 @@ LOOKED = (find.MOST_LOOKED, find.QUICK, find.QUICK_IN_ALL)
 #: Among how many entries of one moment the member of a cursor is looked for.
 MOST_SAME = 10_000
 #: How many entries a filter looks at before it answers with what it has: what can be read in a moment.
-MOST_FILTERED = 5000
+MOST_FILTERED = 3000
 #: States whose jobs are in a sorted set.
 IN_SETS = ("scheduled", "retry", "dead", "done")
 
@@ -108,7 +108,7 @@ def page(
 ) -> Steps[JobPage]:
     """Jobs in one state, page by page; `name` is needed for those that wait in a queue. Running is what pools hold.
 
-    With a filter a page may be short, even empty, and have a next: 5,000 entries are looked at for one. Those of a
+    With a filter a page may be short, even empty, and have a next: 3,000 entries are looked at for one. Those of a
     queue are paged for the first 10,000 from either end. Raises BadOption.
     """
     wanted = filter_of(where)
