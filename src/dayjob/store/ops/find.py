@@ -159,11 +159,13 @@ def _slices(numbers: list[int], size: int) -> list[list[int]]:
 def find_job(keys: Keys, job_id: str, name: str | None = None, *, quick: bool = False) -> Steps[Found | None]:
     """Where the job with this id is, or None. With its name only that queue is looked through.
 
-    A job moves while one looks: the places are visited in the order in which jobs pass them; and then once more, those
-    ends where jobs arrive that went the other way.
+    A job moves while one looks: the places are visited in the order in which jobs pass them; and then once more, unless
+    it is a quick look, those ends where jobs arrive that went the other way.
     """
-    first = Depth(QUICK, QUICK_IN_ALL) if quick and name is None else Depth(MOST_LOOKED)
-    for depth in (first, Depth(AT_ONCE, QUICK_IN_ALL, from_next=False)):
+    depths = [Depth(MOST_LOOKED), Depth(AT_ONCE, QUICK_IN_ALL, from_next=False)]
+    if quick and name is None:
+        depths = [Depth(QUICK, QUICK_IN_ALL)]
+    for depth in depths:
         for place in (_find_scheduled, _find_waiting, _find_running, _find_ended):
             found = yield from place(keys, job_id, name, depth)
             if found is not None:
