@@ -141,7 +141,8 @@ def measure(url: str, port: int, path: str) -> tuple[int, int, list[float]]:
     took: list[float] = []
     try:
         assert console.stdout is not None
-        console.stdout.readline()
+        if not console.stdout.readline().startswith(b"The console is at"):
+            raise SystemExit(f"no console could be started at port {port}: give another with --port")
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"accept": "text/html"}) as client:
             client.get("/healthz")
             for _ in range(VIEWS):
