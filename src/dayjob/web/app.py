@@ -41,6 +41,7 @@ def create_app(admin: AsyncAdmin, *, options: WebOptions | None = None) -> Starl
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    await pages.warm_up(app.state.console)
     yield
     await app.state.console.close()
 

@@ -18,9 +18,9 @@ from dayjob.web.pages import (
     settings,
     static,
 )
-from dayjob.web.pages.shell import failure
+from dayjob.web.pages.shell import failure, warm_up
 
-__all__ = ["failure", "routes"]
+__all__ = ["failure", "routes", "warm_up"]
 
 
 def routes() -> list[Route]:

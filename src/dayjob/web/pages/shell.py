@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 import weakref
@@ -15,7 +16,7 @@ from starlette.responses import Response
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Verdict
-from dayjob.errors import BadOption, StoreError
+from dayjob.errors import BadOption, DayjobError, StoreError
 from dayjob.web.answers import refusal_of
 from dayjob.web.charts import clock
 from dayjob.web.console import Console
@@ -182,6 +183,13 @@ async def recent(console: Console, key: str, seconds: float, read: Callable[[], 
 async def look(console: Console) -> Verdict:
     """The verdict, at most a second old."""
     return await recent(console, "verdict", FRESH, console.admin.verdict)
+
+
+async def warm_up(console: Console) -> None:
+    """Look once before anybody does: the first look takes several times as long. What is wrong is said to who asks."""
+    with contextlib.suppress(DayjobError, TimeoutError):
+        async with asyncio.timeout(1.0):
+            await look(console)
 
 
 def whole(request: Request, key: str, otherwise: int = 0, most: int = 1_000_000_000) -> int:
