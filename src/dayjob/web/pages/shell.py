@@ -189,7 +189,8 @@ async def warm_up(console: Console) -> None:
     """Look once before anybody does: the first look takes several times as long. What is wrong is said to who asks."""
     with contextlib.suppress(DayjobError, TimeoutError):
         async with asyncio.timeout(1.0):
-            await look(console)
+            # Not kept: whoever comes sees what is there then.
+            await console.admin.verdict()
 
 
 def whole(request: Request, key: str, otherwise: int = 0, most: int = 1_000_000_000) -> int:
