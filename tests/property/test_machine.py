@@ -144,6 +144,9 @@ class Machine(RuleBasedStateMachine):
         self.keys = Keys("m" + secrets.token_hex(6))
         self.link = Link(addresses.parse_url(self.url), tag=self.keys.known_jobs)
         self.model = Model()
+        #: How many pools there were. Their ids, like the scores below, say nothing of chance or time: the same draws must
+        #: lead to the same state, or a history cannot be played again.
+        self.joined = 0
         self.pools = [self.new_pool(), self.new_pool()]
         self.made = 0
         #: Pools whose numbers are ahead of what Redis knows.
@@ -158,7 +161,8 @@ class Machine(RuleBasedStateMachine):
         self.link.close()
 
     def new_pool(self) -> Pool:
-        return Pool(self.keys, self.link, names=NAMES)
+        self.joined += 1
+        return Pool(self.keys, self.link, pool_id=f"pool{self.joined:04}", names=NAMES)
 
     def now(self) -> float:
         return int(self.link.run(plain("TIME"))[0])
@@ -184,6 +188,13 @@ class Machine(RuleBasedStateMachine):
     def raw(self) -> dict[str, bytes]:
         found = census(self.keys, self.link)
         return {id_of(payload): payload for payload in found.places}
+
+    def put_in_order(self, side: str) -> None:
+        """Give what is due, or dead, scores by its number: else the order depends on which millisecond it was."""
+        source, raw = getattr(self.keys, side), self.raw()
+        for job_id in self.model.at(side):
+            if side == "dead" or self.model.jobs[job_id].due:
+                self.link.run(plain("ZADD", source, "XX", 1 + int(job_id[1:]), raw[job_id]))
 
     # Producers.
 
@@ -556,6 +567,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def requeue(self):
+        for side in ("scheduled", "retry"):
+            self.put_in_order(side)
         Requeuer(self.keys, self.link).step()
         for source in ("scheduled", "retry"):
             # By score, then by bytes; what was scheduled in the past has the lowest score.
@@ -578,6 +591,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def trim(self, count):
+        self.put_in_order("dead")
         members = [member for member, _ in self.link.run(maintain.oldest(self.keys.dead, count))]
         entries = []
         for member in members:

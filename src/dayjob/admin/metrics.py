@@ -30,8 +30,8 @@ def metrics(
     """
     now, parts = yield from _series(desk, hours)
     totals = yield from ask(figures.totals(desk.keys))
-    names = {name for part in parts for name in (*part.ended, *part.fails)}
-    names |= {name for by_name in totals.values() for name in by_name if name}
+    names = {one for part in parts for one in (*part.ended, *part.fails, *part.taken)}
+    names |= {one for by_name in totals.values() for one in by_name if one}
     chosen = _chosen(names, parts, most) if name is None else names & {name}
     first, last = parts[0].minute, int(now // 60)
     read = partial(desk.shelf.minutes, now=now)
@@ -40,7 +40,7 @@ def metrics(
     flow = _throughput(now, hours, parts)
     return Metrics(
         now, hours, flow.step, flow.starts, flow.ended, flow.failed, tuple(sorted(names)),
-        tuple(_job(name, steps, times, totals) for name in sorted(chosen)), Quantiles.of(times.exchange()),
+        tuple(_job(one, steps, times, totals) for one in sorted(chosen)), Quantiles.of(times.exchange()),
     )  # fmt: skip
 
 
