@@ -57,7 +57,11 @@ def main() -> None:
                 handlers[name](arguments(wire.args).i)
                 done.setdefault(name, []).append(name_token)
             reply = op.read(connection.read_response())
-        jobs = reply.jobs
+        jobs = [
+            (name_token, batch.name, payload)
+            for batch in reply.batches
+            for name_token, payload in zip(batch.tokens, batch.payloads, strict=True)
+        ]
         token += len(jobs)
         if not jobs and not done:
             time.sleep(0.002)

@@ -64,10 +64,11 @@ class Bare:
 
     def take(self, reply: Any) -> int:
         self.done = {}
-        for token, name, _ in reply.jobs:
-            self.done.setdefault(name, []).append(token)
-        self.token += len(reply.jobs)
-        return len(reply.jobs)
+        for batch in reply.batches:
+            self.done.setdefault(batch.name, []).extend(batch.tokens)
+        taken = sum(len(batch.tokens) for batch in reply.batches)
+        self.token += taken
+        return taken
 
     def timed(self, op: Op[Any]) -> tuple[float, Any]:
         """Run an op; microseconds that the server spent on it, by its own clock, and the reply."""

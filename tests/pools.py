@@ -62,8 +62,8 @@ class Pool:
 
     def note(self, reply: Reply) -> None:
         """Number on from what was fetched."""
-        if reply.jobs:
-            self.token = max(self.token, consume.number_in(reply.jobs[-1][0]) + 1)
+        if reply.batches:
+            self.token = max(self.token, consume.number_in(reply.batches[-1].tokens[-1]) + 1)
 
     def resend(self) -> Reply:
         """The last exchange again, byte for byte."""
@@ -72,7 +72,7 @@ class Pool:
 
     def fetch(self, *wants: str | Want, room: int = 500, u: float = 0.5) -> list[str]:
         """Take jobs; the answer is their tokens."""
-        return [token for token, _, _ in self.exchange(*wants, room=room, u=u).jobs]
+        return [token for token, _, _ in jobs_of(self.exchange(*wants, room=room, u=u))]
 
     def settle(self, *entries: Entry) -> Reply:
         """Settle and fetch nothing."""
@@ -87,6 +87,16 @@ def fill(keys: Keys, link: Link, name: str, *payloads: bytes | str) -> None:
         link.run(produce.enqueue(keys, Slot(new_id(), 1), name, batch, introduce=True))
 
 
+def jobs_of(reply: Reply) -> list[tuple[str, str, bytes]]:
+    """Token, job name and payload of each fetched job, read batch by batch as the fetcher reads them."""
+    assert all(batch.tokens for batch in reply.batches), "an exchange answered with a batch without jobs"
+    return [
+        (token, batch.name, payload)
+        for batch in reply.batches
+        for token, payload in zip(batch.tokens, batch.payloads, strict=True)
+    ]
+
+
 def payloads_of(reply: Reply) -> list[bytes]:
     """What was fetched, in order."""
-    return [payload for _, _, payload in reply.jobs]
+    return [payload for _, _, payload in jobs_of(reply)]

@@ -14,6 +14,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry, Request, Want
 from dayjob.store.sync import Link
+from pools import jobs_of
 
 #: For pools whose death, or long silence, is part of the test.
 QUICK = {"lease": 1.0, "beat": 0.3}
@@ -132,7 +133,7 @@ class Ghost:
         request = Request(self.id, self._number, self._token, wants, **more)
         reply = self._link.run(consume.exchange(self._keys, request, lease=self._lease, u=0.5))
         assert reply.status == "ok"
-        return reply.jobs
+        return jobs_of(reply)
 
 
 @pytest.fixture

@@ -429,3 +429,26 @@ def test_jobs_pushed_by_plain_commands_are_found_without_a_bell(new_pool, look, 
             call("LPUSH", keys.queue("note"), look.payload("note", f"x{i}", args={"number": i}))
             wait_until(lambda: len(ran) == i + 1, 2.5)
     assert ran == [0, 1, 2]
+
+
+def test_jobs_of_more_than_a_mebibyte_run_and_hold_up_no_other_name(new_pool, look):
+    pool = new_pool()
+    sizes = {}
+
+    def register(name):
+        @pool.job(name)
+        def work(data: str):
+            sizes.setdefault(name, []).append(len(data))
+
+        return work
+
+    # Whichever of the large names comes first in an exchange uses up its bytes before the others have their share.
+    large, other, small = register("large"), register("other"), register("small")
+    for _ in range(3):
+        large.enqueue("x" * 600_000)
+        other.enqueue("x" * 600_000)
+        small.enqueue("x")
+    with pool:
+        assert pool.drain(20)
+    assert sizes == {"large": [600_000] * 3, "other": [600_000] * 3, "small": [1] * 3}
+    assert look.totals() == {"done:large": 3, "done:other": 3, "done:small": 3}

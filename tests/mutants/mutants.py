@@ -165,6 +165,13 @@ ALL = (
         (f"{EXCHANGE}::test_fetching_stops_at_one_mebibyte",),
     ),
     Mutant(
+        "a name without jobs is answered as one with jobs",
+        f"{SCRIPTS}/exchange.lua",
+        "  if #group > 1 then jobs[#jobs + 1] = group end\n",
+        "  jobs[#jobs + 1] = group\n",
+        (f"{EXCHANGE}::test_the_bytes_are_counted_over_all_names",),
+    ),
+    Mutant(
         "jobs are unpacked by the thousand",
         f"{SCRIPTS}/exchange.lua",
         "chunk = math.min(chunk * 4, 32)",

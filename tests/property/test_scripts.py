@@ -24,7 +24,7 @@ from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.steps import walk
 from dayjob.store.sync import Link
-from pools import Pool
+from pools import Pool, jobs_of
 
 NAMES = ("a", "b")
 #: Nothing is due before a history ends, in milliseconds.
@@ -116,7 +116,7 @@ class World:
         u = rng.random()
         reply = pool.exchange(*wants, room=room, extra=extra, entries=entries, done=done, u=u)
         if not alive:
-            assert (reply.status, reply.jobs) == ("refused", [])
+            assert (reply.status, jobs_of(reply)) == ("refused", [])
             self.pools[which] = self.new_pool()
             return
         assert reply.status == ("rewound" if gap else "ok")
@@ -160,13 +160,13 @@ class World:
 
     def _fetched(self, pool: Pool, reply: consume.Reply, wants: list[Want], room: int, extra: int) -> None:
         left = {want.name: self.fetchable(want.name) for want in wants}
-        for token, name, payload in reply.jobs:
+        for token, name, payload in jobs_of(reply):
             assert self.queues[name].pop(0) == payload
             assert token not in self.held[pool.id]
             self.held[pool.id][token] = payload
             left[name] -= 1
             assert left[name] >= 0
-        count = len(reply.jobs)
+        count = len(jobs_of(reply))
         assert count <= room + extra
         if count < room:
             assert not any(left[want.name] for want in wants if want.fetch)
@@ -175,7 +175,7 @@ class World:
             assert count <= room
         elif count < room + extra:
             assert not any(left[want.name] for want in wants if want.fetch)
-        assert {name for _, name, _ in reply.jobs} <= {want.name for want in wants if want.fetch}
+        assert {name for _, name, _ in jobs_of(reply)} <= {want.name for want in wants if want.fetch}
         assert set(reply.live) == {name for name, more in left.items() if more}
         assert reply.held == len(self.held[pool.id])
 
@@ -195,7 +195,7 @@ class World:
         if first is None or pool.id in self.condemned:
             return
         again = pool.resend()
-        assert (again.status, again.jobs, again.late) == ("again", first.jobs, 0)
+        assert (again.status, jobs_of(again), again.late) == ("again", jobs_of(first), 0)
 
     def copy(self, rng) -> None:
         """A copy that was on its way while a later exchange was answered."""

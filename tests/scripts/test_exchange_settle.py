@@ -6,7 +6,7 @@ import pytest
 
 from dayjob.store.ops import consume, maintain
 from dayjob.store.ops.consume import Entry
-from pools import payloads_of
+from pools import jobs_of, payloads_of
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_rewound_attempt_is_given_back_and_counted_apart(held, look, totals):
 def test_what_is_given_back_can_be_fetched_in_the_same_exchange_by_its_name_only_if_wanted(held, look):
     assert payloads_of(held.exchange("a", room=1, entries=[Entry("back", "a", "1:a")])) == [b"1"]
     assert look().held == {"p1": {"2:a": b"2", "3:a": b"3", "4:a": b"1"}}
-    assert held.exchange(room=1, entries=[Entry("back", "a", "4:a")]).jobs == []
+    assert jobs_of(held.exchange(room=1, entries=[Entry("back", "a", "4:a")])) == []
 
 
 # Late outcomes.

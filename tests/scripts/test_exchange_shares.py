@@ -7,6 +7,7 @@ import random
 import pytest
 
 from dayjob.store.ops.consume import Want
+from pools import jobs_of
 
 #: Points of the circle that one series of requests takes, evenly spread.
 POINTS = 64
@@ -18,9 +19,9 @@ def shares(pool, wants, room, points):
     finished: dict[str, list[str]] = {}
     for u in points:
         reply = pool.exchange(*wants, room=room, done=finished, u=u)
-        assert len(reply.jobs) == room
+        assert len(jobs_of(reply)) == room
         finished = {}
-        for token, name, _ in reply.jobs:
+        for token, name, _ in jobs_of(reply):
             got[name] += 1
             finished.setdefault(name, []).append(token)
     return got
@@ -97,13 +98,13 @@ def test_all_of_the_room_is_used_while_there_is_anything_to_fetch(pool, put, u):
     put("b", *"345")
     put("c", "6")
     wants = [Want("a", 100, fetch=True), Want("b", 1, fetch=True), Want("c", 7, fetch=True)]
-    assert len(pool.exchange(*wants, room=5, u=u).jobs) == 5
-    assert len(pool.exchange(*wants, room=5, u=u).jobs) == 1
+    assert len(jobs_of(pool.exchange(*wants, room=5, u=u))) == 5
+    assert len(jobs_of(pool.exchange(*wants, room=5, u=u))) == 1
 
 
 def test_a_heavy_name_that_has_nothing_takes_no_room(pool, put):
     put("b", *"123")
-    assert len(pool.exchange(Want("a", 1000, fetch=True), "b", room=3).jobs) == 3
+    assert len(jobs_of(pool.exchange(Want("a", 1000, fetch=True), "b", room=3))) == 3
 
 
 def test_many_names_with_one_job_each_are_all_emptied_in_the_end(pool, put):
@@ -113,7 +114,7 @@ def test_many_names_with_one_job_each_are_all_emptied_in_the_end(pool, put):
     rng = random.Random(2)
     seen = []
     while len(seen) < 50:
-        jobs = pool.exchange(*names, room=7, u=rng.random()).jobs
+        jobs = jobs_of(pool.exchange(*names, room=7, u=rng.random()))
         assert len(jobs) == min(7, 50 - len(seen))
         seen += [name for _, name, _ in jobs]
     assert sorted(seen) == sorted(names)

@@ -14,7 +14,7 @@ from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.produce import Slot
 from dayjob.store.scripts import load
 from dayjob.store.sync import Link
-from pools import Pool, fill
+from pools import Pool, fill, jobs_of
 from scenarios import ALL
 from server import running
 
@@ -96,7 +96,7 @@ def test_a_backlog_drains_while_memory_is_full(keys, link, fill_memory):
         reply = pool.exchange(
             "a", room=5, entries=entries, done={"a": finished} if finished else {}, figures={"x": 1}
         )
-        tokens = [token for token, _, _ in reply.jobs]
+        tokens = [token for token, _, _ in jobs_of(reply)]
         entries = [Entry("retry", "a", token, b"again " + token.encode(), 1000) for token in tokens[:1]]
         finished = tokens[1:]
     found = census(keys, link)

@@ -425,13 +425,14 @@ class Fetcher:
 
     def _take(self, reply: Reply) -> None:
         """Look at each new job once: broken, guarded, suspect, or ready to run."""
-        if not reply.batches:
+        batches = [batch for batch in reply.batches if batch.tokens]
+        if not batches:
             return
         self._fetched_at = self.exchanges
-        self._token = consume.number_in(reply.batches[-1].tokens[-1]) + 1
+        self._token = consume.number_in(batches[-1].tokens[-1]) + 1
         ready: list[Attempt] = []
         held, read = self.held, codec.read
-        for name, tokens, payloads in reply.batches:
+        for name, tokens, payloads in batches:
             lane = self._lanes[name]
             for token, payload in zip(tokens, payloads, strict=True):
                 try:

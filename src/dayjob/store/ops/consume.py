@@ -108,16 +108,8 @@ class Reply:
     released: dict[str, bytes | None]
     stuck: list[str]
     wrong: list[str]
+    #: In the order of their tokens' numbers.
     batches: list[Batch]
-
-    @property
-    def jobs(self) -> list[tuple[str, str, bytes]]:
-        """Token, job name and payload of each job, in the order of their numbers."""
-        return [
-            (token, batch.name, payload)
-            for batch in self.batches
-            for token, payload in zip(batch.tokens, batch.payloads, strict=True)
-        ]
 
 
 def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Reply]:

@@ -33,7 +33,7 @@ ARGV[12...]  3 per name: name, weight, 0 not to fetch | 1 to fetch | 2 to fetch 
 Returns  {"ok" | "rewound" | "again" | "late" | "refused"; Redis milliseconds; attempts held; late outcomes;
           indexes of names that can still be fetched; answers to releases: token, payload or false, ...;
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
-          jobs: {name index, payload, ...} per name with tokens numbered on, or for "again" {token, payload, ...}}
+          jobs: {name index, payload, ...} per name with jobs, tokens numbered on, or for "again" {token, payload, ...}}
 Kinds, all but the last two ending the attempt: retry, snooze (number: delay in milliseconds), dead (number: 1 when it
 counts as a fail), drop (the same, and 2 when it was cancelled), done, keep (number: milliseconds to keep; key and value:
 the result), back (key and value: a unique key to take again), rewound, broken;
@@ -299,7 +299,8 @@ local function fetch(i, count, bytes)
     count = count - taken
     chunk = math.min(chunk * 4, 32)
   end
-  jobs[#jobs + 1] = group
+  -- Without jobs when the names before it used up the bytes.
+  if #group > 1 then jobs[#jobs + 1] = group end
   return bytes, count
 end
 
