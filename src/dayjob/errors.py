@@ -113,7 +113,7 @@ class JobFailed(DayjobError):
 
 
 class JobTimeout(DayjobError, TimeoutError):
-    """The attempt ran longer than its job type's `timeout`. Raised inside the handler."""
+    """The attempt ran longer than its job type's `timeout`. What hooks, logs and the stored job see of a timeout."""
 
 
 class Signal(Exception):

@@ -127,7 +127,8 @@ class Links:
     def reset(self) -> None:
         """Forget everything: after a fork sockets and slots are the parent's, and its locks may be held."""
         self._lanes: deque[Lane[Any]] = deque()
-        self._made = 0
+        #: Every lane there is. One whose call was interrupted before it could give it back vanishes by itself.
+        self._made: weakref.WeakSet[Lane[Any]] = weakref.WeakSet()
         self._back = threading.Condition()
         self._waiting = 0
         self.lock = threading.Lock()
@@ -149,19 +150,15 @@ class Links:
             self._waiting += 1
             try:
                 while not self._lanes:
-                    if self._made < MOST_LINKS:
-                        self._made += 1
-                        break
+                    if len(self._made) < MOST_LINKS:
+                        # Making one opens no connection yet.
+                        lane = make()
+                        self._made.add(lane)
+                        return lane
                     self._back.wait()
-                else:
-                    return self._lanes.pop()
+                return self._lanes.pop()
             finally:
                 self._waiting -= 1
-        try:
-            return make()
-        except BaseException:
-            self._made -= 1
-            raise
 
     def give(self, lane: Lane[Any]) -> None:
         """Give a lane back."""
@@ -178,7 +175,8 @@ class Links:
                 found.append(self._lanes.pop())
             except IndexError:
                 break
-        self._made -= len(found)
+        for lane in found:
+            self._made.discard(lane)
         return found
 
     def here(self) -> AsyncPlaces:

@@ -21,7 +21,7 @@ import msgspec
 from dayjob import Dead, Discard, Job, JobTimeout, Snooze, WorkerPool
 from dayjob.job import running
 from dayjob.worker.fetcher import Fetcher
-from dayjob.worker.run import Abandon
+from dayjob.worker.run import Abandon, TimedOut
 from faults.checker import Rules
 from faults.ledger import Ledger
 
@@ -147,7 +147,7 @@ class Run:
             how, seconds = "discard", 0.0
         elif isinstance(error, Dead):
             how, seconds = "dead", 0.0
-        elif isinstance(error, Planned | JobTimeout):
+        elif isinstance(error, Planned | JobTimeout | TimedOut):
             how, seconds = "fail", 0.3
         elif isinstance(error, Abandon | asyncio.CancelledError):
             how, seconds = "abandoned", 0.0

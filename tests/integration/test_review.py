@@ -448,7 +448,7 @@ def test_a_blocked_event_loop_does_not_make_the_pool_fetch_and_give_back_all_the
 
 def test_a_thread_survives_an_exception_that_comes_between_its_handler_and_its_end():
     """The board is cleared just there."""
-    from dayjob.errors import JobTimeout
+    from dayjob.worker.run import TimedOut
     from dayjob.worker.threads import ThreadExecutor
 
     finished = threading.Event()
@@ -459,7 +459,7 @@ def test_a_thread_survives_an_exception_that_comes_between_its_handler_and_its_e
         def clear(self, worker):
             attempt = executor.workers[worker].current
             attempt.timed_out = True
-            executor.interrupt(attempt, JobTimeout)
+            executor.interrupt(attempt, TimedOut)
 
     executor = ThreadExecutor(
         lambda attempt: None,

@@ -258,6 +258,8 @@ class Link:
         self._timeout = timeout
         #: Any: the client library's connections are not typed.
         self._connection: Any = None
+        #: A request was sent whose answer has not been read: what comes next would be taken for that answer.
+        self._unanswered = False
         self._forks = forks.number
 
     def run(self, op: Op[T]) -> T:
@@ -276,6 +278,7 @@ class Link:
     def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
         """Send several ops in one round trip. Raises the first StoreError; the others may have been done."""
         connection = self._open()
+        self._unanswered = True
         try:
             connection.send_packed_command(
                 connection.pack_commands([op.words() for op in ops]), check_health=False
@@ -286,9 +289,12 @@ class Link:
                     replies.append(connection.read_response())
                 except redis.ResponseError as error:
                     replies.append(error)
-        except (redis.RedisError, OSError) as error:
+        except BaseException as error:
             self.close()
-            raise mapped(error, sent=True, where=str(self._address)) from error
+            if isinstance(error, redis.RedisError | OSError):
+                raise mapped(error, sent=True, where=str(self._address)) from error
+            raise
+        self._unanswered = False
         for i, reply in enumerate(replies):
             if isinstance(reply, redis.ResponseError):
                 replies[i] = self._ask(ops[i]) if is_noscript(reply) else self._refuse(reply)
@@ -300,6 +306,7 @@ class Link:
         Raises StoreError for the op; that of the proof is returned, because the op is done then.
         """
         connection = self._open()
+        self._unanswered = True
         try:
             first, second = self._ask_both(connection, op, proof, patience, whole_script=False)
             if isinstance(first, redis.ResponseError) and is_noscript(first):
@@ -310,6 +317,7 @@ class Link:
             if isinstance(error, redis.RedisError | OSError):
                 raise mapped(error, sent=True, where=str(self._address)) from error
             raise
+        self._unanswered = False
         if isinstance(first, redis.ResponseError):
             self._refuse(first)
         if not isinstance(second, redis.ResponseError):
@@ -370,16 +378,18 @@ class Link:
 
     def _ask(self, op: Op[Any]) -> Any:
         connection = self._open()
+        self._unanswered = True
         try:
             try:
                 send(connection, op.words())
-                return connection.read_response()
+                reply = connection.read_response()
             except redis.ResponseError as error:
                 if not is_noscript(error):
                     raise
-            send(connection, op.words(whole_script=True))
-            return connection.read_response()
+                send(connection, op.words(whole_script=True))
+                reply = connection.read_response()
         except redis.ResponseError as error:
+            self._unanswered = False
             return self._refuse(error)
         except BaseException as error:
             # A half-read answer would be taken for the next one's: this connection is finished.
@@ -387,6 +397,8 @@ class Link:
             if isinstance(error, redis.RedisError | OSError):
                 raise mapped(error, sent=True, where=str(self._address)) from error
             raise
+        self._unanswered = False
+        return reply
 
     def _refuse(self, error: Exception) -> Any:
         if misplaced(error):
@@ -398,6 +410,10 @@ class Link:
             # After a fork the socket is the parent's: leave it alone.
             self._connection, self._forks = None, forks.number
         self._check_retired()
+        if self._unanswered:
+            # The thread that sent it was interrupted, even while it closed the connection.
+            self.close()
+            self._unanswered = False
         if (
             self._connection is not None
             and self._watch is not None

@@ -37,7 +37,14 @@ _OURS = tuple(_PACKAGE + part for part in (f"worker{os.sep}", "middleware.py", "
 
 
 class Abandon(BaseException):
-    """Raised inside a handler whose attempt is over: the pool stopped, or it was timed out and would not end."""
+    """Raised inside a handler whose attempt is over: its pool stopped, or an operator cancelled it.
+
+    Not an Exception: a handler, a client library or a log handler that catches those must not swallow it.
+    """
+
+
+class TimedOut(Abandon):
+    """Raised inside a handler that passed its timeout. Hooks, logs and the stored job see a JobTimeout instead."""
 
 
 class Runner:
@@ -109,7 +116,9 @@ class Runner:
         return self._done(attempt, result)
 
     def give_up(self, attempt: Attempt, error: BaseException) -> Settlement:
-        """The settlement of an attempt whose thread does not end."""
+        """The settlement of an attempt whose thread does not end, or was interrupted outside its handler."""
+        if not attempt.given_up:
+            _shield(attempt)
         return self._failed(attempt, error)
 
     def _expired(self, attempt: Attempt) -> bool:
@@ -211,9 +220,9 @@ class Runner:
             and isinstance(error, Abandon | asyncio.CancelledError | JobTimeout)
             and not str(error)
         ):
-            error = JobTimeout(
-                f"{attempt.name} ran longer than its timeout of {lane.options.timeout or 0:g} s"
-            )
+            text = f"{attempt.name} ran longer than its timeout of {lane.options.timeout or 0:g} s"
+            # With the frames of the interrupt: they show where the handler was.
+            error = JobTimeout(text).with_traceback(error.__traceback__)
         decision = retry.decide(lane.options, error, wire.fails, self._rng)
         job = attempt.open()
         secrets = _secrets(job, lane.options.redact)

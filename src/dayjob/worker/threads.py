@@ -8,6 +8,8 @@ threads, slow ones many.
 from __future__ import annotations
 
 import ctypes
+import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -110,12 +112,19 @@ class ThreadExecutor:
         return [attempt for worker in self.workers if (attempt := worker.current) is not None]
 
     def interrupt(self, attempt: Attempt, kind: type[BaseException]) -> bool:
-        """Raise `kind` in the thread that runs `attempt`, which is marked already; false when it no longer does."""
+        """Raise `kind` in the thread that runs `attempt`, which is marked already.
+
+        False when the thread no longer runs it, or is taking or releasing a lock: try again a moment later.
+        """
         worker = self.workers[attempt.worker]
         with worker.guard:
-            if worker.current is not attempt or attempt.over:
+            if worker.current is not attempt or attempt.over or _at_a_lock(attempt.thread_id):
                 return False
             raise_in(attempt.thread_id, kind)
+            if _at_a_lock(attempt.thread_id):
+                # The thread ran on between the look and the exception.
+                raise_in(attempt.thread_id, None)
+                return False
             return True
 
     def close(self) -> None:
@@ -226,6 +235,20 @@ class ThreadExecutor:
                 worker.bed.acquire()
             return
         worker.bed.acquire()
+
+
+#: Functions of the standard library in which an exception could leave a lock taken for good, such as a log handler's.
+_LOCKING = frozenset(
+    ("acquire", "release", "__enter__", "__exit__", "_acquireLock", "_releaseLock", "_acquire_restore", "_release_save")
+)  # fmt: skip
+_LOCKING_FILES = frozenset((logging.__file__, threading.__file__))
+
+
+def _at_a_lock(thread_id: int) -> bool:
+    """Whether a thread is about to take or release a lock; the exception would be raised in its innermost frame."""
+    frame = sys._current_frames().get(thread_id)
+    code = frame.f_code if frame is not None else None
+    return code is not None and code.co_name in _LOCKING and code.co_filename in _LOCKING_FILES
 
 
 def raise_in(thread_id: int, kind: type[BaseException] | None) -> None:

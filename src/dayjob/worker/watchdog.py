@@ -1,13 +1,14 @@
 """Watchdog: ends attempts that passed their timeout, and those that an operator cancelled.
 
-Async attempts are cancelled by their own task. A thread can only be asked, by an exception; one that does not answer
-within the grace period is settled as failed, keeps its slot, and is shown as stuck. In a supervised process the parent
-then kills the process.
+Async attempts are cancelled by their own task. A thread can only be interrupted by an exception, which user code may
+swallow: so it is raised again until the attempt ends. A thread that does not end within the grace period is settled as
+failed, keeps its slot, and is shown as stuck. In a supervised process the parent then kills the process.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 
@@ -16,11 +17,14 @@ from dayjob.options import PoolOptions
 from dayjob.worker.attempt import Attempt
 from dayjob.worker.fetcher import Fetcher
 from dayjob.worker.loop import LoopExecutor
-from dayjob.worker.run import Abandon, Runner
+from dayjob.worker.run import Abandon, Runner, TimedOut
 from dayjob.worker.stall import Stall
 from dayjob.worker.threads import ThreadExecutor
 
 logger = logging.getLogger("dayjob.worker.watchdog")
+
+#: An attempt is interrupted so many times within its grace: each leaves its handler a part of the grace to clean up.
+INTERRUPTS = 4
 
 
 class Watchdog:
@@ -45,6 +49,9 @@ class Watchdog:
         shortest = min(timeouts, default=2.5)
         self._period = min(0.25, max(0.02, shortest / 10))
         self._asked: dict[Attempt, float] = {}
+        #: When each attempt was last interrupted.
+        self._interrupted: dict[Attempt, float] = {}
+        self._pause = options.grace / INTERRUPTS
         #: Threads whose job was cancelled, and since when they know.
         self._told: dict[Attempt, float] = {}
 
@@ -58,11 +65,10 @@ class Watchdog:
             self._stall.look(now)
         if self._loop is not None:
             for attempt in self._loop.running():
-                if attempt.cancelled and attempt not in self._asked:
-                    self._asked[attempt] = now
-                    self._loop.interrupt(attempt, Abandon)
+                self._look_at_task(attempt, now)
         running = set(self._fetcher.running())
         self._asked = {attempt: when for attempt, when in self._asked.items() if attempt in running}
+        self._interrupted = {one: when for one, when in self._interrupted.items() if one in running}
         self._told = {attempt: when for attempt, when in self._told.items() if attempt in running}
         return self._period
 
@@ -72,13 +78,10 @@ class Watchdog:
             if attempt.cancelled:
                 self._cancel(attempt, now)
             return
-        asked = self._asked.get(attempt)
-        if asked is None:
-            attempt.timed_out = True
-            self._asked[attempt] = now
-            if self._threads is not None:
-                self._threads.interrupt(attempt, JobTimeout)
-        elif not attempt.given_up and not attempt.settled and now - asked > self._options.grace:
+        asked = self._asked.setdefault(attempt, now)
+        attempt.timed_out = True
+        self._interrupt(self._threads, attempt, TimedOut, now)
+        if not attempt.given_up and not attempt.settled and now - asked > self._options.grace:
             text = f"{attempt.name} ran longer than its timeout of {attempt.lane.options.timeout or 0:g} s"
             logger.error(
                 "job=%s id=%s does not end: its thread is stuck and keeps its slot",
@@ -95,9 +98,28 @@ class Watchdog:
     def _cancel(self, attempt: Attempt, now: float) -> None:
         """Its check-ins say so from now on; one that does not end by itself within the grace period gets an exception."""
         told = self._told.setdefault(attempt, now)
-        if now - told > self._options.grace and attempt not in self._asked and self._threads is not None:
-            self._asked[attempt] = now
-            self._threads.interrupt(attempt, Abandon)
+        if now - told > self._options.grace:
+            self._interrupt(self._threads, attempt, Abandon, now)
+
+    def _look_at_task(self, attempt: Attempt, now: float) -> None:
+        """Cancel a task whose job was cancelled, or that swallowed the cancellation of its own timeout."""
+        if attempt.deadline and now > attempt.deadline + self._pause:
+            attempt.timed_out = True
+        if attempt.cancelled or attempt.timed_out:
+            self._interrupt(self._loop, attempt, Abandon, now)
+
+    def _interrupt(
+        self,
+        executor: ThreadExecutor | LoopExecutor | None,
+        attempt: Attempt,
+        kind: type[BaseException],
+        now: float,
+    ) -> None:
+        """Interrupt an attempt, unless that was done a moment ago."""
+        if executor is None or now - self._interrupted.get(attempt, -math.inf) < self._pause:
+            return
+        if executor.interrupt(attempt, kind):
+            self._interrupted[attempt] = now
 
     def _give_up(self, attempt: Attempt, error: JobTimeout) -> None:
         # Its thread does not end: for the figures, this is how long it ran.

@@ -1,0 +1,154 @@
+"""A timeout ends a handler whatever it is doing: enqueueing, logging, catching exceptions. Its neighbours run on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dayjob import Enqueuer
+from dayjob.retry import constant
+from server import wait_until
+from workers import JOBS, WorkerCommand
+
+#: Handlers that never end by themselves, each with a timeout.
+ENDLESS = """
+import logging, time
+
+log = logging.getLogger("endless")
+ENDLESS = dict(timeout=0.3, max_fails=1)
+
+
+@pool.job
+def sink(n: int) -> None:
+    pass
+
+
+@pool.job(**ENDLESS)
+def enqueues(n: int) -> None:
+    while True:
+        sink.enqueue(n=n)
+
+
+@pool.job(**ENDLESS)
+def logs(n: int) -> None:
+    while True:
+        log.warning("still here %d", n)
+
+
+@pool.job(**ENDLESS)
+def catches(n: int) -> None:
+    while True:
+        try:
+            time.sleep(0.001)
+        except Exception:
+            pass
+
+
+@pool.job(**ENDLESS)
+def catches_all_but_the_third(n: int) -> None:
+    caught = 0
+    while True:
+        try:
+            time.sleep(0.001)
+        except BaseException:
+            caught += 1
+            if caught == 3:
+                raise
+
+
+@pool.job(**ENDLESS)
+async def catches_all_but_the_third_cancel(n: int) -> None:
+    import asyncio
+
+    caught = 0
+    while True:
+        try:
+            await asyncio.sleep(0.001)
+        except BaseException:
+            caught += 1
+            if caught == 3:
+                raise
+"""
+
+
+@pytest.fixture
+def worker(tmp_path, redis_url, namespace):
+    command = WorkerCommand(tmp_path, redis_url, namespace)
+    command.write(JOBS.replace("grace=0.3", "grace=2.0").replace("concurrency=4", "concurrency=6") + ENDLESS)
+    yield command
+    command.close()
+
+
+@pytest.fixture
+def enqueue(redis_url, namespace):
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    yield enqueuer.enqueue
+    enqueuer.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["enqueues", "logs", "catches", "catches_all_but_the_third", "catches_all_but_the_third_cancel"],
+)
+def test_a_timeout_ends_a_handler_that_never_lets_an_error_out_and_costs_its_process_nothing(
+    worker, enqueue, call, keys, name
+):
+    (child,) = worker.started()
+    enqueue("hold", n=0)
+    worker.wait_for("begin")
+    count = 8
+    for n in range(count):
+        enqueue(name, n=n)
+    wait_until(lambda: call("ZCARD", keys.dead) == count, 30)
+    failed = [json.loads(member) for member in call("ZRANGE", keys.dead, 0, -1)]
+    assert {one["err"] for one in failed} == {f"JobTimeout: {name} ran longer than its timeout of 0.3 s"}
+    assert {one["fails"] for one in failed} == {1}
+    # The thread that was interrupted, its log handlers and the enqueuer's connections still work.
+    enqueue("quick", n=1)
+    worker.wait_for("quick")
+    worker.open_gate()
+    wait_until(lambda: int(call("HGET", keys.totals, "done:hold") or 0) == 1)
+    assert worker.children() == [child]
+    assert len(worker.said("begin")) == 1
+    assert "killing process" not in worker.log
+
+
+def test_an_enqueue_that_a_timeout_interrupts_is_not_sent_again_and_spoils_no_connection(
+    new_pool, look, redis_url, namespace
+):
+    pool = new_pool(concurrency=4, grace=2.0)
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    acknowledged = []
+
+    @pool.job(timeout=0.1, max_fails=10, backoff=constant(0))
+    def busy():
+        while True:
+            acknowledged.append(enqueuer.enqueue("elsewhere").id)
+
+    with pool:
+        for _ in range(4):
+            busy.enqueue()
+        wait_until(lambda: len(look.dead()) == 4, 60)
+    stored = [job["id"] for job in look.queue("elsewhere")]
+    assert len(stored) == len(set(stored))
+    assert set(acknowledged) <= set(stored)
+    # At most the one under way was stored without an answer, each time.
+    assert len(stored) - len(acknowledged) <= 40
+    assert enqueuer.enqueue("elsewhere").id == look.queue("elsewhere")[-1]["id"]
+    enqueuer.close()
+
+
+def test_the_error_of_a_timeout_shows_where_the_handler_was(new_pool, look):
+    pool = new_pool(concurrency=1)
+
+    @pool.job(timeout=0.1, max_fails=1)
+    def endless():
+        while True:
+            pass
+
+    with pool:
+        endless.enqueue()
+        (dead,) = wait_until(look.dead)
+    assert "in endless" in dead["trace"]
+    assert dead["trace"].strip().endswith("JobTimeout: endless ran longer than its timeout of 0.1 s")
