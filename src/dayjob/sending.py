@@ -135,9 +135,7 @@ class Links:
         self.address: Address | None = None
         #: What the server has shown that it can confirm.
         self.able: set[Durability] = set()
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPlaces] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._loops: dict[asyncio.AbstractEventLoop, AsyncPlaces] = {}
 
     def take(self, make: Callable[[], Lane[Any]]) -> Lane[Any]:
         """A lane for one call: an idle one, a new one, or when there are enough the next that comes back."""
@@ -184,8 +182,16 @@ class Links:
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
+            self._drop_closed_loops()
             found = self._loops[loop] = AsyncPlaces()
         return found
+
+    def _drop_closed_loops(self) -> None:
+        # Several threads may run loops: each step here is atomic, and only one of them gets the places of a loop.
+        for loop in list(self._loops):
+            if loop.is_closed() and (places := self._loops.pop(loop, None)) is not None:
+                for lane in places.lanes:
+                    lane.link.drop()
 
 
 class AsyncPlaces:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+import weakref
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import redis
@@ -46,6 +48,59 @@ async def _answer(connection: Any) -> Any:
         return error
 
 
+class _LoopGuard:
+    """Closes the connections of one event loop when that loop shuts down, as `asyncio.run` does at its end."""
+
+    def __init__(self) -> None:
+        self.connections: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._generator = self._wait_for_shutdown()
+        # The first step needs no await. From here on the loop knows the generator and closes it at shutdown.
+        with suppress(StopIteration):
+            self._generator.__anext__().send(None)
+
+    async def _wait_for_shutdown(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            _guards.pop(asyncio.get_running_loop(), None)
+            for connection in list(self.connections):
+                if connection._writer is not None:
+                    # Named, because a writer that is collected before its transport is closed warns.
+                    writer = _take_writer(connection)
+                    writer.transport.abort()
+            await asyncio.sleep(0)  # the sockets are closed in the next round of the loop
+
+
+#: The guard of each event loop that has connections.
+_guards: dict[asyncio.AbstractEventLoop, _LoopGuard] = {}
+
+
+def _guard() -> _LoopGuard:
+    """The guard of the running event loop."""
+    loop = asyncio.get_running_loop()
+    found = _guards.get(loop)
+    if found is None:
+        for other in list(_guards):
+            if other.is_closed():
+                _guards.pop(other, None)
+        found = _guards[loop] = _LoopGuard()
+    return found
+
+
+def _take_writer(connection: Any) -> Any:
+    """The writer of a connection, which counts as closed from here on."""
+    writer, connection._writer, connection._reader = connection._writer, None, None
+    return writer
+
+
+def _close_socket(writer: Any) -> None:
+    """Close the socket of a writer whose event loop is closed: the transport can no longer do that itself."""
+    # uvloop shows no socket here: it closes all of its sockets when it is closed.
+    found = getattr(writer.get_extra_info("socket"), "_sock", None)
+    if found is not None:
+        found.close()
+
+
 class AsyncLink:
     """One connection, opened at first use and again after any fault or in another loop. Not for two tasks at once."""
 
@@ -56,7 +111,9 @@ class AsyncLink:
         self._name = name
         self._timeout = timeout
         self._connection: Any = None
-        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
+        #: The process and the event loop that the connection belongs to. A link must not keep a loop alive.
+        self._pid = 0
+        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     async def run(self, op: Op[T]) -> T:
         """Send one op and read its answer. Raises StoreError; the connection is then as good as new."""
@@ -129,10 +186,10 @@ class AsyncLink:
 
     async def freshen(self) -> None:
         """Let go of a connection that the server closed while nobody used it: the next run opens another."""
-        writer = getattr(self._connection, "_writer", None)
-        if writer is None or self._home != (os.getpid(), asyncio.get_running_loop()):
+        if self._connection is None or not self._at_home():
             return
-        if writer.is_closing() or has_news(writer.get_extra_info("socket").fileno()):
+        writer = self._connection._writer
+        if writer is None or writer.is_closing() or has_news(writer.get_extra_info("socket").fileno()):
             await self.close()
 
     async def _ask(self, op: Op[Any]) -> Any:
@@ -172,16 +229,33 @@ class AsyncLink:
             writer.close()
 
     async def _open(self) -> Any:
-        home = (os.getpid(), asyncio.get_running_loop())
-        if self._home != home:
-            # Another loop or a forked child cannot use that socket, nor close it.
-            self._connection, self._home = None, home
-        if self._connection is None:
+        if not self._at_home():
+            self.drop()
+            self._pid, self._loop = os.getpid(), weakref.ref(asyncio.get_running_loop())
+        if self._connection is None or self._connection._writer is None:
             try:
                 self._connection = await self._dial()
             except (redis.RedisError, OSError) as error:
                 raise mapped(error, sent=False, where=str(self._address)) from error
+            _guard().connections.add(self._connection)
         return self._connection
+
+    def _at_home(self) -> bool:
+        """Whether the connection belongs to this process and to the running event loop."""
+        loop = None if self._loop is None else self._loop()
+        return self._pid == os.getpid() and loop is asyncio.get_running_loop()
+
+    def drop(self) -> None:
+        """Close the connection from outside its event loop."""
+        connection, self._connection = self._connection, None
+        if getattr(connection, "_writer", None) is None or self._pid != os.getpid():
+            return  # the socket of a forked child's parent stays open
+        writer = _take_writer(connection)
+        loop = None if self._loop is None else self._loop()
+        if loop is None or loop.is_closed():
+            _close_socket(writer)
+        else:
+            loop.call_soon_threadsafe(writer.close)
 
     async def _dial(self) -> Any:
         address = self._address
