@@ -44,6 +44,7 @@ class Draft(msgspec.Struct, frozen=True):
     when: When
     chosen: bool
     unique_for: float | None
+    expires: float | None = None
 
 
 class Sink(Protocol):
@@ -102,7 +103,7 @@ class Builder:
             name, id=job_id, source=source, enqueued_at=now, scheduled_at=at, unique_key=unique_key, raw_args=args,
             expires_at=None if how.expires is None else now + how.expires,
         )  # fmt: skip
-        return Draft(job, name, payload, when, how.id is not None, how.unique_for)
+        return Draft(job, name, payload, when, how.id is not None, how.unique_for, how.expires)
 
     def op(self, drafts: Sequence[Draft], slot: Slot) -> Op[Stored]:
         """The request that stores drafts of one name and one time; more than one only without key and chosen id."""
@@ -112,12 +113,16 @@ class Builder:
             return produce.admit(
                 self.keys, slot, first.name, first.payload, first.when,
                 job_id=first.job.id, chosen=first.chosen, unique_key=first.job.unique_key, unique_for=first.unique_for,
-                introduce=introduce,
+                introduce=introduce, expires=first.expires,
             )  # fmt: skip
         payloads = [draft.payload for draft in drafts]
         if first.when.mode == "now":
-            return produce.enqueue(self.keys, slot, first.name, payloads, introduce=introduce)
-        return produce.schedule(self.keys, slot, first.name, payloads, first.when, introduce=introduce)
+            return produce.enqueue(
+                self.keys, slot, first.name, payloads, introduce=introduce, expires=first.expires
+            )
+        return produce.schedule(
+            self.keys, slot, first.name, payloads, first.when, introduce=introduce, expires=first.expires
+        )
 
     def accept(self, drafts: Sequence[Draft], stored: Stored) -> list[Job | None]:
         """What the caller gets, and what is learnt from the answer."""
@@ -130,6 +135,10 @@ class Builder:
         if stored.due is not None and drafts[0].when.mode != "now":
             for draft in drafts:
                 draft.job.scheduled_at = stored.due
+        if stored.now:
+            for draft in drafts:
+                if draft.expires is not None:
+                    draft.job.expires_at = stored.now + draft.expires
         return [draft.job for draft in drafts]
 
     def batches(self, drafts: Iterable[Draft]) -> list[list[Draft]]:
@@ -177,5 +186,6 @@ class Builder:
         if source is not None:
             extras["source"] = source
         if how.expires is not None:
+            # The last of them: that is where the script finds it, and puts in what Redis time makes of it.
             extras["expires"] = int((now + how.expires) * 1000)
         return extras

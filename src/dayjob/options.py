@@ -35,19 +35,23 @@ Hook = Callable[..., Any]
 
 Options = TypeVar("Options")
 
+#: The longest duration. With it a moment in milliseconds still fits what a payload may hold.
+MAX_SECONDS = 10**11
+
 
 def seconds(value: Seconds, option: str) -> float:
     """`value` as float seconds. Raises BadOption."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
+    number = value.total_seconds() if isinstance(value, timedelta) else value
     if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or math.isnan(value)
-        or abs(value) > 1e11
+        isinstance(number, bool)
+        or not isinstance(number, int | float)
+        or math.isnan(number)
+        or abs(number) > MAX_SECONDS
     ):
-        raise BadOption(f"{option}={value!r}: give seconds as a number, or a timedelta")
-    return float(value)
+        raise BadOption(
+            f"{option}={value!r}: give seconds as a number, or a timedelta, of up to {MAX_SECONDS:,} seconds"
+        )
+    return float(number)
 
 
 class JobSettings(TypedDict, total=False):

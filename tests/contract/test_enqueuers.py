@@ -286,6 +286,18 @@ def test_expires_is_a_moment_on_the_wire(enqueuer, queued, call):
     assert job.expires_at == pytest.approx(queued()[0]["expires"] / 1000, abs=0.002)
 
 
+@pytest.mark.parametrize("option", ["expires", "unique_for"])
+@pytest.mark.parametrize("value", [timedelta.max, float("inf"), 2e11])
+def test_a_duration_of_more_than_three_thousand_years_is_refused(enqueuer, option, value):
+    with pytest.raises(BadOption, match="of up to 100,000,000,000 seconds"):
+        enqueuer.using(**{option: value})
+
+
+def test_the_longest_expiry_can_be_read_again(enqueuer, pool):
+    job = enqueuer.using(expires=1e11).enqueue("add", a=1, b=2)
+    assert enqueuer.result(job, 10) == 3
+
+
 def test_options_add_up_and_the_enqueuer_they_come_from_is_unchanged(enqueuer, queued):
     narrow = enqueuer.using(source=1).using(expires=60)
     narrow.enqueue("a")
@@ -396,7 +408,9 @@ def test_a_negative_delay_is_refused(enqueuer, delay):
         enqueuer.enqueue_in("a", delay)
 
 
-@pytest.mark.parametrize("delay", ["5", None, True, float("nan"), float("inf"), Decimal(5)])
+@pytest.mark.parametrize(
+    "delay", ["5", None, True, float("nan"), float("inf"), Decimal(5), timedelta.max, 2e11]
+)
 def test_a_delay_that_is_none_is_refused(enqueuer, delay):
     with pytest.raises(BadOption, match="give seconds as a number, or a timedelta"):
         enqueuer.enqueue_in("a", delay)

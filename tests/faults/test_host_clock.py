@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dayjob import Enqueuer, Job, WorkerPool
+from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool
 from dayjob.store.op import plain
 from server import wait_until
 
@@ -50,6 +52,71 @@ def test_a_delay_is_kept_by_redis_time(pool, namespace, redis_url, redis_now):
     pool.start()
     wait_until(lambda: ran, 20)
     assert ran[0] >= job.scheduled_at
+    enqueuer.close()
+
+
+def in_a_moment() -> datetime:
+    return datetime.fromtimestamp(real(), UTC) + timedelta(milliseconds=10)
+
+
+WAYS = {
+    "enqueue": lambda q: [q.enqueue("a")],
+    "enqueue_in": lambda q: [q.enqueue_in("a", 0.01)],
+    "enqueue_at": lambda q: [q.enqueue_at("a", in_a_moment())],
+    "enqueue_unique": lambda q: [q.enqueue_unique("a")],
+    "enqueue_unique_in": lambda q: [q.enqueue_unique_in("a", 0.01)],
+    "an id": lambda q: [q.using(id="mine").enqueue("a")],
+    "enqueue_many": lambda q: q.enqueue_many("a", [{}] * 3),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_first_job_of_a_process_expires_by_redis_time(way, pool, namespace, redis_url, redis_now):
+    seen: list[Job] = []
+
+    @pool.job
+    def a(job: Job) -> None:
+        seen.append(job)
+
+    before = redis_now()
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    jobs = WAYS[way](enqueuer.using(expires=60))
+    after = redis_now()
+    pool.start()
+    wait_until(lambda: len(seen) == len(jobs), 20)
+    for job in (*jobs, *seen):
+        assert before + 59.99 <= job.expires_at <= after + 60.01
+    enqueuer.close()
+
+
+def test_a_job_from_a_handle_and_one_from_a_loop_expire_by_redis_time(pool, namespace, redis_url):
+    seen: list[Job] = []
+
+    @pool.job
+    def a(job: Job) -> None:
+        seen.append(job)
+
+    a.using(expires=60).enqueue()
+    asyncio.run(AsyncEnqueuer(namespace, redis=redis_url).using(expires=timedelta(minutes=1)).enqueue("a"))
+    pool.start()
+    wait_until(lambda: len(seen) == 2, 20)
+
+
+def test_a_clock_that_is_set_while_the_process_runs_changes_no_expiry(
+    pool, namespace, redis_url, monkeypatch
+):
+    seen: list[Job] = []
+
+    @pool.job
+    def a(job: Job) -> None:
+        seen.append(job)
+
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    enqueuer.enqueue("a")
+    monkeypatch.setattr(time, "time", lambda: real() - 86400)
+    enqueuer.using(expires=60).enqueue("a")
+    pool.start()
+    wait_until(lambda: len(seen) == 2, 20)
     enqueuer.close()
 
 

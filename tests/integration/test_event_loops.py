@@ -43,6 +43,13 @@ def test_a_loop_for_each_call_leaves_no_connection_and_no_loop_behind(kind, redi
     wait_until(lambda: clients() <= connected + SLACK)
 
 
+def test_an_enqueuer_made_for_one_call_leaves_no_connection_behind(redis_url, namespace, clients):
+    before = clients()
+    for _ in range(20):
+        asyncio.run(AsyncEnqueuer(namespace, redis=redis_url).enqueue("a"))
+    wait_until(lambda: clients() <= before)
+
+
 #: Asyncio warns of each loop that is closed without a shutdown, hence a process of its own.
 ROUGH = """
 import asyncio, sys

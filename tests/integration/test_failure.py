@@ -195,7 +195,7 @@ def test_hooks_are_called_with_the_job_and_what_happened_to_it(new_pool, look, c
 
 
 @pytest.mark.parametrize("colour", ["plain", "coloured"])
-def test_a_job_that_expired_before_it_could_start_is_discarded_and_told_of(new_pool, look, colour):
+def test_a_job_that_expired_before_it_could_start_is_discarded_and_told_of(new_pool, look, colour, caplog):
     pool = new_pool()
     ran, told = [], []
     hooks = {"on_discard": lambda job, reason: told.append((job.id, reason))}
@@ -211,12 +211,15 @@ def test_a_job_that_expired_before_it_could_start_is_discarded_and_told_of(new_p
     late = pool.enqueuer.using(expires=0.001).enqueue(colour)
     pool.enqueuer.using(expires=60).enqueue(colour)
     wait_until(lambda at=look.now(): look.now() > at + 0.02)
-    with pool:
+    with caplog.at_level("INFO", "dayjob.job"), pool:
         assert pool.drain(10)
     assert ran == [1]
     ((job_id, reason),) = told
     assert job_id == late.id
     assert "expired" in reason
+    (line,) = [one for one in caplog.records if one.name == "dayjob.job"]
+    assert line.getMessage() == f"job={colour} id={late.id} discarded (expired before it could start)"
+    assert (line.levelname, line.job_id) == ("INFO", late.id)
     assert look.totals() == {f"discarded:{colour}": 1, f"done:{colour}": 1}
 
 

@@ -215,6 +215,13 @@ ALL = (
         ("tests/scripts/test_admit.py::test_a_second_one_is_not_stored_and_learns_who_holds_the_key",),
     ),
     Mutant(
+        "a job expires by the clock of its producer",
+        f"{SCRIPTS}/enqueue.lua",
+        "if span > 0 then",
+        "if false then",
+        ("tests/faults/test_host_clock.py::test_the_first_job_of_a_process_expires_by_redis_time[behind-enqueue]",),
+    ),
+    Mutant(
         "a chosen id is forgotten",
         f"{SCRIPTS}/admit.lua",
         "  redis.call('SET', chosen, '1', 'EX', 86400)\n",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from dayjob.errors import Rejected
 from dayjob.store.ops import produce
 from dayjob.store.ops.produce import Slot, When
 from server import wait_until
@@ -32,6 +33,13 @@ def test_a_unique_job_takes_its_key_in_the_same_step(admit, look, keys, call):
     assert look().unique == {keys.unique("mail", "u"): b"id1"}
     assert call("ZCARD", keys.bell("mail")) == 1
     assert call("SMEMBERS", keys.known_jobs) == [b"mail"]
+
+
+@pytest.mark.parametrize("moment", [10**18, 1e303, float("inf")])
+def test_a_time_out_of_range_is_refused_before_anything_is_stored(admit, look, call, keys, moment):
+    with pytest.raises(Rejected, match="out of range"):
+        admit(1, b"1", when=When("at", moment))
+    assert call("KEYS", f"{keys.prefix}*") == []
 
 
 def test_a_second_one_is_not_stored_and_learns_who_holds_the_key(admit, look, keys):

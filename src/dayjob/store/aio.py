@@ -105,12 +105,12 @@ class AsyncLink:
     """One connection, opened at first use and again after any fault or in another loop. Not for two tasks at once."""
 
     def __init__(self, address: Address, *, tag: str, name: str = "dayjob", timeout: float = ANSWER) -> None:
+        self._connection: Any = None
         check_tag(address, tag)
         self._address = address
         self._tag = tag
         self._name = name
         self._timeout = timeout
-        self._connection: Any = None
         #: The process and the event loop that the connection belongs to. A link must not keep a loop alive.
         self._pid = 0
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
@@ -256,6 +256,11 @@ class AsyncLink:
             _close_socket(writer)
         else:
             loop.call_soon_threadsafe(writer.close)
+
+    def __del__(self) -> None:
+        # An enqueuer that was made for one call may be gone before its loop shuts down.
+        if self._connection is not None:
+            self.drop()
 
     async def _dial(self) -> Any:
         address = self._address

@@ -125,6 +125,8 @@ class Runner:
         return self._now() * 1000 > attempt.wire.expires
 
     def _discard(self, attempt: Attempt, why: str) -> Settlement:
+        extra = {"job_id": attempt.wire.id, "job_name": attempt.name, "attempt": attempt.attempt}
+        logger.info("job=%s id=%s discarded (%s)", attempt.name, attempt.wire.id, why, extra=extra)
         self._hook(attempt.lane.options.on_discard, attempt.open(), why)
         return self._end(attempt, Entry("drop", attempt.name, attempt.token))
 

@@ -45,24 +45,42 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     holder: str = ""
 
 
-def enqueue(keys: Keys, slot: Slot, name: str, payloads: Sequence[bytes], *, introduce: bool) -> Op[Stored]:
-    """Store jobs of one name in its queue and ring its bell. `introduce` adds the name to known_jobs."""
+def enqueue(
+    keys: Keys,
+    slot: Slot,
+    name: str,
+    payloads: Sequence[bytes],
+    *,
+    introduce: bool,
+    expires: float | None = None,
+) -> Op[Stored]:
+    """Store jobs of one name in its queue and ring its bell. `introduce` adds the name to known_jobs.
+
+    `expires` is how many seconds from now they expire. It replaces the moment that stands in the payloads.
+    """
     return Op(
         load("enqueue"),
         (keys.sent(slot.id), keys.queue(name), keys.known_jobs, keys.bell(name)),
-        (slot.number, name if introduce else "", int(slot.fresh), *payloads),
+        (slot.number, name if introduce else "", int(slot.fresh), _span(expires), *payloads),
         _read_enqueue,
     )
 
 
 def schedule(
-    keys: Keys, slot: Slot, name: str, payloads: Sequence[bytes], when: When, *, introduce: bool
+    keys: Keys,
+    slot: Slot,
+    name: str,
+    payloads: Sequence[bytes],
+    when: When,
+    *,
+    introduce: bool,
+    expires: float | None = None,
 ) -> Op[Stored]:
     """Store jobs of one name until they are due."""
     return Op(
         load("schedule"),
         (keys.sent(slot.id), keys.scheduled, keys.known_jobs, keys.due),
-        (slot.number, name if introduce else "", when.mode, when.milliseconds, *payloads),
+        (slot.number, name if introduce else "", when.mode, when.milliseconds, _span(expires), *payloads),
         _read_schedule,
     )
 
@@ -79,6 +97,7 @@ def admit(
     unique_key: str | None,
     unique_for: float | None,
     introduce: bool,
+    expires: float | None = None,
 ) -> Op[Stored]:
     """Store one job unless its unique key is taken, or its caller-chosen id was stored before."""
     now = when.mode == "now"
@@ -102,10 +121,15 @@ def admit(
             job_id,
             int(unique_key is not None),
             int(chosen),
-            0 if unique_for is None else max(1, int(unique_for * 1000)),
+            _span(unique_for),
+            _span(expires),
         ),
         _read_admit,
     )
+
+
+def _span(seconds: float | None) -> int:
+    return 0 if seconds is None else max(1, int(seconds * 1000))
 
 
 @dataclass(frozen=True, slots=True)

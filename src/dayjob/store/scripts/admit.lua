@@ -17,18 +17,24 @@ ARGV[6]  job id
 ARGV[7]  1 when there is a unique key
 ARGV[8]  1 when the id is the caller's
 ARGV[9]  milliseconds the unique key lives, counted from now; 0: thirty days after the job is due
+ARGV[10]  milliseconds from now until the job expires, or 0
 Returns  {"stored" | "again" | "duplicate"; Redis milliseconds; due milliseconds; id of the holder or ""}
 Atomic because: two jobs with one key, or two repeats of one id, must not both get in.
 ]]
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local number, name, mode, amount = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local payload, id, is_unique, is_chosen, life = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8] == '1', tonumber(ARGV[9])
+local span = tonumber(ARGV[10])
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local at = now
 if mode == 'in' then at = now + amount end
 if mode == 'at' then at = amount end
+-- Beyond this the key could not be given its time to live, after the job was stored.
+if not (at < 1e15 and life < 1e15) then
+  return redis.error_reply('ERR the time to run or the life of the unique key is out of range')
+end
 
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
@@ -53,6 +59,11 @@ if is_unique and redis.call('EXISTS', unique) == 1 then
   return {'duplicate', now, at, holder}
 end
 
+if span > 0 then
+  -- Redis time decides when a job expires, not the clock of its producer. Only that number is replaced.
+  local head, tail = string.match(payload, '^(.*"expires":)%d+(,"at":%d+})$')
+  if head then payload = head .. string.format('%d', now + span) .. tail end
+end
 if mode == 'now' then
   redis.call('LPUSH', target, payload)
   redis.pcall('ZADD', bell, 0, '1')

@@ -9,15 +9,16 @@ KEYS[4]  bell
 ARGV[1]  number of this request on its slot
 ARGV[2]  job name when known_jobs may lack it, else ""
 ARGV[3]  1 now and then: tell the time, and let the slot live another hour
-ARGV[4...]  payloads, 500 at most
-Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds, or 0 when not asked}
+ARGV[4]  milliseconds from now until the jobs expire, or 0
+ARGV[5...]  payloads, 500 at most
+Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds, or 0 when neither asked nor needed}
 Atomic because: a resend must find either all of its jobs stored and its number noted, or nothing.
 ]]
 local sent, queue, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local number, name, fresh = ARGV[1], ARGV[2], ARGV[3] == '1'
+local number, name, fresh, span = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
 
 local now = 0
-if fresh then
+if fresh or span > 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
@@ -32,7 +33,14 @@ if name ~= '' then
   redis.call('SCARD', known)
 end
 
-redis.call('LPUSH', queue, unpack(ARGV, 4))
+if span > 0 then
+  -- Redis time decides when a job expires, not the clock of its producer. Only that number is replaced.
+  for i = 5, #ARGV do
+    local head, tail = string.match(ARGV[i], '^(.*"expires":)%d+(,"at":%d+})$')
+    if head then ARGV[i] = head .. string.format('%d', now + span) .. tail end
+  end
+end
+redis.call('LPUSH', queue, unpack(ARGV, 5))
 if name ~= '' then
   redis.call('SADD', known, name)
 end

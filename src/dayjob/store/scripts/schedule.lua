@@ -10,12 +10,13 @@ ARGV[1]  number of this request on its slot
 ARGV[2]  job name when known_jobs may lack it, else ""
 ARGV[3]  "in" or "at"
 ARGV[4]  milliseconds from now, or since the epoch
-ARGV[5...]  payloads, 500 at most
+ARGV[5]  milliseconds from now until the jobs expire, or 0
+ARGV[6...]  payloads, 500 at most
 Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds; due milliseconds}
 Atomic because: a resend must find all or nothing, and the leader must not sleep past a job that is due.
 ]]
 local sent, scheduled, known, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local number, name, mode, amount = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local number, name, mode, amount, span = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -35,9 +36,15 @@ local first = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
 
 local score = string.format('%.3f', at / 1000)
 local pairs_ = {}
-for i = 5, #ARGV do
+for i = 6, #ARGV do
+  local payload = ARGV[i]
+  if span > 0 then
+    -- Redis time decides when a job expires, not the clock of its producer. Only that number is replaced.
+    local head, tail = string.match(payload, '^(.*"expires":)%d+(,"at":%d+})$')
+    if head then payload = head .. string.format('%d', now + span) .. tail end
+  end
   pairs_[#pairs_ + 1] = score
-  pairs_[#pairs_ + 1] = ARGV[i]
+  pairs_[#pairs_ + 1] = payload
 end
 redis.call('ZADD', scheduled, unpack(pairs_))
 if name ~= '' then
