@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import secrets
+import tempfile
 
 import pytest
 
@@ -8,6 +10,11 @@ from dayjob import settings
 from dayjob.store.keys import Keys
 from dayjob.store.sync import Link
 from server import Server, running
+
+# Where the embedded server's folders are remembered: not in the home of whoever runs the tests.
+if "DAYJOB_TEST_STATE" not in os.environ:
+    state = tempfile.TemporaryDirectory(prefix="dayjob-state-")
+    os.environ["DAYJOB_TEST_STATE"] = os.environ["XDG_STATE_HOME"] = state.name
 
 
 @pytest.fixture(scope="session")

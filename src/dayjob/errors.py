@@ -15,6 +15,7 @@ DayjobError
 │   ├── Rejected            the server refused: wrong type, no permission, wrong database
 │   └── Unknown             the answer was lost; `repeat()` is safe
 ├── ServerError             the embedded server cannot be found or started
+│   └── UntrustedFolder     its data folder was not made by this user's dayjob
 ├── ResultTimeout           no result within the time given (also TimeoutError)
 ├── JobFailed               the job whose result was asked for is dead
 └── JobTimeout              the attempt ran longer than its job type allows (also TimeoutError)
@@ -25,6 +26,7 @@ Retry, Snooze, Discard and Dead are signals, not errors: a handler raises them t
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -102,6 +104,14 @@ class Unknown(StoreError):
 
 class ServerError(DayjobError):
     """The embedded server cannot be found or started."""
+
+
+class UntrustedFolder(ServerError):
+    """The data folder of the embedded server was not made by this user's dayjob. Nothing was started."""
+
+    def __init__(self, message: str, folder: Path) -> None:
+        super().__init__(message)
+        self.folder = folder
 
 
 class ResultTimeout(DayjobError, TimeoutError):

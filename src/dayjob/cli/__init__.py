@@ -10,7 +10,7 @@ import sys
 import click
 
 from dayjob.cli import defaults
-from dayjob.errors import DayjobError
+from dayjob.errors import DayjobError, UntrustedFolder
 from dayjob.version import __version__
 
 #: Command to where it is defined and what it does, in the order that help shows them.
@@ -82,8 +82,32 @@ def main() -> None:
     from dayjob.errors import StoreError  # noqa: PLC0415 - kept beside its use
 
     try:
-        # click asks the terminal only; https://no-color.org asks for this variable, too.
-        cli(color=False if os.environ.get("NO_COLOR") else None)
+        try:
+            _run()
+        except UntrustedFolder as error:
+            _accept(error)
+            _run()
     except DayjobError as error:
         click.echo(f"dayjob: {error}", err=True)
         sys.exit(UNAVAILABLE if isinstance(error, StoreError) else 2)
+
+
+def _run() -> None:
+    # click asks the terminal only; https://no-color.org asks for this variable, too.
+    cli(color=False if os.environ.get("NO_COLOR") else None)
+
+
+def _accept(error: UntrustedFolder) -> None:
+    """Ask on the terminal whether to use a folder that dayjob did not make. Raises `error` where the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise error
+    click.echo(f"dayjob: {error}", err=True)
+    try:
+        accepted = click.confirm("Use this folder?", err=True)
+    except click.Abort:
+        accepted = False
+    if not accepted:
+        sys.exit(2)
+    from dayjob.store.embedded import trust_folder  # noqa: PLC0415 - seldom needed
+
+    trust_folder(error.folder)

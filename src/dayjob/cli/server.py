@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dayjob.store.embedded import open_server, server_status, stop_server
+from dayjob.store.embedded import open_server, server_status, stop_server, trust_folder
 
 _folder = click.option(
     "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(".dayjob"), show_default=True,
@@ -25,8 +25,15 @@ def server() -> None:
 
 @server.command(epilog="Example: dayjob server start --folder /var/lib/shop")
 @_folder
-def start(folder: Path) -> None:
-    """Start the server of a folder, unless it runs, and print its URL."""
+@click.option("--trust", is_flag=True, help="Accept a folder that your dayjob did not make.")
+def start(folder: Path, trust: bool) -> None:
+    """Start the server of a folder, unless it runs, and print its URL.
+
+    A folder that your dayjob did not make, such as one from a cloned repository or a copied disk, is refused until you
+    accept it with --trust. Its jobs may be another person's.
+    """
+    if trust:
+        trust_folder(folder)
     click.echo(open_server(folder))
 
 

