@@ -113,7 +113,8 @@ class _Base:
             return said
         if told.found is None:
             return f"{said}: it is not to be found. Only job types with keep= keep results, for that long"
-        return f"{said}: it {told.sentence[0].lower()}{told.sentence[1:].rstrip('.')}"
+        sentence = told.sentence.partition("\n")[0]
+        return f"{said}: it {sentence[0].lower()}{sentence[1:].rstrip('.')}"
 
     def _result_op(self, job_id: str) -> Op[Any]:
         return plain("GET", self._builder.keys.result(job_id))

@@ -804,13 +804,25 @@ def test_what_a_waiting_job_waits_for_is_said_in_one_sentence(keys, call, go, en
     def say(**status):
         call("SET", keys.pool("p1"), msgspec.json.encode({"id": "p1", "concurrency": 2, **status}))
 
-    assert "no live pool knows this name (1 pools, 1 silent)" in explained(go, keys, job)
+    assert "no live pool knows this name (1 pool, 1 silent)" in explained(go, keys, job)
     say(names=["b"])
-    assert "no live pool knows this name (1 pools)" in explained(go, keys, job)
+    assert "no live pool knows this name (1 pool)" in explained(go, keys, job)
     say(names=["a"], quiet=True)
     assert "has gone quiet" in explained(go, keys, job)
     say(names=["a"], held=2)
-    assert "all 2 workers that could run it are busy" in explained(go, keys, job)
+    assert "all 2 workers of pool p1 are busy" in explained(go, keys, job)
+    say(names=["a"], running={"b": 2}, stuck=2, host="box", pid=7)
+    assert "all 2 workers of box/7 are busy; 2 of them are stuck past their timeout." in explained(
+        go, keys, job
+    )
+    say(names=["a"], concurrency=1, held=1, host="box", pid=7)
+    assert "the only worker of box/7 is busy." in explained(go, keys, job)
+    say(names=["a", "b"], async_names=["b"], concurrency=9, threads=1, threads_busy=1, held=1)
+    assert "the only thread for plain functions is busy (threads=1, concurrency=9)." in explained(
+        go, keys, job
+    )
+    say(names=["a", "b"], async_names=["a"], concurrency=9, threads=1, threads_busy=1, held=1)
+    assert "about to be fetched" in explained(go, keys, job)
     say(names=["a"], held=1)
     assert "about to be fetched" in explained(go, keys, job)
     go(operate.set_limit(keys, "a", 1))

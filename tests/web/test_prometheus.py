@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from dayjob.admin.scrape import Counts, Minute, Scrape, Times
@@ -179,6 +181,19 @@ def test_workers_wanted_follow_littles_law():
     assert one.wanted == 17 == found.total.wanted
     assert (one.waiting, one.oldest, one.in_per_minute) == (60, 4.0, 600.0)
     assert (found.total.busy, found.total.capacity) == (3, 10)
+
+
+def test_stuck_workers_are_no_capacity_and_each_wants_another():
+    views = [queue("a", size=60, incoming=600.0, stuck=6)]
+    found = fleet(*views, minutes=[minute(1, a={28: 5})])
+    pool = found.pools[0]
+    hung = msgspec.structs.replace(pool.status, stuck=6, running={"a": 8})
+    told = scale(replace(found, pools=(replace(pool, status=hung),)), 30.0)
+    assert (told.total.busy, told.total.capacity, told.total.stuck) == (2, 4, 6)
+    assert (told.queues[0].capacity, told.total.wanted) == (4, 17 + 6)
+    # A pool whose lease is over counts for nothing.
+    gone = scale(replace(found, pools=(replace(pool, status=hung, lease=-7.0),)), 30.0)
+    assert (gone.total.stuck, gone.total.capacity, gone.total.wanted) == (0, 0, 17)
 
 
 def test_parts_of_workers_add_up_over_queues():

@@ -364,7 +364,7 @@ def detail(
 
 
 def explain(desk: Desk, job_id: str, *, name: str | None = None) -> Steps[str]:
-    """Why a job is not running, in one sentence."""
+    """Why a job is not running, in one sentence; where something can be done about it, a second line gives the next step."""
     found = yield from find.find_job(desk.keys, job_id, name)
     if found is None:
         return find.NOWHERE.format(job_id)
@@ -373,8 +373,8 @@ def explain(desk: Desk, job_id: str, *, name: str | None = None) -> Steps[str]:
 
 
 def _told(desk: Desk, found: find.Found, error: str) -> Steps[str]:
-    sentence = yield from find.tell(desk.keys, found, error)
-    return (yield from _completed(desk, sentence, found))
+    sentence, line, step = (yield from find.tell(desk.keys, found, error)).partition("\n")
+    return (yield from _completed(desk, sentence, found)) + line + step
 
 
 def _completed(desk: Desk, sentence: str, found: find.Found) -> Steps[str]:

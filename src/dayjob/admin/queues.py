@@ -51,9 +51,10 @@ def names(desk: Desk) -> Steps[tuple[str, ...]]:
 
 @dataclass(slots=True)
 class _Crew:
-    """By job name: workers that could run it, and attempts that run."""
+    """By job name: workers that could run it, those of them that are stuck, and attempts that run."""
 
     workers: dict[str, int] = field(default_factory=dict)
+    stuck: dict[str, int] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
 
 
@@ -63,8 +64,12 @@ def _crew(registered: list[pools.Pool]) -> _Crew:
         status = pool.status
         if status is None or pool.lease <= 0:
             continue
+        # A set, since a pool may have hundreds of names.
+        plain = set(status.names) - set(status.async_names) if status.few_threads else ()
         for name in () if status.quiet else status.names:
-            crew.workers[name] = crew.workers.get(name, 0) + status.concurrency
+            workers = status.threads if name in plain else status.concurrency
+            crew.workers[name] = crew.workers.get(name, 0) + workers
+            crew.stuck[name] = crew.stuck.get(name, 0) + min(status.stuck, workers)
         for name, count in status.running.items():
             crew.running[name] = crew.running.get(name, 0) + count
     return crew
@@ -87,6 +92,7 @@ def _view(queue: inspect.Queue, crew: _Crew, minutes: list[Minute]) -> QueueView
         fails=sum(one.failed(name) for one in whole) / max(1, len(whole)),
         failing=failing(whole, name),
         utilisation=min(1.0, spent / (workers * 60 * len(whole))) if workers and whole else None,
+        stuck=crew.stuck.get(name, 0),
     )
 
 

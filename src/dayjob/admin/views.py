@@ -255,7 +255,8 @@ class QueueView:
     queue: Queue
     #: How many attempts run, as far as the pools have said.
     running: int
-    #: How many workers could run it; 0 when no live pool knows the name.
+    #: How many of its jobs can run at once, where no other queue has any; 0 when no live pool knows the name. For a plain
+    #: function it is the number of threads, where a pool has fewer of them than workers.
     workers: int
     #: Attempts that ended in each of the last five minutes, on average.
     out: float
@@ -267,6 +268,8 @@ class QueueView:
     failing: float | None = None
     #: The share of its workers' time that went into it, from 0 to 1, by the histogram: about. None without workers.
     utilisation: float | None = None
+    #: Those of `workers` whose job passed its timeout and does not end: they can run nothing.
+    stuck: int = 0
 
 
 @dataclass(frozen=True, slots=True)

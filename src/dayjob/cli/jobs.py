@@ -199,7 +199,7 @@ def show(job_id: str, name: str | None, redis: str | None, namespace: str, as_js
 def _print_job(found: JobDetail) -> None:
     job = found.job
     click.echo(click.style(clean(f"{job.name} {job.id}"), bold=True) + f"  {job.state}")
-    click.echo(clean(found.sentence))
+    _print_lines(found.sentence)
     for label, value in (
         ("arguments", job.args), ("source", job.source), ("attempt", job.attempt), ("result", job.result),
         ("pool", job.pool_id), ("unique key", job.unique_key),
@@ -215,6 +215,14 @@ def _print_job(found: JobDetail) -> None:
     click.echo(f"\nAgain: {clean(found.command)}")
 
 
+def _print_lines(text: str) -> None:
+    """A sentence, and the next step indented below it."""
+    first, _, rest = text.partition("\n")
+    click.echo(clean(first))
+    if rest:
+        click.echo(f"    {clean(rest)}")
+
+
 @jobs.command(epilog="Example: dayjob jobs explain 5f1c0a...")
 @click.argument("job_id", metavar="ID")
 @click.option("--name", help="Its job name, which makes the search shorter.")
@@ -226,7 +234,7 @@ def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as
     if as_json:
         console.emit({"id": job_id, "sentence": sentence})
     else:
-        click.echo(clean(sentence))
+        _print_lines(sentence)
 
 
 # Acting.
@@ -368,7 +376,9 @@ def _on_ids(
             console.emit(found)
         for job_id, one in found.items() if not as_json else ():
             click.echo(
-                clean(f"{job_id}: {f'would {_word(verb)}: {one.sentence}' if one else 'is not found'}")
+                clean(
+                    f"{job_id}: {f'would {_word(verb)}: {one.sentence.splitlines()[0]}' if one else 'is not found'}"
+                )
             )
         sys.exit(0 if all(found.values()) else console.NOT_DONE)
     if verb in _DESTRUCTIVE:

@@ -17,6 +17,7 @@ from dayjob.admin.views import (
     Verdict,
 )
 from dayjob.cli.console import ago, clean, took, when
+from dayjob.cli.queues import workers_of
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
 from dayjob.wording import counted, span
 
@@ -116,7 +117,7 @@ def _queue(view: QueueView) -> Row:
         queue.name,
         (
             (clean(queue.name), "bold"), number(queue.size), ago(queue.age), number(view.running),
-            number(view.workers), "" if view.incoming is None else number(round(view.incoming)), number(round(view.out)), failing(view.failing), (limit, "warning" if full else ""), state_of(view),
+            (workers_of(view), "warning") if view.stuck else number(view.workers), "" if view.incoming is None else number(round(view.incoming)), number(round(view.out)), failing(view.failing), (limit, "warning" if full else ""), state_of(view),
         ),
         view,
     )  # fmt: skip
@@ -141,7 +142,7 @@ def queue(found: QueueDetail, page: JobPage) -> Sheet:
     totals = ", ".join(f"{count:,} {name}" for name, count in found.totals.items())
     lines = [
         labelled("waiting", f"{view.queue.size:,}" + (f", the oldest for {ago(view.queue.age)}" if view.queue.age else "")),
-        labelled("workers", f"{view.workers:,} in {counted(len(found.pools), 'pool')}, {view.running:,} running"),
+        labelled("workers", f"{workers_of(view)} in {counted(len(found.pools), 'pool')}, {view.running:,} running"),
         labelled("per minute", f"about {found.incoming:,.0f} in, {view.out:,.1f} out"),
         labelled("last hour", f"waited: {quantiles(found.waits)}; ran: {quantiles(found.runs)}"),
     ]  # fmt: skip
@@ -229,7 +230,7 @@ def job(found: JobDetail) -> Sheet:
     """One job: why it is where it is, its story, arguments and error."""
     job = found.job
     lines: list[Line] = [
-        ((clean(job.name), "title"), (f"  {job.state}", _state_tone(job))), BLANK, ((clean(found.sentence), "bold"),), BLANK,
+        ((clean(job.name), "title"), (f"  {job.state}", _state_tone(job))), BLANK, *(((clean(line), "bold"),) for line in found.sentence.splitlines()), BLANK,
         labelled("id", job.id), labelled("arguments", arguments(job.args) or "none"),
     ]  # fmt: skip
     told = (

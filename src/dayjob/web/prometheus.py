@@ -136,6 +136,11 @@ def _pools(page: _Page, scrape: Scrape) -> None:
     page.one(
         "dayjob_workers_busy", "Workers that run a job.", sum(sum(status.running.values()) for status in told)
     )
+    page.one(
+        "dayjob_workers_stuck",
+        "Workers whose job passed its timeout and does not end.",
+        sum(status.stuck for status in told),
+    )
     page.one("dayjob_pools_memory_bytes", "Resident memory of all pools.", sum(status.rss for status in told))
 
 

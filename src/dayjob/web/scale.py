@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayjob.admin.scrape import Minute, Scrape
 from dayjob.admin.views import QueueView
@@ -21,7 +21,7 @@ class QueueScale:
     #: Jobs in each of the last minutes, on average; None where it is not known what came in.
     in_per_minute: float | None
     out_per_minute: float
-    #: Workers that run it, and that could.
+    #: Workers that run it, and that can: those that are stuck past their timeout are not among them.
     busy: int
     capacity: int
     #: About how long one of its jobs takes; None when none has run lately.
@@ -39,9 +39,13 @@ class TotalScale:
     oldest: float | None
     in_per_minute: float
     out_per_minute: float
+    #: Workers that run a job, and that can: those that are stuck past their timeout are in neither.
     busy: int
     capacity: int
+    #: Workers that all queues need, and one for each that is stuck, since it takes the place of one that works.
     wanted: int
+    #: Workers whose job passed its timeout and does not end.
+    stuck: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +64,30 @@ def scale(scrape: Scrape, within: float) -> Scale:
     queues = tuple(_queue(view, scrape.minutes, within) for view in scrape.queues.queues)
     live = [pool.status for pool in scrape.pools if pool.lease > 0 and pool.status is not None]
     open_ones = [queue for queue in queues if not queue.paused]
+    stuck = sum(status.stuck for status in live)
     total = TotalScale(
         waiting=sum(queue.waiting for queue in queues),
         oldest=max((queue.oldest for queue in open_ones if queue.oldest is not None), default=None),
         in_per_minute=sum(queue.in_per_minute or 0.0 for queue in queues),
         out_per_minute=sum(queue.out_per_minute for queue in queues),
-        busy=sum(sum(status.running.values()) for status in live),
-        capacity=sum(status.concurrency for status in live if not status.quiet),
+        busy=max(0, sum(sum(status.running.values()) for status in live) - stuck),
+        capacity=sum(max(0, status.concurrency - status.stuck) for status in live if not status.quiet),
         # A worker takes the jobs of any queue, so that parts of one add up; where it is not known what a job takes, one worker finds out.
         wanted=math.ceil(
             sum(_load(view, scrape.minutes, within) or 0.0 for view in scrape.queues.queues) - 1e-9
         )
         or int(any(queue.waiting for queue in open_ones)),
+        stuck=stuck,
     )
+    if total.wanted:
+        total = replace(total, wanted=total.wanted + stuck)
     return Scale(scrape.now, within, queues, total)
 
 
 def _queue(view: QueueView, minutes: tuple[Minute, ...], within: float) -> QueueScale:
     load = _load(view, minutes, within)
     return QueueScale(
-        view.queue.name, view.queue.size, view.queue.age, view.incoming, view.out, view.running, view.workers,
+        view.queue.name, view.queue.size, view.queue.age, view.incoming, view.out, view.running, max(0, view.workers - view.stuck),
         _run_seconds(view.queue.name, minutes), view.queue.paused, None if load is None else math.ceil(load - 1e-9),
     )  # fmt: skip
 

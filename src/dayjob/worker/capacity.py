@@ -125,6 +125,10 @@ class Capacity:
         )
         return replace(reckoned, closed=closed)
 
+    def threads(self) -> tuple[int, int]:
+        """How many threads there may be for plain functions, and how many of them run one."""
+        return (0, 0) if self._threads is None else (self._threads.limit, self._threads.busy)
+
     def closed(self) -> frozenset[str]:
         """Names that are not fetched now because no thread, or a loop that is blocked, could not run them."""
         free = self._threads_free()

@@ -42,7 +42,12 @@ class Observer:
         *,
         connections: Callable[[], int],
         waited: Callable[[], float],
+        blocked: Callable[[], tuple[float, Attempt | None] | None],
+        async_names: list[str],
     ) -> None:
+        #: For how long the event loop has been blocked, and by what.
+        self._blocked = blocked
+        self._async_names = async_names
         #: How many connections are open, and how long somebody had to wait for the shared one.
         self._connections = connections
         self._waited = waited
@@ -71,6 +76,7 @@ class Observer:
         for attempt in running:
             counts[attempt.name] = counts.get(attempt.name, 0) + 1
         long = [attempt for attempt in running if now - attempt.started_at > MOMENT]
+        threads, threads_busy = self._fetcher.capacity.threads()
         return msgspec.json.encode(
             {
                 "id": self._fetcher.pool_id,
@@ -83,7 +89,12 @@ class Observer:
                 "beat_at": self._fetcher.redis_now(),
                 "beat": self._options.beat,
                 "concurrency": self._options.concurrency,
+                "threads": threads,
+                "threads_busy": threads_busy,
+                "stuck": sum(map(_stuck, running)),
+                "loop_blocked": self._loop_blocked(),
                 "names": self._names,
+                "async_names": self._async_names,
                 "quiet": self.quiet or not self._fetcher.fetching,
                 "stopping": self.stopping,
                 "leads": self._fetcher.leads,
@@ -99,6 +110,17 @@ class Observer:
                 "loops": {service.name: round(now - service.beaten_at, 1) for service in self._services()},
             }
         )
+
+    def _loop_blocked(self) -> dict[str, Any] | None:
+        found = self._blocked()
+        if found is None:
+            return None
+        seconds, attempt = found
+        return {
+            "since": self._fetcher.redis_now() - seconds,
+            "name": attempt.name if attempt else "",
+            "id": attempt.wire.id if attempt else "",
+        }
 
     def _worker(self, attempt: Attempt, now: float) -> dict[str, Any]:
         wire = attempt.wire
@@ -126,7 +148,7 @@ class Observer:
             "attempt": 1 + wire.fails + wire.deaths + wire.snoozes,
             "started_at": self._fetcher.redis_now() - age,
             "timeout": attempt.lane.options.timeout,
-            "stuck": attempt.timed_out and attempt.settled,
+            "stuck": _stuck(attempt),
             "lost": attempt.lost,
             "cancelled": attempt.cancelled,
             "checkin": said,
@@ -136,6 +158,11 @@ class Observer:
             "done": attempt.progress,
             "total": attempt.total,
         }
+
+
+def _stuck(attempt: Attempt) -> bool:
+    """Whether its timeout is over and its thread does not end: it counts as failed, and keeps its worker."""
+    return attempt.timed_out and attempt.settled
 
 
 def resident() -> int:

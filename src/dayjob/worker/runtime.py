@@ -164,6 +164,8 @@ class Runtime:
         self.observer = Observer(
             fetcher, options, sorted(lanes), lambda: self._services, self._tag,
             connections=lambda: sum(link.connected for link in self._links), waited=self._shared.longest_wait,
+            blocked=lambda: watchdog.blocked(),  # noqa: PLW0108 - it is built below
+            async_names=sorted(name for name, lane in lanes.items() if lane.is_async),
         )  # fmt: skip
         reaper = Reaper(
             keys, self._shared, lease=options.lease, options=self._options_of, on_dead=self._on_dead, rng=rng

@@ -52,6 +52,13 @@ class Stall:
         if now - self._asked > LONG:
             self._tell(now - self._asked, now, over=False)
 
+    def blocked(self, now: float) -> tuple[float, Attempt | None] | None:
+        """For how long the loop has not answered, and which attempt blocks it; None while it answers."""
+        asked, seen = self._asked, tuple(self._seen)
+        if asked is None or self._answered or now - asked <= MOST or len(seen) != 1:
+            return None
+        return now - asked, seen[0]
+
     def _answer(self) -> None:
         self._answered = time.monotonic()
 

@@ -72,6 +72,10 @@ class Watchdog:
         self._told = {attempt: when for attempt, when in self._told.items() if attempt in running}
         return self._period
 
+    def blocked(self) -> tuple[float, Attempt | None] | None:
+        """For how long the event loop has been blocked, and by which attempt; None while it is not."""
+        return None if self._stall is None else self._stall.blocked(time.monotonic())
+
     def _look(self, attempt: Attempt, now: float) -> None:
         over = bool(attempt.deadline) and now > attempt.deadline
         if not over:

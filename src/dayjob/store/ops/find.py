@@ -223,14 +223,15 @@ def _in_set(
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a job is not running, in one sentence, and where it is."""
+    """Why a job is not running, and where it is."""
 
+    #: One sentence; where an operator can do something about it, a second line gives the next step.
     sentence: str
     found: Found | None
 
 
 def explain(keys: Keys, job_id: str, name: str | None = None) -> Steps[Explanation]:
-    """Why the job is not running, in one sentence."""
+    """Why the job is not running, in one sentence, and what to do about it on a second line."""
     found = yield from find_job(keys, job_id, name)
     if found is None:
         return Explanation(NOWHERE.format(job_id), None)
@@ -254,30 +255,117 @@ def _tell_waiting(keys: Keys, found: Found) -> Steps[str]:
     queue = look.queues[0]
     workers = yield from pools.pools(keys)
     ahead = "it is the next" if found.place == 0 else f"{found.place:,} ahead of it"
-    return f"Waits in the queue {name!r} ({ahead}): {_obstacle(look.now, queue, found, workers)}."
+    obstacle, step = _obstacle(look.now, queue, found, workers)
+    return f"Waits in the queue {name!r} ({ahead}): {obstacle}." + _next_step(step)
 
 
-def _obstacle(now: float, queue: inspect.Queue, found: Found, registered: Sequence[pools.Pool]) -> str:
+def _next_step(step: str) -> str:
+    return f"\n    {step}" if step else ""
+
+
+def _obstacle(
+    now: float, queue: inspect.Queue, found: Found, registered: Sequence[pools.Pool]
+) -> tuple[str, str]:
+    """What keeps a waiting job from running, and what an operator can do about it."""
     if found.job is not None and found.job.expires and found.job.expires < now * 1000:
-        return "it has expired and is discarded when its turn comes"
+        return "it has expired and is discarded when its turn comes", ""
     if queue.paused:
-        return "its queue is paused"
+        return "its queue is paused", ""
     if queue.limit is not None and queue.held >= queue.limit:
-        return f"its limit is reached, {queue.held} of {queue.limit} run"
+        return f"its limit is reached, {queue.held} of {queue.limit} run", ""
     live = [pool for pool in registered if pool.lease > 0]
     if not live:
-        return "no pool is running"
+        return "no pool is running", ""
     able = [pool.status for pool in live if pool.status is not None and queue.name in pool.status.names]
     if not able:
         silent = sum(pool.status is None for pool in live)
-        return f"no live pool knows this name ({len(live)} pools" + (f", {silent} silent)" if silent else ")")
+        count = wording.counted(len(live), "pool") + (f", {silent} silent" if silent else "")
+        return f"no live pool knows this name ({count})", ""
     if all(status.quiet for status in able):
-        return f"every pool that knows it has gone quiet ({len(able)})"
-    places = sum(status.concurrency for status in able if not status.quiet)
-    busy = sum(status.held for status in able if not status.quiet)
-    if busy >= places:
-        return f"all {places} workers that could run it are busy"
-    return "it is about to be fetched"
+        return f"every pool that knows it has gone quiet ({len(able)})", ""
+    why = _occupied([status for status in able if not status.quiet], queue.name, now)
+    return why or ("it is about to be fetched", "")
+
+
+def _occupied(able: Sequence[pools.Status], name: str, now: float) -> tuple[str, str] | None:
+    """Why none of these pools can start a job of this name, and what to do about it; None when one can."""
+    blocked: list[pools.Status] = []
+    full: list[pools.Status] = []
+    threadless: list[pools.Status] = []
+    for status in able:
+        if status.loop_blocked is not None and name in status.async_names:
+            blocked.append(status)
+        elif status.in_use >= status.concurrency:
+            full.append(status)
+        elif status.threads_busy >= status.workers_for(name):
+            threadless.append(status)
+        else:
+            return None
+    why = [
+        *(_blocked_loop(status, now) for status in blocked[:3]),
+        *([_busy_workers(full)] if full else []),
+        *([_busy_threads(threadless)] if threadless else []),
+    ]
+    return "; ".join(why), _what_to_do(blocked, full, threadless)
+
+
+def _where(status: pools.Status) -> str:
+    return f"{status.host}/{status.pid}" if status.host else f"pool {status.id}"
+
+
+def _of(some: Sequence[pools.Status]) -> str:
+    return _where(some[0]) if len(some) == 1 else wording.counted(len(some), "pool")
+
+
+def _blocked_loop(status: pools.Status, now: float) -> str:
+    block = status.loop_blocked or pools.LoopBlock(since=now)
+    by = f"by {block.name} (id {block.id})" if block.name else "by something that a handler started"
+    return f"the event loop of {_where(status)} has been blocked for {wording.span(now - block.since)} {by[:300]}"
+
+
+def _busy_workers(full: Sequence[pools.Status]) -> str:
+    workers = sum(status.concurrency for status in full)
+    stuck = sum(status.stuck for status in full)
+    if workers == 1:
+        return f"the only worker of {_of(full)} is busy" + (", stuck past its timeout" if stuck else "")
+    return f"all {workers:,} workers of {_of(full)} are busy{_stuck(stuck)}"
+
+
+def _busy_threads(some: Sequence[pools.Status]) -> str:
+    threads = sum(status.threads for status in some)
+    settings = (
+        f"threads={some[0].threads}, concurrency={some[0].concurrency}" if len(some) == 1 else _of(some)
+    )
+    words = (
+        "the only thread for plain functions is busy"
+        if threads == 1
+        else f"all {threads:,} threads for plain functions are busy"
+    )
+    return f"{words} ({settings}){_stuck(sum(status.stuck for status in some))}"
+
+
+def _stuck(number: int) -> str:
+    if number == 0:
+        return ""
+    return f"; {number:,} of them {'is stuck past its' if number == 1 else 'are stuck past their'} timeout"
+
+
+def _what_to_do(
+    blocked: Sequence[pools.Status], full: Sequence[pools.Status], threadless: Sequence[pools.Status]
+) -> str:
+    stuck = next((status for status in (*full, *threadless) if status.stuck), None)
+    if stuck is not None:
+        # A thread cannot be ended from outside, a process can.
+        return (
+            f"`dayjob pools stacks {stuck.id}` shows where the stuck jobs are in their code;"
+            f" restarting that process frees its workers."
+        )
+    if blocked:
+        name = blocked[0].loop_blocked.name if blocked[0].loop_blocked else ""
+        return f"Await what takes long in {name or 'that handler'}, or make it a plain `def`."
+    if threadless:
+        return "Raise threads=, or make these jobs `async def`."
+    return "See `dayjob jobs ls --state running`, or start more workers."
 
 
 def _tell_running(keys: Keys, found: Found) -> Steps[str]:
@@ -290,9 +378,20 @@ def _tell_running(keys: Keys, found: Found) -> Steps[str]:
     where = f"pool {found.pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
     worker = next((one for one in status.workers if one.token == found.token), None) if status else None
     if worker is None:
+        why = _not_started(status, found.name, moment) if status else None
+        if why is not None:
+            return f"Is held by {where} and does not run yet: {why[0]}." + _next_step(why[1])
         return f"Is held by {where} and about to run, or has run for less than a moment."
     said = f": {worker.checkin}" if worker.checkin else ""
-    return f"Is running on {where} since {wording.span(moment - worker.started_at)}{said}."
+    block = status.loop_blocked if status else None
+    blocks = " and blocks its event loop" if block and block.id == worker.id else ""
+    return f"Is running on {where} since {wording.span(moment - worker.started_at)}{blocks}{said}."
+
+
+def _not_started(status: pools.Status, name: str, now: float) -> tuple[str, str] | None:
+    """Why a job that a pool holds has not started; None when it may have started a moment ago."""
+    blocked = status.loop_blocked is not None and name in status.async_names
+    return _occupied([status], name, now) if blocked or name not in status.running else None
 
 
 def _tell_due(keys: Keys, found: Found) -> Steps[str]:

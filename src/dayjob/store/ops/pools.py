@@ -43,6 +43,16 @@ class Worker(msgspec.Struct, frozen=True):
     total: float | None = None
 
 
+class LoopBlock(msgspec.Struct, frozen=True):
+    """A handler that blocks the event loop of its pool, so that no other async job goes on."""
+
+    #: Redis time.
+    since: float = 0.0
+    #: The job that blocks it; "" where something that a handler started does.
+    name: str = ""
+    id: str = ""
+
+
 class Status(msgspec.Struct, frozen=True):
     """What a pool last said of itself."""
 
@@ -72,6 +82,28 @@ class Status(msgspec.Struct, frozen=True):
     #: Open connections, and the longest wait for the shared one since the last status, in seconds.
     connections: int = 0
     connection_wait: float = 0.0
+    #: How many threads there may be for plain functions, and how many of them run one; 0 where no job is a plain function.
+    threads: int = 0
+    threads_busy: int = 0
+    #: Workers whose job passed its timeout and does not end. They can run nothing else.
+    stuck: int = 0
+    loop_blocked: LoopBlock | None = None
+    #: Those of `names` that are coroutine functions.
+    async_names: tuple[str, ...] = ()
+
+    @property
+    def in_use(self) -> int:
+        """How many workers are taken: by attempts that are held, and by those that count as failed but do not end."""
+        return max(sum(self.running.values()), self.held + self.stuck)
+
+    @property
+    def few_threads(self) -> bool:
+        """Whether fewer plain functions than workers can run at once."""
+        return 0 < self.threads < self.concurrency
+
+    def workers_for(self, name: str) -> int:
+        """How many jobs of this name the pool can run at once; workers that are stuck count."""
+        return self.threads if self.few_threads and name not in self.async_names else self.concurrency
 
 
 @dataclass(frozen=True, slots=True)
