@@ -506,7 +506,7 @@ def test_metrics_say_what_ran_when_and_the_audit_who_did_what(run, there, keys, 
     assert len(msgspec.json.decode(run("metrics", "--hours", 24, "--json", *there).stdout)["starts"]) == 96
     admin.pause("mail")
     line = run("audit", *there).stdout.splitlines()[1]
-    assert line.split()[2:] == ["ada", "pause", "queue", "mail", "Paused."]
+    assert line.split()[3:] == ["ada", "pause", "queue", "mail", "Paused."]
     assert run("audit", "--about", "queue mail", *there).stdout.splitlines()[1] == line
     assert run("audit", "--about", "sms", *there).stdout == "Nothing is noted about 'sms'.\n"
 

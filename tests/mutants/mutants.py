@@ -358,6 +358,13 @@ ALL = (
         ("tests/scripts/test_tick.py::test_a_tick_in_the_future_is_refused",),
     ),
     Mutant(
+        "the first sight of a schedule counts as a tick",
+        f"{SCRIPTS}/tick.lua",
+        "'|ticked', '')",
+        "'|ticked', time[1])",
+        ("tests/scripts/test_tick.py::test_only_a_tick_that_enqueued_a_job_counts_as_ticked",),
+    ),
+    Mutant(
         "a trim releases the key of another job",
         f"{SCRIPTS}/trim.lua",
         "if holder == id then return true end",

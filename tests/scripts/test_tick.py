@@ -110,3 +110,19 @@ def test_two_schedules_do_not_share_their_last_tick(tick, last, keys, link, look
     answer = link.run(produce.tick(keys, "other", "a", seen=100, newest=200, jobs=[(200, b"y")]))
     assert answer.enqueued == 0
     assert look().queues == {"a": [b"x"]}
+
+
+def test_only_a_tick_that_enqueued_a_job_counts_as_ticked(tick, last, call, keys):
+    def ticked():
+        return call("HGET", keys.periodic, "sched|ticked")
+
+    tick(None, None)
+    assert ticked() == b""
+    last(100)
+    tick(100, 200, missed=1)
+    assert ticked() == b""
+    tick(200, 400, jobs=[(300, b"3"), (400, b"4")])
+    assert ticked() == b"400"
+    call("HSET", keys.periodic, "sched|off", "1")
+    tick(400, 500, jobs=[(500, b"5")])
+    assert ticked() == b"400"

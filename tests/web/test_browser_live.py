@@ -119,6 +119,18 @@ def test_times_go_on_and_say_the_moment(console, tab):
     assert time.get_attribute("title")[:2] == "20"
 
 
+@pytest.mark.parametrize(
+    ("zone", "named"), [("UTC", "UTC"), ("Asia/Tokyo", "GMT+9"), ("Europe/London", "GMT")]
+)
+def test_a_moment_carries_the_time_zone_of_the_reader(console, chromium, keys, call, zone, named):
+    told = b'{"name":"greet","id":"one","t":1,"args":{}}'
+    call("ZADD", keys.scheduled, 2_524_608_000, told)  # the first second of 2050
+    with window(chromium, console.url, timezone_id=zone) as tab:
+        time = tab.open("/scheduled_jobs").locator("tbody time").first
+        hour = "09" if zone == "Asia/Tokyo" else "00"
+        assert time.get_attribute("title") == f"2050-01-01 {hour}:00:00 {named}"
+
+
 # Filters, keys, settings.
 
 

@@ -146,15 +146,27 @@ def _stacks(pool_id: str, raw: bytes) -> Stacks | None:
 
 
 def periodic(desk: Desk) -> Steps[tuple[Periodic, ...]]:
-    """The schedules that ever ticked: in English, with their next ticks."""
+    """The schedules that a pool ever had: in English, with their last tick and their next ones."""
     found = yield from ask(inspect.schedules(desk.keys))
     now = yield from ask(inspect.now())
     veil = Veil(desk)
     yield from veil.learn(schedule.job for schedule in found)
-    return tuple(_periodic(veil, schedule, now) for schedule in found)
+    live = (yield from _live_schedules(desk)) if found else set()
+    return tuple(
+        _periodic(veil, schedule, now, live=live is None or schedule.name in live) for schedule in found
+    )
 
 
-def _periodic(veil: Veil, schedule: inspect.Schedule, now: float) -> Periodic:
+def _live_schedules(desk: Desk) -> Steps[set[str] | None]:
+    """Names of the schedules that live pools have; None when a live pool has not listed its own."""
+    registered = yield from pools.pools(desk.keys)
+    live = [pool.status and pool.status.schedules for pool in registered if pool.lease > 0]
+    if None in live:
+        return None
+    return {name for schedules in live for name in schedules or ()}
+
+
+def _periodic(veil: Veil, schedule: inspect.Schedule, now: float, *, live: bool) -> Periodic:
     english = ""
     ticks: list[float] = []
     if schedule.spec:
@@ -162,7 +174,7 @@ def _periodic(veil: Veil, schedule: inspect.Schedule, now: float) -> Periodic:
             rule = cron.parse(schedule.spec, schedule.timezone)
             english = cron.describe(rule)
             at: int | None = int(now)
-            while len(ticks) < NEXT and at is not None:
+            while live and len(ticks) < NEXT and at is not None:
                 at = rule.next_after(at)
                 if at is not None:
                     ticks.append(float(at))
@@ -171,7 +183,7 @@ def _periodic(veil: Veil, schedule: inspect.Schedule, now: float) -> Periodic:
     args = veil.args(schedule.job, schedule.args) if schedule.args else None
     return Periodic(
         schedule.name, schedule.job, schedule.spec, schedule.timezone, english, schedule.paused, schedule.missed, args,
-        float(schedule.last) or None, tuple(ticks), schedule.paused_by, schedule.paused_at,
+        None if schedule.ticked is None else float(schedule.ticked), tuple(ticks), schedule.paused_by, schedule.paused_at, live,
     )  # fmt: skip
 
 

@@ -485,12 +485,15 @@ class Periodic:
     paused: bool
     missed: str
     args: Any
+    #: The last tick that enqueued a job; None when no tick has yet.
     last_at: float | None
-    #: The next ticks; none when no pool said what the schedule is.
+    #: The next ticks; none when no live pool has the schedule.
     next: tuple[float, ...]
     #: Who paused it and when, where that was written.
     paused_by: str = ""
     paused_at: float | None = None
+    #: Whether a live pool has this schedule. If not, it does not tick.
+    live: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,8 @@ def _row(head: Sequence[str], row: Sequence[str], width: list[int], flush: list[
 
 
 def when(at: float | None) -> str:
-    """A moment in the time of this machine."""
-    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    """A moment in the time of this machine, with its time zone."""
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(at))
 
 
 def ago(seconds: float | None) -> str:

@@ -207,7 +207,7 @@ def _print_job(found: JobDetail) -> None:
         if value not in (None, "", {}):
             click.echo(f"{label:<11}{clean(value)}")
     for event in found.timeline:
-        click.echo(f"{console.when(event.at):<21}{clean(event.text)}")
+        click.echo(f"{console.when(event.at)}  {clean(event.text)}")
     if job.trace or job.error:
         click.echo()
         for line in (job.trace or job.error).splitlines():

@@ -8,6 +8,9 @@ from dayjob.admin.views import Periodic
 from dayjob.cli import console
 from dayjob.cli.console import when
 
+#: What stands for the next tick of a schedule that no live pool has.
+NOT_LIVE = "no live pool has this schedule"
+
 
 @click.group(epilog="Example: dayjob periodic ls")
 def periodic() -> None:
@@ -17,7 +20,7 @@ def periodic() -> None:
 @periodic.command(epilog="Example: dayjob periodic ls --json")
 @console.options
 def ls(redis: str | None, namespace: str, as_json: bool) -> None:
-    """List the schedules: in English, the last tick and the next."""
+    """List the schedules: in English, the last tick that enqueued a job, and the next."""
     with console.opened(redis, namespace) as admin:
         found = admin.periodic()
     if as_json:
@@ -28,7 +31,7 @@ def ls(redis: str | None, namespace: str, as_json: bool) -> None:
         return
     rows = [
         (
-            one.name, one.job, one.english or "no pool has said what it is", when(one.last_at),
+            one.name, one.job, one.english or "no pool has described it", when(one.last_at) or "never",
             _next(one),
         )
         for one in found
@@ -37,6 +40,8 @@ def ls(redis: str | None, namespace: str, as_json: bool) -> None:
 
 
 def _next(one: Periodic) -> str:
+    if not one.live:
+        return NOT_LIVE
     if one.paused:
         return "paused" + (f" by {one.paused_by} at {when(one.paused_at)}" if one.paused_by else "")
     return when(one.next[0]) if one.next else ""

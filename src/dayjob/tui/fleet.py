@@ -170,7 +170,7 @@ def _worker(one: BusyWorker) -> Row:
 # Schedules.
 
 _PERIODIC = (
-    Column("JOB"), Column("WHEN", most=60, least=20), Column("NEXT IN", right=True, rank=1), Column("LAST", right=True, rank=2), Column("ZONE", rank=4),
+    Column("SCHEDULE", most=50, least=16), Column("JOB", rank=5), Column("WHEN", most=60, least=20), Column("NEXT IN", right=True, rank=1), Column("LAST", right=True, rank=2), Column("ZONE", rank=4),
     Column("SPEC", rank=3), Column("STATE"),
 )  # fmt: skip
 
@@ -181,9 +181,9 @@ def periodic(found: Iterable[Periodic], now: float) -> Sheet:
         Row(
             one.name,
             (
-                (clean(one.job or one.name), "bold"), clean(one.english or "no pool has said what it is"),
-                "" if one.paused or not one.next else span(one.next[0] - now), ago(now - one.last_at) + " ago" if one.last_at else "",
-                clean(one.timezone or ""), clean(one.spec), ("! paused", "warning") if one.paused else ("", ""),
+                (clean(one.name), "bold"), clean(one.job), clean(one.english or "no pool has described it"),
+                "" if one.paused or not one.next else span(one.next[0] - now), ago(now - one.last_at) + " ago" if one.last_at else "never",
+                clean(one.timezone or ""), clean(one.spec), _schedule_state(one),
             ),
             one,
         )
@@ -197,6 +197,12 @@ def periodic(found: Iterable[Periodic], now: float) -> Sheet:
     )
 
 
+def _schedule_state(one: Periodic) -> Piece:
+    if not one.live:
+        return ("! no live pool has it", "warning")
+    return ("! paused", "warning") if one.paused else ("", "")
+
+
 def schedule(one: Periodic) -> Sheet:
     """One schedule."""
     lines = [
@@ -205,6 +211,8 @@ def schedule(one: Periodic) -> Sheet:
         labelled("time zone", one.timezone or "UTC"), labelled("missed", one.missed), labelled("last", when(one.last_at) or "never"),
         BLANK, heading("Next"), *(((when(at), ""),) for at in one.next),
     ]  # fmt: skip
+    if not one.live:
+        lines.append((("no live pool has this schedule", "warning"),))
     if one.paused:
         lines.append(labelled("paused", "its ticks enqueue nothing", "warning"))
     return Sheet(tuple(lines), subject=one)
@@ -256,7 +264,7 @@ def redis(found: RedisView) -> Sheet:
         for n, one in enumerate(found.findings)
     ]  # fmt: skip
     rows += [
-        Row(f"slow {one.at} {n}", (("slow log", "dim"), when(one.at)[-8:], f"{took(one.seconds)}  {clean(one.command)}"), one)
+        Row(f"slow {one.at} {n}", (("slow log", "dim"), when(one.at)[11:19], f"{took(one.seconds)}  {clean(one.command)}"), one)
         for n, one in enumerate(found.health.slow or ())
     ]  # fmt: skip
     return Sheet(

@@ -40,6 +40,7 @@ class Observer:
         services: Callable[[], list[Service]],
         tag: str,
         *,
+        schedules: list[str],
         connections: Callable[[], int],
         waited: Callable[[], float],
         blocked: Callable[[], tuple[float, Attempt | None] | None],
@@ -54,6 +55,7 @@ class Observer:
         self._fetcher = fetcher
         self._options = options
         self._names = names
+        self._schedules = schedules
         self._services = services
         self._tag = tag
         self._started_at = time.time()
@@ -95,6 +97,7 @@ class Observer:
                 "loop_blocked": self._loop_blocked(),
                 "names": self._names,
                 "async_names": self._async_names,
+                "schedules": self._schedules,
                 "quiet": self.quiet or not self._fetcher.fetching,
                 "stopping": self.stopping,
                 "leads": self._fetcher.leads,

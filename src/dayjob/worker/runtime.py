@@ -162,7 +162,7 @@ class Runtime:
             )
         fetcher.capacity.attach(self.threads, self.loop)
         self.observer = Observer(
-            fetcher, options, sorted(lanes), lambda: self._services, self._tag,
+            fetcher, options, sorted(lanes), lambda: self._services, self._tag, schedules=sorted(pool.periodics),
             connections=lambda: sum(link.connected for link in self._links), waited=self._shared.longest_wait,
             blocked=lambda: watchdog.blocked(),  # noqa: PLW0108 - it is built below
             async_names=sorted(name for name, lane in lanes.items() if lane.is_async),

@@ -328,7 +328,7 @@ class Schedule:
     """A periodic schedule, as far as Redis knows it."""
 
     name: str
-    #: The last tick that was dealt with, in seconds since the epoch.
+    #: The last tick that was dealt with, or when the schedule was first seen, in seconds since the epoch.
     last: int
     paused: bool
     #: What its pools announced; "" and None where none did.
@@ -340,6 +340,8 @@ class Schedule:
     #: Who paused it and when, where that was written.
     paused_by: str = ""
     paused_at: float | None = None
+    #: The last tick that enqueued a job; None when no tick has.
+    ticked: int | None = None
 
 
 class Announced(msgspec.Struct):
@@ -353,7 +355,7 @@ class Announced(msgspec.Struct):
 
 
 def schedules(keys: Keys) -> Op[list[Schedule]]:
-    """The periodic schedules that ever ticked, by name."""
+    """The periodic schedules that a pool ever had, by name."""
     return Op("HGETALL", (keys.periodic,), (), _read_schedules)
 
 
@@ -361,10 +363,15 @@ def _read_schedules(reply: Any) -> list[Schedule]:
     told = {raw.decode("utf-8", "replace"): value for raw, value in _pairs(reply)}
     found = []
     for name, value in sorted(told.items()):
-        if name.endswith(("|off", "|is")) or not value.isdigit():
+        if name.endswith(("|off", "|is", "|ticked")) or not value.isdigit():
             continue
         who, since = read_pause(told.get(f"{name}|off"))
-        schedule = Schedule(name, int(value), f"{name}|off" in told, paused_by=who, paused_at=since)
+        # A schedule of an older release has no such field: its last tick is the best answer there is.
+        ticked = told.get(f"{name}|ticked", value)
+        schedule = Schedule(
+            name, int(value), f"{name}|off" in told, paused_by=who, paused_at=since,
+            ticked=int(ticked) if ticked.isdigit() else None,
+        )  # fmt: skip
         try:
             known = msgspec.json.decode(told.get(f"{name}|is", b""), type=Announced)
         except codec.UNREADABLE:
@@ -373,7 +380,7 @@ def _read_schedules(reply: Any) -> list[Schedule]:
         found.append(
             Schedule(
                 name, schedule.last, schedule.paused, known.job, known.spec, known.timezone, known.missed, bytes(known.args),
-                who, since,
+                who, since, schedule.ticked,
             )
         )  # fmt: skip
     return found

@@ -90,6 +90,8 @@ class Status(msgspec.Struct, frozen=True):
     loop_blocked: LoopBlock | None = None
     #: Those of `names` that are coroutine functions.
     async_names: tuple[str, ...] = ()
+    #: Names of its schedules; None where the pool's release does not list them.
+    schedules: tuple[str, ...] | None = None
 
     @property
     def in_use(self) -> int:

@@ -25,6 +25,7 @@ local stored = redis.call('HMGET', periodic, schedule, schedule .. '|off')
 local last, off = stored[1], stored[2]
 if not last then
   redis.call('HSET', periodic, schedule, time[1])
+  redis.call('HSETNX', periodic, schedule .. '|ticked', '')
   return {0, tonumber(time[1]), now, off and 1 or 0}
 end
 if newest == '' or seen ~= last or tonumber(newest) > tonumber(time[1]) or tonumber(newest) <= tonumber(last) then
@@ -44,6 +45,7 @@ for i = 6, #ARGV, 2 do
 end
 redis.call('HSET', periodic, schedule, newest)
 if enqueued > 0 then
+  redis.call('HSET', periodic, schedule .. '|ticked', ARGV[#ARGV - 1])
   redis.call('SADD', known, name)
   redis.pcall('ZADD', bell, 0, '1')
   redis.pcall('HINCRBY', totals, 'ticked:' .. name, enqueued)

@@ -23,6 +23,8 @@
   // Times go on by themselves; the server's clock decides what is now.
   let skew = 0;
   const zone = () => kept.zone === "utc" ? { timeZone: "UTC" } : {};
+  const zoneName = (at) => new Intl.DateTimeFormat("en-GB", { timeZoneName: "short", ...zone() })
+    .formatToParts(new Date(at * 1000)).find(({ type }) => type === "timeZoneName").value;
   const span = (s) => s < 120 ? `${Math.max(0, s).toFixed(0)} s` : s < 7200 ? `${(s / 60).toFixed(0)} min`
     : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(0)} days`;
   const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
@@ -37,8 +39,7 @@
       write(time, "for" in time.dataset ? span(-away) : Math.abs(away) < 1 ? "now" : away > 0 ? `in ${span(away)}` : `${span(-away)} ago`);
       if (time.dataset.said === at + kept.zone) continue;
       time.dataset.said = at + kept.zone;
-      time.title = new Date(at * 1000).toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "medium", ...zone() })
-        + (kept.zone === "utc" ? " UTC" : "");
+      time.title = `${new Date(at * 1000).toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "medium", ...zone() })} ${zoneName(at)}`;
     }
   };
 
