@@ -48,7 +48,10 @@ def count(
     """How many jobs match; `most` entries are looked at. Of a queue, the first 10,000."""
     wanted = filter_of(where)
     if state == "waiting":
-        return (yield from _count_waiting(desk, _queue(wanted, name), wanted))
+        queue = name or wanted.name
+        if queue:
+            return (yield from _count_waiting(desk, queue, wanted))
+        return (yield from _count_anywhere(desk, wanted, most))
     if state == "running":
         return (yield from _count_running(desk, wanted))
     source = source_of(desk.keys, state)
@@ -84,6 +87,21 @@ def _count_waiting(desk: Desk, name: str, wanted: Filter) -> Steps[Count]:
             return Count(matched, looked, seen.total)
 
 
+def _count_anywhere(desk: Desk, wanted: Filter, most: int) -> Steps[Count]:
+    """Over all queues. Jobs of queues whose name does not match count as looked at."""
+    overview = yield from inspect.all_queues(desk.keys)
+    matched = looked = total = 0
+    for queue in overview.queues:
+        total += queue.size
+        if queue.wrong or not wanted.fits_name(queue.name):
+            looked += queue.size
+        elif queue.size and looked < most:
+            part = yield from _count_waiting(desk, queue.name, wanted)
+            matched += part.matched
+            looked += min(part.looked, queue.size)
+    return Count(matched, looked, total)
+
+
 def _count_running(desk: Desk, wanted: Filter) -> Steps[Count]:
     matched = looked = total = 0
     after = ""
@@ -107,18 +125,23 @@ def apply(
 ) -> Steps[Tally]:
     """The action on every job of a state that matches, `most` at most, in steps of 100. Raises BadOption.
 
-    Of a queue the first 10,000 jobs are looked at; to empty one use purge. When `progress` answers False, it stops there.
+    Waiting jobs need a name or a condition; without a name all queues are looked through. Of a queue the first 10,000
+    jobs are looked at; to empty one use purge. When `progress` answers False, it stops there.
     """
     if verb not in ABLE.get(state, ()):
         able = ", ".join(ABLE.get(state, ())) or "nothing"
         raise BadOption(f"{verb} of all jobs in {state}: there can be done {able}")
     wanted = filter_of(where)
     report = _Watched(progress)
-    queue = _queue(wanted, name) if state == "waiting" else ""
+    queue = (name or wanted.name or "") if state == "waiting" else ""
+    if state == "waiting" and not queue and wanted.empty:
+        raise BadOption(
+            "which jobs? Give the name of a queue, or a condition: each job name is a queue of its own"
+        )
     subject = f"{queue or 'jobs'} in {state}" + ("" if wanted.empty else f" where {wanted}")
     noted = yield from note(desk, f"{verb} all", subject, "begun")
     if state == "waiting":
-        tally = yield from _over_queue(desk, verb, queue, wanted, most, report)
+        tally = yield from _over_queues(desk, verb, queue, wanted, most, report)
     elif state == "running":
         tally = yield from _over_running(desk, wanted, most, report)
     else:
@@ -130,13 +153,6 @@ def apply(
         says += f" {tally.matched - tally.changed:,} stayed: they moved on, cannot be read, or their unique key is another's."
     noted = (yield from note(desk, f"{verb} all", subject, says)) and noted
     return Tally(tally.looked, tally.matched, tally.changed, says, noted)
-
-
-def _queue(wanted: Filter, name: str | None) -> str:
-    queue = name or wanted.name
-    if not queue:
-        raise BadOption("which queue? Give its name: each job name is a queue of its own")
-    return queue
 
 
 def _matching(
@@ -153,8 +169,12 @@ class _Watched:
     def __init__(self, progress: Report | None) -> None:
         self._progress = progress
         self.stopped = False
+        #: What was done in other queues before this one, with the total of all; None where there is only one.
+        self.before: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
+        if self.before is not None:
+            progress = _sum(self.before, progress)
         if self._progress is not None and self._progress(progress) is False:
             self.stopped = True
 
@@ -200,6 +220,33 @@ def _change(desk: Desk, verb: Verb, state: State, source: str, meant: list[Kept]
         return (yield from ask(operate.run_now(desk.keys, source, readable, now=now))) if readable else 0
     answers = yield from ask_all([operate.revive(desk.keys, member, now=now) for member in readable])
     return sum(answer.fate == "moved" for answer in answers)
+
+
+def _sum(before: Progress, here: Progress) -> Progress:
+    return Progress(
+        before.looked + here.looked,
+        before.total,
+        before.matched + here.matched,
+        before.changed + here.changed,
+    )
+
+
+def _over_queues(
+    desk: Desk, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
+) -> Steps[Progress]:
+    """One queue, or where none is named each queue that can have jobs that match."""
+    if name:
+        return (yield from _over_queue(desk, verb, name, wanted, most, report))
+    overview = yield from inspect.all_queues(desk.keys)
+    queues = [one for one in overview.queues if one.size and not one.wrong and wanted.fits_name(one.name)]
+    done = Progress(0, sum(min(one.size, MOST_DEEP) for one in queues), 0, 0)
+    for queue in queues:
+        report.before = done
+        left = None if most is None else most - done.matched
+        done = _sum(done, (yield from _over_queue(desk, verb, queue.name, wanted, left, report)))
+        if report.stopped or (most is not None and done.matched >= most):
+            break
+    return done
 
 
 def _over_queue(

@@ -50,6 +50,10 @@ class Filter:
         """Whether the error of a job decides."""
         return self.error is not None or self.kind is not None
 
+    def fits_name(self, name: str) -> bool:
+        """Whether jobs of this name can match at all."""
+        return (self.name is None or name == self.name) and (self.name_part is None or self.name_part in name)
+
     def matches(self, wire: codec.Wire | None, age: float | None, error: str | None = None) -> bool:
         """Whether a job fits; `error` is its error as it may be shown. What cannot be read fits only where nothing is asked."""
         if wire is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import shlex
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,8 @@ LOOKED = (find.MOST_LOOKED, find.QUICK, find.QUICK_IN_ALL)
 MOST_SAME = 10_000
 #: How many entries a filter looks at before it answers with what it has: what can be read in a moment.
 MOST_FILTERED = 3000
+#: How many queues one page of all waiting jobs looks into.
+MOST_QUEUES = 200
 #: States whose jobs are in a sorted set.
 IN_SETS = ("scheduled", "retry", "dead", "done")
 
@@ -106,18 +109,20 @@ def page(
     size: int = 50,
     newest_first: bool | None = None,
 ) -> Steps[JobPage]:
-    """Jobs in one state, page by page; `name` is needed for those that wait in a queue. Running is what pools hold.
+    """Jobs in one state, page by page. `name` chooses one queue of waiting jobs. Running is what pools hold.
 
-    With a filter a page may be short, even empty, and have a next: 3,000 entries are looked at for one. Those of a
-    queue are paged for the first 10,000 from either end. Raises BadOption.
+    Without a name waiting jobs come queue by queue, in the order of their names. With a filter a page may be short, even
+    empty, and have a next: 3,000 entries are looked at for one. Of each queue the first 10,000 are listed, from either
+    end. Raises BadOption.
     """
     wanted = filter_of(where)
     size = max(1, min(size, inspect.MOST_ENTRIES))
     if state == "waiting":
+        newest = bool(newest_first)
         queue = name or wanted.name
-        if not queue:
-            raise BadOption("which queue? Give its name: each job name is a queue of its own")
-        return (yield from _waiting(desk, queue, wanted, after, size, newest_first=bool(newest_first)))
+        if queue:
+            return (yield from _waiting(desk, queue, wanted, after, size, newest_first=newest))
+        return (yield from _waiting_anywhere(desk, wanted, after, size, newest_first=newest))
     if name is not None:
         raise BadOption("name is for waiting jobs; elsewhere write where='name=...'")
     if state == "running":
@@ -221,7 +226,49 @@ def _waiting(
         over = not seen.entries or offset >= min(seen.total, MOST_DEEP)
         if over or len(found) >= size or wanted.empty or offset - first >= MOST_FILTERED:
             following = "" if over else str(offset)
-            return JobPage(seen.now, "waiting", seen.total, tuple(found), following, offset - first)
+            beyond = max(0, seen.total - MOST_DEEP)
+            return JobPage(seen.now, "waiting", seen.total, tuple(found), following, offset - first, beyond)
+
+
+def _waiting_anywhere(
+    desk: Desk, wanted: Filter, after: str, size: int, *, newest_first: bool
+) -> Steps[JobPage]:
+    """One page over all queues, by name. Its cursor has the name of a queue and how many of its jobs were passed."""
+    first, passed = _read_place(after) if after else ("", 0)
+    overview = yield from inspect.all_queues(desk.keys)
+    queues = [queue for queue in overview.queues if queue.size and not queue.wrong]
+    ahead = [queue.name for queue in queues if queue.name >= first and wanted.fits_name(queue.name)]
+    found: list[JobView] = []
+    looked, following = 0, ""
+    for number, name in enumerate(ahead):
+        if number >= MOST_QUEUES or len(found) >= size or looked >= MOST_FILTERED:
+            following = _place_text(name, 0)
+            break
+        start = str(passed) if name == first else ""
+        seen = yield from _waiting(desk, name, wanted, start, size - len(found), newest_first=newest_first)
+        found += seen.jobs
+        looked += seen.looked
+        if seen.next:
+            following = _place_text(name, int(seen.next))
+            break
+    total = sum(queue.size for queue in queues)
+    beyond = sum(max(0, queue.size - MOST_DEEP) for queue in queues)
+    return JobPage(overview.now, "waiting", total, tuple(found), following, looked, beyond)
+
+
+def _place_text(name: str, passed: int) -> str:
+    return f"{passed}~{urlsafe_b64encode(name.encode()).decode().rstrip('=')}"
+
+
+def _read_place(text: str) -> tuple[str, int]:
+    """The queue and the number that a cursor over all queues has. Raises BadOption."""
+    passed, _, name = text.partition("~")
+    try:
+        if passed.isdecimal() and name:
+            return urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode(), int(passed)
+    except ValueError:
+        pass
+    raise BadOption(f"{text[:80]!r} is no cursor of waiting jobs: take it from a page that you were given")
 
 
 def held(desk: Desk, *, most: int = MOST_DEEP) -> Steps[list[tuple[str, str]]]:

@@ -65,6 +65,8 @@ class Outcome:
     subject: str
     #: Whether it is in the audit.
     noted: bool = True
+    #: Whether what was named exists. Where it does not, nothing was done.
+    found: bool = True
 
 
 # Jobs.
@@ -152,6 +154,8 @@ class JobPage:
     next: str = ""
     #: How many entries were looked at for this page; a filter may pass over many.
     looked: int = 0
+    #: Of waiting jobs: how many are too far back to be listed, behind the first 10,000 of their queue.
+    beyond: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +12,7 @@ from dayjob.admin.actions import Verb
 from dayjob.admin.bulk import ABLE
 from dayjob.admin.client import Admin
 from dayjob.admin.filters import filter_of
-from dayjob.admin.views import Count, JobDetail, JobPage, JobView, State
+from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, State
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
 from dayjob.errors import BadOption
@@ -52,76 +51,46 @@ def jobs() -> None:
 def ls(
     state: Any, where: str | None, size: int, after: str, redis: str | None, namespace: str, as_json: bool
 ) -> None:
-    """List jobs in one state. Those that wait, of one queue with name=..., else of each in turn."""
+    """List jobs in one state. Waiting jobs come queue by queue; name=... lists one queue."""
     with console.opened(redis, namespace) as admin:
-        if state in ("running", "broken"):
-            if where or after:
-                raise BadOption(f"--where and --after do not go with --state {state}")
-            _list_running(admin, as_json=as_json) if state == "running" else _list_broken(
-                admin, size, as_json=as_json
-            )
-            return
-        if state == "waiting" and filter_of(where).name is None:
-            _list_all_waiting(admin, where, size, as_json=as_json)
+        if state == "broken":
+            if where:
+                raise BadOption("--where does not go with --state broken: these entries cannot be read")
+            _list_broken(admin, size, after, as_json=as_json)
             return
         page = admin.jobs(state, where=where, after=after, size=size)
-    if as_json:
-        console.emit(page)
-    else:
-        _print_page(page, go_on="the same with")
+        if as_json:
+            console.emit(page)
+        elif state == "running" and page.jobs:
+            _print_running(page, admin.busy())
+        else:
+            _print_page(page, filtered=where is not None)
 
 
-def _list_all_waiting(admin: Admin, where: str | None, size: int, *, as_json: bool) -> None:
-    pages: dict[str, JobPage] = {}
-    left = size
-    for view in admin.queues().queues:
-        name = view.queue.name
-        if view.queue.size and not view.queue.wrong and left > 0:
-            pages[name] = admin.jobs("waiting", name=name, where=where, size=left)
-            left -= len(pages[name].jobs)
-    if as_json:
-        console.emit(list(pages.values()))
-        return
-    for name, page in pages.items():
-        if page.jobs:
-            _print_page(page, go_on=f"--where {_named(name, where)}")
-    if not any(page.jobs for page in pages.values()):
-        looked = sum(page.looked for page in pages.values())
-        click.echo(f"None of {counted(looked, 'job')} in waiting matches." if looked else "No jobs.")
-    for name, page in pages.items():
-        if page.next and not page.jobs:
-            text = f"none of the first {page.looked:,} of {clean(name)} matches"
-            click.echo(f"{text}; more: --where {_named(name, where)} --after {page.next}", err=True)
-
-
-def _named(name: str, where: str | None) -> str:
-    """The filter for one queue, as it is typed."""
-    return shlex.quote(" ".join(filter(None, (f"name={shlex.quote(clean(name))}", where))))
-
-
-def _list_running(admin: Admin, *, as_json: bool) -> None:
-    found = admin.busy()
-    if as_json:
-        console.emit(found)
-        return
-    if not found:
-        click.echo("No job has run for longer than a moment.")
-        return
-    rows = [
-        (
-            one.worker.id, one.worker.name, ago(one.running_for), ago(one.timeout), f"{one.host}/{one.pid}",
-            "" if one.progress is None else f"{one.progress:.0%}",
-            "told to end" if one.worker.cancelled else one.worker.checkin or "", "" if one.source is None else one.source,
-            one.args,
-        )
-        for one in found
-    ]  # fmt: skip
+def _print_running(page: JobPage, busy: Sequence[BusyWorker]) -> None:
+    """With what the pools report of jobs that have run for longer than a moment."""
+    reported = {(one.pool_id, one.worker.token): one for one in busy}
+    rows = [_running_row(job, reported.get((job.pool_id, job.token))) for job in page.jobs]
     head = ("ID", "NAME", "FOR", "TIMEOUT", "WHERE", "DONE", "CHECK-IN", "SOURCE", "ARGUMENTS")
     console.table(head, rows, right="FOR TIMEOUT DONE")
+    _print_foot(page)
 
 
-def _list_broken(admin: Admin, size: int, *, as_json: bool) -> None:
-    page = admin.broken(size=size)
+def _running_row(job: JobView, one: BusyWorker | None) -> tuple[object, ...]:
+    name, source = job.name, "" if job.source is None else job.source
+    if one is None:
+        return job.id or "(unreadable)", name, "", "", f"pool {job.pool_id}", "", "", source, _line(job)
+    checkin = "told to end" if one.worker.cancelled else one.worker.checkin or ""
+    progress = "" if one.progress is None else f"{one.progress:.0%}"
+    host = f"{one.host}/{one.pid}"
+    return job.id, name, ago(one.running_for), ago(one.timeout), host, progress, checkin, source, one.args
+
+
+def _list_broken(admin: Admin, size: int, after: str, *, as_json: bool) -> None:
+    if after and not after.isdecimal():
+        raise BadOption(f"--after {after!r}: broken entries are numbered; give the number of the first one")
+    first = int(after or 0)
+    page = admin.broken(offset=first, size=size)
     if as_json:
         console.emit(page)
         return
@@ -139,30 +108,47 @@ def _list_broken(admin: Admin, size: int, *, as_json: bool) -> None:
         for entry in page.entries
     ]
     console.table(("NUMBER", "FOUND", "WHERE", "WHY", "BYTES"), rows, right="NUMBER")
+    click.echo(f"{len(page.entries):,} of {page.total:,} broken entries", err=True)
+    following = first + len(page.entries)
+    if following < page.total:
+        click.echo(f"more: the same with --after {following}", err=True)
 
 
-def _print_page(page: JobPage, *, go_on: str = "") -> None:
+def _print_page(page: JobPage, *, filtered: bool = False) -> None:
     if not page.jobs:
-        click.echo(
-            f"None of {counted(page.looked, 'job')} in {page.state} matches." if page.looked else "No jobs."
-        )
+        none = f"None of {counted(page.looked, 'job')} in {page.state} matches."
+        click.echo(none if page.looked else "No jobs.")
     else:
-        rows = [
-            (job.id or "(unreadable)", job.name, _moment(job, page.now), job.fails or "", _line(job))
-            for job in page.jobs
-        ]
-        heads = {
-            "waiting": "WAITS",
-            "scheduled": "DUE IN",
-            "retry": "DUE IN",
-            "dead": "DIED",
-            "done": "KEPT FOR",
-            "running": "",
-        }
-        console.table(("ID", "NAME", heads[page.state], "FAILS", "ERROR OR ARGUMENTS"), rows, right="FAILS")
-    click.echo(f"{len(page.jobs):,} of {page.total:,} in {page.state}", err=True)
-    if page.next and go_on:
-        click.echo(f"more: {go_on} --after {page.next}", err=True)
+        _print_table(page)
+    _print_foot(page, filtered=filtered)
+
+
+def _print_table(page: JobPage) -> None:
+    rows = [
+        (job.id or "(unreadable)", job.name, _moment(job, page.now), job.fails or "", _line(job))
+        for job in page.jobs
+    ]
+    heads = {
+        "waiting": "WAITS",
+        "scheduled": "DUE IN",
+        "retry": "DUE IN",
+        "dead": "DIED",
+        "done": "KEPT FOR",
+        "running": "",
+    }
+    console.table(("ID", "NAME", heads[page.state], "FAILS", "ERROR OR ARGUMENTS"), rows, right="FAILS")
+
+
+def _print_foot(page: JobPage, *, filtered: bool = False) -> None:
+    """How much of the list this is, and how to see the rest."""
+    looked = f"; {page.looked:,} looked at" if filtered else ""
+    click.echo(f"{len(page.jobs):,} of {page.total:,} in {page.state}{looked}", err=True)
+    if page.next:
+        click.echo(f"more: the same with --after {page.next}", err=True)
+    if page.beyond:
+        click.echo(
+            f"{counted(page.beyond, 'job')} behind the first 10,000 of their queue cannot be listed", err=True
+        )
 
 
 def _moment(job: JobView, now: float) -> str:
@@ -215,12 +201,12 @@ def _print_job(found: JobDetail) -> None:
     click.echo(f"\nAgain: {clean(found.command)}")
 
 
-def _print_lines(text: str) -> None:
+def _print_lines(text: str, *, err: bool = False) -> None:
     """A sentence, and the next step indented below it."""
     first, _, rest = text.partition("\n")
-    click.echo(clean(first))
+    click.echo(clean(first), err=err)
     if rest:
-        click.echo(f"    {clean(rest)}")
+        click.echo(f"    {clean(rest)}", err=err)
 
 
 @jobs.command(epilog="Example: dayjob jobs explain 5f1c0a...")
@@ -228,13 +214,16 @@ def _print_lines(text: str) -> None:
 @click.option("--name", help="Its job name, which makes the search shorter.")
 @console.options
 def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Say in one sentence why a job is not running."""
+    """Say in one sentence why a job is not running. Ends with 1 when it is not found."""
     with console.opened(redis, namespace) as admin:
-        sentence = admin.explain(job_id, name=name)
+        found = admin.job(job_id, name=name)
+        sentence = found.sentence if found else admin.explain(job_id, name=name)
     if as_json:
         console.emit({"id": job_id, "sentence": sentence})
     else:
-        _print_lines(sentence)
+        _print_lines(sentence, err=found is None)
+    if found is None:
+        sys.exit(console.NOT_DONE)
 
 
 # Acting.
@@ -434,7 +423,8 @@ def _preview(
     else:
         click.echo(f"Would {_word(verb)} {_about(count, number)} in {state}.")
         if page.jobs:
-            _print_page(page)
+            _print_table(page)
+            click.echo(f"{len(page.jobs):,} of {_about(count, number)} shown", err=True)
     sys.exit(0 if number else console.NOT_DONE)
 
 

@@ -180,11 +180,14 @@ def jobs(page: JobPage) -> Sheet:
         Column("ERROR" if page.state in ("retry", "dead") else "ARGUMENTS", most=300, least=36),
     )  # fmt: skip
     rows = tuple(_job(job, page) for job in page.jobs)
-    line = f"{counted(page.total, 'job')} in {page.state}" if page.state != "waiting" else ""
-    if page.looked > len(page.jobs) or (page.next and page.looked):
-        line += f", {len(page.jobs):,} shown" + (
-            f" of {page.looked:,} looked at" if page.looked > len(page.jobs) else ""
-        )
+    about = [f"{counted(page.total, 'job')} in {page.state}"] if page.state != "waiting" else []
+    if page.looked > len(page.jobs):
+        about.append(f"{len(page.jobs):,} shown of {page.looked:,} looked at")
+    elif page.next and page.looked:
+        about.append(f"{len(page.jobs):,} shown")
+    if page.beyond:
+        about.append(f"{page.beyond:,} behind the first 10,000 cannot be listed")
+    line = ", ".join(about)
     empty = f"None of {page.looked:,} matches the filter." if page.looked else f"No jobs in {page.state}."
     if page.state == "waiting":
         empty = f"None of {page.looked:,} matches the filter." if page.looked else "No jobs wait."

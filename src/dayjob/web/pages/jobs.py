@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from dayjob.admin.bulk import ABLE as BULK
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import filter_of
-from dayjob.admin.jobs import LOOKED, MOST_FILTERED
+from dayjob.admin.jobs import LOOKED
 from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, State, Verdict
 from dayjob.errors import BadOption
 from dayjob.redact import HIDDEN
@@ -25,13 +25,11 @@ from dayjob.web.pages.shell import ABLE, Endpoint, Values, failure, look, page
 from dayjob.web.render import address, brief, number, took
 
 SIZE = 50
-#: How many queues the page of all that waits looks into.
-MOST_QUEUES = 20
 #: What is not a condition but may be an id.
 _ID = re.compile(r"[\w.:-]{16,200}")
 
 _ABOUT = {
-    "waiting": "Jobs in their queues, the next to run first.",
+    "waiting": "Jobs in their queues: queue by queue, by name, and in each the next to run first.",
     "running": "Attempts that pools hold.",
     "scheduled": "Jobs that are due later, the soonest first.",
     "retry": "Jobs that failed and run again by themselves, the soonest first.",
@@ -87,7 +85,7 @@ async def _list(request: Request, admin: AsyncAdmin, state: State) -> Values:
     try:
         if state == "waiting":
             name = name or filter_of(where).name or ""
-            found = await _waiting(admin, name, where, after)
+            found = await admin.jobs(state, name=name or None, where=where, after=after, size=SIZE)
         else:
             found = await admin.jobs(state, where=where, after=after, size=SIZE)
     except BadOption as error:
@@ -97,20 +95,11 @@ async def _list(request: Request, admin: AsyncAdmin, state: State) -> Values:
     return {
         "status": status, "problem": problem, "page": found, "state": state, "where": where, "after": after, "name": name,
         "about": _ABOUT[state], "now": found.now, "nothing": _NOTHING, "icons": {one: one for one, _, _ in _TABS},
-        "bulk": () if state == "waiting" and not name else [verb for verb in ABLE[state] if verb in BULK[state]],
+        "bulk": () if state == "waiting" and not (name or where) else [verb for verb in ABLE[state] if verb in BULK[state]],
         "conditions": [*(f"name={one}" for one in names if " " not in one), "error~Timeout", "age>1h", "age<1d", "source="],
-        "tabs": _tabs(verdict), "title": _title(state, name), "further": _further(found, name),
+        "tabs": _tabs(verdict), "title": _title(state, name),
         "at": partial(address, request, path, state=state if path == "/jobs" else "", name=name),
     }  # fmt: skip
-
-
-def _further(found: JobPage, name: str) -> str:
-    """What to do where nothing was found and not everything was looked at."""
-    if found.next:
-        return "There are more to look through."
-    if found.state == "waiting" and not name and found.looked < found.total:
-        return "Name a queue to look further: name=..."
-    return ""
 
 
 def _title(state: State, name: str) -> str:
@@ -127,24 +116,6 @@ def _tabs(verdict: Verdict) -> list[dict[str, Any]]:
         }
         for state, path, words in _TABS
     ]  # fmt: skip
-
-
-async def _waiting(admin: AsyncAdmin, name: str, where: str, after: str) -> JobPage:
-    """Of one queue, page by page; or the first of each. A filter looks at no more jobs than it does in one queue."""
-    if name:
-        return await admin.jobs("waiting", name=name, where=where, after=after, size=SIZE)
-    found: list[JobView] = []
-    looked = 0
-    listing = await admin.queues()
-    full = [one.queue for one in listing.queues if one.queue.size and not one.queue.wrong]
-    for queue in full[:MOST_QUEUES]:
-        seen = await admin.jobs("waiting", name=queue.name, where=where, size=min(5, SIZE - len(found)))
-        found += seen.jobs
-        looked += seen.looked
-        if len(found) >= SIZE or looked >= MOST_FILTERED:
-            break
-    total = sum(one.queue.size for one in listing.queues)
-    return JobPage(listing.now, "waiting", total, tuple(found), "", looked)
 
 
 # One job.
