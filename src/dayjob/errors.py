@@ -3,6 +3,7 @@
 DayjobError
 ├── UsageError              a mistake in the program; says what to write instead
 │   ├── BadOption           an option out of range, unknown, or in conflict (also ValueError)
+│   │   └── UnknownQueue    a queue that does not exist in the namespace
 │   ├── BadSignature        a handler or middleware that cannot be called (also TypeError)
 │   ├── BadArguments        arguments that do not fit the handler (also TypeError)
 │   ├── BadSchedule         a cron expression that cannot be read (also ValueError)
@@ -40,6 +41,21 @@ class UsageError(DayjobError):
 
 class BadOption(UsageError, ValueError):
     """An option that is unknown, out of range, or in conflict with another."""
+
+
+class UnknownQueue(BadOption):
+    """An operator named a queue that does not exist in the namespace."""
+
+    def __init__(self, problem: str, near: str, forced: str = "") -> None:
+        self.problem = problem
+        self.near = near
+        #: What `force` is for; "" where it does not help.
+        self.forced = forced
+        super().__init__(f"{problem}\n    {self.advice('force=True')}")
+
+    def advice(self, force: str) -> str:
+        """What to do next; `force` is how the caller can insist."""
+        return f"{self.near} Use {force} to {self.forced}." if self.forced else self.near
 
 
 class BadSignature(UsageError, TypeError):

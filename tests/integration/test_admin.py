@@ -203,7 +203,7 @@ def test_a_paused_queue_is_not_fetched_whoever_paused_it(admin, new_pool, look):
     pool = new_pool(concurrency=1)
     pool.register("mail", ran.set)
     pool.register("other", lambda: None)
-    admin.pause("mail")
+    admin.pause("mail", force=True)
     pool.enqueuer.enqueue("mail")
     pool.enqueuer.enqueue("other")
     pool.start()
@@ -307,10 +307,88 @@ def test_waiting_jobs_are_paged_and_filtered_with_their_place(admin, enqueuer):
     assert one.place == 5
 
 
+def every_page(admin, **asked):
+    """The ids of all pages, one after another, and how many pages there were."""
+    found, after, pages = [], "", 0
+    while True:
+        page = admin.jobs("waiting", after=after, **asked)
+        assert len(page.jobs) <= asked["size"]
+        found += ids(page)
+        pages, after = pages + 1, page.next
+        if not after:
+            return found, pages
+
+
+def test_waiting_jobs_of_all_queues_are_paged_one_queue_after_another(admin, enqueuer):
+    names = [f"queue_{n:02}" for n in range(12)]
+    jobs = {name: enqueuer.enqueue_many(name, [{"n": n} for n in range(7)]) for name in names}
+    expected = [job.id for name in names for job in jobs[name]]
+    page = admin.jobs("waiting", size=5)
+    assert (page.total, page.beyond, ids(page)) == (84, 0, expected[:5])
+    assert every_page(admin, size=5) == (expected, 17)
+    assert every_page(admin, size=7) == (expected, 12)
+    part = [job.id for name in ("queue_10", "queue_11") for job in jobs[name]]
+    assert every_page(admin, size=5, where="name~_1") == (part, 3)
+    assert admin.jobs("waiting", where="name~_1", size=5).looked == 5
+    # A queue that is emptied between two pages is passed over.
+    following = admin.jobs("waiting", size=8).next
+    admin.purge("queue_01")
+    assert ids(admin.jobs("waiting", size=3, after=following)) == [job.id for job in jobs["queue_02"][:3]]
+
+
+def test_a_filter_over_all_queues_looks_at_a_bounded_number_for_one_page(admin, keys, call):
+    names = [f"q{n:03}" for n in range(450)]
+    call("SADD", keys.known_jobs, *names)
+    for name in names:
+        call(
+            "LPUSH",
+            keys.queue(name),
+            *(f'{{"name":"{name}","id":"{name}-{n}","t":1,"args":{{}}}}' for n in range(2)),
+        )
+    page = admin.jobs("waiting", where="id=q449-0")
+    assert (page.jobs, page.looked, page.total) == ((), 400, 900)
+    found, pages = every_page(admin, where="id=q449-0", size=50)
+    assert (found, pages) == (["q449-0"], 3)
+
+
+def test_jobs_too_far_back_to_be_listed_are_counted(admin, keys, call):
+    call("SADD", keys.known_jobs, "mail", "sms")
+    for first in range(0, 10_500, 500):
+        told = (f'{{"name":"mail","id":"j{n}","t":1,"args":{{}}}}' for n in range(first, first + 500))
+        call("LPUSH", keys.queue("mail"), *told)
+    call("LPUSH", keys.queue("sms"), '{"name":"sms","id":"last","t":1,"args":{}}')
+    found, _ = every_page(admin, size=500)
+    assert (len(found), found[-1]) == (10_001, "last")
+    assert admin.jobs("waiting").beyond == 500
+    assert admin.jobs("waiting", name="mail").beyond == 500
+
+
+def test_all_queues_are_counted_and_changed_by_one_filter(admin, enqueuer, look):
+    for name in ("mail", "news", "sms"):
+        for n in range(120):
+            enqueuer.using(source=n % 2).enqueue(name, n=n)
+    count = admin.count("waiting", where="source=1")
+    assert (count.matched, count.looked, count.total, count.complete) == (180, 360, 360, True)
+    count = admin.count("waiting", where="name~s source=1")
+    assert (count.matched, count.complete) == (120, True)
+    assert admin.count("waiting").matched == 360
+    seen = []
+    tally = admin.apply("delete", "waiting", where="name~s source=1", progress=seen.append)
+    assert (tally.looked, tally.matched, tally.changed) == (240, 120, 120)
+    assert [one.total for one in seen] == [240] * len(seen)
+    assert [one.looked for one in seen] == sorted(one.looked for one in seen)
+    assert [len(look.queue(name)) for name in ("mail", "news", "sms")] == [120, 60, 60]
+    assert admin.apply("delete", "waiting", where="source=0", most=70).changed == 70
+    with pytest.raises(BadOption, match="which jobs"):
+        admin.apply("delete", "waiting")
+    assert admin.verdict().waiting == 170
+
+
 @pytest.mark.parametrize(
     ("state", "more", "said"),
     [
-        ("waiting", {}, "which queue"),
+        ("waiting", {"after": "nonsense"}, "no cursor"),
+        ("waiting", {"after": "5~/"}, "no cursor"),
         ("gone", {}, "none of"),
         ("running", {"after": "nonsense"}, "no cursor"),
         ("dead", {"name": "x"}, "where='name="),
@@ -710,7 +788,7 @@ def test_every_action_is_noted_with_actor_subject_and_result_newest_first(admin,
 
 def test_the_audit_is_bounded_and_survives_lines_of_others(admin, keys, call, look):
     call("LPUSH", keys.audit, *["x"] * 1200)
-    admin.pause("mail")
+    admin.pause("mail", force=True)
     assert call("LLEN", keys.audit) == 1000
     first, second = admin.audit(size=2)
     assert first.at == pytest.approx(look.now(), abs=5)
@@ -719,7 +797,7 @@ def test_the_audit_is_bounded_and_survives_lines_of_others(admin, keys, call, lo
 
 def test_an_action_that_cannot_be_noted_is_done_and_says_so(admin, keys, call):
     call("SET", keys.audit, "x")
-    outcome = admin.pause("mail")
+    outcome = admin.pause("mail", force=True)
     assert (outcome.done, outcome.noted) == (True, False)
     assert "could not be written into the audit" in outcome.says
 

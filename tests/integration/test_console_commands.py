@@ -167,6 +167,53 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(there, enqueuer, tmp_pa
     assert ("\x1b[1m" in said) == bold
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("mail.welcom", 'Did you mean "mail.welcome"?'), ("mail.*", "`dayjob queues ls` shows all.")],
+)
+def test_a_queue_that_does_not_exist_is_not_paused_limited_or_resumed(
+    run, there, namespace, enqueuer, call, keys, name, hint
+):
+    enqueuer.enqueue("mail.welcome")
+    space = f'no such queue in namespace "{namespace}".'
+    for verb, words in (("pause", ()), ("limit", ("2",)), ("resume", ())):
+        done = run("queues", verb, name, *words, *there)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f'dayjob: cannot {verb} "{name}": {space}\n    {hint}')
+        assert ("Use --force to" in done.stderr) == (verb != "resume")
+    assert call("EXISTS", keys.paused(name), keys.limits) == 0
+
+
+def test_the_known_queues_among_several_are_paused(run, there, enqueuer, admin):
+    enqueuer.enqueue("mail")
+    enqueuer.enqueue("sms")
+    done = run("queues", "pause", "mail", "nope", "sms", *there)
+    assert (done.returncode, done.stdout) == (2, "queue mail: Paused.\nqueue sms: Paused.\n")
+    assert 'cannot pause "nope"' in done.stderr
+    assert all(view.queue.paused for view in admin.queues().queues)
+
+
+def test_a_queue_that_does_not_exist_yet_is_paused_by_force(run, there, call, keys):
+    assert run("queues", "pause", "later", "--force", *there).stdout == "queue later: Paused.\n"
+    assert call("EXISTS", keys.paused("later")) == 1
+    # It exists for operators from now on.
+    assert run("queues", "limit", "later", "2", *there).returncode == 0
+    assert run("queues", "resume", "later", *there).returncode == 0
+    assert run("queues", "limit", "later", "none", *there).returncode == 0
+    assert run("queues", "limit", "later", "2", *there).returncode == 2
+
+
+def test_a_queue_that_a_pool_announced_can_be_paused_before_its_first_job(run, there, new_pool):
+    pool = new_pool()
+
+    @pool.job
+    def work() -> None:
+        pass
+
+    pool.start()
+    assert run("queues", "pause", "work", *there).returncode == 0
+
+
 # jobs
 
 
@@ -176,8 +223,60 @@ def test_jobs_ls_says_how_far_a_filter_has_looked(run, there, call, keys):
     call("LPUSH", keys.queue("mail"), *jobs)
     found = run("jobs", "ls", "--where", "id=j5500", *there)
     assert found.stdout == "None of 3,000 jobs in waiting matches.\n"
-    assert "more: --where 'name=mail id=j5500' --after 3000" in found.stderr
-    assert "j5500" in run("jobs", "ls", "--where", "name=mail id=j5500", "--after", 3000, *there).stdout
+    assert "0 of 6,000 in waiting; 3,000 looked at" in found.stderr
+    cursor = found.stderr.strip().rpartition("more: the same with --after ")[2]
+    assert "j5500" in run("jobs", "ls", "--where", "id=j5500", "--after", cursor, *there).stdout
+
+
+def test_jobs_ls_pages_through_the_waiting_jobs_of_all_queues(run, there, enqueuer):
+    jobs = [job.id for name in ("mail", "sms") for job in enqueuer.enqueue_many(name, [{}] * 4)]
+    first = run("jobs", "ls", "--size", 5, *there)
+    assert [line.split()[0] for line in first.stdout.splitlines()[1:]] == jobs[:5]
+    assert first.stderr.startswith("5 of 8 in waiting\nmore: the same with --after ")
+    cursor = first.stderr.strip().rpartition("--after ")[2]
+    rest = msgspec.json.decode(run("jobs", "ls", "--after", cursor, "--json", *there).stdout)
+    assert ([job["id"] for job in rest["jobs"]], rest["total"], rest["next"]) == (jobs[5:], 8, "")
+
+
+def test_jobs_ls_has_one_shape_in_every_state(run, there, new_pool):
+    pool = new_pool(concurrency=1)
+    release = threading.Event()
+
+    @pool.job
+    def work(n: int) -> None:
+        release.wait(30)
+
+    pool.start()
+    job = work.using(source=7).enqueue(n=1)
+    wait_until(lambda: "1 of 1 in running" in run("jobs", "ls", "--state", "running", *there).stderr)
+    pages = {
+        state: msgspec.json.decode(run("jobs", "ls", "--state", state, "--json", *there).stdout)
+        for state in ("waiting", "running", "scheduled", "retry", "dead", "done")
+    }
+    assert {state: set(page) for state, page in pages.items()} == dict.fromkeys(pages, set(pages["waiting"]))
+    assert [one["id"] for one in pages["running"]["jobs"]] == [job.id]
+    assert job.id in run("jobs", "ls", "--state", "running", "--where", "source=7", *there).stdout
+    assert run("jobs", "ls", "--state", "running", "--where", "source=8", *there).stdout == (
+        "None of 1 job in running matches.\n"
+    )
+    release.set()
+
+
+def test_jobs_ls_pages_through_broken_entries(run, there, keys, call):
+    call("LPUSH", keys.broken, *(f"broken {n}" for n in range(7)))
+    first = run("jobs", "ls", "--state", "broken", "--size", 5, *there)
+    assert first.stderr == "5 of 7 broken entries\nmore: the same with --after 5\n"
+    rest = run("jobs", "ls", "--state", "broken", "--after", 5, *there)
+    assert [line.split()[0] for line in rest.stdout.splitlines()[1:]] == ["5", "6"]
+
+
+def test_a_dry_run_counts_what_matches_and_not_the_whole_state(run, there, put):
+    for n in range(12):
+        put("dead", "mail", f"m{n}")
+        put("dead", "sms", f"s{n}")
+    dry = run("jobs", "delete", "--state", "dead", "--where", "name=mail", "--dry-run", *there)
+    assert dry.stdout.startswith("Would delete 12 jobs in dead.\n")
+    assert dry.stderr == "10 of 12 jobs shown\n"
 
 
 def test_jobs_ls_lists_each_state_and_goes_on_with_a_cursor(run, there, put, enqueuer):
@@ -185,10 +284,8 @@ def test_jobs_ls_lists_each_state_and_goes_on_with_a_cursor(run, there, put, enq
         put("dead", "mail", f"d{i}", ago=100 - i)
     enqueuer.enqueue("mail")
     enqueuer.enqueue("sms")
-    assert {line.split()[1] for line in run("jobs", "ls", *there).stdout.splitlines()[1::2]} == {
-        "mail",
-        "sms",
-    }
+    listed = run("jobs", "ls", *there).stdout.splitlines()[1:]
+    assert [line.split()[1] for line in listed] == ["mail", "sms"]
     first = run("jobs", "ls", "--state", "dead", "--size", 3, *there)
     assert [line.split()[0] for line in first.stdout.splitlines()[1:]] == ["d3", "d2", "d1"]
     cursor = first.stderr.strip().rpartition("--after ")[2]
@@ -200,6 +297,15 @@ def test_jobs_ls_lists_each_state_and_goes_on_with_a_cursor(run, there, put, enq
     assert "payload" not in rest["jobs"][0]
     assert run("jobs", "ls", "--state", "running", *there).stdout.startswith("No job")
     assert run("jobs", "ls", "--state", "broken", *there).stdout.startswith("No broken")
+
+
+def test_jobs_show_and_explain_end_with_1_for_an_unknown_job(run, there):
+    for verb in ("show", "explain"):
+        done = run("jobs", verb, "nope", *there)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "nope" in done.stderr
+    told = run("jobs", "explain", "nope", "--json", *there)
+    assert (told.returncode, msgspec.json.decode(told.stdout)["id"]) == (1, "nope")
 
 
 def test_jobs_show_and_explain_tell_the_story_of_one(run, there, put):
@@ -318,7 +424,8 @@ def test_everything_that_matches_is_cancelled_running_jobs_too(run, there, enque
         (["delete", "--state", "dead", "--where", "", "--yes"], "no condition"),
         (["retry", "--where", "nmae=a"], "Did you mean 'name'?"),
         (["retry", "--state", "done", "--where", "name=a"], "there can be done delete"),
-        (["ls", "--state", "running", "--where", "name=a"], "do not go with"),
+        (["ls", "--state", "broken", "--where", "name=a"], "does not go with"),
+        (["ls", "--after", "x"], "no cursor"),
         (["ls", "--state", "dead", "--after", "x"], "no cursor"),
     ],
 )
@@ -504,7 +611,7 @@ def test_metrics_say_what_ran_when_and_the_audit_who_did_what(run, there, keys, 
     (step,) = run("metrics", "--steps", *there).stdout.splitlines()[1:]
     assert step.endswith("9       2  mail 8, sms 1")
     assert len(msgspec.json.decode(run("metrics", "--hours", 24, "--json", *there).stdout)["starts"]) == 96
-    admin.pause("mail")
+    admin.pause("mail", force=True)
     line = run("audit", *there).stdout.splitlines()[1]
     assert line.split()[3:] == ["ada", "pause", "queue", "mail", "Paused."]
     assert run("audit", "--about", "queue mail", *there).stdout.splitlines()[1] == line

@@ -356,11 +356,33 @@ def test_pages_do_not_grow_with_the_jobs(console, link, keys, server):
 def test_a_filter_over_all_queues_says_when_it_has_not_seen_all(console, link, keys):
     fill(link, keys, 6000)
     text = words(page(console, "/jobs", where="error~nothing"))
-    assert "None among the first 3 000" in text
-    assert "Name a queue to look further" in text
-    first = page(console, "/jobs", where="error~nothing", name="mail")
-    (target,) = [link for link in Markup(first).links if "after=" in link]
-    assert "None of 6 000 jobs match" in words(page(console, target))
+    assert "None of the 3 000 jobs looked at match" in text
+    for name in ("", "mail"):
+        first = page(console, "/jobs", where="error~nothing", name=name)
+        (target,) = [link for link in Markup(first).links if "after=" in link]
+        assert "No more jobs" in words(page(console, target))
+
+
+def test_the_waiting_jobs_of_all_queues_are_paged_to_the_last(console):
+    for n in range(120):
+        console.admin.enqueue(f"send_{n // 4:02}")
+    target, found = "/jobs?where=name~send", []
+    while target:
+        text = page(console, target)
+        found += re.findall(r'data-key="(\w+)', text)
+        target = next((link for link in Markup(text).links if "after=" in link), "")
+    assert (len(found), len(set(found))) == (120, 120)
+    assert "20 of 120, 20 looked at" in words(text)
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/dead_jobs", "/retry_jobs", "/scheduled_jobs"])
+def test_a_filter_that_cannot_be_read_shows_its_error_and_claims_nothing(console, link, keys, path):
+    fill(link, keys, 5)
+    text = words(page(console, path, 400, where="foo=bar"))
+    assert "'foo=bar' is no condition" in text
+    assert "No jobs are shown" in text
+    for claim in ("No job is dead", "No job waits", "Nothing is scheduled"):
+        assert claim not in text
 
 
 def test_metrics_show_the_busiest_of_many_jobs_and_any_other_by_its_name(console, link, keys):

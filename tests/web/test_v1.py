@@ -49,6 +49,31 @@ def test_a_queue_is_paused_resumed_and_limited(console):
     assert console.post("/api/v1/queue/limit", {"name": "mail"}).status_code == 400
 
 
+def test_a_queue_that_does_not_exist_is_paused_and_limited_only_by_force(console):
+    enqueue(console, "mail.welcome")
+    space = console.namespace
+    for path, body, verb in (
+        ("/queue/pause", {}, "pause"), ("/queue/limit", {"limit": 2}, "limit"), ("/queue/resume", {}, "resume"),
+    ):  # fmt: skip
+        answer = console.post(f"/api/v1{path}", {"name": "mail.welcom", **body})
+        assert answer.status_code == 404
+        assert answer.json()["error"] == f'cannot {verb} "mail.welcom": no such queue in namespace "{space}".'
+        assert answer.json()["hint"].startswith('Did you mean "mail.welcome"?')
+    assert "force=true" in console.post("/api/v1/queue/pause", {"name": "x"}).json()["hint"]
+    forced = {"name": "later", "force": True}
+    assert console.post("/api/v1/queue/pause", forced).json()["says"] == "Paused."
+    assert console.post("/api/v1/queue/resume", {"name": "later"}).json()["says"] == "Resumed."
+    assert console.post("/api/v1/queue/limit", {**forced, "limit": 2}).status_code == 200
+    assert console.post("/api/v1/queue/pause", {"name": "later"}).status_code == 200
+
+
+@pytest.mark.parametrize("verb", ["retry", "delete", "kill", "run_now", "cancel"])
+def test_an_action_on_an_unknown_job_is_404(console, verb):
+    answer = console.post(f"/api/v1/job/{verb}", {"id": "nowhere", "state": "dead"})
+    assert answer.status_code == 404
+    assert answer.json()["error"].startswith("No job nowhere was found")
+
+
 def test_an_unknown_queue_is_404_with_a_suggestion(console):
     enqueue(console, "mail")
     for answer in (
@@ -101,7 +126,7 @@ def test_a_job_that_moved_on_is_left_alone_and_the_answer_says_where_it_is(conso
             == "It has moved on: it was dead, now it waits in its queue. Nothing was changed."
         )
     gone = console.post("/api/v1/job/delete", {"id": "nowhere", "state": "dead"})
-    assert gone.status_code == 409
+    assert gone.status_code == 404
     assert "Nothing was changed" in gone.json()["error"]
     assert state_of(console, job) == "waiting"
 
@@ -140,10 +165,14 @@ def test_jobs_come_in_pages_with_filters(console):
     assert newest == oldest[::-1]
 
 
-def test_a_page_of_waiting_jobs_needs_a_queue(console):
-    answer = console.get("/api/v1/jobs", params={"state": "waiting"})
-    assert answer.status_code == 400
-    assert "which queue" in answer.json()["error"]
+def test_waiting_jobs_are_paged_with_and_without_the_name_of_a_queue(console):
+    jobs = [enqueue(console, name) for name in ("mail", "mail", "sms", "sms")]
+    first = console.api("/jobs", state="waiting", size=3)
+    assert ([job["id"] for job in first["jobs"]], first["total"]) == (jobs[:3], 4)
+    rest = console.api("/jobs", state="waiting", size=3, after=first["next"])
+    assert ([job["id"] for job in rest["jobs"]], rest["next"]) == (jobs[3:], "")
+    assert [job["id"] for job in console.api("/jobs", state="waiting", name="sms")["jobs"]] == jobs[2:]
+    assert console.api("/jobs/count", state="waiting", where="name~s")["matched"] == 2
 
 
 def test_one_job_with_its_story(console):
@@ -156,6 +185,7 @@ def test_one_job_with_its_story(console):
     assert told["sentence"] == console.api("/job/explain", id=job)["sentence"]
     assert told["command"].startswith("dayjob enqueue mail")
     assert console.get("/api/v1/job", params={"id": "nowhere"}).status_code == 404
+    assert console.get("/api/v1/job/explain", params={"id": "nowhere"}).status_code == 404
 
 
 def test_a_selection_tells_of_each_job(console):
@@ -203,7 +233,7 @@ def test_no_more_than_asked_for_is_changed(console):
     [
         ({"verb": "delete", "state": "scheduled", "where": "nmae=mail"}, "name"),
         ({"verb": "retry", "state": "done"}, "retry of all jobs in done"),
-        ({"verb": "delete", "state": "waiting"}, "which queue"),
+        ({"verb": "delete", "state": "waiting"}, "which jobs"),
         ({"verb": "explode", "state": "dead"}, "explode"),
     ],
 )
@@ -416,7 +446,7 @@ def test_who_asks_and_what_they_may(console):
 
 def test_the_audit_can_be_searched(console):
     for name in ("mail", "sms"):
-        console.post("/api/v1/queue/pause", {"name": name})
+        console.post("/api/v1/queue/pause", {"name": name, "force": True})
     assert len(console.api("/audit")) == 2
     assert [line["subject"] for line in console.api("/audit", about="sms")] == ["queue sms"]
     assert len(console.api("/audit", size=1)) == 1
@@ -453,4 +483,4 @@ def test_redis_comes_back_and_so_does_everything(tmp_path, namespace):
             assert "Redis does not answer" in answer.json()["error"]
         assert console.post("/api/v1/queue/pause", {"name": "mail"}).status_code == 503
         server.start()
-        assert console.post("/api/v1/queue/pause", {"name": "mail"}).status_code == 200
+        assert console.post("/api/v1/queue/pause", {"name": "mail", "force": True}).status_code == 200

@@ -78,7 +78,7 @@ def act(desk: Desk, verb: Verb, job: Job, state: State | None) -> Steps[Outcome]
     subject = f"job {job_id or '(without an id)'}"
     if found is None:
         says = f"No {subject} was found: it completed, was deleted or never was. Nothing was changed."
-        return (yield from outcome(desk, verb, subject, done=False, says=says))
+        return (yield from outcome(desk, verb, subject, done=False, says=says, found=False))
     subject = f"{subject} ({found.name or 'unreadable'}, {found.state})"
     if expected is not None and found.state != expected:
         says = f"It has moved on: it was {expected}, now it {_WHERE[found.state]}. Nothing was changed."

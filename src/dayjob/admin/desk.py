@@ -36,12 +36,14 @@ def note(desk: Desk, action: str, subject: str, result: str) -> Steps[bool]:
     return True
 
 
-def outcome(desk: Desk, action: str, subject: str, *, done: bool, says: str) -> Steps[Outcome]:
+def outcome(
+    desk: Desk, action: str, subject: str, *, done: bool, says: str, found: bool = True
+) -> Steps[Outcome]:
     """The outcome of an action, which is noted."""
     noted = yield from note(desk, action, subject, says)
     if not noted:
         says += " It could not be written into the audit."
-    return Outcome(done, says, action, subject, noted)
+    return Outcome(done, says, action, subject, noted, found)
 
 
 def read_audit(desk: Desk, *, offset: int = 0, size: int = 50, about: str = "") -> Steps[tuple[Line, ...]]:

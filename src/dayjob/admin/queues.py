@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,11 +19,11 @@ from dayjob.admin.views import (
     QueueView,
     Tally,
 )
-from dayjob.errors import BadOption
+from dayjob.errors import BadOption, Rejected, UnknownQueue
 from dayjob.options import check_name, suggest
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import figures, inspect, maintain, operate, pools, rollups
+from dayjob.store.ops import figures, inspect, job_types, maintain, operate, pools, rollups
 from dayjob.store.ops.figures import Counts, Minute, Times
 from dayjob.store.steps import Steps, ask
 from dayjob.wording import counted
@@ -158,6 +159,22 @@ def _after(keys: Keys, name: str, place: int, since: float) -> Steps[bool]:
     return at is not None and at > since
 
 
+def _must_exist(keys: Keys, verb: str, name: str, *, forced: str = "") -> Steps[None]:
+    """Raises UnknownQueue for a name that was never enqueued or announced, and is neither paused nor limited."""
+    known = yield from ask(maintain.known_jobs(keys))
+    if name in known:
+        return
+    # A key of a wrong type must not keep an operator from pausing.
+    with contextlib.suppress(Rejected):
+        known = sorted({*known, *(yield from ask(job_types.names(keys)))})
+    queue = (yield from ask(inspect.queues(keys, [name]))).queues[0]
+    if name in known or queue.paused or queue.limit is not None:
+        return
+    near = suggest(name, known).replace("'", '"').removeprefix(". ")
+    problem = f'cannot {verb} "{name}": no such queue in namespace "{keys.namespace}".'
+    raise UnknownQueue(problem, near or "`dayjob queues ls` shows all.", forced)
+
+
 def _known(keys: Keys, name: str) -> Steps[None]:
     names = yield from ask(maintain.known_jobs(keys))
     if name not in names:
@@ -170,9 +187,11 @@ def _known(keys: Keys, name: str) -> Steps[None]:
 # Actions.
 
 
-def pause(desk: Desk, name: str) -> Steps[Outcome]:
-    """Stop fetching from a queue, also one that does not exist yet; what runs goes on."""
+def pause(desk: Desk, name: str, *, force: bool = False) -> Steps[Outcome]:
+    """Stop fetching from a queue; what runs goes on. With `force` also one that does not exist yet. Raises UnknownQueue."""
     check_name(name)
+    if not force:
+        yield from _must_exist(desk.keys, "pause", name, forced="pause a queue that does not exist yet")
     now = yield from ask(inspect.now())
     value = inspect.pause_text(now, desk.actor)
     paused: bool = yield from ask(
@@ -183,15 +202,21 @@ def pause(desk: Desk, name: str) -> Steps[Outcome]:
 
 
 def resume(desk: Desk, name: str) -> Steps[Outcome]:
-    """Fetch from a queue again."""
+    """Fetch from a queue again. Raises UnknownQueue."""
+    yield from _must_exist(desk.keys, "resume", name)
     lifted = yield from operate.resume(desk.keys, name)
     says = "Resumed." if lifted else "It was not paused. Nothing was changed."
     return (yield from outcome(desk, "resume", f"queue {name}", done=lifted, says=says))
 
 
-def limit(desk: Desk, name: str, limit: int | None) -> Steps[Outcome]:
-    """Set how many jobs of a name run at once over all pools, or lift it with None. Raises BadOption."""
+def limit(desk: Desk, name: str, limit: int | None, *, force: bool = False) -> Steps[Outcome]:
+    """Set how many jobs of a name run at once over all pools, or lift it with None. Raises BadOption, UnknownQueue.
+
+    With `force` also for a queue that does not exist yet.
+    """
     check_name(name)
+    if not force:
+        yield from _must_exist(desk.keys, "limit", name, forced="limit a queue that does not exist yet")
     yield from operate.set_limit(desk.keys, name, limit)
     says = "No limit any more." if limit is None else f"At most {limit:,} at once."
     return (yield from outcome(desk, "limit", f"queue {name}", done=True, says=says))

@@ -121,13 +121,18 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def conclude(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
-    """Print what became of actions, and end with 1 when nothing was done in one of them."""
+def show(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
+    """Print what became of actions."""
     if as_json:
         emit(outcomes)
-    else:
-        for one in outcomes:
-            click.echo(clean(f"{one.subject}: {one.says}"), err=not one.done)
+        return
+    for one in outcomes:
+        click.echo(clean(f"{one.subject}: {one.says}"), err=not one.done)
+
+
+def conclude(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
+    """Print what became of actions, and end with 1 when nothing was done in one of them."""
+    show(outcomes, as_json=as_json)
     if not all(one.done for one in outcomes):
         sys.exit(NOT_DONE)
 

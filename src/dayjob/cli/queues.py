@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import click
 
-from dayjob.admin.views import Quantiles, QueueDetail, QueuesView, QueueView
+from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, QueueView
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean, took
-from dayjob.errors import BadOption
+from dayjob.errors import BadOption, UnknownQueue
 from dayjob.wording import counted
+
+_force_option = click.option("--force", is_flag=True, help="Also where the queue does not exist yet.")
 
 
 @click.group(epilog="Example: dayjob queues ls")
@@ -113,12 +117,12 @@ def _times(found: Quantiles) -> str:
 
 @queues.command(epilog="Example: dayjob queues pause send_mail")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@_force_option
 @console.options
-def pause(names: tuple[str, ...], redis: str | None, namespace: str, as_json: bool) -> None:
+def pause(names: tuple[str, ...], force: bool, redis: str | None, namespace: str, as_json: bool) -> None:
     """Stop fetching from queues. What runs goes on. Ends with 1 when one was paused already."""
     with console.opened(redis, namespace) as admin:
-        outcomes = [admin.pause(name) for name in names]
-    console.conclude(outcomes, as_json=as_json)
+        _each(lambda name: admin.pause(name, force=force), names, as_json=as_json)
 
 
 @queues.command(epilog="Example: dayjob queues resume send_mail")
@@ -127,21 +131,37 @@ def pause(names: tuple[str, ...], redis: str | None, namespace: str, as_json: bo
 def resume(names: tuple[str, ...], redis: str | None, namespace: str, as_json: bool) -> None:
     """Fetch from queues again. Ends with 1 when one was not paused."""
     with console.opened(redis, namespace) as admin:
-        outcomes = [admin.resume(name) for name in names]
+        _each(admin.resume, names, as_json=as_json)
+
+
+def _each(act: Callable[[str], Outcome], names: Sequence[str], *, as_json: bool) -> None:
+    """The action on each queue. Unknown names are reported after the others are done. Raises BadOption."""
+    outcomes: list[Outcome] = []
+    unknown: list[UnknownQueue] = []
+    for name in names:
+        try:
+            outcomes.append(act(name))
+        except UnknownQueue as error:
+            unknown.append(error)
+    if unknown:
+        if outcomes:
+            console.show(outcomes, as_json=as_json)
+        raise BadOption("\n".join(f"{error.problem}\n    {error.advice('--force')}" for error in unknown))
     console.conclude(outcomes, as_json=as_json)
 
 
 @queues.command(epilog="Example: dayjob queues limit export_report 2")
 @click.argument("name")
 @click.argument("number", metavar="NUMBER|none")
+@_force_option
 @console.options
-def limit(name: str, number: str, redis: str | None, namespace: str, as_json: bool) -> None:
+def limit(name: str, number: str, force: bool, redis: str | None, namespace: str, as_json: bool) -> None:
     """Set how many jobs of a name run at once over all pools, or lift it with `none`."""
     if number != "none" and not number.isdecimal():
         raise BadOption(f"{number!r}: give a number, or none to lift the limit")
+    wanted = None if number == "none" else int(number)
     with console.opened(redis, namespace) as admin:
-        outcome = admin.limit(name, None if number == "none" else int(number))
-    console.conclude([outcome], as_json=as_json)
+        _each(lambda one: admin.limit(one, wanted, force=force), [name], as_json=as_json)
 
 
 @queues.command(epilog="Example: dayjob queues purge send_mail --yes")

@@ -40,6 +40,7 @@ Moment = Annotated[
         description="The job's moment in its set, as a page showed it; finds it in sets of any size.",
     ),
 ]
+Force = Annotated[bool, Meta(description="Accept the name of a queue that does not exist yet.")]
 Listed = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 Verb = Literal["retry", "delete", "kill", "run_now", "cancel"]
 
@@ -58,9 +59,10 @@ class OneQueue(_Input):
 
 
 class NewQueue(_Input):
-    """Which queue; it need not exist yet."""
+    """Which queue; with force it need not exist yet."""
 
     name: NewName
+    force: Force = False
 
 
 class QueueLimit(_Input):
@@ -68,6 +70,7 @@ class QueueLimit(_Input):
 
     name: NewName
     limit: Annotated[int, Meta(ge=0, le=1_000_000)] | None
+    force: Force = False
 
 
 class OnePool(_Input):

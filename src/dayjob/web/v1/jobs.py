@@ -83,8 +83,8 @@ async def _job(call: Call[OneJob]) -> JobDetail | None:
 
 
 async def _explain(call: Call[OneJob]) -> Any:
-    sentence = await call.admin.explain(call.sent.id, name=call.sent.name)
-    return {"sentence": sentence}
+    found = await call.admin.job(call.sent.id, name=call.sent.name)
+    return None if found is None else {"sentence": found.sentence}
 
 
 def _seen(job: SeenJob) -> Seen:
@@ -156,14 +156,16 @@ async def _enqueue(call: Call[NewJob]) -> Outcome:
 
 
 def _action(verb: Verb, summary: str) -> Endpoint:
-    return Endpoint("POST", f"/job/{verb}", "jobs", summary, _act(verb), Outcome, SeenJob, moves=True)
+    return Endpoint(
+        "POST", f"/job/{verb}", "jobs", summary, _act(verb), Outcome, SeenJob, finds=True, moves=True
+    )
 
 
 ENDPOINTS = (
     Endpoint("GET", "/jobs", "jobs", "Jobs in one state, page by page.", _jobs, JobPage, Jobs),
     Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter.", _count, Count, Matched),
     Endpoint("GET", "/job", "jobs", "One job in any state, with its story.", _job, JobDetail, OneJob, finds=True),
-    Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob),
+    Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob, finds=True),
     _action("retry", "Put a dead job back into its queue; one of retry or scheduled runs now."),
     _action("delete", "Delete a job that does not run."),
     _action("kill", "Move a job that waits, is scheduled or in retry to dead."),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from starlette.responses import Response
 
 from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, QueuesView, Stacks
+from dayjob.errors import UnknownQueue
 from dayjob.web.answers import Refusal
 from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, QueueLimit
 from dayjob.web.v1.streams import Line, streamed
@@ -15,6 +17,8 @@ from dayjob.web.v1.table import Call, Endpoint, Nothing
 
 def done(outcome: Outcome) -> Outcome:
     """An outcome that changed something. Raises Refusal for one that did not."""
+    if not outcome.found:
+        raise Refusal(404, outcome.says)
     if not outcome.done:
         raise Refusal(409, outcome.says)
     return outcome
@@ -28,16 +32,24 @@ async def _queue(call: Call[OneQueue]) -> QueueDetail:
     return await call.admin.queue(call.sent.name)
 
 
+async def _existing(acting: Awaitable[Outcome]) -> Outcome:
+    """The outcome of an action on a queue. Raises Refusal for a queue that does not exist."""
+    try:
+        return done(await acting)
+    except UnknownQueue as error:
+        raise Refusal(404, error.problem, error.advice("force=true")) from None
+
+
 async def _pause(call: Call[NewQueue]) -> Outcome:
-    return done(await call.admin.pause(call.sent.name))
+    return await _existing(call.admin.pause(call.sent.name, force=call.sent.force))
 
 
 async def _resume(call: Call[OneQueue]) -> Outcome:
-    return done(await call.admin.resume(call.sent.name))
+    return await _existing(call.admin.resume(call.sent.name))
 
 
 async def _limit(call: Call[QueueLimit]) -> Outcome:
-    return done(await call.admin.limit(call.sent.name, call.sent.limit))
+    return await _existing(call.admin.limit(call.sent.name, call.sent.limit, force=call.sent.force))
 
 
 async def _purge(call: Call[OneQueue]) -> Response:
@@ -70,9 +82,9 @@ async def _stacks(call: Call[OnePool]) -> Any:
 ENDPOINTS = (
     Endpoint("GET", "/queues", "queues", "Every queue with its size, age, pace and workers.", _queues, QueuesView),
     Endpoint("GET", "/queue", "queues", "One queue with all that is known of it.", _queue, QueueDetail, OneQueue, finds=True),
-    Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; what runs goes on.", _pause, Outcome, NewQueue, moves=True),
-    Endpoint("POST", "/queue/resume", "queues", "Fetch from a queue again.", _resume, Outcome, OneQueue, moves=True),
-    Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, moves=True),
+    Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; what runs goes on.", _pause, Outcome, NewQueue, finds=True, moves=True),
+    Endpoint("POST", "/queue/resume", "queues", "Fetch from a queue again.", _resume, Outcome, OneQueue, finds=True, moves=True),
+    Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, finds=True, moves=True),
     Endpoint("POST", "/queue/purge", "queues", "Delete every job that waits in a queue now.", _purge, Line, OneQueue, streams=True, finds=True),
     Endpoint("GET", "/pools", "pools", "The worker pools and what each says of itself.", _pools, PoolsView),
     Endpoint("GET", "/busy", "pools", "The workers that have run a job for longer than a moment.", _busy, tuple[BusyWorker, ...]),
