@@ -55,10 +55,10 @@ class Operator:
         assert answer.status_code == 200
         return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
 
-    def top(self, tab: str, *texts: str) -> None:
-        """Open a tab of `dayjob top` and see these texts."""
+    def top(self, tab: str, *texts: str) -> str:
+        """Open a tab of `dayjob top`, see these texts, and answer all that it shows."""
         screen = self._terminal("top", *self._there, "--every", "0.2s", "--tab", tab, columns=180, lines=40)
-        screen.wait_for(*texts)
+        return " ".join(screen.wait_for(*texts).split())
 
     def top_job(self, number: int, job, *texts: str) -> None:
         """Open the first job of the queue in this row of `dayjob top`, and see these texts."""
@@ -191,3 +191,49 @@ def test_jobs_behind_a_blocked_event_loop_are_not_about_to_run(operator, new_poo
     assert "event loop blocked by blocks" in operator.run("pools", "ls")
     assert "event loop blocked for" in operator.page("/worker_pools")
     operator.top("pools", "event loop blocked by blocks")
+
+
+# In and out per minute.
+
+
+@pytest.fixture
+def began(call, keys, look):
+    """Figures began 100 s ago, and 500 jobs came in and ended since. Before a console starts, which keeps past minutes."""
+    begin = int(look.now()) - 100
+    first, last = begin // 60, int(look.now() // 60)
+    call("HSET", keys.minute(first), "mail|o", 400, "mail|r4", 400, "mail|w4", 400, "|q", begin)
+    call("HSET", keys.minute(last), "mail|o", 100, "mail|r4", 100)
+    call("SADD", keys.known_jobs, "mail")
+    return begin
+
+
+def test_in_and_out_a_minute_are_the_same_everywhere(began, operator, look):
+    """300 a minute, and less as time goes on."""
+
+    def true(numbers, before):
+        """All of them are what the time between two looks at the clock makes of 500."""
+        high, low = (500 * 60 / (at - began) for at in (before, look.now()))
+        return all(low - 1 <= float(number) <= high + 1 for number in numbers)
+
+    def check(read):
+        before = look.now()
+        numbers = read()
+        assert len(numbers) >= 2
+        assert true(numbers, before), numbers
+
+    def of(pattern, text):
+        found = re.search(pattern, text)
+        assert found, text
+        return found.groups()
+
+    check(lambda: [(view := operator.admin.queues().queues[0]).incoming, view.out])
+    check(lambda: [(one := operator.api("/queues")["queues"][0])["incoming"], one["out"]])
+    check(lambda: [(one := operator.api("/scale")["queues"][0])["in_per_minute"], one["out_per_minute"]])
+    check(lambda: [(one := operator.api("/scale")["total"])["in_per_minute"], one["out_per_minute"]])
+    check(lambda: of(r"mail 0 0 0 (\d+) (\d+)", operator.run("queues", "ls")))
+    check(lambda: of(r"in/min ([\d.]+) out/min ([\d.]+)", operator.run("queues", "show", "mail")))
+    check(lambda: of(r"mail 0 – 0 0 (\d+) (\d+)", operator.page("/queues")))
+    check(lambda: of(r"In a minute (\d+) counted Out a minute (\d+)", operator.page("/queue", name="mail")))
+    check(lambda: of(r"(\d+) jobs a minute end.* Ended a minute (\d+)", operator.page("/")))
+    check(lambda: of(r"mail 0 0 0 (\d+) (\d+)", operator.top("queues", "mail")))
+    assert "no figures" not in operator.run("queues", "show", "mail")

@@ -137,25 +137,96 @@ def test_what_came_in_is_what_went_out_and_by_how_much_the_queue_grew():
     assert figures.came_in(minute(1, 10, {"a": 5}), None, "a") is None
 
 
-def test_a_queue_shows_what_comes_in_goes_out_and_fails(admin, call, keys, look):
-    last = int(look.now() // 60)
-    for ago in range(6, -1, -1):
-        fields = {"mail|o": 10, "mail|w4": 10, "mail|r4": 9, "mail|f": 3, "mail|q": 100 - 2 * ago, "|q": 1}
-        call("HSET", keys.minute(last - ago), *(part for pair in fields.items() for part in pair))
-    call("SADD", keys.known_jobs, "mail")
-    detail = wait_until(lambda: (found := admin.queue("mail")) and int(found.now // 60) == last and found, 1)
+def within_a_minute(look, read):
+    """What `read` answers, and the minute in which all of it happened; again where a minute ended meanwhile."""
+    while True:
+        last = int(look.now() // 60)
+        found = read(last)
+        if int(look.now() // 60) == last:
+            return found, last
+
+
+def test_a_queue_shows_what_comes_in_goes_out_and_fails(admin, enqueuer, call, keys, look):
+    enqueuer.enqueue_many("mail", [{}] * 102)
+
+    def read(last):
+        call("DEL", *(keys.minute(last - ago) for ago in range(10)))
+        for ago in range(6, -1, -1):
+            fields = {
+                "mail|o": 10,
+                "mail|w4": 10,
+                "mail|r4": 9,
+                "mail|f": 3,
+                "mail|q": 100 - 2 * ago,
+                "|q": 1,
+            }
+            call("HSET", keys.minute(last - ago), *(part for pair in fields.items() for part in pair))
+        return admin.queue("mail"), admin.queues()
+
+    (detail, listed), last = within_a_minute(look, read)
     view = detail.view
-    assert (view.incoming, view.out, view.fails) == (12.0, 9.0, 3.0)
+    minutes = (detail.now - (last - 5) * 60) / 60
+    # Six minutes are looked at, in which 60 were fetched and the queue grew from 90 to 102.
+    assert [view.incoming, view.out, view.fails] == pytest.approx([72 / minutes, 54 / minutes, 18 / minutes])
     assert view.failing == pytest.approx(1 / 3)
-    assert (detail.incoming, detail.incoming_exact) == (12.0, True)
+    assert (detail.incoming, detail.incoming_exact) == (view.incoming, True)
     assert len(detail.series) == 60
     newest = detail.series[-1]
     assert (newest.at, newest.incoming, newest.out, newest.runs, newest.fails, newest.size) == (
         (last - 1) * 60, 12, 10, 9, 3, 98,
     )  # fmt: skip
     assert detail.series[0].incoming is None
-    (listed,) = admin.queues().queues
-    assert (listed.incoming, listed.failing) == (view.incoming, view.failing)
+    minutes = (listed.now - (last - 5) * 60) / 60
+    assert listed.queues[0].incoming == pytest.approx(72 / minutes)
+    assert listed.queues[0].failing == view.failing
+
+
+@pytest.mark.parametrize("age", [3, 25, 59, 61, 119, 200, 299, 301, 1000])
+def test_what_comes_in_and_goes_out_is_divided_by_the_time_since_the_figures_began(
+    admin, call, keys, look, age
+):
+    """Five a second came in and were run since a pool started, so many seconds ago."""
+
+    def read(last):
+        begin = int(look.now()) - age
+        call("DEL", *(keys.minute(last - ago) for ago in range(20)))
+        ran = 0
+        for minute in range(begin // 60, last + 1):
+            seconds = min(look.now(), minute * 60 + 60) - max(begin, minute * 60)
+            mark = max(begin, minute * 60)
+            jobs = int(seconds * 5)
+            call("HSET", keys.minute(minute), "mail|o", jobs, "mail|r4", jobs, "|q", mark)
+            ran += jobs if minute >= last - 5 else 0
+        return admin.queue("mail"), admin.queues(), ran, max(begin, (last - 5) * 60)
+
+    call("SADD", keys.known_jobs, "mail")
+    (detail, listed, ran, begin), _ = within_a_minute(look, read)
+    for view, now in ((detail.view, detail.now), (listed.queues[0], listed.now)):
+        assert view.out == view.incoming == pytest.approx(ran * 60 / (now - begin))
+    assert detail.runs.count >= ran
+
+
+def test_figures_of_the_first_moments_of_a_pool_agree(
+    admin, new_pool, look, keys, call, namespace, redis_url
+):
+    pool = new_pool()
+    pool.register("mail", lambda: None)
+    pool.start()
+    # The leader counts the queues as it starts.
+    wait_until(lambda: any(call("HEXISTS", keys.minute(int(look.now() // 60) - ago), "|q") for ago in (0, 1)))
+    pool.enqueuer.enqueue_many("mail", [{} for _ in range(200)])
+    wait_until(lambda: look.total("done:mail") == 200)
+    wait_until(lambda: sum(minute.ran("mail") for minute in minutes_of(admin)) == 200)
+    # A new one, which has not read minutes whose last figures came later.
+    with Admin(namespace, redis=redis_url) as fresh:
+        (view,) = fresh.queues().queues
+        assert view.out == view.incoming > 0
+        assert fresh.queue("mail").runs.count == 200
+
+
+def minutes_of(admin):
+    """The counts of the last minutes, the one under way included."""
+    return [minute.counts for minute in admin.scrape().minutes]
 
 
 def test_without_sizes_what_comes_in_is_looked_for_roughly(admin, enqueuer):
@@ -171,12 +242,16 @@ def test_how_busy_its_workers_are_is_told(admin, new_pool, look, keys, call):
     pool.register("mail", lambda: None)
     pool.start()
     wait_until(look.status)
-    last = int(look.now() // 60)
-    # Ten workers for a minute are 600 seconds; the middle of the bucket is 7.8 s.
-    for minute in range(last - 6, last + 2):
-        call("HSET", keys.minute(minute), "mail|r33", 30)
-    (view,) = [view for view in admin.queues().queues if view.queue.name == "mail"]
-    assert 0.35 < view.utilisation < 0.45
+
+    # The middle of the bucket is 7.8 s.
+    def read(last):
+        for minute in range(last - 6, last + 1):
+            call("HSET", keys.minute(minute), "mail|r33", 30, "|q", 1)
+        return admin.queues()
+
+    found, last = within_a_minute(look, read)
+    (view,) = found.queues
+    assert view.utilisation == pytest.approx(6 * 30 * 7.8 / (10 * (found.now - (last - 5) * 60)), rel=0.05)
 
 
 # Roll-ups.

@@ -438,7 +438,7 @@ def _completed(desk: Desk, sentence: str, found: find.Found) -> Steps[str]:
         holders = yield from ask(maintain.held_members(desk.keys, found.name, most=5))
         shown = sorted(one for one in holders if one.isprintable())
         return f"{sentence[:-1]}, held by {', '.join(shown)}."
-    elif found.place:
+    elif found.place and ("busy" in sentence or "about to be fetched" in sentence):
         rate = yield from recent_rate(desk, found.name)
         if rate:
             return f"{sentence[:-1]}; at the pace of the last minutes its turn comes in about {wording.span(found.place / rate * 60)}."

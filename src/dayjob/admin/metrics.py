@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from dayjob import doctor
@@ -104,11 +105,44 @@ def _share(failed: int, ended: int) -> float | None:
     return min(1.0, failed / ended) if ended else None
 
 
-def incoming(parts: Sequence[Counts], name: str) -> float | None:
-    """Jobs that come in within a minute, on average over the parts that have a next one; None where that is not known."""
-    known = [figures.came_in(one, following, name) for one, following in pairs(parts)]
-    some = [number for number in known if number is not None]
-    return sum(some) / len(some) if some else None
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The last minutes of which there are figures, the one under way included, and how many seconds they cover."""
+
+    parts: tuple[Counts, ...]
+    seconds: float
+
+    def per_minute(self, number: float) -> float:
+        """A number of things within the window, as so many a minute."""
+        return number * 60 / self.seconds
+
+    def out(self, name: str) -> float:
+        """Attempts of a job name that ended, a minute."""
+        return self.per_minute(sum(part.ran(name) for part in self.parts))
+
+    def incoming(self, name: str, size: int) -> float | None:
+        """Jobs that came into a queue, a minute: what went out, and by how much it grew to `size`. None where its size was not counted.
+
+        True to what flows within a second, since that is how often figures are sent; jobs that were deleted are missing.
+        """
+        before = self.parts[0].size(name) if self.parts else None
+        if before is None:
+            return None
+        return self.per_minute(max(0, sum(part.fetched(name) for part in self.parts) + size - before))
+
+
+def window(parts: Sequence[Counts], now: float) -> Window:
+    """What is known of these minutes, of which the last is under way: from the first count of the queues on.
+
+    Where no count was made, from the first minute with figures on.
+    """
+    counted = (number for number, part in enumerate(parts) if part.counted_at is not None)
+    busy = (number for number, part in enumerate(parts) if part.ended or part.taken)
+    first = next(counted, next(busy, 0))
+    some = tuple(parts[first:])
+    begin = now if not some else some[0].minute * 60 if some[0].counted_at is None else some[0].counted_at
+    # Counts carry whole seconds.
+    return Window(some, max(1.0, now - begin))
 
 
 def totals_of(totals: dict[str, dict[str, int]], name: str) -> dict[str, int]:
@@ -120,13 +154,8 @@ def recent_rate(desk: Desk, name: str) -> Steps[float]:
     """Attempts of a job name that end in a minute, at present."""
     now = yield from ask(inspect.now())
     last = int(now // 60)
-    minutes = yield from desk.shelf.minutes(range(last - RECENT, last), now)
-    return rate_of([minute.counts for minute in minutes], name)
-
-
-def rate_of(minutes: Sequence[Counts], name: str) -> float:
-    """Attempts of a job name that ended in a minute, on average."""
-    return sum(minute.ran(name) for minute in minutes) / max(1, len(minutes))
+    minutes = yield from desk.shelf.minutes(range(last - RECENT, last + 1), now)
+    return window([minute.counts for minute in minutes], now).out(name)
 
 
 def redis(desk: Desk) -> Steps[RedisView]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dayjob.admin.desk import Desk, note, outcome
 from dayjob.admin.jobs import page
-from dayjob.admin.metrics import RECENT, failing, incoming, pairs, rate_of, totals_of
+from dayjob.admin.metrics import RECENT, Window, failing, pairs, totals_of, window
 from dayjob.admin.views import (
     Outcome,
     Progress,
@@ -39,10 +39,12 @@ def listing(desk: Desk) -> Steps[QueuesView]:
     overview = yield from inspect.all_queues(desk.keys)
     registered = yield from pools.pools(desk.keys)
     last = int(overview.now // 60)
-    # The one under way, too: its beginning is the end of the last.
     minutes = yield from desk.shelf.minutes(range(last - RECENT, last + 1), overview.now)
+    recent = window([minute.counts for minute in minutes], overview.now)
     crew = _crew(registered)
-    return QueuesView(overview.now, tuple(_view(queue, crew, minutes) for queue in overview.queues))
+    return QueuesView(
+        overview.now, tuple(_view(queue, crew, recent, minutes) for queue in overview.queues)
+    )
 
 
 def names(desk: Desk) -> Steps[tuple[str, ...]]:
@@ -76,23 +78,20 @@ def _crew(registered: list[pools.Pool]) -> _Crew:
     return crew
 
 
-def _view(queue: inspect.Queue, crew: _Crew, minutes: list[Minute]) -> QueueView:
-    """`minutes` are whole ones, and the one under way."""
+def _view(queue: inspect.Queue, crew: _Crew, recent: Window, minutes: list[Minute]) -> QueueView:
+    """`minutes` are those of the window, and others before."""
     name = queue.name
     workers = crew.workers.get(name, 0)
-    recent = [minute.counts for minute in minutes[-RECENT - 1 :]]
-    whole = recent[:-1]
-    times = [minute.times for minute in minutes[-RECENT - 1 : -1]]
-    spent = sum(one.run(name).seconds for one in times)
+    spent = sum(minute.times.run(name).seconds for minute in minutes[-len(recent.parts) :])
     return QueueView(
         queue,
         running=crew.running.get(name, 0),
         workers=workers,
-        out=rate_of(whole, name),
-        incoming=incoming(recent, name),
-        fails=sum(one.failed(name) for one in whole) / max(1, len(whole)),
-        failing=failing(whole, name),
-        utilisation=min(1.0, spent / (workers * 60 * len(whole))) if workers and whole else None,
+        out=recent.out(name),
+        incoming=None if queue.wrong else recent.incoming(name, queue.size),
+        fails=recent.per_minute(sum(one.failed(name) for one in recent.parts)),
+        failing=failing(recent.parts, name),
+        utilisation=min(1.0, spent / (workers * recent.seconds)) if workers else None,
         stuck=crew.stuck.get(name, 0),
     )
 
@@ -105,9 +104,10 @@ def detail(desk: Desk, name: str) -> Steps[QueueDetail]:
     last = int(overview.now // 60)
     minutes = yield from figures.minutes(desk.keys, range(last - 60, last + 1), name)
     totals = yield from ask(figures.totals(desk.keys))
-    times = rollups.merged_times([minute.times for minute in minutes[:-1]])
+    times = rollups.merged_times([minute.times for minute in minutes])
     queue = overview.queues[0]
-    view = _view(queue, _crew(registered), minutes)
+    recent = window([minute.counts for minute in minutes[-RECENT - 1 :]], overview.now)
+    view = _view(queue, _crew(registered), recent, minutes)
     able = [pool.id for pool in registered if pool.status is not None and name in pool.status.names]
     rough = 0.0
     if view.incoming is None and not queue.wrong:

@@ -262,12 +262,13 @@ class QueueView:
     #: How many of its jobs can run at once, where no other queue has any; 0 when no live pool knows the name. For a plain
     #: function it is the number of threads, where a pool has fewer of them than workers.
     workers: int
-    #: Attempts that ended in each of the last five minutes, on average.
+    #: Attempts that ended, a minute, on average over the last five minutes and the one under way; or since the first pool
+    #: started, where that is less.
     out: float
-    #: Jobs that came into the queue in each of them: new ones, and those that became due or were given back. It is what
+    #: Jobs that came into the queue, a minute, in the same time: new ones, and those that became due or were given back. It is what
     #: went out and by how much the queue grew; None where its size was not counted, since no pool ran.
     incoming: float | None = None
-    #: Attempts that failed in each of them, and their share of all, from 0 to 1; None where none ended.
+    #: Attempts that failed, a minute, and their share of all, from 0 to 1; None where none ended.
     fails: float = 0.0
     failing: float | None = None
     #: The share of its workers' time that went into it, from 0 to 1, by the histogram: about. None without workers.

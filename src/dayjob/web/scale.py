@@ -18,7 +18,7 @@ class QueueScale:
     waiting: int
     #: Seconds that its oldest job has waited; None when it is empty.
     oldest: float | None
-    #: Jobs in each of the last minutes, on average; None where it is not known what came in.
+    #: Jobs a minute, as QueueView has them; None where it is not known what came in.
     in_per_minute: float | None
     out_per_minute: float
     #: Workers that run it, and that can: those that are stuck past their timeout are not among them.

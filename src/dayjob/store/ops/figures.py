@@ -79,6 +79,9 @@ class Counts:
     taken: Mapping[str, int] = field(default_factory=dict)
     #: Jobs that waited when it began; None where nobody counted them.
     sizes: Mapping[str, int] | None = None
+    #: When they were counted, in Redis seconds: later than its beginning in the first minute of a namespace, and where no
+    #: pool led for a while. None where nobody counted them, or where it is the sum of several minutes.
+    counted_at: int | None = None
 
     def ran(self, name: str) -> int:
         """How many attempts ended."""
@@ -213,8 +216,12 @@ def _read_minute(reply: Any, number: int) -> Minute:
     fails, sizes, taken = ({name: one[-1] for name, one in kinds[kind].items()} for kind in "fqo")
     ended = {name: sum(buckets.values()) for name, buckets in kinds["r"].items()}
     # Without the mark of the last one, not all sizes were noted.
-    counted = sizes.pop("", None) is not None
-    counts = Counts(number, ended, fails, taken, sizes if counted else None)
+    mark = sizes.pop("", None)
+    if mark is None:
+        counts = Counts(number, ended, fails, taken)
+    else:
+        counted_at = mark if number * 60 <= mark < number * 60 + 60 else number * 60
+        counts = Counts(number, ended, fails, taken, sizes, counted_at)
     return Minute(counts, Times(kinds["r"], kinds["w"], kinds["x"].get("", {})))
 
 

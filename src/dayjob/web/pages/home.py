@@ -40,12 +40,12 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
         key=lambda one: (-(one.queue.age or 0), -one.queue.size),
     )
     names = {one.queue.name for one in listing.queues}
-    # Whole ones: the one under way is not over.
-    ended, failed = sum(flow.ended[-6:-1]), sum(flow.failed[-6:-1])
+    # As the list of queues has it.
+    ended, failed = sum(one.out for one in listing.queues), sum(one.fails for one in listing.queues)
     return {
         "queues": listing.queues, "waiting": waiting[:SOME], "failing": failures.groups[:SOME], "busy": busy,
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
-        "rate": ended / 5, "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
+        "rate": ended, "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
         "throughput": charts.bars(
             flow.starts, flow.step, flow.ended, flow.failed, "Jobs that ended in each minute of the last hour"
         ),
