@@ -262,6 +262,25 @@ def _limit_seeded(keys: Keys, link: Link) -> Op[Any]:
     return consume.seed_limit(keys, "a", "p1", ["1:a", "2:a"])
 
 
+@scenario("change_limit begun")
+def _limit_begun(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "SADD", keys.held_of("a"), "gone/1:a")
+    return consume.begin_limit(keys, "a", "m1")
+
+
+@scenario("change_limit finished")
+def _limit_finished(keys: Keys, link: Link) -> Op[Any]:
+    link.run(consume.begin_limit(keys, "a", "m1"))
+    return consume.finish_limit(keys, "a", 7, by="operator", mark="m1")
+
+
+@scenario("change_limit abandoned")
+def _limit_abandoned(keys: Keys, link: Link) -> Op[Any]:
+    link.run(consume.begin_limit(keys, "a", "m1"))
+    _do(link, "SADD", keys.held_of("a"), "p1/1:a")
+    return consume.abandon_limit(keys, "a", "m1")
+
+
 @scenario("unhold")
 def _unhold(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)

@@ -87,6 +87,9 @@ EXPECTED: dict[str, dict[str, str]] = {
     "trim": {"dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "limit set": {"limits": "error", "held:a": "ignored", "bell:a": "ignored"},
     "limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
+    "change_limit begun": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
+    "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "ignored"},
+    "change_limit abandoned": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
     "limit seeded": {"limits": "error", "held:a": "error", "pool:p1:held": "error", "bell:a": "ignored"},
     # A pool whose attempts cannot be read keeps its places; those of others are freed.
     "unhold": {"held:a": "error", "bell:a": "ignored", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a"},

@@ -22,6 +22,8 @@ class Trimmer:
         self._keys = keys
         self._link = link
         self._options = options
+        #: Name to the mark of a count for a new limit that was under way a minute ago.
+        self._counting: dict[str, str] = {}
 
     def trim(self, now: float) -> int:
         """Drop a bounded number of dead and done jobs over their cap of count or age; the answer is how many."""
@@ -54,7 +56,13 @@ class Trimmer:
     def mend_limits(self) -> int:
         """Free places of limits whose attempts are no longer held; the answer is how many."""
         freed = 0
-        for name in self._link.run(consume.get_limits(self._keys))[0]:
+        table = self._link.run(consume.limit_table(self._keys))
+        for name, mark in table.counting.items():
+            if self._counting.get(name) == mark:
+                # Counting takes less than a second: whoever began it was interrupted.
+                self._link.run(consume.abandon_limit(self._keys, name, mark))
+        self._counting = table.counting
+        for name in table.in_force:
             try:
                 members = self._link.run(maintain.held_members(self._keys, name))
                 if members:

@@ -274,16 +274,37 @@ def wait_bell(bells: Sequence[str], seconds: float) -> Op[str | None]:
     return Op("BZPOPMIN", bells, (f"{seconds:.3f}",), lambda reply: reply[0].decode() if reply else None)
 
 
+@dataclass(frozen=True, slots=True)
+class LimitTable:
+    """What the hash of limits holds."""
+
+    in_force: dict[str, int]
+    #: Names whose limit an operator set, and names whose limit an operator lifted.
+    by_operator: set[str]
+    lifted: set[str]
+    #: Name to the mark of the count that is under way for its new limit.
+    counting: dict[str, str]
+
+
 def get_limits(keys: Keys) -> Op[tuple[dict[str, int], set[str]]]:
     """The limits in force, and the names whose limit an operator set."""
-    return Op("HGETALL", (keys.limits,), (), _read_limits)
+    return Op("HGETALL", (keys.limits,), (), lambda reply: _read_limits(reply)[:2])
 
 
-def _read_limits(reply: Any) -> tuple[dict[str, int], set[str]]:
+def limit_table(keys: Keys) -> Op[LimitTable]:
+    """The limits in force, who set them, and those that are being changed."""
+    return Op("HGETALL", (keys.limits,), (), lambda reply: LimitTable(*_read_limits(reply)))
+
+
+def _read_limits(reply: Any) -> tuple[dict[str, int], set[str], set[str], dict[str, str]]:
     words = [raw.decode("utf-8", "replace") for raw in reply]
     pairs = dict(zip(words[::2], words[1::2], strict=True))
     limits = {name: int(value) for name, value in pairs.items() if "|" not in name and value.isdecimal()}
-    return limits, {name for name in limits if pairs.get(f"{name}|by") == "operator"}
+    by = {name.removesuffix("|by"): value for name, value in pairs.items() if name.endswith("|by")}
+    lifted = {name for name, value in by.items() if value == "lifted" and name not in limits}
+    end = "|counting"
+    counting = {name.removesuffix(end): mark for name, mark in pairs.items() if name.endswith(end)}
+    return limits, {name for name in limits if by.get(name) == "operator"}, lifted, counting
 
 
 def set_limit(keys: Keys, name: str, limit: int | None, *, by: str) -> Op[int]:
@@ -304,6 +325,27 @@ def seed_limit(keys: Keys, name: str, pool_id: str, tokens: Sequence[str]) -> Op
         (name, "same", "", pool_id, *tokens),
         int,
     )
+
+
+def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
+    """Count every attempt that is taken from now on; the answer is the mark of the count, ours or an earlier one."""
+    return Op(
+        load("change_limit"), _limit_keys(keys, name), (name, "begin", mark), lambda reply: reply.decode()
+    )
+
+
+def finish_limit(keys: Keys, name: str, limit: int, *, by: str, mark: str) -> Op[bool]:
+    """Bring a limit into force; false when attempts taken since this count began may not have been counted."""
+    return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, limit, by), bool)
+
+
+def abandon_limit(keys: Keys, name: str, mark: str) -> Op[bool]:
+    """Remove the mark of a count whose caller is gone; false when another count is under way, or none."""
+    return Op(load("change_limit"), _limit_keys(keys, name), (name, "abandon", mark), bool)
+
+
+def _limit_keys(keys: Keys, name: str) -> tuple[str, str, str]:
+    return keys.limits, keys.held_of(name), keys.bell(name)
 
 
 def pool_ids(keys: Keys) -> Op[list[str]]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dayjob.errors import BadOption
+from dayjob.errors import BadOption, Rejected
 from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -23,6 +23,8 @@ from dayjob.store.steps import Steps, ask, ask_all
 
 #: How far from the end of a list an entry may be that is to be taken out of it.
 MOST_DEEP = 10_000
+#: How often a change of a limit begins anew because others changed that limit at the same time.
+LIMIT_TRIES = 20
 
 
 def _owned_key(keys: Keys, wire: codec.Wire | None) -> tuple[str, str]:
@@ -271,20 +273,37 @@ def _purge(keys: Keys, name: str, entries: Sequence[inspect.Kept]) -> Op[int]:
 
 
 def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator") -> Steps[None]:
-    """Set or lift the concurrency limit of a job name for all pools. Raises BadOption."""
-    if limit is not None and not 0 <= limit <= 1_000_000:
+    """Set or lift the concurrency limit of a job name for all pools. Raises BadOption and Rejected.
+
+    A new limit comes into force in the last step. Interrupted before that, the old one stays in force.
+    """
+    if limit is None:
+        yield from ask(consume.set_limit(keys, name, None, by=by))
+        return
+    if not 0 <= limit <= 1_000_000:
         raise BadOption(f"limit {limit}: give a number from 0 to 1,000,000, or none to lift it")
-    in_force, _ = yield from ask(consume.get_limits(keys))
-    if limit is not None and not in_force.get(name):
-        # 0 may mean that somebody else is counting; counting again is harmless. Closed while the attempts that run already are counted, or more than the limit could run.
-        yield from ask(consume.set_limit(keys, name, 0, by=by))
-        holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
-        for pool_id in holders[0] + holders[1]:
-            tokens = yield from ask(consume.held_tokens(keys, pool_id))
-            own = [token for token in tokens if consume.name_in(token) == name]
-            for first in range(0, len(own), 500):
-                yield from ask(consume.seed_limit(keys, name, pool_id, own[first : first + 500]))
-    yield from ask(consume.set_limit(keys, name, limit, by=by))
+    for _ in range(LIMIT_TRIES):
+        table = yield from ask(consume.limit_table(keys))
+        mark = ""
+        if name in table.counting or not table.in_force.get(name):
+            mark = yield from _count_held(keys, name)
+        if (yield from ask(consume.finish_limit(keys, name, limit, by=by, mark=mark))):
+            return
+    raise Rejected(
+        f"the limit of {name!r} was not changed: others changed it at the same time, {LIMIT_TRIES} times. Try again."
+    )
+
+
+def _count_held(keys: Keys, name: str) -> Steps[str]:
+    """Count the attempts that are held already for a limit that is to come; the answer is the mark of the count."""
+    mark = yield from ask(consume.begin_limit(keys, name, new_id()))
+    holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
+    for pool_id in holders[0] + holders[1]:
+        tokens = yield from ask(consume.held_tokens(keys, pool_id))
+        own = [token for token in tokens if consume.name_in(token) == name]
+        for first in range(0, len(own), 500):
+            yield from ask(consume.seed_limit(keys, name, pool_id, own[first : first + 500]))
+    return mark
 
 
 # Attempts, schedules, broken entries.

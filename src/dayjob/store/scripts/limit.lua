@@ -27,11 +27,14 @@ if pool ~= '' then
   end
 end
 if limit == '' then
-  redis.call('HDEL', limits, name, name .. '|by')
+  redis.call('HDEL', limits, name, name .. '|by', name .. '|counting')
+  -- Pools declare a limit again when it is missing, but not when an operator lifted it.
+  if by == 'operator' then redis.call('HSET', limits, name .. '|by', 'lifted') end
   redis.call('DEL', members)
   redis.pcall('ZADD', bell, 0, '1')
 elseif limit ~= 'same' then
   redis.call('HSET', limits, name, limit, name .. '|by', by)
+  redis.call('HDEL', limits, name .. '|counting')
   redis.pcall('ZADD', bell, 0, '1')
 end
 return tonumber(before or '-1') or -1

@@ -34,6 +34,8 @@ for i = 1, #ARGV do
     paused = redis.pcall('GETRANGE', KEYS[base + 2], 0, 299)
     if type(paused) ~= 'string' then paused = '' end
   end
-  answer[i + 1] = {waiting, oldest, paused, tonumber(limit[i] or '-1') or 0, number('SCARD', KEYS[base + 3]), rung}
+  -- 1e6: attempts are being counted, and no limit is in force yet.
+  local most = (not limit[i] or limit[i] == '1e6') and -1 or tonumber(limit[i]) or 0
+  answer[i + 1] = {waiting, oldest, paused, most, number('SCARD', KEYS[base + 3]), rung}
 end
 return answer

@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+--[[ change_limit: bring a concurrency limit into force after the attempts that are held already were counted.
+
+Called by: consume.begin_limit, consume.finish_limit, consume.abandon_limit
+KEYS[1]  limits
+KEYS[2]  held set of the name
+KEYS[3]  bell of the name
+ARGV[1]  job name
+ARGV[2]  begin, finish or abandon
+ARGV[3]  mark of this count
+ARGV[4]  the limit, for finish
+ARGV[5]  who sets it, for finish: code or operator
+Returns  begin: the mark of the count that is under way; finish and abandon: 1, or 0 when that count is no longer valid
+Atomic because: the limit comes into force only if every attempt taken since the count began was counted.
+]]
+local limits, members, bell = KEYS[1], KEYS[2], KEYS[3]
+local name, what, mark, limit, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- Exchanges count for any limit. This one restricts nothing, and readers, which expect digits only, do not show it.
+local COUNTING = '1e6'
+
+local stored = redis.call('HMGET', limits, name, name .. '|counting')
+local before, counting = stored[1], stored[2]
+if what == 'begin' then
+  if not before then
+    redis.call('HSET', limits, name, COUNTING)
+    redis.call('DEL', members)
+  end
+  if before and counting then return counting end
+  redis.call('HSET', limits, name .. '|counting', mark)
+  return mark
+end
+if what == 'abandon' then
+  if counting ~= mark then return 0 end
+  redis.call('HDEL', limits, name .. '|counting')
+  if before == COUNTING then
+    redis.call('HDEL', limits, name)
+    redis.call('DEL', members)
+  end
+  return 1
+end
+if not before or (counting and counting ~= mark) then
+  return 0
+end
+redis.call('HSET', limits, name, limit, name .. '|by', by)
+redis.call('HDEL', limits, name .. '|counting')
+redis.pcall('ZADD', bell, 0, '1')
+return 1

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from dayjob.options import PoolOptions
+from dayjob.store.ops import consume, inspect, operate
+from dayjob.store.steps import walk
+from dayjob.worker.trimmer import Trimmer
+
+
+@pytest.fixture
+def limits(keys, link):
+    return lambda: link.run(consume.get_limits(keys))
+
+
+def interrupted(link, steps, after):
+    """Take `after` steps and no more, as when Ctrl-C or a lost connection ends the caller; true when it was done by then."""
+    request = next(steps)
+    for _ in range(after):
+        answer = link.run_many(request) if isinstance(request, list) else link.run(request)
+        try:
+            request = steps.send(answer)
+        except StopIteration:
+            return True
+    steps.close()
+    return False
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_a_change_that_is_interrupted_leaves_the_name_as_it_was(pool, put, keys, link, limits, after):
+    put("a", *"1234")
+    pool.fetch("a", room=1)
+    done = interrupted(link, operate.set_limit(keys, "a", 1), after)
+    assert limits() == (({"a": 1}, {"a"}) if done else ({}, set()))
+    assert len(pool.fetch("a")) == (0 if done else 3)
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_a_change_after_an_interrupted_one_counts_what_runs(pool, put, keys, link, after):
+    put("a", *"1234")
+    pool.fetch("a", room=1)
+    interrupted(link, operate.set_limit(keys, "a", 1), after)
+    walk(link, operate.set_limit(keys, "a", 2))
+    assert len(pool.fetch("a")) == 1
+
+
+@pytest.mark.parametrize("after", range(1, 5))
+def test_attempts_taken_while_a_new_limit_is_counted_count_for_it(pool, put, keys, link, after):
+    put("a", *"12345")
+    steps = operate.set_limit(keys, "a", 2)
+    request = next(steps)
+    for step in range(10):
+        if step == after:
+            assert len(pool.fetch("a", room=1)) == 1
+        answer = link.run_many(request) if isinstance(request, list) else link.run(request)
+        try:
+            request = steps.send(answer)
+        except StopIteration:
+            break
+    assert len(pool.fetch("a")) == (1 if after <= step else 2)
+
+
+def test_a_limit_that_is_lifted_while_a_new_one_is_counted_is_counted_anew(pool, put, keys, link, limits):
+    """What was taken after the lift was not counted: the first count is worth nothing."""
+    put("a", *"123456")
+    steps = operate.set_limit(keys, "a", 2)
+    request = steps.send(link.run(next(steps)))
+    request = steps.send(link.run(request))
+    walk(link, operate.set_limit(keys, "a", None))
+    assert len(pool.fetch("a", room=2)) == 2
+    with pytest.raises(StopIteration):
+        while True:
+            request = steps.send(link.run_many(request) if isinstance(request, list) else link.run(request))
+    assert limits() == ({"a": 2}, {"a"})
+    assert pool.fetch("a") == []
+
+
+def test_the_mark_of_an_interrupted_change_is_removed_by_the_leader(pool, put, keys, link, call):
+    put("a", *"12")
+    interrupted(link, operate.set_limit(keys, "a", 1), 2)
+    assert call("HLEN", keys.limits) > 0
+    trimmer = Trimmer(keys, link, PoolOptions())
+    trimmer.mend_limits()
+    assert call("HLEN", keys.limits) > 0
+    trimmer.mend_limits()
+    assert call("HLEN", keys.limits) == 0
+    assert len(pool.fetch("a")) == 2
+
+
+def test_the_leader_leaves_a_limit_of_0_in_force_when_a_change_of_it_was_interrupted(
+    put, pool, keys, link, limits
+):
+    put("a", *"12")
+    walk(link, operate.set_limit(keys, "a", 0))
+    interrupted(link, operate.set_limit(keys, "a", 1), 2)
+    assert pool.fetch("a") == []
+    trimmer = Trimmer(keys, link, PoolOptions())
+    trimmer.mend_limits()
+    trimmer.mend_limits()
+    assert limits() == ({"a": 0}, {"a"})
+    assert pool.fetch("a") == []
+
+
+def test_an_overview_shows_no_limit_while_it_is_counted(put, keys, link):
+    put("a", "1")
+    interrupted(link, operate.set_limit(keys, "a", 1), 2)
+    assert link.run(inspect.queues(keys, ["a"])).queues[0].limit is None
+    assert link.run(inspect.limits(keys)) == []
