@@ -9,6 +9,8 @@ from typing import Any
 
 #: What takes the place of a value.
 HIDDEN = "[redacted]"
+#: What takes the place of all arguments of a job type whose `redact` option is not known.
+UNANNOUNCED = "[redacted: no pool has announced this job type]"
 #: Keys whose values are hidden wherever arguments are shown.
 SECRET = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|private_?key|authorization", re.IGNORECASE
@@ -62,6 +64,11 @@ def secrets_in(value: Any, hide: Collection[str] = ()) -> list[str]:
         if len(found) >= MOST_SECRETS:
             break
     return sorted(found, key=len, reverse=True)
+
+
+def texts_in(value: Any) -> list[str]:
+    """All values of arguments as texts that must not be shown; longest first."""
+    return secrets_in({"secret": value})
 
 
 def without(text: str, secrets: Sequence[str]) -> str:

@@ -209,6 +209,14 @@ def _target(value: str, origin: str, cwd: Path | None) -> Target:
     return Target(value, origin)
 
 
+def show_unannounced(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether DAYJOB_SHOW_UNANNOUNCED asks to show arguments of job types that no pool has announced. Raises BadOption."""
+    value = (os.environ if environ is None else environ).get("DAYJOB_SHOW_UNANNOUNCED", "")
+    if value not in ("", "0", "1"):
+        raise BadOption(f"DAYJOB_SHOW_UNANNOUNCED={value!r}: write 1 or 0")
+    return value == "1"
+
+
 def _refuse_fallback(environ: Mapping[str, str]) -> None:
     wish = environ.get("DAYJOB_EMBEDDED", "")
     if wish not in ("", "never"):

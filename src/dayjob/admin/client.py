@@ -59,11 +59,14 @@ class _Base:
         redis: str | None = None,
         actor: str | None = None,
         hide: Collection[str] = (),
+        show_unannounced: bool | None = None,
     ) -> None:
         self.namespace = namespace
         self._redis = redis
         keys = Keys(namespace)
-        self._desk = Desk(keys, actor or whoami(), frozenset(hide), Shelf(keys))
+        if show_unannounced is None:
+            show_unannounced = settings.show_unannounced()
+        self._desk = Desk(keys, actor or whoami(), frozenset(hide), show_unannounced, Shelf(keys))
         self._where: list[settings.Address] = []
 
     def acting(self, actor: str) -> Self:
@@ -120,8 +123,9 @@ class Admin(_Base):
         redis: str | None = None,
         actor: str | None = None,
         hide: Collection[str] = (),
+        show_unannounced: bool | None = None,
     ) -> None:
-        super().__init__(namespace, redis=redis, actor=actor, hide=hide)
+        super().__init__(namespace, redis=redis, actor=actor, hide=hide, show_unannounced=show_unannounced)
         self._idle: deque[Link] = deque(maxlen=MOST_IDLE)
 
     # Views.
@@ -219,8 +223,9 @@ class AsyncAdmin(_Base):
         redis: str | None = None,
         actor: str | None = None,
         hide: Collection[str] = (),
+        show_unannounced: bool | None = None,
     ) -> None:
-        super().__init__(namespace, redis=redis, actor=actor, hide=hide)
+        super().__init__(namespace, redis=redis, actor=actor, hide=hide, show_unannounced=show_unannounced)
         self._idle: deque[AsyncLink] = deque(maxlen=MOST_IDLE)
 
     # Views.

@@ -23,6 +23,8 @@ class Desk:
     actor: str
     #: Names of arguments that are hidden, beside those that look like secrets.
     hide: frozenset[str]
+    #: Whether arguments of job types that no pool has announced are shown.
+    show_unannounced: bool
     shelf: Shelf
 
 

@@ -10,7 +10,7 @@ from dayjob.store.steps import Steps, ask
 
 
 def every(desk: Desk) -> Steps[tuple[JobTypeView, ...]]:
-    """The job types that pools announced within the last 30 days, by name."""
+    """The job types that pools announced, by name; those of pools that are gone are kept as long as dead jobs are."""
     found = yield from job_types.every(desk.keys)
     return tuple(_view(desk, one) for one in found)
 

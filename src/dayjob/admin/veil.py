@@ -1,6 +1,7 @@
 """Veil: what of a job may be shown. Hides by key pattern, by what this console hides, and by what its job type hides.
 
 Errors, tracebacks and results are looked through for the hidden values, too. Where job types cannot be read, all is hidden.
+Arguments of a name that no pool has announced are hidden as well, since its `redact` option is not known.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from typing import Any
 
 from dayjob.admin.desk import Desk
 from dayjob.errors import Rejected
-from dayjob.redact import HIDDEN, secrets_in, shown, without
+from dayjob.redact import HIDDEN, UNANNOUNCED, secrets_in, shown, texts_in, without
 from dayjob.store import codec
 from dayjob.store.ops import job_types
 from dayjob.store.steps import Steps, ask
 
 #: Arguments without any of this have nothing that a key pattern hides: they need not be read.
 _PERHAPS = re.compile(rb"pass|secret|token|key|credential|authorization|\\u", re.IGNORECASE)
+
+
+#: Arguments of a job that has none: there is nothing to hide.
+_NO_ARGUMENTS = (b"{}", b"null", b"[]")
 
 
 class Veil:
@@ -28,6 +33,8 @@ class Veil:
         self._hide: dict[str, frozenset[str]] = {}
         #: Job types cannot be read, so that nobody knows what they hide.
         self._blind = False
+        #: Names that no pool has announced.
+        self._unannounced: set[str] = set()
 
     def learn(self, names: Iterable[str]) -> Steps[None]:
         """Look up what the job types of these names hide, unless that is known."""
@@ -41,6 +48,8 @@ class Veil:
                 return
             for name, known in zip(batch, found, strict=True):
                 own = () if known is None else known.said.redact
+                if known is None and not self._desk.show_unannounced:
+                    self._unannounced.add(name)
                 self._hide[name] = self._desk.hide.union(own)
 
     def hide(self, name: str) -> frozenset[str]:
@@ -51,18 +60,25 @@ class Veil:
         """Arguments as they may be shown; `raw` is JSON. None when they cannot be read."""
         if self._blind:
             return HIDDEN
+        if name in self._unannounced:
+            return UNANNOUNCED if raw and bytes(raw) not in _NO_ARGUMENTS else {}
         try:
             return shown(codec.json_value(raw), self.hide(name))
         except codec.UNREADABLE:
             return None
 
     def plain(self, name: str, value: Any) -> Any:
-        """The same for arguments that were read already."""
+        """The same for arguments that the pool that runs the job has read, and redacted by its own options."""
         return HIDDEN if self._blind and value is not None else shown(value, self.hide(name))
 
     def secrets(self, wire: codec.Wire) -> list[str]:
         """The texts of a job that must not be shown."""
         raw, hide = bytes(wire.args), self.hide(wire.name)
+        if wire.name in self._unannounced:
+            try:
+                return texts_in(codec.json_value(raw))
+            except codec.UNREADABLE:
+                return []
         if not _PERHAPS.search(raw) and not any(name.encode() in raw for name in hide):
             return []
         try:
@@ -80,4 +96,6 @@ class Veil:
 
     def result(self, name: str, value: Any, secrets: list[str]) -> Any:
         """A result as it may be shown."""
+        if name in self._unannounced and value is not None:
+            return UNANNOUNCED
         return HIDDEN if self._blind and value is not None else shown(value, self.hide(name), secrets=secrets)

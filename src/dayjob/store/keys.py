@@ -107,7 +107,7 @@ class Keys:
 
     @property
     def limits(self) -> str:
-        """Hash: job name to the concurrency limit in force, `<name>|by` to who set it: code or operator."""
+        """Hash: job name to the concurrency limit in force, `<name>|by` to who set it: code or operator, or lifted by an operator; `<name>|counting` while a new limit is counted, which is 1e6 for a name that had none."""
         return f"{self.prefix}limits"
 
     def held_of(self, name: str) -> str:
@@ -174,7 +174,7 @@ class Keys:
 
     @property
     def job_types(self) -> str:
-        """Hash: job name to what its pools say of it, JSON; `<name>|at` to when. Dropped 30 days after the last pool said it."""
+        """Hash: job name to what its pools say of it, JSON; `<name>|at` to when. Dropped 30 days after the last pool announced it, or later: after `dead_age` and two days."""
         return f"{self.prefix}job_types"
 
     @property

@@ -9,6 +9,7 @@ from dayjob.errors import Rejected
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain
+from dayjob.worker.announcer import Announcer
 from dayjob.worker.fetcher import TERM, Fetcher
 from dayjob.worker.periodic import Periodic
 from dayjob.worker.reaper import Reaper
@@ -19,12 +20,11 @@ from dayjob.worker.trimmer import Trimmer
 
 #: Seconds between two passes over leases and bells.
 PASS = 1.0
-#: Seconds between two looks at the caps, and at the limits.
+#: Seconds between two looks at the caps; at the limits, and at what this pool announced.
 TRIM = 10.0
 MEND = 60.0
-#: Seconds between two looks for job types that nobody announces any more, and after which a pool announces its own again.
+#: Seconds between two looks for job types that nobody announces any more.
 FORGET = 3600.0
-ANNOUNCE = 86_400.0
 #: How many names one ring looks at.
 RING = 200
 #: Seconds that one wait for something due sooner lasts at most.
@@ -50,10 +50,12 @@ class Chores:
         periodic: Periodic,
         trimmer: Trimmer,
         recorder: Recorder,
-        announce: Callable[[], object],
+        announcer: Announcer,
         beat: float,
+        dead_age: float,
     ) -> None:
         self._slice = min(SLICE, beat / 4)
+        self._dead_age = dead_age
         self._keys = keys
         self._link = link
         self._fetcher = fetcher
@@ -62,9 +64,9 @@ class Chores:
         self._periodic = periodic
         self._trimmer = trimmer
         self._recorder = recorder
-        self._announce = announce
+        self._announcer = announcer
         #: The pool has announced its job types when it started.
-        self._next: dict[str, float] = {"announce": time.monotonic() + ANNOUNCE}
+        self._next: dict[str, float] = {"restore": time.monotonic() + MEND}
         #: Monotonic time when something is due, as far as is known.
         self._due_at = 0.0
         self.closing = False
@@ -72,14 +74,14 @@ class Chores:
     def step(self) -> float:
         """One round; the wait for the next is spent listening for something that is due sooner."""
         tick = self._periodic.step()
-        self._every("announce", ANNOUNCE, self._announce)
+        self._every("restore", MEND, self._restore)
         if not self._fetcher.leads:
             self._due_at = 0.0
             return min(1.0, PASS if tick is None else tick)
         self._every("pass", PASS, self._pass)
         self._every("trim", TRIM, lambda: self._trimmer.trim(self._fetcher.redis_now()))
         self._every("mend", MEND, self._trimmer.mend_limits)
-        self._every("forget", FORGET, self._recorder.forget_types)
+        self._every("forget", FORGET, lambda: self._recorder.forget_types(self._dead_age))
         if time.monotonic() >= self._due_at:
             due = self._requeuer.step()
             self._due_at = time.monotonic() + (LOOK if due is None else min(due, LOOK))
@@ -105,6 +107,9 @@ class Chores:
         if now >= self._next.get(name, 0.0):
             self._next[name] = now + period
             chore()
+
+    def _restore(self) -> None:
+        self._announcer.restore(self._link, self._fetcher.redis_now())
 
     def _pass(self) -> None:
         """Look at leases and bells, and only then renew the leadership: one who is stuck here loses it."""

@@ -54,6 +54,7 @@ class Fetcher:
         rng: random.Random,
         arm: Callable[[Collection[str]], None],
         publish: Callable[[str], None],
+        restore: Callable[[Link, float], None],
     ) -> None:
         self._keys = keys
         self._link = link
@@ -64,6 +65,8 @@ class Fetcher:
         self._arm = arm
         #: Tells the supervising parent our id before Redis hears it.
         self._publish = publish
+        #: Restores the pool's limits and announcements where Redis lost them.
+        self._restore = restore
         self.capacity = Capacity(lanes, options)
         self._gate = Gate(keys)
         self.figures = Figures()
@@ -198,7 +201,6 @@ class Fetcher:
         self.leads = answer.leads
         self._number, self._token = 0, 1
         self._request = self._op = None
-        self._refused = False
         self._live = set(self._lanes)
         self._all_at = 0.0
 
@@ -214,6 +216,8 @@ class Fetcher:
 
     def _once(self) -> None:
         """Make one exchange, if there is anything to say. Whoever calls it has the turn."""
+        if self._refused:
+            return
         if self._op is None:
             self._prepare()
         if self._op is not None:
@@ -505,6 +509,10 @@ class Fetcher:
         self._outbox.clear()
         self._gate.clear()
         self.join()
+        # A Redis that lost the id may have lost the limits as well. Until they are back, nothing is fetched: should
+        # this fail, the next try takes another id.
+        self._restore(self._link, self.redis_now())
+        self._refused = False
 
     def running(self) -> list[Attempt]:
         """The attempts that run now."""

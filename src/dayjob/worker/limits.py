@@ -15,3 +15,11 @@ def declare(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
     for name, limit in wanted.items():
         if name not in by_operator and in_force.get(name) != limit:
             walk(link, operate.set_limit(keys, name, limit, by="code"))
+
+
+def restore(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
+    """Set those limits that are missing, except where an operator lifted them."""
+    table = link.run(consume.limit_table(keys))
+    for name, limit in wanted.items():
+        if limit is not None and name not in table.in_force and name not in table.lifted:
+            walk(link, operate.set_limit(keys, name, limit, by="code"))

@@ -49,9 +49,18 @@ class Periodic:
         self._tickers = [Ticker(record) for record in records]
         self._now = now
         self._leads = leads
+        self._look_again = False
+
+    def look_again(self) -> None:
+        """Read the last ticks anew: Redis may have lost them, and a tick that finds none is not enqueued."""
+        self._look_again = True
 
     def step(self) -> float | None:
         """Enqueue what is due; the answer is the seconds until the next tick, or None."""
+        if self._look_again:
+            self._look_again = False
+            for ticker in self._tickers:
+                ticker.last = None
         waits: list[float] = []
         for ticker in self._tickers:
             at = ticker.next_at()

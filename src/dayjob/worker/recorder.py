@@ -101,14 +101,19 @@ class Recorder:
     def _minutes(self, numbers: Sequence[int]) -> Steps[list[Minute]]:
         return figures.minutes(self._keys, numbers)
 
-    def forget_types(self) -> int:
-        """Drop job types that no pool has announced for long; the answer is how many."""
+    def forget_types(self, dead_age: float = 0.0) -> int:
+        """Drop job types that no pool has announced for long; the answer is how many.
+
+        A dead job, which is kept for `dead_age` seconds, is shown as its job type's `redact` option asks.
+        """
+        # A job may die a day after its job type was last announced, as announcements are renewed once a day.
+        age = max(job_types.KEPT, dead_age + 2 * job_types.DAY)
         dropped = 0
         try:
             names = self._link.run(job_types.names(self._keys))
             for first in range(0, len(names), AT_ONCE_FORGOTTEN):
                 batch = names[first : first + AT_ONCE_FORGOTTEN]
-                dropped += self._link.run(job_types.forget(self._keys, batch))
+                dropped += self._link.run(job_types.forget(self._keys, batch, age=age))
         except Rejected as error:
             logger.error("job types cannot be looked at: %s", error)  # noqa: TRY400
         return dropped

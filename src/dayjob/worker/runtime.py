@@ -21,9 +21,10 @@ from dayjob.middleware import compose_async, compose_sync
 from dayjob.pool import WorkerPool
 from dayjob.registry import JobType
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, inspect, job_types, operate
+from dayjob.store.ops import consume, inspect
 from dayjob.store.sync import Link
-from dayjob.worker import limits, stacks
+from dayjob.worker import stacks
+from dayjob.worker.announcer import Announcer
 from dayjob.worker.attempt import Attempt
 from dayjob.worker.chores import Chores
 from dayjob.worker.fetcher import Fetcher
@@ -109,15 +110,12 @@ class Runtime:
         self._shared = SharedLink(chores_link)
         self._links = (self._exchange_link, self._bell_link, chores_link)
         joined = False
-        self._described = [describe(one) for one in pool.registry]
+        self._announcer = self._new_announcer(keys)
         try:
             self._build(keys, lanes, rng)
             self.fetcher.join()
             joined = True
-            limits.declare(
-                keys, self._shared, {name: lane.options.max_concurrency for name, lane in lanes.items()}
-            )
-            self._announce()
+            self._announcer.announce(self._shared)
             self._enter_lifespans()
         except BaseException:
             if joined:
@@ -137,7 +135,7 @@ class Runtime:
         pool, options = self._pool, self._pool.options
         self.fetcher = fetcher = Fetcher(
             keys, self._exchange_link, lanes, options,
-            rng=rng, arm=self._arm, publish=self._publish,
+            rng=rng, arm=self._arm, publish=self._publish, restore=self._announcer.restore,
         )  # fmt: skip
         self.listener = Listener(keys, self._bell_link, list(lanes), fetcher.ring, fetcher.look_everywhere)
         self._runner = runner = Runner(keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng)
@@ -170,11 +168,12 @@ class Runtime:
         reaper = Reaper(
             keys, self._shared, lease=options.lease, options=self._options_of, on_dead=self._on_dead, rng=rng
         )
+        periodic = Periodic(keys, self._shared, list(pool.periodics.values()), fetcher.redis_now, lambda: fetcher.leads)  # fmt: skip
+        self._announcer.on_lost_schedules = periodic.look_again
         self._chores = Chores(
             keys, self._shared, fetcher,
-            requeuer=Requeuer(keys, self._shared), reaper=reaper, beat=options.beat, trimmer=Trimmer(keys, self._shared, options),
-            recorder=Recorder(keys, self._shared), announce=self._announce_types,
-            periodic=Periodic(keys, self._shared, list(pool.periodics.values()), fetcher.redis_now, lambda: fetcher.leads),
+            requeuer=Requeuer(keys, self._shared), reaper=reaper, beat=options.beat, dead_age=options.dead_age, trimmer=Trimmer(keys, self._shared, options),
+            recorder=Recorder(keys, self._shared), announcer=self._announcer, periodic=periodic,
         )  # fmt: skip
         watchdog = Watchdog(
             fetcher, runner, options, threads=self.threads, loop=self.loop,
@@ -191,23 +190,14 @@ class Runtime:
             service("watchdog", watchdog.step),
         ]
 
-    def _announce(self) -> None:
-        """Say what our schedules are, so that people can see them and run them by hand."""
+    def _new_announcer(self, keys: Keys) -> Announcer:
+        pool = self._pool
         schedules = [
             inspect.Schedule(one.name, 0, False, one.job, one.spec, one.timezone, one.missed, one.args)
-            for one in self._pool.periodics.values()
+            for one in pool.periodics.values()
         ]
-        if schedules:
-            self._shared.run(operate.announce(self._keys, schedules))
-        self._announce_types()
-
-    def _announce_types(self) -> None:
-        """Say what our job types ask for, so that consoles can offer, check and hide it."""
-        for first in range(0, len(self._described), job_types.AT_ONCE):
-            batch = self._described[first : first + job_types.AT_ONCE]
-            if self._shared.run(job_types.announce(self._keys, batch)) < 0:
-                logger.error("%s has a wrong type: consoles cannot know our job types", self._keys.job_types)
-                return
+        wanted = {one.name: one.options.max_concurrency for one in pool.registry}
+        return Announcer(keys, [describe(one) for one in pool.registry], schedules, wanted)
 
     def _arm(self, names: Collection[str]) -> None:
         self.listener.arm(names)

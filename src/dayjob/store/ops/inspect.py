@@ -359,6 +359,12 @@ def schedules(keys: Keys) -> Op[list[Schedule]]:
     return Op("HGETALL", (keys.periodic,), (), _read_schedules)
 
 
+def announced(keys: Keys, names: Sequence[str]) -> Op[list[bool]]:
+    """Whether pools have announced what these schedules are, in their order; at least one name."""
+    fields = [f"{name}|is" for name in names]
+    return Op("HMGET", (keys.periodic,), fields, lambda reply: [one is not None for one in reply])
+
+
 def _read_schedules(reply: Any) -> list[Schedule]:
     told = {raw.decode("utf-8", "replace"): value for raw, value in _pairs(reply)}
     found = []

@@ -36,6 +36,17 @@ def forget(keys: Keys, names: Sequence[str], *, age: float = KEPT) -> Op[int]:
     return Op(load("forget"), (keys.job_types,), (int(age), *names), int)
 
 
+def announced_at(keys: Keys, names: Sequence[str]) -> Op[list[float | None]]:
+    """When these job types were last announced, in their order; None for those that are missing. 200 names at most."""
+    return Op(
+        "HMGET", (keys.job_types,), [f"{name}|at" for name in names], lambda reply: [*map(_moment, reply)]
+    )
+
+
+def _moment(raw: bytes | None) -> float | None:
+    return float(raw) if raw is not None and raw.isdigit() else None
+
+
 def names(keys: Keys) -> Op[list[str]]:
     """The names of all job types that pools have announced."""
     return Op("HKEYS", (keys.job_types,), (), lambda reply: sorted(_names(reply)))
@@ -81,4 +92,4 @@ def _known(raw: bytes | None, at: bytes | None) -> Known | None:
         return None
     if said is None:
         return None
-    return Known(said, float(at) if at is not None and at.isdigit() else None)
+    return Known(said, _moment(at))
