@@ -19,7 +19,7 @@ from dayjob import settings
 from dayjob.draft import Builder, Draft, Find, Sink
 from dayjob.errors import BadOption, JobFailed, ResultTimeout, StoreError, Unknown
 from dayjob.job import Job
-from dayjob.options import Commit, Durability, How, Seconds, Using, durability_of, how_of
+from dayjob.options import Commit, Durability, How, Seconds, Using, check_text, durability_of, how_of
 from dayjob.registry import certain, epoch, wait_of
 from dayjob.sending import Lane, Links, Sending, confirmed
 from dayjob.store import codec
@@ -105,7 +105,7 @@ class _Base:
 
     def _why_no_result(self, job: Job | str, timeout: float | None) -> Steps[str]:
         """The message of a ResultTimeout: it says where the job is."""
-        job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
+        job_id, name = self._sought(job)
         said = f"no result of job {job_id} within {timeout or 0:g} s"
         try:
             told = yield from explain(self._builder.keys, job_id, name)
@@ -115,6 +115,10 @@ class _Base:
             return f"{said}: it is not to be found. Only job types with keep= keep results, for that long"
         sentence = told.sentence.partition("\n")[0]
         return f"{said}: it {sentence[0].lower()}{sentence[1:].rstrip('.')}"
+
+    def _sought(self, job: Job | str) -> tuple[str, str | None]:
+        """The id of a job that is looked for, and its name where that is known. Raises BadOption."""
+        return (check_text(job, "the id of a job"), None) if isinstance(job, str) else (job.id, job.name)
 
     def _result_op(self, job_id: str) -> Op[Any]:
         return plain("GET", self._builder.keys.result(job_id))
@@ -206,7 +210,7 @@ class Enqueuer(_Base):
 
         Only job types with `keep=` keep results.
         """
-        job_id = job if isinstance(job, str) else job.id
+        job_id, _ = self._sought(job)
         sink = self._builder.sink
         if sink is not None:
             return sink.result(job_id)
@@ -230,7 +234,7 @@ class Enqueuer(_Base):
         A completed job is found while its type keeps it. By id alone a waiting job is looked for among the first
         10,000 of each queue; with a Job, of its own queue only.
         """
-        job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
+        job_id, name = self._sought(job)
         found = self._walk(find_job(self._builder.keys, job_id, name))
         return None if found is None else found.state
 
@@ -382,7 +386,7 @@ class AsyncEnqueuer(_Base):
 
     async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
         """What the job returned, waiting up to `timeout` seconds. Raises ResultTimeout, JobFailed, StoreError."""
-        job_id = job if isinstance(job, str) else job.id
+        job_id, _ = self._sought(job)
         sink = self._builder.sink
         if sink is not None:
             return sink.result(job_id)
@@ -401,7 +405,7 @@ class AsyncEnqueuer(_Base):
 
     async def state(self, job: Job | str) -> State | None:
         """Where a job is: waiting, running, scheduled, retry, dead, done; None when it is not found. Raises StoreError."""
-        job_id, name = (job, None) if isinstance(job, str) else (job.id, job.name)
+        job_id, name = self._sought(job)
         found = await self._walk(find_job(self._builder.keys, job_id, name))
         return None if found is None else found.state
 

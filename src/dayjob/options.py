@@ -16,10 +16,13 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args
 from dayjob.errors import BadOption
 
 #: Keeps `jobs:<name>:paused` and the like from being mistaken for another job's queue.
-JOB_NAME = re.compile(r"[^\s:/|{}\x00-\x1f\x7f]{1,200}")
+JOB_NAME = re.compile(r"[^\s:/|{}\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 #: Blanks and line ends are slips of the hand: the same name without them is another namespace.
-NAMESPACE = re.compile(r"[^\s\x00-\x1f\x7f]*")
+NAMESPACE = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]*")
+
+#: Half a character, as `os.fsdecode` makes of bytes that are no UTF-8. Neither Redis keys nor JSON can carry it.
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 UniqueUntil = Literal["start", "done"]
 Missed = Literal["skip", "one", "all"]
@@ -237,6 +240,8 @@ def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
             known["inherit"] = False
             if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
                 raise BadOption(f"using(source={value!r}): give a string, an int, or None")
+            if isinstance(value, str):
+                check_text(value, "using(source=...)")
         known[key] = value
     return How(**known)
 
@@ -262,7 +267,7 @@ def _check_unique_key(value: Any) -> None:
 
 def _is_json(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+        return all(isinstance(key, str) and _is_json(key) and _is_json(item) for key, item in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_json, value))
     if isinstance(value, float):
@@ -270,6 +275,13 @@ def _is_json(value: Any) -> bool:
     if isinstance(value, str):
         return value.isascii() or value.encode("utf-8", "ignore").decode() == value
     return value is None or isinstance(value, bool | int)
+
+
+def check_text(text: str, where: str) -> str:
+    """`text` when Redis and JSON can carry it. Raises BadOption that names `where`."""
+    if not text.isascii() and _SURROGATE.search(text):
+        raise BadOption(f"{where}: {text!r} has half a character (a lone surrogate), which cannot be stored")
+    return text
 
 
 def check_name(name: str) -> str:
@@ -287,7 +299,7 @@ def check_namespace(namespace: str) -> str:
     if not isinstance(namespace, str):
         raise BadOption(f"namespace={namespace!r}: give a string")
     if len(namespace) > 200 or not NAMESPACE.fullmatch(namespace):
-        meant = re.sub(r"[\s\x00-\x1f\x7f]+", "-", namespace.strip())[:60]
+        meant = re.sub(r"[\s\x00-\x1f\x7f\ud800-\udfff]+", "-", namespace.strip())[:60]
         raise BadOption(
             f"namespace {namespace[:60]!r}: use up to 200 characters without blanks or line ends"
             + (f", such as {meant!r}" if meant else "")

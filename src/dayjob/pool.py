@@ -43,6 +43,7 @@ from dayjob.options import (
     PoolSettings,
     check_name,
     check_namespace,
+    check_text,
 )
 from dayjob.registry import JobType, Registry, encode_unchecked
 
@@ -275,7 +276,9 @@ class WorkerPool(Generic[C]):
             raise BadOption(f"periodic {spec!r}: missed={missed!r}: write 'skip', 'one' or 'all'")
         job_name = self._own_name(spec, job)
         raw = self._periodic_args(job_name, args or {})
-        full = name or " ".join(filter(None, (job_name, spec, timezone)))
+        full = check_text(name or "", f"periodic {spec!r}: name") or " ".join(
+            filter(None, (job_name, spec, timezone))
+        )
         record = Periodic(full, spec, job_name, raw, timezone, missed)
         if self.periodics.setdefault(full, record) != record:
             raise BadOption(f"periodic {full!r} exists with other settings: give one of them a name=")

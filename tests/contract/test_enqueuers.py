@@ -315,6 +315,11 @@ def test_options_add_up_and_the_enqueuer_they_come_from_is_unchanged(enqueuer, q
         ({"id": "x" * 201}, "1 to 200 printable"),
         ({"source": 1.5}, "a string, an int, or None"),
         ({"source": True}, "a string, an int, or None"),
+        ({"source": "a\ud800"}, "half a character"),
+        ({"id": "a\ud800"}, "1 to 200 printable"),
+        ({"unique_key": "a\ud800"}, "printable string"),
+        ({"unique_key": {"a\ud800": 1}}, "dict of JSON values"),
+        ({"unique_key": {"a": "\ud800"}}, "dict of JSON values"),
         ({"expires": 0}, "more than 0 seconds"),
         ({"expires": "soon"}, "seconds as a number"),
         ({"unique_for": -1}, "more than 0 seconds"),
@@ -372,10 +377,23 @@ def test_enqueue_many_large_ones_go_in_requests_of_bounded_size(enqueuer, queued
 # What is refused.
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "a/b", "{a}", "a|b", "x" * 201, "a\n", 7, None])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a:b", "a/b", "{a}", "a|b", "x" * 201, "a\n", "a\ud800", 7, None]
+)
 def test_a_name_that_cannot_be_one_is_refused(enqueuer, name):
     with pytest.raises(BadOption, match="job name .*: use 1 to 200 characters without spaces"):
         enqueuer.enqueue(name, n=1)
+
+
+def test_an_id_with_half_a_character_is_refused_and_never_looked_for(enqueuer):
+    for method in (enqueuer.result, enqueuer.state):
+        with pytest.raises(BadOption, match="half a character"):
+            method("a\ud800")
+
+
+def test_a_namespace_with_half_a_character_is_refused(make):
+    with pytest.raises(BadOption, match="such as 'a-b'"):
+        make(namespace="a\ud800b")
 
 
 @pytest.mark.parametrize("name", ["mail.send", "send-mail", "é€", "x" * 200])

@@ -14,7 +14,7 @@ import pytest
 from dayjob import Admin, AsyncAdmin, Enqueuer, Job
 from dayjob.admin.filters import Filter, kind_of, read_filter
 from dayjob.admin.views import Seen
-from dayjob.errors import BadArguments, BadOption
+from dayjob.errors import BadArguments, BadOption, JobFailed, ResultTimeout
 from dayjob.redact import HIDDEN
 from dayjob.store import codec
 from dayjob.store.ops import figures
@@ -520,6 +520,34 @@ def test_a_dead_job_is_retried_once_and_the_second_time_has_moved_on(admin, put,
     assert late.says == "It has moved on: it was dead, now it waits in its queue. Nothing was changed."
 
 
+RETRIES = {
+    "one": lambda admin: admin.retry(admin.jobs("dead").jobs[0]),
+    "many": lambda admin: admin.apply("retry", "dead"),
+}
+
+
+@pytest.mark.parametrize("way", RETRIES)
+def test_the_result_of_a_job_that_is_retried_is_that_of_its_new_attempt(way, new_pool, admin):
+    pool = new_pool()
+    broken = [True]
+
+    @pool.job(keep=60, max_fails=1)
+    def add(a: int, b: int) -> int:
+        if broken:
+            raise ValueError("no good")
+        return a + b
+
+    job = add.enqueue(2, 3)
+    with pool, pytest.raises(JobFailed):
+        add.result(job, 10)
+    broken.clear()
+    RETRIES[way](admin)
+    with pytest.raises(ResultTimeout):
+        add.result(job, 0)
+    with pool:
+        assert add.result(job, 10) == 5
+
+
 def test_an_action_by_id_and_state_refuses_when_the_job_is_elsewhere(admin, put, look):
     put("retry", "mail", "r1")
     refused = admin.delete("r1", state="dead")
@@ -868,6 +896,14 @@ def test_an_import_leaves_out_unique_jobs_whose_key_is_taken(admin, enqueuer, ke
         ([b"HEAD", b'{"state":"lost","job":"x"}\n'], "no state 'lost'"),
         ([b"HEAD", b'{"state":"dead","raw":"***"}\n'], "line 2"),
         ([b"HEAD", b'{"state":"waiting","name":"a b","job":"{}"}\n'], "line 2"),
+        (
+            [b"HEAD", b'{"state":"scheduled","at":1e308,"job":"{}"}\n'],
+            "line 2: its time 1e[+]308 is out of range",
+        ),
+        (
+            [b"HEAD", b'{"state":"dead","at":-1e300,"job":"{}"}\n'],
+            "line 2: its time -1e[+]300 is out of range",
+        ),
     ],
 )
 def test_a_file_that_is_no_export_is_refused_with_its_line(admin, lines, said):
@@ -875,6 +911,19 @@ def test_a_file_that_is_no_export_is_refused_with_its_line(admin, lines, said):
     admin.export(head.append)
     with pytest.raises(BadOption, match=said):
         admin.load([head[0] if line == b"HEAD" else line for line in lines])
+
+
+@pytest.mark.parametrize("ask", [lambda admin: admin.job("a\ud800"), lambda admin: admin.explain("a\ud800")])
+def test_an_id_or_a_name_with_half_a_character_is_refused_in_words(admin, namespace, redis_url, ask):
+    with pytest.raises(BadOption, match="half a character"):
+        ask(admin)
+
+    async def awaited():
+        async with AsyncAdmin(namespace, redis=redis_url) as twin:
+            await ask(twin)
+
+    with pytest.raises(BadOption, match="half a character"):
+        asyncio.run(awaited())
 
 
 # Both colours.

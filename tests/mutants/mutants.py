@@ -219,7 +219,7 @@ ALL = (
         f"{SCRIPTS}/enqueue.lua",
         "if span > 0 then",
         "if false then",
-        ("tests/faults/test_host_clock.py::test_the_first_job_of_a_process_expires_by_redis_time[behind-enqueue]",),
+        ("tests/faults/test_host_clock.py::test_the_first_job_of_a_process_expires_by_redis_time",),
     ),
     Mutant(
         "a chosen id is forgotten",
@@ -245,9 +245,9 @@ ALL = (
     Mutant(
         "a delay is counted by the clock of the host",
         "src/dayjob/store/ops/produce.py",
-        '(slot.number, name if introduce else "", when.mode, when.milliseconds, *payloads)',
+        '(slot.number, name if introduce else "", when.mode, when.milliseconds, _span(expires), *payloads)',
         '(slot.number, name if introduce else "", "at", when.milliseconds + int(__import__("time").time() * 1000),'
-        " *payloads)",
+        " _span(expires), *payloads)",
         (CLOCK,),
     ),
     Mutant(
@@ -392,6 +392,13 @@ ALL = (
         "  if holder and holder ~= id then",
         "  if false then",
         ("tests/integration/test_inspect.py::test_reviving_takes_the_unique_key_again_or_says_who_has_it",),
+    ),
+    Mutant(
+        "a retry keeps the old result",
+        f"{SCRIPTS}/revive.lua",
+        "redis.call('DEL', result)\n",
+        "",
+        ("tests/integration/test_admin.py::test_the_result_of_a_job_that_is_retried_is_that_of_its_new_attempt",),
     ),
     Mutant(
         "a purge keeps unique keys",

@@ -128,7 +128,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "purge": {"jobs:a": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "revive": {
         "dead": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "stats:totals": "ignored",
-        "unique:a:u": "error",
+        "unique:a:u": "error", "result:id1": "mended",
     },
     "seek": {"jobs:a": "ignored"},
     "suspend": {"periodic": "error"},

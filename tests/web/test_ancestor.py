@@ -185,6 +185,14 @@ def test_delete_all_and_retry_all(console, put, keys, call):
     assert (call("ZCARD", keys.dead), call("LLEN", keys.queue("a"))) == (0, 45)
 
 
+def test_a_retry_drops_the_old_result(console, put, keys, call):
+    put(keys.dead, DEAD)
+    for member in call("ZRANGE", keys.dead, 0, -1):
+        call("SET", keys.result(json.loads(member)["id"]), '{"error":"old"}')
+    assert console.post("/retry_all_dead_jobs").json() == {"status": "ok"}
+    assert call("KEYS", keys.result("*")) == []
+
+
 def test_a_browser_gets_the_page_and_a_program_the_json(console):
     browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     for path in ("/queues", "/worker_pools", "/busy_workers", "/retry_jobs", "/scheduled_jobs", "/dead_jobs"):

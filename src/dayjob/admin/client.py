@@ -28,6 +28,7 @@ from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin.desk import Desk, read_audit
 from dayjob.admin.shelf import Shelf
+from dayjob.errors import BadOption
 from dayjob.store.aio import AsyncLink
 from dayjob.store.keys import Keys
 from dayjob.store.steps import Steps, awalk, walk
@@ -195,6 +196,8 @@ class Admin(_Base):
             # In mid-answer: the rest would be taken for the next one's.
             link.close()
             raise
+        except UnicodeEncodeError as error:
+            raise _half_character(error) from None
         finally:
             if len(self._idle) < MOST_IDLE:
                 self._idle.append(link)
@@ -211,6 +214,13 @@ class Admin(_Base):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _half_character(error: UnicodeEncodeError) -> BadOption:
+    """The error for an id or a name that Redis cannot carry. It is raised before anything is sent."""
+    return BadOption(
+        f"{error.object[:200]!r} has half a character (a lone surrogate): nothing has such a name"
+    )
 
 
 class AsyncAdmin(_Base):
@@ -291,6 +301,8 @@ class AsyncAdmin(_Base):
         try:
             await link.freshen()
             return await awalk(link, steps)
+        except UnicodeEncodeError as error:
+            raise _half_character(error) from None
         finally:
             if len(self._idle) < MOST_IDLE:
                 self._idle.append(link)

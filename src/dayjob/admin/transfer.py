@@ -29,6 +29,8 @@ _MOST = 1000
 #: Jobs that one write puts into a side set.
 _BATCH = 100
 _VERSION = 1
+#: Seconds since the epoch. The scripts take no later moment.
+_LAST_MOMENT = 1e12
 #: As long as a unique key is held at most.
 _THIRTY_DAYS = 30 * 86400
 
@@ -210,6 +212,8 @@ def _batches(keys: Keys, old: Keys, lines: Iterator[bytes]) -> Iterator[list[_It
 def _item(keys: Keys, old: Keys, record: Record) -> _Item:
     if record.state not in ("waiting", "scheduled", "retry", "dead"):
         raise ValueError(f"there is no state {record.state!r}")
+    if not abs(record.at or 0.0) < _LAST_MOMENT:
+        raise ValueError(f"its time {record.at!r} is out of range")
     payload = record.job.encode() if record.job is not None else b64decode(record.raw or "", validate=True)
     try:
         wire = codec.read(payload)

@@ -135,6 +135,7 @@ def revive(keys: Keys, member: bytes, *, now: float) -> Op[Revived]:
             keys.bell(wire.name),
             keys.totals,
             key or keys.dead,
+            keys.result(wire.id),
         ),
         (member, codec.rewrite(member, changes), wire.name, job_id),
         lambda reply: Revived(reply[0].decode(), reply[1].decode("utf-8", "replace")),
