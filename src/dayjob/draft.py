@@ -132,6 +132,8 @@ class Builder:
             self.offset = stored.now - time.time()
         if not stored.stored:
             return [None]
+        if stored.existed:
+            drafts[0].job.existed = True
         if stored.due is not None and drafts[0].when.mode != "now":
             for draft in drafts:
                 draft.job.scheduled_at = stored.due

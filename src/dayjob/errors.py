@@ -85,6 +85,9 @@ class NotReady(UsageError):
 class StoreError(DayjobError):
     """Redis did not do what was asked."""
 
+    #: How many jobs of an `enqueue_many` are stored for certain: the first ones, in the order they were given.
+    stored: int = 0
+
 
 class Unavailable(StoreError):
     """No answer that can be used now; the same request may work later."""
@@ -105,6 +108,8 @@ class Rejected(StoreError):
 
 class Unknown(StoreError):
     """The answer to an enqueue was lost: the job may or may not be stored. Or it is, but not as safely as was asked.
+
+    Or only the first jobs of an `enqueue_many` are: `stored` is how many.
 
     `repeat()` sends the same request again on the same slot and number, so that the job is stored once
     whatever happened; it is safe for an hour. On an `AsyncEnqueuer`, await it.

@@ -36,6 +36,7 @@ class Job:
         "deaths",
         "enqueued_at",
         "error",
+        "existed",
         "expires_at",
         "fails",
         "id",
@@ -75,6 +76,8 @@ class Job:
         #: When it is to run, for a job that was scheduled by this very call.
         self.scheduled_at = scheduled_at
         self.expires_at = expires_at
+        #: Whether a job with this id, chosen with `using(id=...)`, was stored before: then this call stored nothing.
+        self.existed = False
         self.unique_key = unique_key
         #: How many of its attempts failed.
         self.fails = fails

@@ -101,7 +101,25 @@ class Sending(Generic[A]):
         if not self._doubtful and not self.jobs:
             self._op = None
             return error
-        return Unknown(f"{error}; it may be stored, in part or whole (repeat() is safe)")
+        unknown = Unknown(self._progress(error))
+        unknown.stored = sum(job is not None for job in self.jobs)
+        return unknown
+
+    def _progress(self, error: StoreError) -> str:
+        """How much of the call is stored, and what stopped it."""
+        total = sum(map(len, self.batches))
+        open_ = len(self.batches[self._index])
+        if not self.jobs and total == open_:
+            return f"{error}; it may be stored, in part or whole (repeat() is safe)"
+        stored = sum(job is not None for job in self.jobs)
+        others = f", {stored:,} of them new" if stored < len(self.jobs) else ""
+        doubt = f"the next {open_:,} may be" if self._doubtful else "the others are not"
+        # What stopped it says of its own request that nothing was stored, which is not true of the call.
+        cause = str(error).replace("; nothing was stored", "")
+        return (
+            f"the first {len(self.jobs):,} of {total:,} jobs are stored{others}, {doubt} "
+            f"(repeat() is safe and stores the rest). The cause: {cause}"
+        )
 
 
 def confirmed(wanted: Durability, stored: Stored, answer: int | StoreError, seconds: float) -> Stored:

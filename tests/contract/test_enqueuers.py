@@ -238,6 +238,14 @@ def test_a_chosen_id_is_stored_once(enqueuer, queued, call, keys):
     assert 86000 < call("TTL", keys.job_id("order-7")) <= 86400
 
 
+def test_the_job_of_an_id_that_was_stored_before_is_marked(enqueuer, make, queued):
+    assert not enqueuer.using(id="w7").enqueue("a", n=7).existed
+    assert enqueuer.using(id="w7").enqueue("a", n=8).existed
+    assert make().using(id="w7").enqueue_in("a", 60, n=8).existed
+    assert [job["args"] for job in queued()] == [{"n": 7}]
+    assert not enqueuer.enqueue("a").existed
+
+
 def test_a_chosen_id_is_stored_once_among_all_enqueuers(make, queued):
     for _ in range(3):
         make().using(id="order-7").enqueue("a", n=1)

@@ -861,9 +861,10 @@ def test_an_export_can_be_imported_elsewhere_byte_for_byte_and_twice_without_dou
     assert (moved.counts, moved.changed) == ({"waiting": 252, "scheduled": 2, "retry": 1, "dead": 2}, ())
     other = namespace + "b"
     with Admin(other, redis=redis_url, actor="ada") as target:
-        for _ in range(2):
-            loaded = target.load(lines)
-            assert (loaded.counts, loaded.left_out) == (moved.counts, 0)
+        loaded = target.load(lines)
+        assert (loaded.counts, loaded.there, loaded.left_out) == (moved.counts, 0, 0)
+        loaded = target.load(lines)
+        assert (loaded.total, loaded.there, loaded.left_out) == (0, 257, 0)
     twin = type(keys)(other)
     for name in ("mail", "once"):
         mine, its = (call("LRANGE", one.queue(name), 0, -1) for one in (keys, twin))
@@ -884,6 +885,31 @@ def test_an_import_leaves_out_unique_jobs_whose_key_is_taken(admin, enqueuer, ke
     loaded = admin.load(lines)
     assert (loaded.total, loaded.left_out) == (0, 1)
     assert call("LLEN", keys.queue("once")) == 1
+
+
+def test_an_export_that_was_cut_off_is_noticed_after_what_it_has_is_imported(
+    admin, enqueuer, namespace, redis_url, call, keys
+):
+    enqueuer.enqueue_many("mail", [{"n": n} for n in range(3)])
+    lines = []
+    admin.export(lines.append)
+    with Admin(namespace + "b", redis=redis_url) as target:
+        with pytest.raises(BadOption, match="not complete: it has 2 jobs and lacks lines at its end"):
+            target.load(lines[:3])
+        assert call("LLEN", type(keys)(namespace + "b").queue("mail")) == 2
+    with (
+        Admin(namespace + "c", redis=redis_url) as target,
+        pytest.raises(BadOption, match="not complete: it has 2 of 3 jobs and lacks lines[.]"),
+    ):
+        target.load([*lines[:2], *lines[3:]])
+
+
+def test_an_export_of_the_first_version_has_no_last_line_and_can_be_imported(admin, enqueuer):
+    enqueuer.enqueue("mail")
+    lines = []
+    admin.export(lines.append)
+    head = msgspec.json.encode(msgspec.json.decode(lines[0]) | {"version": 1, "id": "other"})
+    assert admin.load([head, *lines[1:-1]]).total == 1
 
 
 @pytest.mark.parametrize(

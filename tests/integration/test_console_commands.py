@@ -643,14 +643,25 @@ def test_a_server_that_is_away_ends_every_look_with_69(run):
 # export, import, fake-data
 
 
-def test_what_is_exported_can_be_imported(run, there, redis_url, namespace, enqueuer, put, keys, call):
+def test_what_is_exported_can_be_imported(
+    tmp_path, run, there, redis_url, namespace, enqueuer, put, keys, call
+):
     enqueuer.enqueue_many("mail", [{"n": n} for n in range(5)])
     put("dead", "mail", "d1")
     done = run("export", "jobs.jsonl", *there)
     assert (done.returncode, done.stderr) == (0, "Exported 6 jobs (5 waiting, 1 dead).\n")
     target = ("--redis", redis_url, "--namespace", namespace + "2")
     told = msgspec.json.decode(run("import", "jobs.jsonl", "--json", *target).stdout)
-    assert told == {"counts": {"waiting": 5, "dead": 1}, "left_out": 0}
+    assert told == {"counts": {"waiting": 5, "dead": 1}, "already_there": 0, "left_out": 0}
+    again = run("import", "jobs.jsonl", *target)
+    assert (again.stdout, again.stderr) == (
+        "Imported 0 jobs.\n",
+        "6 jobs of this export were there already.\n",
+    )
+    cut = run("import", "--redis", redis_url, "--namespace", namespace + "4", text="".join(
+        (tmp_path / "jobs.jsonl").read_text().splitlines(keepends=True)[:4]
+    ))  # fmt: skip
+    assert (cut.returncode, "it has 3 jobs and lacks lines at its end" in cut.stderr) == (2, True)
     assert call("LRANGE", keys.queue("mail"), 0, -1) == call(
         "LRANGE", type(keys)(namespace + "2").queue("mail"), 0, -1
     )

@@ -309,6 +309,9 @@ def test_a_bulk_that_is_lost_on_its_way_is_finished_by_repeat(enqueuer, proxy, s
     with pytest.raises(Unknown) as caught:
         enqueuer.enqueue_many("a", [{"n": n} for n in range(1200)])
     proxy.clear()
+    assert caught.value.stored == (batch - 1) * 500
+    if batch > 1:
+        assert f"the first {caught.value.stored:,} of 1,200 jobs are stored, the next" in str(caught.value)
     jobs = enqueuer.wait(caught.value.repeat())
     assert [job.args["n"] for job in jobs] == list(range(1200))
     assert stored() == ids(jobs)
@@ -475,6 +478,12 @@ def test_a_bulk_that_fills_the_server_is_finished_when_there_is_room(make, own_s
                 enqueuer.enqueue_many("a", [{"n": n} for n in range(1200)])
         finally:
             tell("CONFIG", "SET", "maxmemory", "0")
+        there = tell("LLEN", f"{namespace}:jobs:a")
+        assert 0 < there < 1200
+        assert caught.value.stored == there
+        assert f"the first {there:,} of 1,200 jobs are stored, the others are not" in str(caught.value)
+        assert "is out of memory. Raise maxmemory" in str(caught.value)
+        assert "nothing was stored" not in str(caught.value)
         jobs = enqueuer.wait(caught.value.repeat())
         enqueuer.close()
     raw = tell("LRANGE", f"{namespace}:jobs:a", 0, -1)[::-1]

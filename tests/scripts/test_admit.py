@@ -35,6 +35,16 @@ def test_a_unique_job_takes_its_key_in_the_same_step(admit, look, keys, call):
     assert call("SMEMBERS", keys.known_jobs) == [b"mail"]
 
 
+def test_a_resend_learns_what_the_first_sending_learnt(admit):
+    first = admit(1, b"1", chosen=True, unique=None)
+    assert (first.new, first.existed) == (True, False)
+    resent = admit(1, b"1", chosen=True, unique=None)
+    assert (resent.stored, resent.new, resent.existed) == (True, False, False)
+    for _ in range(2):
+        other = admit(1, b"2", chosen=True, unique=None, slot="other")
+        assert (other.stored, other.new, other.existed) == (True, False, True)
+
+
 @pytest.mark.parametrize("moment", [10**18, 1e303, float("inf")])
 def test_a_time_out_of_range_is_refused_before_anything_is_stored(admit, look, call, keys, moment):
     with pytest.raises(Rejected, match="out of range"):

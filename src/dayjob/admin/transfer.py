@@ -28,7 +28,9 @@ _AIM = 1 << 20
 _MOST = 1000
 #: Jobs that one write puts into a side set.
 _BATCH = 100
-_VERSION = 1
+_VERSION = 2
+#: The first version whose exports end with a line that says how many jobs they have.
+_WITH_TAIL = 2
 #: Seconds since the epoch. The scripts take no later moment.
 _LAST_MOMENT = 1e12
 #: As long as a unique key is held at most.
@@ -42,6 +44,13 @@ class Head(msgspec.Struct, omit_defaults=True):
     version: int = 0
     id: str = ""
     namespace: str = ""
+
+
+class Tail(msgspec.Struct):
+    """The last line: how many jobs came before it."""
+
+    dayjob: str
+    jobs: int
 
 
 class Record(msgspec.Struct, omit_defaults=True):
@@ -63,6 +72,8 @@ class Moved(msgspec.Struct, frozen=True):
     left_out: int
     #: Queues that changed while they were read.
     changed: tuple[str, ...] = ()
+    #: Jobs of the same export that were imported before.
+    there: int = 0
 
     @property
     def total(self) -> int:
@@ -88,6 +99,7 @@ def export(desk: Desk, put: Put) -> Steps[Moved]:
         counts[state] = yield from _export_set(source, state, put)
     holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
     held = yield from ask_all([Op("HLEN", (keys.held(one),), (), int) for one in holders[0] + holders[1]])
+    put(_line(Tail("end", sum(counts.values()))))
     return Moved(counts, sum(held), tuple(changed))
 
 
@@ -128,7 +140,7 @@ def _record(state: str, payload: bytes, *, name: str = "", at: float | None = No
         return _line(Record(state, name, at, raw=b64encode(payload).decode()))
 
 
-def _line(value: Head | Record) -> bytes:
+def _line(value: Head | Record | Tail) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 
@@ -153,23 +165,51 @@ def load(
 ) -> Steps[Moved]:
     """Put in what an export has; the same file may be imported again within an hour, after a cut, without doubles.
 
-    Unique jobs whose key is taken are left out. Raises BadOption for a line that cannot be read; those before it are in.
+    Unique jobs whose key is taken are left out. Raises BadOption for a line that cannot be read, and for a file that
+    ends too early; what comes before is in.
     """
-    source = iter(lines)
-    head = _head(next(source, b""))
+    source = _Source(lines)
     counts: dict[str, int] = {}
-    done = left_out = 0
-    for number, batch in enumerate(_batches(desk.keys, Keys(head.namespace), source), 1):
-        stored = yield from _store(desk.keys, head.id, number, batch)
-        counts[batch[0].state] = counts.get(batch[0].state, 0) + stored
-        left_out += len(batch) - stored
+    done = left_out = there = 0
+    for number, batch in enumerate(_batches(desk.keys, Keys(source.head.namespace), source), 1):
+        stored = yield from _store(desk.keys, source.head.id, number, batch)
+        counts[batch[0].state] = counts.get(batch[0].state, 0) + stored.new
+        left_out += stored.left_out
+        there += len(batch) - stored.new - stored.left_out
         done += len(batch)
         if progress is not None:
             progress(done)
-    moved = Moved(counts, left_out)
-    says = f"{counted(moved.total, 'job')} imported, {left_out:,} left out."
-    yield from note(desk, "import", f"export of {head.namespace}", says)
+    moved = Moved(counts, left_out, there=there)
+    says = f"{counted(moved.total, 'job')} imported, {there:,} there already, {left_out:,} left out."
+    yield from note(desk, "import", f"export of {source.head.namespace}", says)
+    source.check_end(done)
     return moved
+
+
+class _Source:
+    """The lines of an export between its first and its last."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = iter(lines)
+        self.head = _head(next(self._lines, b""))
+        self._tail: Tail | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            if line.startswith(b'{"dayjob":'):
+                self._tail = msgspec.json.decode(line, type=Tail)
+                return
+            yield line
+
+    def check_end(self, done: int) -> None:
+        """Raises BadOption when lines are missing."""
+        if self.head.version < _WITH_TAIL or (self._tail is not None and self._tail.jobs == done):
+            return
+        wanted = "" if self._tail is None else f" of {self._tail.jobs:,}"
+        raise BadOption(
+            f"the export is not complete: it has {done:,}{wanted} jobs and lacks lines"
+            f"{' at its end' if self._tail is None else ''}. Those that it has are imported; export again for the rest"
+        )
 
 
 def _head(line: bytes) -> Head:
@@ -177,12 +217,12 @@ def _head(line: bytes) -> Head:
         head = msgspec.json.decode(line, type=Head)
     except codec.UNREADABLE:
         head = Head("")
-    if head.dayjob != "export" or head.version != _VERSION or not head.id:
+    if head.dayjob != "export" or not 1 <= head.version <= _VERSION or not head.id:
         raise BadOption("this is no export: its first line is not that of `dayjob export`")
     return head
 
 
-def _batches(keys: Keys, old: Keys, lines: Iterator[bytes]) -> Iterator[list[_Item]]:
+def _batches(keys: Keys, old: Keys, lines: Iterable[bytes]) -> Iterator[list[_Item]]:
     """Neighbours of one state and queue, so many and so large as one write takes; a unique job alone."""
     batch: list[_Item] = []
     size = 0
@@ -238,8 +278,16 @@ def _item(keys: Keys, old: Keys, record: Record) -> _Item:
     return _Item(record.state, name, record.at or 0.0, payload, key if owns else "", wire.id)
 
 
-def _store(keys: Keys, export_id: str, number: int, batch: list[_Item]) -> Steps[int]:
-    """Store a batch; the answer is how many jobs of it are in."""
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """What became of a batch: jobs stored now, and duplicates of unique jobs. The others were there already."""
+
+    new: int
+    left_out: int = 0
+
+
+def _store(keys: Keys, export_id: str, number: int, batch: list[_Item]) -> Steps[_Put]:
+    """Store a batch."""
     first = batch[0]
     if first.state in ("retry", "dead") or not first.name:
         return (yield from _store_in_set(keys, batch))
@@ -250,13 +298,14 @@ def _store(keys: Keys, export_id: str, number: int, batch: list[_Item]) -> Steps
             keys, slot, first.name, first.payload, when,
             job_id=first.id, chosen=False, unique_key=first.key, unique_for=None, introduce=True,
         )  # fmt: skip
-        return int((yield from ask(op)).stored)
+        answer = yield from ask(op)
+        return _Put(int(answer.new), int(not answer.stored))
     if first.state == "waiting":
         payloads = [item.payload for item in batch]
-        yield from ask(produce.enqueue(keys, slot, first.name, payloads, introduce=True))
-        return len(batch)
+        answer = yield from ask(produce.enqueue(keys, slot, first.name, payloads, introduce=True))
+        return _Put(len(batch) if answer.new else 0)
     # A slot for each, so that none is taken for a resend of the one before it.
-    yield from ask_all(
+    answers = yield from ask_all(
         [
             produce.schedule(
                 keys, produce.Slot(f"{export_id}-{place}", number), item.name, [item.payload], _when(item), introduce=True
@@ -264,21 +313,21 @@ def _store(keys: Keys, export_id: str, number: int, batch: list[_Item]) -> Steps
             for place, item in enumerate(batch)
         ]
     )  # fmt: skip
-    return len(batch)
+    return _Put(sum(answer.new for answer in answers))
 
 
-def _store_in_set(keys: Keys, batch: list[_Item]) -> Steps[int]:
+def _store_in_set(keys: Keys, batch: list[_Item]) -> Steps[_Put]:
     sources = {"scheduled": keys.scheduled, "retry": keys.retry, "dead": keys.dead}
     flat: list[Arg] = []
     for item in batch:
         flat += (repr(item.at), item.payload)
-    yield from ask(Op("ZADD", (sources[batch[0].state],), flat, int))
+    new = yield from ask(Op("ZADD", (sources[batch[0].state],), flat, int))
     if batch[0].key:
         claim: Op[Any] = Op(
             "SET", (batch[0].key,), (batch[0].id, "NX", "EX", _THIRTY_DAYS), lambda reply: reply
         )
         yield from ask(claim)
-    return len(batch)
+    return _Put(new)
 
 
 def _when(item: _Item) -> produce.When:

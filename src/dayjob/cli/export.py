@@ -52,14 +52,16 @@ def import_(file: BinaryIO, redis: str | None, namespace: str, as_json: bool) ->
     """Put in what `dayjob export` wrote, from FILE or stdin; also into another namespace or server.
 
     Jobs join those that are there. After a cut the same file can be imported again within an hour without doubles.
-    Unique jobs whose key is taken are left out.
+    It says how many were new. A file that was cut off is reported after what it has was imported. Unique jobs whose key is taken are left out.
     """
     with console.opened(redis, namespace) as admin, console.meter("imported", quiet=as_json) as report:
         moved = admin.load(file, progress=lambda done: report(Progress(done, done, done, done)))
     if as_json:
-        console.emit({"counts": moved.counts, "left_out": moved.left_out})
+        console.emit({"counts": moved.counts, "already_there": moved.there, "left_out": moved.left_out})
         return
     _summary("Imported", moved, err=False)
+    if moved.there:
+        click.echo(f"{counted(moved.there, 'job')} of this export were there already.", err=True)
     if moved.left_out:
         click.echo(f"{counted(moved.left_out, 'unique job')} left out: their keys are taken.", err=True)
 

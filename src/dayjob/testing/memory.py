@@ -80,6 +80,7 @@ class Memory:
         due = _due(draft.when, now)
         with self.lock:
             if draft.chosen and self._live(self._ids, job.id) is not None:
+                job.existed = True
                 return "again"
             if job.unique_key is not None:
                 if self._live(self._unique, job.unique_key) is not None:

@@ -43,6 +43,10 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     due: float | None = None
     #: Id of the job that holds the unique key of a duplicate.
     holder: str = ""
+    #: Whether this very request stored it: false for a resend too.
+    new: bool = True
+    #: Whether a job with the id that its caller chose was stored before, by another request.
+    existed: bool = False
 
 
 def enqueue(
@@ -172,14 +176,19 @@ def tick(
 
 
 def _read_enqueue(reply: Any) -> Stored:
-    return Stored(True, reply[1] / 1000)
+    return Stored(True, reply[1] / 1000, new=bool(reply[0]))
 
 
 def _read_schedule(reply: Any) -> Stored:
-    return Stored(True, reply[1] / 1000, reply[2] / 1000)
+    return Stored(True, reply[1] / 1000, reply[2] / 1000, new=bool(reply[0]))
 
 
 def _read_admit(reply: Any) -> Stored:
     return Stored(
-        reply[0] != b"duplicate", reply[1] / 1000, reply[2] / 1000, reply[3].decode("utf-8", "replace")
+        reply[0] != b"duplicate",
+        reply[1] / 1000,
+        reply[2] / 1000,
+        reply[3].decode("utf-8", "replace"),
+        new=reply[0] == b"stored",
+        existed=reply[0] == b"existed",
     )

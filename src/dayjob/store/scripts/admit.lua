@@ -18,7 +18,7 @@ ARGV[7]  1 when there is a unique key
 ARGV[8]  1 when the id is the caller's
 ARGV[9]  milliseconds the unique key lives, counted from now; 0: thirty days after the job is due
 ARGV[10]  milliseconds from now until the job expires, or 0
-Returns  {"stored" | "again" | "duplicate"; Redis milliseconds; due milliseconds; id of the holder or ""}
+Returns  {"stored" | "again" for a resend | "existed" for a chosen id that was stored before | "duplicate"; Redis milliseconds; due milliseconds; id of the holder or ""}
 Atomic because: two jobs with one key, or two repeats of one id, must not both get in.
 ]]
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -42,15 +42,16 @@ if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
   redis.call('EXPIRE', sent, 3600)
   local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
   if n == number then return {'duplicate', now, at, holder} end
-  local stored_n, first_at = string.match(last, '^(%d+):stored:(%d+)$')
-  return {'again', now, stored_n == number and tonumber(first_at) or at, ''}
+  local stored_n, fate, first_at = string.match(last, '^(%d+):(%a+):(%d+)$')
+  if stored_n ~= number then return {'again', now, at, ''} end
+  return {fate == 'existed' and fate or 'again', now, tonumber(first_at), ''}
 end
 if name ~= '' then
   redis.call('SCARD', known)
 end
 if is_chosen and redis.call('EXISTS', chosen) == 1 then
-  redis.call('SET', sent, string.format('%s:stored:%d', number, at), 'EX', 3600)
-  return {'again', now, at, ''}
+  redis.call('SET', sent, string.format('%s:existed:%d', number, at), 'EX', 3600)
+  return {'existed', now, at, ''}
 end
 if is_unique and redis.call('EXISTS', unique) == 1 then
   local holder = redis.pcall('GET', unique)
