@@ -48,6 +48,7 @@ LATE = {
     ("dayjob", "dayjob.admin.client"),
     ("dayjob", "dayjob.enqueue"),
     ("dayjob.pool", "dayjob.enqueue"),
+    ("dayjob.pool", "dayjob.settings"),
     ("dayjob.pool", "dayjob.worker.runtime"),
 }
 

@@ -42,7 +42,7 @@ class _Base:
 
     def __init__(
         self,
-        namespace: str = "dayjob",
+        namespace: str | None = None,
         *,
         redis: str | None = None,
         on_commit: Commit | None = None,
@@ -56,9 +56,9 @@ class _Base:
         #: Seconds to wait for answers in all, shared out among the tries; the waits between them come on top.
         self._timeout = timeout
         self._answer = timeout / len(TRIES)
-        self.namespace = namespace
+        self.namespace = settings.resolve_namespace(namespace)
         self._redis = redis
-        self._builder = Builder(namespace, max_payload, find)
+        self._builder = Builder(self.namespace, max_payload, find)
         self._how = How(
             on_commit=on_commit, durability=durability_of(durability, type(self).__name__) or None
         )
@@ -145,7 +145,7 @@ class Enqueuer(_Base):
 
     def __init__(
         self,
-        namespace: str = "dayjob",
+        namespace: str | None = None,
         *,
         redis: str | None = None,
         on_commit: Commit | None = None,
@@ -326,7 +326,7 @@ class AsyncEnqueuer(_Base):
 
     def __init__(
         self,
-        namespace: str = "dayjob",
+        namespace: str | None = None,
         *,
         redis: str | None = None,
         on_commit: Commit | None = None,

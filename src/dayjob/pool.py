@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import os
 import pkgutil
 import threading
@@ -46,6 +47,8 @@ from dayjob.options import (
     check_text,
 )
 from dayjob.registry import JobType, Registry, encode_unchecked
+
+logger = logging.getLogger("dayjob")
 
 if TYPE_CHECKING:
     from dayjob.enqueue import AsyncEnqueuer, Enqueuer
@@ -123,15 +126,15 @@ class WorkerPool(Generic[C]):
     """The jobs of a program and, once started, the workers that run them in this process.
 
     `context` is any class that needs no arguments; each job gets a fresh one. `redis` is a URL, or
-    "embedded"; None leaves it to the environment. `include` names modules that define jobs, "shop.mail.*"
-    for every module of a package. Raises BadOption.
+    "embedded". The variables DAYJOB_REDIS_URL and DAYJOB_NAMESPACE come before what is named here. `include`
+    names modules that define jobs, "shop.mail.*" for every module of a package. Raises BadOption.
     """
 
     @overload
     def __init__(
         self: WorkerPool[NoContext],
         *,
-        namespace: str = ...,
+        namespace: str | None = ...,
         redis: str | None = ...,
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
@@ -143,7 +146,7 @@ class WorkerPool(Generic[C]):
         self,
         context: type[C],
         *,
-        namespace: str = ...,
+        namespace: str | None = ...,
         redis: str | None = ...,
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
@@ -154,7 +157,7 @@ class WorkerPool(Generic[C]):
         self,
         context: type[Any] = NoContext,
         *,
-        namespace: str = "dayjob",
+        namespace: str | None = None,
         redis: str | None = None,
         include: Sequence[str] = (),
         on_commit: Commit | None = None,
@@ -164,11 +167,14 @@ class WorkerPool(Generic[C]):
         if isinstance(include, str) or not all(isinstance(one, str) for one in include):
             raise BadOption(f"WorkerPool: include={include!r}: give a list of module names")
         self.context: type[C] = context
-        self.namespace = check_namespace(namespace)
+        #: What the pool itself names, or None; see `namespace`.
+        self.named_namespace = None if namespace is None else check_namespace(namespace)
         self.redis = redis
         self.include = tuple(include)
         self.on_commit = on_commit
         self.options = PoolOptions.of(options, "WorkerPool")
+        #: The options that the pool itself names.
+        self.named_options = frozenset(options)
         self.registry = Registry()
         #: Around every job, the first outermost.
         self.middlewares: list[Middleware] = []
@@ -180,6 +186,17 @@ class WorkerPool(Generic[C]):
 
     def __repr__(self) -> str:
         return f"<WorkerPool {self.namespace!r}, {len(self.registry)} job types>"
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its jobs: DAYJOB_NAMESPACE, else its own, else that of ./pyproject.toml, else "dayjob"."""
+        from dayjob import settings  # noqa: PLC0415 - a pool reads nothing before it is used
+
+        return settings.resolve_namespace(None, pool=self.named_namespace)
+
+    @namespace.setter
+    def namespace(self, namespace: str) -> None:
+        self.named_namespace = check_namespace(namespace)
 
     # The overloads of job() and register() are those of Decorator.
     @overload
@@ -290,6 +307,12 @@ class WorkerPool(Generic[C]):
         from dayjob.enqueue import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
         return Enqueuer(self.namespace, **self._sending())
+
+    def enqueuer_for(self, namespace: str, redis: str | None) -> Enqueuer:
+        """The same for another namespace and server, which a command names."""
+        from dayjob.enqueue import Enqueuer  # noqa: PLC0415 - loads the Redis client
+
+        return Enqueuer(namespace, **{**self._sending(), "redis": redis})
 
     @cached_property
     def async_enqueuer(self) -> AsyncEnqueuer:
@@ -423,6 +446,7 @@ class WorkerPool(Generic[C]):
 
     def _build(self) -> Running:
         self.prepare()
+        self._log_conflicts()
         from dayjob.worker.runtime import Runtime  # noqa: PLC0415 - producers never load the worker
 
         runtime: Running = Runtime(self)
@@ -469,9 +493,22 @@ class WorkerPool(Generic[C]):
             return encode_unchecked(job_name, args)  # may come with `include`; check() will know
         return job_type.encode((), args) if job_type.resolved else encode_unchecked(job_name, args)
 
+    def _log_conflicts(self) -> None:
+        """Log where the pool and a variable or pyproject.toml name different servers or namespaces."""
+        from dayjob import settings  # noqa: PLC0415 - a pool reads nothing before it is used
+
+        for line in (
+            settings.conflict("redis", self.redis),
+            settings.conflict("namespace", self.named_namespace),
+        ):
+            if line:
+                logger.warning("%s", line)
+
     def _sending(self) -> dict[str, Any]:
+        from dayjob import settings  # noqa: PLC0415 - a pool reads nothing before it is used
+
         return {
-            "redis": self.redis,
+            "redis": settings.pool_redis(self.redis),
             "on_commit": self.on_commit,
             "max_payload": self.options.max_payload,
             "durability": self.options.durability,

@@ -1,4 +1,8 @@
-"""Which Redis is meant: the one place where the environment is read for it, and where its URLs are understood.
+"""Which Redis and which namespace are meant: the one place that decides it, and where Redis URLs are understood.
+
+One order holds for commands, workers and enqueuers: the argument of a call or the option of a command, the variable
+DAYJOB_REDIS_URL or DAYJOB_NAMESPACE, the pool, `[tool.dayjob]` in ./pyproject.toml, the default. REDIS_URL, which other
+programs use too, comes after the pool and before the file.
 
 Nothing here connects but `connect_target`, which opens the embedded server where that is what is meant.
 No message shows a password.
@@ -10,13 +14,16 @@ import ipaddress
 import logging
 import os
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 from urllib.parse import quote, unquote
 
 from dayjob.errors import BadOption, UsageError
+from dayjob.options import check_namespace
 from dayjob.store.embedded import open_server
 
 logger = logging.getLogger("dayjob")
@@ -26,7 +33,14 @@ Kind = Literal["single", "unix", "sentinel", "cluster"]
 #: The origin of a target that nobody asked for.
 FALLBACK = "nothing was set"
 
-_VARIABLES = ("DAYJOB_REDIS_URL", "REDIS_URL")
+#: The file in the working directory whose [tool.dayjob] holds settings.
+FILE = "pyproject.toml"
+IN_FILE = f"[tool.dayjob] in {FILE}"
+NAMESPACE = "dayjob"
+
+Name = Literal["redis", "namespace"]
+
+_VARIABLES: Mapping[Name, str] = {"redis": "DAYJOB_REDIS_URL", "namespace": "DAYJOB_NAMESPACE"}
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _EXAMPLE = "redis://host:6379/0"
 _DEFAULT_PORTS = {"single": 6379, "sentinel": 26379, "cluster": 6379}
@@ -43,7 +57,7 @@ class Target:
 
     #: As it was given; `embedded:<folder>` for the embedded server.
     url: str
-    #: "argument", the name of an environment variable, or FALLBACK.
+    #: "argument", the name of an environment variable, "WorkerPool(redis=...)", IN_FILE, or FALLBACK.
     origin: str
     #: The folder of the embedded server, or None.
     embedded: Path | None = None
@@ -88,21 +102,110 @@ class Address:
         return f"Address({str(self)!r})"
 
 
-def resolve(redis: str | None, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> Target:
-    """The server that is meant by `redis`, else by DAYJOB_REDIS_URL, else by REDIS_URL, else the embedded one.
+def resolve(
+    redis: str | None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    *,
+    pool: str | None = None,
+    file: str | None = None,
+) -> Target:
+    """The server that is meant: the first that is named in the order above, else the embedded one.
 
-    `embedded` and `embedded:<folder>`, in any of the three, ask for the embedded server on purpose. Raises
+    `redis` is the argument or option, `pool` what the pool names, `file` what a command's own table in pyproject.toml
+    names. `embedded` and `embedded:<folder>`, in any of them, ask for the embedded server on purpose. Raises
     BadOption for a URL that cannot be read, and UsageError where falling back to the embedded server is refused.
     """
     environ = os.environ if environ is None else environ
-    if redis is not None:
-        return _target(redis, "argument", cwd)
-    for variable in _VARIABLES:
-        if variable in environ:
-            return _target(environ[variable], variable, cwd)
+    for value, origin in _named("redis", redis, pool, file, environ, cwd):
+        return _target(value, origin, cwd)
     _refuse_fallback(environ)
     folder = (cwd or Path.cwd()) / ".dayjob"
     return Target(f"embedded:{folder}", FALLBACK, folder)
+
+
+def resolve_namespace(
+    namespace: str | None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    *,
+    pool: str | None = None,
+    file: str | None = None,
+) -> str:
+    """The namespace that is meant, in the same order, else "dayjob". Raises BadOption."""
+    environ = os.environ if environ is None else environ
+    for value, _ in _named("namespace", namespace, pool, file, environ, cwd):
+        return check_namespace(value)
+    return NAMESPACE
+
+
+def pool_redis(redis: str | None) -> str | None:
+    """What a pool's `redis=` still decides: None where DAYJOB_REDIS_URL, which comes before it, is set."""
+    return None if _VARIABLES["redis"] in os.environ else redis
+
+
+def conflict(
+    name: Name,
+    pool: str | None,
+    *,
+    file: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> str:
+    """One line where the pool names one thing, and a variable or pyproject.toml another; "" otherwise."""
+    environ = os.environ if environ is None else environ
+    own = f"WorkerPool({name}=...)"
+    named = [found for found in _named(name, None, pool, file, environ, cwd) if found[1] != "REDIS_URL"]
+    for value, origin in named[1:]:
+        if value != named[0][0] and own in (origin, named[0][1]):
+            used, other = (repr(redacted(str(one))) for one in (named[0][0], value))
+            return f"using {name} {used} of {named[0][1]}, not {other} of {origin}"
+    return ""
+
+
+def read_file(folder: Path | None = None) -> Mapping[str, Any]:
+    """[tool.dayjob] of the folder's pyproject.toml, or an empty table. Raises BadOption."""
+    return _table((folder or Path.cwd()) / FILE)
+
+
+@cache
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    # Most programs have a pyproject.toml without us in it; a mistake elsewhere in it is not our business.
+    if "tool.dayjob" not in text:
+        return {}
+    try:
+        found = tomllib.loads(text).get("tool", {}).get("dayjob", {})
+    except tomllib.TOMLDecodeError as error:
+        raise BadOption(f"{FILE} cannot be read: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _named(
+    name: Name,
+    argument: str | None,
+    pool: str | None,
+    file: str | None,
+    environ: Mapping[str, str],
+    cwd: Path | None,
+) -> Iterator[tuple[str, str]]:
+    """Every value that is given for a setting and who gave it, the one that counts first."""
+    variable = _VARIABLES[name]
+    if argument is not None:
+        yield argument, "argument"
+    # An empty namespace is none, as for every variable of the command line; an empty URL is a mistake to show.
+    if environ.get(variable) or (name == "redis" and variable in environ):
+        yield environ[variable], variable
+    if pool is not None:
+        yield pool, f"WorkerPool({name}=...)"
+    if name == "redis" and "REDIS_URL" in environ:
+        yield environ["REDIS_URL"], "REDIS_URL"
+    written = read_file(cwd).get(name) if file is None else file
+    if written is not None:
+        yield written, IN_FILE
 
 
 def connect_target(target: Target, *, told: bool = False) -> str:
@@ -179,16 +282,16 @@ def redacted(url: str) -> str:
 
 
 def _redacted_option(pair: str) -> str:
-    return pair if pair.partition("=")[0] in _SHOWN_OPTIONS else f"{_named(pair) or ''}***"
+    return pair if pair.partition("=")[0] in _SHOWN_OPTIONS else f"{_option_name(pair) or ''}***"
 
 
-def _named(pair: str) -> str | None:
+def _option_name(pair: str) -> str | None:
     name, equals, _ = pair.partition("=")
     return f"{name}=" if equals and re.fullmatch(r"[a-z_]{1,40}", name) else None
 
 
 def _target(value: str, origin: str, cwd: Path | None) -> Target:
-    name = "redis" if origin == "argument" else origin
+    name = "redis" if origin in ("argument", "WorkerPool(redis=...)") else origin
     if not isinstance(value, str):
         raise BadOption(f"{name}={value!r}: give a URL like {_EXAMPLE!r}, or 'embedded'")
     if not value.strip():
@@ -277,7 +380,7 @@ def _read_query(query: str, kind: Kind, tls: bool, url: str) -> tuple[int | None
         value = _decoded(raw, url)
         if name not in _SHOWN_OPTIONS + _SECRET_OPTIONS:
             known = ", ".join(_SHOWN_OPTIONS + _SECRET_OPTIONS)
-            _bad(url, f"has an unknown option{f' {name!r}' if _named(pair) else ''} (known: {known})")
+            _bad(url, f"has an unknown option{f' {name!r}' if _option_name(pair) else ''} (known: {known})")
         if name in seen or not value:
             _bad(url, f"{name} must be given once, with a value")
         seen.add(name)

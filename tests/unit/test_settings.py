@@ -1,6 +1,7 @@
 # ruff: noqa: S105, S106 - the passwords here open nothing
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from urllib.parse import quote
@@ -9,10 +10,94 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dayjob import Enqueuer, WorkerPool
 from dayjob.errors import BadOption, UsageError
-from dayjob.settings import FALLBACK, Address, Target, parse_url, redacted, resolve
+from dayjob.settings import (
+    FALLBACK,
+    IN_FILE,
+    Address,
+    Target,
+    conflict,
+    parse_url,
+    redacted,
+    resolve,
+    resolve_namespace,
+)
 
 HERE = Path("/srv/shop")
+
+
+LEVELS = {
+    "redis": ("argument", "DAYJOB_REDIS_URL", "WorkerPool(redis=...)", "REDIS_URL", IN_FILE),
+    "namespace": ("argument", "DAYJOB_NAMESPACE", "WorkerPool(namespace=...)", IN_FILE),
+}
+
+
+def levels_of(name, chosen, tmp_path):
+    """Values for the chosen levels of a setting, each of its own, as `resolve` takes them."""
+    values = {
+        level: f"redis://host{number}" if name == "redis" else f"n{number}"
+        for number, level in enumerate(chosen)
+    }
+    if IN_FILE in values:
+        (tmp_path / "pyproject.toml").write_text(f'[tool.dayjob]\n{name} = "{values[IN_FILE]}"\n')
+    environ = {level: value for level, value in values.items() if level.isupper()}
+    return values, environ, values.get("argument"), values.get(f"WorkerPool({name}=...)")
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_argument_variable_pool_file_and_default_count_in_this_order_in_every_combination(name, tmp_path):
+    levels = LEVELS[name]
+    for number, chosen in enumerate(itertools.product([True, False], repeat=len(levels))):
+        here = tmp_path / str(number)
+        here.mkdir()
+        there = [level for level, is_there in zip(levels, chosen, strict=True) if is_there]
+        values, environ, argument, pool = levels_of(name, there, here)
+        if name == "redis":
+            found = resolve(argument, environ, here, pool=pool)
+            expected = (values[there[0]], there[0]) if there else (f"embedded:{here}/.dayjob", FALLBACK)
+            assert (found.url, found.origin) == expected
+        else:
+            found = resolve_namespace(argument, environ, here, pool=pool)
+            assert found == (values[there[0]] if there else "dayjob")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "line"),
+    [
+        (("DAYJOB_NAMESPACE", "WorkerPool(namespace=...)"), "using namespace 'n0' of DAYJOB_NAMESPACE, not 'n1' of WorkerPool(namespace=...)"),
+        (("WorkerPool(namespace=...)", IN_FILE), f"using namespace 'n0' of WorkerPool(namespace=...), not 'n1' of {IN_FILE}"),
+        (("DAYJOB_NAMESPACE", IN_FILE), ""),
+        (("WorkerPool(namespace=...)",), ""),
+        ((), ""),
+    ],
+)  # fmt: skip
+def test_a_pool_that_disagrees_with_a_variable_or_the_file_gives_one_line_that_names_both(
+    chosen, line, tmp_path
+):
+    _, environ, _, pool = levels_of("namespace", chosen, tmp_path)
+    assert conflict("namespace", pool, environ=environ, cwd=tmp_path) == line
+
+
+def test_the_line_about_two_servers_shows_no_password():
+    line = conflict("redis", "redis://:geheim@a", environ={"DAYJOB_REDIS_URL": "redis://:geheim@b"}, cwd=HERE)
+    assert (
+        line
+        == "using redis 'redis://:***@b' of DAYJOB_REDIS_URL, not 'redis://:***@a' of WorkerPool(redis=...)"
+    )
+
+
+def test_a_pool_and_its_enqueuer_agree_on_server_and_namespace(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    pool = WorkerPool(namespace="shop", redis="redis://pool")
+    assert (pool.namespace, pool.enqueuer.namespace) == ("shop", "shop")
+    monkeypatch.setenv("DAYJOB_NAMESPACE", "staging")
+    monkeypatch.setenv("DAYJOB_REDIS_URL", "redis://staging")
+    del pool.enqueuer
+    assert (pool.namespace, pool.enqueuer.namespace) == ("staging", "staging")
+    assert str(pool.enqueuer._address()) == "redis://staging:6379/0"
+    named = Enqueuer("mine", redis="redis://mine")
+    assert (named.namespace, str(named._address())) == ("mine", "redis://mine:6379/0")
 
 
 def test_the_argument_wins_over_both_variables():

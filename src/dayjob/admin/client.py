@@ -55,16 +55,16 @@ class _Base:
 
     def __init__(
         self,
-        namespace: str = "dayjob",
+        namespace: str | None = None,
         *,
         redis: str | None = None,
         actor: str | None = None,
         hide: Collection[str] = (),
         show_unannounced: bool | None = None,
     ) -> None:
-        self.namespace = namespace
+        self.namespace = settings.resolve_namespace(namespace)
         self._redis = redis
-        keys = Keys(namespace)
+        keys = Keys(self.namespace)
         if show_unannounced is None:
             show_unannounced = settings.show_unannounced()
         self._desk = Desk(keys, actor or whoami(), frozenset(hide), show_unannounced, Shelf(keys))

@@ -26,7 +26,8 @@ def config() -> None:
 def show(ctx: click.Context, everything: bool, as_json: bool) -> None:
     """Show every option that a variable or pyproject.toml sets, and where it came from.
 
-    What is given in the call comes first, then a variable, then [tool.dayjob] of ./pyproject.toml, then the default.
+    What is given in the call comes first, then a variable, then the pool where the command has one, then [tool.dayjob]
+    of ./pyproject.toml, then the default.
     """
     rows = [_server()]
     root = ctx.find_root()
@@ -46,19 +47,13 @@ def show(ctx: click.Context, everything: bool, as_json: bool) -> None:
 
 def _server() -> dict[str, Any]:
     """The server that is meant where no command says otherwise."""
-    table = defaults.read(COMMANDS)
-    given = table.get("redis")
+    defaults.read(COMMANDS)
     try:
-        found = settings.resolve(given)
-        value = settings.redacted(found.url)
-        origin = _file() if given is not None else found.origin
+        found = settings.resolve(None)
+        value, origin = settings.redacted(found.url), found.origin
     except UsageError as error:
         value, origin = "", str(error).partition("\n")[0]
     return {"command": "", "setting": "redis", "value": value, "from": origin}
-
-
-def _file() -> str:
-    return f"[tool.dayjob] in {defaults.FILE}"
 
 
 def _of_command(
@@ -96,7 +91,7 @@ def _of_option(option: click.Option, context: click.Context, command: str) -> di
 
 def _origin(option: click.Option, context: click.Context, source: ParameterSource | None) -> str:
     if source == ParameterSource.DEFAULT_MAP:
-        return _file()
+        return settings.IN_FILE
     if source != ParameterSource.ENVIRONMENT:
         return "default"
     named = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())

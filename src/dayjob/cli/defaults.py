@@ -5,25 +5,25 @@
 
 from __future__ import annotations
 
-import tomllib
+import os
 from collections.abc import Collection, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 
+from dayjob import settings
 from dayjob.errors import BadOption
 from dayjob.options import suggest
+from dayjob.settings import FILE
 
-FILE = "pyproject.toml"
 #: What may stand in [tool.dayjob] itself.
 SHARED = ("redis", "namespace")
 
 
 def read(commands: Collection[str], folder: Path | None = None) -> Mapping[str, Any]:
     """The table, or an empty one. Raises BadOption for what no command would ever look at."""
-    table = _table((folder or Path.cwd()) / FILE)
+    table = settings.read_file(folder)
     for key, value in table.items():
         if key not in SHARED and not (key in commands and isinstance(value, dict)):
             near = suggest(key, (*SHARED, *commands))
@@ -32,22 +32,6 @@ def read(commands: Collection[str], folder: Path | None = None) -> Mapping[str, 
                 f"    There are {', '.join(SHARED)}, and a table for each command, such as [tool.dayjob.worker]"
             )
     return table
-
-
-@cache
-def _table(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return {}
-    # Most programs have a pyproject.toml without us in it; a mistake elsewhere in it is not our business.
-    if "tool.dayjob" not in text:
-        return {}
-    try:
-        found = tomllib.loads(text).get("tool", {}).get("dayjob", {})
-    except tomllib.TOMLDecodeError as error:
-        raise BadOption(f"{FILE} cannot be read: {error}") from None
-    return found if isinstance(found, dict) else {}
 
 
 def of_command(command: click.Command, name: str, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,4 +61,7 @@ def _defaults(
         if option not in names:
             raise BadOption(f"{FILE}: [{where}] has no option {key!r}{suggest(option, list(names))}")
         found[names[option]] = value
+    if any(variable in os.environ for variable in ("DAYJOB_REDIS_URL", "REDIS_URL")):
+        # --redis has no variable of its own for click to look at: `settings` reads both, and they come before the file.
+        found.pop("redis", None)
     return found

@@ -55,6 +55,8 @@ def demo(seconds: float | None, plain: bool, port: int, no_open: bool, no_web: b
     """
     # Failing now and then is part of the show.
     logging.getLogger("dayjob.job").setLevel(logging.CRITICAL)
+    # Variables come before what a pool names, and the demo's jobs belong on no other server.
+    os.environ |= {"DAYJOB_REDIS_URL": "embedded", "DAYJOB_NAMESPACE": NAMESPACE}
     ours = not server_status(FOLDER).running
     both = showcase.build_pools(random.Random())
     began = time.monotonic()

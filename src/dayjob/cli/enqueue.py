@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from dayjob import wording
 from dayjob.cli import target
@@ -34,9 +33,7 @@ from dayjob.store.ops import job_types, maintain
     "--force", is_flag=True, help="Also where nobody knows the name, or the arguments seem not to fit."
 )
 @target.options
-@click.pass_context
 def enqueue(
-    context: click.Context,
     words: tuple[str, ...],
     text: str | None,
     delay: str | None,
@@ -63,8 +60,7 @@ def enqueue(
     if pool is None:
         enqueuer = Enqueuer(namespace, redis=redis)
     else:
-        said = context.get_parameter_source("namespace") is not ParameterSource.DEFAULT
-        enqueuer = _of_pool(pool, name, redis, namespace if said else None, force=force)
+        enqueuer = _of_pool(pool, name, redis, namespace, force=force)
     options: Using = {}
     if job_id is not None:
         options["id"] = job_id
@@ -92,17 +88,14 @@ def _split(words: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
     return words[0], words[1], words[2:]
 
 
-def _of_pool(where: str, name: str, redis: str | None, namespace: str | None, *, force: bool) -> Enqueuer:
+def _of_pool(where: str, name: str, redis: str | None, namespace: str, *, force: bool) -> Enqueuer:
     """The enqueuer of a pool, which knows the handler's arguments; with `force` one that knows nothing."""
     pool = ready_pool(where)
-    pool.redis = redis or pool.redis
-    pool.namespace = pool.namespace if namespace is None else namespace
+    redis, namespace = target.of_pool(pool, redis, namespace)
     if force:
-        return Enqueuer(pool.namespace, redis=pool.redis)
+        return Enqueuer(namespace, redis=redis)
     pool.find(name)
-    # Made by user code while it was imported; made again with what was said here.
-    pool.__dict__.pop("enqueuer", None)
-    return pool.enqueuer
+    return pool.enqueuer_for(namespace, redis)
 
 
 def _send(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,9 +18,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 _SPARE = 10
 
 
+def _not_of_file(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The printed worker reads pyproject.toml itself; as an option the file's namespace would override the pool's."""
+    filed = ctx.get_parameter_source(parameter.name or "") == ParameterSource.DEFAULT_MAP
+    return None if filed else value
+
+
 def _options(fn: F) -> F:
     fn = click.option(
-        "--namespace", envvar="DAYJOB_NAMESPACE", help="The namespace; else what the pool says."
+        "--namespace",
+        envvar="DAYJOB_NAMESPACE",
+        callback=_not_of_file,
+        help="The namespace; else the pool's, pyproject.toml, dayjob.",
     )(fn)
     fn = click.option(
         "--timeout", type=click.IntRange(0), default=25, show_default=True, help="Seconds that running jobs get at a stop.",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dayjob.cli import logs
+from dayjob.cli import logs, target
 from dayjob.errors import UsageError
 
 PORT = 5040
@@ -42,10 +42,10 @@ PORT = 5040
 @click.option(
     "--redis",
     metavar="URL",
-    help="The server; else what the pool says, DAYJOB_REDIS_URL, REDIS_URL, embedded.",
+    help="The server; else DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
 )
 @click.option(
-    "--namespace", envvar="DAYJOB_NAMESPACE", help="The namespace; else what the pool says, else dayjob."
+    "--namespace", envvar="DAYJOB_NAMESPACE", help="The namespace; else the pool's, pyproject.toml, dayjob."
 )
 @click.option(
     "--hide",
@@ -92,8 +92,7 @@ def web(
     if pool is not None:
         from dayjob.cli.load import find_pool  # noqa: PLC0415 - imports the program only where it is named
 
-        found = find_pool(pool)
-        redis, namespace = redis or found.redis, namespace or found.namespace
+        redis, namespace = target.of_pool(find_pool(pool), redis, namespace)
     options = WebOptions(
         read_only=read_only, password=password, token=token, allow_hosts=(host, *allow_host), base_path=base_path.rstrip("/"),
     )  # fmt: skip

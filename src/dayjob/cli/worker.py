@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from dayjob.cli import logs, reload
+from dayjob.cli import logs, reload, target
 from dayjob.errors import UsageError
-from dayjob.worker.line import Config
+from dayjob.worker.line import Config, Filed
 from dayjob.worker.supervisor import Plan, Supervisor
 
 
@@ -46,9 +46,11 @@ from dayjob.worker.supervisor import Plan, Supervisor
 @click.option(
     "--redis",
     metavar="URL",
-    help="The server; else what the pool says, DAYJOB_REDIS_URL, REDIS_URL, embedded.",
+    help="The server; else DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
 )
-@click.option("--namespace", help="The namespace; else what the pool says.")
+@click.option(
+    "--namespace", envvar="DAYJOB_NAMESPACE", help="The namespace; else the pool's, pyproject.toml, dayjob."
+)
 @click.option("--tag", default="", help="A word that consoles show beside the pool.")
 @click.option(
     "--reload",
@@ -90,9 +92,11 @@ def worker(
             "supervised processes need POSIX signals.\n    On Windows call pool.run() from a script of your own."
         )
     logs.set_up(form=log_format, warnings_only=quiet)
+    named, filed = target.split(
+        {"redis": redis, "namespace": namespace, "concurrency": concurrency, "threads": threads}
+    )
     config = Config(
-        pool=pool, timeout=timeout, redis=redis, namespace=namespace, concurrency=concurrency, threads=threads, tag=tag,
-        log_format=log_format, warnings_only=quiet,
+        pool=pool, timeout=timeout, tag=tag, log_format=log_format, warnings_only=quiet, **named, filed=Filed(**filed)
     )  # fmt: skip
     plan = Plan(processes, None if max_memory is None else max_memory << 20, max_jobs)
     supervisor = Supervisor((sys.executable, "-m", "dayjob.cli.child"), config, plan)

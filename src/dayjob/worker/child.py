@@ -26,6 +26,7 @@ from dayjob.worker.line import (
     Config,
     Ended,
     Failed,
+    Filed,
     Hello,
     Hurry,
     Line,
@@ -155,23 +156,40 @@ class Child:
         self.stop(timeout)
 
     def _load(self, config: Config) -> WorkerPool[Any]:
+        # In the environment, which comes before the pool: for all that this process connects, the enqueuers that user
+        # code makes included.
         if config.redis is not None:
-            # For enqueuers that user code makes beside the pool.
             os.environ["DAYJOB_REDIS_URL"] = config.redis
+        if config.namespace is not None:
+            os.environ["DAYJOB_NAMESPACE"] = config.namespace
         pool = self._find(config.pool)
+        self._take_filed(pool, config.filed)
         # After the import, so that a program that sets up logging itself is left alone.
         self._set_up(form=config.log_format, warnings_only=config.warnings_only)
         given = {"concurrency": config.concurrency, "threads": config.threads}
         changes = {key: value for key, value in given.items() if value is not None}
+        for key in ("concurrency", "threads"):
+            filed = getattr(config.filed, key)
+            if filed is not None and key not in pool.named_options:
+                changes.setdefault(key, filed)
         if changes:
             pool.options = PoolOptions.of(dataclasses.asdict(pool.options) | changes, "dayjob worker")
-        pool.redis = config.redis or pool.redis
-        pool.namespace = pool.namespace if config.namespace is None else config.namespace
-        if config.redis is not None or config.namespace is not None:
-            # Made by user code while it was imported; made again where they are used.
-            for made in ("enqueuer", "async_enqueuer"):
-                pool.__dict__.pop(made, None)
         return pool
+
+    @staticmethod
+    def _take_filed(pool: WorkerPool[Any], filed: Filed) -> None:
+        """Take what [tool.dayjob.worker] names and neither a variable nor the pool does."""
+        if (
+            filed.redis is not None
+            and settings.pool_redis(pool.redis) is None
+            and "REDIS_URL" not in os.environ
+        ):
+            os.environ.setdefault("DAYJOB_REDIS_URL", filed.redis)
+        if filed.namespace is not None and pool.named_namespace is None:
+            os.environ.setdefault("DAYJOB_NAMESPACE", filed.namespace)
+        # Made by user code while it was imported; made again where they are used.
+        for made in ("enqueuer", "async_enqueuer"):
+            pool.__dict__.pop(made, None)
 
     def _work(self, pool: WorkerPool[Any], config: Config) -> int:
         hello = self._hello(pool, config)
@@ -239,7 +257,7 @@ class Child:
                 last = report
 
     def _hello(self, pool: WorkerPool[Any], config: Config) -> Hello:
-        target = settings.resolve(pool.redis)
+        target = settings.resolve(None, pool=pool.redis)
         self._origin = _origin(target.origin, config)
         # The parent says once, for all of us, that nobody named a server.
         url = settings.connect_target(target, told=True)
@@ -259,6 +277,7 @@ class Child:
             # Threads, then tasks.
             workers=2 * options.concurrency,
             timeouts=timeouts,
+            conflicts=_conflicts(pool, config),
         )
 
     def _failure(self, error: DayjobError) -> Failed:
@@ -281,7 +300,17 @@ def main(
 def _origin(origin: str, config: Config) -> str:
     if config.redis is not None:
         return "--redis"
-    return "WorkerPool(redis=...)" if origin == "argument" else origin
+    return settings.IN_FILE if config.filed.redis is not None and origin == "DAYJOB_REDIS_URL" else origin
+
+
+def _conflicts(pool: WorkerPool[Any], config: Config) -> list[str]:
+    """Lines about settings that the pool and a variable or file give differently; an option of the call needs none."""
+    lines = []
+    if config.redis is None:
+        lines.append(settings.conflict("redis", pool.redis, file=config.filed.redis))
+    if config.namespace is None:
+        lines.append(settings.conflict("namespace", pool.named_namespace, file=config.filed.namespace))
+    return [line for line in lines if line]
 
 
 def _ping(hello: Hello) -> None:

@@ -15,6 +15,15 @@ import msgspec
 _PIECE = 65_536
 
 
+class Filed(msgspec.Struct, omit_defaults=True):
+    """What pyproject.toml gives for settings that a pool may give, too: the pool comes first."""
+
+    redis: str | None = None
+    namespace: str | None = None
+    concurrency: int | None = None
+    threads: int | None = None
+
+
 class Config(msgspec.Struct, tag="config"):
     """Parent to child, first of all: what to run, and how. Not in its arguments, where passwords could be seen."""
 
@@ -24,6 +33,7 @@ class Config(msgspec.Struct, tag="config"):
     namespace: str | None = None
     concurrency: int | None = None
     threads: int | None = None
+    filed: Filed = msgspec.field(default_factory=Filed)
     tag: str = ""
     log_format: str = "auto"
     warnings_only: bool = False
@@ -66,6 +76,8 @@ class Hello(msgspec.Struct, tag="hello"):
     timeouts: dict[str, float]
     #: The folder of the embedded server where nobody named a server; "" where somebody did.
     fallback: str = ""
+    #: Lines about a pool and a variable or file that name different things.
+    conflicts: list[str] = []
 
 
 class Published(msgspec.Struct, tag="id"):

@@ -95,7 +95,7 @@ class Runtime:
         problems = pool.registry.resolve_all()
         if problems:
             raise problems[0]
-        address = settings.parse_url(settings.connect_target(settings.resolve(pool.redis)))
+        address = settings.parse_url(settings.connect_target(settings.resolve(None, pool=pool.redis)))
         self._keys = keys = Keys(pool.namespace)
         rng = random.Random()
         flags = Flags()

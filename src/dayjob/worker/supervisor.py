@@ -259,6 +259,8 @@ class Supervisor:
             self._ever_started = True
             if hello.fallback:
                 settings.warn_of_fallback(hello.fallback)
+            for line in hello.conflicts:
+                logger.warning("%s", line)
             logger.info(
                 "%s: %d jobs, processes=%d concurrency=%d namespace=%s redis=%s (%s)",
                 self._config.pool, len(hello.names), self._plan.processes, hello.concurrency, hello.namespace,
