@@ -435,7 +435,7 @@ def test_a_job_is_found_in_any_state_with_its_story(admin, enqueuer, put, new_po
     assert dead.job.state == "dead"
     assert "Timeout: slow" in dead.sentence
     assert [event.text for event in dead.timeline] == [
-        "enqueued, or due again", "attempt 1 failed: Timeout: slow", "died",
+        "enqueued", "attempt 1 failed: Timeout: slow", "moved to dead",
     ]  # fmt: skip
     assert admin.job("nobody") is None
     assert "No job 'nobody'" in admin.explain("nobody")

@@ -58,17 +58,18 @@ def of_wire(veil: Veil, state: State, payload: bytes, wire: codec.Wire | None, *
     if wire is None:
         return JobView("", "", state, payload=payload, **more)
     secrets = veil.secrets(wire)
+    attempt = 1 + wire.fails + wire.deaths + wire.snoozes
     if state == "done":
         ended = _ended(payload)
         more |= {"done_at": ended.done_at / 1000 if ended.done_at else None, "ran": ended.ran}
     return JobView(
         wire.id, wire.name, state,
-        args=veil.args(wire.name, wire.args), source=wire.source, enqueued_at=_enqueued_at(state, wire),
-        attempt=1 + wire.fails + wire.deaths + wire.snoozes, fails=wire.fails, deaths=wire.deaths, snoozes=wire.snoozes,
+        args=veil.args(wire.name, wire.args), source=wire.source, enqueued_at=_enqueued_at(state, wire), due_at=_due_at(state, wire),
+        attempt=attempt, attempts=attempt if state in ("running", "done") else attempt - 1, fails=wire.fails, deaths=wire.deaths, snoozes=wire.snoozes,
         error=veil.text(wire.err, secrets), trace=veil.text(wire.trace, secrets), failed_at=float(wire.failed_at) or None,
         expires_at=wire.expires / 1000 if wire.expires else None, unique_key=veil.text(wire.unique_key, secrets),
         past=tuple(
-            PastAttempt(one.attempt, float(one.at), float(one.ran), veil.text(one.error, secrets))
+            PastAttempt(one.attempt, float(one.at), float(one.ran), veil.text(one.error, secrets), one.died_in)
             for one in codec.past(wire)
         ),
         payload=payload, **more,
@@ -90,6 +91,10 @@ def _ended(payload: bytes) -> _Ended:
 
 
 def _enqueued_at(state: State, wire: codec.Wire) -> float | None:
+    return codec.first_enqueued(wire, settled=state in ("scheduled", "retry", "dead")) or None
+
+
+def _due_at(state: State, wire: codec.Wire) -> float | None:
     # What ended an attempt has stamped `at` anew; `t` is still when the job was enqueued or became due.
     if state not in ("retry", "dead", "done"):
         return codec.enqueued_at(wire) or None
@@ -377,16 +382,17 @@ def _by_moment(desk: Desk, seen: Seen, state: Any) -> Steps[JobView | None]:
 def _found(desk: Desk, job_id: str, found: find.Found) -> Steps[JobView]:
     veil = Veil(desk)
     yield from veil.learn([found.name])
-    result = None
+    result, error = None, ""
     if found.result is not None:
         secrets = [] if found.job is None else veil.secrets(found.job)
         try:
             answer = codec.json_value(found.result)
-            result = veil.result(found.name, answer.get("result", answer.get("error")), secrets)
+            result = veil.result(found.name, answer.get("result"), secrets)
+            error = veil.text(str(answer.get("error", "")), secrets)
         except (AttributeError, *codec.UNREADABLE):
             result = None
     if found.job is None:
-        return JobView(job_id, found.name, found.state, result=result)
+        return JobView(job_id, found.name, found.state, result=result, error=error)
     place = found.place if found.state == "waiting" else None
     return of_wire(
         veil, found.state, found.payload, found.job,
@@ -453,23 +459,47 @@ def paused_by(keys: Keys, name: str) -> Steps[tuple[str, float | None]]:
 
 def timeline(job: JobView, now: float) -> tuple[Event, ...]:
     """What is known of the life of a job, in its order."""
-    events: list[Event] = []
-    if job.enqueued_at is not None and job.enqueued_at <= now + 1:
-        again = "due again" if job.past and job.past[0].at <= job.enqueued_at else "enqueued, or due again"
-        events.append(Event(job.enqueued_at, again if job.attempt > 1 else "enqueued"))
-    events += [
-        Event(one.at, f"attempt {one.attempt} failed after {wording.span(one.ran)}: {one.error}")
-        for one in job.past
-    ]
-    if job.failed_at is not None and not any(one.at == job.failed_at for one in job.past):
+    events = [*_came_in(job, now), *map(_ended_badly, job.past)]
+    if job.failed_at is not None and not any(int(one.at) == int(job.failed_at) for one in job.past):
         line = job.error.strip().partition("\n")[0][:200]
-        events.append(Event(job.failed_at, f"attempt {max(1, job.attempt - 1)} failed: {line}"))
-    if job.at is not None:
-        words = {"scheduled": "due", "retry": "next attempt", "dead": "died", "done": "dropped from done"}
+        made = job.attempt - 1
+        # An operator can move a job to dead between two attempts: that error is no attempt's.
+        outside = not made or (job.past and job.past[-1].attempt >= made)
+        events.append(Event(job.failed_at, line if outside else f"attempt {made} failed: {line}"))
+    if job.state == "dead" and job.at is not None:
+        # Dead keeps the second alone, which may begin before the attempt of that second failed.
+        events.append(Event(max([job.at, *(event.at for event in events)]), "moved to dead"))
+    elif job.at is not None:
+        words = {"scheduled": "due", "retry": "next attempt", "done": "dropped from done"}
         events.append(Event(job.at, words.get(job.state, job.state)))
     if job.expires_at is not None:
         events.append(Event(job.expires_at, "expires"))
-    return tuple(sorted(events, key=lambda event: event.at))
+    # Enqueued comes first, whatever the clock of the enqueuer was.
+    return tuple(sorted(events, key=lambda event: (event.text != "enqueued", event.at)))
+
+
+def _came_in(job: JobView, now: float) -> list[Event]:
+    """When it was enqueued, and when it last became due where that is another moment."""
+    events: list[Event] = []
+    if job.enqueued_at is not None and job.enqueued_at <= now + 1:
+        events.append(Event(job.enqueued_at, "enqueued"))
+    due = job.due_at
+    if due is None or due > now + 1 or (job.enqueued_at is not None and due <= job.enqueued_at):
+        return events
+    # The attempt that ended last began after the job was due; those before it ended before.
+    before = job.past[:-1] if job.state in ("retry", "dead") else job.past
+    if job.enqueued_at is None and not before:
+        return [Event(due, "enqueued, or due again")]
+    # Side sets keep the second alone, which may begin before the attempt of that second failed.
+    due = max(due, before[-1].at) if before and due == int(due) else due
+    return [*events, Event(due, "due again" if before else "due")]
+
+
+def _ended_badly(one: PastAttempt) -> Event:
+    if one.died_in:
+        return Event(one.at, f"attempt {one.attempt}: {one.error} (pool {one.died_in})")
+    ran = f" after {wording.span(one.ran)}" if one.ran else ""
+    return Event(one.at, f"attempt {one.attempt} failed{ran}: {one.error}")
 
 
 def copies(job: JobView) -> tuple[str, str]:

@@ -95,9 +95,14 @@ class JobView:
     at: float | None = None
     args: Any = None
     source: str | int | None = None
-    #: When it was enqueued or last became due; None when it does not say.
+    #: When it was enqueued for the first time; None when that is not known, as of some jobs that Go workers retried.
     enqueued_at: float | None = None
+    #: When it last came into its queue: enqueued, due, or due again; None when it does not say.
+    due_at: float | None = None
+    #: The number of the attempt that runs, or that is the next; of a job that is done, the last.
     attempt: int = 1
+    #: How many attempts were made, the one that runs included.
+    attempts: int = 0
     fails: int = 0
     deaths: int = 0
     snoozes: int = 0
@@ -118,7 +123,7 @@ class JobView:
     #: Of one that is done: when, and how many seconds it ran.
     done_at: float | None = None
     ran: float | None = None
-    #: Its failed attempts, the last ten, oldest first.
+    #: Its attempts that failed or whose process died, the last ten, oldest first.
     past: tuple[PastAttempt, ...] = ()
     #: The bytes as they are: what an action names to the server.
     payload: bytes = field(default=b"", repr=False)
@@ -131,14 +136,16 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """An attempt that failed."""
+    """An attempt that failed, or whose process died."""
 
     attempt: int
     at: float
-    #: Seconds that it ran.
+    #: Seconds that it ran; 0 when that is not known, as of one whose process died.
     ran: float
     #: The first line of its error.
     error: str
+    #: Id of the pool whose process died; "" for an attempt that failed.
+    died_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)

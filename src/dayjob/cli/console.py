@@ -102,6 +102,11 @@ def ago(seconds: float | None) -> str:
     return "" if seconds is None else span(seconds)
 
 
+def attempt_number(job: JobView) -> tuple[str, int]:
+    """A label and a number: how many attempts were made where one has ended, else which attempt is next or runs."""
+    return ("attempts", job.attempts) if job.state in ("retry", "dead") else ("attempt", job.attempt)
+
+
 def took(seconds: float | None) -> str:
     """A duration of a job, which may be short."""
     if seconds is None or seconds >= 1:

@@ -153,7 +153,7 @@ def _print_foot(page: JobPage, *, filtered: bool = False) -> None:
 
 def _moment(job: JobView, now: float) -> str:
     if job.state == "waiting":
-        return ago(now - job.enqueued_at) if job.enqueued_at else ""
+        return ago(now - job.due_at) if job.due_at else ""
     if job.at is None:
         return ""
     return f"{ago(now - job.at)} ago" if job.at < now else ago(job.at - now)
@@ -187,7 +187,7 @@ def _print_job(found: JobDetail) -> None:
     click.echo(click.style(clean(f"{job.name} {job.id}"), bold=True) + f"  {job.state}")
     _print_lines(found.sentence)
     for label, value in (
-        ("arguments", job.args), ("source", job.source), ("attempt", job.attempt), ("result", job.result),
+        ("arguments", job.args), ("source", job.source), console.attempt_number(job), ("result", job.result),
         ("pool", job.pool_id), ("unique key", job.unique_key),
     ):  # fmt: skip
         if value not in (None, "", {}):

@@ -102,10 +102,7 @@ def _print_one(found: QueueDetail) -> None:
     click.echo(f"totals   {totals or 'none'}")
     if found.next:
         click.echo()
-        rows = [
-            (job.id, ago(found.now - job.enqueued_at) if job.enqueued_at else "", job.args)
-            for job in found.next
-        ]
+        rows = [(job.id, ago(found.now - job.due_at) if job.due_at else "", job.args) for job in found.next]
         console.table(("NEXT", "WAITS", "ARGUMENTS"), rows, right="WAITS")
 
 

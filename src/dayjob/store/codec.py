@@ -51,15 +51,21 @@ class Wire(msgspec.Struct, gc=False):
     attempt: str = ""
     trace: str = ""
     past: msgspec.Raw = _NULL
+    enqueued_at: Moment = 0
 
 
 class Fault(msgspec.Struct, array_like=True, frozen=True):
-    """One failed attempt as the payload remembers it: its number, when it failed, how long it ran, its error's first line."""
+    """One failed attempt as the payload remembers it: its number, when it failed, how long it ran, its error's first line.
+
+    Or one whose process died. How long that one ran is not known, which is 0.
+    """
 
     attempt: Count
     at: Moment
     ran: Moment
     error: str
+    #: Id of the pool whose process died; "" for an attempt that failed.
+    died_in: str = ""
 
 
 class Broken(Exception):
@@ -110,6 +116,32 @@ def enqueued_at(wire: Wire) -> float:
     return wire.at / 1000 if wire.at >= wire.t * 1000 else float(wire.t)
 
 
+def first_enqueued(wire: Wire, *, settled: bool = False) -> float:
+    """When a job was enqueued for the first time, in seconds; 0 when that is not known.
+
+    `t` is that moment until the job is requeued for its second attempt. `settled`: an attempt has put the payload where it
+    is, and it has not been requeued since. In that case `at` is when the attempt ended.
+    """
+    if wire.enqueued_at:
+        return wire.enqueued_at / 1000
+    made = wire.fails + wire.snoozes
+    if made > settled or (not made and wire.past is not _NULL):
+        return 0.0
+    return float(wire.t) if settled and made else enqueued_at(wire)
+
+
+def first_enqueued_field(wire: Wire, *, settled: bool = False) -> dict[str, int]:
+    """The field that keeps the moment of the first enqueue while `t` changes; none where it is not known."""
+    found = first_enqueued(wire, settled=settled)
+    return {"enqueued_at": int(found * 1000)} if found else {}
+
+
+def requeued(payload: bytes, wire: Wire, at: float) -> bytes:
+    """`payload` of a side set as it goes to its queue, due at `at`. Raises Broken."""
+    first = first_enqueued_field(wire, settled=True)
+    return rewrite(payload, {"t": int(at), "at": int(at * 1000), **first})
+
+
 def job_of(wire: Wire) -> Job:
     """The Job a handler is given."""
     job = Job.__new__(Job)
@@ -140,10 +172,12 @@ def past(wire: Wire) -> list[Fault]:
         return []
 
 
-def remember(wire: Wire, *, attempt: int, at: float, ran: float, error: str) -> list[Fault]:
+def remember(
+    wire: Wire, *, attempt: int, at: float, ran: float, error: str, died_in: str = ""
+) -> list[Fault]:
     """Those, and one more."""
     line = error.strip().partition("\n")[0][:MOST_LINE]
-    return [*past(wire)[1 - MOST_PAST :], Fault(attempt, int(at), round(ran, 3), line)]
+    return [*past(wire)[1 - MOST_PAST :], Fault(attempt, round(at, 3), round(ran, 3), line, died_in)]
 
 
 def json_value(raw: msgspec.Raw | bytes) -> Any:

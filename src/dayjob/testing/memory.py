@@ -46,7 +46,7 @@ class Kept:
         """The same once it is in its queue, as the requeuer would write it."""
         if self.due is None:
             return self
-        return Kept.of(codec.rewrite(self.payload, {"t": int(self.due), "at": int(self.due * 1000)}))
+        return Kept.of(codec.requeued(self.payload, self.wire, self.due))
 
 
 def by_time(kept: Kept) -> float:

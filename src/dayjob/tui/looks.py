@@ -16,7 +16,7 @@ from dayjob.admin.views import (
     QueueView,
     Verdict,
 )
-from dayjob.cli.console import ago, clean, took, when
+from dayjob.cli.console import ago, attempt_number, clean, took, when
 from dayjob.cli.queues import workers_of
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
 from dayjob.wording import counted, span
@@ -212,7 +212,7 @@ def _job(job: JobView, page: JobPage) -> Row:
 
 def _moment(job: JobView, now: float) -> str:
     if job.state == "waiting":
-        return ago(now - job.enqueued_at) if job.enqueued_at else ""
+        return ago(now - job.due_at) if job.due_at else ""
     if job.at is None:
         return ""
     return f"{span(now - job.at)} ago" if job.at < now else span(job.at - now)
@@ -237,7 +237,7 @@ def job(found: JobDetail) -> Sheet:
         labelled("id", job.id), labelled("arguments", arguments(job.args) or "none"),
     ]  # fmt: skip
     told = (
-        ("source", job.source), ("attempt", job.attempt), ("deaths", job.deaths or None), ("unique key", job.unique_key),
+        ("source", job.source), attempt_number(job), ("deaths", job.deaths or None), ("unique key", job.unique_key),
         ("pool", job.pool_id), ("result", job.result),
     )  # fmt: skip
     lines += [labelled(label, value) for label, value in told if value not in (None, "")]

@@ -106,7 +106,7 @@ def _jobs(state: Literal["retry", "scheduled", "dead"]) -> Handler:
 
 def _job(job: JobView) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        _MOMENTS[job.state]: int(job.at or 0), "name": job.name, "id": job.id, "t": int(job.enqueued_at or 0), "args": job.args,
+        _MOMENTS[job.state]: int(job.at or 0), "name": job.name, "id": job.id, "t": int(job.due_at or 0), "args": job.args,
     }  # fmt: skip
     error = job.error or (f"it cannot be read: {job.problem}" if job.problem else "")
     more = {

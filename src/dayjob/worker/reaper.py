@@ -18,7 +18,7 @@ from dayjob.options import JobOptions
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import consume, inspect, maintain
 from dayjob.store.ops.maintain import Rescue
 
 logger = logging.getLogger("dayjob.worker.reaper")
@@ -33,6 +33,13 @@ def _order(token: str) -> int:
     """The number in a token, and -1 for a field that somebody else put there."""
     number = token.partition(":")[0]
     return int(number) if number.isdecimal() else -1
+
+
+def _story(wire: codec.Wire, now: float, error: str, *, died_in: str = "") -> dict[str, Any]:
+    """The fields that keep what happened to a job: this attempt, and when the job was first enqueued."""
+    number = 1 + wire.fails + wire.deaths + wire.snoozes
+    past = codec.remember(wire, attempt=number, at=now, ran=0, error=error, died_in=died_in)
+    return {"past": past, **codec.first_enqueued_field(wire)}
 
 
 class Runs(Protocol):
@@ -86,6 +93,8 @@ class Reaper:
         held = self._link.run(consume.held_tokens(self._keys, pool_id))
         tokens = sorted(held, key=_order, reverse=True)
         suspect, culprit, cause = self._link.run(maintain.read_state(self._keys, pool_id))
+        # Only a job that was held has a story to write a moment into.
+        now = self._link.run(inspect.now()) if tokens else 0.0
         moved = 0
         for first in range(0, len(tokens), STEP) or (0,):
             batch = tokens[first : first + STEP]
@@ -94,7 +103,7 @@ class Reaper:
             dead: list[tuple[Job, BaseException]] = []
             for token, payload in zip(batch, payloads, strict=True):
                 if payload is not None:
-                    rescue = self._rescue(token, payload, pool_id, (suspect, culprit, cause), dead)
+                    rescue = self._rescue(token, payload, pool_id, now, (suspect, culprit, cause), dead)
                     if rescue is not None:
                         rescues.append(rescue)
             answer = self._link.run(maintain.sweep(self._keys, pool_id, rescues))
@@ -116,12 +125,13 @@ class Reaper:
         token: str,
         payload: bytes,
         pool_id: str,
+        now: float,
         state: tuple[str | None, str | None, str | None],
         dead: list[tuple[Job, BaseException]],
     ) -> Rescue | None:
         name = consume.name_in(token) or "unknown"
         try:
-            return self._judge(token, payload, codec.read(payload, name), pool_id, state, dead)
+            return self._judge(token, payload, codec.read(payload, name), pool_id, now, state, dead)
         except codec.Broken as why:
             entry = codec.broken_entry(payload, at=0, where=f"held by pool {pool_id}", why=str(why))
             return Rescue("broken", name, token, entry)
@@ -132,6 +142,7 @@ class Reaper:
         payload: bytes,
         wire: codec.Wire,
         pool_id: str,
+        now: float,
         state: tuple[str | None, str | None, str | None],
         dead: list[tuple[Job, BaseException]],
     ) -> Rescue | None:
@@ -141,14 +152,16 @@ class Reaper:
             if token != culprit:
                 # The parent killed that process for somebody else's sake.
                 return Rescue("queue", name, token, payload)
-            return self._blame(token, payload, wire, cause or "killed", f"{pool_id}/{token}", dead)
+            return self._blame(token, payload, wire, cause or "killed", f"{pool_id}/{token}", now, dead)
         if wire.deaths >= retry.SUSPECT and token != suspect:
             return Rescue("queue", name, token, payload)
         deaths = wire.deaths + 1
         changes: dict[str, Any] = {"deaths": deaths, "attempt": f"{pool_id}/{token}"}
+        changes |= _story(wire, now, "its process died", died_in=pool_id)
         if deaths < retry.MOST_DEATHS:
             return Rescue("queue", name, token, codec.rewrite(payload, changes))
         message = f"its process died {deaths} times while it ran, last in pool {pool_id}"
+        changes["failed_at"] = int(now)
         return self._bury(token, payload, wire, message, changes, dead)
 
     def _blame(
@@ -158,6 +171,7 @@ class Reaper:
         wire: codec.Wire,
         cause: str,
         place: str,
+        now: float,
         dead: list[tuple[Job, BaseException]],
     ) -> Rescue | None:
         options = self._options(wire.name)
@@ -166,6 +180,7 @@ class Reaper:
             return None
         options = options or JobOptions()
         changes: dict[str, Any] = {"attempt": place, "fails": wire.fails + 1, "err": cause, "trace": cause}
+        changes |= {"failed_at": int(now), **_story(wire, now, cause)}
         decision = retry.decide(options, JobTimeout(cause), wire.fails, self._rng)
         if decision.kind == "retry":
             delay = max(0, round((decision.after or 0) * 1000))

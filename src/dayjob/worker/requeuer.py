@@ -56,7 +56,7 @@ class Requeuer:
             wire = codec.read(member)
             # Others may have scored it with anything, minus infinity included.
             due_at = min(max(score, 0.0), now)
-            payload = codec.rewrite(member, {"t": int(due_at), "at": int(due_at * 1000)})
+            payload = codec.requeued(member, wire, due_at)
         except (codec.Broken, *codec.UNREADABLE) as why:
             logger.error("an entry of %s cannot be read and is kept in broken: %s", source, why)  # noqa: TRY400
             return Move(None, member, codec.broken_entry(member, at=now, where=source, why=str(why)))

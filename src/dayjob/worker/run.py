@@ -268,14 +268,16 @@ class Runner:
 
     def _changes(self, attempt: Attempt) -> dict[str, Any]:
         """What is noted in every payload that goes to a side set: two jobs must never have the same bytes there."""
-        changes: dict[str, Any] = {"attempt": self._place(attempt), "at": int(self._now() * 1000)}
         wire = attempt.wire
+        changes: dict[str, Any] = {"attempt": self._place(attempt), "at": int(self._now() * 1000)}
+        changes |= codec.first_enqueued_field(wire)
         if wire.unique_key and not wire.unique_until and attempt.lane.options.unique_until == "done":
             changes["unique_until"] = "done"
         return changes
 
     def _fault(self, attempt: Attempt, message: str, trace: str) -> dict[str, Any]:
-        now, ran = self._now(), time.monotonic() - attempt.started_at
+        # Never 0, which stands for an attempt whose start is not known.
+        now, ran = self._now(), max(0.001, time.monotonic() - attempt.started_at)
         past = codec.remember(attempt.wire, attempt=attempt.attempt, at=now, ran=ran, error=message)
         return {"err": message, "failed_at": int(now), "trace": trace, "past": past}
 

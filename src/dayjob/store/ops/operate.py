@@ -100,7 +100,7 @@ def run_now(keys: Keys, source: str, members: Sequence[bytes], *, now: float) ->
 def _move(source: str, member: bytes, now: float) -> Move:
     try:
         wire = codec.read(member)
-        return Move(wire.name, member, codec.rewrite(member, {"t": int(now), "at": int(now * 1000)}))
+        return Move(wire.name, member, codec.requeued(member, wire, now))
     except (codec.Broken, *codec.UNREADABLE) as why:
         return Move(None, member, codec.broken_entry(member, at=now, where=source, why=str(why)))
 
@@ -121,7 +121,7 @@ def revive(keys: Keys, member: bytes, *, now: float) -> Op[Revived]:
     """
     wire = _readable(member)
     changes: dict[str, Any] = dict.fromkeys(("fails", "err", "failed_at", "trace", "deaths", "attempt"))
-    changes |= {"t": int(now), "at": int(now * 1000)}
+    changes |= {"t": int(now), "at": int(now * 1000), **codec.first_enqueued_field(wire, settled=True)}
     if wire.expires and wire.expires < now * 1000:
         # Or it would be discarded as soon as it is fetched.
         changes["expires"] = None

@@ -167,9 +167,10 @@ def _facts(job: JobView) -> list[tuple[str, str, float | None]]:
     ahead = f", {number(job.place)} ahead" if job.place is not None else ""
     kept = {"scheduled": "Due", "retry": "Due", "dead": "Died", "done": "Kept until"}
     found: list[tuple[str, str | int | None, float | None]] = [
-        ("State", job.state + ahead, None), ("Attempts" if over else "Attempt", job.attempt - over, None),
+        ("State", job.state + ahead, None), ("Attempts" if over else "Attempt", job.attempts if over else job.attempt, None),
         ("Fails", job.fails or None, None), ("Deaths", job.deaths or None, None), ("Snoozes", job.snoozes or None, None),
-        ("Source", job.source, None), ("Enqueued", None, job.enqueued_at), ("Failed", None, job.failed_at),
+        ("Source", job.source, None), ("Enqueued", "not known" if job.enqueued_at is None else None, job.enqueued_at),
+        ("Became due", None, _became_due(job)), ("Failed", None, job.failed_at),
         ("Done", None, job.done_at), ("Ran", None if job.ran is None else took(job.ran), None),
         (kept.get(job.state, ""), None, job.at), ("Expires", None, job.expires_at),
         ("Unique", shown_key(job) or None, None),
@@ -181,12 +182,19 @@ def _facts(job: JobView) -> list[tuple[str, str, float | None]]:
     ]
 
 
+def _became_due(job: JobView) -> float | None:
+    """When it last came into its queue, where that is not when it was enqueued."""
+    if job.due_at is None or job.state == "scheduled":
+        return None
+    return job.due_at if job.enqueued_at is None or job.due_at >= job.enqueued_at + 1 else None
+
+
 def _timeline(detail: JobDetail, now: float) -> list[dict[str, Any]]:
     """The events with the time between them, and what kind each is."""
     told: list[dict[str, Any]] = []
     before: float | None = None
     for event in detail.timeline:
-        bad = "failed" in event.text or event.text.startswith(("died", "killed"))
+        bad = event.text.startswith(("attempt", "moved to dead", "killed"))
         kind = "next" if event.at > now + 1 else "err" if bad else "ok"
         gap = ""
         if before is not None and kind != "next" and event.at - before >= 1:

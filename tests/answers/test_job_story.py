@@ -1,0 +1,204 @@
+"""One job: when it was enqueued, what became of each attempt, and how many there were."""
+
+from __future__ import annotations
+
+import pytest
+
+from dayjob import Enqueuer, Job, Snooze
+from server import wait_until
+from workers import WorkerCommand
+
+#: Programs are started in these; on a busy machine that alone may take long.
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def worker(tmp_path, redis_url, namespace):
+    found = WorkerCommand(tmp_path, redis_url, namespace)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def enqueuer(redis_url, namespace):
+    found = Enqueuer(namespace, redis=redis_url)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def told(admin):
+    """The timeline of a job, each event without what differs from run to run."""
+
+    def timeline(job_id):
+        texts = [event.text for event in admin.job(job_id).timeline]
+        return [text.partition(" after ")[0] for text in texts]
+
+    return timeline
+
+
+def in_state(admin, job_id, state):
+    found = admin.job(job_id)
+    return found if found is not None and found.job.state == state else None
+
+
+def test_a_job_that_ran_once_and_is_dead_shows_one_enqueue_and_one_attempt(faces, admin, new_pool, told):
+    pool = new_pool()
+
+    @pool.job(max_fails=1, keep=60)
+    def charge(order: int) -> None:
+        raise ValueError("no such order")
+
+    job = charge.enqueue(order=7)
+    pool.start()
+    dead = wait_until(lambda: in_state(admin, job.id, "dead")).job
+    assert told(job.id) == ["enqueued", "attempt 1 failed", "moved to dead"]
+    assert (dead.attempts, dead.result, dead.error) == (1, None, "ValueError: no such order")
+    answer = faces.api("/job", id=job.id)["job"]
+    assert (answer["attempts"], answer["result"]) == (1, None)
+    page = faces.page("/job", id=job.id)
+    assert "Attempts 1 Fails 1" in page
+    assert "due again" not in page
+    assert "Result" not in page
+    shown = faces.run("jobs", "show", job.id)
+    assert "attempts 1\n" in shown
+    assert "result" not in shown
+    assert "due again" not in shown
+    screen = faces.top("dead")
+    screen.wait_for("no such order")
+    screen.press("enter")
+    screen.wait_for("attempts 1", "attempt 1 failed", "moved to dead")
+    assert "due again" not in screen.text
+    assert "result" not in screen.text
+
+
+def test_a_job_keeps_the_time_of_its_first_enqueue_through_retries_and_a_retry_from_dead(
+    faces, admin, new_pool, told
+):
+    pool = new_pool()
+
+    @pool.job(max_fails=3, backoff=1.0)
+    def charge(order: int) -> None:
+        raise ValueError("no such order")
+
+    job = charge.enqueue(order=7)
+    enqueued = int(job.enqueued_at * 1000) / 1000
+    with pool:
+        dead = wait_until(lambda: in_state(admin, job.id, "dead"), 30).job
+    assert (dead.enqueued_at, dead.attempts) == (enqueued, 3)
+    assert dead.due_at >= int(enqueued) + 2
+    assert told(job.id) == [
+        "enqueued", "attempt 1 failed", "attempt 2 failed", "due again", "attempt 3 failed", "moved to dead",
+    ]  # fmt: skip
+    assert faces.api("/job", id=job.id)["job"]["enqueued_at"] == enqueued
+    assert "attempts 3\n" in faces.run("jobs", "show", job.id)
+    admin.retry(dead)
+    again = in_state(admin, job.id, "waiting").job
+    assert (again.enqueued_at, again.attempt, again.attempts) == (enqueued, 1, 0)
+    assert told(job.id)[0] == "enqueued"
+    assert told(job.id)[-1] == "due again"
+
+
+def test_a_job_that_failed_shows_how_many_attempts_it_made_and_not_the_next(faces, admin, new_pool):
+    pool = new_pool()
+
+    @pool.job(max_fails=3, backoff=3600.0)
+    def charge(order: int) -> None:
+        raise ValueError("no such order")
+
+    job = charge.enqueue(order=7)
+    with pool:
+        found = wait_until(lambda: in_state(admin, job.id, "retry")).job
+    assert (found.attempt, found.attempts) == (2, 1)
+    assert "attempts 1\n" in faces.run("jobs", "show", job.id)
+    assert "Attempts 1 Fails 1" in faces.page("/job", id=job.id)
+    screen = faces.top("retry")
+    screen.wait_for("no such order")
+    screen.press("enter")
+    screen.wait_for("attempts 1", "next attempt")
+
+
+def test_a_job_that_was_scheduled_keeps_when_it_was_enqueued_beside_when_it_was_due(
+    admin, new_pool, enqueuer, told
+):
+    chores = new_pool()
+    chores.register("other", lambda: None)
+    job = enqueuer.enqueue_in("elsewhere", 1.2)
+    with chores:
+        waiting = wait_until(lambda: in_state(admin, job.id, "waiting")).job
+    assert waiting.enqueued_at == int(job.enqueued_at * 1000) / 1000
+    assert waiting.due_at == pytest.approx(waiting.enqueued_at + 1.2, abs=0.5)
+    assert told(job.id) == ["enqueued", "due"]
+
+
+def test_a_snoozed_job_keeps_when_it_was_enqueued(admin, new_pool, told):
+    pool = new_pool()
+
+    @pool.job(keep=60)
+    def sleepy(job: Job) -> None:
+        if job.snoozes < 2:
+            raise Snooze("not yet", after=0.6)
+
+    job = sleepy.enqueue()
+    with pool:
+        done = wait_until(lambda: in_state(admin, job.id, "done")).job
+    assert done.enqueued_at == int(job.enqueued_at * 1000) / 1000
+    assert (done.attempts, done.snoozes) == (3, 2)
+
+
+def test_the_death_of_a_process_is_in_the_story_with_its_time_and_pool(faces, admin, worker, look, told):
+    worker.started()
+    enqueued = look.now()
+    job = admin.enqueue("poison", {"code": 1}).subject.split()[1]
+    dead = wait_until(lambda: in_state(admin, job, "dead"), 60).job
+    assert [(one.attempt, one.error, one.ran) for one in dead.past] == [
+        (number, "its process died", 0.0) for number in (1, 2, 3)
+    ]
+    pools = [one.died_in for one in dead.past]
+    assert len(set(pools)) == 3
+    assert all(enqueued - 1 <= one.at <= look.now() for one in dead.past)
+    assert told(job) == [
+        "enqueued", *(f"attempt {n}: its process died (pool {pool})" for n, pool in enumerate(pools, 1)), "moved to dead",
+    ]  # fmt: skip
+    assert dead.attempts == 3
+    assert f"attempt 3: its process died (pool {pools[2]})" in faces.page("/job", id=job)
+    assert f"attempt 3: its process died (pool {pools[2]})" in faces.run("jobs", "show", job)
+    assert faces.api("/job", id=job)["job"]["past"][0]["died_in"] == pools[0]
+    screen = faces.top("dead")
+    screen.wait_for("poison")
+    screen.press("enter")
+    screen.wait_for(f"attempt 1: its process died (pool {pools[0]})", "attempts 3")
+
+
+def test_a_job_whose_process_was_killed_for_its_timeout_has_that_attempt_in_its_story(admin, worker, told):
+    worker.started()
+    job = admin.enqueue("overrun_with_gil", {}).subject.split()[1]
+    found = wait_until(lambda: in_state(admin, job, "retry"), 60).job
+    (attempt,) = found.past
+    assert (attempt.attempt, attempt.died_in) == (1, "")
+    assert attempt.error == "timed out after 0.3 s and was killed"
+    assert int(attempt.at) == found.failed_at
+    assert told(job)[0] == "enqueued"
+    assert told(job)[1].startswith("attempt 1 failed")
+
+
+def test_a_job_that_an_operator_killed_before_it_ran_shows_no_attempt(admin, told):
+    job = admin.enqueue("mail", {}, delay=3600).subject.split()[1]
+    admin.kill(admin.job(job).job)
+    dead = admin.job(job).job
+    assert (dead.state, dead.attempts) == ("dead", 0)
+    assert told(job) == ["enqueued", "killed by test", "moved to dead"]
+
+
+def test_a_job_that_a_go_worker_retried_does_not_claim_to_know_when_it_was_enqueued(
+    faces, admin, look, call, keys
+):
+    # Go renews `t` with every requeue and drops fields that it does not know.
+    now = int(look.now())
+    payload = look.payload("mail", "go-1", t=now - 30, fails=2, err="no", failed_at=now - 60)
+    call("LPUSH", keys.queue("mail"), payload)
+    call("SADD", keys.known_jobs, "mail")
+    found = admin.job("go-1")
+    assert (found.job.enqueued_at, found.job.due_at) == (None, now - 30)
+    assert [event.text for event in found.timeline] == ["attempt 2 failed: no", "enqueued, or due again"]
+    assert "Enqueued not known" in faces.page("/job", id="go-1")
