@@ -454,7 +454,8 @@ def test_dead_jobs_are_listed_grouped_retried_and_deleted(run, there, put, look)
         "s1",
     ]
     groups = run("dead", "groups", *there).stdout.splitlines()
-    assert groups[1].split() == ["mail", "3", "3", "3", "3", "3", "Timeout:", "#", "s"]
+    row = groups[1].split()
+    assert (row[:6], row[-3:]) == (["mail", "3", "3", "3", "3", "3"], ["Timeout:", "#", "s"])
     assert len(run("dead", "groups", "--within", "1h", *there).stdout.splitlines()) == 2
     assert run("dead", "retry-all", "--where", "name=mail", *there).stdout == "3 jobs matched, 3 changed.\n"
     assert run("dead", "delete-all", *there).returncode == 2

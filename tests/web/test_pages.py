@@ -265,7 +265,7 @@ def test_failures_are_grouped_and_lead_to_their_jobs(console, redis_url, namespa
     assert "OutOfStock: item # is out of stock" in words(text)
     (target,) = [link for link in Markup(text).links if link.startswith("/dead_jobs?where")]
     assert "5 of 5" in words(page(console, target))
-    assert "Nothing failed" in words(page(console, "/failures", name="other"))
+    assert "No failed job is in retry or dead" in words(page(console, "/failures", name="other"))
 
 
 def test_the_form_is_made_from_the_type_hints(console, redis_url, namespace):

@@ -9,8 +9,9 @@ from dayjob.admin.desk import Desk
 from dayjob.admin.filters import kind_of
 from dayjob.admin.jobs import source_of, view
 from dayjob.admin.veil import Veil
-from dayjob.admin.views import FailureGroup, Failures, State
-from dayjob.store.ops import inspect
+from dayjob.admin.views import FailedAttempts, FailureGroup, Failures, State
+from dayjob.store import codec
+from dayjob.store.ops import inspect, rollups
 from dayjob.store.ops.inspect import Kept
 from dayjob.store.steps import Steps, ask
 
@@ -29,6 +30,7 @@ class _Heap:
     three_days: int = 0
     dead: int = 0
     first_at: float = float("inf")
+    first_known: bool = True
     last_at: float = float("-inf")
     sample: tuple[State, Kept] | None = None
 
@@ -74,7 +76,19 @@ def failures(
             )
     groups = [_group(veil, *key, heap) for key, heap in heaps.items()]
     groups.sort(key=lambda group: (-group.count, group.name, group.kind))
-    return Failures(now, tuple(groups), looked, total)
+    return Failures(now, tuple(groups), looked, total, (yield from _attempts(desk, now)))
+
+
+def _attempts(desk: Desk, now: float) -> Steps[tuple[FailedAttempts, ...]]:
+    """How often each job failed in the last hour, by the figures of its minutes."""
+    last = int(now // 60)
+    minutes = yield from desk.shelf.minutes(range(last - 59, last + 1), now)
+    fails = rollups.merged_counts([minute.counts for minute in minutes], last - 59).fails
+    return tuple(
+        FailedAttempts(name, count)
+        for name, count in sorted(fails.items(), key=lambda one: (-one[1], one[0]))
+        if count
+    )
 
 
 def _past(entries: tuple[Kept, ...], since: float) -> bool:
@@ -93,12 +107,37 @@ def _gather(
         return
     at = float(entry.job.failed_at) or (entry.at if state == "dead" else None) or now
     if window is None or now - at <= window:
-        heaps.setdefault((entry.job.name, kind_of(veil.error(entry.job))), _Heap()).add(state, entry, at, now)
+        kind = kind_of(veil.error(entry.job))
+        heap = heaps.setdefault((entry.job.name, kind), _Heap())
+        heap.add(state, entry, at, now)
+        _trace_back(heap, veil, entry.job, kind)
+
+
+def _trace_back(heap: _Heap, veil: Veil, wire: codec.Wire, kind: str) -> None:
+    """Look for an earlier failure of this kind among the attempts that the job remembers."""
+    past = codec.past(wire)
+    if wire.fails + wire.deaths > len(past) and wire.fails + wire.deaths > 1:
+        heap.first_known = False
+    for one in past:
+        if one.at >= heap.first_at:
+            return
+        if _same_kind(one, kind, veil, wire):
+            heap.first_at = float(one.at)
+            return
+
+
+def _same_kind(one: codec.Fault, kind: str, veil: Veil, wire: codec.Wire) -> bool:
+    if one.died_in:
+        # A job that died too often is dead with an error that counts its deaths.
+        return kind.startswith(one.error)
+    found = kind_of(veil.text(one.error, veil.secrets(wire)))
+    # The attempt's line may be cut within a number or an id.
+    return found == kind or (len(one.error) >= codec.MOST_LINE and kind.startswith(found[:-40]))
 
 
 def _group(veil: Veil, name: str, kind: str, heap: _Heap) -> FailureGroup:
     assert heap.sample is not None  # noqa: S101 - a heap is made for its first entry
     return FailureGroup(
         name, kind, heap.count, heap.hour, heap.day, heap.three_days, heap.dead, heap.count - heap.dead,
-        heap.first_at, heap.last_at, view(veil, *heap.sample),
+        heap.first_at, heap.last_at, view(veil, *heap.sample), heap.first_known,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from dayjob.store.ops.inspect import BrokenEntry, BrokenPage, Queue, Sizes
 from dayjob.store.ops.pools import Condemned, Pool, Status, Worker
 
 __all__ = [
-    "Argument", "BrokenEntry", "BrokenPage", "BusyWorker", "Condemned", "Count", "Event", "FailureGroup", "Failures", "Finding", "Frame",
+    "Argument", "BrokenEntry", "BrokenPage", "BusyWorker", "Condemned", "Count", "Event", "FailedAttempts", "FailureGroup", "Failures", "Finding", "Frame",
     "JobDetail", "JobMetrics", "JobPage", "JobTypeView", "JobView", "Line", "Metrics", "Note", "Outcome", "Periodic", "Pool",
     "PoolsView", "Progress", "Quantiles", "Queue", "QueueDetail", "QueueMinute", "QueueView", "QueuesView", "RedisView", "Seen", "Sizes",
     "Stacks", "State", "Status", "Tally", "Verdict", "Worker", "WorkerStack",
@@ -240,10 +240,20 @@ class FailureGroup:
     last_three_days: int
     dead: int
     retry: int
+    #: When the first of them failed this way; `first_known` is false where it may have been earlier.
     first_at: float
     last_at: float
     #: One of them, the last that failed.
     sample: JobView
+    first_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempts:
+    """How often one job failed, whatever became of it since: attempts that a later one made good are counted too."""
+
+    name: str
+    last_hour: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +261,12 @@ class Failures:
     """What fails, by error and job; the largest group first."""
 
     now: float
+    #: Jobs that are in retry or dead now.
     groups: tuple[FailureGroup, ...]
     looked: int
     total: int
+    #: Every job name of which an attempt failed in the last hour, the one with most first.
+    attempts: tuple[FailedAttempts, ...] = ()
 
 
 # Queues.

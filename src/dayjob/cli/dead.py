@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dayjob import wording
+from dayjob.admin.views import FailureGroup
 from dayjob.cli import console
 from dayjob.cli.jobs import ls as list_jobs
 from dayjob.cli.jobs import perform, where_option
@@ -32,7 +33,10 @@ def ls(ctx: click.Context, /, **given: Any) -> None:
 @click.option("--within", metavar="SPAN", help="Only what failed within 90s, 5m, 1h, 2d.")
 @console.options
 def groups(within: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show what fails, jobs in retry included: by error and job, with how many in 1 h, 24 h and 72 h."""
+    """Group the jobs in retry and dead by error and job name: how many, how many failed last in 1 h, 24 h and 72 h, since when.
+
+    Also shows how often each job failed in the last hour, attempts that a retry made good included.
+    """
     window = None if within is None else wording.read_span(within, "--within")
     with console.opened(redis, namespace) as admin:
         found = admin.failures(window=window)
@@ -40,15 +44,31 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
         console.emit(found)
         return
     if not found.groups:
-        click.echo("Nothing failed." if window is None else f"Nothing failed within {wording.span(window)}.")
-        return
-    rows = [
-        (group.name, f"{group.count:,}", group.last_hour, group.last_day, group.last_three_days, f"{group.dead:,}", group.kind)
-        for group in found.groups
-    ]  # fmt: skip
-    console.table(("NAME", "JOBS", "1H", "24H", "72H", "DEAD", "ERROR"), rows, right="JOBS 1H 24H 72H DEAD")
+        click.echo(
+            "No job is in retry or dead for a failure."
+            if window is None
+            else f"No job in retry or dead failed within {wording.span(window)}."
+        )
+    else:
+        rows = [
+            (
+                group.name, f"{group.count:,}", group.last_hour, group.last_day, group.last_three_days, f"{group.dead:,}",
+                since(found.now, group), group.kind,
+            )
+            for group in found.groups
+        ]  # fmt: skip
+        head = ("NAME", "JOBS", "1H", "24H", "72H", "DEAD", "FIRST", "ERROR")
+        console.table(head, rows, right="JOBS 1H 24H 72H DEAD")
+    for one in found.attempts:
+        times = wording.counted(one.last_hour, "time")
+        click.echo(console.clean(f"{one.name} failed {times} in the last hour, healed failures included"))
     if found.looked < found.total:
         click.echo(f"{found.looked:,} of {found.total:,} entries looked at", err=True)
+
+
+def since(now: float, group: FailureGroup) -> str:
+    """How long ago the first failure of a group was."""
+    return f"{console.ago(now - group.first_at)} ago" + ("" if group.first_known else " or earlier")
 
 
 @dead.command("retry-all", epilog="Example: dayjob dead retry-all --where 'error~Timeout'")

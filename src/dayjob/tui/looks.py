@@ -285,17 +285,22 @@ def failures(found: Failures, groups: Sequence[Any]) -> Sheet:
             f"{one.name} {one.kind}",
             (
                 number(one.count), (clean(one.name), "bold"), number(one.last_hour), number(one.last_day), number(one.dead), number(one.retry),
-                ago(found.now - one.first_at), ago(found.now - one.last_at), (clean(one.kind), "error"),
+                ago(found.now - one.first_at) + ("" if one.first_known else " or more"), ago(found.now - one.last_at), (clean(one.kind), "error"),
             ),
             one,
         )
         for one in groups
     )  # fmt: skip
     kinds = counted(len(found.groups), "kind")
-    line = f"{kinds} of failure in {counted(found.looked, 'job')} of dead and retry"
+    line = f"{kinds} of failure in {counted(found.looked, 'job')} that are in dead or retry now"
     if found.looked < found.total:
         line += f", the newest of {found.total:,}"
     empty = (
         "No failure matches the filter." if found.groups else "Nothing has failed: dead and retry are empty."
     )
-    return Sheet((((line, "dim"),),), _FAILURES, rows, empty)
+    lines: list[Line] = [((line, "dim"),)]
+    if found.attempts:
+        some = ", ".join(f"{clean(one.name)} {counted(one.last_hour, 'time')}" for one in found.attempts[:5])
+        more = f" and {counted(len(found.attempts) - 5, 'other job')}" if len(found.attempts) > 5 else ""
+        lines.append(((f"failed in the last hour, healed failures included: {some}{more}", "dim"),))
+    return Sheet(tuple(lines), _FAILURES, rows, empty)

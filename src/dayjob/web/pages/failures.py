@@ -29,7 +29,9 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
     name, kind = asked.get("name", ""), asked.get("kind", "")
     groups = [one for one in found.groups if name in ("", one.name) and kind in ("", one.kind)]
     return {
-        "groups": [_shown(one) for one in groups[:MOST_GROUPS]], "found": found, "windows": _WINDOWS,
+        "groups": [_shown(one) for one in groups[:MOST_GROUPS]], "found": found,
+        "attempts": [one for one in found.attempts if name in ("", one.name)][:MOST_GROUPS],
+        "hourly": {one.name: one.last_hour for one in found.attempts}, "windows": _WINDOWS,
         "window": window if hours else "", "name": name, "kind": kind, "now": found.now,
     }  # fmt: skip
 
