@@ -16,7 +16,7 @@ ROOT = Path(dayjob.__file__).parent
 LAYERS = {
     "domain": {
         "arguments", "clock", "cron", "describe", "errors", "forks", "function", "job", "lenient", "middleware", "options", "redact",
-        "registry", "retry", "version", "wording",
+        "registry", "retry", "safe_logging", "version", "wording",
     },
     # What programs import to say what their jobs are; opens nothing.
     "face": {"pool", "__init__"},
@@ -198,3 +198,9 @@ def test_the_check_finds_what_is_planted():
     assert all("testing" not in may for may in MAY.values())
     assert ("dayjob.store.ops.consume", "top") in imports("dayjob.worker.fetcher")
     assert ("dayjob.worker.runtime", "late") in imports("dayjob.pool")
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("dayjob.worker")])
+def test_the_worker_logs_by_safe_loggers_only(module):
+    """A plain log call raises what a handler of the program raises, and would end the loop or the thread it is made on."""
+    assert "getLogger" not in MODULES[module].read_text("utf-8"), f"{module}: use safe_logging.SafeLogger"

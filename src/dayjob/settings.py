@@ -11,7 +11,6 @@ No message shows a password.
 from __future__ import annotations
 
 import ipaddress
-import logging
 import os
 import re
 import tomllib
@@ -24,9 +23,10 @@ from urllib.parse import quote, unquote
 
 from dayjob.errors import BadOption, UsageError
 from dayjob.options import check_namespace
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.embedded import open_server
 
-logger = logging.getLogger("dayjob")
+logger = SafeLogger("dayjob")
 
 Kind = Literal["single", "unix", "sentinel", "cluster"]
 

@@ -12,12 +12,14 @@ from crashes import survey
 
 #: A pool one of whose loops raises at its third round, which no error of Redis does.
 PROGRAM = """
-import logging, sys
+import logging, os, sys
 from importlib import import_module
 from dayjob import Job, WorkerPool
 
 module, kind, url, namespace = sys.argv[1:]
 logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+if "LOGGING_RAISES" in os.environ:
+    logging.getLogger().handlers[0].emit = lambda record: 1 / 0
 loop = getattr(import_module(f"dayjob.worker.{module}"), kind)
 step, rounds = loop.step, 0
 
@@ -47,6 +49,16 @@ pool.run()
 """
 
 
+def run_program(folder, *arguments, **environ):
+    """Run the program to its end."""
+    (folder / "program.py").write_text(PROGRAM)
+    return subprocess.run(
+        [sys.executable, "program.py", *arguments],
+        cwd=folder, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environ, capture_output=True, text=True,
+        timeout=50, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("module", "kind"),
     [
@@ -58,13 +70,15 @@ pool.run()
     ],
 )
 def test_a_loop_that_dies_ends_the_process_with_code_70(module, kind, tmp_path, redis_url, keys, link):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    ended = subprocess.run(
-        [sys.executable, "program.py", module, kind, redis_url, keys.namespace],
-        cwd=tmp_path, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
+    ended = run_program(tmp_path, module, kind, redis_url, keys.namespace)
     assert ended.returncode == 70, ended.stderr
     assert f"the {module} loop died; stopping the pool" in ended.stderr
     assert "ZeroDivisionError: as a bug would" in ended.stderr
     # It could say so itself, unless it was the loop that talks: then the sweep has it.
     assert survey(keys, link).places in ({("queue", "hold"): 1}, {("held", "hold"): 1})
+
+
+def test_a_loop_that_dies_ends_the_process_though_its_log_line_raises(tmp_path, redis_url, namespace):
+    ended = run_program(tmp_path, "fetcher", "Fetcher", redis_url, namespace, LOGGING_RAISES="1")
+    assert ended.returncode == 70, ended.stderr
+    assert ended.stderr.count("a log line could not be written") == 1

@@ -353,3 +353,13 @@ def test_a_stop_while_redis_is_away_keeps_its_deadline(tmp_path, own, namespace)
 def _statuses(call, keys) -> list[bytes]:
     found = [call("GET", keys.pool(pool_id.decode())) for pool_id in call("ZRANGE", keys.pools, 0, -1)]
     return [status for status in found if status is not None]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="there are no real-time signals")
+def test_a_child_that_a_signal_without_a_name_killed_is_replaced(worker, enqueue):
+    (child,) = worker.started()
+    os.kill(child, signal.SIGRTMIN + 1)
+    worker.wait_for_log("started:", 2)
+    enqueue("quick", n=1)
+    worker.wait_for("quick")
+    assert f"process {child} was killed by signal {signal.SIGRTMIN + 1}" in worker.log

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import socket
 import sys
@@ -15,6 +14,7 @@ from dayjob import settings
 from dayjob.errors import DayjobError, StoreError, Unavailable
 from dayjob.options import PoolOptions
 from dayjob.pool import WorkerPool
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
 from dayjob.store.sync import Link
@@ -30,6 +30,7 @@ from dayjob.worker.line import (
     Hello,
     Hurry,
     Line,
+    LoopDied,
     Published,
     Quiet,
     Report,
@@ -41,7 +42,7 @@ from dayjob.worker.runtime import Runtime
 from dayjob.worker.service import Outage
 from dayjob.worker.signals import handle
 
-logger = logging.getLogger("dayjob.worker")
+logger = SafeLogger("dayjob.worker")
 
 #: Exit codes: a mistake in the program, Redis unavailable, a loop died.
 MISTAKE, UNAVAILABLE, INTERNAL = 2, 69, 70
@@ -123,6 +124,10 @@ class Child:
         if self._within is None:
             self._line.send(Asked())
             threading.Thread(target=self.stop, args=(timeout,), name="dayjob-stop", daemon=True).start()
+
+    def _loop_died(self, loop: str, error: BaseException) -> None:
+        """Have the parent let the lease end, and kill this process should it not end by itself."""
+        self._line.send(LoopDied(loop, type(error).__name__))
 
     def hurry(self) -> None:
         """Give back now."""
@@ -227,7 +232,12 @@ class Child:
         pause = threading.Event()
         while self._within is None:
             runtime = Runtime(
-                pool, publish=publish, board=board, tag=config.tag, asked=lambda: self._asked(config.timeout)
+                pool,
+                publish=publish,
+                board=board,
+                tag=config.tag,
+                asked=lambda: self._asked(config.timeout),
+                loop_died=self._loop_died,
             )
             runtime.outage = self._outage
             try:

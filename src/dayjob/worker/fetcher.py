@@ -5,7 +5,6 @@ The only caller of consume.exchange. Whatever finishes while one exchange is und
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from dayjob.errors import StoreError, Unavailable
 from dayjob.job import new_id
 from dayjob.options import PoolOptions
+from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
@@ -29,7 +29,7 @@ from dayjob.worker.gate import Gate
 from dayjob.worker.lane import Lane
 from dayjob.worker.outbox import Outbox
 
-logger = logging.getLogger("dayjob.worker.fetcher")
+logger = SafeLogger("dayjob.worker.fetcher")
 
 #: While busy, all names are asked for at least this often.
 ALL_NAMES = 0.1

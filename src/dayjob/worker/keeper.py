@@ -5,7 +5,6 @@ On a thread of its own, so that an outage never holds up signals or restarts; wh
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 import threading
@@ -17,13 +16,14 @@ from typing import NamedTuple
 
 from dayjob import settings
 from dayjob.errors import Rejected, StoreError
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.sync import Link
 from dayjob.worker.reaper import Reaper
 from dayjob.worker.service import BACKOFF
 
-logger = logging.getLogger("dayjob.worker.keeper")
+logger = SafeLogger("dayjob.worker.keeper")
 
 #: Seconds after which an outage is one: a connection that was cut is opened again sooner.
 MOMENT = 0.3
@@ -139,14 +139,16 @@ class Keeper:
         self._wake.set()
 
     def _loop(self) -> None:
+        try:
+            self._go_round()
+        except BaseException as problem:  # a loop that dies must end the parent, whatever killed it
+            self._died(problem)
+
+    def _go_round(self) -> None:
         failures = 0
         while not self._closing:
             self._wake.clear()
-            try:
-                error = self._round()
-            except BaseException as problem:  # a loop that dies must end the parent, whatever killed it
-                self._died(problem)
-                return
+            error = self._round()
             if error is None:
                 failures = 0
                 self.back(0)

@@ -108,6 +108,13 @@ class Asked(msgspec.Struct, tag="asked"):
     """Child to parent: an operator asked it to stop, and it does; it is not to be replaced."""
 
 
+class LoopDied(msgspec.Struct, tag="loop-died"):
+    """Child to parent: one of its loops died, so it stops. Its lease must not be renewed any more."""
+
+    loop: str
+    error: str
+
+
 class Away(msgspec.Struct, tag="away"):
     """Child to parent: Redis went away."""
 
@@ -123,7 +130,7 @@ class Ended(msgspec.Struct, tag="ended"):
 
 
 ToChild = Config | Stop | Hurry | Quiet
-ToParent = Hello | Published | Started | Failed | Report | Asked | Away | Back | Ended
+ToParent = Hello | Published | Started | Failed | Report | Asked | LoopDied | Away | Back | Ended
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(
@@ -137,6 +144,7 @@ _decode = msgspec.json.Decoder(
     | Failed
     | Report
     | Asked
+    | LoopDied
     | Away
     | Back
     | Ended

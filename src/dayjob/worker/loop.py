@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections import deque
@@ -12,13 +11,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context as Variables
 from typing import Any
 
+from dayjob.safe_logging import SafeLogger
 from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.ready import Ready
 from dayjob.worker.room import PATIENCE
 from dayjob.worker.slots import Slots
 from dayjob.worker.threads import Board
 
-logger = logging.getLogger("dayjob.worker")
+logger = SafeLogger("dayjob.worker")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -197,13 +197,20 @@ class LoopExecutor:
             if self._board is not None:
                 place = self._places.popleft()
                 self._board.post(place, attempt.token, attempt.deadline)
+        #: Should neither of the two below return, the attempt goes back to its queue.
+        settlement: Settlement = (attempt.back(),)
         try:
             settlement = await self._run(attempt)
         except BaseException as error:
             settlement = self._give_up(attempt, error)
-        if self._board is not None and place >= 0:
-            self._board.clear(place)
-            self._places.append(place)
+        finally:
+            if self._board is not None and place >= 0:
+                self._board.clear(place)
+                self._places.append(place)
+            self._settle(attempt, settlement, started, slot)
+
+    def _settle(self, attempt: Attempt, settlement: Settlement, started: float, slot: int) -> None:
+        """Report how the attempt ended, and start the next one in its place."""
         del self._tasks[attempt]
         attempt.ran = time.monotonic() - started
         self._finish(attempt, settlement)

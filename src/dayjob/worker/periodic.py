@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from dayjob import cron
 from dayjob.errors import Full, Rejected
 from dayjob.job import new_id
 from dayjob.pool import Periodic as Record
+from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import produce
 from dayjob.worker.shared import SharedLink
 
-logger = logging.getLogger("dayjob.worker.periodic")
+logger = SafeLogger("dayjob.worker.periodic")
 
 #: Seconds that pools other than the leader wait before they look after a tick.
 LATER = 2.0

@@ -19,6 +19,7 @@ from dayjob.worker.line import (
     Failed,
     Hello,
     Line,
+    LoopDied,
     Published,
     Quiet,
     Report,
@@ -59,6 +60,8 @@ class Process:
         self.ended = False
         #: An operator asked it to stop: it is not replaced.
         self.asked = False
+        #: One of its loops died: it stops, and gets no lease from us.
+        self.loop_died = False
         self.failure: Failed | None = None
         self.report = Report(0, 0)
         #: Suspended by a signal: it gets no lease from us.
@@ -88,6 +91,8 @@ class Process:
                 self.started_at = time.monotonic()
             elif isinstance(message, Asked):
                 self.asked = True
+            elif isinstance(message, LoopDied):
+                self.loop_died = True
             elif isinstance(message, Ended):
                 self.ended = True
             elif isinstance(message, Failed):
@@ -114,7 +119,7 @@ class Process:
     @property
     def alive(self) -> bool:
         """Whether it may be given a lease."""
-        return self.code is None and not self.suspended and not self.ended
+        return self.code is None and not (self.suspended or self.ended or self.loop_died)
 
     @property
     def look_at(self) -> float:
@@ -163,7 +168,7 @@ class Process:
             return " ".join(self.failure.text.split())
         if self.code is None or self.code >= 0:
             return f"process {self.pid} exited with code {self.code}"
-        name = signal.Signals(-self.code).name
+        name = _signal_name(-self.code)
         hint = " (out of memory?)" if name == "SIGKILL" and not self.killed else ""
         return f"process {self.pid} was killed by {name}{hint}"
 
@@ -188,3 +193,11 @@ class Process:
         # Not reaped yet, so the pid is still this child's.
         if self.code is None:
             os.kill(self.pid, number)
+
+
+def _signal_name(number: int) -> str:
+    """The name of a signal; of the real-time ones only the first and the last have one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

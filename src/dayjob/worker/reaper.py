@@ -6,7 +6,6 @@ counts only for the suspect that the pool had named before it started it, so tha
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -15,13 +14,14 @@ from dayjob import retry
 from dayjob.errors import DayjobError, JobTimeout, Rejected
 from dayjob.job import Job
 from dayjob.options import JobOptions
+from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, inspect, maintain
 from dayjob.store.ops.maintain import Rescue
 
-logger = logging.getLogger("dayjob.worker.reaper")
+logger = SafeLogger("dayjob.worker.reaper")
 
 T = TypeVar("T")
 

@@ -5,17 +5,17 @@ A chore of the leader. Harmless when two do it: sizes are noted once, and a roll
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from dayjob.errors import Full, Rejected
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import figures, job_types, maintain, rollups
 from dayjob.store.ops.figures import Minute
 from dayjob.store.steps import Steps, walk
 from dayjob.worker.shared import SharedLink
 
-logger = logging.getLogger("dayjob.worker.recorder")
+logger = SafeLogger("dayjob.worker.recorder")
 
 #: How many queues one request counts.
 AT_ONCE = 200

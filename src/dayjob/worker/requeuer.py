@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 from dayjob.errors import Rejected
+from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import maintain
 from dayjob.store.ops.maintain import Move
 from dayjob.worker.shared import SharedLink
 
-logger = logging.getLogger("dayjob.worker.requeuer")
+logger = SafeLogger("dayjob.worker.requeuer")
 
 #: Seconds that one set may be worked on before the other chores have their turn.
 TURN = 0.2

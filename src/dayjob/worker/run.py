@@ -23,17 +23,20 @@ from dayjob.job import Job, running
 from dayjob.middleware import SKIPPED
 from dayjob.options import Hook
 from dayjob.redact import secrets_in, without
+from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry
 from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.threads import raise_in
 
-logger = logging.getLogger("dayjob.job")
+logger = SafeLogger("dayjob.job")
 
 #: Where the code is that leads to handlers; compared as text with what frames say.
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120
 _OURS = tuple(_PACKAGE + part for part in (f"worker{os.sep}", "middleware.py", "registry.py", "arguments.py"))
+#: Until an attempt is retried whose failure could not be handled.
+LAST_RESORT_SECONDS = 60.0
 
 
 class Abandon(BaseException):
@@ -64,7 +67,7 @@ class Runner:
         self._now = redis_now
         self._rng = rng
         #: Asked once: at a hundred thousand jobs a second even the question costs something.
-        self._tells_done = logger.isEnabledFor(logging.DEBUG)
+        self._tells_done = logger.is_enabled(logging.DEBUG)
         self._forks = forks.number
 
     def run(self, attempt: Attempt) -> Settlement:
@@ -116,10 +119,30 @@ class Runner:
         return self._done(attempt, result)
 
     def give_up(self, attempt: Attempt, error: BaseException) -> Settlement:
-        """The settlement of an attempt whose thread does not end, or was interrupted outside its handler."""
-        if not attempt.given_up:
-            _shield(attempt)
-        return self._failed(attempt, error)
+        """The settlement of an attempt whose thread does not end, or whose outcome could not be decided. Never raises."""
+        try:
+            if not attempt.given_up:
+                _shield(attempt)
+            return self._failed(attempt, error)
+        except (
+            BaseException
+        ) as problem:  # an attempt that is never settled would keep its place and its lease for ever
+            logger.exception("job=%s id=%s: its failure could not be handled", attempt.name, attempt.wire.id)
+            return self._last_resort(attempt, problem)
+
+    def _last_resort(self, attempt: Attempt, problem: BaseException) -> Settlement:
+        """Count a fail without running any code of the program: retry a minute later, or dead after the last fail."""
+        message = f"dayjob could not handle the failure of this attempt: {type(problem).__name__}"
+        last = attempt.wire.fails + 1 >= attempt.lane.options.max_fails
+        decision = retry.Decision("dead" if last else "retry", LAST_RESORT_SECONDS, counts=True, why=message)
+        try:
+            if last:
+                return self._end(attempt, self._bury(attempt, decision, message, ""))
+            return [self._again(attempt, decision, message, "")]
+        except codec.Broken as why:
+            return self._break(attempt, why)
+        except BaseException:  # out of memory, for example: another pool may be able to run it
+            return [attempt.back()]
 
     def _expired(self, attempt: Attempt) -> bool:
         return self._now() * 1000 > attempt.wire.expires
@@ -193,9 +216,12 @@ class Runner:
         try:
             return self._judge(attempt, error)
         except codec.Broken as why:
-            where = self._keys.queue(attempt.name)
-            entry = codec.broken_entry(attempt.payload, at=self._now(), where=where, why=str(why))
-            return [Entry("broken", attempt.name, attempt.token, entry)]
+            return self._break(attempt, why)
+
+    def _break(self, attempt: Attempt, why: codec.Broken) -> Settlement:
+        where = self._keys.queue(attempt.name)
+        entry = codec.broken_entry(attempt.payload, at=self._now(), where=where, why=str(why))
+        return [Entry("broken", attempt.name, attempt.token, entry)]
 
     def _cancelled(self, attempt: Attempt) -> Settlement:
         """An operator ended it: however its handler came out, it is over, and neither done nor failed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import random
 import threading
@@ -20,6 +19,7 @@ from dayjob.job import Job
 from dayjob.middleware import compose_async, compose_sync
 from dayjob.pool import WorkerPool
 from dayjob.registry import JobType
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, inspect
 from dayjob.store.sync import Link
@@ -45,7 +45,7 @@ from dayjob.worker.threads import Board, ThreadExecutor
 from dayjob.worker.trimmer import Trimmer
 from dayjob.worker.watchdog import Watchdog
 
-logger = logging.getLogger("dayjob.worker")
+logger = SafeLogger("dayjob.worker")
 
 #: Seconds to wait for an answer: all that a pool asks is safe to ask again, on a new connection.
 ANSWER = 3.0
@@ -70,11 +70,14 @@ class Runtime:
         board: Board | None = None,
         tag: str = "",
         asked: Callable[[], None] | None = None,
+        loop_died: Callable[[str, BaseException], None] | None = None,
     ) -> None:
         #: What is to be done when an operator asks the pool to stop.
         self._asked = asked or self._stop_by_itself
         self._pool = pool
         self._publish = publish or _nobody
+        #: Called with the name of a loop that died, and why, before the pool stops.
+        self._loop_died = loop_died or _ignore
         self._board = board
         self._tag = tag
         self.pid = os.getpid()
@@ -254,20 +257,25 @@ class Runtime:
         with self._stopping:
             if self.ended.is_set():
                 return
-            deadline = time.monotonic() + max(0.0, timeout)
-            self._flags.stopping = self.observer.stopping = True
-            self.quiet()
-            self._tell_running("waiting for")
-            self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, deadline)
-            # Counted from before anything is given back: that takes a moment of its own.
-            now = time.monotonic()
-            last = (now if self._hurry.is_set() else max(deadline, now)) + SETTLING
-            self._give_back()
-            self.fetcher.flush()
-            self._wait_for(lambda: self.fetcher.told, last, hurry=False)
-            self._close(last)
-            self.ended.set()
+            try:
+                self._wind_up(time.monotonic() + max(0.0, timeout))
+            finally:
+                # Whatever failed on the way: a program that waits for the end must not wait for ever.
+                self.ended.set()
             logger.info("pool=%s stopped", self.fetcher.pool_id)
+
+    def _wind_up(self, deadline: float) -> None:
+        self._flags.stopping = self.observer.stopping = True
+        self.quiet()
+        self._tell_running("waiting for")
+        self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, deadline)
+        # Counted from before anything is given back: that takes a moment of its own.
+        now = time.monotonic()
+        last = (now if self._hurry.is_set() else max(deadline, now)) + SETTLING
+        self._give_back()
+        self.fetcher.flush()
+        self._wait_for(lambda: self.fetcher.told, last, hurry=False)
+        self._close(last)
 
     def runs(self, attempt: object) -> bool:
         """Whether this is one of our attempts."""
@@ -405,9 +413,11 @@ class Runtime:
         return True
 
     def _died(self, name: str, error: BaseException) -> None:
-        logger.critical("the %s loop died; stopping the pool", name, exc_info=error)
+        # The log line comes last: nothing that fails there may keep the pool from stopping.
         self.failure = error
+        self._loop_died(name, error)
         threading.Thread(target=self.stop, args=(0.0,), name="dayjob-last", daemon=True).start()
+        logger.critical("the %s loop died; stopping the pool", name, exc_info=error)
 
     # What user code is called for.
 
@@ -445,6 +455,10 @@ class Runtime:
 
 def _nobody(_pool_id: str) -> None:
     """There is no parent to tell."""
+
+
+def _ignore(_loop: str, _error: BaseException) -> None:
+    """There is no parent that must learn of it."""
 
 
 def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any, Any], Any]:

@@ -5,14 +5,14 @@ A step does one round and returns the seconds until the next. An error that is n
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
 from dayjob.errors import StoreError, Unavailable
+from dayjob.safe_logging import SafeLogger
 
-logger = logging.getLogger("dayjob.worker")
+logger = SafeLogger("dayjob.worker")
 
 #: Waits after the first, second, ... failure in a row.
 BACKOFF = (0.05, 0.1, 0.25, 0.5, 1.0)
@@ -129,6 +129,12 @@ class Service:
             logger.error("the %s cannot do its work: %s", self.name, error)
 
     def _loop(self) -> None:
+        try:
+            self._go_round()
+        except BaseException as error:  # whatever ends a loop must end the pool
+            self._died(self.name, error)
+
+    def _go_round(self) -> None:
         failures = 0
         while not self._stop.is_set():
             self._wake.clear()
@@ -140,9 +146,6 @@ class Service:
                 self._tell(error)
                 wait = BACKOFF[min(failures, len(BACKOFF) - 1)]
                 failures += 1
-            except BaseException as error:
-                self._died(self.name, error)
-                return
             else:
                 failures = 0
             self.beaten_at = time.monotonic()

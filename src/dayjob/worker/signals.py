@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-logger = logging.getLogger("dayjob.worker")
+from dayjob.safe_logging import SafeLogger
+
+logger = SafeLogger("dayjob.worker")
 
 #: Seconds a pool may take to stop after a signal.
 PATIENCE = 25.0

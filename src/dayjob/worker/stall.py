@@ -5,17 +5,17 @@ Asked on the watchdog's thread; the loop answers when it comes to it.
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 import time
 import traceback
 
+from dayjob.safe_logging import SafeLogger
 from dayjob.worker.attempt import Attempt
 from dayjob.worker.loop import LoopExecutor
 from dayjob.worker.stacks import is_own
 
-logger = logging.getLogger("dayjob.worker")
+logger = SafeLogger("dayjob.worker")
 
 #: Seconds that the loop may take to answer, after which a block is told of before its end, and between two lines.
 MOST = 1.0

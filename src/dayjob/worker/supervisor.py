@@ -6,7 +6,6 @@ Proof of death is waitpid of one's own child, nothing else. Redis is the keeper'
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import selectors
@@ -22,13 +21,14 @@ import msgspec
 
 from dayjob import settings
 from dayjob.errors import Unavailable
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.ops import consume
 from dayjob.worker.board import Posted
 from dayjob.worker.keeper import Cause, Keeper, Place
-from dayjob.worker.line import Asked, Away, Back, Config, Ended, Failed, Hurry, Started
+from dayjob.worker.line import Asked, Away, Back, Config, Ended, Failed, Hurry, LoopDied, Started
 from dayjob.worker.process import OVERTIME, Process
 
-logger = logging.getLogger("dayjob.worker.supervisor")
+logger = SafeLogger("dayjob.worker.supervisor")
 
 #: Seconds before a crashed child is started again, doubling from the first to the last.
 FIRST_PAUSE, LAST_PAUSE = 0.1, 30.0
@@ -241,6 +241,14 @@ class Supervisor:
             elif isinstance(message, Asked):
                 logger.info("process %d was asked to stop by an operator", process.pid)
                 process.kill_by(time.monotonic() + self._config.timeout + OVERTIME)
+            elif isinstance(message, LoopDied):
+                logger.error(
+                    "process %d: its %s loop died (%s); it is stopping",
+                    process.pid,
+                    message.loop,
+                    message.error,
+                )
+                process.kill_by(time.monotonic() + self._config.timeout + OVERTIME)
             elif isinstance(message, Away):
                 self._keeper.away(process.pid, Unavailable(message.why))
             elif isinstance(message, Back):
@@ -423,9 +431,9 @@ class Supervisor:
         ]
 
     def _keeper_died(self, problem: BaseException) -> None:
-        logger.critical("the keeper died; stopping", exc_info=problem)
         self._broken = True
         self._wake()
+        logger.critical("the keeper died; stopping", exc_info=problem)
 
 
 def _pause(slot: Slot) -> float:

@@ -193,18 +193,18 @@ class ThreadExecutor:
         worker.current = attempt
         settlement: Settlement = None
         ended = False
+        problem: BaseException | None = None
         while True:
             # An exception that was sent to this thread may arrive at any instruction, in a function just called too:
             # so everything up to the end is inside, and the end can be done twice.
             try:
                 if not ended:
-                    settlement = self._run(attempt)
+                    settlement = self._run(attempt) if problem is None else self._give_up(attempt, problem)
                     ended = True
                 self._part(worker, attempt, thread_id)
                 break
             except BaseException as late:
-                if not ended:
-                    settlement, ended = self._give_up(attempt, late), True
+                problem = late
         now = time.monotonic()
         attempt.ran = now - started
         if not attempt.given_up:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-
 from dayjob.errors import Rejected
 from dayjob.options import PoolOptions
+from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, maintain
 from dayjob.store.ops.maintain import BATCH
 from dayjob.worker.shared import SharedLink
 
-logger = logging.getLogger("dayjob.worker.trimmer")
+logger = SafeLogger("dayjob.worker.trimmer")
 
 
 class Trimmer:

@@ -7,13 +7,13 @@ failed, keeps its slot, and is shown as stuck. In a supervised process the paren
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
 
 from dayjob.errors import JobTimeout
 from dayjob.options import PoolOptions
+from dayjob.safe_logging import SafeLogger
 from dayjob.worker.attempt import Attempt
 from dayjob.worker.fetcher import Fetcher
 from dayjob.worker.loop import LoopExecutor
@@ -21,7 +21,7 @@ from dayjob.worker.run import Abandon, Runner, TimedOut
 from dayjob.worker.stall import Stall
 from dayjob.worker.threads import ThreadExecutor
 
-logger = logging.getLogger("dayjob.worker.watchdog")
+logger = SafeLogger("dayjob.worker.watchdog")
 
 #: An attempt is interrupted so many times within its grace: each leaves its handler a part of the grace to clean up.
 INTERRUPTS = 4

@@ -1,0 +1,91 @@
+"""SafeLogger: log calls that never raise.
+
+Handlers, filters and record factories of the program run inside every log call, and each of them can fail: a log shipper
+whose collector is away, for example. A log line must not cost an outcome, a worker thread or a loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import traceback
+from collections.abc import Mapping
+
+#: Not empty once this process has shown a failure.
+_shown: list[bool] = []
+
+
+class SafeLogger:
+    """A logger of the standard library whose calls never raise. The first failure of a process is shown on stderr."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def is_enabled(self, level: int) -> bool:
+        """Whether lines of this level are logged."""
+        try:
+            return self._logger.isEnabledFor(level)
+        except BaseException as error:
+            _show(error, "")
+            return False
+
+    def debug(self, text: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at DEBUG."""
+        self._log(logging.DEBUG, text, args, extra)
+
+    def info(self, text: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at INFO."""
+        self._log(logging.INFO, text, args, extra)
+
+    def warning(self, text: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at WARNING."""
+        self._log(logging.WARNING, text, args, extra)
+
+    def error(self, text: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at ERROR."""
+        self._log(logging.ERROR, text, args, extra)
+
+    def exception(self, text: str, *args: object) -> None:
+        """Log at ERROR, with the exception that is being handled."""
+        self._log(logging.ERROR, text, args, None, sys.exc_info()[1])
+
+    def critical(self, text: str, *args: object, exc_info: BaseException | None = None) -> None:
+        """Log at CRITICAL, with the exception that is the reason."""
+        self._log(logging.CRITICAL, text, args, None, exc_info)
+
+    def _log(
+        self,
+        level: int,
+        text: str,
+        args: tuple[object, ...],
+        extra: Mapping[str, object] | None,
+        error: BaseException | None = None,
+    ) -> None:
+        # Handlers may raise anything, SystemExit too.
+        try:
+            try:
+                self._logger.log(level, text, *args, extra=extra, exc_info=error, stacklevel=3)
+            except KeyError as collision:
+                if extra is None or "Attempt to overwrite" not in str(collision):
+                    raise
+                # A record factory of the program sets a field of the same name: its value stands.
+                self._logger.log(level, text, *args, exc_info=error, stacklevel=3)
+        except BaseException as problem:
+            _show(problem, text, args)
+
+
+def _show(problem: BaseException, text: str, args: tuple[object, ...] = ()) -> None:
+    """Write the first failure to stderr. stderr may be closed: then there is no place left to write to."""
+    if _shown:
+        return
+    _shown.append(True)
+    with contextlib.suppress(BaseException):
+        trace = "".join(traceback.format_exception(problem))
+        line = text % args if args else text
+        sys.stderr.write(
+            f"dayjob: a log line could not be written, because a log handler, filter or record factory raised "
+            f"{type(problem).__name__}. Jobs go on; later failures of this kind are not shown.\n"
+            f"    The line was: {line}\n{trace}"
+        )
+        sys.stderr.flush()
