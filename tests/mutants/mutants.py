@@ -317,9 +317,36 @@ ALL = (
     Mutant(
         "the parent beats for a child that is stopped",
         f"{WORKER}/process.py",
-        "return self.code is None and not self.suspended and not self.ended",
-        "return self.code is None and not self.ended",
+        "not (self.suspended or self.ended or self.loop_died)",
+        "not (self.ended or self.loop_died)",
         ("tests/integration/test_supervisor.py::test_a_suspended_child_loses_its_lease_and_goes_on_under_a_new_id",),
+    ),
+    Mutant(
+        "a failure that cannot be handled is not settled",
+        f"{WORKER}/run.py",
+        "            return self._last_resort(attempt, problem)\n",
+        "            raise\n",
+        (
+            "tests/integration/test_logging_that_raises.py"
+            "::test_a_failure_that_cannot_be_handled_is_counted_and_costs_no_worker",
+        ),
+    ),
+    Mutant(
+        "a child whose loop died is left to stop by itself",
+        f"{WORKER}/child.py",
+        "        self._line.send(LoopDied(loop, type(error).__name__))\n",
+        "",
+        (
+            "tests/integration/test_logging_that_raises.py"
+            "::test_a_child_whose_loop_died_and_that_does_not_stop_is_killed_and_its_jobs_run_again",
+        ),
+    ),
+    Mutant(
+        "a log call raises what a handler raises",
+        "src/dayjob/safe_logging.py",
+        "            _show(problem, text, args)\n",
+        "            raise\n",
+        ("tests/integration/test_logging_that_raises.py::test_failing_jobs_are_settled_and_cost_no_worker",),
     ),
     # Chores.
     Mutant(
@@ -481,15 +508,15 @@ ALL = (
     Mutant(
         "a stop does not give back",
         f"{WORKER}/runtime.py",
-        "            self._give_back()\n",
+        "        self._give_back()\n",
         "",
         (f"{RESCUE}::test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order",),
     ),
     Mutant(
         "a stop ignores its deadline",
         f"{WORKER}/runtime.py",
-        "deadline = time.monotonic() + max(0.0, timeout)",
-        "deadline = time.monotonic() + max(0.0, timeout) + 20",
+        "self._wind_up(time.monotonic() + max(0.0, timeout))",
+        "self._wind_up(time.monotonic() + max(0.0, timeout) + 20)",
         (f"{NETWORK}::test_stop_returns_in_time_when_redis_is_away", RESCUE),
     ),
     Mutant(
