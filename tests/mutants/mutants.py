@@ -266,6 +266,27 @@ ALL = (
         ("tests/scripts/test_sweep.py::test_two_sweepers_move_each_attempt_once",),
     ),
     Mutant(
+        "a sweep counts a cancelled job as discarded",
+        f"{SCRIPTS}/sweep.lua",
+        "add(number == 2 and 'cancelled' or 'discarded', name)",
+        "add('discarded', name)",
+        ("tests/scripts/test_sweep.py::test_a_cancelled_job_is_dropped_and_counted_as_cancelled",),
+    ),
+    Mutant(
+        "a sweep puts cancelled jobs back",
+        f"{WORKER}/reaper.py",
+        "            if cancel is not None:\n",
+        "            if False:\n",
+        ("tests/integration/test_cancelled_jobs.py::test_a_cancelled_job_whose_process_is_killed_never_runs_again",),
+    ),
+    Mutant(
+        "an exchange gives a cancelled job back",
+        f"{SCRIPTS}/exchange.lua",
+        "local runs_again = {retry = true, snooze = true, back = true, rewound = true}",
+        "local runs_again = {}",
+        ("tests/scripts/test_exchange_settle.py::test_a_cancelled_job_is_kept_for_its_pool_to_end_and_goes_nowhere_else",),
+    ),
+    Mutant(
         "a sweep keeps places in limits",
         f"{SCRIPTS}/sweep.lua",
         "    redis.pcall('SREM', members, id .. '/' .. token)\n",

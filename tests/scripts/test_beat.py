@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import consume, maintain, operate
 
 
 @pytest.fixture
@@ -68,3 +68,15 @@ def test_a_wish_to_cancel_is_forgotten_with_its_attempt(beat, pool, put, call, k
     pool.exchange(done={"a": ["1:a"]})
     assert beat().cancel == ("2:a",)
     assert set(call("HKEYS", keys.state("p1"))) == {b"last", b"cancel:2:a"}
+
+
+def test_a_kill_comes_with_the_tokens_to_cancel_and_no_later_cancel_weakens_it(beat, pool, put, link, keys):
+    put("a", "1", "2")
+    pool.fetch("a")
+    assert link.run(operate.cancel(keys, "p1", "1:a"))
+    assert link.run(operate.cancel(keys, "p1", "1:a", kill=True))
+    assert link.run(operate.cancel(keys, "p1", "1:a"))
+    assert link.run(operate.cancel(keys, "p1", "2:a"))
+    answer = beat()
+    assert sorted(answer.cancel) == ["1:a", "2:a"]
+    assert answer.kill == ("1:a",)

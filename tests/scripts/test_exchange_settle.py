@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import consume, maintain, operate
 from dayjob.store.ops.consume import Entry
 from pools import jobs_of, payloads_of
 
@@ -372,3 +372,26 @@ def test_what_is_stuck_keeps_its_place(pool, put, link, keys, look, call):
     call("SET", keys.dead, "x")
     pool.settle(Entry("dead", "a", "1:a", b"x", 1))
     assert look().held_sets == {"a": {"p1/1:a"}}
+
+
+# Cancelled jobs.
+
+
+@pytest.mark.parametrize("kind", ["retry", "snooze", "back", "rewound"])
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_cancelled_job_is_kept_for_its_pool_to_end_and_goes_nowhere_else(
+    held, link, keys, look, totals, kind, kill
+):
+    assert link.run(operate.cancel(keys, "p1", "2:a", kill=kill))
+    reply = held.settle(Entry(kind, "a", "1:a", b"r1"), Entry(kind, "a", "2:a", b"r2"))
+    assert (reply.cancelled, reply.held) == ({"2:a": kill}, 2)
+    assert look().held == {"p1": {"2:a": b"2", "3:a": b"3"}}
+    assert held.settle(Entry("drop", "a", "2:a", b"", 2)).held == 1
+    assert totals()["cancelled:a"] == 1
+
+
+def test_a_resend_says_of_a_cancelled_job_that_it_was_not_settled(held, link, keys):
+    link.run(operate.cancel(keys, "p1", "2:a"))
+    held.settle(Entry("back", "a", "2:a"))
+    assert held.resend().stuck == ["2:a"]
+    assert held.settle(Entry("back", "a", "2:a")).cancelled == {"2:a": False}

@@ -136,3 +136,9 @@ def test_a_fail_that_ends_the_job_is_counted_as_a_fail(condemned, sweep, totals)
         Rescue("dead", "a", "3:a", b"y"),
     )
     assert totals() == {"dead:a": 2, "discarded:a": 1, "failed:a": 2}
+
+
+def test_a_cancelled_job_is_dropped_and_counted_as_cancelled(condemned, sweep, look, totals):
+    assert sweep(Rescue("drop", "a", "1:a", b"", 2)) == Swept(True, 1, 4)
+    assert totals() == {"cancelled:a": 1}
+    assert "1:a" not in look().held["p1"]

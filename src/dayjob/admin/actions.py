@@ -17,7 +17,7 @@ from dayjob.errors import BadArguments, BadOption, Rejected
 from dayjob.job import new_id
 from dayjob.options import check_name
 from dayjob.store import codec
-from dayjob.store.ops import inspect, job_types, operate, produce
+from dayjob.store.ops import inspect, job_types, operate, pools, produce
 from dayjob.store.steps import Steps, ask
 
 Verb = Literal["retry", "delete", "kill", "run_now", "cancel"]
@@ -46,7 +46,11 @@ def delete(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome
 
 
 def kill(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
-    """Move a job that waits, is scheduled or in retry to dead."""
+    """Move a job that waits, is scheduled or in retry to dead; with state="running", end one that runs.
+
+    A running job goes to dead and never runs again. If it does not stop within the grace of its pool, the parent of
+    `dayjob worker` replaces its process, and the other jobs in it go back to their queues.
+    """
     return (yield from act(desk, "kill", job, state))
 
 
@@ -82,6 +86,9 @@ def act(desk: Desk, verb: Verb, job: Job, state: State | None) -> Steps[Outcome]
     subject = f"{subject} ({found.name or 'unreadable'}, {found.state})"
     if expected is not None and found.state != expected:
         says = f"It has moved on: it was {expected}, now it {_WHERE[found.state]}. Nothing was changed."
+        return (yield from outcome(desk, verb, subject, done=False, says=says))
+    if verb == "kill" and found.state == "running" and expected != "running":
+        says = "It is running: it cannot be killed without saying so (--running, state=running). Nothing was changed."
         return (yield from outcome(desk, verb, subject, done=False, says=says))
     tried = yield from _DO[verb](desk, found)
     if tried is None:
@@ -134,7 +141,24 @@ def _remove(desk: Desk, job: JobView, count: operate.Counter) -> Steps[bool]:
     return (yield from ask(operate.delete(desk.keys, source, job.payload, count=count)))
 
 
+def _kill_running(desk: Desk, job: JobView) -> Steps[Tried]:
+    if not (yield from ask(operate.cancel(desk.keys, job.pool_id, job.token, kill=True))):
+        return None
+    registered = yield from pools.pools(desk.keys)
+    status = next((one.status for one in registered if one.id == job.pool_id), None)
+    says = f"Pool {job.pool_id} ends it with its next beat and moves it to dead."
+    if status is not None and status.supervised:
+        return True, f"{says} If it does not stop within the grace, its process is replaced."
+    where = "" if status is None else f" {status.pid} on {status.host}"
+    return (
+        True,
+        f"{says} If it does not stop, end its process{where} by hand: that pool has no parent process.",
+    )
+
+
 def _kill(desk: Desk, job: JobView) -> Steps[Tried]:
+    if job.state == "running":
+        return (yield from _kill_running(desk, job))
     now = yield from ask(inspect.now())
     if job.state == "waiting":
         dead = yield from ask(

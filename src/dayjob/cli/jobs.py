@@ -273,8 +273,13 @@ def delete(**given: Any) -> None:
 
 @jobs.command(epilog="Example: dayjob jobs kill --state retry --where name=mail --yes")
 @_acting(None)
-def kill(**given: Any) -> None:
-    """Move jobs that wait, are scheduled or in retry to dead."""
+@click.option("--running", is_flag=True, help="End jobs that run; replace their process if they do not stop.")
+def kill(running: bool, **given: Any) -> None:
+    """Move jobs that wait, are scheduled or in retry to dead. With --running, end a job that runs and does not stop."""
+    if running:
+        if given["state"] not in (None, "running"):
+            raise BadOption(f"--running does not go with --state {given['state']}")
+        given["state"] = "running"
     perform("kill", None, **given)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dayjob.job import Job
+from dayjob.job import Job, new_id
 from dayjob.store import codec
 from dayjob.store.codec import Wire
 from dayjob.store.ops.consume import Entry
@@ -18,6 +18,8 @@ from dayjob.store.ops.consume import Entry
 if TYPE_CHECKING:
     from dayjob.worker.lane import Lane
 
+#: The error of a job that an operator killed while it ran.
+KILLED = "killed by an operator while it ran"
 #: How an attempt ended: None for a plain completion, else what the next exchange does with it.
 Settlement = Sequence[Entry] | None
 
@@ -48,7 +50,9 @@ class Attempt(msgspec.Struct, eq=False):
     over: bool = False
     #: Redis no longer counts on us: the outcome stays in this process.
     lost: bool = False
+    #: An operator asked for its end: the job never runs again. With `killed` it goes to dead.
     cancelled: bool = False
+    killed: bool = False
     timed_out: bool = False
     #: The watchdog reports its outcome, since its thread does not end.
     given_up: bool = False
@@ -75,6 +79,18 @@ class Attempt(msgspec.Struct, eq=False):
         if self.released and not self.started_at:
             return Entry("back", self.name, self.token, key=self.wire.unique_key, value=self.wire.id)
         return Entry("back", self.name, self.token)
+
+    def cancellation(self, unique_prefix: str, now: float) -> list[Entry]:
+        """What ends a cancelled job: it is dropped, or sent to dead, and its unique key goes with it."""
+        wire = self.wire
+        entries: list[Entry] = []
+        if wire.unique_key.startswith(unique_prefix):
+            entries.append(Entry("free", self.name, self.token, key=wire.unique_key, value=wire.id))
+        if self.killed:
+            entries.append(Entry("dead", self.name, self.token, killed_payload(self.payload, now)))
+        else:
+            entries.append(Entry("drop", self.name, self.token, b"", 2))
+        return entries
 
     @property
     def id(self) -> str:
@@ -103,6 +119,16 @@ class Attempt(msgspec.Struct, eq=False):
         self.checkin_text = codec.cut(text if isinstance(text, str) else repr(text))[:1000]
         self.progress, self.total = _number(done), _number(total)
         self.checkin_at = time.monotonic()
+
+
+def killed_payload(payload: bytes, now: float) -> bytes:
+    """The payload of a running job that an operator killed; as it is where its fields cannot be read."""
+    # An attempt that no other has, so that two jobs with the same bytes stay two in the sorted set.
+    changes = {"err": KILLED, "failed_at": int(now), "attempt": f"operator/{new_id()}"}
+    try:
+        return codec.rewrite(payload, changes)
+    except codec.Broken:
+        return payload
 
 
 def _number(value: float | None) -> float | None:

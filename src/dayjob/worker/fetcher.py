@@ -5,6 +5,7 @@ The only caller of consume.exchange. Whatever finishes while one exchange is und
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -403,6 +404,8 @@ class Fetcher:
                 continue
             if entry.token in stuck:
                 self._outbox.stick(entry)
+            elif entry.token in reply.cancelled:
+                self._end_cancelled(entry.token, killed=reply.cancelled[entry.token])
             else:
                 self.held.pop(entry.token, None)
         if reply.late:
@@ -416,6 +419,20 @@ class Fetcher:
         self._let_through(request, reply)
         if reply.status == "rewound" or reply.held != len(self.held):
             self._reconcile()
+
+    def _end_cancelled(self, token: str, *, killed: bool) -> None:
+        """Redis kept an outcome back, since an operator cancelled the job: end it with the next exchange."""
+        attempt = self.held.get(token)
+        if attempt is None:
+            return
+        attempt.killed, attempt.cancelled = killed, True
+        if not attempt.payload:
+            # Held by Redis alone, after it went back in time: the job says which unique key it has.
+            (payload,) = self._link.run(maintain.read_held(self._keys, self.pool_id, [token]))
+            attempt.payload = payload or b""
+            with contextlib.suppress(codec.Broken):
+                attempt.wire = codec.read(attempt.payload, attempt.name)
+        self._outbox.entries.extend(attempt.cancellation(self._keys.unique_prefix, self.redis_now()))
 
     def _tell_wrong(self, names: list[str]) -> None:
         now = time.monotonic()

@@ -67,6 +67,7 @@ class Heartbeat:
         for token in answer.cancel:
             attempt = self._fetcher.held.get(token)
             if attempt is not None:
+                attempt.killed = token in answer.kill
                 attempt.cancelled = True
         for wish in answer.wishes:
             # One that a newer version knows is left alone.

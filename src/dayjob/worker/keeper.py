@@ -60,11 +60,16 @@ class Keeper:
     """The parent's one connection to each server."""
 
     def __init__(
-        self, wards: Callable[[], Iterable[tuple[Place, str]]], died: Callable[[BaseException], None]
+        self,
+        wards: Callable[[], Iterable[tuple[Place, str]]],
+        died: Callable[[BaseException], None],
+        kill: Callable[[str, str], None],
     ) -> None:
         #: The ids to beat for.
         self._wards = wards
         self._died = died
+        #: Called with each beat for every pool id and token that an operator killed and that is still held.
+        self._kill = kill
         self._tasks: deque[_Task] = deque()
         self._links: dict[tuple[str, str], Link] = {}
         self._wake = threading.Event()
@@ -181,7 +186,9 @@ class Keeper:
         wards = list(self._wards())
         try:
             for place, pool_id in wards:
-                self._link(place).run(consume.beat(Keys(place.namespace), pool_id, lease=place.lease))
+                op = consume.beat(Keys(place.namespace), pool_id, lease=place.lease)
+                for token in self._link(place).run(op).kill:
+                    self._kill(pool_id, token)
         except StoreError as error:
             return error
         self._beat_at = now + min((place.beat for place, _ in wards), default=1.0)

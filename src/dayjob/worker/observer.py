@@ -64,6 +64,8 @@ class Observer:
         self.worker_ids = [new_id() for _ in range(options.concurrency)]
         self.quiet = False
         self.stopping = False
+        #: Whether a parent process can replace this one.
+        self.supervised = False
 
     def busy(self) -> bool:
         """Whether there is anything worth showing more often than at each beat."""
@@ -100,6 +102,7 @@ class Observer:
                 "schedules": self._schedules,
                 "quiet": self.quiet or not self._fetcher.fetching,
                 "stopping": self.stopping,
+                "supervised": self.supervised,
                 "leads": self._fetcher.leads,
                 "held": len(self._fetcher.held),
                 "running": counts,

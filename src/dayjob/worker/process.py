@@ -71,6 +71,8 @@ class Process:
         #: When to kill it, and what to write of each id then.
         self.kill_at = math.inf
         self.causes: dict[str, Cause] = {}
+        #: Attempts that an operator killed, and since when the parent knows.
+        self.kills: dict[tuple[str, str], float] = {}
         self.killed = False
         self._board: BoardReader | None = None
         self._look_at = math.inf
@@ -137,6 +139,13 @@ class Process:
             return None
         self._look_at = min(self._look_at, first.deadline + self._patience)
         return first if self._look_at <= now else None
+
+    def outlasts_kill(self, pool_id: str, token: str, now: float) -> bool:
+        """Whether an attempt that an operator killed had the time to learn it and to end, and did not."""
+        if self.place is None or self.causes or self.killed:
+            return False
+        # The child learns of it with its own beat.
+        return now - self.kills.setdefault((pool_id, token), now) > self.place.beat + self._patience
 
     def stop(self, timeout: float) -> None:
         """Ask it to stop; it is killed when it has not within a moment more than that."""

@@ -20,6 +20,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, inspect, maintain
 from dayjob.store.ops.maintain import Rescue
+from dayjob.worker.attempt import KILLED, killed_payload
 
 logger = SafeLogger("dayjob.worker.reaper")
 
@@ -99,11 +100,13 @@ class Reaper:
         for first in range(0, len(tokens), STEP) or (0,):
             batch = tokens[first : first + STEP]
             payloads = self._link.run(maintain.read_held(self._keys, pool_id, batch)) if batch else []
+            cancels = self._link.run(maintain.read_cancels(self._keys, pool_id, batch)) if batch else []
             rescues: list[Rescue] = []
             dead: list[tuple[Job, BaseException]] = []
-            for token, payload in zip(batch, payloads, strict=True):
+            for token, payload, cancel in zip(batch, payloads, cancels, strict=True):
                 if payload is not None:
-                    rescue = self._rescue(token, payload, pool_id, now, (suspect, culprit, cause), dead)
+                    state = (suspect, culprit, cause)
+                    rescue = self._rescue(token, payload, pool_id, now, state, dead, cancel)
                     if rescue is not None:
                         rescues.append(rescue)
             answer = self._link.run(maintain.sweep(self._keys, pool_id, rescues))
@@ -128,13 +131,25 @@ class Reaper:
         now: float,
         state: tuple[str | None, str | None, str | None],
         dead: list[tuple[Job, BaseException]],
+        cancel: bytes | None,
     ) -> Rescue | None:
         name = consume.name_in(token) or "unknown"
         try:
-            return self._judge(token, payload, codec.read(payload, name), pool_id, now, state, dead)
+            wire = codec.read(payload, name)
+            if cancel is not None:
+                return self._end_cancelled(token, payload, wire, killed=cancel == b"kill")
+            return self._judge(token, payload, wire, pool_id, now, state, dead)
         except codec.Broken as why:
             entry = codec.broken_entry(payload, at=0, where=f"held by pool {pool_id}", why=str(why))
             return Rescue("broken", name, token, entry)
+
+    def _end_cancelled(self, token: str, payload: bytes, wire: codec.Wire, *, killed: bool) -> Rescue:
+        """An operator ended the job while it ran: it never runs again."""
+        logger.info("job=%s id=%s %s", wire.name, wire.id, KILLED if killed else "cancelled")
+        if killed:
+            now = self._link.run(inspect.now())
+            return Rescue("dead", wire.name, token, killed_payload(payload, now), 0, *self._key(wire))
+        return Rescue("drop", wire.name, token, b"", 2, *self._key(wire))
 
     def _judge(
         self,

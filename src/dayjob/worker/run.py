@@ -73,8 +73,10 @@ class Runner:
     def run(self, attempt: Attempt) -> Settlement:
         """Run a sync attempt on this thread, to its settlement."""
         try:
-            if attempt.wire.expires and self._expired(attempt):
-                return self._discard(attempt, "expired before it could start")
+            if attempt.cancelled or attempt.wire.expires:
+                early = self._unwanted(attempt)
+                if early is not None:
+                    return early
             # Fresh variables, so that nothing leaks from job to job on this thread.
             result = Variables().run(self._call, attempt)
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
@@ -98,8 +100,10 @@ class Runner:
     async def arun(self, attempt: Attempt) -> Settlement:
         """Run an async attempt in this task, to its settlement."""
         try:
-            if attempt.wire.expires and self._expired(attempt):
-                return self._discard(attempt, "expired before it could start")
+            if attempt.cancelled or attempt.wire.expires:
+                early = self._unwanted(attempt)
+                if early is not None:
+                    return early
             running.set(attempt)
             lane = attempt.lane
             if lane.options.timeout is not None:
@@ -143,6 +147,14 @@ class Runner:
             return self._break(attempt, why)
         except BaseException:  # out of memory, for example: another pool may be able to run it
             return [attempt.back()]
+
+    def _unwanted(self, attempt: Attempt) -> Settlement:
+        """The settlement of an attempt that need not start any more, or None."""
+        if attempt.cancelled:
+            return self._cancelled(attempt)
+        if self._expired(attempt):
+            return self._discard(attempt, "expired before it could start")
+        return None
 
     def _expired(self, attempt: Attempt) -> bool:
         return self._now() * 1000 > attempt.wire.expires
@@ -225,13 +237,15 @@ class Runner:
 
     def _cancelled(self, attempt: Attempt) -> Settlement:
         """An operator ended it: however its handler came out, it is over, and neither done nor failed."""
-        logger.info("job=%s id=%s cancelled", attempt.name, attempt.wire.id)
-        self._hook(attempt.lane.options.on_discard, attempt.open(), "cancelled")
+        how = "killed by an operator" if attempt.killed else "cancelled"
+        logger.info("job=%s id=%s %s", attempt.name, attempt.wire.id, how)
+        if not attempt.killed:
+            self._hook(attempt.lane.options.on_discard, attempt.open(), "cancelled")
         return self.cancellation(attempt)
 
     def cancellation(self, attempt: Attempt) -> Settlement:
-        """What ends a job that was cancelled, without a word to anybody."""
-        return self._end(attempt, Entry("drop", attempt.name, attempt.token, b"", 2))
+        """What ends a job that was cancelled or killed; no hook runs."""
+        return attempt.cancellation(self._keys.unique_prefix, self._now())
 
     def _judge(self, attempt: Attempt, error: BaseException) -> Settlement:
         lane, wire = attempt.lane, attempt.wire

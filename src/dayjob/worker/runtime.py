@@ -168,6 +168,7 @@ class Runtime:
             blocked=lambda: watchdog.blocked(),  # noqa: PLW0108 - it is built below
             async_names=sorted(name for name, lane in lanes.items() if lane.is_async),
         )  # fmt: skip
+        self.observer.supervised = self._board is not None
         reaper = Reaper(
             keys, self._shared, lease=options.lease, options=self._options_of, on_dead=self._on_dead, rng=rng
         )

@@ -88,10 +88,12 @@ class Supervisor:
         self._plan = plan
         self._slots = [Slot() for _ in range(plan.processes)]
         self._processes: list[Process] = []
-        self._keeper = Keeper(self._wards, self._keeper_died)
+        self._keeper = Keeper(self._wards, self._keeper_died, self._hear_of_kill)
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         self._heard: deque[int] = deque()
+        #: Attempts that operators killed and that are still held: pool id and token.
+        self._kills: deque[tuple[str, str]] = deque()
         self._ever_started = False
         self._quiet = False
         self._broken = False
@@ -360,6 +362,8 @@ class Supervisor:
     # Housekeeping.
 
     def _keep_house(self, now: float) -> None:
+        while self._kills:
+            self._end_killed(*self._kills.popleft(), now)
         for process in self._processes:
             if process.kill_at <= now:
                 self._kill(process)
@@ -409,17 +413,36 @@ class Supervisor:
         name = consume.name_in(late.token)
         why = f"timed out after {process.hello.timeouts.get(name, 0.0):g} s and was killed"
         logger.error("job=%s token=%s does not end: killing process %d", name, late.token, process.pid)
-        process.causes = {
+        causes = {
             pool_id: Cause(late.token if place == late.generation else "", why)
             for place, pool_id in enumerate(process.ids)
         }
+        self._kill_for(process, process.place, causes)
+
+    def _end_killed(self, pool_id: str, token: str, now: float) -> None:
+        """Replace the process of an attempt that an operator killed, once it had the time to end by itself."""
+        process = next((one for one in self._processes if pool_id in one.ids), None)
+        if process is None or process.place is None or not process.outlasts_kill(pool_id, token, now):
+            return
+        name = consume.name_in(token)
+        logger.error(
+            "job=%s token=%s was killed by an operator and does not end: killing process %d",
+            name, token, process.pid,
+        )  # fmt: skip
+        why = f"its process was replaced to end {name}, which an operator killed"
+        # No attempt is to blame: the others go back uncounted, and the killed one is marked as such in Redis.
+        self._kill_for(process, process.place, {one: Cause("", why) for one in process.ids})
+
+    def _kill_for(self, process: Process, place: Place, causes: dict[str, Cause]) -> None:
+        """Kill a child once Redis has noted why."""
+        process.causes = causes
         process.kill_by(time.monotonic() + BLAME)
 
         def noted() -> None:
             process.kill_by(time.monotonic())
             self._wake()
 
-        self._keeper.blame(process.place, process.causes, noted)
+        self._keeper.blame(place, process.causes, noted)
 
     # For the keeper.
 
@@ -429,6 +452,10 @@ class Supervisor:
             for process in list(self._processes)
             if process.alive and process.place is not None and process.ids
         ]
+
+    def _hear_of_kill(self, pool_id: str, token: str) -> None:
+        self._kills.append((pool_id, token))
+        self._wake()
 
     def _keeper_died(self, problem: BaseException) -> None:
         self._broken = True

@@ -8,6 +8,7 @@ failed, keeps its slot, and is shown as stuck. In a supervised process the paren
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 
@@ -100,10 +101,18 @@ class Watchdog:
             ).start()
 
     def _cancel(self, attempt: Attempt, now: float) -> None:
-        """Its check-ins say so from now on; one that does not end by itself within the grace period gets an exception."""
+        """Interrupt a cancelled job whose check-ins did not end it within the grace; at once when it was killed."""
         told = self._told.setdefault(attempt, now)
-        if now - told > self._options.grace:
+        late = now - told > self._options.grace
+        if attempt.killed or late:
             self._interrupt(self._threads, attempt, Abandon, now)
+        if attempt.killed and late and attempt not in self._asked:
+            self._asked[attempt] = now
+            logger.error(
+                "job=%s id=%s was killed by an operator and does not end. "
+                "`dayjob worker` replaces process %d now; a pool without a parent needs somebody to end it. The job will not run again.",
+                attempt.name, attempt.wire.id, os.getpid(),
+            )  # fmt: skip
 
     def _look_at_task(self, attempt: Attempt, now: float) -> None:
         """Cancel a task whose job was cancelled, or that swallowed the cancellation of its own timeout."""

@@ -110,6 +110,8 @@ class Reply:
     wrong: list[str]
     #: In the order of their tokens' numbers.
     batches: list[Batch]
+    #: Tokens that were not settled since their job was cancelled; true where it goes to dead.
+    cancelled: dict[str, bool] = field(default_factory=dict)
 
 
 def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Reply]:
@@ -170,6 +172,7 @@ def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:
         stuck=[token.decode() for token in reply[6]],
         wrong=[names[i - 1] for i in reply[7]],
         batches=batches,
+        cancelled={reply[9][i].decode(): reply[9][i + 1] == b"kill" for i in range(0, len(reply[9]), 2)},
     )
 
 
@@ -202,6 +205,8 @@ class Beaten:
     cancel: tuple[str, ...]
     #: What operators ask of the pool: quiet, stop, stacks.
     wishes: tuple[str, ...] = ()
+    #: Those to cancel whose jobs go to dead.
+    kill: tuple[str, ...] = ()
 
 
 def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Beaten]:
@@ -215,10 +220,10 @@ def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Bea
 
 
 def _read_beaten(reply: Any) -> Beaten:
-    alive, moment, leads, wishes, *cancel = reply
+    alive, moment, leads, wishes, kill, *cancel = reply
     return Beaten(
         bool(alive), moment / 1000, bool(leads), tuple(token.decode() for token in cancel),
-        tuple(wish.decode() for wish in wishes),
+        tuple(wish.decode() for wish in wishes), tuple(token.decode() for token in kill),
     )  # fmt: skip
 
 

@@ -377,15 +377,17 @@ def _tell_running(keys: Keys, found: Found) -> Steps[str]:
     status = pool.status
     where = f"pool {found.pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
     worker = next((one for one in status.workers if one.token == found.token), None) if status else None
+    (cancel,) = yield from ask(maintain.read_cancels(keys, found.pool_id, [found.token]))
+    asked = "" if cancel is None else " An operator asked it to end; it will not run again."
     if worker is None:
         why = _not_started(status, found.name, moment) if status else None
         if why is not None:
-            return f"Is held by {where} and does not run yet: {why[0]}." + _next_step(why[1])
-        return f"Is held by {where} and about to run, or has run for less than a moment."
+            return f"Is held by {where} and does not run yet: {why[0]}.{asked}" + _next_step(why[1])
+        return f"Is held by {where} and about to run, or has run for less than a moment.{asked}"
     said = f": {worker.checkin}" if worker.checkin else ""
     block = status.loop_blocked if status else None
     blocks = " and blocks its event loop" if block and block.id == worker.id else ""
-    return f"Is running on {where} since {wording.span(moment - worker.started_at)}{blocks}{said}."
+    return f"Is running on {where} since {wording.span(moment - worker.started_at)}{blocks}{said}.{asked}"
 
 
 def _not_started(status: pools.Status, name: str, now: float) -> tuple[str, str] | None:

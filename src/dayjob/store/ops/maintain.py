@@ -96,6 +96,11 @@ def read_held(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[bytes 
     return Op("HMGET", (keys.held(pool_id),), tokens, list)
 
 
+def read_cancels(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[bytes | None]]:
+    """For each token: None when its job was not cancelled, `kill` when the job goes to dead."""
+    return Op("HMGET", (keys.state(pool_id),), [f"cancel:{token}" for token in tokens], list)
+
+
 @dataclass(frozen=True, slots=True)
 class Rescue:
     """Where one attempt of a condemned pool goes."""

@@ -310,9 +310,17 @@ def _count_held(keys: Keys, name: str) -> Steps[str]:
 # Attempts, schedules, broken entries.
 
 
-def cancel(keys: Keys, pool_id: str, token: str) -> Op[bool]:
-    """Ask a pool to end an attempt; its handler learns it with the next beat. False when the pool does not hold it."""
-    return Op(load("cancel"), (keys.pools, keys.held(pool_id), keys.state(pool_id)), (pool_id, token), bool)
+def cancel(keys: Keys, pool_id: str, token: str, *, kill: bool = False) -> Op[bool]:
+    """Ask a pool to end an attempt; its handler learns it with the next beat. False when the pool does not hold it.
+
+    The job never runs again, even if the pool dies first; with `kill` it goes to dead.
+    """
+    return Op(
+        load("cancel"),
+        (keys.pools, keys.held(pool_id), keys.state(pool_id)),
+        (pool_id, token, "kill" if kill else "1"),
+        bool,
+    )
 
 
 Wish = Literal["quiet", "stop", "stacks"]

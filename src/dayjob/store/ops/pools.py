@@ -68,6 +68,8 @@ class Status(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     quiet: bool = False
     stopping: bool = False
+    #: A parent process can replace its process.
+    supervised: bool = False
     leads: bool = False
     held: int = 0
     running: dict[str, int] = {}

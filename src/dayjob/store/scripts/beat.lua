@@ -10,7 +10,7 @@ ARGV[1]  pool id
 ARGV[2]  lease, milliseconds
 ARGV[3]  milliseconds of leadership to take if nobody has it; 0 not to
 Returns  {1 when alive, 0 when this id is not registered; Redis milliseconds; 1 when it leads; {what operators wish of it};
-          tokens to cancel...}
+          {those of the following tokens whose jobs go to dead}; tokens to cancel...}
 Atomic because: a condemned pool must not get a lease again.
 ]]
 local pools, state, leader, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -19,24 +19,26 @@ local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if not redis.call('ZSCORE', pools, id) then
-  return {0, now, 0, {}}
+  return {0, now, 0, {}, {}}
 end
-local fields = redis.call('HKEYS', state)
+local fields = redis.call('HGETALL', state)
 
 redis.call('ZADD', pools, 'XX', string.format('%d', now + lease), id)
 local leads = 0
 if term ~= '0' then
   if redis.call('SET', leader, id, 'NX', 'PX', term) or redis.pcall('GET', leader) == id then leads = 1 end
 end
-local wishes = {}
-local answer = {1, now, leads, wishes}
-for _, name in ipairs(fields) do
+local wishes, kills = {}, {}
+local answer = {1, now, leads, wishes, kills}
+for i = 1, #fields, 2 do
+  local name = fields[i]
   if string.sub(name, 1, 7) == 'cancel:' then
     local token = string.sub(name, 8)
     if redis.pcall('HEXISTS', held, token) == 0 then
       redis.call('HDEL', state, name)
     else
       answer[#answer + 1] = token
+      if fields[i + 1] == 'kill' then kills[#kills + 1] = token end
     end
   elseif string.sub(name, 1, 5) == 'wish:' then
     wishes[#wishes + 1] = string.sub(name, 6)

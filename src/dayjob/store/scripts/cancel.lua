@@ -7,14 +7,15 @@ KEYS[2]  held of the pool
 KEYS[3]  state of the pool
 ARGV[1]  pool id
 ARGV[2]  token
+ARGV[3]  1 to cancel the job, kill to send it to dead; a kill stays one
 Returns  1 when the attempt is held by a live pool, else 0
 Atomic because: a wish must not outlive its attempt.
 ]]
 local pools, held, state = KEYS[1], KEYS[2], KEYS[3]
-local id, token = ARGV[1], ARGV[2]
+local id, token, how = ARGV[1], ARGV[2], ARGV[3]
 
 if not redis.call('ZSCORE', pools, id) or redis.call('HEXISTS', held, token) == 0 then
   return 0
 end
-redis.call('HSET', state, 'cancel:' .. token, '1')
+redis.call(how == 'kill' and 'HSET' or 'HSETNX', state, 'cancel:' .. token, how)
 return 1

@@ -33,11 +33,13 @@ ARGV[12...]  3 per name: name, weight, 0 not to fetch | 1 to fetch | 2 to fetch 
 Returns  {"ok" | "rewound" | "again" | "late" | "refused"; Redis milliseconds; attempts held; late outcomes;
           indexes of names that can still be fetched; answers to releases: token, payload or false, ...;
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
-          jobs: {name index, payload, ...} per name with jobs, tokens numbered on, or for "again" {token, payload, ...}}
+          jobs: {name index, payload, ...} per name with jobs, tokens numbered on, or for "again" {token, payload, ...};
+          attempts that were not settled since their job was cancelled: token, 1 | kill, ...}
 Kinds, all but the last two ending the attempt: retry, snooze (number: delay in milliseconds), dead (number: 1 when it
 counts as a fail), drop (the same, and 2 when it was cancelled), done, keep (number: milliseconds to keep; key and value:
 the result), back (key and value: a unique key to take again), rewound, broken;
 free (release a unique key: value is the job id; number: 1 on a first run), suspect (name it in the state).
+A cancelled job never runs again: retry, snooze, back and rewound leave it held, for the pool to end it.
 Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that takes a job, and a
 resend must find all of a request applied or nothing.
 ]]
@@ -54,12 +56,12 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Who asks, and did we hear it before?
 if not call('ZSCORE', pools, pool) then
-  return {'refused', now, 0, 0, {}, {}, {}, {}, {}}
+  return {'refused', now, 0, 0, {}, {}, {}, {}, {}, {}}
 end
 local known = call('HMGET', state, 'last', 'suspect')
 local last, suspect = tonumber(known[1] or '0'), known[2]
 if number < last then
-  return {'late', now, 0, 0, {}, {}, {}, {}, {}}
+  return {'late', now, 0, 0, {}, {}, {}, {}, {}, {}}
 end
 local again = number == last
 local status = again and 'again' or (number > last + 1 and 'rewound' or 'ok')
@@ -109,7 +111,8 @@ local function add(counter, i, n)
   local label = counter .. ':' .. name[i]
   counts[label] = (counts[label] or 0) + n
 end
-local late, stuck, releases = 0, {}, {}
+local late, stuck, releases, cancelled = 0, {}, {}, {}
+local runs_again = {retry = true, snooze = true, back = true, rewound = true}
 local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
 
@@ -186,6 +189,7 @@ for _ = 1, entries do
   local amount, key, value = tonumber(ARGV[position + 5]), tonumber(ARGV[position + 6]), ARGV[position + 7]
   position = position + 7
   local present = call('HEXISTS', held, token) == 1
+  local cancel = present and runs_again[kind] and call('HGET', state, 'cancel:' .. token)
   if kind == 'free' then
     if present and not again then release(i, token, key, value, amount == 1) end
     releases[#releases + 1] = token
@@ -198,6 +202,9 @@ for _ = 1, entries do
   elseif not present then
     late = late + 1
     add('late', i, 1)
+  elseif cancel then
+    cancelled[#cancelled + 1] = token
+    cancelled[#cancelled + 1] = cancel
   elseif can(kind, i) then
     settle(kind, i, token, payload, amount, key, value)
   else
@@ -356,4 +363,4 @@ if not again then
   call('ZADD', pools, 'XX', format('%d', now + lease), pool)
   call('HSET', state, 'last', format('%d', number))
 end
-return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs}
+return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs, cancelled}

@@ -16,8 +16,8 @@ ARGV[1]  pool id
 ARGV[2]  number of job names
 ARGV[3...]  the job names, then 7 per entry: kind, name index, token, payload, number, key index, job id
 Returns  {1, or 0 when the pool is not condemned; attempts moved; attempts left}
-Kinds: queue (back to the head), dead and drop (number: 1 when it counts as a fail), retry (number: delay in
-milliseconds), broken.
+Kinds: queue (back to the head), dead (number: 1 when it counts as a fail), drop (the same, and 2 when it was cancelled),
+retry (number: delay in milliseconds), broken.
 Atomic because: an attempt must be in exactly one place, and two sweepers may work at once.
 ]]
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -74,7 +74,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
       add('broken', name)
     else
       if number == 1 then add('failed', name) end
-      add('discarded', name)
+      add(number == 2 and 'cancelled' or 'discarded', name)
     end
     if key > 0 and redis.pcall('GET', KEYS[key]) == job then
       redis.call('DEL', KEYS[key])

@@ -33,7 +33,7 @@ FRESH = 1.0
 #: What is asked before an action that cannot be taken back.
 ASKS = {
     "delete": "It is deleted for good, and its unique key is free again.",
-    "kill": "It goes to dead and does not run, until somebody retries it.",
+    "kill": "It goes to dead and does not run, until somebody retries it. One that runs is ended, with its process if it must.",
     "cancel": "One that waits is removed. One that runs is told at its next check-in; an async one is cancelled.",
 }
 #: What actions are called.
@@ -41,7 +41,7 @@ WORDS = {"retry": "Retry", "run_now": "Run now", "delete": "Delete", "kill": "Ki
 #: What can be done to one job of a state.
 ABLE = {
     "waiting": ("kill", "delete"), "scheduled": ("run_now", "kill", "delete"), "retry": ("run_now", "kill", "delete"),
-    "dead": ("retry", "delete"), "done": ("delete",), "running": ("cancel",),
+    "dead": ("retry", "delete"), "done": ("delete",), "running": ("cancel", "kill"),
 }  # fmt: skip
 
 #: Groups of pages: address, icon, words, key after `g`, and where its count is.

@@ -168,7 +168,7 @@ ENDPOINTS = (
     Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob, finds=True),
     _action("retry", "Put a dead job back into its queue; one of retry or scheduled runs now."),
     _action("delete", "Delete a job that does not run."),
-    _action("kill", "Move a job that waits, is scheduled or in retry to dead."),
+    _action("kill", "Move a job that waits, is scheduled or in retry to dead; with state=running, end one that runs."),
     _action("run_now", "Move a job of scheduled or retry to its queue before it is due."),
     _action("cancel", "End a job: one that waits is removed, one that runs is told."),
     Endpoint("POST", "/jobs/selection", "jobs", "The same action on each job of a selection.", _selection, Outcomes, Selected),
