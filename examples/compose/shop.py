@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from dayjob import Job, WorkerPool
+from dayjob import GiveBack, Job, WorkerPool
 
 pool = WorkerPool(namespace="shop", concurrency=8)
 
@@ -24,7 +24,7 @@ async def send_mail(to: str, subject: str) -> None:
 def export(job: Job, rows: int) -> int:
     for row in range(0, rows, 100):
         if job.checkin(f"row {row} of {rows}", done=row, total=rows):
-            break
+            raise GiveBack("stopping")
         time.sleep(0.1)
     return rows
 

@@ -21,7 +21,7 @@ DayjobError
 ├── JobFailed               the job whose result was asked for is dead
 └── JobTimeout              the attempt ran longer than its job type allows (also TimeoutError)
 
-Retry, Snooze, Discard and Dead are signals, not errors: a handler raises them to say how its attempt ends.
+Retry, Snooze, GiveBack, Discard and Dead are signals, not errors: a handler raises them to say how its attempt ends.
 """
 
 from __future__ import annotations
@@ -169,6 +169,10 @@ class Snooze(Signal):
     def __init__(self, why: str = "", *, after: float) -> None:
         super().__init__(why)
         self.after = after
+
+
+class GiveBack(Signal):
+    """Put the job back at the head of its queue, counting nothing; for a job that winds up because its pool stops."""
 
 
 class Discard(Signal):

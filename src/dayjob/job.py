@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import msgspec
 
@@ -19,6 +19,10 @@ def new_id() -> str:
     return os.urandom(12).hex()
 
 
+#: Why a job should wind up: its pool stops, an operator ended it, it passed its timeout, or Redis gave it to another.
+StopReason = Literal["shutdown", "cancelled", "timeout", "lost"]
+
+
 class Line(Protocol):
     """What connects a running job to its pool."""
 
@@ -26,6 +30,9 @@ class Line(Protocol):
 
     @property
     def stopping(self) -> bool: ...
+
+    @property
+    def stop_reason(self) -> StopReason | None: ...
 
 
 class Job:
@@ -109,6 +116,11 @@ class Job:
     def stopping(self) -> bool:
         """True when the job should wind up: its pool stops, it was cancelled, timed out, or taken away."""
         return self.line is not None and self.line.stopping
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the job should wind up: "shutdown", "cancelled", "timeout" or "lost"; None while it should go on."""
+        return None if self.line is None else self.line.stop_reason
 
     def checkin(self, text: str = "", *, done: float | None = None, total: float | None = None) -> bool:
         """Say how far the job is; the answer is `stopping`. Never blocks and needs no await."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
-from dayjob.errors import BadOption, Dead, Discard, Retry, Signal, Snooze
+from dayjob.errors import BadOption, Dead, Discard, GiveBack, Retry, Signal, Snooze
 from dayjob.options import Backoff, JobOptions, Seconds, seconds
 
-Kind = Literal["retry", "snooze", "discard", "dead", "drop"]
+Kind = Literal["retry", "snooze", "give back", "discard", "dead", "drop"]
 
 #: Ten years, in seconds. A longer wait is a mistake, not a wish.
 LONGEST = 3653 * 86_400.0
@@ -109,6 +109,8 @@ def decide(options: JobOptions, exception: BaseException, fails_before: int, rng
     if isinstance(exception, Snooze):
         wait, note = _asked(exception, options, fails, rng)
         return Decision("snooze", wait, counts=False, why=_why(exception, "snoozed", note))
+    if isinstance(exception, GiveBack):
+        return Decision("give back", None, counts=False, why=_why(exception, "given back"))
     if isinstance(exception, Discard):
         return Decision("discard", None, counts=False, why=_why(exception, "discarded"))
     if isinstance(exception, Dead):

@@ -564,8 +564,8 @@ ALL = (
     Mutant(
         "a stop counts as a fail",
         f"{WORKER}/run.py",
-        '            return [Entry("back", attempt.name, attempt.token)]\n        if (\n            attempt.timed_out',
-        "            pass\n        if (\n            attempt.timed_out",
+        '            return [Entry("back", attempt.name, attempt.token)]\n        interrupted',
+        "            pass\n        interrupted",
         ("tests/integration/test_attempts.py::test_an_attempt_that_cancels_itself_because_its_pool_stops_is_given_back_and_has_not_failed",),
     ),
 )  # fmt: skip

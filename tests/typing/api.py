@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from dayjob.function import NoContext
-from dayjob.job import Job
+from dayjob.job import Job, StopReason
 from dayjob.pool import WorkerPool
 from dayjob.registry import JobType
 
@@ -56,6 +56,7 @@ def both(ctx: Context, job: Job, user_id: int, email: str = "") -> str:
 @pool.job("the.job", priority=4, max_fails=1, timeout=timedelta(minutes=5))
 def job_only(job: Job, user_id: int) -> None:
     job.checkin(str(user_id))
+    assert_type(job.stop_reason, StopReason | None)
 
 
 @pool.job(max_concurrency=1)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from dayjob.errors import BadArguments, BadOption, Dead, Discard, JobTimeout, Retry, Signal, Snooze
+from dayjob.errors import BadArguments, BadOption, Dead, Discard, GiveBack, JobTimeout, Retry, Signal, Snooze
 from dayjob.options import JobOptions
 from dayjob.retry import LONGEST, Decision, Delay, ancestor, constant, decide, delay, exponential
 
@@ -227,3 +227,8 @@ def test_a_broken_backoff_is_told_in_the_reason():
 def test_the_reason_never_holds_the_text_of_an_exception():
     for options in ({}, {"max_fails": 1}, {"retry_on": KeyError}, {"discard_on": ValueError}):
         assert "secret" not in fate(ValueError("secret"), **options).why
+
+
+def test_a_give_back_counts_nothing_whatever_the_options_say():
+    expected = Decision("give back", None, False, "given back: stopping")
+    assert fate(GiveBack("stopping"), 9, max_fails=1, retry_on=KeyError) == expected

@@ -9,7 +9,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from dayjob import AsyncEnqueuer, Dead, Discard, Enqueuer, Job, Retry, Snooze, WorkerPool
+from dayjob import AsyncEnqueuer, Dead, Discard, Enqueuer, GiveBack, Job, Retry, Snooze, WorkerPool
 from dayjob.clock import Clock
 from dayjob.errors import (
     BadArguments,
@@ -376,6 +376,21 @@ def test_signals_do_as_they_say_and_are_no_errors(pool, ran):
         assert [job.args["number"] for job in jobs.discarded] == [2]
         assert [job.error for job in jobs.dead] == ["Dead: x"]
     assert len(ran) == 1
+
+
+def test_a_job_that_gives_itself_back_is_the_next_to_run_and_counts_no_attempt(pool, ran):
+    @pool.job
+    def shy(job: Job, number: int) -> None:
+        ran.append((number, job.attempt))
+        if len(ran) == 1:
+            raise GiveBack("stopping")
+
+    with testing(pool) as jobs:
+        shy.enqueue(number=1)
+        shy.enqueue(number=2)
+        assert jobs.drain() == 3
+        assert jobs.queued == []
+    assert ran == [(1, 1), (1, 1), (2, 1)]
 
 
 def test_what_discard_on_names_is_no_error(pool):

@@ -14,7 +14,7 @@ from dayjob import retry
 from dayjob.admin.client import Admin
 from dayjob.cli import fake_data
 from dayjob.enqueue import Enqueuer
-from dayjob.errors import Dead, Snooze, StoreError
+from dayjob.errors import Dead, GiveBack, StoreError
 from dayjob.job import Job
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
@@ -93,7 +93,7 @@ def _slow(rng: random.Random) -> WorkerPool[Any]:
         """Write a long report; two at once, over all pools."""
         for row in range(0, rows, 100):
             if job.checkin(f"row {row:,} of {rows:,}", done=row, total=rows):
-                raise Snooze("the pool stops", after=1)
+                raise GiveBack("stopping")
             time.sleep(0.2)
         return {"rows": rows}
 

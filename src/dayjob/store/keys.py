@@ -94,7 +94,7 @@ class Keys:
         return f"{self.prefix}pool:{pool_id}"
 
     def state(self, pool_id: str) -> str:
-        """Hash: `last` request number, `suspect`, `cause`, `culprit`, `cancel:<token>`, `wish:<what operators ask of it>`."""
+        """Hash: `last` request number, `suspect`, `cause`, `culprit`, `cancel:<token>` (1 or kill), `wish:<what operators ask of it>`."""
         return f"{self.prefix}pool:{pool_id}:state"
 
     def held(self, pool_id: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dayjob.job import Job, new_id
+from dayjob.job import Job, StopReason, new_id
 from dayjob.store import codec
 from dayjob.store.codec import Wire
 from dayjob.store.ops.consume import Entry
@@ -60,6 +60,8 @@ class Attempt(msgspec.Struct, eq=False):
     released: bool = False
     #: An outcome was reported; a second one is not.
     settled: bool = False
+    #: Monotonic time before which its outcome is not sent, unless the pool stops.
+    hold_until: float = 0.0
     #: What the next exchange does with it; None for a plain completion.
     settlement: Settlement = None
     checkin_text: str = ""
@@ -112,6 +114,17 @@ class Attempt(msgspec.Struct, eq=False):
     def stopping(self) -> bool:
         """Whether the job should wind up."""
         return self.lost or self.cancelled or self.timed_out or self.lane.stopping
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the job should wind up, or None."""
+        if self.lost:
+            return "lost"
+        if self.cancelled:
+            return "cancelled"
+        if self.timed_out:
+            return "timeout"
+        return "shutdown" if self.lane.stopping else None
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None:
         """Note what the job says; the next status shows it."""

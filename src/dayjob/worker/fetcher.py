@@ -112,7 +112,10 @@ class Fetcher:
             return
         attempt.settled = True
         attempt.settlement = settlement
-        self._outbox.finished.append(attempt)
+        if settlement is not None and attempt.hold_until:
+            self._outbox.later.append(attempt)
+        else:
+            self._outbox.finished.append(attempt)
         if self._sleeping:
             self._event.set()
 
@@ -248,7 +251,7 @@ class Fetcher:
             timeout: float | None = None
             if handed:
                 timeout = LOOK
-            elif self._outbox.stuck or self.figures.pending(self._lanes.values()):
+            elif self._outbox.stuck or self._outbox.later or self.figures.pending(self._lanes.values()):
                 timeout = 1.0
             if not self._event.wait(timeout):
                 if not handed:

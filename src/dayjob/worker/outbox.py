@@ -22,6 +22,8 @@ class Outbox:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self.finished: deque[Attempt] = deque()
+        #: Attempts that finished and are sent later, in the order of their times.
+        self.later: deque[Attempt] = deque()
         #: What is to be done with attempts that no executor had.
         self.entries: deque[Entry] = deque()
         #: Outcomes that Redis cannot store because a key has a wrong type.
@@ -35,7 +37,7 @@ class Outbox:
     @property
     def due(self) -> bool:
         """Whether there is anything to be said now."""
-        return bool(self.finished or self.entries or self._again)
+        return bool(self.finished or self.entries or self._again or self._ripe)
 
     @property
     def stuck(self) -> bool:
@@ -45,6 +47,14 @@ class Outbox:
     @property
     def _again(self) -> bool:
         return bool(self._stuck) and time.monotonic() >= self._stuck_at
+
+    @property
+    def _ripe(self) -> bool:
+        """Whether the first of those that are sent later is to be sent now."""
+        if not self.later:
+            return False
+        first = self.later[0]
+        return first.lane.stopping or first.hold_until <= time.monotonic()
 
     def stick(self, entry: Entry) -> None:
         """Redis could not store this one: it is said again, once a second."""
@@ -65,6 +75,8 @@ class Outbox:
         while self.entries and len(entries) < consume.MOST_SETTLED and size < consume.MOST_BYTES:
             entries.append(self.entries.popleft())
             size += len(entries[-1].payload)
+        while self._ripe:
+            self.finished.append(self.later.popleft())
         groups: defaultdict[Lane, list[Attempt]] = defaultdict(list)
         finished = self.finished
         for _ in range(min(len(finished), consume.MOST_SETTLED - len(entries))):

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from dayjob import forks, retry
-from dayjob.errors import DayjobError, JobTimeout
+from dayjob.errors import DayjobError, GiveBack, JobTimeout
 from dayjob.job import Job, running
 from dayjob.middleware import SKIPPED
 from dayjob.options import Hook
@@ -37,6 +37,10 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120
 _OURS = tuple(_PACKAGE + part for part in (f"worker{os.sep}", "middleware.py", "registry.py", "arguments.py"))
 #: Until an attempt is retried whose failure could not be handled.
 LAST_RESORT_SECONDS = 60.0
+
+
+#: Seconds that a job which was given back by a pool that goes on is kept from it: it would come back at once.
+GIVE_BACK_SECONDS = 1.0
 
 
 class Abandon(BaseException):
@@ -186,6 +190,9 @@ class Runner:
         try:
             async with asyncio.timeout(timeout) as limit:
                 return await attempt.lane.call(self._context(), attempt.open())
+        except GiveBack:
+            attempt.timed_out = limit.expired()
+            raise
         except TimeoutError:
             if limit.expired():
                 attempt.timed_out = True
@@ -257,11 +264,9 @@ class Runner:
             and (lane.stopping or attempt.lost)
         ):
             return [Entry("back", attempt.name, attempt.token)]
-        if (
-            attempt.timed_out
-            and isinstance(error, Abandon | asyncio.CancelledError | JobTimeout)
-            and not str(error)
-        ):
+        interrupted = isinstance(error, Abandon | asyncio.CancelledError | JobTimeout) and not str(error)
+        # A check-in is true after a timeout as well: given back, the job would run into it for ever.
+        if attempt.timed_out and (interrupted or isinstance(error, GiveBack)):
             text = f"{attempt.name} ran longer than its timeout of {lane.options.timeout or 0:g} s"
             # With the frames of the interrupt: they show where the handler was.
             error = JobTimeout(text).with_traceback(error.__traceback__)
@@ -277,6 +282,10 @@ class Runner:
             self._hook(lane.options.on_fail, job, error)
         if decision.kind == "snooze":
             return [self._snooze(attempt, decision)]
+        if decision.kind == "give back":
+            if not lane.stopping:
+                attempt.hold_until = time.monotonic() + GIVE_BACK_SECONDS
+            return [attempt.back()]
         if decision.kind == "retry":
             return [self._again(attempt, decision, message, trace)]
         if decision.kind == "dead":
