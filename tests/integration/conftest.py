@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from dayjob import WorkerPool
+from dayjob.describe import Described
 from dayjob.job import new_id
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume
+from dayjob.store.ops import consume, job_types
 from dayjob.store.ops.consume import Entry, Request, Want
 from dayjob.store.sync import Link
 from pools import jobs_of
@@ -104,6 +105,16 @@ class Look:
 @pytest.fixture
 def look(keys: Keys, call: Callable[..., Any]) -> Look:
     return Look(keys, call)
+
+
+@pytest.fixture
+def announce(keys: Keys, link: Link) -> Callable[..., None]:
+    """Announce job types without options, as a pool that has them does: their arguments are shown then."""
+
+    def announce(*names: str) -> None:
+        link.run(job_types.announce(keys, [Described(name) for name in names]))
+
+    return announce
 
 
 class Ghost:

@@ -15,7 +15,7 @@ from dayjob import Admin, AsyncAdmin, Enqueuer, Job
 from dayjob.admin.filters import Filter, kind_of, read_filter
 from dayjob.admin.views import Seen
 from dayjob.errors import BadArguments, BadOption, JobFailed, ResultTimeout
-from dayjob.redact import HIDDEN
+from dayjob.redact import HIDDEN, UNANNOUNCED
 from dayjob.store import codec
 from dayjob.store.ops import figures
 from dayjob.store.ops.figures import Histogram
@@ -254,7 +254,10 @@ def test_pages_of_a_side_set_follow_each_other(admin, put, state):
     assert newest in (None, ["j11"])
 
 
-def test_a_page_shows_arguments_without_secrets_and_keeps_the_bytes(admin, put, namespace, redis_url):
+def test_a_page_shows_arguments_without_secrets_and_keeps_the_bytes(
+    admin, put, namespace, redis_url, announce
+):
+    announce("mail")
     put("dead", "mail", "j1", "ValueError: no", ago=5)
     (job,) = admin.jobs("dead").jobs
     assert job.args == {"n": 1, "password": HIDDEN}
@@ -419,8 +422,10 @@ def test_an_entry_that_cannot_be_read_is_shown_and_can_be_deleted_only(admin, ke
 # One job.
 
 
-def test_a_job_is_found_in_any_state_with_its_story(admin, enqueuer, put, new_pool, look):
+def test_a_job_is_found_in_any_state_with_its_story(admin, enqueuer, put, new_pool, look, announce):
     waiting = enqueuer.enqueue("mail", to="ada", api_key="s3cret")
+    assert admin.job(waiting.id).python == f"enqueuer.enqueue('mail')  # add its arguments: {UNANNOUNCED}"
+    announce("mail")
     found = admin.job(waiting.id)
     assert (found.job.state, found.job.place) == ("waiting", 0)
     assert "no pool is running" in found.sentence

@@ -122,7 +122,8 @@ def test_queues_ls_shows_size_age_and_that_nobody_works(run, there, enqueuer):
     assert told["queues"][0]["queue"]["size"] == 2
 
 
-def test_queues_show_hides_secrets_and_suggests_a_name(run, there, enqueuer):
+def test_queues_show_hides_secrets_and_suggests_a_name(run, there, enqueuer, announce):
+    announce("mail")
     enqueuer.enqueue("mail", to="ada", password="hunter2")  # noqa: S106 - it is there to be hidden
     done = run("queues", "show", "mail", *there)
     assert "mail: 1 job waiting" in done.stdout
@@ -312,7 +313,8 @@ def test_jobs_show_and_explain_end_with_1_for_an_unknown_job(run, there):
     assert (told.returncode, msgspec.json.decode(told.stdout)["id"]) == (1, "nope")
 
 
-def test_jobs_show_and_explain_tell_the_story_of_one(run, there, put):
+def test_jobs_show_and_explain_tell_the_story_of_one(run, there, put, announce):
+    announce("mail")
     put("dead", "mail", "d1", "Timeout: slow")
     shown = run("jobs", "show", "d1", *there)
     assert shown.returncode == 0

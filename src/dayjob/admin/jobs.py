@@ -511,4 +511,8 @@ def copies(job: JobView) -> tuple[str, str]:
     command = f"dayjob enqueue {shlex.quote(job.name)}" + (f" --json {shlex.quote(text)}" if args else "")
     if HIDDEN in text:
         python, command = f"{python}  # fill in what is {HIDDEN}", f"{command}  # fill in what is {HIDDEN}"
+    elif isinstance(job.args, str):
+        # All of them are hidden.
+        python = f"enqueuer.enqueue({job.name!r})  # add its arguments: {job.args}"
+        command += f"  # add its arguments: {job.args}"
     return python, command
