@@ -289,6 +289,35 @@ def test_check_of_a_pool_without_jobs_or_a_module_that_is_not_there(run, tmp_pat
     assert "no_such_module" in missing.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("x = 1 / 0", "ZeroDivisionError: division by zero"),
+        ("x = (", "SyntaxError: '(' was never closed"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("assert False", "AssertionError"),
+        ("raise KeyError('setting')", "KeyError: 'setting'"),
+    ],
+)
+@pytest.mark.parametrize("command", [("check", "app"), ("worker", "app"), ("enqueue", "app:pool", "quick")])
+def test_a_module_of_include_that_cannot_be_imported_is_named_with_file_line_and_error(
+    run, tmp_path, there, command, line, error
+):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "__init__.py").write_text("")
+    (tmp_path / "sub" / "a.py").write_text(f"import os\n\n{line}\n")
+    (tmp_path / "app.py").write_text(
+        "from dayjob import WorkerPool\npool = WorkerPool(include=['sub.*'])\n\n@pool.job\ndef quick(): ...\n"
+    )
+    done = run(*command, *(() if command[0] == "check" else there))
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    said = [text for text in done.stderr.splitlines() if "cannot import" in text or "a.py" in text]
+    assert said[0].endswith(f"include: cannot import 'sub.a': {error}")
+    assert said[1].strip().startswith(f"{tmp_path / 'sub' / 'a.py'}:3: {line}")
+    assert len(done.stderr.splitlines()) == 2
+
+
 # server
 
 

@@ -44,12 +44,7 @@ def find_pool(target: str) -> WorkerPool[Any]:
 def ready_pool(target: str) -> WorkerPool[Any]:
     """The pool that `module:pool` names, with all its jobs imported and checked. Raises UsageError."""
     pool = find_pool(target)
-    try:
-        problems = pool.check()
-    except UsageError:
-        raise
-    except Exception as error:  # a module of `include` may raise anything
-        raise UsageError(_explained(f"what {target} includes", error)) from error
+    problems = pool.check()
     if problems:
         more = f"\n    {len(problems) - 1} more: dayjob check {target}" if len(problems) > 1 else ""
         raise type(problems[0])(f"{problems[0]}{more}")
