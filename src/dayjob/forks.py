@@ -13,4 +13,6 @@ def _forked() -> None:
     number += 1
 
 
-os.register_at_fork(after_in_child=_forked)
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -11,9 +11,9 @@ import logging
 import os
 import pkgutil
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -183,6 +183,8 @@ class WorkerPool(Generic[C]):
         self.periodics: dict[str, Periodic] = {}
         self._included = False
         self._runtime: Running | None = None
+        #: The runtime that was built from what is registered here, as soon as it starts.
+        self._built: Running | None = None
 
     def __repr__(self) -> str:
         return f"<WorkerPool {self.namespace!r}, {len(self.registry)} job types>"
@@ -217,7 +219,8 @@ class WorkerPool(Generic[C]):
     def job(self, name: Any = None, /, **options: Any) -> Any:
         """Make a job type of a function: `@pool.job`, `@pool.job("name")`, `@pool.job(priority=4)`.
 
-        Raises BadSignature when the function cannot be called as a handler, and BadOption.
+        Raises BadSignature when the function cannot be called as a handler, BadOption, and NotReady once the pool is
+        started.
         """
         if callable(name):
             return self._add(None, name, options)
@@ -249,7 +252,7 @@ class WorkerPool(Generic[C]):
     ) -> JobType[P, P, R]: ...
 
     def register(self, name: str, fn: Callable[..., Any], /, **options: Any) -> Any:
-        """Make a job type of a function from anywhere. Raises BadSignature and BadOption."""
+        """Make a job type of a function from anywhere. Raises BadSignature, BadOption, and NotReady once the pool is started."""
         return self._add(name, fn, options)
 
     @overload
@@ -258,16 +261,21 @@ class WorkerPool(Generic[C]):
     def middleware(self, /, *, only: Literal["sync", "async"] | None = None) -> Callable[[F], F]: ...
 
     def middleware(self, fn: Any = None, /, *, only: Colour | None = None) -> Any:
-        """Wrap every job: `@pool.middleware`, or `@pool.middleware(only="async")`. Raises BadSignature."""
+        """Wrap every job: `@pool.middleware`, or `@pool.middleware(only="async")`.
+
+        Raises BadSignature, and NotReady once the pool is started.
+        """
 
         def keep(given: F) -> F:
+            self._refuse_late(f"middleware {given_name(given) or given!r}")
             self.middlewares.append(Middleware(given, only, self.context))
             return given
 
         return keep if fn is None else keep(fn)
 
     def lifespan(self, fn: F, /) -> F:
-        """Wrap the life of the pool in each process. Raises BadSignature."""
+        """Wrap the life of the pool in each process. Raises BadSignature, and NotReady once it is started."""
+        self._refuse_late(f"lifespan {given_name(fn) or fn!r}")
         self.lifespans.append(Lifespan(fn))
         return fn
 
@@ -284,8 +292,10 @@ class WorkerPool(Generic[C]):
         """Enqueue a job by the clock: cron with five fields, or six with the seconds first.
 
         The name tells schedules apart in Redis; it defaults to the job and the spec. `missed` says what
-        becomes of ticks while no pool ran. Raises BadSchedule, BadArguments and BadOption.
+        becomes of ticks while no pool ran. Raises BadSchedule, BadArguments and BadOption, and NotReady once the pool
+        is started.
         """
+        self._refuse_late(f"periodic {spec!r}")
         from dayjob.cron import parse  # noqa: PLC0415 - a pool without schedules need not pay for it
 
         parse(spec, timezone)
@@ -301,12 +311,16 @@ class WorkerPool(Generic[C]):
             raise BadOption(f"periodic {full!r} exists with other settings: give one of them a name=")
         return record
 
-    @cached_property
+    @property
     def enqueuer(self) -> Enqueuer:
         """Enqueues by name, checked against the job types of this pool."""
-        from dayjob.enqueue import Enqueuer  # noqa: PLC0415 - loads the Redis client
+        made: Enqueuer | None = self.__dict__.get("enqueuer")
+        if made is None:
+            from dayjob.enqueue import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
-        return Enqueuer(self.namespace, **self._sending())
+            # Two first users agree on one by setdefault. A lock could be held by another thread when a child is forked.
+            made = self.__dict__.setdefault("enqueuer", Enqueuer(self.namespace, **self._sending()))
+        return made
 
     def enqueuer_for(self, namespace: str, redis: str | None) -> Enqueuer:
         """The same for another namespace and server, which a command names."""
@@ -314,12 +328,17 @@ class WorkerPool(Generic[C]):
 
         return Enqueuer(namespace, **{**self._sending(), "redis": redis})
 
-    @cached_property
+    @property
     def async_enqueuer(self) -> AsyncEnqueuer:
         """The same, awaited."""
-        from dayjob.enqueue import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
+        made: AsyncEnqueuer | None = self.__dict__.get("async_enqueuer")
+        if made is None:
+            from dayjob.enqueue import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
 
-        return AsyncEnqueuer(self.namespace, **self._sending())
+            made = self.__dict__.setdefault(
+                "async_enqueuer", AsyncEnqueuer(self.namespace, **self._sending())
+            )
+        return made
 
     def import_includes(self) -> None:
         """Import the modules of `include`. Raises UsageError that names the one that cannot be imported."""
@@ -419,6 +438,15 @@ class WorkerPool(Generic[C]):
         runtime = self._runtime
         return runtime if runtime is not None and runtime.pid == os.getpid() else None
 
+    def _refuse_late(self, what: str) -> None:
+        runtime = self._built
+        if runtime is not None and runtime.pid == os.getpid() and not runtime.ended.is_set():
+            raise NotReady(
+                f"{what}: the pool is started, so this would have no effect.\n"
+                "    Register it before start(), or in a module that include=[...] names; "
+                "or call stop(), register it, and call start() again."
+            )
+
     @staticmethod
     def _refuse_own_job(runtime: Running, verb: str) -> None:
         if runtime.runs(running.get()):
@@ -462,6 +490,7 @@ class WorkerPool(Generic[C]):
         chosen = name if name is not None else given_name(fn)
         if chosen is None:
             raise BadOption(f"{fn!r} has no name of its own: write pool.register('a-name', ...)")
+        self._refuse_late(f"job {chosen!r}")
         job_type: JobType[..., ..., Any] = JobType(
             fn,
             name=chosen,
@@ -541,3 +570,24 @@ def _import(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise UsageError(f"include: cannot import {name!r}: {error}") from error
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:  # a module may raise anything
+        what = f"{type(error).__name__}: {_first_line(error)}".removesuffix(": ")
+        raise UsageError(f"include: cannot import {name!r}: {what}{_place(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return text.strip().partition("\n")[0]
+
+
+def _place(error: BaseException) -> str:
+    """The line of the program where an import failed, on a line of its own; "" where it is not known."""
+    if isinstance(error, SyntaxError):
+        return f"\n    {error.filename}:{error.lineno}: {(error.text or '').strip()}".removesuffix(": ")
+    ours = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - file names of tracebacks are strings
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith((ours, "<frozen")):
+            return f"\n    {frame.filename}:{frame.lineno}: {frame.line or ''}".removesuffix(": ")
+    return ""

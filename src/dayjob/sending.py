@@ -228,4 +228,6 @@ def _after_fork() -> None:
         links.reset()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

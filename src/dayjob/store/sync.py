@@ -166,6 +166,9 @@ def has_news(number: int) -> bool:
     """Whether there is something to read at a socket; where nothing was asked, it is the end of it."""
     if number < 0:
         return True
+    if not hasattr(select, "poll"):
+        # Windows. There select takes sockets of any number.
+        return bool(select.select([number], [], [], 0)[0])
     poll = select.poll()
     poll.register(number, select.POLLIN)
     return bool(poll.poll(0))

@@ -19,6 +19,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import plain
 from dayjob.store.sync import Link
 from dayjob.worker.board import Board
+from dayjob.worker.green import refuse_green_threads
 from dayjob.worker.line import (
     Asked,
     Away,
@@ -167,7 +168,11 @@ class Child:
             os.environ["DAYJOB_REDIS_URL"] = config.redis
         if config.namespace is not None:
             os.environ["DAYJOB_NAMESPACE"] = config.namespace
-        pool = self._find(config.pool)
+        try:
+            pool = self._find(config.pool)
+        finally:
+            # A program that patches threads while it is imported may fail there for that very reason.
+            refuse_green_threads()
         self._take_filed(pool, config.filed)
         # After the import, so that a program that sets up logging itself is left alone.
         self._set_up(form=config.log_format, warnings_only=config.warnings_only)

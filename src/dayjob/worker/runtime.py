@@ -28,6 +28,7 @@ from dayjob.worker.announcer import Announcer
 from dayjob.worker.attempt import Attempt
 from dayjob.worker.chores import Chores
 from dayjob.worker.fetcher import Fetcher
+from dayjob.worker.green import refuse_green_threads
 from dayjob.worker.heartbeat import Heartbeat
 from dayjob.worker.lane import Flags, Lane
 from dayjob.worker.listener import WAIT, Listener
@@ -95,9 +96,19 @@ class Runtime:
     def start(self) -> None:
         """Build everything, register the pool and start its loops. Raises StoreError, UsageError."""
         pool = self._pool
+        refuse_green_threads()
         problems = pool.registry.resolve_all()
         if problems:
             raise problems[0]
+        # From here on, what is registered is not seen any more.
+        pool._built = self
+        try:
+            self._start(pool)
+        except BaseException:
+            pool._built = None
+            raise
+
+    def _start(self, pool: WorkerPool[Any]) -> None:
         address = settings.parse_url(settings.connect_target(settings.resolve(None, pool=pool.redis)))
         self._keys = keys = Keys(pool.namespace)
         rng = random.Random()

@@ -1,0 +1,155 @@
+"""Where threads and forks are not as usual: gevent, eventlet, a fork at a bad moment, and systems without fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+
+
+@pytest.fixture
+def python(tmp_path, redis_url, namespace):
+    """Run a program in a process of its own, with `url` and `namespace` defined."""
+
+    def run(program: str, *options: str) -> subprocess.CompletedProcess[str]:
+        path = tmp_path / "program.py"
+        path.write_text(f"url, namespace = {redis_url!r}, {namespace!r}\n" + textwrap.dedent(program))
+        return subprocess.run(
+            [sys.executable, *options, str(path)],
+            capture_output=True, text=True, timeout=50, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize("start", ["pool.start()", "pool.run()"])
+def test_a_pool_refuses_to_start_where_gevent_has_patched_threads(python, start):
+    done = python(f"""
+        from gevent import monkey
+        monkey.patch_all()
+        from dayjob import WorkerPool
+        pool = WorkerPool(namespace=namespace, redis=url)
+        pool.register("work", lambda: None)
+        {start}
+        """)
+    assert done.returncode == 1
+    assert "dayjob.errors.NotReady: gevent has patched the threads of this process" in done.stderr
+    assert "dayjob worker" in done.stderr
+
+
+def test_a_job_is_enqueued_where_gevent_has_patched_threads(python, look):
+    done = python("""
+        from gevent import monkey
+        monkey.patch_all()
+        from dayjob import WorkerPool
+        pool = WorkerPool(namespace=namespace, redis=url)
+        pool.register("work", lambda: None).enqueue()
+        """)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(look.queue("work")) == 1
+
+
+def test_gevent_that_patched_nothing_is_no_obstacle(python):
+    done = python("""
+        import gevent.monkey
+        from dayjob import WorkerPool
+        pool = WorkerPool(namespace=namespace, redis=url)
+        work = pool.register("work", lambda: print("ran"))
+        with pool:
+            work.enqueue()
+            assert pool.drain(20)
+        """)
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+
+
+def test_the_worker_command_refuses_a_program_that_patches_threads(tmp_path, redis_url, namespace):
+    (tmp_path / "green.py").write_text(
+        "from gevent import monkey\nmonkey.patch_all()\n"
+        "from dayjob import WorkerPool\npool = WorkerPool()\n\n@pool.job\ndef work(): ...\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "dayjob", "worker", "green:pool", "--redis", redis_url, "--namespace", namespace],
+        capture_output=True, text=True, timeout=50, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "gevent has patched the threads" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_eventlet_is_refused_alike(python):
+    """Not installed here: only the one function that is asked is imitated."""
+    done = python("""
+        import sys, types
+        patcher = types.ModuleType("eventlet.patcher")
+        patcher.is_monkey_patched = lambda module: module == "thread"
+        sys.modules["eventlet.patcher"] = patcher
+        from dayjob import WorkerPool
+        pool = WorkerPool(namespace=namespace, redis=url)
+        pool.register("work", lambda: None)
+        pool.start()
+        """)
+    assert "NotReady: eventlet has patched the threads" in done.stderr
+
+
+def test_a_job_is_enqueued_and_run_where_there_is_no_fork_and_no_poll(python):
+    """As on Windows."""
+    done = python("""
+        import os, select
+        del os.register_at_fork, os.fork, select.poll
+        from dayjob import WorkerPool
+        pool = WorkerPool(namespace=namespace, redis=url)
+
+        @pool.job
+        def work(n: int) -> None:
+            print("ran", n)
+
+        @pool.job
+        async def awaited(n: int) -> None:
+            print("awaited", n)
+
+        with pool:
+            work.enqueue(n=1)
+            assert pool.drain(20)
+            awaited.enqueue(n=2)
+            assert pool.drain(20)
+        """)
+    assert (done.returncode, done.stdout) == (0, "ran 1\nawaited 2\n"), done.stderr
+
+
+def test_a_child_that_is_forked_while_an_enqueuer_is_under_construction_makes_its_own(python, look):
+    done = python("""
+        import os, threading
+        import dayjob.enqueue
+        from dayjob import WorkerPool
+
+        inside, go = threading.Event(), threading.Event()
+
+        class Slow(dayjob.enqueue.Enqueuer):
+            def __init__(self, *args, **options):
+                if threading.current_thread() is not threading.main_thread():
+                    inside.set()
+                    go.wait()
+                super().__init__(*args, **options)
+
+        dayjob.enqueue.Enqueuer = Slow
+        pool = WorkerPool(namespace=namespace, redis=url)
+        work = pool.register("work", lambda: None)
+        maker = threading.Thread(target=lambda: pool.enqueuer)
+        maker.start()
+        inside.wait()
+        pid = os.fork()
+        if pid == 0:
+            work.enqueue()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        go.set()
+        maker.join()
+        """)
+    assert done.returncode == 0, done.stderr
+    assert len(look.queue("work")) == 1
