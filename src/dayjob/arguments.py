@@ -17,6 +17,7 @@ import msgspec
 from msgspec import inspect as types
 from msgspec.structs import astuple
 
+from dayjob.altered import altered, may_alter
 from dayjob.errors import BadArguments, BadSignature
 from dayjob.function import NOT_YET, Function, Role, show
 from dayjob.lenient import lenient, parts
@@ -41,7 +42,8 @@ _MEANT = {
 def _dump(value: Any) -> Any:
     # Pydantic models by their shape: dayjob does not import pydantic.
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
+        # What the model itself can read again: by its aliases, without what it computes.
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
     raise TypeError(f"there is no JSON for the type {type(value).__name__}")
 
 
@@ -55,6 +57,11 @@ def _loads(kind: Any) -> bool:
 
 _encode = msgspec.json.Encoder(enc_hook=_dump).encode
 _decode_object = msgspec.json.Decoder(dict[str, Any] | None).decode
+
+
+def encode_result(value: Any) -> bytes:
+    """What a handler returned, as it is kept. Raises TypeError, ValueError or RecursionError where JSON cannot carry it."""
+    return _encode({"result": value})
 
 
 def encode_unchecked(name: str, kwargs: Mapping[str, Any]) -> bytes:
@@ -93,6 +100,8 @@ class Plan:
     #: Arguments that must be strings: msgspec would send bytes as base64 without a word.
     texts: tuple[str, ...]
     infos: Mapping[str, types.Type]
+    #: Arguments that may arrive as something else than was sent, each with its field in what `decode` returns.
+    watched: tuple[tuple[str, str], ...]
     decode: Callable[[bytes | msgspec.Raw], Any]
     rest: Rest | None
     #: A handler of the job alone reads any arguments from it.
@@ -150,11 +159,14 @@ class Arguments:
             return self._encode_open(plan, given)
         try:
             raw = _encode(given)
-            plan.decode(raw)
+            arrived = plan.decode(raw)
         except _UNFIT as error:
             raise self._refusal(plan, given, error) from None
         if b"null" in raw and (problem := _not_finite(given)):
             raise self._bad(plan, problem)
+        for name, field in plan.watched:
+            if name in given and (problem := altered(given[name], getattr(arrived, field))):
+                raise self._changed(plan, name, problem)
         for name in plan.texts:
             if name in given and given[name] is not None and not isinstance(given[name], str):
                 raise self._bad(plan, f"argument {name!r}: expected str, got {type(given[name]).__name__}")
@@ -193,9 +205,15 @@ class Arguments:
             raise BadArguments(f"{error}\n{self._where(plan)}") from None
         if plan.rest is not None:
             try:
-                self._call_open(plan, _decode_object(raw) or {})
+                args, kwargs = self._call_open(plan, _decode_object(raw) or {})
             except _UNFIT as error:
                 raise self._refusal(plan, given, error) from None
+            arrived = dict(zip(plan.names, args, strict=False)) | kwargs
+        else:
+            arrived = _decode_object(raw) or {}
+        for name, value in given.items():
+            if problem := altered(value, arrived[name]):
+                raise self._changed(plan, name, problem)
         return raw
 
     def _call_open(self, plan: Plan, given: dict[str, Any]) -> Called:
@@ -271,6 +289,11 @@ class Arguments:
     def _hidden(self, name: str) -> bool:
         return name in self._redact or _is_secret(name)
 
+    def _changed(self, plan: Plan, name: str, problem: str) -> BadArguments:
+        # The words may quote a key of the value.
+        shown = "it would arrive as something else" if self._hidden(name) else problem
+        return self._bad(plan, f"argument {name!r}: {shown}")
+
     def _bad(self, plan: Plan, problem: str) -> BadArguments:
         return BadArguments(f"{self._name}: {problem}\n{self._where(plan)}")
 
@@ -302,6 +325,9 @@ class Arguments:
             required=frozenset(one.name for one in named if one.default is one.empty),
             texts=tuple(one.name for one in named if hints[one.name] in (str, str | None)),
             infos=infos,
+            watched=tuple(
+                (one.name, f"a{number}") for number, one in enumerate(named) if may_alter(infos[one.name])
+            ),
             decode=_decoder(_struct(named, hints, forbid=rest is None)),
             rest=rest,
             anything="job" in leading and not arguments,

@@ -79,7 +79,7 @@ class Model:
             raise ValueError(f"no street in {value}")
         return cls(value["street"])
 
-    def model_dump(self, *, mode: str) -> dict[str, str]:
+    def model_dump(self, *, mode: str, by_alias: bool, round_trip: bool) -> dict[str, str]:
         assert mode == "json"
         return {"street": self.street}
 

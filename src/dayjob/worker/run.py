@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from dayjob import forks, retry
+from dayjob.arguments import encode_result
 from dayjob.errors import DayjobError, GiveBack, JobTimeout
 from dayjob.job import Job, running
 from dayjob.middleware import SKIPPED
@@ -215,7 +216,7 @@ class Runner:
     def _keep(self, attempt: Attempt, result: Any, seconds: float) -> Settlement:
         value = None if result is SKIPPED else result
         try:
-            answer = msgspec.json.encode({"result": value})
+            answer = encode_result(value)
         except (TypeError, ValueError, RecursionError) as error:
             problem = DayjobError(f"{attempt.name}: its result cannot be kept as JSON: {error}")
             return self._failed(attempt, problem)
