@@ -6,10 +6,12 @@ An enqueue has three answers: stored (it returns), not stored (an error), unknow
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
+import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -130,6 +132,18 @@ def _first(jobs: list[Job | None]) -> Job | None:
 
 def _all(jobs: list[Job | None]) -> list[Job]:
     return [job for job in jobs if job is not None]
+
+
+def _register(on_commit: Commit, send: Callable[[], Any]) -> Any:
+    """Give `send` to `on_commit` from async code. The answer is awaited where it can be."""
+    try:
+        return on_commit(send)
+    except Exception as error:
+        asgiref = sys.modules.get("asgiref.sync")
+        if asgiref is None or type(error).__name__ != "SynchronousOnlyOperation":
+            raise
+        # Django keeps its transactions in the thread of its plain code, and asgiref knows which one that is.
+        return asgiref.sync_to_async(on_commit, thread_sensitive=True)(send)
 
 
 def read_result(raw: bytes, job_id: str) -> Any:
@@ -340,6 +354,9 @@ class AsyncEnqueuer(_Base):
             durability=durability, find=find,
         )  # fmt: skip
         self._links = Links()
+        #: Sends at commit, which calls a plain function, on whatever thread the transaction is.
+        self._plain = Enqueuer(namespace, redis=redis, max_payload=max_payload, timeout=timeout)
+        self._plain._builder = self._builder
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
         """Put a job in its queue. Raises BadArguments, StoreError."""
@@ -367,22 +384,27 @@ class AsyncEnqueuer(_Base):
 
     async def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
-        self._refuse_commit(self._how)
-        return await self._send(Sending(self._builder, self._many(name, items), _all, self._how.durability))
+        sending = Sending(self._builder, self._many(name, items), _all, self._how.durability)
+        if self._how.on_commit is not None:
+            await self._send_at_commit(self._how.on_commit, sending)
+            return [draft.job for drafts in sending.batches for draft in drafts]
+        return await self._send(sending)
 
     async def submit(self, name: str, args: bytes, how: How) -> Job | None:
         """Send one job whose arguments are encoded already."""
         how = self._merge(how)
-        self._refuse_commit(how)
         draft = self._builder.draft(name, args, how)
-        return await self._send(Sending(self._builder, [[draft]], _first, how.durability))
-
-    @staticmethod
-    def _refuse_commit(how: How) -> None:
+        sending = Sending(self._builder, [[draft]], _first, how.durability)
         if how.on_commit is not None:
-            raise BadOption(
-                "on_commit calls a plain function: in async code use enqueue(...) for it, not aenqueue"
-            )
+            await self._send_at_commit(how.on_commit, sending)
+            return draft.job
+        return await self._send(sending)
+
+    async def _send_at_commit(self, on_commit: Commit, sending: Sending[Any]) -> None:
+        sink = self._builder.sink
+        answer = _register(on_commit, lambda: self._plain._send(sending, sink))
+        if inspect.isawaitable(answer):
+            await answer
 
     async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
         """What the job returned, waiting up to `timeout` seconds. Raises ResultTimeout, JobFailed, StoreError."""
@@ -432,6 +454,7 @@ class AsyncEnqueuer(_Base):
 
     async def close(self) -> None:
         """Close idle connections of this event loop; the next call opens new ones."""
+        self._plain.close()
         lanes = self._links.here().lanes
         while lanes:
             await lanes.pop().link.close()

@@ -606,7 +606,7 @@ def test_a_result_that_is_not_kept_times_out_in_words(enqueuer, pool):
         enqueuer.result(job, timeout=0)
 
 
-# on_commit. The plain enqueuer only: what a commit calls is a plain function.
+# on_commit. What a commit calls is a plain function, in async code too.
 
 
 def commits(redis_url, namespace) -> tuple[Enqueuer, list]:
@@ -650,11 +650,58 @@ def test_arguments_are_checked_before_the_commit(redis_url, namespace):
     assert not hooks
 
 
-@pytest.mark.parametrize("how", ["enqueue", "enqueue_many"])
-def test_in_async_code_on_commit_is_refused_in_words(redis_url, namespace, how):
-    enqueuer = AsyncEnqueuer(namespace, redis=redis_url, on_commit=lambda send: None)
-    with pytest.raises(BadOption, match="on_commit calls a plain function"):
-        asyncio.run(enqueuer.enqueue("a") if how == "enqueue" else enqueuer.enqueue_many("a", [{}]))
+ASYNC_WAYS = {
+    "enqueue": lambda q, hooks: q.enqueue("a", n=1),
+    "enqueue_in": lambda q, hooks: q.enqueue_in("a", 60, n=1),
+    "enqueue_unique": lambda q, hooks: q.enqueue_unique("a", n=1),
+    "enqueue_many": lambda q, hooks: q.enqueue_many("a", [{"n": 1}, {"n": 2}]),
+    "using": lambda q, hooks: q.using(on_commit=None).using(on_commit=hooks.append).enqueue("a", n=1),
+}
+
+
+@pytest.mark.parametrize("how", ASYNC_WAYS)
+def test_in_async_code_nothing_is_sent_before_the_commit(redis_url, namespace, call, keys, how):
+    hooks: list = []
+    enqueuer = AsyncEnqueuer(namespace, redis=redis_url, on_commit=hooks.append)
+
+    async def work():
+        found = await ASYNC_WAYS[how](enqueuer, hooks)
+        assert call("EXISTS", keys.queue("a"), keys.scheduled, keys.known_jobs) == 0
+        (send,) = hooks
+        send()  # here the event loop runs: a commit does not care
+        await enqueuer.close()
+        return found if isinstance(found, list) else [found]
+
+    jobs = asyncio.run(work())
+    stored = call("LRANGE", keys.queue("a"), 0, -1) + call("ZRANGE", keys.scheduled, 0, -1)
+    assert {json.loads(raw)["id"] for raw in stored} == {job.id for job in jobs}
+
+
+def test_an_on_commit_that_is_to_be_awaited_is_awaited(redis_url, namespace, call, keys):
+    async def on_commit(send) -> None:
+        await asyncio.to_thread(send)
+
+    pool = WorkerPool(namespace=namespace, redis=redis_url, on_commit=on_commit)
+
+    @pool.job
+    def a(n: int) -> None: ...
+
+    async def work():
+        job = await a.aenqueue(1)
+        await pool.async_enqueuer.close()
+        return job
+
+    assert call("LLEN", keys.queue("a")) == 0
+    job = asyncio.run(work())
+    assert [json.loads(raw)["id"] for raw in call("LRANGE", keys.queue("a"), 0, -1)] == [job.id]
+
+
+def test_an_on_commit_that_fails_in_async_code_raises_its_own_error(redis_url, namespace):
+    def on_commit(send) -> None:
+        raise LookupError("no transaction here")
+
+    with pytest.raises(LookupError, match="no transaction here"):
+        asyncio.run(AsyncEnqueuer(namespace, redis=redis_url, on_commit=on_commit).enqueue("a"))
 
 
 def test_the_key_of_a_unique_job_is_the_go_json_of_its_arguments(enqueuer, keys):
