@@ -18,11 +18,11 @@ from msgspec import inspect as types
 from msgspec.structs import astuple
 
 from dayjob.altered import altered, may_alter
-from dayjob.errors import BadArguments, BadSignature
+from dayjob.errors import BadArguments, BadOption, BadSignature
 from dayjob.function import NOT_YET, Function, Role, show
 from dayjob.lenient import lenient, parts
 from dayjob.options import suggest
-from dayjob.redact import SECRET
+from dayjob.redact import looks_secret
 
 Called = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -30,6 +30,13 @@ Called = tuple[tuple[Any, ...], dict[str, Any]]
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 _PATH = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*)`$")
+
+#: Types of values that have no keys inside.
+_SCALARS = (
+    types.NoneType, types.BoolType, types.IntType, types.FloatType, types.StrType, types.BytesType, types.DateTimeType,
+    types.DateType, types.TimeType, types.TimeDeltaType, types.UUIDType, types.DecimalType, types.EnumType,
+    types.LiteralType,
+)  # fmt: skip
 
 #: Names that a person hardly meant as arguments, and what to write.
 _MEANT = {
@@ -317,6 +324,8 @@ class Arguments:
         rest = None
         for one in arguments[len(named) :]:
             rest = Rest(one.name, infos.pop(one.name), _decoder(hints[one.name]))
+        if rest is None and (arguments or "job" not in leading):
+            self._check_redact(infos)
         return Plan(
             wants_context="context" in leading,
             wants_job="job" in leading,
@@ -336,6 +345,18 @@ class Arguments:
             ),
             shown=function.shown(arguments),
         )
+
+    def _check_redact(self, infos: Mapping[str, Any]) -> None:
+        """Refuse a name in `redact` that hides nothing. One that is no argument may be a key inside of one."""
+        for name in self._redact:
+            if name in infos:
+                continue
+            near = suggest(name, [one for one, info in infos.items() if _is_scalar(info) or _is_any(info)])
+            if near or all(map(_is_scalar, infos.values())):
+                raise BadOption(
+                    f"job {self._name!r}: redact={name!r} is no argument of it{near}\n"
+                    f"    {self._function.shown()}    {self._function.location}"
+                )
 
     def _disorder(
         self, parameters: list[inspect.Parameter], roles: Mapping[str, Role], hints: Mapping[str, Any]
@@ -439,8 +460,21 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
 
 
+def _is_any(info: Any) -> bool:
+    return isinstance(info, types.AnyType)
+
+
+def _is_scalar(info: Any) -> bool:
+    """Whether a value of this type has no keys inside."""
+    if isinstance(info, types.Metadata):
+        return _is_scalar(info.type)
+    if isinstance(info, types.UnionType):
+        return all(map(_is_scalar, info.types))
+    return isinstance(info, _SCALARS)
+
+
 def _is_secret(name: str) -> bool:
-    return SECRET.search(str(name)) is not None
+    return looks_secret(str(name))
 
 
 def _uncarried(given: Mapping[str, Any], hidden: Callable[[str], bool] = _is_secret) -> str | None:

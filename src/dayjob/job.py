@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from typing import Any, Literal, NoReturn, Protocol
 
 import msgspec
 
 from dayjob.errors import BadArguments
+from dayjob.redact import is_hidden, secrets_in, shown, without
 
 _decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
 
@@ -51,6 +52,7 @@ class Job:
         "line",
         "name",
         "raw_args",
+        "redact",
         "scheduled_at",
         "snoozes",
         "source",
@@ -94,6 +96,8 @@ class Job:
         #: The message of the last failure, or "".
         self.error = error
         self.raw_args = raw_args
+        #: Arguments of its job type whose values no message may show.
+        self.redact: Collection[str] = ()
         self._args = None if args is None and raw_args is not None else dict(args or {})
         self.line: Line | None = None
         #: The last check-in: (text, done, total), or None.
@@ -176,10 +180,14 @@ class Job:
             raise BadArguments(f"{self.name}: no argument {key!r}; it has {has}") from None
 
     def _wrong(self, key: str, value: Any, wanted: str) -> NoReturn:
-        shown = repr(value)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        raise BadArguments(f"{self.name}: argument {key!r} is {shown} ({type(value).__name__}), not {wanted}")
+        kind = type(value).__name__
+        if is_hidden(key, self.redact):
+            raise BadArguments(f"{self.name}: argument {key!r} is a {kind}, not {wanted}")
+        # Redacted before it is cut: half a secret is still one.
+        text = without(repr(shown(value, self.redact)), secrets_in(self.args, self.redact))
+        if len(text) > 80:
+            text = text[:77] + "..."
+        raise BadArguments(f"{self.name}: argument {key!r} is {text} ({kind}), not {wanted}")
 
     def __repr__(self) -> str:
         return f"Job({self.name!r}, id={self.id!r})"

@@ -15,6 +15,16 @@ UNANNOUNCED = "[redacted: no pool has announced this job type]"
 SECRET = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|private_?key|authorization", re.IGNORECASE
 )
+#: More of them, as whole words at the end of a key: `auth` hides http_auth and auth_header, not author or auth_method.
+_SECRET_WORDS = re.compile(
+    r"(?:^|_)(?:(?:cookie|csrf|xsrf|ssn|iban|cvv|cvc)s?|session|auth)"
+    r"(?:_?(?:id|key|value|data|header|code|number|string))?$"
+    r"|card_?number|sess_?id$"
+)
+#: A key without any of this has none of those words; most keys are done with after this.
+_PERHAPS = re.compile("cookie|sess|csrf|xsrf|ssn|iban|cvv|cvc|auth|card", re.IGNORECASE)
+#: Where a word of a key begins: after what is no letter or digit, and at a capital after a small letter.
+_WORD_BREAK = re.compile(r"[^a-zA-Z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
 #: Shorter values are not looked for in texts: nothing would be left of them.
 SHORTEST_SECRET = 3
 #: How many values of one job are looked for in texts.
@@ -26,7 +36,14 @@ _VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{].*|[^\s,}\]]+', re.DOTALL)
 
 def is_hidden(key: object, hide: Collection[str] = ()) -> bool:
     """Whether values under this key are hidden."""
-    return key in hide or SECRET.search(str(key)) is not None
+    return key in hide or looks_secret(str(key))
+
+
+def looks_secret(key: str) -> bool:
+    """Whether a key is named like those of passwords, tokens, cookies, cards and the like."""
+    if SECRET.search(key):
+        return True
+    return bool(_PERHAPS.search(key) and _SECRET_WORDS.search(_WORD_BREAK.sub("_", key).lower()))
 
 
 def shown(value: Any, hide: Collection[str] = (), *, secrets: Sequence[str] = (), depth: int = 6) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections import Counter
@@ -13,6 +14,7 @@ import pytest
 from dayjob import AsyncEnqueuer, Discard, Enqueuer, Job, Snooze
 from dayjob.errors import JobFailed, NotReady, ResultTimeout
 from dayjob.options import PoolOptions
+from dayjob.worker.run import Runner
 from dayjob.worker.shared import SharedLink
 from dayjob.worker.trimmer import Trimmer
 from server import wait_until
@@ -154,6 +156,54 @@ def test_redacted_arguments_show_neither_in_the_status_nor_in_errors(new_pool, l
     (dead,) = look.dead()
     assert "4111" not in dead["err"] + dead["trace"] + dead["past"][0][3]
     assert dead["err"].startswith("ValueError: card ")
+
+
+@pytest.mark.parametrize("colour", ["plain", "coloured"])
+@pytest.mark.parametrize("hook", ["on_fail", "on_dead"])
+def test_a_hook_that_fails_is_logged_without_the_redacted_arguments(new_pool, look, caplog, colour, hook):
+    """Its own error has the handler's in its chain and in a note, and an argument as its cause."""
+    pool = new_pool(**QUICK)
+
+    def break_down(job: Job, error: BaseException) -> None:
+        problem = LookupError(f"no account for {job.args['card']}")
+        problem.add_note(f"the card was {job.args['card']}")
+        raise problem from error
+
+    def plain(card: str) -> None:
+        raise ValueError(f"card {card} refused")
+
+    async def coloured(card: str) -> None:
+        raise ValueError(f"card {card} refused")
+
+    pay = pool.register(
+        "pay",
+        {"plain": plain, "coloured": coloured}[colour],
+        redact=["card"],
+        max_fails=1,
+        **{hook: break_down},
+    )
+    with pool:
+        pay.enqueue(card="4111-1111")
+        wait_until(look.dead)
+    (line,) = [record for record in caplog.records if "hook" in record.getMessage()]
+    text = logging.Formatter().format(line)
+    assert "4111" not in text
+    assert "LookupError: no account for [redacted]" in text
+    assert "ValueError: card [redacted] refused" in text
+    assert "break_down" in text
+
+
+def test_a_hook_that_fails_for_a_job_of_a_dead_process_is_logged_without_the_redacted_arguments(caplog):
+    """The reaper calls on_dead for jobs that it finds with a dead pool."""
+
+    def break_down(job: Job, error: BaseException) -> None:
+        raise LookupError(job.args["card"])
+
+    job = Job("pay", {"card": "4111-1111"})
+    job.redact = ("card",)
+    Runner._hook(break_down, job, ValueError())
+    assert "4111" not in caplog.text
+    assert "LookupError: [redacted]" in caplog.text
 
 
 # Results.

@@ -23,6 +23,7 @@ from dayjob.function import Function
 from dayjob.job import Job
 from dayjob.options import How
 from dayjob.pool import WorkerPool
+from dayjob.redact import is_hidden
 from dayjob.registry import JobType, Registry, encode_unchecked
 
 HERE = "tests/unit/test_registry.py"
@@ -1043,3 +1044,91 @@ def test_types_are_shown_as_one_would_write_them():
 
     f.__annotations__.update(a=dict[str, Address] | None, c=Literal["a.b"])
     assert Function(f).shown() == "f(a: dict[str, Address] | None, b=\"x\", *, c: Literal['a.b'] = 1)"
+
+
+def pay(user: int, card: str, note: str | None = None) -> None: ...
+def pay_untyped(user, card) -> None: ...
+def pay_in_parts(card: str, parts: list[dict[str, Any]]) -> None: ...
+def pay_anything(**args: Any) -> None: ...
+def pay_by_job(job: Job) -> None: ...
+def pay_nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "name", "near"),
+    [
+        (pay, "crad", ". Did you mean 'card'?"),
+        (pay, "nothing_like_it", "\n"),
+        (pay_untyped, "crad", ". Did you mean 'card'?"),
+        (pay_in_parts, "crad", ". Did you mean 'card'?"),
+        (pay_nothing, "card", "\n"),
+    ],
+)
+def test_redact_of_what_is_no_argument_is_refused_at_registration(fn, name, near):
+    text = refusal(BadOption, job_type, fn, redact=[name])
+    assert f"redact={name!r} is no argument of it{near}" in text
+    assert fn.__name__ in text
+
+
+@pytest.mark.parametrize(
+    ("fn", "name"),
+    [
+        (pay, "card"),
+        (pay_untyped, "pin"),
+        (pay_in_parts, "pin"),
+        (pay_in_parts, "part"),
+        (pay_anything, "crad"),
+        (pay_by_job, "crad"),
+    ],
+)
+def test_redact_may_name_an_argument_a_key_inside_of_one_and_anything_where_all_are_taken(fn, name):
+    assert job_type(fn, redact=[name]).options.redact == (name,)
+
+
+def hidden_job(**args: Any) -> Job:
+    job = Job("pay", args)
+    job.redact = ("card",)
+    return job
+
+
+@pytest.mark.parametrize("get", ["get_int", "get_float", "get_bool", "get_list", "get_dict"])
+@pytest.mark.parametrize("key", ["card", "password", "session_id"])
+def test_a_getter_of_a_job_does_not_quote_a_hidden_argument(get, key):
+    text = refusal(BadArguments, getattr(hidden_job(**{key: "4111" * 50}), get), key)
+    assert "4111" not in text
+    assert f"argument {key!r} is a str, not" in text
+
+
+def test_a_getter_of_a_job_quotes_no_hidden_value_inside_of_an_argument():
+    job = hidden_job(card="4111" * 50, order={"card": "5500" * 50}, note="from " + "4111" * 50)
+    for key in ("order", "note"):
+        text = refusal(BadArguments, job.get_int, key)
+        assert "4111" not in text
+        assert "5500" not in text
+    assert "'plain' (str)" in refusal(BadArguments, hidden_job(note="plain").get_int, "note")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "password", "db_pass", "passphrase", "client_secret", "token", "api_key", "apikey", "credentials", "authorization",
+        "cookie", "cookies", "set-cookie", "session", "sessionid", "session_id", "sessionId", "PHPSESSID", "csrf",
+        "csrf_value", "xsrf", "auth", "http_auth", "httpAuth", "auth_header", "auth_code", "AUTH", "ssn", "ssn_number",
+        "customer.ssn", "iban", "ibans", "card_number", "cardNumber", "credit_card_number", "cardnumber", "cvv", "cvv_code",
+        "cvc",
+    ],
+)  # fmt: skip
+def test_a_key_that_looks_like_a_secret_is_hidden(key):
+    assert is_hidden(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "author", "authors", "author_id", "authority", "authorized", "auth_method", "oauthor", "session_count", "sessions",
+        "session_started_at", "cookie_count", "cookie_banner", "cookiecutter", "professional", "assessment", "obsession",
+        "caribbean", "ibandwidth", "card", "cards", "card_count", "discard", "compassion", "keyboard", "ssnake", "id", "",
+    ],
+)  # fmt: skip
+def test_a_key_that_only_contains_the_letters_of_a_secret_is_shown(key):
+    assert not is_hidden(key)

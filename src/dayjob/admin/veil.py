@@ -18,7 +18,9 @@ from dayjob.store.ops import job_types
 from dayjob.store.steps import Steps, ask
 
 #: Arguments without any of this have nothing that a key pattern hides: they need not be read.
-_PERHAPS = re.compile(rb"pass|secret|token|key|credential|authorization|\\u", re.IGNORECASE)
+_PERHAPS = re.compile(
+    rb"pass|secret|token|key|credential|auth|cookie|sess|csrf|xsrf|ssn|iban|cvv|cvc|card|\\u", re.IGNORECASE
+)
 
 
 #: Arguments of a job that has none: there is nothing to hide.

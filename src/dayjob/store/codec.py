@@ -157,6 +157,7 @@ def job_of(wire: Wire) -> Job:
     job.snoozes = wire.snoozes
     job.error = wire.err
     job.raw_args = wire.args
+    job.redact = ()
     job._args = None
     job.line = None
     job.last_checkin = None

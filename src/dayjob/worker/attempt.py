@@ -74,6 +74,7 @@ class Attempt(msgspec.Struct, eq=False):
         if self.job is None:
             self.job = codec.job_of(self.wire)
             self.job.line = self
+            self.job.redact = self.lane.options.redact
         return self.job
 
     def back(self) -> Entry:

@@ -87,7 +87,7 @@ class Runner:
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
             _shield(attempt)
             if forks.number != self._forks:
-                _end_child(error)
+                _end_child(error, attempt)
             return None if attempt.given_up else self._failed(attempt, error)
         _shield(attempt)
         if forks.number != self._forks:
@@ -274,8 +274,7 @@ class Runner:
         decision = retry.decide(lane.options, error, wire.fails, self._rng)
         job = attempt.open()
         secrets = _secrets(job, lane.options.redact)
-        # Redacted before it is cut: half a secret is still one.
-        message, trace = (codec.cut(without(text, secrets)) for text in _explain(error))
+        message, trace = _redacted(error, job)
         if decision.counts:
             job.fails, job.error = wire.fails + 1, message
         self._tell(attempt, decision, message, trace, _where(error))
@@ -371,13 +370,16 @@ class Runner:
             logger.info("job=%s id=%s %s (%s)", name, job_id, decision.kind, message, extra=extra)
 
     @staticmethod
-    def _hook(hook: Hook | None, *args: Any) -> None:
+    def _hook(hook: Hook | None, job: Job, *args: Any) -> None:
         if hook is None:
             return
         try:
-            hook(*args)
-        except BaseException:  # a hook must not change the fate of its job
-            logger.exception("hook %s failed", getattr(hook, "__qualname__", hook))
+            hook(job, *args)
+        except BaseException as error:  # a hook must not change the fate of its job
+            # As text, redacted: as exc_info its chain would show the handler's own message.
+            message, trace = _redacted(error, job)
+            name = getattr(hook, "__qualname__", hook)
+            logger.error("hook %s failed (%s)\n%s", name, message, trace)  # noqa: TRY400 - see above
 
 
 def _shield(attempt: Attempt) -> None:
@@ -392,13 +394,14 @@ def _shield(attempt: Attempt) -> None:
             raise_in(attempt.thread_id, None)
 
 
-def _end_child(error: BaseException | None) -> None:
+def _end_child(error: BaseException | None, attempt: Attempt | None = None) -> None:
     """End a process that a handler forked and that came back from it: the attempt is its parent's, and so is the pool."""
     code = 0 if error is None else 1
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     elif error is not None:
-        traceback.print_exception(type(error), error, error.__traceback__)
+        _, trace = _redacted(error, attempt.open()) if attempt is not None else _explain(error)
+        print(trace, file=sys.stderr)  # noqa: T201 - as an interpreter ends that nobody runs jobs in
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -439,6 +442,14 @@ def _explain(error: BaseException) -> tuple[str, str]:
             f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n' for frame in frames
         )
         trace = f"Traceback (most recent call last):\n{lines}{message}"
+    return message, trace
+
+
+def _redacted(error: BaseException, job: Job) -> tuple[str, str]:
+    """Message and traceback of an error of a job's code, as they may be stored and logged."""
+    secrets = _secrets(job, tuple(job.redact))
+    # Redacted before it is cut: half a secret is still one.
+    message, trace = (codec.cut(without(text, secrets)) for text in _explain(error))
     return message, trace
 
 

@@ -459,6 +459,7 @@ class Runtime:
     def _on_dead(self, job: Job, error: BaseException) -> None:
         lane = self.lanes.get(job.name)
         if lane is not None and lane.options.on_dead is not None:
+            job.redact = lane.options.redact
             # On a thread of its own: user code must not hold up the chores.
             threading.Thread(
                 target=Runner._hook, args=(lane.options.on_dead, job, error), daemon=True
