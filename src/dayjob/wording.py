@@ -1,13 +1,28 @@
-"""Spans of time and numbers of things as people write and read them: "1h30m", "42 s", "2 jobs"."""
+"""Spans of time, numbers of things and texts of others as people write and read them: "1h30m", "42 s", "2 jobs"."""
 
 from __future__ import annotations
 
+import json
 import re
 
 from dayjob.errors import BadOption
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+
+
+def escaped(text: str) -> str:
+    """Text of others for one line of a terminal: control characters and line ends become escape sequences."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def escaped_json(text: str) -> str:
+    """JSON without characters that a terminal obeys: they become escape sequences, and the value stays the same."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def read_span(text: str, option: str) -> float:

@@ -746,6 +746,16 @@ def test_a_pyproject_of_others_is_none_of_our_business(run, there, tmp_path):
     assert run("queues", "ls", *there).returncode == 0
 
 
+def test_json_of_a_command_holds_no_character_that_a_terminal_obeys(run, there, put):
+    hostile = "ValueError: \x1b[2J \x9b31m \u202e \u2066 \u2028"
+    put("dead", "mail", "j1", error=hostile)
+    for command in (("dead", "ls"), ("jobs", "show", "j1")):
+        shown = run(*command, *there, "--json").stdout
+        assert shown.replace("\n", "").isprintable()
+        assert "\\u009b31m \\u202e \\u2066 \\u2028" in shown
+        assert hostile in str(msgspec.json.decode(shown)).encode().decode("unicode_escape")
+
+
 # completion, printers, help
 
 

@@ -35,6 +35,24 @@ def fails(worker: WorkerCommand, code: int, *options: str, pool: str = "jobs:poo
     return worker.log
 
 
+def test_an_error_of_a_job_cannot_forge_a_line_of_the_log(worker, enqueue):
+    worker.write(
+        "from dayjob import WorkerPool\n"
+        "pool = WorkerPool()\n"
+        "@pool.job(max_fails=1)\n"
+        "def mail(text: str) -> None:\n"
+        "    raise ValueError(text)\n"
+    )
+    worker.start("--log-format", "text")
+    forged = "12:00:00 INFO     1 dayjob.worker: all is well"
+    enqueue("mail", text=f"no\x1b[2J\r\x9b31m\u202e\u2028\n{forged}")
+    worker.wait_for_log("is dead")
+    worker.wait_for_log("\n    ValueError: no")
+    assert f"\n    {forged}" in worker.log
+    assert f"\n{forged}" not in worker.log
+    assert worker.log.replace("\n", "").isprintable()
+
+
 EMPTY = "from dayjob import WorkerPool\npool = WorkerPool()\n"
 
 MISTAKES = {

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayjob.enqueue import Enqueuer
 from dayjob.errors import BadArguments, BadOption, BadSignature, NotReady, UnknownJob, UsageError
 from dayjob.function import Function
 from dayjob.job import Job
@@ -1132,3 +1133,15 @@ def test_a_key_that_looks_like_a_secret_is_hidden(key):
 )  # fmt: skip
 def test_a_key_that_only_contains_the_letters_of_a_secret_is_shown(key):
     assert not is_hidden(key)
+
+
+@pytest.mark.parametrize(
+    "text", ["\x80", "\x9b", "\x9f", "\u061c", "\u200e", "\u200f", "\u202a", "\u202e", "\u2066", "\u2069"]
+)
+def test_a_job_name_with_a_control_character_is_refused_at_registration_and_enqueue(text):
+    name = f"mail{text}liam"
+    assert "control characters" in refusal(BadOption, job_type, create_watch, name)
+    assert "control characters" in refusal(
+        BadOption, Enqueuer("shop", redis="redis://127.0.0.1:1").enqueue, name
+    )
+    assert "control characters" in refusal(BadOption, WorkerPool, namespace=name)

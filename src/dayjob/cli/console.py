@@ -18,7 +18,7 @@ from dayjob.admin.client import Admin
 from dayjob.admin.views import BrokenEntry, JobView, Outcome, Progress
 from dayjob.cli import target
 from dayjob.errors import UsageError
-from dayjob.wording import span
+from dayjob.wording import escaped_json, span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,7 +72,7 @@ def plain(value: Any) -> Any:
 
 def emit(value: Any) -> None:
     """Print an answer as JSON."""
-    click.echo(msgspec.json.format(msgspec.json.encode(plain(value))).decode())
+    click.echo(escaped_json(msgspec.json.format(msgspec.json.encode(plain(value))).decode()))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: str = "") -> None:

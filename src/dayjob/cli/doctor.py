@@ -13,7 +13,7 @@ from dayjob.cli import UNAVAILABLE, target
 from dayjob.doctor import Finding, examine
 from dayjob.errors import StoreError
 from dayjob.store.steps import walk
-from dayjob.wording import counted
+from dayjob.wording import counted, escaped_json
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red", "could not check": "cyan"}
 _MARKS = {"ok": "ok", "warning": "warning", "error": "ERROR", "could not check": "unknown"}
@@ -40,7 +40,7 @@ def doctor(redis: str | None, namespace: str, as_json: bool) -> None:
         sys.exit(UNAVAILABLE)
     if as_json:
         text = msgspec.json.encode([asdict(finding) for finding in findings])
-        click.echo(msgspec.json.format(text).decode())
+        click.echo(escaped_json(msgspec.json.format(text).decode()))
     else:
         _print(findings)
     sys.exit(1 if any(finding.level == "error" for finding in findings) else 0)

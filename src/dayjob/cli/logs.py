@@ -9,6 +9,7 @@ import time
 from typing import Any, Literal
 
 from dayjob.job import running
+from dayjob.wording import escaped, escaped_json
 
 Format = Literal["auto", "text", "json"]
 
@@ -55,19 +56,26 @@ class JSONLines(logging.Formatter):
         line |= {field: getattr(record, field) for field in _FIELDS if hasattr(record, field)}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return escaped_json(json.dumps(line, ensure_ascii=False, default=str))
 
 
 class TextLines(logging.Formatter):
-    """One line for people; a traceback follows on lines of its own."""
+    """One line for people. Further lines, as of a traceback, are indented: what begins at the margin is a record.
+
+    Control characters are escaped, because messages hold texts of others.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%H:%M:%S", time.localtime(record.created))
         about = ""
         if getattr(record, "from_handler", False):
             about = " job={} id={} attempt={}".format(*(getattr(record, field) for field in _FIELDS))
-        text = f"{when} {record.levelname:<8} {record.process} {record.name}: {record.getMessage()}{about}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        first, *more = record.getMessage().split("\n")
+        if record.exc_info:
+            more += self.formatException(record.exc_info).split("\n")
+        lines = [f"{when} {record.levelname:<8} {record.process} {record.name}: {first}{about}"]
+        lines += [f"    {line}" for line in more]
+        return "\n".join(map(escaped, lines))
 
 
 def _utc(record: logging.LogRecord) -> str:

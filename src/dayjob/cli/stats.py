@@ -15,7 +15,7 @@ from dayjob.admin.views import QueuesView, Verdict
 from dayjob.cli import console
 from dayjob.cli.queues import _print_all
 from dayjob.errors import StoreError
-from dayjob.wording import counted
+from dayjob.wording import counted, escaped_json
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -55,7 +55,7 @@ def _show(admin: Admin, *, as_json: bool, lines: bool, live: bool) -> None:
     if as_json:
         answer = {"verdict": verdict, "queues": queues.queues}
         if lines:
-            click.echo(msgspec.json.encode(console.plain(answer)))
+            click.echo(escaped_json(msgspec.json.encode(console.plain(answer)).decode()))
         else:
             console.emit(answer)
         return
