@@ -20,7 +20,8 @@ if "DAYJOB_TEST_STATE" not in os.environ:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory) -> Server:
     """One real server for all tests of this process; each test has a namespace of its own."""
-    with running(tmp_path_factory.mktemp("server")) as found:
+    # Snapshots, as most servers make them: one that keeps nothing is a thing to be warned of.
+    with running(tmp_path_factory.mktemp("server"), "--save", "3600 1") as found:
         yield found
 
 

@@ -92,7 +92,7 @@ def test_the_programs_of_a_page_run_and_print_what_it_says(
     path = program(page, embedded)
     if path is None:
         return
-    with running(tmp_path_factory.mktemp("server")) as server:
+    with running(tmp_path_factory.mktemp("server"), "--save", "3600 1") as server:
         printed = run(path, embedded, DAYJOB_REDIS_URL=server.url)
     for _, expected in blocks(page, "output"):
         assert expected in printed

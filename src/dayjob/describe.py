@@ -5,6 +5,7 @@ Written by pools when they start, read by consoles that know nothing of the prog
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Mapping
 from enum import Enum
@@ -95,6 +96,15 @@ def describe(job_type: JobType[..., ..., Any]) -> Described:
         # What must never be shown is said in any case.
         said = msgspec.structs.replace(said, arguments=(), open=True)
     return said
+
+
+def fingerprint(said: Described) -> str:
+    """A few characters that differ between job types that take different arguments.
+
+    By kinds of values rather than by annotations: `Optional[int]` and `int | None` are no contradiction.
+    """
+    told = [(one.name, one.kind, one.required, one.nullable, one.choices) for one in said.arguments]
+    return hashlib.sha256(msgspec.json.encode((told, said.open))).hexdigest()[:6]
 
 
 def _arguments(job_type: JobType[..., ..., Any]) -> tuple[Argument, ...]:

@@ -163,9 +163,28 @@ def _log_finding(config: dict[str, str] | None) -> Finding:
     return ok("persistence", f"append-only log, synced {sync}: {cost}")
 
 
+def eviction_of(server: Health) -> str:
+    """What the server does when it is full: its maxmemory-policy, "" where it does not give it."""
+    return (server.config or {}).get("maxmemory-policy") or server.info.get("maxmemory_policy", "")
+
+
+def memory_limit(server: Health) -> int:
+    """Its maxmemory in bytes; 0 where there is none, or where it does not give it."""
+    return _int((server.config or {}).get("maxmemory") or server.info.get("maxmemory")) or 0
+
+
+def memory_only(server: Health) -> bool:
+    """Whether it is known that nothing is written to disk, neither a log nor snapshots."""
+    return (
+        server.config is not None
+        and server.config.get("appendonly") == "no"
+        and not server.config.get("save", "?")
+    )
+
+
 def check_eviction(server: Health) -> Finding:
     """Whether a full server deletes jobs instead of refusing new ones."""
-    policy = (server.config or {}).get("maxmemory-policy") or server.info.get("maxmemory_policy")
+    policy = eviction_of(server)
     if not policy:
         return unsure(
             "eviction", "the server does not tell its maxmemory-policy", "make sure that it is noeviction"
@@ -221,7 +240,7 @@ def check_memory(server: Health) -> Finding:
     used = _int(server.info.get("used_memory"))
     if used is None:
         return unsure("memory", "the server does not tell its memory", "watch it by other means")
-    most = _int((server.config or {}).get("maxmemory") or server.info.get("maxmemory")) or 0
+    most = memory_limit(server)
     if not most:
         total = _int(server.info.get("total_system_memory"))
         of = f" of {_bytes(total)} in the machine" if total else ""
@@ -329,12 +348,38 @@ def _pools(keys: Keys, now: float) -> Steps[list[Finding]]:
     if len(versions) > 1:
         what = f"pools of several versions: {', '.join(versions)}"
         found.append(warning("versions", what, "fine while a deploy is under way, else restart the older"))
+    found += _workers(live, now)
     stale = [one for one in condemned if now - one.since > MOST_CONDEMNED]
     if stale:
         what = f"{len(stale)} dead pools were not swept for {wording.span(now - stale[0].since)}, with {sum(one.held for one in stale)} attempts"
         found.append(
             error("condemned", what, "start a pool of the same jobs: their attempts are rescued by it")
         )
+    return found
+
+
+def _workers(live: Sequence[pools.Pool], now: float) -> list[Finding]:
+    """Workers that cannot work, and pools that contradict each other."""
+    found: list[Finding] = []
+    statuses = [pool.status for pool in live if pool.status]
+    stuck = [status for status in statuses if status.stuck]
+    if stuck:
+        what = f"{wording.counted(sum(status.stuck for status in stuck), 'worker')} stuck past the timeout"
+        todo = f"dayjob pools stacks {stuck[0].id} shows where; restarting that process frees its workers"
+        found.append(warning("workers", what, todo))
+    for status in statuses:
+        if status.loop_blocked is not None:
+            block = status.loop_blocked
+            what = f"the event loop of {status.host}/{status.pid} has been blocked for {wording.span(now - block.since)}"
+            what += f" by {block.name} (id {block.id})" if block.name else ""
+            found.append(
+                warning("event loop", what, "await what takes long there, or make it a plain function")
+            )
+    split = pools.contradictions(live)
+    if split:
+        what = "pools disagree about the arguments of " + _some(split)
+        todo = "fine while a deploy is under way; else give each program a namespace, or bring both to the same code"
+        found.append(warning("arguments", what, todo))
     return found
 
 

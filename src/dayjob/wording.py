@@ -52,3 +52,8 @@ def span(seconds: float) -> str:
 def counted(number: int, noun: str) -> str:
     """A number of things: "1 job", "2,000 jobs"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def doing(number: int, noun: str, verb: str) -> str:
+    """What a number of things do: "1 job waits", "2,000 jobs wait"."""
+    return f"{counted(number, noun)} {verb}" + ("s" if number == 1 else "")

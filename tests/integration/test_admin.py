@@ -96,7 +96,11 @@ def test_errors_that_differ_only_in_numbers_and_ids_are_of_one_kind():
 # The verdict.
 
 
-def test_where_nothing_is_wrong_all_is_well(admin):
+def test_where_nothing_is_wrong_all_is_well(admin, new_pool, look):
+    pool = new_pool()
+    pool.register("mail", lambda: None)
+    pool.start()
+    wait_until(look.status)
     verdict = admin.verdict()
     assert (verdict.level, verdict.sentence, verdict.notes) == ("ok", "All is well.", ())
 
@@ -122,11 +126,11 @@ def test_the_verdict_names_queues_without_worker_old_jobs_pauses_and_what_could_
     enqueuer.enqueue("known")
     call("RPUSH", keys.broken, "x")
     told = admin.verdict().sentence
-    assert told.startswith("1 queue has no worker (stray)")
-    assert "known is paused and 1 job wait" in told
+    assert told.startswith('1 queue has no worker ("stray")')
+    assert '"known" is paused and 1 job waits' in told
     assert "1 entry could not be read" in told
     call("RPUSH", keys.queue("stray"), codec.write(b'"stray"', "old", look.now() - 840, b"{}"))
-    assert "the oldest job waits 14 min (stray)" in admin.verdict().sentence
+    assert 'the oldest job of "stray" has waited for 14 min' in admin.verdict().sentence
 
 
 def test_the_verdict_says_what_share_of_a_job_fails(admin, call, keys, look):
@@ -134,7 +138,7 @@ def test_the_verdict_says_what_share_of_a_job_fails(admin, call, keys, look):
     call("HSET", keys.minute(minute), "emails|r3", 20, "emails|f", 2, "rare|r3", 2, "rare|f", 2)
     call("HSET", keys.minute(minute - 3), "emails|f", 4, "fine|r3", 100, "fine|f", 9)
     notes = {note.subject: note.text for note in admin.verdict().notes}
-    assert notes["emails"] == "emails fails 30%"
+    assert notes["emails"] == '30% of "emails" fail'
     assert "rare" not in notes
 
 
@@ -144,7 +148,7 @@ def test_the_verdict_survives_keys_of_wrong_types(admin, keys, call):
     call("SADD", keys.known_jobs, "a")
     told = [note.text for note in admin.verdict().notes]
     assert "the key dead has a wrong type" in told
-    assert "the key of queue a has a wrong type" in told
+    assert 'the key of queue "a" has a wrong type' in told
 
 
 # Queues.

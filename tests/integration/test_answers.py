@@ -10,10 +10,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Optional
 
+import msgspec
 import pytest
 
-from server import wait_until
+from dayjob import Admin, Enqueuer, WorkerPool
+from server import running, wait_until
 from tui.conftest import terminal  # noqa: F401 - a fixture
 from web.conftest import running_console
 
@@ -53,12 +56,14 @@ class Operator:
         """What a reader sees of a page."""
         answer = self._console.get(path, params=query, headers={"accept": "text/html"})
         assert answer.status_code == 200
-        return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
+        words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
+        return re.sub(r" ([.;,])", r"\1", words)
 
-    def top(self, tab: str, *texts: str) -> str:
-        """Open a tab of `dayjob top`, see these texts, and answer all that it shows."""
+    def top(self, tab: str, pattern: str) -> str:
+        """Open a tab of `dayjob top` and wait for this; the answer is all that it shows."""
         screen = self._terminal("top", *self._there, "--every", "0.2s", "--tab", tab, columns=180, lines=40)
-        return " ".join(screen.wait_for(*texts).split())
+        screen.settle(lambda: re.search(pattern, " ".join(screen.text.split())))
+        return " ".join(screen.text.split())
 
     def top_job(self, number: int, job, *texts: str) -> None:
         """Open the first job of the queue in this row of `dayjob top`, and see these texts."""
@@ -89,6 +94,25 @@ def operator(redis_url, namespace, tmp_path, terminal):  # noqa: F811 - the fixt
         yield Operator(redis_url, namespace, tmp_path, console, terminal)
 
 
+def is_told(operator, pattern: str, *, never: str = "All is well") -> None:
+    """The verdict says so: in Python, by the API, by a command, on the first page, and in `dayjob top`."""
+    # What a page shows may be a second old.
+    faces = (
+        lambda: operator.admin.verdict().sentence, lambda: operator.api("/verdict")["sentence"],
+        lambda: operator.run("stats"), lambda: operator.page("/"), lambda: operator.top("home", pattern),
+    )  # fmt: skip
+    for face in faces:
+        shown = wait_until(lambda face=face: re.search(pattern, text := face()) and text, 30)
+        assert never not in shown
+
+
+@pytest.fixture
+def enqueuer(namespace, redis_url):
+    found = Enqueuer(namespace, redis=redis_url)
+    yield found
+    found.close()
+
+
 @pytest.fixture
 def gate():
     """Opens at the end of the test: jobs that wait for it end then."""
@@ -113,7 +137,10 @@ def stuck(new_pool, gate, look):
     wait_until(lambda: len(look.dead()) == 2)
     pool.enqueuer.enqueue("slow")
     wait_until(
-        lambda: [(one["running"], one["stuck"]) for one in look.status()] == [({"hang": 2, "slow": 1}, 2)]
+        lambda: (
+            [(one["running"], one["stuck"]) for one in look.status()] == [({"hang": 2, "slow": 1}, 2)]
+            and len(look.workers()) == 3
+        )
     )
     return resize.enqueue()
 
@@ -137,7 +164,7 @@ def test_stuck_workers_are_no_capacity(operator, stuck):
     assert "2 stuck past their timeout" in operator.run("pools", "ls")
     assert "2 stuck past their timeout" in operator.page("/worker_pools")
     assert "2 stuck" in operator.page("/queues")
-    operator.top("queues", "3 (2 stuck)")
+    operator.top("queues", r"3 \(2 stuck\)")
     operator.top("pools", "2 stuck past their timeout")
     assert re.search(r"^dayjob_workers_stuck\{[^}]*\} 2$", operator.metrics(), re.MULTILINE)
 
@@ -235,5 +262,145 @@ def test_in_and_out_a_minute_are_the_same_everywhere(began, operator, look):
     check(lambda: of(r"mail 0 – 0 0 (\d+) (\d+)", operator.page("/queues")))
     check(lambda: of(r"In a minute (\d+) counted Out a minute (\d+)", operator.page("/queue", name="mail")))
     check(lambda: of(r"(\d+) jobs a minute end.* Ended a minute (\d+)", operator.page("/")))
-    check(lambda: of(r"mail 0 0 0 (\d+) (\d+)", operator.top("queues", "mail")))
+    check(lambda: of(row := r"mail 0 0 0 (\d+) (\d+)", operator.top("queues", row)))
     assert "no figures" not in operator.run("queues", "show", "mail")
+
+
+# All is well?
+
+
+def test_a_namespace_that_was_never_used_is_not_well(operator, namespace):
+    is_told(operator, rf'Nothing has ever run in namespace "{namespace}"\.')
+    assert operator.admin.verdict().level == "warning"
+    health = operator.run("health")
+    assert health == f'Redis answers. Nothing has ever run in namespace "{namespace}".'
+
+
+def test_without_a_pool_it_is_not_well_though_nothing_waits(operator, enqueuer):
+    enqueuer.enqueue_in("later", 3600)
+    is_told(operator, r"No pool is running\.")
+    assert operator.admin.verdict().level == "warning"
+    assert operator.run("health") == "Redis answers. No pool is running."
+
+
+def test_dead_jobs_are_named_and_no_alarm(operator, new_pool, look):
+    pool = new_pool()
+    bad = pool.register("bad", lambda: 1 / 0, max_fails=1)
+    pool.start()
+    wait_until(look.status)
+    assert operator.admin.verdict().sentence == "All is well."
+    bad.enqueue()
+    wait_until(look.dead)
+    is_told(operator, r"1 job is dead\.")
+    assert operator.admin.verdict().level == "notice"
+    assert operator.run("health") == "healthy"
+
+
+def test_stuck_workers_are_not_well_and_those_of_pools_whose_lease_is_over_do_not_count(
+    operator, stuck, call, keys, look
+):
+    gone = {
+        "id": "gone",
+        "host": "box",
+        "concurrency": 9,
+        "stuck": 6,
+        "running": {"hang": 6},
+        "names": ["hang"],
+    }
+    call("SET", keys.pool("gone"), msgspec.json.encode(gone))
+
+    is_told(operator, r'2 workers are stuck past their timeout \("hang"\); 2 jobs are dead\.')
+    # Pools whose lease is over are taken off the register before long.
+    call("ZADD", keys.pools, (look.now() - 7) * 1000, "gone")
+    verdict = operator.admin.verdict()
+    assert verdict.sentence.startswith('2 workers are stuck past their timeout ("hang");')
+    assert (verdict.pools, verdict.workers, verdict.running) == (1, 3, 3)
+    assert "2 workers stuck past the timeout" in operator.run("doctor")
+
+
+def test_a_blocked_event_loop_is_not_well(operator, new_pool, gate, look):
+    pool = new_pool(beat=0.2)
+
+    @pool.job
+    async def blocks() -> None:
+        gate.wait(300)
+
+    pool.start()
+    blocks.enqueue()
+    wait_until(lambda: "event loop" in operator.admin.verdict().sentence)
+    is_told(operator, rf'The event loop of {HERE} has been blocked for [\d.]+ s by "blocks"\.')
+    assert "has been blocked for" in operator.run("doctor")
+
+
+def test_pools_that_disagree_about_the_arguments_of_a_job_are_named(operator, new_pool, look):
+    first, second = new_pool(), new_pool()
+
+    @first.job("send_mail")
+    def send(user_id: int) -> None: ...
+
+    @first.job("both")
+    def both(to: str | None = None) -> None: ...
+
+    @second.job("send_mail")
+    def send_other(to: str, subject: str = "") -> None: ...
+
+    @second.job("both")
+    def both_again(to: Optional[str] = None) -> None: ...  # noqa: UP045 - the same, written otherwise
+
+    first.start()
+    wait_until(lambda: len(look.status()) == 1)
+    assert operator.admin.verdict().sentence == "All is well."
+    second.start()
+    wait_until(lambda: len(look.status()) == 2)
+    is_told(operator, r'2 pools disagree about the arguments of "send_mail"\.')
+    assert "pools disagree about the arguments of send_mail" in operator.run("doctor")
+    second.stop()
+    assert operator.admin.verdict().sentence == "All is well."
+
+
+def test_a_server_that_evicts_or_forgets_is_not_well_and_workers_warn_of_it(
+    namespace,
+    tmp_path,
+    terminal,  # noqa: F811 - the fixture
+    caplog,
+):
+    folder = tmp_path / "server"
+    folder.mkdir()
+    options = ("--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb")
+    with running(folder, *options) as server, running_console(server.url, namespace) as console:
+        operator = Operator(server.url, namespace, tmp_path, console, terminal)
+        pool = WorkerPool(namespace=namespace, redis=server.url)
+        pool.register("mail", lambda: None)
+        with pool:
+            evicts = [one.getMessage() for one in caplog.records if "allkeys-lru" in one.getMessage()]
+            assert len(evicts) == 1
+            assert "CONFIG SET maxmemory-policy noeviction" in evicts[0]
+            is_told(
+                operator,
+                r"The server deletes keys when it is full \(maxmemory-policy allkeys-lru\);"
+                r" the server keeps jobs in memory only: a restart loses them\.",
+            )
+            assert operator.admin.verdict().level == "error"
+            assert operator.run("health").startswith("Redis answers. The server deletes keys when it is full")
+
+
+def test_a_worker_starts_where_it_may_not_read_the_settings_of_the_server(namespace, redis_url, call, caplog):
+    call("ACL", "SETUSER", "blind", "on", ">word", "~*", "&*", "+@all", "-info", "-config")
+    try:
+        url = redis_url.replace("//", "//blind:word@")
+        pool = WorkerPool(namespace=namespace, redis=url)
+        mail = pool.register("mail", lambda: None)
+        with pool, Admin(namespace, redis=url) as admin:
+            mail.enqueue()
+            assert pool.drain(30)
+            wait_until(lambda: admin.verdict().sentence == "All is well.")
+        pool.enqueuer.close()
+    finally:
+        call("ACL", "DELUSER", "blind")
+
+
+def test_numbers_are_written_in_one_way_on_a_page(operator, enqueuer):
+    enqueuer.enqueue_many("mail", [{}] * 1789)
+    page = wait_until(lambda: "1,789 jobs wait" in (text := operator.page("/")) and text)
+    assert re.search(r"Waiting 1,789", page)
+    assert "1\u202f789" not in page

@@ -215,8 +215,9 @@ def test_a_server_that_is_not_there_ends_with_69(run):
 # doctor
 
 
-def test_doctor_ends_with_1_when_there_are_errors_and_names_what_to_do(run, there):
-    done = run("doctor", *there)
+def test_doctor_ends_with_1_when_there_are_errors_and_names_what_to_do(run, tmp_path, namespace):
+    with running(tmp_path) as server:
+        done = run("doctor", "--redis", server.url, "--namespace", namespace)
     assert done.returncode == 1
     assert re.search(r"ERROR +persistence +nothing is written to disk", done.stdout)
     assert "appendonly yes" in done.stdout

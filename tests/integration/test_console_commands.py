@@ -591,13 +591,17 @@ def test_pools_and_running_jobs_and_schedules_are_listed(run, there, new_pool, l
 def test_stats_begin_with_the_verdict(run, there, enqueuer):
     enqueuer.enqueue("mail")
     done = run("stats", *there)
-    assert done.stdout.splitlines()[0] == "No pool is running and 1 job wait."
+    assert done.stdout.splitlines()[0] == "No pool is running and 1 job waits."
     assert "1 job waiting, 0 running" in done.stdout
     told = msgspec.json.decode(run("stats", "--json", *there).stdout)
     assert told["verdict"]["level"] == "error"
 
 
-def test_stats_watch_prints_again_and_again_and_one_json_line_each(run, there):
+def test_stats_watch_prints_again_and_again_and_one_json_line_each(run, there, new_pool, look):
+    pool = new_pool()
+    pool.register("mail", lambda: None)
+    pool.start()
+    wait_until(look.status)
     done = run("stats", "--watch", "--every", "10ms", "--times", 3, *there)
     assert done.stdout.splitlines().count("All is well.") == 3
     lines = run("stats", "--watch", "--every", "10ms", "--times", 2, "--json", *there).stdout.splitlines()
@@ -631,14 +635,19 @@ def test_health_is_told_by_the_exit_code(run, there, redis_url, enqueuer, put, n
     assert run("health", "--here", *there).returncode == 1
     put("dead", "mail", "d1")
     sick = run("health", "--max-dead", 0, "--json", *there)
-    assert msgspec.json.decode(sick.stdout) == {"healthy": False, "problems": ["1 job dead, more than 0"]}
+    assert msgspec.json.decode(sick.stdout) == {
+        "healthy": False, "problems": ["1 job dead, more than 0"],
+        "level": "warning", "verdict": "No pool is running; 1 job is dead.",
+    }  # fmt: skip
     pool = new_pool(concurrency=1)
     pool.register("mail", lambda: None)
     pool.start()
     wait_until(look.status)
     assert run("health", "--here", "--min-pools", 1, "--max-wait", "1m", *there).stdout == "healthy\n"
     enqueuer.enqueue("stray")
-    assert "the oldest job waits" in wait_until(lambda: run("health", "--max-wait", "1ms", *there).stderr, 5)
+    assert "the oldest job has waited for" in wait_until(
+        lambda: run("health", "--max-wait", "1ms", *there).stderr, 5
+    )
 
 
 def test_a_server_that_is_away_ends_every_look_with_69(run):

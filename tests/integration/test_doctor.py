@@ -34,8 +34,11 @@ def told(config=None, **info):
 # On a real server.
 
 
-def test_a_server_without_persistence_is_an_error_and_the_rest_is_fine(examine):
-    found = examine()
+def test_a_server_without_persistence_is_an_error_and_the_rest_is_fine(tmp_path, examine, keys):
+    with running(tmp_path) as server:
+        link = Link(settings.parse_url(server.url), tag=keys.known_jobs)
+        found = examine(link)
+        link.close()
     assert found["persistence"].level == "error"
     assert "loses every job" in found["persistence"].what
     assert "appendonly yes" in found["persistence"].todo

@@ -71,7 +71,7 @@ def test_fails_are_counted_beside_runs_exactly(new_pool, look, keys, link, admin
     assert sum(metrics["plain"].fails) == 150
     assert (metrics["coloured"].failed, metrics["coloured"].failing) == (50, 0.5)
     notes = {note.subject: note.text for note in admin.verdict().notes}
-    assert notes == {"plain": "plain fails 50%", "coloured": "coloured fails 50%"}
+    assert notes == {"plain": '50% of "plain" fail', "coloured": '50% of "coloured" fail'}
 
 
 def test_an_attempt_whose_thread_does_not_end_counts_as_run_and_failed(new_pool, look, keys, link):

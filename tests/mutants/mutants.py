@@ -348,8 +348,8 @@ ALL = (
         "            return self._last_resort(attempt, problem)\n",
         "            raise\n",
         (
-            "tests/integration/test_logging_that_raises.py"
-            "::test_a_failure_that_cannot_be_handled_is_counted_and_costs_no_worker",
+            ("tests/integration/test_logging_that_raises.py"
+            "::test_a_failure_that_cannot_be_handled_is_counted_and_costs_no_worker"),
         ),
     ),
     Mutant(
@@ -358,8 +358,8 @@ ALL = (
         "        self._line.send(LoopDied(loop, type(error).__name__))\n",
         "",
         (
-            "tests/integration/test_logging_that_raises.py"
-            "::test_a_child_whose_loop_died_and_that_does_not_stop_is_killed_and_its_jobs_run_again",
+            ("tests/integration/test_logging_that_raises.py"
+            "::test_a_child_whose_loop_died_and_that_does_not_stop_is_killed_and_its_jobs_run_again"),
         ),
     ),
     Mutant(

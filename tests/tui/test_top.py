@@ -52,7 +52,7 @@ def pool(namespace, redis_url):
 def test_home_says_the_verdict_and_the_keys_and_q_leaves_the_terminal_as_it_was(top, enqueuer):
     enqueuer.enqueue("mail")
     screen = top()
-    screen.wait_for("No pool is running and 1 job wait", "1 waiting", "1 Home  2 Queues  3 Pools")
+    screen.wait_for("No pool is running and 1 job waits.", "1 waiting", "1 Home  2 Queues  3 Pools")
     screen.settle(lambda: screen.lines[-1].endswith("? help  q quit"))
     screen.press("q")
     assert screen.end() == 0
@@ -415,9 +415,11 @@ def test_redis_away_is_said_and_healed_without_a_key(terminal, tmp_path, namespa
     folder.mkdir()
     with running(folder) as server:
         screen = terminal("top", "--redis", server.url, "--namespace", namespace, "--every", "0.2s")
-        screen.wait_for("All is well.")
+        screen.wait_for("Nothing has ever run in namespace")
         server.kill()
-        screen.wait_for("Redis is away", "Redis does not answer; trying again.", "All is well.")
+        screen.wait_for(
+            "Redis is away", "Redis does not answer; trying again.", "Nothing has ever run in namespace"
+        )
         screen.press("2")
         screen.wait_for("reading ...")
         server.start()
@@ -433,7 +435,7 @@ def test_it_starts_while_redis_is_away(terminal, tmp_path, namespace):
         screen = terminal("top", "--redis", url, "--namespace", namespace, "--every", "0.2s")
         screen.wait_for("Redis does not answer; trying again.")
         server.start()
-        screen.wait_for("All is well.")
+        screen.wait_for("Nothing has ever run in namespace")
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (40, 10), (24, 8)])

@@ -35,7 +35,7 @@ def test_what_comes_in_shows_by_itself_and_what_is_open_stays_open(console, tab)
 
 def test_the_verdict_changes_in_place(console, tab):
     page = tab.open("/")
-    page.get_by_text("All is well.").wait_for()
+    page.get_by_text("Nothing has ever run in namespace").wait_for()
     assert page.locator("[aria-live]").count() == 1
     page.get_by_text("Nothing has happened here yet").wait_for()
     console.admin.enqueue("greet", {})

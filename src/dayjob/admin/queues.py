@@ -42,9 +42,7 @@ def listing(desk: Desk) -> Steps[QueuesView]:
     minutes = yield from desk.shelf.minutes(range(last - RECENT, last + 1), overview.now)
     recent = window([minute.counts for minute in minutes], overview.now)
     crew = _crew(registered)
-    return QueuesView(
-        overview.now, tuple(_view(queue, crew, recent, minutes) for queue in overview.queues)
-    )
+    return QueuesView(overview.now, tuple(_view(queue, crew, recent, minutes) for queue in overview.queues))
 
 
 def names(desk: Desk) -> Steps[tuple[str, ...]]:

@@ -1,4 +1,7 @@
-"""Shelf: minutes that are over stay in memory for a moment, since the verdict, the queues and the charts all show them."""
+"""Shelf: minutes that are over stay in memory for a moment, since the verdict, the queues and the charts all show them.
+
+So do the settings of the server, which hardly ever change.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dayjob.store.keys import Keys
-from dayjob.store.ops import figures
+from dayjob.store.ops import figures, health
 from dayjob.store.ops.figures import Minute
+from dayjob.store.ops.health import Health
 from dayjob.store.steps import Steps
 
 #: Seconds, by the clock of Redis, that a minute may be old: figures that come late are seen then.
 FRESH = 20.0
 #: How many minutes are kept, the latest: what several looks have in common.
 KEPT = 60
+#: Seconds for which the settings of the server are not read again.
+SETTINGS_FRESH = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,17 @@ class Shelf:
     keys: Keys
     #: Minute to when it was read, and what it was.
     _kept: dict[int, tuple[float, Minute]] = field(default_factory=dict)
+    #: When the settings of the server were read, and what they were; at most one.
+    _server: list[tuple[float, Health]] = field(default_factory=list)
+
+    def server(self, now: float) -> Steps[Health]:
+        """The figures and settings of the server, a minute old at most."""
+        for at, found in tuple(self._server):
+            if 0 <= now - at < SETTINGS_FRESH:
+                return found
+        found = yield from health.settings()
+        self._server[:] = [(now, found)]
+        return found
 
     def minutes(self, numbers: Sequence[int], now: float) -> Steps[list[Minute]]:
         """The figures of some minutes; those that are not over are always read."""

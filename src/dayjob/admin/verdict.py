@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from functools import partial
 
-from dayjob import wording
+from dayjob import doctor, wording
 from dayjob.admin.desk import Desk
 from dayjob.admin.metrics import failing
 from dayjob.admin.views import Level, Note, Sizes, Verdict
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op
 from dayjob.store.ops import inspect, pools, rollups
 from dayjob.store.ops.figures import Counts
+from dayjob.store.ops.health import Health
 from dayjob.store.ops.inspect import Queue
-from dayjob.store.ops.pools import Condemned, Pool
+from dayjob.store.ops.pools import Condemned, Pool, Status
 from dayjob.store.steps import Steps, ask
-from dayjob.wording import counted
+from dayjob.wording import counted, doing
 
-#: Seconds a job may wait, a due job may stay unmoved, and a dead pool may stay unswept, before it is said.
+#: Seconds a job may wait, a due job may stay unmoved, a dead pool may stay unswept, and an event loop may be blocked, before
+#: it is worth a note.
 MOST_WAIT = 60.0
 MOST_OVERDUE = 10.0
 MOST_CONDEMNED = 60.0
+MOST_BLOCKED = 2.0
 #: What share of the attempts, and how many, must fail within the last ten minutes and this one before it is said.
 FAILING = 0.1
 LEAST_FAILED = 5
 WINDOW = 10
 
-_ORDER: dict[Level, int] = {"error": 0, "warning": 1, "ok": 2}
+_ORDER: dict[Level, int] = {"error": 0, "warning": 1, "notice": 2, "ok": 3}
 
 
 def verdict(desk: Desk) -> Steps[Verdict]:
@@ -37,74 +42,112 @@ def verdict(desk: Desk) -> Steps[Verdict]:
     last = int(now // 60)
     read = partial(desk.shelf.minutes, now=now)
     minutes = yield from rollups.series(desk.keys, last - WINDOW, last, 1, read)
+    live = [pool for pool in registered if pool.lease > 0]
+    used = bool(overview.queues or registered) or (yield from ask(_ever_used(desk.keys)))
     notes = [
-        *_about_pools(overview.queues, registered, condemned, now),
-        *_about_queues(overview.queues, registered),
+        *(_about_pools(overview.queues, live, condemned, now) if used else [_unused(desk.keys)]),
+        *_about_workers([pool.status for pool in live if pool.status], now),
+        *_about_queues(overview.queues, live),
+        *_about_arguments(live),
         *_about_failures(minutes),
         *(yield from _about_due(desk, now, sizes)),
         *_about_sets(sizes),
+        *_about_server((yield from desk.shelf.server(now))),
     ]
     notes.sort(key=lambda note: _ORDER[note.level])
     level: Level = notes[0].level if notes else "ok"
     sentence = "; ".join(note.text for note in notes[:4]) or "All is well"
     if len(notes) > 4:
         sentence += f"; and {len(notes) - 4} more"
-    # A name keeps its own first letter.
-    if not (notes and notes[0].subject and sentence.startswith(notes[0].subject)):
-        sentence = sentence[0].upper() + sentence[1:]
     return Verdict(
-        level, f"{sentence}.", tuple(notes), now,
+        level, f"{sentence[0].upper()}{sentence[1:]}.", tuple(notes), now,
         waiting=sum(queue.size for queue in overview.queues),
-        running=sum(sum(pool.status.running.values()) for pool in registered if pool.status),
-        sizes=sizes, pools=len(registered), workers=sum(pool.status.concurrency for pool in registered if pool.status),
+        running=sum(sum(pool.status.running.values()) for pool in live if pool.status),
+        sizes=sizes, pools=len(live), workers=sum(pool.status.concurrency for pool in live if pool.status),
     )  # fmt: skip
 
 
+def _ever_used(keys: Keys) -> Op[bool]:
+    """Whether any pool ever started here, or any job was ever stored; figures and totals outlast both."""
+    sets = (keys.scheduled, keys.retry, keys.dead, keys.done, keys.broken)
+    return Op("EXISTS", (keys.job_types, keys.totals, *sets), (), bool)
+
+
+def _unused(keys: Keys) -> Note:
+    return Note("warning", "", f'nothing has ever run in namespace "{keys.namespace}"')
+
+
 def _about_pools(
-    queues: tuple[Queue, ...], registered: list[Pool], condemned: list[Condemned], now: float
+    queues: tuple[Queue, ...], live: list[Pool], condemned: list[Condemned], now: float
 ) -> list[Note]:
     found = []
     waiting = sum(queue.size for queue in queues)
-    if not any(pool.lease > 0 for pool in registered) and waiting:
-        found.append(Note("error", "", f"no pool is running and {counted(waiting, 'job')} wait"))
+    if not live and waiting:
+        found.append(Note("error", "pools", f"no pool is running and {doing(waiting, 'job', 'wait')}"))
+    elif not live:
+        found.append(Note("warning", "pools", "no pool is running"))
     late = [one for one in condemned if now - one.since > MOST_CONDEMNED]
     if late:
         held = sum(one.held for one in late)
-        text = f"{counted(held, 'attempt')} of {counted(len(late), 'dead pool')} wait to be rescued"
-        found.append(Note("error", late[0].id, text))
-    stuck = [
-        worker.name for pool in registered if pool.status for worker in pool.status.workers if worker.stuck
-    ]
-    if stuck:
-        found.append(Note("warning", stuck[0], f"{counted(len(stuck), 'worker')} hang past their timeout"))
+        wait = "waits" if held == 1 else "wait"
+        text = f"{counted(held, 'attempt')} of {counted(len(late), 'dead pool')} {wait} to be rescued"
+        found.append(Note("error", "pools", text))
     return found
 
 
-def _about_queues(queues: tuple[Queue, ...], registered: list[Pool]) -> list[Note]:
+def _about_workers(live: list[Status], now: float) -> list[Note]:
+    """Workers that are stuck past their timeout, and event loops that are blocked."""
+    found = []
+    names = sorted({worker.name for status in live for worker in status.workers if worker.stuck})
+    # Pools of older versions do not count them.
+    stuck = sum(max(status.stuck, sum(one.stuck for one in status.workers)) for status in live)
+    if stuck:
+        are = "is stuck past its timeout" if stuck == 1 else "are stuck past their timeout"
+        found.append(Note("warning", "busy", f"{counted(stuck, 'worker')} {are}{_listed(names)}"))
+    for status in live:
+        block = status.loop_blocked
+        if block is not None and now - block.since > MOST_BLOCKED:
+            by = f' by "{block.name}"' if block.name else ""
+            text = f"the event loop of {status.host}/{status.pid} has been blocked for {wording.span(now - block.since)}{by}"
+            found.append(Note("warning", "busy", text))
+    return found
+
+
+def _about_arguments(live: list[Pool]) -> list[Note]:
+    return [
+        Note("warning", name, f'{number:,} pools disagree about the arguments of "{name}"')
+        for name, number in pools.contradictions(live).items()
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    """Some names in brackets; nothing for none."""
+    quoted = ", ".join(f'"{name}"' for name in names[:3])
+    return f" ({quoted}{', ...' if len(names) > 3 else ''})" if names else ""
+
+
+def _about_queues(queues: tuple[Queue, ...], live: list[Pool]) -> list[Note]:
     found = [
-        Note("error", queue.name, f"the key of queue {queue.name} has a wrong type")
+        Note("error", queue.name, f'the key of queue "{queue.name}" has a wrong type')
         for queue in queues
         if queue.wrong
     ]
-    live = [pool for pool in registered if pool.lease > 0]
     waiting = [queue for queue in queues if queue.size and not queue.wrong]
     for queue in waiting:
         if queue.paused:
-            text = f"{queue.name} is paused and {counted(queue.size, 'job')} wait"
+            text = f'"{queue.name}" is paused and {doing(queue.size, "job", "wait")}'
             found.append(Note("warning", queue.name, text))
     open_ones = [queue for queue in waiting if not queue.paused]
     if live and all(pool.status is not None for pool in live):
         known = {name for pool in live if pool.status for name in pool.status.names}
-        stray = [queue for queue in open_ones if queue.name not in known]
+        stray = [queue.name for queue in open_ones if queue.name not in known]
         if stray:
-            some = f" ({', '.join(queue.name for queue in stray[:3])}{', ...' if len(stray) > 3 else ''})"
             has = "has" if len(stray) == 1 else "have"
-            found.append(
-                Note("error", stray[0].name, f"{counted(len(stray), 'queue')} {has} no worker{some}")
-            )
+            text = f"{counted(len(stray), 'queue')} {has} no worker{_listed(stray)}"
+            found.append(Note("error", stray[0], text))
     old = max(open_ones, key=lambda queue: queue.age or 0.0, default=None)
     if old is not None and (old.age or 0.0) > MOST_WAIT:
-        text = f"the oldest job waits {wording.span(old.age or 0.0)} ({old.name})"
+        text = f'the oldest job of "{old.name}" has waited for {wording.span(old.age or 0.0)}'
         found.append(Note("warning", old.name, text))
     return found
 
@@ -116,7 +159,7 @@ def _about_failures(minutes: list[Counts]) -> list[Note]:
     for name, number in sorted(failed.items(), key=lambda item: (-item[1], item[0])):
         share = failing(minutes, name) or 0.0
         if number >= LEAST_FAILED and share >= FAILING:
-            found.append(Note("warning", name, f"{name} fails {share:.0%}"))
+            found.append(Note("warning", name, f'{share:.0%} of "{name}" fail'))
     return found
 
 
@@ -144,4 +187,21 @@ def _about_sets(sizes: Sizes) -> list[Note]:
     if sizes.broken > 0:
         text = f"{counted(sizes.broken, 'entry').replace('entrys', 'entries')} could not be read"
         found.append(Note("warning", "broken", text))
+    if sizes.dead > 0:
+        text = f"{counted(sizes.dead, 'job')} {'is' if sizes.dead == 1 else 'are'} dead"
+        found.append(Note("notice", "dead", text))
+    return found
+
+
+def _about_server(server: Health) -> list[Note]:
+    """What in the server's settings can lose jobs."""
+    found = []
+    policy = doctor.eviction_of(server)
+    if policy not in ("", "noeviction"):
+        # Without maxmemory it is never full, until somebody sets one.
+        level: Level = "error" if doctor.memory_limit(server) else "warning"
+        text = f"the server deletes keys when it is full (maxmemory-policy {policy})"
+        found.append(Note(level, "redis", text))
+    if doctor.memory_only(server):
+        found.append(Note("warning", "redis", "the server keeps jobs in memory only: a restart loses them"))
     return found

@@ -20,7 +20,8 @@ __all__ = [
     "Stacks", "State", "Status", "Tally", "Verdict", "Worker", "WorkerStack",
 ]  # fmt: skip
 
-Level = Literal["ok", "warning", "error"]
+#: A notice is a fact to know of, and nothing that needs anybody at once.
+Level = Literal["ok", "notice", "warning", "error"]
 
 
 # Words.
@@ -28,10 +29,10 @@ Level = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that is wrong, in words."""
+    """One thing that is wrong, or worth knowing, in words."""
 
     level: Level
-    #: What it is about: a queue, a pool, or a side set; "" when it is about all.
+    #: What it is about: a queue, a side set, `pools`, `busy` (the workers) or `redis` (the server); "" when it is about all.
     subject: str
     text: str
 
@@ -48,7 +49,7 @@ class Verdict:
     waiting: int
     running: int
     sizes: Sizes
-    #: Pools on the register, and the workers they have.
+    #: Pools with a lease, and the workers they have.
     pools: int
     workers: int
 

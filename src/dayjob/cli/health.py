@@ -11,7 +11,7 @@ from dayjob import wording
 from dayjob.admin.client import Admin
 from dayjob.admin.views import PoolsView
 from dayjob.cli import console
-from dayjob.wording import counted
+from dayjob.wording import counted, doing
 
 
 @click.command(epilog="Example: dayjob health --here --max-wait 5m")
@@ -33,20 +33,23 @@ def health(
 ) -> None:
     """Answer a probe: 0 when all that is asked for holds, 1 when not, 69 when Redis cannot be reached.
 
-    Without options only Redis must answer.
+    Without options only Redis must answer; what else there is to know of the fleet is printed, and changes no exit code.
     """
     most = None if max_wait is None else wording.read_span(max_wait, "--max-wait")
     with console.opened(redis, namespace) as admin:
         problems = [
             *_pools(admin.pools(), here=here, least=min_pools), *_waits(admin, most), *_dead(admin, max_dead),
         ]  # fmt: skip
+        verdict = admin.verdict()
     if as_json:
-        console.emit({"healthy": not problems, "problems": problems})
+        told = {"level": verdict.level, "verdict": verdict.sentence}
+        console.emit({"healthy": not problems, "problems": problems, **told})
     else:
         for problem in problems:
             click.echo(console.clean(problem), err=True)
         if not problems:
-            click.echo("healthy")
+            fine = verdict.level in ("ok", "notice")
+            click.echo("healthy" if fine else console.clean(f"Redis answers. {verdict.sentence}"))
     sys.exit(1 if problems else 0)
 
 
@@ -54,7 +57,7 @@ def _pools(found: PoolsView, *, here: bool, least: int) -> list[str]:
     live = [pool for pool in found.pools if pool.lease > 0]
     problems = []
     if len(live) < least:
-        problems.append(f"{counted(len(live), 'pool')} of {least} run")
+        problems.append(f"{doing(len(live), 'pool', 'run')}, not {least:,}")
     if here and not any(pool.status and pool.status.host == platform.node() for pool in live):
         problems.append(f"no live pool on {platform.node()}")
     return problems
@@ -64,7 +67,7 @@ def _waits(admin: Admin, most: float | None) -> list[str]:
     if most is None:
         return []
     return [
-        f"{view.queue.name}: the oldest job waits {wording.span(view.queue.age)}"
+        f"{view.queue.name}: the oldest job has waited for {wording.span(view.queue.age)}"
         for view in admin.queues().queues
         if view.queue.age is not None and view.queue.age > most and not view.queue.paused
     ]

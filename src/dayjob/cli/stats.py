@@ -17,7 +17,7 @@ from dayjob.cli.queues import _print_all
 from dayjob.errors import StoreError
 from dayjob.wording import counted, escaped_json
 
-_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+_COLOURS = {"ok": "green", "notice": "cyan", "warning": "yellow", "error": "red"}
 
 
 @click.command(epilog="Example: dayjob stats --watch --every 5s")

@@ -73,7 +73,11 @@ def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
         | redis.exceptions.BusyLoadingError
         | redis.ReadOnlyError,
     ):
-        text = str(error) or type(error).__name__
+        text = str(error) or (
+            "no answer in time"
+            if isinstance(error, TimeoutError | redis.exceptions.TimeoutError)
+            else type(error).__name__
+        )
         advice = _advice(text, where, dialled=not sent)
         return Unavailable(f"Redis at {where}: {_followed(text, advice)}", sent=sent)
     text = reply_text(error)

@@ -22,8 +22,14 @@ from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
 from dayjob.wording import counted, span
 
 #: A sign for each level, so that nothing is said by colour alone.
-SIGNS: dict[str, str] = {"ok": "✓", "warning": "!", "error": "✖", "could not check": "?"}
-TONES: dict[str, Tone] = {"ok": "ok", "warning": "warning", "error": "error", "could not check": "warning"}
+SIGNS: dict[str, str] = {"ok": "✓", "notice": "i", "warning": "!", "error": "✖", "could not check": "?"}
+TONES: dict[str, Tone] = {
+    "ok": "ok",
+    "notice": "bold",
+    "warning": "warning",
+    "error": "error",
+    "could not check": "warning",
+}
 _LABEL = 13
 
 

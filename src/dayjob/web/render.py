@@ -29,8 +29,6 @@ STATIC = {
 }
 #: What stands where there is no number.
 NONE = "\u2013"
-#: A thin space that does not break: it parts thousands.
-THIN = "\u202f"
 #: How many characters of arguments a table shows.
 MOST_ARGS = 300
 
@@ -88,12 +86,12 @@ def _environment() -> jinja2.Environment:
 
 
 def number(value: float | None) -> str:
-    """A number with thin spaces between its thousands; a dash for none."""
+    """A number with commas between its thousands, as commands and sentences have it; a dash for none."""
     if value is None:
         return NONE
     if isinstance(value, float) and not value.is_integer() and abs(value) < 100:
         return f"{value:.1f}"
-    return f"{round(value):,}".replace(",", THIN)
+    return f"{round(value):,}"
 
 
 def counted(value: int, noun: str, plural: str = "") -> str:
@@ -111,11 +109,11 @@ def took(seconds: float | None) -> str:
 def share(part: float, whole: float) -> str:
     """A share in percent; nothing of nothing is nothing."""
     if not whole or not part:
-        return f"0{THIN}%"
+        return "0%"
     percent = 100 * part / whole
     if percent < 10:
-        return f"{percent:.1f}{THIN}%" if percent >= 0.05 else f"<{THIN}0.1{THIN}%"
-    return f"{percent:.0f}{THIN}%"
+        return f"{percent:.1f}%" if percent >= 0.05 else "<0.1%"
+    return f"{percent:.0f}%"
 
 
 def size(number_of_bytes: float | None) -> str:

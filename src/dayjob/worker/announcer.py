@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from dayjob.describe import Described
+from dayjob.describe import Described, fingerprint
 from dayjob.errors import Rejected
 from dayjob.store.keys import Keys
 from dayjob.store.ops import inspect, job_types, operate
@@ -37,6 +37,10 @@ class Announcer:
         self._wanted = wanted
         #: Called when Redis has lost schedules, and with them their last ticks.
         self.on_lost_schedules: Callable[[], None] | None = None
+
+    def signatures(self) -> list[str]:
+        """A fingerprint of the arguments of each job type, by name."""
+        return [fingerprint(one) for one in sorted(self._described, key=lambda one: one.name)]
 
     def announce(self, link: Runs) -> None:
         """Announce everything, as a pool does when it starts. Raises StoreError."""

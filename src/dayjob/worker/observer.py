@@ -45,10 +45,12 @@ class Observer:
         waited: Callable[[], float],
         blocked: Callable[[], tuple[float, Attempt | None] | None],
         async_names: list[str],
+        signatures: list[str],
     ) -> None:
         #: For how long the event loop has been blocked, and by what.
         self._blocked = blocked
         self._async_names = async_names
+        self._signatures = signatures
         #: How many connections are open, and how long somebody had to wait for the shared one.
         self._connections = connections
         self._waited = waited
@@ -100,6 +102,7 @@ class Observer:
                 "names": self._names,
                 "async_names": self._async_names,
                 "schedules": self._schedules,
+                "signatures": self._signatures,
                 "quiet": self.quiet or not self._fetcher.fetching,
                 "stopping": self.stopping,
                 "supervised": self.supervised,

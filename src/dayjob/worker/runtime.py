@@ -14,14 +14,14 @@ from typing import Any
 
 from dayjob import settings
 from dayjob.describe import describe
-from dayjob.errors import NotReady, StoreError, Unavailable
+from dayjob.errors import NotReady, Rejected, StoreError, Unavailable
 from dayjob.job import Job
 from dayjob.middleware import compose_async, compose_sync
 from dayjob.pool import WorkerPool
 from dayjob.registry import JobType
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, inspect
+from dayjob.store.ops import consume, health, inspect
 from dayjob.store.sync import Link
 from dayjob.worker import stacks
 from dayjob.worker.announcer import Announcer
@@ -130,6 +130,7 @@ class Runtime:
             self.fetcher.join()
             joined = True
             self._announcer.announce(self._shared)
+            self._warn_of_eviction()
             self._enter_lifespans()
         except BaseException:
             if joined:
@@ -178,6 +179,7 @@ class Runtime:
             connections=lambda: sum(link.connected for link in self._links), waited=self._shared.longest_wait,
             blocked=lambda: watchdog.blocked(),  # noqa: PLW0108 - it is built below
             async_names=sorted(name for name, lane in lanes.items() if lane.is_async),
+            signatures=self._announcer.signatures(),
         )  # fmt: skip
         self.observer.supervised = self._board is not None
         reaper = Reaper(
@@ -213,6 +215,21 @@ class Runtime:
         ]
         wanted = {one.name: one.options.max_concurrency for one in pool.registry}
         return Announcer(keys, [describe(one) for one in pool.registry], schedules, wanted)
+
+    def _warn_of_eviction(self) -> None:
+        """A server that evicts keys loses jobs, and nobody notices before they are missed."""
+        try:
+            policy = self._shared.run(health.eviction_policy())
+        except Rejected:
+            # This user may not read it; `dayjob doctor` says so.
+            return
+        if policy not in ("", "noeviction"):
+            logger.warning(
+                "the server deletes keys when it is full (maxmemory-policy %s): jobs would be lost."
+                " Set maxmemory-policy to noeviction: CONFIG SET maxmemory-policy noeviction, and the same in its"
+                " configuration file",
+                policy,
+            )
 
     def _arm(self, names: Collection[str]) -> None:
         self.listener.arm(names)

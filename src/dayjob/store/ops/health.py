@@ -64,6 +64,23 @@ def read_info() -> Steps[dict[str, str]]:
         return (yield from ask(Op("INFO", (), (), _read_info)))
 
 
+def settings() -> Steps[Health]:
+    """The server's figures and settings, as far as it gives them to this user."""
+    try:
+        info = yield from read_info()
+    except Rejected:
+        info = {}
+    try:
+        return Health(info, (yield from ask(config())), None)
+    except Rejected:
+        return Health(info, None, None)
+
+
+def eviction_policy() -> Op[str]:
+    """What the server does when it is full: its maxmemory-policy, "" where it does not give it."""
+    return Op("INFO", (), ("memory",), lambda reply: _read_info(reply).get("maxmemory_policy", ""))
+
+
 def config() -> Op[dict[str, str]]:
     """The settings that matter to jobs."""
     return Op("CONFIG", (), ("GET", *_SETTINGS), _read_config)

@@ -94,6 +94,8 @@ class Status(msgspec.Struct, frozen=True):
     async_names: tuple[str, ...] = ()
     #: Names of its schedules; None where the pool's release does not list them.
     schedules: tuple[str, ...] | None = None
+    #: For each of `names`, in their order: a fingerprint of its arguments.
+    signatures: tuple[str, ...] = ()
 
     @property
     def in_use(self) -> int:
@@ -119,6 +121,25 @@ class Pool:
     lease: float
     #: None when it has not said anything yet, or cannot be understood.
     status: Status | None
+
+
+def contradictions(registered: Sequence[Pool]) -> dict[str, int]:
+    """Job names whose arguments live pools disagree about, to how many pools know them."""
+    # Most pools of a fleet run the same program.
+    programs: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
+    for pool in registered:
+        if pool.lease > 0 and pool.status and len(pool.status.names) == len(pool.status.signatures):
+            program = pool.status.names, pool.status.signatures
+            programs[program] = programs.get(program, 0) + 1
+    if len(programs) < 2:
+        return {}
+    seen: dict[str, set[str]] = {}
+    count: dict[str, int] = {}
+    for (names, signatures), number in programs.items():
+        for name, signature in zip(names, signatures, strict=True):
+            seen.setdefault(name, set()).add(signature)
+            count[name] = count.get(name, 0) + number
+    return {name: count[name] for name in sorted(seen) if len(seen[name]) > 1}
 
 
 def leases(keys: Keys) -> Op[list[tuple[str, float]]]:

@@ -20,7 +20,7 @@ MOST_LOOKED = 500
 _DAY = 86400.0
 _SETS = {
     "scheduled": "/scheduled_jobs", "retry": "/retry_jobs", "dead": "/dead_jobs", "done": "/done_jobs",
-    "broken": "/broken",
+    "broken": "/broken", "pools": "/worker_pools", "busy": "/busy_workers", "redis": "/redis",
 }  # fmt: skip
 
 
@@ -60,4 +60,4 @@ def place_of(note: Note, names: set[str]) -> tuple[str, dict[str, Any]] | None:
         return _SETS[note.subject], {}
     if note.subject in names:
         return "/queue", {"name": note.subject}
-    return ("/worker_pools", {}) if note.subject or "pool" in note.text else None
+    return None

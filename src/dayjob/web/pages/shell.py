@@ -96,7 +96,7 @@ def page(template: str, here: str, title: str) -> Callable[[Gather], Endpoint]:
                 values = await gather(request, console.admin_for(request))
             except StoreError as error:
                 shell = around(request, None, here, title)
-                return render(request, "away.html", **shell, away=line(str(error)))
+                return render(request, "away.html", **shell, away=line(str(error)).rstrip(".") + ".")
             except BadOption as error:
                 refusal = refusal_of(error)
                 return await failure(

@@ -198,7 +198,7 @@
           if (tally) toast(tally.says);
           if (!progress) continue;
           bar.value = progress.total ? progress.looked / progress.total : 1;
-          write($("p", box), `${progress.changed.toLocaleString()} changed, ${progress.looked.toLocaleString()} of ${progress.total.toLocaleString()} looked at`);
+          write($("p", box), `${progress.changed.toLocaleString("en")} changed, ${progress.looked.toLocaleString("en")} of ${progress.total.toLocaleString("en")} looked at`);
         }
       }
     } catch (error) {
@@ -236,7 +236,7 @@
       const body = { verb, state, ...(where && { where }), ...(name && { name }) };
       try {
         const { matched, complete } = await (await api(`/jobs/count?${new URLSearchParams({ state, where, ...(name && { name }) })}`)).json();
-        const many = `${complete ? "" : "at least "}${matched.toLocaleString()} ${matched === 1 ? "job" : "jobs"}`;
+        const many = `${complete ? "" : "at least "}${matched.toLocaleString("en")} ${matched === 1 ? "job" : "jobs"}`;
         if (!matched) return toast("Nothing matches now.");
         if (await confirmed(title, `${many[0].toUpperCase()}${many.slice(1)} in ${state}${where ? ` where ${where}` : ""}. What comes in later is left alone; you can stop it on the way.`,
           `${title.split(" ")[0]} ${many}`, { bad: button.classList.contains("bad") })) steps(title, "/jobs/apply", body);
@@ -391,7 +391,7 @@
     const bar = event.target.closest?.(".hit"), tip = $("[data-tip]", event.target.closest?.("[data-chart]") || make("i"));
     if (!tip) return;
     const [ended, bad] = bar ? bar.dataset.v.split("|") : [];
-    tip.textContent = bar ? `${clock(bar.dataset.at)}: ${Number(ended).toLocaleString()} ended, ${Number(bad).toLocaleString()} failed` : "";
+    tip.textContent = bar ? `${clock(bar.dataset.at)}: ${Number(ended).toLocaleString("en")} ended, ${Number(bad).toLocaleString("en")} failed` : "";
   });
   on("mouseout", ({ target, relatedTarget }) => {
     const rows = target.closest("[data-rows]");
