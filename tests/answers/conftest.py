@@ -34,7 +34,7 @@ class Faces:
 
     def page(self, path: str, **query: Any) -> str:
         """The text of the main part of a page, with single spaces."""
-        answer = self.console.get(path, params=query)
+        answer = self.console.get(path, params=query, headers={"accept": "text/html"})
         assert answer.status_code == 200, answer.text
         main = answer.text.partition("<main")[2].partition("</main>")[0]
         return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", main)).split())

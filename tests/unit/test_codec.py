@@ -125,7 +125,7 @@ def test_the_last_failed_attempts_are_remembered_by_the_first_line_of_their_erro
         payload = codec.rewrite(payload, {"past": past})
     found = codec.past(codec.read(payload))
     assert [one.attempt for one in found] == list(range(5, 15))
-    assert (found[-1].at, found[-1].ran) == (114, 0.123)
+    assert (found[-1].at, found[-1].ran) == (114.7, 0.123)
     assert found[-1].error == ("E14: " + "x" * 500)[:200]
 
 

@@ -174,6 +174,29 @@ def test_work_in_steps_can_be_stopped_on_the_way(console, tab, link, keys):
     assert 0 < console.admin.verdict().sizes.dead < 60_000
 
 
+def test_the_form_for_one_like_it_lists_the_arguments_that_it_leaves_out(console, tab):
+    args = {"to": "ada@example.com", "password": "hunter2", "urls": ["x" * 100] * 60, "n": 7}
+    console.admin.enqueue("purge_cdn", args, delay=900)
+    (job,) = console.admin.jobs("scheduled").jobs
+    page = tab.open(f"/job?id={job.id}")
+    page.get_by_role("link", name="Enqueue one like it").click()
+    note = page.locator("[data-left]")
+    note.wait_for()
+    text = note.inner_text()
+    assert "hold secrets, which the console does not show: password." in text
+    assert "too large for a form: urls." in text
+    assert json.loads(page.input_value("#a-more")) == {"to": "ada@example.com", "n": 7}
+
+
+def test_the_form_for_one_like_it_says_nothing_when_all_arguments_are_there(console, tab):
+    console.admin.enqueue("greet", {"name": "Ada"}, delay=900)
+    (job,) = console.admin.jobs("scheduled").jobs
+    page = tab.open(f"/job?id={job.id}")
+    page.get_by_role("link", name="Enqueue one like it").click()
+    page.locator("#a-more").wait_for()
+    assert page.locator("[data-left]").count() == 0
+
+
 # Running jobs, pools.
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
+from server import wait_until
 from web.browser import window
 from web.shop import shop
 
@@ -80,6 +83,68 @@ def test_a_selection_survives_what_comes_in(console, tab):
     page.locator("#fresh", has_text="1 new").wait_for()
     assert page.locator("[data-pick]:checked").count() == 1
     assert page.get_by_text("1 picked").is_visible()
+
+
+def bury(console, call, keys, ids) -> None:
+    """Put dead jobs in, each later than the one before."""
+    for n, job_id in ids:
+        told = {"name": "greet", "id": job_id, "t": 1, "args": {}, "fails": 1, "err": "no"}
+        call("ZADD", keys.dead, 1_700_000_000 + n, json.dumps(told))
+
+
+def test_a_picked_job_that_new_ones_push_off_the_page_stays_picked_until_it_is_gone(console, tab, call, keys):
+    bury(console, call, keys, [(n, f"old-{n}") for n in range(52)])
+    page = tab.open("/dead_jobs")
+    # The last two rows of the first page.
+    for job_id in ("old-3", "old-2"):
+        page.get_by_label(f"Pick greet {job_id}", exact=True).check()
+    page.mouse.move(0, 0)
+    bury(console, call, keys, [(100 + n, f"new-{n}") for n in range(10)])
+    page.locator("#fresh", has_text="10 new").wait_for()
+    expect(page.get_by_text("2 picked")).to_be_visible()
+    # Also when the new ones are shown.
+    page.locator("#fresh").click()
+    page.get_by_text("new-9", exact=True).wait_for()
+    expect(page.get_by_label("Pick greet old-3", exact=True)).to_be_checked()
+    expect(page.get_by_label("Pick greet old-2", exact=True)).to_be_checked()
+    expect(page.get_by_text("2 picked")).to_be_visible()
+    (gone,) = console.admin.jobs("dead", where="id=old-2").jobs
+    assert console.admin.delete(gone).done
+    expect(page.get_by_text("1 picked")).to_be_visible()
+    page.locator("#pickbar").get_by_role("button", name="Delete").click()
+    tab.confirm()
+    tab.told("1 done.")
+    assert not console.admin.jobs("dead", where="id=old-3").jobs
+    assert console.admin.verdict().sizes.dead == 60
+
+
+def test_a_picked_job_in_a_queue_stays_picked_until_it_is_gone(console, tab):
+    for n in range(3):
+        console.admin.enqueue("greet", {"n": n})
+    page = tab.open("/jobs?name=greet")
+    page.locator("[data-pick]").nth(0).check()
+    page.locator("[data-pick]").nth(2).check()
+    page.mouse.move(0, 0)
+    first = console.admin.jobs("waiting", name="greet").jobs[0]
+    assert console.admin.delete(first).done
+    expect(page.get_by_text("1 picked")).to_be_visible()
+
+
+def test_a_job_that_ends_while_it_is_watched_is_shown_as_ended(console, tab, redis_url, namespace):
+    with shop(redis_url, namespace) as run:
+        job = run.pool.enqueuer.enqueue("pack", boxes=8)
+        wait_until(lambda: any(one.progress for one in run.admin.busy()))
+        page = tab.open(f"/job?id={job.id}")
+        page.get_by_role("heading", name="Running now").wait_for()
+        page.get_by_role("button", name="Cancel").wait_for()
+        run.gate.set()
+        note = "This job ended while you watched: it completed, or it was deleted."
+        page.locator("[data-live=job] > .note", has_text=note).wait_for()
+        assert page.get_by_role("heading", name="Running now").count() == 0
+        assert page.get_by_role("button", name="Cancel").count() == 0
+        assert "running" not in page.locator("main").inner_text().lower()
+        assert page.get_by_role("link", name="Enqueue one like it").is_visible()
+        assert page.locator("#down").inner_text() == ""
 
 
 def test_nothing_is_asked_while_the_tab_is_hidden_or_paused(console, tab):
@@ -241,5 +306,5 @@ def test_a_job_that_ends_while_one_reads_is_said_to_be_gone(console, tab):
     (job,) = console.admin.jobs("waiting", name="greet").jobs
     page = tab.open(f"/job?id={job.id}")
     console.admin.delete(job)
-    page.locator("#down", has_text="it completed, was deleted or never was").wait_for()
+    page.locator("[data-live=job] > .note", has_text="it completed, or it was deleted.").wait_for()
     assert page.locator("pre", has_text="Ada").count() >= 1

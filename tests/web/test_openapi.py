@@ -105,7 +105,10 @@ def test_the_document_is_served(filled):
 
 
 @pytest.mark.parametrize(
-    "endpoint", [one for one in v1.ENDPOINTS if one.method == "GET"], ids=lambda one: one.path
+    "endpoint",
+    # Stacks need a pool at work; test_v1 has one.
+    [one for one in v1.ENDPOINTS if one.method == "GET" and one.path != "/pool/stacks"],
+    ids=lambda one: one.path,
 )
 def test_the_document_names_the_fields_that_are_there(endpoint, filled):
     """The other way round: no answer has a field that the document does not know."""

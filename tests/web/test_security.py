@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import secrets
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -18,7 +19,9 @@ from dayjob.errors import BadOption
 from dayjob.web import WebOptions, create_app
 from dayjob.web.security import MOST_BODY, host_allowed
 from dayjob.web.throttle import MOST_ADDRESSES, MOST_WRONG, Throttle
+from server import wait_until
 from web.conftest import running_console, serving
+from web.shop import shop
 
 PAUSE = "/api/v1/queue/pause"
 
@@ -354,6 +357,28 @@ def test_read_only_is_enforced_for_every_address_that_changes_anything(redis_url
         assert console.api("/me")["may_act"] is False
         assert console.api("/queues")["queues"][0]["queue"]["size"] == 1
         assert not paused(console)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [WebOptions(read_only=True), WebOptions(role=lambda request: "viewer")],
+    ids=["read-only", "viewer"],
+)
+def test_who_may_only_look_sees_where_workers_are_in_their_code(redis_url, namespace, options):
+    with shop(redis_url, namespace) as run, running_console(redis_url, namespace, options) as console:
+        job = run.pool.enqueuer.enqueue("pack", boxes=8)
+        wait_until(run.admin.busy)
+        pool_id = run.admin.pools().pools[0].id
+        asked = [("/api/v1/pool/stacks", {"pool": pool_id})] * 8
+        with ThreadPoolExecutor(8) as some, console.client() as client:
+            answers = list(some.map(lambda one: client.get(one[0], params=one[1]), asked))
+        assert {answer.status_code for answer in answers} == {200}
+        assert all(answer.json()["workers"][0]["id"] == job.id for answer in answers)
+        assert "data-stack" in console.get("/busy_workers", headers={"accept": "text/html"}).text
+        found = console.get("/job", params={"id": job.id}, headers={"accept": "text/html"}).text
+        assert "Show its stack" in found
+        assert "data-verb" not in found
+        assert console.get("/api/v1/pool/stacks", params={"pool": "nobody"}).status_code == 404
 
 
 def test_a_viewer_can_post_to_no_address_at_all(redis_url, namespace):

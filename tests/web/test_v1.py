@@ -406,7 +406,7 @@ def test_pools_their_workers_and_where_those_are_in_their_code(console, pool):
     assert busy["worker"]["args"] == {"token": "[redacted]"}
     assert busy["progress"] == 0.25
     pool_id = console.api("/pools")["pools"][0]["id"]
-    told = console.post("/api/v1/pool/stacks", {"pool": pool_id})
+    told = console.get("/api/v1/pool/stacks", params={"pool": pool_id})
     assert told.status_code == 200, told.text
     frames = told.json()["workers"][0]["frames"]
     assert any(frame["function"].endswith("hold") and frame["own"] for frame in frames), frames

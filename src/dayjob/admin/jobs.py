@@ -366,6 +366,18 @@ def locate(desk: Desk, job: JobView | Seen | str) -> Steps[JobView | None]:
     return None if whereabouts is None else (yield from _found(desk, seen.id, whereabouts))
 
 
+def still(desk: Desk, jobs: Sequence[Seen]) -> Steps[tuple[bool, ...]]:
+    """Whether each of these jobs is still where it was seen."""
+    found: list[bool] = []
+    for seen in jobs:
+        if seen.state in IN_SETS and seen.at is not None:
+            found.append((yield from _by_moment(desk, seen, seen.state)) is not None)
+        else:
+            where = yield from find.find_job(desk.keys, seen.id, seen.name, quick=True)
+            found.append(where is not None and where.state == seen.state)
+    return tuple(found)
+
+
 def _by_moment(desk: Desk, seen: Seen, state: Any) -> Steps[JobView | None]:
     """A job in a set of any size, by its moment there."""
     source = source_of(desk.keys, state)

@@ -18,6 +18,8 @@ from dayjob.store.steps import Steps, ask
 SPANS = {1: 1, 24: 15, 72: 60}
 #: Counts, each with those that follow.
 Pairs = list[tuple[Counts, Counts | None]]
+#: Totals that are counted by side set (`trimmed:dead`), and not by job name.
+NOT_BY_JOB = ("trimmed",)
 #: Minutes that say how things go at present.
 RECENT = 5
 
@@ -32,7 +34,9 @@ def metrics(
     now, parts = yield from _series(desk, hours)
     totals = yield from ask(figures.totals(desk.keys))
     names = {one for part in parts for one in (*part.ended, *part.fails, *part.taken)}
-    names |= {one for by_name in totals.values() for one in by_name if one}
+    names |= {
+        one for counter, by_name in totals.items() if counter not in NOT_BY_JOB for one in by_name if one
+    }
     chosen = _chosen(names, parts, most) if name is None else names & {name}
     first, last = parts[0].minute, int(now // 60)
     read = partial(desk.shelf.minutes, now=now)
@@ -147,7 +151,11 @@ def window(parts: Sequence[Counts], now: float) -> Window:
 
 def totals_of(totals: dict[str, dict[str, int]], name: str) -> dict[str, int]:
     """The exact totals of one job name."""
-    return {counter: by_name[name] for counter, by_name in sorted(totals.items()) if name in by_name}
+    return {
+        counter: by_name[name]
+        for counter, by_name in sorted(totals.items())
+        if name in by_name and counter not in NOT_BY_JOB
+    }
 
 
 def recent_rate(desk: Desk, name: str) -> Steps[float]:

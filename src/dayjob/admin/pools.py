@@ -52,15 +52,17 @@ def busy(desk: Desk, *, pool_id: str | None = None, most: int = MOST_BUSY) -> St
     if pool_id is None:
         registered = yield from pools.pools(desk.keys)
         told = [(pool.id, pool.status) for pool in registered if pool.status is not None]
+        stale = {pool.id for pool in registered if pool.lease <= 0}
     else:
         status = yield from ask(pools.status(desk.keys, pool_id))
         told = [] if status is None else [(pool_id, status)]
+        stale = set()
     everyone = [(worker.started_at, id_, status, worker) for id_, status in told for worker in status.workers]
     longest = sorted(everyone, key=lambda one: one[0])[: max(0, min(most, MOST_BUSY))]
     veil = Veil(desk)
     yield from veil.learn(worker.name for *_, worker in longest)
     return tuple(
-        BusyWorker(id_, status.host, status.pid, _veiled(veil, worker), max(0.0, now - began))
+        BusyWorker(id_, status.host, status.pid, _veiled(veil, worker), max(0.0, now - began), id_ in stale)
         for began, id_, status, worker in longest
     )
 

@@ -383,6 +383,8 @@ class BusyWorker:
     pid: int
     worker: Worker
     running_for: float
+    #: The lease of its pool is over: this is what the pool reported last.
+    stale: bool = False
 
     @property
     def started_at(self) -> float:

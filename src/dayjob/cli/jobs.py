@@ -81,6 +81,8 @@ def _running_row(job: JobView, one: BusyWorker | None) -> tuple[object, ...]:
     if one is None:
         return job.id or "(unreadable)", name, "", "", f"pool {job.pool_id}", "", "", source, _line(job)
     checkin = "told to end" if one.worker.cancelled else one.worker.checkin or ""
+    if one.stale:
+        checkin = "its pool is silent"
     progress = "" if one.progress is None else f"{one.progress:.0%}"
     host = f"{one.host}/{one.pid}"
     return job.id, name, ago(one.running_for), ago(one.timeout), host, progress, checkin, source, one.args

@@ -37,7 +37,7 @@ def pools(found: PoolsView, now: float) -> Sheet:
         Row(one.id, ("(dead)", "", "", "", "", ago(now - one.since), "", "", clean(one.id), (f"✖ {counted(one.held, 'attempt')} to rescue", "error")), one)
         for one in found.condemned
     ]  # fmt: skip
-    statuses = [pool.status for pool in found.pools if pool.status]
+    statuses = [pool.status for pool in found.pools if pool.status and pool.lease > 0]
     busy, all_workers = (
         sum(sum(one.running.values()) for one in statuses),
         sum(one.concurrency for one in statuses),
@@ -154,6 +154,8 @@ def _worker(one: BusyWorker) -> Row:
     said: Piece = (clean(worker.checkin or ""), "")
     if worker.stuck or worker.lost:
         said = ("✖ hangs past its timeout" if worker.stuck else "! lost: another pool has it", "error")
+    elif one.stale:
+        said = ("✖ its pool is silent", "error")
     elif worker.cancelled:
         said = ("! told to end", "warning")
     source = "" if worker.source is None else clean(worker.source)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
 
 from starlette.requests import HTTPConnection
 
@@ -16,6 +17,8 @@ from dayjob.web.ledger import Ledger
 from dayjob.web.options import Role, WebOptions
 
 logger = logging.getLogger("dayjob.web")
+
+T = TypeVar("T")
 
 #: Where the guard leaves what it found out about a request.
 ROLE = "dayjob.role"
@@ -31,6 +34,8 @@ class Console:
         self.hub = Hub(lambda: pulse(admin))
         self.ledger = Ledger()
         self._work: set[asyncio.Task[Any]] = set()
+        #: What is being read for several who asked.
+        self._shared: dict[str, asyncio.Task[Any]] = {}
 
     def role_of(self, request: HTTPConnection) -> Role:
         """What the one who asks may do; the guard has let nobody else in."""
@@ -56,6 +61,22 @@ class Console:
         self._work.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    async def shared(self, key: str, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `read` answers. Those who ask the same while it is under way get the same answer."""
+        task = self._shared.get(key)
+        if task is None:
+            task = self._shared[key] = asyncio.get_running_loop().create_task(read())
+            task.add_done_callback(partial(self._forget_shared, key))
+        # One who goes away does not end it for the others.
+        found: T = await asyncio.shield(task)
+        return found
+
+    def _forget_shared(self, key: str, task: asyncio.Task[Any]) -> None:
+        del self._shared[key]
+        if not task.cancelled():
+            # Read here too: all who asked may be gone, and the error would be logged as forgotten.
+            task.exception()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._work.discard(task)

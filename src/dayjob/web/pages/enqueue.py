@@ -29,7 +29,15 @@ async def enqueue(request: Request, admin: AsyncAdmin) -> Values:
     return {
         "name": name, "names": names[:MOST_NAMES], "kind": kind, "kinds": list(kinds.values()), "given": given,
         "rest": pretty(rest) if rest else "", "source": asked.get("source", ""),
+        "hidden": _list(asked.get("hidden", "")), "large": _list(asked.get("large", "")),
     }  # fmt: skip
+
+
+def _list(text: str) -> list[str]:
+    try:
+        return msgspec.json.decode(text, type=list[str]) if text else []
+    except (msgspec.MsgspecError, UnicodeError):
+        return []
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from dayjob.web.pages.shell import ABLE, Endpoint, Values, failure, look, page
 from dayjob.web.render import address, brief, number, took
 
 SIZE = 50
+#: Characters of arguments that the address of the enqueue form takes along.
+MOST_IN_ADDRESS = 4000
 #: What is not a condition but may be an id.
 _ID = re.compile(r"[\w.:-]{16,200}")
 
@@ -205,9 +207,22 @@ def _timeline(detail: JobDetail, now: float) -> list[dict[str, Any]]:
 
 
 def _again(request: Request, found: JobView) -> str:
-    """The address of the form that enqueues one like it; hidden arguments are left to fill in."""
+    """The address of the form that enqueues one like it, with the names of the arguments that it leaves out."""
     args = found.args if isinstance(found.args, dict) else {}
-    shown = {key: value for key, value in args.items() if HIDDEN not in msgspec.json.encode(value).decode()}
-    text = msgspec.json.encode(shown).decode() if shown else ""
-    source = "" if found.source is None else str(found.source)
-    return address(request, "/enqueue", name=found.name, args=text if len(text) < 4000 else "", source=source)
+    texts = {key: msgspec.json.encode(value).decode() for key, value in args.items()}
+    hidden = [key for key, text in texts.items() if HIDDEN in text]
+    large: list[str] = []
+    fitting = {key: len(key) + len(text) for key, text in texts.items() if key not in hidden}
+    while sum(fitting.values()) > MOST_IN_ADDRESS:
+        large.append(max(fitting, key=lambda key: fitting[key]))
+        del fitting[large[-1]]
+    shown = {key: args[key] for key in fitting}
+    return address(
+        request, "/enqueue", name=found.name, args=msgspec.json.encode(shown).decode() if shown else "",
+        source="" if found.source is None else str(found.source), hidden=_names(hidden), large=_names(large),
+    )  # fmt: skip
+
+
+def _names(names: list[str]) -> str:
+    """Names of arguments for an address; of very many the first."""
+    return msgspec.json.encode([name[:100] for name in names[:20]]).decode() if names else ""

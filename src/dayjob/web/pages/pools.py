@@ -15,7 +15,7 @@ MOST_BUSY = 200
 async def pools(_request: Request, admin: AsyncAdmin) -> Values:
     """The pools on the register, and the dead ones."""
     found = await admin.pools(workers=False)
-    told = [pool.status for pool in found.pools if pool.status]
+    told = [pool.status for pool in found.pools if pool.status and pool.lease > 0]
     return {
         "pools": found,
         "workers": sum(status.concurrency for status in told),

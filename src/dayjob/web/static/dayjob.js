@@ -54,7 +54,7 @@
     if (old.isEqualNode(fresh) || old.tagName === "TIME" && old.dataset.at === fresh.dataset.at) return;
     for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value && !mine(old, name)) old.setAttribute(name, value);
     for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !mine(old, name)) old.removeAttribute(name);
-    if ("rows" in old.dataset && held(old)) hold(old, fresh); else children(old, fresh);
+    if (!("rows" in old.dataset)) children(old, fresh); else if (held(old)) hold(old, fresh); else renew(old, fresh);
   };
   const children = (old, fresh) => {
     const keyed = new Map([...old.children].filter((one) => one.dataset.key !== undefined).map((one) => [one.dataset.key, one]));
@@ -71,18 +71,51 @@
     }
     while (at) { const gone = at; at = at.nextSibling; gone.remove(); }
   };
+  // A picked row that a newer copy of the page does not have: its job is gone, or new ones pushed it to the next page.
+  let doubted = [];
+  const doubt = (row) => doubted.push(row);
+  const isPicked = (row) => $("[data-pick]:checked", row);
   // Rows under the pointer stay where they are: those that are gone fade, new ones wait for a click.
   const hold = (old, fresh) => {
     const coming = new Map([...fresh.children].map((row) => [row.dataset.key, row]));
     for (const row of old.children) {
       const mate = coming.get(row.dataset.key);
+      if (!mate && isPicked(row)) { doubt(row); continue; }
       row.classList.toggle("gone", !mate);
-      if (mate) { coming.delete(row.dataset.key); morph(row, mate); } else for (const box of $$("[data-pick]", row)) box.checked = false;
+      if (mate) { coming.delete(row.dataset.key); morph(row, mate); }
     }
     waiting += coming.size;
   };
+  // The new rows, and below them those that are picked and not among them.
+  const renew = (old, fresh) => {
+    const coming = new Set([...fresh.children].map((row) => row.dataset.key));
+    const stay = [...old.children].filter((row) => isPicked(row) && !coming.has(row.dataset.key));
+    children(old, fresh);
+    old.append(...stay);
+    stay.forEach(doubt);
+  };
+  const resolve = async (rows) => {
+    try {
+      const { there } = await (await api("/jobs/still", { jobs: rows.map((row) => JSON.parse(row.dataset.seen)) })).json();
+      rows.forEach((row, place) => {
+        if (there[place]) return;
+        row.classList.add("gone");
+        $("[data-pick]", row).checked = false;
+      });
+      picked();
+    } catch { /* The next refresh asks again. */ }
+  };
+  // The page of a job that is not found any more: nothing in it may look as if the job were still there.
+  const ended = (page) => {
+    for (const one of $$("[data-running], [data-verb], [data-live=head] .tag", $("main"))) one.remove();
+    for (const state of $$("[data-state]", page)) write(state, "ended");
+    const note = $(".note", page);
+    note.className = "note warn";
+    write($("div", note), "This job ended while you watched: it completed, or it was deleted.");
+  };
   const adopt = (fresh, status) => {
     waiting = 0;
+    doubted = [];
     skew = fresh.body.dataset.now - Date.now() / 1000;
     const was = "away" in document.body.dataset, away = "away" in fresh.body.dataset;
     if (was && !away && $("main [data-live=main]")) { $("main").replaceWith($("main", fresh)); wire(); }
@@ -90,7 +123,9 @@
       const next = $(`[data-live="${region.dataset.live}"]`, fresh);
       if (next && (!away && status < 400 || region.id === "down")) morph(region, next);
     }
-    if (status === 404) $("#down").replaceChildren(make("div", { className: "note warn", textContent: $(".empty b", fresh)?.textContent }));
+    const job = $("[data-live=job]");
+    if (status === 404 && job) ended(job);
+    else if (status === 404) $("#down").replaceChildren(make("div", { className: "note warn", textContent: $(".empty b", fresh)?.textContent }));
     forced = false;
     away ? document.body.dataset.away = "" : delete document.body.dataset.away;
     const pill = $("#fresh");
@@ -98,6 +133,7 @@
     pill.textContent = `${waiting} new – show`;
     tick();
     picked();
+    if (doubted.length) resolve(doubted.slice(0, 500));
   };
 
   let looking = false, again = false, last = 0, paused = false, source, pulsed = 0;
@@ -260,7 +296,7 @@
       write(body, "Asking the pool; it answers with its next beat, within seconds…");
       box.showModal();
       try {
-        const told = await (await api("/pool/stacks", { pool })).json(), worker = told?.workers.find((one) => one.token === token);
+        const told = await (await api(`/pool/stacks?${new URLSearchParams({ pool })}`)).json(), worker = told?.workers.find((one) => one.token === token);
         if (!worker) return write(body, told ? "It has ended meanwhile." : "The pool is gone, or does not answer.");
         body.className = "trace";
         body.replaceChildren(...worker.frames.map((frame) => make("span", {
@@ -410,7 +446,7 @@
     skew = document.body.dataset.now - Date.now() / 1000;
     $("#theme").onclick = theme;
     $("#keys").onclick = keys["?"];
-    $("#fresh").onclick = () => { none(); forced = true; refresh(); };
+    $("#fresh").onclick = () => { forced = true; refresh(); };
     $("#menu").onclick = ({ currentTarget }) => currentTarget.setAttribute("aria-expanded", $("#side").classList.toggle("open"));
     last = Date.now();
     wire();

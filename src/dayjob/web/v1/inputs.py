@@ -121,6 +121,12 @@ class Selected(_Input):
     jobs: Annotated[list[SeenJob], Meta(min_length=1, max_length=500)]
 
 
+class SeenJobs(_Input):
+    """Some jobs as they were seen."""
+
+    jobs: Annotated[list[SeenJob], Meta(min_length=1, max_length=500)]
+
+
 class Matching(Matched, kw_only=True):
     """An action on every job of a state that matches a filter."""
 

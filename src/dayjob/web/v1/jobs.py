@@ -30,6 +30,7 @@ from dayjob.web.v1.inputs import (
     NewJob,
     OneJob,
     SeenJob,
+    SeenJobs,
     Selected,
     Verb,
 )
@@ -52,6 +53,12 @@ class Outcomes(msgspec.Struct, frozen=True):
     #: How many were changed, and how many were not.
     done: int
     failed: int
+
+
+class StillThere(msgspec.Struct, frozen=True):
+    """Whether each job that was asked about is still where it was seen."""
+
+    there: list[bool]
 
 
 class _Meant(TypedDict):
@@ -103,6 +110,10 @@ async def _selection(call: Call[Selected]) -> Any:
     outcomes = await call.admin.selection(call.sent.verb, [_seen(job) for job in call.sent.jobs])
     changed = sum(outcome.done for outcome in outcomes)
     return {"outcomes": outcomes, "done": changed, "failed": len(outcomes) - changed}
+
+
+async def _still(call: Call[SeenJobs]) -> Any:
+    return {"there": list(await call.admin.still([_seen(job) for job in call.sent.jobs]))}
 
 
 async def _apply(call: Call[Matching]) -> Response:
@@ -172,6 +183,7 @@ ENDPOINTS = (
     _action("run_now", "Move a job of scheduled or retry to its queue before it is due."),
     _action("cancel", "End a job: one that waits is removed, one that runs is told."),
     Endpoint("POST", "/jobs/selection", "jobs", "The same action on each job of a selection.", _selection, Outcomes, Selected),
+    Endpoint("POST", "/jobs/still", "jobs", "Which jobs of a selection are still where they were seen. Changes nothing.", _still, StillThere, SeenJobs),
     Endpoint("POST", "/jobs/apply", "jobs", "The same action on every job that matches a filter.", _apply, Line, Matching, streams=True),
     Endpoint("GET", "/failures", "failures", "What fails, by error and job name.", _failures, Failures, FailureWindow),
     Endpoint("POST", "/failures/apply", "failures", "Retry or delete a whole group of failures.", _apply_to_group, Line, FailedGroup, streams=True),

@@ -73,7 +73,8 @@ async def _stop(call: Call[OnePool]) -> Outcome:
 
 
 async def _stacks(call: Call[OnePool]) -> Any:
-    found = await call.admin.stacks(call.sent.pool)
+    pool = call.sent.pool
+    found = await call.console.shared(f"stacks {pool}", lambda: call.admin.stacks(pool))
     if found is None:
         raise Refusal(404, f"No pool {call.sent.pool!r} has answered.", "It is gone, or it hangs.")
     return found
@@ -90,5 +91,5 @@ ENDPOINTS = (
     Endpoint("GET", "/busy", "pools", "The workers that have run a job for longer than a moment.", _busy, tuple[BusyWorker, ...]),
     Endpoint("POST", "/pool/quiet", "pools", "Let a pool fetch nothing more.", _quiet, Outcome, OnePool, finds=True, moves=True),
     Endpoint("POST", "/pool/stop", "pools", "Stop a pool as a TERM signal would.", _stop, Outcome, OnePool, finds=True, moves=True),
-    Endpoint("POST", "/pool/stacks", "pools", "Ask a pool where each of its busy workers is in its code.", _stacks, Stacks, OnePool, finds=True),
+    Endpoint("GET", "/pool/stacks", "pools", "Ask a pool where each of its busy workers is in its code.", _stacks, Stacks, OnePool, finds=True),
 )  # fmt: skip

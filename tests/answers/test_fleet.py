@@ -1,0 +1,66 @@
+"""Pools and figures: what is counted, and what is not."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from server import wait_until
+from workers import WorkerCommand
+
+#: Programs are started in these; on a busy machine that alone may take long.
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_jobs_that_were_trimmed_make_no_job_of_the_name_of_their_set(faces, admin, new_pool, look):
+    pool = new_pool(done_count=1, dead_count=1)
+
+    @pool.job(keep=60)
+    def mail() -> None: ...
+
+    @pool.job(max_fails=1)
+    def charge() -> None:
+        raise ValueError("no bank")
+
+    for _ in range(3):
+        mail.enqueue()
+        charge.enqueue()
+    with pool:
+        wait_until(lambda: look.total("trimmed:done") == 2 and look.total("trimmed:dead") == 2, 60)
+    assert admin.metrics().names == ("charge", "mail")
+    assert faces.api("/metrics")["names"] == ["charge", "mail"]
+    assert [line.split()[0] for line in faces.run("metrics").splitlines()] == ["JOB", "charge", "mail"]
+    assert "trimmed" not in admin.queue("mail").totals
+    screen = faces.top("metrics")
+    screen.wait_for("mail", "charge")
+    assert not any(line.lstrip("> ").startswith(("done", "dead")) for line in screen.lines)
+
+
+def test_the_workers_of_a_pool_whose_lease_is_over_are_not_counted_as_busy(
+    faces, admin, tmp_path, redis_url, namespace
+):
+    worker = WorkerCommand(tmp_path, redis_url, namespace)
+    try:
+        (child,) = worker.started()
+        admin.enqueue("hold", {"n": 1})
+        wait_until(admin.busy, 30)
+        assert not admin.busy()[0].stale
+        # Nobody is left to renew the lease, or to condemn the pool.
+        assert worker.process is not None
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        psutil.Process(child).suspend()
+        wait_until(lambda: admin.pools().pools[0].lease <= 0, 30)
+        (busy,) = admin.busy()
+        assert busy.stale
+        assert faces.api("/busy")[0]["stale"]
+        assert "0 live pools with 0 workers, 0 of them busy." in faces.page("/worker_pools")
+        assert "its pool is silent" in faces.page("/busy_workers")
+        assert "its pool is silent" in faces.run("jobs", "ls", "--state", "running")
+        faces.top("pools").wait_for("0 of 0 workers busy", "its lease is over")
+        faces.top("busy").wait_for("its pool is silent")
+    finally:
+        os.kill(worker.process.pid, signal.SIGCONT)
+        worker.close()
