@@ -321,3 +321,11 @@ def test_the_runner_of_pages_fails_where_a_page_is_wrong(tmp_path: Path) -> None
     path = program(page, tmp_path)
     with pytest.raises(AssertionError, match="line 8"):
         run(path, tmp_path)
+
+
+def test_what_the_running_guide_says_of_lost_jobs_was_measured():
+    guide = (DOCS / "guides" / "running.md").read_text("utf-8").partition("## What survives what")[2]
+    figures = re.findall(r"\b\d{1,3}(?:,\d{3})+\b", guide.partition("\n## ")[0].partition("measured in")[2])
+    measured = (DOCS / "durability.md").read_text("utf-8")
+    assert len(figures) >= 6
+    assert [one for one in figures if one not in measured] == []

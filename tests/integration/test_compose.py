@@ -10,11 +10,10 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from dayjob.cli import COMMANDS, cli
 from server import free_port, wait_until
-
-yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "compose"
@@ -37,12 +36,14 @@ def checked(words: list[str]) -> click.Context:
 def test_every_service_stops_in_order_and_starts_again():
     assert set(SERVICES) == {"valkey", "worker", "web", "producer"}
     for name, service in SERVICES.items():
-        assert service["restart"] == "unless-stopped", name
+        # A worker that an operator stopped ends with 0, and must stay stopped.
+        assert service["restart"] == ("on-failure" if name == "worker" else "unless-stopped"), name
         assert int(service["stop_grace_period"].removesuffix("s")) >= 5, name
         if name != "valkey":
             assert service["init"] is True
             assert service["depends_on"] == {"valkey": {"condition": "service_healthy"}}
             assert service["environment"]["DAYJOB_REDIS_URL"].startswith("redis://valkey:")
+            assert service["environment"]["DAYJOB_EMBEDDED"] == "never"
     assert {name for name, service in SERVICES.items() if "healthcheck" in service} == {
         "valkey",
         "worker",

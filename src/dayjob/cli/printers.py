@@ -65,13 +65,16 @@ User={getpass.getuser()}
 WorkingDirectory={Path.cwd()}
 # Keep passwords in a file that only root can read: EnvironmentFile=/etc/{_short(pool)}.env
 Environment=DAYJOB_REDIS_URL=redis://localhost:6379/0
+# Without a server, fail instead of starting an embedded one.
+Environment=DAYJOB_EMBEDDED=never
 ExecStart={command}
 # HUP replaces the processes one by one, with the code as it is then.
 ExecReload=/bin/kill -HUP $MAINPID
 # The parent passes the signal on, and gives back what does not end in time.
 KillMode=mixed
 TimeoutStopSec={timeout + _SPARE}
-Restart=always
+# A crash ends with another code than 0 or by a signal. After `dayjob pools stop` it is 0, and the workers stay stopped.
+Restart=on-failure
 RestartSec=2
 
 [Install]
@@ -104,10 +107,14 @@ services:
     command: [{words}]
     environment:
       DAYJOB_REDIS_URL: redis://redis:6379/0
+      # Without a server, fail instead of starting an embedded one.
+      DAYJOB_EMBEDDED: never
     depends_on:
       redis: {{condition: service_healthy}}
     stop_grace_period: {timeout + _SPARE}s
-    restart: unless-stopped
+    # A crash ends with another code than 0. After `dayjob pools stop` it is 0, and the workers stay stopped. Docker does
+    # not start them by itself after a reboot of the machine: run `docker compose up` there.
+    restart: on-failure
     healthcheck:
       test: [{probe}]
       interval: 30s
@@ -151,6 +158,7 @@ spec:
     spec:
       # More than the jobs get, so that what does not end is given back before the pod is killed.
       terminationGracePeriodSeconds: {timeout + _SPARE}
+      # Kubernetes restarts these pods whatever ended them. To stop the workers, scale to 0 instead of `dayjob pools stop`.
       containers:
         - name: worker
           image: {image}
