@@ -1,7 +1,7 @@
 # ruff: noqa: INP001, S603, S607, T201 - a script for people and CI, with fixed commands
-"""Installs what the tests need beside Python: Ruby, Go and Node.js for the clients with their packages, and Spin.
+"""Installs what the tests need beside Python: Ruby, Go and Node.js for the clients with their packages, Spin, a Redis with TLS.
 
-Needs nothing but Python. A language that is there is left alone; a missing one comes from Debian, as root.
+Needs nothing but Python. A tool that is there is left alone; a missing one comes from Debian, as root.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ LANGUAGES: dict[str, tuple[list[str], list[str]]] = {
     "Node.js": (["node", "--version"], ["nodejs"]),
     "npm": (["npm", "--version"], ["npm"]),
     "Spin": (["spin", "-V"], ["spin"]),
+    "OpenSSL": (["openssl", "version"], ["openssl"]),
+    "redis-server": (["redis-server", "--version"], ["redis-server"]),
     "a C compiler": (["cc", "--version"], ["gcc", "libc6-dev"]),
 }
 
@@ -38,7 +40,8 @@ def install(packages: list[str]) -> None:
         sys.exit(
             f"missing: {' '.join(packages)} (Debian's names). Install them, or run this as root on Debian."
         )
-    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    # With this run level Debian starts no service of what it installs: the tests start servers of their own.
+    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     subprocess.run(["apt-get", "update", "-q"], env=quiet, check=True)
     subprocess.run(
         ["apt-get", "install", "-q", "-y", "--no-install-recommends", "ca-certificates", *packages],

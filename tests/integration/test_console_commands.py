@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from dayjob import Admin, Enqueuer, Job
 from dayjob.cli import COMMANDS
@@ -786,7 +787,12 @@ def test_the_printers_print_files_that_fit_together(run, tmp_path):
     assert "TimeoutStopSec=50" in unit
     assert "worker app.jobs:pool --processes 3 --timeout 40 --namespace shop" in unit
     assert f"WorkingDirectory={tmp_path.resolve()}" in unit
+    settings = [line for line in unit.splitlines() if not line.startswith("#")]
+    assert "Restart=on-failure" in settings
+    assert "Environment=DAYJOB_EMBEDDED=never" in settings
     compose = run("compose", "app.jobs:pool", "--image", "me/app:1").stdout
+    worker = yaml.safe_load(compose)["services"]["worker"]
+    assert (worker["restart"], worker["environment"]["DAYJOB_EMBEDDED"]) == ("on-failure", "never")
     for text in (
         "image: me/app:1",
         "noeviction",

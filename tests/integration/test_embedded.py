@@ -29,6 +29,7 @@ from dayjob.store.embedded import (
     stop_server,
     trust_folder,
 )
+from server import missing
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the embedded server does not run on Windows")
 
@@ -408,8 +409,9 @@ def test_a_server_that_cannot_read_the_data_is_refused_before_it_tries(folder, t
     assert kept(folder) == "value"
 
 
-@pytest.mark.skipif(REDIS is None, reason="no redis-server on the PATH")
 def test_data_of_an_older_redis_are_read_by_the_wheels_server(folder, tmp_path):
+    if REDIS is None:
+        missing("redis-server is not installed: run scripts/languages.py")
     own = tmp_path / "bin"
     own.mkdir()
     (own / "redis-server").symlink_to(REDIS)

@@ -17,7 +17,7 @@ from dayjob.errors import Rejected, StoreError, Unavailable
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
 from dayjob.store.sync import Link, key_slot
-from server import Server, binary, free_port, running, wait_until
+from server import Server, binary, free_port, missing, running, wait_until
 
 
 def tell(port: int, *words):
@@ -106,7 +106,7 @@ def tls_server() -> str | None:
 def certificates(tmp_path_factory) -> Path:
     """A certificate that signed itself, for 127.0.0.1, and another that did not."""
     if shutil.which("openssl") is None:
-        pytest.skip("no openssl to make a certificate with")
+        missing("openssl is not installed, so no certificate can be made: run scripts/languages.py")
     folder = tmp_path_factory.mktemp("tls")
     for name in ("server", "stranger"):
         subprocess.run(
@@ -123,7 +123,7 @@ def certificates(tmp_path_factory) -> Path:
 def tls_port(certificates) -> Iterator[int]:
     program = tls_server()
     if program is None:
-        pytest.skip("no server program with TLS")
+        missing("no server program was built with TLS: scripts/languages.py installs redis-server")
     port = free_port()
     process = subprocess.Popen(
         [
