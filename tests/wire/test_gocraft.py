@@ -481,7 +481,7 @@ def test_what_gos_requeuer_made_of_a_job_of_ours_still_fits_its_handler(go, new_
 
 
 def test_a_queue_paused_by_our_operator_waits_in_go_too(go, enqueuer, admin):
-    admin.pause("a")
+    admin.pause("a", force=True)
     enqueuer.enqueue("a")
     enqueuer.enqueue("other")
     go.start(a="run", other="run", concurrency=1)
