@@ -66,8 +66,18 @@ def examine(keys: Keys, clock: Callable[[], float]) -> Steps[list[Finding]]:
     before = clock()
     now = yield from ask(inspect.now())
     offset = now - (before + clock()) / 2
-    server = yield from health.health()
-    found = [
+    found = yield from _server(keys, offset)
+    for look in (_scripts, _keys, _namespace, _pools, _queues, _due, _failed, _broken):
+        found += yield from _safely(look, keys, now)
+    return found
+
+
+def _server(keys: Keys, offset: float) -> Steps[list[Finding]]:
+    try:
+        server = yield from health.health()
+    except Rejected as refusal:
+        return [*(yield from _without_info(refusal)), check_clock(offset)]
+    return [
         check_version(server.info),
         *check_persistence(server),
         check_eviction(server),
@@ -77,9 +87,20 @@ def examine(keys: Keys, clock: Callable[[], float]) -> Steps[list[Finding]]:
         check_clients(server),
         check_cluster(server.info, keys),
     ]
-    for look in (_scripts, _keys, _namespace, _pools, _queues, _due, _failed, _broken):
-        found += yield from _safely(look, keys, now)
-    return found
+
+
+def _without_info(refusal: Rejected) -> Steps[list[Finding]]:
+    """What can be known of a server that refuses INFO."""
+    what = f"INFO is refused ({refusal}): version, role, memory, clients and cluster were not checked"
+    found = [unsure("server", what, "allow it: ACL SETUSER <user> +info")]
+    try:
+        settings = yield from ask(health.config())
+    except Rejected as also:
+        what = f"CONFIG GET is refused ({also})"
+        todo = "allow it: ACL SETUSER <user> +config|get"
+        return [*found, unsure("persistence", what, todo), unsure("eviction", what, todo)]
+    server = Health({}, settings, None)
+    return [*found, *check_persistence(server), check_eviction(server)]
 
 
 Look = Callable[[Keys, float], Generator[Any, Any, list[Finding]]]
@@ -446,10 +467,21 @@ def _broken(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - o
     if not seen.total:
         return [ok("broken", "no entry that could not be read")]
     what = f"{seen.total:,} entries could not be read, the oldest: {seen.entries[0].why[:100] or 'unknown'}"
-    return [warning("broken", what, f"LRANGE {keys.broken} 0 9 shows them; find out who writes such jobs")]
+    return [
+        warning(
+            "broken",
+            what,
+            f"`dayjob jobs ls --state broken{_named(keys)}` shows them; find out who writes such jobs",
+        )
+    ]
 
 
 # Words.
+
+
+def _named(keys: Keys) -> str:
+    """The option that names the namespace to a command; "" for the default one."""
+    return "" if keys.namespace == "dayjob" else f" --namespace {keys.namespace}"
 
 
 def _int(text: str | None) -> int | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import time
 
 import msgspec
@@ -114,6 +116,26 @@ def test_what_the_server_refuses_to_show_is_said_and_does_not_stop_the_rest(redi
         call("ACL", "DELUSER", "guest")
     assert found["keys"].level == "could not check"
     assert found["broken"].level == "ok"
+
+
+@pytest.mark.parametrize("denied", [("-info",), ("-info", "-config")])
+def test_a_user_who_may_not_use_info_gets_the_other_checks(redis_url, namespace, call, denied):
+    call("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", *denied)
+    try:
+        url = redis_url.replace("//", "//guest:word@")
+        words = [sys.executable, "-m", "dayjob", "doctor", "--redis", url, "--namespace", namespace, "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
+    finally:
+        call("ACL", "DELUSER", "guest")
+    found = {one["topic"]: one for one in msgspec.json.decode(done.stdout)}
+    assert found["server"]["level"] == "could not check"
+    assert "INFO is refused" in found["server"]["what"]
+    assert found["server"]["todo"] == "allow it: ACL SETUSER <user> +info"
+    unsure = "could not check"
+    assert found["eviction"]["level"] == (unsure if "-config" in denied else "ok")
+    assert found["persistence"]["level"] == (unsure if "-config" in denied else "error")
+    assert {"clock", "scripts", "keys", "broken"} <= set(found)
+    assert not {"role", "memory", "clients", "cluster"} & set(found)
 
 
 def test_a_replica_is_an_error(tmp_path, server, keys):

@@ -11,7 +11,7 @@ import msgspec
 
 from dayjob.cli import UNAVAILABLE, target
 from dayjob.doctor import Finding, examine
-from dayjob.errors import StoreError
+from dayjob.errors import Rejected, StoreError
 from dayjob.store.steps import walk
 from dayjob.wording import counted, escaped_json
 
@@ -30,6 +30,14 @@ def doctor(redis: str | None, namespace: str, as_json: bool) -> None:
     try:
         with target.connected(redis, namespace) as (link, keys):
             findings = walk(link, examine(keys, time.time))
+    except Rejected as error:
+        click.echo(f"dayjob: {error}", err=True)
+        click.echo(
+            "    The server answers, but refuses this user what every check needs. Allow the command that it names:\n"
+            "    ACL SETUSER <user> +time",
+            err=True,
+        )
+        sys.exit(UNAVAILABLE)
     except StoreError as error:
         click.echo(f"dayjob: {error}", err=True)
         click.echo(
