@@ -31,6 +31,7 @@ from typing import (
 
 import msgspec
 
+from dayjob import loggers
 from dayjob.errors import BadOption, NotReady, UnknownJob, UsageError
 from dayjob.function import Colour, NoContext, given_name
 from dayjob.job import Job, running
@@ -474,6 +475,7 @@ class WorkerPool(Generic[C]):
 
     def _build(self) -> Running:
         self.prepare()
+        loggers.restore()
         self._log_conflicts()
         from dayjob.worker.runtime import Runtime  # noqa: PLC0415 - producers never load the worker
 

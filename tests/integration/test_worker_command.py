@@ -231,6 +231,107 @@ def test_log_lines_are_json_where_there_is_no_terminal_and_name_the_job(worker, 
     assert (line["job_name"], line["job_id"]) == ("fail", failed.id)
 
 
+#: A program that sets up logging as the documentation of Python shows it: existing loggers are disabled by default.
+CONFIGURED = """
+import logging, logging.config
+from dayjob import WorkerPool
+
+pool = WorkerPool()
+
+CONFIG = {
+    "version": 1,
+    "formatters": {"own": {"format": "OWN %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "own"}},
+    "root": {"level": "INFO", "handlers": ["stderr"]},
+}
+
+def configure(**loggers):
+    logging.config.dictConfig(CONFIG | {"loggers": loggers})
+
+@pool.job
+def talk() -> None:
+    logging.getLogger("shop").info("talking")
+
+@pool.job(max_fails=1)
+def fail() -> None:
+    raise ValueError("no luck")
+"""
+IN_A_LIFESPAN = """
+@pool.lifespan
+def lifespan():
+    configure()
+    yield
+"""
+
+
+@pytest.mark.parametrize("how", ["configure()\n", IN_A_LIFESPAN])
+def test_a_logging_configuration_that_disables_loggers_does_not_hide_why_a_job_died(worker, enqueue, how):
+    worker.write(CONFIGURED + how)
+    worker.start()
+    job = enqueue("fail")
+    worker.wait_for_log("no luck")
+    (line,) = [line for line in worker.log.splitlines() if "no luck" in line and "OWN" in line]
+    assert line.startswith("OWN ERROR dayjob.job")
+    assert job.id in line
+    worker.wait_for_log("OWN INFO dayjob.worker pool=")
+
+
+def test_a_logger_that_a_configuration_names_stays_as_it_says(worker, enqueue):
+    worker.write(CONFIGURED + 'configure(**{"dayjob.job": {"level": "CRITICAL"}})\n')
+    worker.start()
+    enqueue("fail")
+    enqueue("talk")
+    worker.wait_for_log("OWN INFO shop talking")
+    worker.wait_for_log("OWN INFO dayjob.worker pool=")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert "no luck" not in worker.log
+
+
+def test_a_logger_that_a_program_disables_stays_disabled(worker, enqueue):
+    worker.write(CONFIGURED + 'logging.getLogger("dayjob.job").disabled = True\n')
+    worker.started()
+    enqueue("fail")
+    enqueue("talk")
+    worker.wait_for_log("talking")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert "no luck" not in worker.log
+
+
+EXTRA = """
+import logging
+from dayjob import WorkerPool
+
+pool = WorkerPool()
+
+class Odd:
+    def __str__(self):
+        raise ValueError("no")
+
+@pool.job
+def talk() -> None:
+    extra = {"order": 7, "tags": ["a", {"b": None}], "level": "mine", "pid": "x", "odd": Odd(), "nan": float("nan")}
+    logging.getLogger("shop").info("talking", extra=extra)
+"""
+
+
+def test_json_lines_have_what_a_program_gave_as_extra(worker, enqueue):
+    worker.write(EXTRA)
+    worker.started()
+    job = enqueue("talk")
+    worker.wait_for_log("talking")
+    (line,) = [one for one in worker.records() if one["message"] == "talking"]
+    assert (line["order"], line["tags"], line["level"], line["job_id"]) == (
+        7,
+        ["a", {"b": None}],
+        "info",
+        job.id,
+    )
+    assert (line["extra_level"], line["extra_pid"]) == ("mine", "x")
+    assert (line["odd"], line["nan"]) == ("(Odd, which cannot be shown)", "nan")
+
+
 def test_text_lines_are_for_people(worker, enqueue):
     worker.write(LOGGING)
     worker.started("--log-format", "text")

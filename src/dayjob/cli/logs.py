@@ -15,6 +15,10 @@ Format = Literal["auto", "text", "json"]
 
 #: What a record may carry about the job that it is of.
 _FIELDS = ("job_name", "job_id", "attempt")
+#: What every record has, and what is shown already; all else is from `extra`.
+_STANDARD = {
+    *vars(logging.makeLogRecord({})), *_FIELDS, "message", "asctime", "taskName", "from_handler",
+}  # fmt: skip
 
 
 def set_up(*, form: str = "auto", warnings_only: bool = False) -> None:
@@ -56,7 +60,25 @@ class JSONLines(logging.Formatter):
         line |= {field: getattr(record, field) for field in _FIELDS if hasattr(record, field)}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
+        for name, value in _extra(record).items():
+            line[f"extra_{name}" if name in line or name == "traceback" else name] = value
         return escaped_json(json.dumps(line, ensure_ascii=False, default=str))
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    """What the program gave as `extra`, as JSON values."""
+    return {name: _json_value(value) for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _json_value(value: Any) -> Any:
+    # A __str__ of others may raise anything; the line must not be lost for it.
+    try:
+        return json.loads(json.dumps(value, default=str, allow_nan=False))
+    except Exception:
+        try:
+            return str(value)
+        except Exception:
+            return f"({type(value).__name__}, which cannot be shown)"
 
 
 class TextLines(logging.Formatter):

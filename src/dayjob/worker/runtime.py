@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from dayjob import settings
+from dayjob import loggers, settings
 from dayjob.describe import describe
 from dayjob.errors import NotReady, Rejected, StoreError, Unavailable
 from dayjob.job import Job
@@ -132,6 +132,8 @@ class Runtime:
             self._announcer.announce(self._shared)
             self._warn_of_eviction()
             self._enter_lifespans()
+            # They are user code, and may be where a program sets up its logging.
+            loggers.restore()
         except BaseException:
             if joined:
                 self._leave()
