@@ -182,7 +182,11 @@ class AsyncLink:
         """Close the connection; the next run opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            writer = getattr(connection, "_writer", None)
             await connection.disconnect(nowait=True)
+            if writer is not None:
+                # TLS would wait for the server's goodbye, and leave the socket open where the loop ends before it comes.
+                writer.transport.abort()
 
     async def freshen(self) -> None:
         """Let go of a connection that the server closed while nobody used it: the next run opens another."""
