@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What it takes to run dayjob; and beside it what tests and checks need.
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .PHONY: demo test languages lint types check chaos chaos-stops chaos-recovery chaos-sentinel chaos-cluster chaos-report \
 	chaos-peers durability mutants bench bench-quick bench-pages clean
 
-demo: $(READY)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
+demo: $(INSTALLED)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
 	$(BIN)/dayjob demo
 
 test: $(READY)  ## every test, on a real server and in a real browser
@@ -58,11 +60,15 @@ bench-quick: $(READY)  ## the short form, under three minutes
 
 check: lint types test  ## what CI runs
 
-$(READY): pyproject.toml
+$(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dayjob needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	touch $(INSTALLED)
+
+$(READY): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group lint
 	touch $(READY)
 
 clean:

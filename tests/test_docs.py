@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
+import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
@@ -115,32 +120,96 @@ def test_an_example_runs_on_the_embedded_server(example: Path, embedded: Path) -
     assert PRINTED[example.stem] in run(example, embedded, DAYJOB_REDIS_URL="embedded")
 
 
-def test_the_readme_program_runs_as_printed(embedded: Path) -> None:
+@dataclass
+class Shell:
+    """Runs the README's commands in one folder, as somebody at a terminal would."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def call(self, command: str, code: int = 0) -> str:
+        """Run a command to its end; what it printed."""
+        done = subprocess.run(
+            shlex.split(command), cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=50, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, (
+            f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
+        return done.stdout
+
+    def watch(self, command: str, text: str, end: str) -> None:
+        """Run a command on a terminal until it prints a text, then end it as people do. It must end with 0."""
+        screen, other_end = pty.openpty()
+        process = subprocess.Popen(
+            shlex.split(command), cwd=self.folder, env=self.environ, stdin=other_end, stdout=other_end, stderr=other_end,
+        )  # fmt: skip
+        os.close(other_end)
+        printed = bytearray()
+
+        def read() -> None:
+            with contextlib.suppress(OSError):  # the terminal is closed when the command ends
+                while piece := os.read(screen, 65536):
+                    printed.extend(piece)
+
+        reader = threading.Thread(target=read, name="screen")
+        reader.start()
+        try:
+            wait_until(lambda: text.encode() in printed or process.poll() is not None, 30)
+            assert text.encode() in printed, printed.decode("utf-8", "replace")
+            if end == "Ctrl-C":
+                process.send_signal(signal.SIGINT)
+            else:
+                os.write(screen, end.encode())
+            assert process.wait(30) == 0, printed.decode("utf-8", "replace")
+        finally:
+            process.kill()
+            process.wait()
+            reader.join()
+            os.close(screen)
+
+
+#: What a command that stays prints when it works, and what ends it.
+STAYING = {
+    "dayjob worker": ("notice to 7", "Ctrl-C"),
+    "dayjob web": ("The console is at http://", "Ctrl-C"),
+    "dayjob top": ("send_notice", "q"),
+}
+
+
+@pytest.mark.timeout(180)
+def test_the_readme_works_as_printed_from_its_program_to_its_last_command(embedded: Path) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
     (_, code), *more = blocks(ROOT / "README.md", "python")
     assert not more
     assert code.startswith("# shop.py\n")
-    shop = embedded / "shop.py"
-    shop.write_text(code, "utf-8")
-    run(shop, embedded)
-    environ = {
+    (embedded / "shop.py").write_text(code, "utf-8")
+    kept = {
         key: value
         for key, value in os.environ.items()
         if not key.startswith(("DAYJOB_", "REDIS_", "KUBERNETES_"))
     }
-    said = embedded / "said.txt"
-    with said.open("wb") as out:
-        worker = subprocess.Popen(
-            [str(Path(sys.executable).with_name("dayjob")), "worker", "shop:pool"],
-            cwd=embedded, env=environ | {"PYTHONUNBUFFERED": "1"}, stdout=out, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    try:
-        wait_until(lambda: "notice to 7" in said.read_text() or worker.poll() is not None, 20)
-        assert "notice to 7" in said.read_text()
-        worker.send_signal(signal.SIGINT)
-        assert worker.wait(20) == 0
-    finally:
-        worker.kill()
-        worker.wait()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    shell = Shell(
+        embedded, kept | {"PATH": path, "PYTHONUNBUFFERED": "1", "TERM": "xterm", "DAYJOB_WEB_PORT": "0"}
+    )
+    ((_, listed),) = [block for block in blocks(ROOT / "README.md", "") if "shop.py" in block[1]]
+    install, *commands = (line.partition("#")[0].strip() for line in listed.splitlines())
+    assert install == "pip install 'dayjob[all]'"
+    for command in commands:
+        staying = STAYING.get(" ".join(command.split()[:2]))
+        if staying is None:
+            shell.call(command)
+        else:
+            shell.watch(command + (" --tab queues" if "top" in command else ""), *staying)
+    (name, value) = re.findall(r"`export (\w+)=(\w+)`", text)[0]
+    shell.environ[name] = value
+    job_id = shell.call("dayjob enqueue create_watch user_id=8").split()[0]
+    table = text.partition("| | in the browser | in a terminal |")[2].partition("\n\n")[0]
+    operating = re.findall(r"`(dayjob [^`]+)`", table)
+    assert len(operating) >= 7
+    for command in operating:
+        printed = shell.call(command.replace("ID", job_id))
+        assert "create_watch" in printed or command != "dayjob queues ls"
 
 
 def test_every_link_leads_to_a_page_and_a_heading_that_exist() -> None:

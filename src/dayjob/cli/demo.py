@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import os
 import random
+import shlex
 import shutil
 import signal
 import socket
@@ -293,6 +294,17 @@ def _close(now: Snapshot, first: Snapshot, took: float) -> None:
     click.echo(
         f"\nRan {done:,} jobs in {took:.0f} s; {failed:,} attempts failed, {now.sizes.dead} jobs are dead and"
         f" {waiting:,} wait in {FOLDER} for the next demo.\n"
-        f"Try: dayjob top --redis embedded --namespace {NAMESPACE}\n"
-        f"     dayjob doctor --redis embedded --namespace {NAMESPACE}"
+        f"Try: {_command()} top --redis embedded --namespace {NAMESPACE}\n"
+        f"     {_command()} doctor --redis embedded --namespace {NAMESPACE}"
     )
+
+
+def _command() -> str:
+    """How this program was called: `dayjob` where a shell finds the same one, else what was typed."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m dayjob"
+    found = shutil.which("dayjob")
+    if found is not None and Path(found).resolve() == called.resolve():
+        return "dayjob"
+    return shlex.quote(sys.argv[0])

@@ -28,14 +28,15 @@ def ls(redis: str | None, namespace: str, as_json: bool) -> None:
         found = admin.queues()
     if as_json:
         console.emit(found)
-    else:
+    elif found.queues:
         _print_all(found)
+    else:
+        click.echo(
+            f'No queues yet in namespace "{namespace}". --namespace or DAYJOB_NAMESPACE chooses another one.'
+        )
 
 
 def _print_all(found: QueuesView) -> None:
-    if not found.queues:
-        click.echo("No queues yet.")
-        return
     rows = [
         (
             view.queue.name, f"{view.queue.size:,}", ago(view.queue.age), f"{view.running:,}", workers_of(view),

@@ -6,6 +6,7 @@ import os
 import sys
 
 import click
+from click.core import ParameterSource as Source
 
 from dayjob import wording
 from dayjob.admin.client import AsyncAdmin
@@ -14,13 +15,18 @@ from dayjob.errors import BadOption, UsageError
 from dayjob.options import suggest
 
 
-@click.command(epilog="Example: dayjob top --tab dead --namespace shop")
+@click.command(epilog="Example: dayjob top app.jobs:pool --tab dead")
+@click.argument("pool", metavar="[MODULE:POOL]", required=False)
 @click.option("--tab", default="home", show_default=True, metavar="NAME", help="The tab to begin with.")
 @click.option("--every", default="1s", show_default=True, metavar="SPAN", help="How often to look.")
 @target.options
-def top(tab: str, every: str, redis: str | None, namespace: str) -> None:
+@click.pass_context
+def top(
+    context: click.Context, pool: str | None, tab: str, every: str, redis: str | None, namespace: str
+) -> None:
     """Watch and operate a namespace in the terminal: the same tabs as the web.
 
+    MODULE:POOL, like app.jobs:pool, chooses the server and namespace of that pool; --redis and --namespace do as well.
     Keys are shown at the bottom; ? shows all of them, q ends it. Only the tab that is shown is read.
     """
     try:
@@ -35,6 +41,12 @@ def top(tab: str, every: str, redis: str | None, namespace: str) -> None:
         raise BadOption(f"--tab {tab!r}: there are {', '.join(names)}{suggest(tab.lower(), names)}")
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         raise UsageError("dayjob top needs a terminal. Without one: dayjob stats --watch")
+    if pool is not None:
+        from dayjob.cli.load import find_pool  # noqa: PLC0415 - imports the program only where it is named
+
+        found = find_pool(pool)
+        given = context.get_parameter_source("namespace") in (Source.COMMANDLINE, Source.ENVIRONMENT)
+        redis, namespace = redis or found.redis, namespace if given else found.namespace
     admin = AsyncAdmin(namespace, redis=redis)
     # Found, and where it is the embedded one started, before the screen is taken.
     where = str(admin._address())

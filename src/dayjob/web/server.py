@@ -82,7 +82,7 @@ def serve(app: Starlette, listening: socket.socket, *, ready: Callable[[], None]
     )  # fmt: skip
     server = ConsoleServer(config)
     # The server hands the signal on when it is done; a stop that was asked for is no accident.
-    before = _take_signals() if threading.current_thread() is threading.main_thread() else {}
+    before = _take_signals(server) if threading.current_thread() is threading.main_thread() else {}
     ready()
     try:
         server.run(sockets=[listening])
@@ -92,9 +92,9 @@ def serve(app: Starlette, listening: socket.socket, *, ready: Callable[[], None]
         listening.close()
 
 
-def _take_signals() -> dict[signal.Signals, Any]:
-    return {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+def _take_signals(server: uvicorn.Server) -> dict[signal.Signals, Any]:
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a signal handler
+        # Also before the server takes signals itself, so that Ctrl-C at the very beginning is not lost.
+        server.should_exit = True
 
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """It was heard already."""
+    return {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
