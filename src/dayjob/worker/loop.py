@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context as Variables
+from types import FrameType
 from typing import Any
 
+from dayjob import forks
 from dayjob.safe_logging import SafeLogger
 from dayjob.worker.attempt import Attempt, Settlement
 from dayjob.worker.ready import Ready
@@ -28,6 +33,22 @@ def new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()  # type: ignore[no-any-return,unused-ignore]  # an extra without types everywhere
+
+
+#: Every executor of this process, for a process that is forked off it.
+_executors: weakref.WeakSet[LoopExecutor] = weakref.WeakSet()
+_ENDED = (
+    b"dayjob: a process that an async job forked went back to the event loop, which is its parent's: ended. "
+    b"Let it os._exit() before it awaits.\n"
+)
+
+
+def _after_fork() -> None:
+    for executor in list(_executors):
+        executor.end_after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class LoopExecutor:
@@ -58,6 +79,8 @@ class LoopExecutor:
         self._poked_at = 0.0
         self._thread = threading.Thread(target=self._main, name="dayjob-loop", daemon=True)
         self._closed = False
+        self._forks = forks.number
+        _executors.add(self)
         if slots is not None:
             slots.on_free(self._poke)
         self._thread.start()
@@ -158,7 +181,30 @@ class LoopExecutor:
                 # The loop was closed in between: the pool is stopping and takes back what is ready.
                 self._closed = True
 
+    def end_after_fork(self) -> None:
+        """In a process that was forked on this loop: let the code that forked go on, but never return to the loop.
+
+        The loop and its sockets are the parent's, and so are the jobs whose tasks wait there.
+        """
+        if threading.get_ident() != self._thread.ident:
+            return
+        loop_code = (self._main.__code__, asyncio.Handle._run.__code__)
+        top = sys._getframe()
+        while top.f_back is not None and top.f_back.f_code not in loop_code:
+            top = top.f_back
+
+        def profile(frame: FrameType, event: str, _arg: object) -> None:
+            # A coroutine that awaits returns to the loop, as far as the interpreter is concerned.
+            if frame is top and event == "return":
+                os.write(2, _ENDED)
+                os._exit(1)
+
+        # Only this thread is left in the process.
+        sys.setprofile(profile)
+
     def _pump(self) -> None:
+        if self._forks != forks.number:
+            return
         self._poked = False
         slots = self._slots
         while self.ready.attempts and len(self._tasks) < self.limit:

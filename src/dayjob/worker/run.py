@@ -118,7 +118,11 @@ class Runner:
             else:
                 result = await lane.call(self._context(), attempt.open())
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
+            if forks.number != self._forks:
+                _end_child(error)
             return self._failed(attempt, error)
+        if forks.number != self._forks:
+            _end_child(None)
         if attempt.cancelled:
             return self._cancelled(attempt)
         if self._tells_done:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from dayjob import forks
 from dayjob.safe_logging import SafeLogger
 
 logger = SafeLogger("dayjob.worker")
@@ -32,8 +34,12 @@ def handle(pool: Stoppable, *, timeout: float = PATIENCE, supervised: bool = Fal
     process of its group, and the parent alone decides.
     """
     asked = threading.Event()
+    began = forks.number
 
     def stop(number: int, _frame: Any) -> None:
+        if forks.number != began:
+            _act_by_default(number)
+            return
         if asked.is_set():
             if not supervised:
                 pool.hurry()
@@ -44,6 +50,9 @@ def handle(pool: Stoppable, *, timeout: float = PATIENCE, supervised: bool = Fal
         threading.Thread(target=pool.stop, args=(timeout,), name="dayjob-stop", daemon=True).start()
 
     def quiet(number: int, _frame: Any) -> None:
+        if forks.number != began:
+            _act_by_default(number)
+            return
         logger.info("%s: fetching nothing more", signal.Signals(number).name)
         pool.quiet()
 
@@ -60,3 +69,9 @@ def handle(pool: Stoppable, *, timeout: float = PATIENCE, supervised: bool = Fal
     finally:
         for number, former in before.items():
             signal.signal(number, former)
+
+
+def _act_by_default(number: int) -> None:
+    """In a process that a job forked: the pool is its parent's, so the signal does what it does without a handler."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
