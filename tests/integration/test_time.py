@@ -228,3 +228,38 @@ def test_the_first_sight_of_a_schedule_enqueues_nothing_that_was_before_it(new_p
         wait_until(lambda: call("HLEN", keys.periodic))
         assert pool.drain(10)
     assert look.totals() == {}
+
+
+@pytest.mark.parametrize("value", ["junk", "in 30 days"])
+def test_a_schedule_whose_last_tick_makes_no_sense_ticks_again_and_a_log_line_says_so(
+    new_pool, call, keys, look, caplog, value
+):
+    pool = new_pool(concurrency=1)
+    ran = threading.Event()
+    pool.register("work", ran.set)
+    pool.periodic("* * * * * *", "work", name="each second")
+    with pool:
+        assert ran.wait(10)
+        last = "junk" if value == "junk" else int(look.now()) + 30 * 86_400
+        call("HSET", keys.periodic, "each second", last)
+        ran.clear()
+        assert ran.wait(10)
+        assert runtime_failure(pool) is None
+    lines = [one.getMessage() for one in caplog.records if "each second" in one.getMessage()]
+    assert len([line for line in lines if "It ticks again from now on" in line]) == 1
+
+
+def test_a_schedule_with_a_last_tick_in_the_future_ticks_when_a_pool_starts(
+    new_pool, call, keys, look, caplog
+):
+    pool = new_pool(concurrency=1)
+    ran = threading.Event()
+    pool.register("work", ran.set)
+    pool.periodic("* * * * * *", "work", name="each second")
+    call("HSET", keys.periodic, "each second", int(look.now()) + 30 * 86_400)
+    with pool:
+        assert ran.wait(10)
+
+
+def runtime_failure(pool):
+    return pool._runtime.failure

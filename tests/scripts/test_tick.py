@@ -126,3 +126,64 @@ def test_only_a_tick_that_enqueued_a_job_counts_as_ticked(tick, last, call, keys
     call("HSET", keys.periodic, "sched|off", "1")
     tick(400, 500, jobs=[(500, b"5")])
     assert ticked() == b"400"
+
+
+@pytest.mark.parametrize("value", ["junk", "", "-5", "1.5", "1e300", "nan", "0x10", "9" * 30])
+def test_a_last_tick_that_is_no_number_is_a_first_sight(tick, call, keys, now, look, value):
+    call("HSET", keys.periodic, "sched", value)
+    before = int(now())
+    answer = tick(None, None)
+    assert (answer.enqueued, answer.replaced) == (0, "junk")
+    assert before <= answer.last <= now()
+    assert tick(None, None).replaced == ""
+    assert look().queues == {}
+
+
+def test_a_last_tick_in_the_future_is_replaced_by_the_time_once(tick, last, now):
+    last(int(now()) + 30 * 86_400)
+    before = int(now())
+    answer = tick(None, None)
+    assert answer.replaced == "ahead"
+    assert before <= answer.last == last() <= now()
+    assert tick(None, None).replaced == ""
+
+
+def test_a_last_tick_a_moment_ahead_is_waited_for(tick, last, now):
+    """As after a failover to a server whose clock is a little behind."""
+    ahead = last(int(now()) + 30)
+    answer = tick(None, None)
+    assert (answer.last, answer.replaced) == (ahead, "")
+
+
+def test_a_tick_that_a_clock_ahead_has_enqueued_is_not_enqueued_again(tick, last, call, keys, now, look):
+    """Every second until now, then a jump of 10 minutes, three ticks there, and the clock is right again."""
+    late = int(now()) - 1000
+    first = late + 600
+    last(late)
+    assert tick(late, first, jobs=[(first, b"1")]).enqueued == 1
+    assert tick(first, first + 2, jobs=[(first + 1, b"2"), (first + 2, b"3")]).enqueued == 2
+    # What a clock ahead wrote, as it looks once the clock is right: the same, seen from 10 minutes before.
+    shift = int(now()) + 300 - first
+    call(
+        "HSET", keys.periodic, "sched", first + 2 + shift, "sched|run", f"{first + shift} {first + 2 + shift}"
+    )
+    answer = tick(None, None)
+    assert answer.replaced == "ahead"
+    assert call("HGET", keys.periodic, "sched|ahead").decode() == f"{first + shift} {first + 2 + shift}"
+    # Time goes on until those ticks are due: as if the pair lay in the past.
+    begin = int(now()) - 100
+    call("HSET", keys.periodic, "sched", begin, "sched|ahead", f"{begin + 10} {begin + 12}")
+    jobs = [(begin + n, b"again %d" % n) for n in range(9, 14)]
+    answer = tick(begin, begin + 13, jobs=jobs)
+    assert (answer.enqueued, answer.last) == (2, begin + 13)
+    assert look().queues["a"][3:] == [b"again 9", b"again 13"]
+
+
+def test_a_run_of_ticks_begins_anew_after_a_gap(tick, last, call, keys):
+    last(100)
+    tick(100, 130, jobs=[(120, b"1"), (130, b"2")])
+    assert call("HGET", keys.periodic, "sched|run") == b"120 130"
+    tick(130, 150, jobs=[(150, b"3")])
+    assert call("HGET", keys.periodic, "sched|run") == b"120 150"
+    tick(150, 1000, jobs=[(1000, b"4")])
+    assert call("HGET", keys.periodic, "sched|run") == b"1000 1000"

@@ -143,6 +143,8 @@ def terminal(tmp_path) -> Iterator[Callable[..., Terminal]]:
     def start(*words: str, columns: int = 100, lines: int = 30, **environ: str) -> Terminal:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         full = {**kept, "PYTHONPATH": SRC, "TERM": "xterm-256color", "LANG": "C.UTF-8", **environ}
+        # No pool runs in these namespaces, so none announces the job types whose arguments are to be seen.
+        full.setdefault("DAYJOB_SHOW_UNANNOUNCED", "1")
         made.append(Terminal([sys.executable, "-m", "dayjob", *words], columns, lines, tmp_path, full))
         return made[-1]
 

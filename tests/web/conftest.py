@@ -96,8 +96,13 @@ def running_console(
     headers: dict[str, str] | None = None,
 ) -> Iterator[RunningConsole]:
     """A console over a namespace, with options of its own."""
-    app = create_app(AsyncAdmin(namespace, redis=redis_url, hide=hide), options=options)
-    with Admin(namespace, redis=redis_url, actor="test") as admin, serving(app) as (url, server):
+    # Most of these namespaces have no pool that would announce the job types whose arguments are to be seen.
+    shown = AsyncAdmin(namespace, redis=redis_url, hide=hide, show_unannounced=True)
+    app = create_app(shown, options=options)
+    with (
+        Admin(namespace, redis=redis_url, actor="test", show_unannounced=True) as admin,
+        serving(app) as (url, server),
+    ):
         base = options.base_path if options else ""
         found = RunningConsole(url + base, namespace, admin, app, server, headers or {})
         try:

@@ -130,7 +130,7 @@ class Keys:
 
     @property
     def periodic(self) -> str:
-        """Hash: schedule to the last tick dealt with, or when it was first seen; `<schedule>|ticked`: the last that enqueued a job, empty before; `<schedule>|off` while paused, saying when and by whom; `<schedule>|is`: what it is."""
+        """Hash: schedule to the last tick dealt with, or when it was first seen; `<schedule>|ticked`: the last that enqueued a job, empty before; `<schedule>|off` while paused, saying when and by whom; `<schedule>|is`: what it is; `<schedule>|run`: first and last tick since the last gap; `<schedule>|ahead`: such pairs that a clock ahead has enqueued."""
         return f"{self.prefix}periodic"
 
     @property

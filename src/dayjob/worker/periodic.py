@@ -18,6 +18,8 @@ logger = SafeLogger("dayjob.worker.periodic")
 
 #: Seconds that pools other than the leader wait before they look after a tick.
 LATER = 2.0
+#: Seconds by which a last tick may be ahead of the time of Redis. With more, the clock was wrong when it ticked.
+AHEAD = 60
 
 
 class Ticker:
@@ -63,6 +65,8 @@ class Periodic:
                 ticker.last = None
         waits: list[float] = []
         for ticker in self._tickers:
+            if ticker.last is not None and ticker.last > self._now() + AHEAD:
+                ticker.last = None
             at = ticker.next_at()
             if at is None:
                 continue
@@ -87,27 +91,48 @@ class Periodic:
 
     def _tick(self, ticker: Ticker) -> None:
         record = ticker.record
-        if ticker.last is None:
-            seen = self._link.run(produce.tick(self._keys, record.name, record.job, seen=None, newest=None))
-            ticker.last = seen.last
+        last = self._read_last(record) if ticker.last is None else ticker.last
+        ticker.last = last
         for _ in range(3):
             now = self._now()
-            due = cron.due(ticker.schedule, ticker.last, now, record.missed)
+            due = cron.due(ticker.schedule, last, now, record.missed)
             if not due.enqueue and not due.missed:
                 return
             jobs = [(moment, self._payload(record, moment)) for moment in due.enqueue]
             answer = self._link.run(
                 produce.tick(
                     self._keys, record.name, record.job,
-                    seen=ticker.last, newest=due.last, missed=due.missed, jobs=jobs,
+                    seen=last, newest=due.last, missed=due.missed, jobs=jobs,
                 )
             )  # fmt: skip
-            changed = answer.last != ticker.last
-            ticker.last = answer.last
+            self._log_replaced(record, answer)
+            changed = answer.last != last
+            ticker.last = last = answer.last
             if answer.enqueued or not changed:
                 if answer.enqueued:
                     logger.debug("schedule=%s enqueued %d", record.name, answer.enqueued)
                 return
+
+    def _read_last(self, record: Record) -> int:
+        """The last tick that Redis knows."""
+        seen = self._link.run(produce.tick(self._keys, record.name, record.job, seen=None, newest=None))
+        self._log_replaced(record, seen)
+        return seen.last
+
+    @staticmethod
+    def _log_replaced(record: Record, answer: produce.Ticked) -> None:
+        """Log that the script replaced a last tick; it does so once, whichever pool asks first."""
+        if answer.replaced == "junk":
+            logger.warning(
+                "schedule=%s: its last tick in Redis was not a number. It ticks again from now on.",
+                record.name,
+            )
+        elif answer.replaced == "ahead":
+            logger.warning(
+                "schedule=%s: its last tick was in the future, as after a clock of the Redis server that was ahead. "
+                "It ticks again from now on; ticks that were enqueued early are not enqueued again.",
+                record.name,
+            )
 
     @staticmethod
     def _payload(record: Record, moment: int) -> bytes:

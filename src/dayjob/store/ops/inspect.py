@@ -369,7 +369,7 @@ def _read_schedules(reply: Any) -> list[Schedule]:
     told = {raw.decode("utf-8", "replace"): value for raw, value in _pairs(reply)}
     found = []
     for name, value in sorted(told.items()):
-        if name.endswith(("|off", "|is", "|ticked")) or not value.isdigit():
+        if name.endswith(("|off", "|is", "|ticked", "|run", "|ahead")) or not value.isdigit():
             continue
         who, since = read_pause(told.get(f"{name}|off"))
         # A schedule of an older release has no such field: its last tick is the best answer there is.

@@ -144,6 +144,8 @@ class Ticked:
     last: int
     now: float
     paused: bool
+    #: Why the last tick was replaced by the time of Redis: "junk", "ahead", or "" when it was not.
+    replaced: str = ""
 
 
 def tick(
@@ -171,7 +173,7 @@ def tick(
             missed,
             *flat,
         ),
-        lambda reply: Ticked(reply[0], reply[1], reply[2] / 1000, bool(reply[3])),
+        lambda reply: Ticked(reply[0], reply[1], reply[2] / 1000, bool(reply[3]), reply[4].decode()),
     )
 
 

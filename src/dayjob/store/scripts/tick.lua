@@ -13,37 +13,65 @@ ARGV[3]  last tick as the caller saw it, or "" when it saw none
 ARGV[4]  new last tick, or "" to store Redis TIME at first sight
 ARGV[5]  how many ticks the policy leaves out
 ARGV[6...]  2 per job: tick, payload; ascending
-Returns  {how many were enqueued; last tick in force; Redis milliseconds; 1 when an operator paused it}
+Returns  {how many were enqueued; last tick in force; Redis milliseconds; 1 when an operator paused it; why the last tick
+          was replaced by TIME: "junk" when it was no number, "ahead" when it was in the future, else ""}
 Atomic because: one job per tick, with any number of schedulers.
 ]]
 local periodic, queue, known, bell, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local schedule, name, seen, newest, missed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
+-- Seconds by which a last tick may be ahead of TIME, or a tick behind the one before, without a jump of the clock.
+local NEAR = 60
+
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local stored = redis.call('HMGET', periodic, schedule, schedule .. '|off')
-local last, off = stored[1], stored[2]
-if not last then
-  redis.call('HSET', periodic, schedule, time[1])
+local stored = redis.call('HMGET', periodic, schedule, schedule .. '|off', schedule .. '|run', schedule .. '|ahead')
+local last, off, run, ahead = stored[1], stored[2], stored[3] or '', stored[4] or ''
+local function restart()
+  redis.call('HSET', periodic, schedule, time[1], schedule .. '|run', time[1] .. ' ' .. time[1])
+end
+if not last or not string.find(last, '^%d+$') or #last > 15 then
+  restart()
   redis.call('HSETNX', periodic, schedule .. '|ticked', '')
-  return {0, tonumber(time[1]), now, off and 1 or 0}
+  return {0, tonumber(time[1]), now, off and 1 or 0, last and 'junk' or ''}
+end
+local from, upto = string.match(run, '^(%d+) (%d+)$')
+if tonumber(last) > tonumber(time[1]) + NEAR then
+  -- The clock was ahead. Its ticks since the jump are remembered, so that none of them is enqueued a second time.
+  if upto ~= last then from = last end
+  local windows = {from .. ' ' .. last}
+  for first, final in string.gmatch(ahead, '(%d+) (%d+)') do
+    if tonumber(final) > tonumber(time[1]) and #windows < 8 then windows[#windows + 1] = first .. ' ' .. final end
+  end
+  redis.call('HSET', periodic, schedule .. '|ahead', table.concat(windows, ' '))
+  restart()
+  return {0, tonumber(time[1]), now, off and 1 or 0, 'ahead'}
 end
 if newest == '' or seen ~= last or tonumber(newest) > tonumber(time[1]) or tonumber(newest) <= tonumber(last) then
-  return {0, tonumber(last), now, off and 1 or 0}
+  return {0, tonumber(last), now, off and 1 or 0, ''}
+end
+local function enqueued_before(tick)
+  for first, final in string.gmatch(ahead, '(%d+) (%d+)') do
+    if tick >= tonumber(first) and tick <= tonumber(final) then return true end
+  end
+  return false
 end
 redis.call('LLEN', queue)
 redis.call('SCARD', known)
 
-local enqueued = 0
+local enqueued, first = 0, nil
 for i = 6, #ARGV, 2 do
+  first = first or ARGV[i]
   if off then
     missed = missed + 1
-  else
+  elseif not enqueued_before(tonumber(ARGV[i])) then
     redis.call('LPUSH', queue, ARGV[i + 1])
     enqueued = enqueued + 1
   end
 end
-redis.call('HSET', periodic, schedule, newest)
+first = first or newest
+if upto ~= last or tonumber(first) - tonumber(last) > NEAR then from = first end
+redis.call('HSET', periodic, schedule, newest, schedule .. '|run', from .. ' ' .. newest)
 if enqueued > 0 then
   redis.call('HSET', periodic, schedule .. '|ticked', ARGV[#ARGV - 1])
   redis.call('SADD', known, name)
@@ -53,4 +81,4 @@ end
 if missed > 0 then
   redis.pcall('HINCRBY', totals, 'missed:' .. name, string.format('%d', missed))
 end
-return {enqueued, tonumber(newest), now, off and 1 or 0}
+return {enqueued, tonumber(newest), now, off and 1 or 0, ''}
