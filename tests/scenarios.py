@@ -281,6 +281,13 @@ def _limit_abandoned(keys: Keys, link: Link) -> Op[Any]:
     return consume.abandon_limit(keys, "a", "m1")
 
 
+@scenario("forget_names")
+def _forget_names(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "SADD", keys.known_jobs, "a", "b")
+    fill(keys, link, "b", "1")
+    return maintain.forget_names(keys, ["a", "b"], remove=True)
+
+
 @scenario("unhold")
 def _unhold(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)

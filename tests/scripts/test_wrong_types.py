@@ -87,6 +87,10 @@ EXPECTED: dict[str, dict[str, str]] = {
     "trim": {"dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "limit set": {"limits": "error", "held:a": "ignored", "bell:a": "ignored"},
     "limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
+    "forget_names": {
+        "known_jobs": "error", "limits": "spared", "job_types": "spared", "jobs:a": "spared", "jobs:b": "ignored",
+        "jobs:a:paused": "spared", "jobs:b:paused": "ignored",
+    },
     "change_limit begun": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
     "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "ignored"},
     "change_limit abandoned": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dayjob.errors import Rejected
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import consume, maintain, pools
+from dayjob.store.steps import walk
 from dayjob.worker.announcer import Announcer
 from dayjob.worker.fetcher import TERM, Fetcher
 from dayjob.worker.periodic import Periodic
@@ -65,8 +66,8 @@ class Chores:
         self._trimmer = trimmer
         self._recorder = recorder
         self._announcer = announcer
-        #: The pool has announced its job types when it started.
-        self._next: dict[str, float] = {"restore": time.monotonic() + MEND}
+        #: A pool has announced its job types when it started, and no name is unused for long yet.
+        self._next: dict[str, float] = dict.fromkeys(("restore", "names"), time.monotonic() + MEND)
         #: Monotonic time when something is due, as far as is known.
         self._due_at = 0.0
         self.closing = False
@@ -81,6 +82,7 @@ class Chores:
         self._every("pass", PASS, self._pass)
         self._every("trim", TRIM, lambda: self._trimmer.trim(self._fetcher.redis_now()))
         self._every("mend", MEND, self._trimmer.mend_limits)
+        self._every("names", MEND, self._forget_names)
         self._every("forget", FORGET, lambda: self._recorder.forget_types(self._dead_age))
         if time.monotonic() >= self._due_at:
             due = self._requeuer.step()
@@ -107,6 +109,12 @@ class Chores:
         if now >= self._next.get(name, 0.0):
             self._next[name] = now + period
             chore()
+
+    def _forget_names(self) -> None:
+        live = walk(self._link, pools.pools(self._keys))
+        self._trimmer.forget_names(
+            {name for one in live if one.status is not None for name in one.status.names}
+        )
 
     def _restore(self) -> None:
         self._announcer.restore(self._link, self._fetcher.redis_now())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Collection
+
 from dayjob.errors import Rejected
 from dayjob.options import PoolOptions
 from dayjob.safe_logging import SafeLogger
@@ -13,6 +16,13 @@ from dayjob.worker.shared import SharedLink
 
 logger = SafeLogger("dayjob.worker.trimmer")
 
+#: How many known names one pass looks at, and how many one request does.
+MAX_NAMES = 5000
+NAMES_AT_ONCE = 200
+#: Seconds that a name must be unused before it is removed. Enqueuers, gocraft's too, introduce a name only once in five
+#: minutes: one that is removed sooner would be missing in lists although a job waits under it.
+UNUSED_SECONDS = 600.0
+
 
 class Trimmer:
     """Drops what is over the caps."""
@@ -21,6 +31,9 @@ class Trimmer:
         self._keys = keys
         self._link = link
         self._options = options
+        #: Unused name to when it was first seen unused, monotonic; and the name that the last pass ended with.
+        self._unused: dict[str, float] = {}
+        self._upto = ""
         #: Name to the mark of a count for a new limit that was under way a minute ago.
         self._counting: dict[str, str] = {}
 
@@ -51,6 +64,35 @@ class Trimmer:
         if not wire.unique_key.startswith(self._keys.unique_prefix):
             return member, "", ""
         return member, wire.unique_key, wire.id
+
+    def forget_names(self, used: Collection[str], *, now: float | None = None) -> int:
+        """Remove known names that have been unused for long, 5,000 looked at in a pass; the answer is how many.
+
+        `used` are the names of live pools. A name is known again as soon as a job is enqueued under it.
+        """
+        now = time.monotonic() if now is None else now
+        known = [name for name in self._link.run(maintain.known_jobs(self._keys)) if name not in used]
+        part = [name for name in known if name > self._upto][:MAX_NAMES]
+        self._upto = part[-1] if len(part) == MAX_NAMES else ""
+        old = {name for name, since in self._unused.items() if now - since >= UNUSED_SECONDS}
+        removed = 0
+        for first in range(0, len(part), NAMES_AT_ONCE):
+            batch = part[first : first + NAMES_AT_ONCE]
+            found = self._link.run(maintain.forget_names(self._keys, batch, remove=False))
+            unused = set(found)
+            for name in batch:
+                if name in unused:
+                    self._unused.setdefault(name, now)
+                else:
+                    self._unused.pop(name, None)
+            gone = [name for name in batch if name in unused and name in old]
+            if gone:
+                removed += len(self._link.run(maintain.forget_names(self._keys, gone, remove=True)))
+                for name in gone:
+                    del self._unused[name]
+        if removed:
+            logger.info("%d job names that nothing uses were removed from the known ones", removed)
+        return removed
 
     def mend_limits(self) -> int:
         """Free places of limits whose attempts are no longer held; the answer is how many."""

@@ -155,6 +155,16 @@ def known_jobs(keys: Keys) -> Op[list[str]]:
     )
 
 
+def forget_names(keys: Keys, names: Sequence[str], *, remove: bool) -> Op[list[str]]:
+    """Those of these names that no queue, pause, limit or job type uses; removed if asked to. 200 names at most."""
+    key_list: list[Arg] = [keys.known_jobs, keys.limits, keys.job_types]
+    for name in names:
+        key_list += (keys.queue(name), keys.paused(name))
+    return Op(
+        load("forget_names"), key_list, (int(remove), *names), lambda reply: [names[i - 1] for i in reply]
+    )
+
+
 def ring(keys: Keys, names: Sequence[str]) -> Op[int]:
     """Ring the bells of the queues among `names` that can be fetched from; 200 names at most."""
     key_list: list[Arg] = [keys.limits]

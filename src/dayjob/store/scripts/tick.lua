@@ -21,7 +21,7 @@ local periodic, queue, known, bell, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local schedule, name, seen, newest, missed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 -- Seconds by which a last tick may be ahead of TIME, or a tick behind the one before, without a jump of the clock.
-local NEAR = 60
+local NEAR, FIRST_JOB = 60, 6
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -59,9 +59,8 @@ end
 redis.call('LLEN', queue)
 redis.call('SCARD', known)
 
-local enqueued, first = 0, nil
-for i = 6, #ARGV, 2 do
-  first = first or ARGV[i]
+local enqueued = 0
+for i = FIRST_JOB, #ARGV, 2 do
   if off then
     missed = missed + 1
   elseif not enqueued_before(tonumber(ARGV[i])) then
@@ -69,7 +68,7 @@ for i = 6, #ARGV, 2 do
     enqueued = enqueued + 1
   end
 end
-first = first or newest
+local first = ARGV[FIRST_JOB] or newest
 if upto ~= last or tonumber(first) - tonumber(last) > NEAR then from = first end
 redis.call('HSET', periodic, schedule, newest, schedule .. '|run', from .. ' ' .. newest)
 if enqueued > 0 then
