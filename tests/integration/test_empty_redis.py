@@ -212,3 +212,11 @@ def test_the_next_tick_of_a_schedule_is_enqueued_after_a_flush(own_server, names
         ran.clear()
         assert ran.wait(10)
     pool.enqueuer.close()
+
+
+def test_broken_entries_are_hidden_where_job_types_cannot_be_read(namespace, redis_url, keys, call):
+    call("RPUSH", keys.broken, b'{"why":"x"}\n{"name":"pay","args":{"card":"' + SECRET.encode() + b'"}')
+    call("SET", keys.job_types, "x")
+    with Admin(namespace, redis=redis_url) as admin:
+        (entry,) = admin.broken().entries
+        assert SECRET.encode() not in entry.payload

@@ -336,17 +336,21 @@ def broken(desk: Desk, *, offset: int = 0, size: int = 50) -> Steps[BrokenPage]:
         raise BadOption(f"only the first {MOST_DEEP:,} broken entries are shown")
     found = yield from ask(inspect.broken(desk.keys, offset=offset, size=size))
     types = yield from _all_hidden(desk)
+
+    def shown(payload: bytes) -> bytes:
+        return HIDDEN.encode() if types is None else veiled(payload, types)
+
     return BrokenPage(
-        found.total, tuple(replace(entry, payload=veiled(entry.payload, types)) for entry in found.entries)
+        found.total, tuple(replace(entry, payload=shown(entry.payload)) for entry in found.entries)
     )
 
 
-def _all_hidden(desk: Desk) -> Steps[frozenset[str]]:
-    """What any job type hides: of bytes that cannot be read nobody knows whose they are."""
+def _all_hidden(desk: Desk) -> Steps[frozenset[str] | None]:
+    """What any job type hides: of bytes that cannot be read nobody knows whose they are. None: it cannot be read."""
     try:
         known = yield from job_types.every(desk.keys)
     except Rejected:
-        known = []
+        return None
     return desk.hide.union(*(one.said.redact for one in known))
 
 
