@@ -65,12 +65,15 @@ class RunningConsole:
 
 
 @contextlib.contextmanager
-def serving(app: Starlette, *, mounted: Starlette | None = None) -> Iterator[tuple[str, uvicorn.Server]]:
+def serving(
+    app: Starlette, *, mounted: Starlette | None = None, config: uvicorn.Config | None = None
+) -> Iterator[tuple[str, uvicorn.Server]]:
     """Serve an app on a free port for the length of a block; `mounted` is the console where it is not the app itself."""
     listening = listen("127.0.0.1", 0)
     kind = ConsoleServer if mounted is None else uvicorn.Server
     server = kind(
-        uvicorn.Config(
+        config
+        or uvicorn.Config(
             app, log_config=None, access_log=False, timeout_graceful_shutdown=3, ws="none", lifespan="on"
         )
     )

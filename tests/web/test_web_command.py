@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -41,17 +42,17 @@ def environment(**more: str) -> dict[str, str]:
     return {**clean, "PYTHONUNBUFFERED": "1", **more}
 
 
-def start(*words: str, cwd=None, **variables: str) -> subprocess.Popen[str]:
+def start(*words: str, cwd=None, program=("-m", "dayjob", "web"), **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "dayjob", "web", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
+        [sys.executable, *program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
         env=environment(**variables),
     )  # fmt: skip
 
 
 @contextlib.contextmanager
-def web(*words: str, cwd=None, **variables: str) -> Iterator[Command]:
+def web(*words: str, cwd=None, program=("-m", "dayjob", "web"), **variables: str) -> Iterator[Command]:
     """The command, until it has said where it is; ended after the block."""
-    process = start(*words, cwd=cwd, **variables)
+    process = start(*words, cwd=cwd, program=program, **variables)
     watchdog = threading.Timer(40, process.kill)
     watchdog.start()
     try:
@@ -194,3 +195,74 @@ def test_another_name_is_allowed_by_a_flag(redis_url):
         names = {"jobs.example.com": 200, "JOBS.example.com:443": 200, "evil.example": 421, "localhost": 200}
         for name, status in names.items():
             assert httpx.get(command.url + "/queues", headers={"host": name}).status_code == status
+
+
+PASSWORD = "geheim"  # noqa: S105 - opens nothing
+
+
+def wrong_passwords(url: str, number: int, **headers: str) -> list[int]:
+    """The answers to wrong passwords, each said to come from another address."""
+    with httpx.Client(base_url=url, auth=("ada", "wrong")) as client:
+        return [
+            client.get("/queues", headers={"x-forwarded-for": f"203.0.113.{one}", **headers}).status_code
+            for one in range(number)
+        ]
+
+
+def test_a_forwarded_address_neither_evades_the_throttle_nor_locks_others_out(redis_url, namespace):
+    where = ("--port", "0", "--redis", redis_url, "--namespace", namespace)
+    with web(*where, DAYJOB_WEB_PASSWORD=PASSWORD, FORWARDED_ALLOW_IPS="*") as command:
+        assert wrong_passwords(command.url, 12) == [401] * 10 + [429] * 2
+
+
+def test_the_address_that_a_named_proxy_forwards_is_the_one_that_waits(redis_url, namespace):
+    where = ("--port", "0", "--redis", redis_url, "--namespace", namespace)
+    with web(*where, "--forwarded-allow-ips", "10.0.0.1,127.0.0.1", DAYJOB_WEB_PASSWORD=PASSWORD) as command:
+        assert wrong_passwords(command.url, 12) == [401] * 12
+        one = {"x-forwarded-for": "198.51.100.1"}
+        assert wrong_passwords(command.url, 12, **one) == [401] * 10 + [429] * 2
+        assert httpx.get(f"{command.url}/queues", auth=("ada", PASSWORD)).status_code == 200
+
+
+def test_a_proxy_that_is_no_address_is_refused():
+    assert "10.0.0.0/8" in refused("--forwarded-allow-ips", "proxy.example.com")
+
+
+def test_a_console_without_a_password_refuses_what_a_proxy_passes_on(redis_url, namespace):
+    where = ("--port", "0", "--redis", redis_url, "--namespace", namespace)
+    with web(*where) as command, httpx.Client(base_url=command.url) as client:
+        assert client.get("/queues").status_code == 200
+        assert client.get("/queues", headers={"x-forwarded-for": "203.0.113.9, 127.0.0.1"}).status_code == 403
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """As many descriptors for this process as it may have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] != resource.RLIM_INFINITY and before[1] < 4096:
+        pytest.skip("this process may not open enough connections")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 4096), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET /queues HTTP/1.1\r\nHost: localhost\r\n", b""], ids=["half", "nothing"]
+)
+def test_probes_are_answered_while_a_thousand_clients_have_sent_half_a_request(
+    redis_url, namespace, many_descriptors, sent
+):
+    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024)); runpy.run_module('dayjob', run_name='__main__')"
+    words = ("web", "--port", "0", "--redis", redis_url, "--namespace", namespace)
+    with web(program=("-c", limited, *words)) as command, contextlib.ExitStack() as open_ones:
+        port = int(command.url.rpartition(":")[2])
+        for _ in range(1010):
+            one = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            with contextlib.suppress(OSError):  # closed already, to make room
+                one.sendall(sent)
+        for probe in ("/healthz", "/readyz") * 10:
+            assert httpx.get(f"{command.url}{probe}", timeout=20).status_code == 200
+        code, errors = command.end()
+    assert code == 0
+    assert "out of system resource" not in errors
+    assert errors.count("closing those that wait longest") == 1

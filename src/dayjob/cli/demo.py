@@ -117,8 +117,6 @@ class Console:
     """The console in a thread of this process."""
 
     def __init__(self, port: int) -> None:
-        import uvicorn  # noqa: PLC0415 - an extra
-
         from dayjob.admin.client import AsyncAdmin  # noqa: PLC0415 - as what uses it
         from dayjob.web import WebOptions, create_app, server  # noqa: PLC0415 - an extra
 
@@ -127,15 +125,7 @@ class Console:
         app = create_app(admin, options=WebOptions(title="dayjob demo"))
         self._listening = _listen(port)
         self.url = server.address_of("127.0.0.1", self._listening.getsockname()[1])
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-            ws="none",
-        )
-        self._server = server.ConsoleServer(config)
+        self._server = server.ConsoleServer(server.configure(app, grace=1))
         self._thread = threading.Thread(target=self._run, name="demo-console", daemon=True)
         self._thread.start()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import ipaddress
 import os
 from pathlib import Path
 
@@ -35,6 +36,12 @@ PORT = 5040
     metavar="NAME",
     help="Answer to this name, too, such as jobs.example.com; '*' to any.",
 )
+@click.option(
+    "--forwarded-allow-ips",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe the X-Forwarded-For of a proxy at this address or network, such as 10.0.0.0/8; '*' of any.",
+)
 @click.option("--read-only", is_flag=True, help="Let nobody change anything.")
 @click.option(
     "--base-path", default="", metavar="PATH", help="The path that a proxy in front serves this under."
@@ -61,6 +68,7 @@ def web(
     password_file: Path | None,
     token_file: Path | None,
     allow_host: tuple[str, ...],
+    forwarded_allow_ips: tuple[str, ...],
     read_only: bool,
     base_path: str,
     redis: str | None,
@@ -81,6 +89,7 @@ def web(
     from dayjob.web import WebOptions, create_app, server  # noqa: PLC0415
 
     logs.set_up(form="text", warnings_only=True)
+    proxies = _proxies(forwarded_allow_ips)
     password = _secret(password_file, "DAYJOB_WEB_PASSWORD", "--password-file")
     token = _secret(token_file, "DAYJOB_WEB_TOKEN", "--token-file")
     if password is None and token is None and not server.is_loopback(host):
@@ -103,7 +112,27 @@ def web(
     listening = server.listen(host, port)
     where = server.address_of(host, listening.getsockname()[1], options.base_path)
     _spare_the_collector()
-    server.serve(app, listening, ready=lambda: click.echo(f"The console is at {where}  (Ctrl-C ends it)"))
+    server.serve(
+        app,
+        listening,
+        ready=lambda: click.echo(f"The console is at {where}  (Ctrl-C ends it)"),
+        forwarded_allow_ips=proxies,
+    )
+
+
+def _proxies(given: tuple[str, ...]) -> list[str]:
+    """The addresses and networks of --forwarded-allow-ips, also in one text with commas. Raises UsageError."""
+    found = [one.strip() for text in given for one in text.split(",") if one.strip()]
+    for one in found:
+        try:
+            if one != "*":
+                ipaddress.ip_network(one)
+        except ValueError:
+            raise UsageError(
+                f"--forwarded-allow-ips {one!r} is no address.\n"
+                "    Write one like 10.0.0.7, a network like 10.0.0.0/8, or '*' for any."
+            ) from None
+    return found
 
 
 def _secret(path: Path | None, variable: str, option: str) -> str | None:

@@ -155,9 +155,7 @@ async def _identify(request: Request, options: WebOptions, throttle: Throttle) -
         return role, _actor(user or _where(request))
     if options.closed:
         return "operator", _sign_in(request, options, throttle)
-    client = request.client
-    address = _address(client.host) if client is not None else None
-    if client is not None and not (address is not None and address.is_loopback):
+    if not all(map(_is_loopback, _passed(request))):
         raise Refusal(
             403, "Without a password, token or role this console answers to its own machine alone.",
             "Set DAYJOB_WEB_PASSWORD or --password-file; in a program of your own set role in WebOptions.",
@@ -205,6 +203,18 @@ def _user(given: str, options: WebOptions) -> str | None:
 
 def _same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+def _passed(request: Request) -> list[str]:
+    """Whom a request came from and through, by what proxies say. Believed only to refuse: anybody can write it."""
+    client = [request.client.host] if request.client is not None else []
+    forwarded = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+    return client + [one.strip() for one in forwarded if one.strip()]
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address is not None and address.is_loopback
 
 
 def _where(request: Request) -> str:

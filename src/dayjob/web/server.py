@@ -7,7 +7,7 @@ import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from dayjob.errors import UsageError
+from dayjob.web import connections
 
 #: Seconds that requests under way get to end at a stop.
 GRACE = 3
@@ -23,6 +24,12 @@ GRACE = 3
 
 class ConsoleServer(uvicorn.Server):
     """A server that ends the live streams before it waits for requests to end."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start as usual, with more room in the kernel for connections than are accepted at once."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(connections.BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then stop as usual."""
@@ -74,13 +81,26 @@ def address_of(host: str, port: int, base_path: str = "") -> str:
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}{quote(base_path)}/"
 
 
-def serve(app: Starlette, listening: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until INT or TERM, then end in order. A second signal ends at once."""
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=GRACE,
-        timeout_keep_alive=30, ws="none",
+def configure(
+    app: Starlette, *, forwarded_allow_ips: Sequence[str] = (), grace: int = GRACE
+) -> uvicorn.Config:
+    """How the console is served. Only proxies of these addresses may say, by X-Forwarded-For, whom they speak for."""
+    return uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=grace,
+        timeout_keep_alive=30, ws="none", http=connections.BoundedProtocol, backlog=connections.ACCEPTED_AT_ONCE,
+        proxy_headers=bool(forwarded_allow_ips), forwarded_allow_ips=list(forwarded_allow_ips),
     )  # fmt: skip
-    server = ConsoleServer(config)
+
+
+def serve(
+    app: Starlette,
+    listening: socket.socket,
+    *,
+    ready: Callable[[], None] = lambda: None,
+    forwarded_allow_ips: Sequence[str] = (),
+) -> None:
+    """Serve until INT or TERM, then end in order. A second signal ends at once."""
+    server = ConsoleServer(configure(app, forwarded_allow_ips=forwarded_allow_ips))
     # The server hands the signal on when it is done; a stop that was asked for is no accident.
     before = _take_signals(server) if threading.current_thread() is threading.main_thread() else {}
     ready()

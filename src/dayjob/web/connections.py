@@ -1,0 +1,106 @@
+"""Bounds on connections: how long a client may take to send the head of a request, and how many may be open at once.
+
+Without them, clients that connect and send half a request use up the process's descriptors, and no probe is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+logger = logging.getLogger("dayjob.web")
+
+#: Seconds within which the head of a request must be complete.
+HEAD_SECONDS = 10.0
+#: Connections that are accepted in one step of the event loop. They count once the next steps have run.
+ACCEPTED_AT_ONCE = 32
+#: Connections that may wait in the kernel to be accepted.
+BACKLOG = 1024
+#: Descriptors that connections leave to Redis, to files, and to connections that do not count yet.
+RESERVED = 256
+MAX_CONNECTIONS = 10_000
+#: Seconds between two log lines about connections that were closed to make room.
+LOG_INTERVAL_SECONDS = 60.0
+
+
+def max_connections() -> int:
+    """How many connections the process can hold with descriptors to spare."""
+    if sys.platform == "win32":
+        return 500 - RESERVED
+    import resource  # noqa: PLC0415 - POSIX only
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    return min(MAX_CONNECTIONS, limit - min(RESERVED, limit // 2))
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection that is closed when its client is too slow, or when its place is needed."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+    #: When it began to wait for the head of a request, by the loop's clock.
+    _since = 0.0
+
+    #: When the last line about a lack of room was logged, by the loop's clock.
+    _logged_at = -LOG_INTERVAL_SECONDS
+
+    @property
+    def awaits_head(self) -> bool:
+        """Whether no request is being answered: nothing, or half a request's head, has come."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection, and close another one where there are too many."""
+        super().connection_made(transport)
+        self._await_head()
+        if len(self.connections) > max_connections():
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came; the time for a head runs from its first byte to its last."""
+        super().data_received(data)
+        if self.awaits_head:
+            self._await_head()
+        else:
+            self._stop_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._since = self.loop.time()
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close_overdue)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _close_overdue(self) -> None:
+        self._head_timer = None
+        if self.awaits_head and not self.transport.is_closing():
+            self.transport.close()
+
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest without a request; this one where all are being answered."""
+        waiting = [
+            one
+            for one in self.connections
+            if isinstance(one, BoundedProtocol) and one.awaits_head and not one.transport.is_closing()
+        ]
+        oldest = min(waiting, key=lambda one: one._since, default=self)
+        now = self.loop.time()
+        if now - BoundedProtocol._logged_at >= LOG_INTERVAL_SECONDS:
+            BoundedProtocol._logged_at = now
+            logger.warning(
+                "%d connections are open: closing those that wait longest without a request",
+                len(self.connections),
+            )
+        oldest.transport.abort()

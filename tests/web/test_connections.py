@@ -1,0 +1,91 @@
+"""Connections of slow clients: closed in time, without harm to the others."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from dayjob.admin.client import AsyncAdmin
+from dayjob.web import connections, create_app
+from dayjob.web.server import configure
+from web.conftest import serving
+
+HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.fixture
+def port(redis_url, namespace, monkeypatch):
+    """The port of a console that waits for the head of a request for a moment only."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 2.0)
+    app = create_app(AsyncAdmin(namespace, redis=redis_url))
+    with serving(app, config=configure(app)) as (url, _):
+        yield int(url.rpartition(":")[2])
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def read_all(one: socket.socket) -> bytes:
+    """What comes until the other side closes."""
+    found = b""
+    while data := one.recv(65_536):
+        found += data
+    return found
+
+
+def read_until(one: socket.socket, wanted: bytes) -> None:
+    """Read until `wanted` has come."""
+    found = b""
+    while wanted not in found:
+        data = one.recv(65_536)
+        assert data, found
+        found += data
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", HALF], ids=["nothing", "a byte", "half"])
+def test_a_client_that_does_not_send_the_head_of_a_request_is_closed(port, sent):
+    with connect(port) as one:
+        one.sendall(sent)
+        assert read_all(one) == b""
+
+
+def test_a_client_that_sends_half_of_its_second_request_is_closed(port):
+    with connect(port) as one:
+        one.sendall(HALF + b"\r\n")
+        read_until(one, b"ok\n")
+        one.sendall(HALF)
+        assert read_all(one) == b""
+
+
+def test_a_request_that_takes_long_to_answer_is_not_closed(port):
+    with connect(port) as stream, connect(port) as slow:
+        stream.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        read_until(stream, b"retry: 3000")
+        slow.sendall(HALF)
+        assert read_all(slow) == b""
+        stream.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while stream.recv(65_536):
+                pass
+
+
+def test_a_connection_that_is_being_answered_is_not_closed_to_make_room(port, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 60)
+    with connect(port) as stream, connect(port) as oldest:
+        stream.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        read_until(stream, b"retry: 3000")
+        monkeypatch.setattr(connections, "max_connections", lambda: 2)
+        with connect(port) as newest:
+            try:
+                closed = read_all(oldest)
+            except ConnectionResetError:
+                closed = b""
+            newest.sendall(HALF + b"\r\n")
+            assert newest.recv(65_536).startswith(b"HTTP/1.1 200")
+        stream.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while stream.recv(65_536):
+                pass
+    assert closed == b""
