@@ -192,7 +192,7 @@ def test_a_job_that_waits_for_one_of_few_threads_is_not_about_to_be_fetched(oper
         "plain": 2,
     }
     assert "2/2 threads busy" in operator.run("pools", "ls")
-    assert "2 of 2 threads for plain functions" in operator.page("/worker_pools")
+    assert "2/2 threads busy" in operator.page("/worker_pools")
     operator.top("pools", "2/2 threads busy")
 
 
@@ -216,7 +216,7 @@ def test_jobs_behind_a_blocked_event_loop_are_not_about_to_run(operator, new_poo
         assert "about to" not in answer
     assert "and blocks its event loop" in operator.admin.explain(culprit.id)
     assert "event loop blocked by blocks" in operator.run("pools", "ls")
-    assert "event loop blocked for" in operator.page("/worker_pools")
+    assert "event loop blocked by blocks" in operator.page("/worker_pools")
     operator.top("pools", "event loop blocked by blocks")
 
 

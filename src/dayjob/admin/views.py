@@ -297,6 +297,11 @@ class QueueView:
     #: Those of `workers` whose job passed its timeout and does not end: they can run nothing.
     stuck: int = 0
 
+    @property
+    def crew(self) -> str:
+        """How many workers it has, and how many of them are stuck."""
+        return f"{self.workers:,}" + (f" ({self.stuck:,} stuck)" if self.stuck else "")
+
 
 @dataclass(frozen=True, slots=True)
 class QueuesView:

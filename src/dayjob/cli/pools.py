@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from dayjob.admin.views import Pool, PoolsView, Stacks, Status
+from dayjob.admin.views import Pool, PoolsView, Stacks
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
 from dayjob.errors import BadOption
@@ -52,26 +52,13 @@ def _row(pool: Pool, *, leads: bool) -> tuple[object, ...]:
     if status is None:
         return pool.id, "", "", "", "", "", lease, "", "has not said anything yet", ""
     quiet = "stopping " if status.stopping else "quiet " if status.quiet else ""
-    state = ", ".join([*([quiet.strip()] if quiet else []), *(["leads"] if leads else []), *troubles(status)])
+    state = ", ".join(filter(None, [f"{quiet}{'leads' if leads else ''}".strip(), *status.troubles]))
     busy = f"{sum(status.running.values())}/{status.concurrency}"
     names = ", ".join(status.names[:5]) + (
         f" and {len(status.names) - 5} more" if len(status.names) > 5 else ""
     )
     memory = f"{status.rss / (1 << 20):.0f} MiB" if status.rss else ""
     return pool.id, status.host, status.pid, busy, memory, status.version, lease, status.tag, state, names
-
-
-def troubles(status: Status) -> list[str]:
-    """What keeps some of a pool's workers from working, a few words each."""
-    words = []
-    if status.few_threads:
-        words.append(f"{status.threads_busy}/{status.threads} threads busy")
-    if status.stuck:
-        words.append(f"{status.stuck} stuck past {'its' if status.stuck == 1 else 'their'} timeout")
-    if status.loop_blocked is not None:
-        by = f" by {status.loop_blocked.name}" if status.loop_blocked.name else ""
-        words.append(f"event loop blocked{by}")
-    return words
 
 
 # Asking.

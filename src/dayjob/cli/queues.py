@@ -39,7 +39,7 @@ def ls(redis: str | None, namespace: str, as_json: bool) -> None:
 def _print_all(found: QueuesView) -> None:
     rows = [
         (
-            view.queue.name, f"{view.queue.size:,}", ago(view.queue.age), f"{view.running:,}", workers_of(view),
+            view.queue.name, f"{view.queue.size:,}", ago(view.queue.age), f"{view.running:,}", view.crew,
             "" if view.incoming is None else f"{view.incoming:,.0f}", f"{view.out:,.0f}",
             "" if not view.failing else f"{view.failing:.0%}", view.queue.limit if view.queue.limit is not None else "",
             _remark(view, found.now),
@@ -48,11 +48,6 @@ def _print_all(found: QueuesView) -> None:
     ]  # fmt: skip
     head = ("QUEUE", "WAITING", "OLDEST", "RUNNING", "WORKERS", "IN/MIN", "OUT/MIN", "FAILS", "LIMIT", "")
     console.table(head, rows, right="WAITING OLDEST RUNNING WORKERS IN/MIN OUT/MIN FAILS LIMIT")
-
-
-def workers_of(view: QueueView) -> str:
-    """How many workers a queue has, and how many of them are stuck."""
-    return f"{view.workers:,}" + (f" ({view.stuck:,} stuck)" if view.stuck else "")
 
 
 def _remark(view: QueueView, now: float) -> str:
@@ -86,7 +81,7 @@ def _print_one(found: QueueDetail) -> None:
         by = f" by {clean(found.paused_by)} at {console.when(found.paused_at)}" if found.paused_by else ""
         click.echo(f"paused{by}")
     click.echo(
-        f"workers  {workers_of(found.view)} in {counted(len(found.pools), 'pool')}, {found.view.running:,} running"
+        f"workers  {found.view.crew} in {counted(len(found.pools), 'pool')}, {found.view.running:,} running"
     )
     about = "" if found.incoming_exact else "about "
     click.echo(f"in/min   {about}{found.incoming:,.1f}")

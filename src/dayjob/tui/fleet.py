@@ -17,7 +17,6 @@ from dayjob.admin.views import (
 )
 from dayjob.admin.views import Line as AuditLine
 from dayjob.cli.console import ago, clean, took, when
-from dayjob.cli.pools import troubles
 from dayjob.tui.looks import BLANK, SIGNS, TONES, arguments, failing, heading, labelled, number, quantiles
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, bar, spark
 from dayjob.wording import counted, span
@@ -59,7 +58,7 @@ def _pool(pool: Pool, now: float, *, leads: bool) -> Row:
     busy = sum(status.running.values())
     share = busy / max(1, status.concurrency)
     told = (("stopping", status.stopping), ("quiet", status.quiet and not status.stopping), ("leads", leads))
-    words = [word for word, true in told if true] + [clean(word) for word in troubles(status)]
+    words = [word for word, true in told if true] + [clean(word) for word in status.troubles]
     tone: Tone = "warning" if status.quiet or status.stuck or status.loop_blocked else "dim"
     if pool.lease <= 0:
         words, tone = ["✖ its lease is over"], "error"
@@ -86,8 +85,8 @@ def pool(found: Pool, now: float) -> Sheet:
     ]  # fmt: skip
     if status.quiet:
         lines.append(labelled("quiet", "it fetches nothing more", "warning"))
-    if troubles(status):
-        lines.append(labelled("workers", ", ".join(troubles(status)), "warning"))
+    if status.troubles:
+        lines.append(labelled("workers", ", ".join(status.troubles), "warning"))
     if slow:
         lines.append(
             labelled(

@@ -17,7 +17,6 @@ from dayjob.admin.views import (
     Verdict,
 )
 from dayjob.cli.console import ago, attempt_number, clean, took, when
-from dayjob.cli.queues import workers_of
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
 from dayjob.wording import counted, span
 
@@ -123,7 +122,7 @@ def _queue(view: QueueView) -> Row:
         queue.name,
         (
             (clean(queue.name), "bold"), number(queue.size), ago(queue.age), number(view.running),
-            (workers_of(view), "warning") if view.stuck else number(view.workers), "" if view.incoming is None else number(round(view.incoming)), number(round(view.out)), failing(view.failing), (limit, "warning" if full else ""), state_of(view),
+            (view.crew, "warning") if view.stuck else number(view.workers), "" if view.incoming is None else number(round(view.incoming)), number(round(view.out)), failing(view.failing), (limit, "warning" if full else ""), state_of(view),
         ),
         view,
     )  # fmt: skip
@@ -148,7 +147,7 @@ def queue(found: QueueDetail, page: JobPage) -> Sheet:
     totals = ", ".join(f"{count:,} {name}" for name, count in found.totals.items())
     lines = [
         labelled("waiting", f"{view.queue.size:,}" + (f", the oldest for {ago(view.queue.age)}" if view.queue.age else "")),
-        labelled("workers", f"{workers_of(view)} in {counted(len(found.pools), 'pool')}, {view.running:,} running"),
+        labelled("workers", f"{view.crew} in {counted(len(found.pools), 'pool')}, {view.running:,} running"),
         labelled("per minute", f"about {found.incoming:,.0f} in, {view.out:,.1f} out"),
         labelled("last hour", f"waited: {quantiles(found.waits)}; ran: {quantiles(found.runs)}"),
     ]  # fmt: skip

@@ -107,6 +107,19 @@ class Status(msgspec.Struct, frozen=True):
         """Whether fewer plain functions than workers can run at once."""
         return 0 < self.threads < self.concurrency
 
+    @property
+    def troubles(self) -> list[str]:
+        """What keeps some of its workers from working, a few words each."""
+        words = []
+        if self.few_threads:
+            words.append(f"{self.threads_busy}/{self.threads} threads busy")
+        if self.stuck:
+            words.append(f"{self.stuck} stuck past {'its' if self.stuck == 1 else 'their'} timeout")
+        if self.loop_blocked is not None:
+            by = f" by {self.loop_blocked.name}" if self.loop_blocked.name else ""
+            words.append(f"event loop blocked{by}")
+        return words
+
     def workers_for(self, name: str) -> int:
         """How many jobs of this name the pool can run at once; workers that are stuck count."""
         return self.threads if self.few_threads and name not in self.async_names else self.concurrency
