@@ -268,9 +268,9 @@ def test_a_job_behind_many_is_found_by_looking_further(console, link, keys):
         link.run(plain("LPUSH", keys.queue("mail"), *jobs))
     text = page(console, "/job", 404, id="j4000")
     (further,) = [link for link in Markup(text).links if "deep=" in link]
-    assert "4 000 ahead" in words(page(console, further))
+    assert "4,000 ahead" in words(page(console, further))
     # Its name says where it is.
-    assert "4 000 ahead" in words(page(console, "/job", id="j4000", name="mail"))
+    assert "4,000 ahead" in words(page(console, "/job", id="j4000", name="mail"))
 
 
 def test_failures_are_grouped_and_lead_to_their_jobs(console, redis_url, namespace):
@@ -371,7 +371,7 @@ def test_pages_do_not_grow_with_the_jobs(console, link, keys, server):
 def test_a_filter_over_all_queues_says_when_it_has_not_seen_all(console, link, keys):
     fill(link, keys, 6000)
     text = words(page(console, "/jobs", where="error~nothing"))
-    assert "None of the 3 000 jobs looked at match" in text
+    assert "None of the 3,000 jobs looked at match" in text
     for name in ("", "mail"):
         first = page(console, "/jobs", where="error~nothing", name=name)
         (target,) = [link for link in Markup(first).links if "after=" in link]
