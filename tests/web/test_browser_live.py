@@ -101,16 +101,16 @@ def test_a_picked_job_that_new_ones_push_off_the_page_stays_picked_until_it_is_g
     page.mouse.move(0, 0)
     bury(console, call, keys, [(100 + n, f"new-{n}") for n in range(10)])
     page.locator("#fresh", has_text="10 new").wait_for()
-    expect(page.get_by_text("2 picked")).to_be_visible()
+    page.get_by_text("2 picked").wait_for()
     # Also when the new ones are shown.
     page.locator("#fresh").click()
     page.get_by_text("new-9", exact=True).wait_for()
     expect(page.get_by_label("Pick greet old-3", exact=True)).to_be_checked()
     expect(page.get_by_label("Pick greet old-2", exact=True)).to_be_checked()
-    expect(page.get_by_text("2 picked")).to_be_visible()
+    page.get_by_text("2 picked").wait_for()
     (gone,) = console.admin.jobs("dead", where="id=old-2").jobs
     assert console.admin.delete(gone).done
-    expect(page.get_by_text("1 picked")).to_be_visible()
+    page.get_by_text("1 picked").wait_for()
     page.locator("#pickbar").get_by_role("button", name="Delete").click()
     tab.confirm()
     tab.told("1 done.")
@@ -127,7 +127,7 @@ def test_a_picked_job_in_a_queue_stays_picked_until_it_is_gone(console, tab):
     page.mouse.move(0, 0)
     first = console.admin.jobs("waiting", name="greet").jobs[0]
     assert console.admin.delete(first).done
-    expect(page.get_by_text("1 picked")).to_be_visible()
+    page.get_by_text("1 picked").wait_for()
 
 
 def test_a_job_that_ends_while_it_is_watched_is_shown_as_ended(console, tab, redis_url, namespace):

@@ -475,7 +475,8 @@ def paused_by(keys: Keys, name: str) -> Steps[tuple[str, float | None]]:
 
 def timeline(job: JobView, now: float) -> tuple[Event, ...]:
     """What is known of the life of a job, in its order."""
-    events = [*_came_in(job, now), *map(_ended_badly, job.past)]
+    # Of two events at the same moment the first stays first: the job was due again after the attempt had failed.
+    events = [*map(_ended_badly, job.past), *_came_in(job, now)]
     if job.failed_at is not None and not any(int(one.at) == int(job.failed_at) for one in job.past):
         line = job.error.strip().partition("\n")[0][:200]
         made = job.attempt - 1
@@ -514,7 +515,7 @@ def _came_in(job: JobView, now: float) -> list[Event]:
 def _ended_badly(one: PastAttempt) -> Event:
     if one.died_in:
         return Event(one.at, f"attempt {one.attempt}: {one.error} (pool {one.died_in})")
-    ran = f" after {wording.span(one.ran)}" if one.ran else ""
+    ran = f" after {wording.span(one.ran) if one.ran >= 1 else f'{one.ran * 1000:.3g} ms'}" if one.ran else ""
     return Event(one.at, f"attempt {one.attempt} failed{ran}: {one.error}")
 
 

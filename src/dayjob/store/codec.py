@@ -178,7 +178,7 @@ def remember(
 ) -> list[Fault]:
     """Those, and one more."""
     line = error.strip().partition("\n")[0][:MOST_LINE]
-    return [*past(wire)[1 - MOST_PAST :], Fault(attempt, round(at, 3), round(ran, 3), line, died_in)]
+    return [*past(wire)[1 - MOST_PAST :], Fault(attempt, int(at * 1000) / 1000, round(ran, 3), line, died_in)]
 
 
 def json_value(raw: msgspec.Raw | bytes) -> Any:
