@@ -113,7 +113,8 @@ def commands() -> str:
 
 def api() -> str:
     """Signature and docstring of every public name that is a class with methods."""
-    from dayjob import enqueue  # noqa: PLC0415 - loads the Redis client
+    from dayjob import enqueue, testing, web  # noqa: PLC0415 - loads the Redis client
+    from dayjob.admin import client  # noqa: PLC0415
 
     sections = [
         _class(pool.WorkerPool),
@@ -122,6 +123,13 @@ def api() -> str:
         _class(enqueue.Enqueuer),
         _class(enqueue.AsyncEnqueuer),
         *(_function(one, "dayjob.retry.") for one in (retry.exponential, retry.constant)),
+        _class(client.Admin),
+        "## AsyncAdmin\n\nThe same constructor and the same methods as `Admin`, awaited. Safe to share between tasks.",
+        _function(testing.testing, "dayjob.testing."),
+        _class(testing.Jobs),
+        _class(testing.FakeClock),
+        _function(web.create_app, "dayjob.web."),
+        _class(web.WebOptions),
     ]
     return "\n\n".join(sections)
 

@@ -167,7 +167,7 @@ def fill(pool: WorkerPool, admin: Admin) -> None:
     put.enqueue_many("send_mail", [{"to": f"user{n}@example.com"} for n in range(30)])
     for n in range(7):
         admin.enqueue("old_importer", {"file": f"/data/import-{n}.csv"})
-    admin.pause("sync_stock")
+    admin.pause("sync_stock", force=True)
 
 
 def trickle(pool: WorkerPool, end: threading.Event) -> None:

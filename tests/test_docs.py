@@ -398,3 +398,15 @@ def test_what_the_running_guide_says_of_lost_jobs_was_measured():
     measured = (DOCS / "durability.md").read_text("utf-8")
     assert len(figures) >= 6
     assert [one for one in figures if one not in measured] == []
+
+
+def test_every_logger_is_in_the_guide():
+    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    names = set(re.findall(r'^logger = logging\.getLogger\("([\w.]+)"\)', source, re.MULTILINE))
+    assert "dayjob.worker.keeper" in names
+    listed = set(
+        re.findall(
+            r"^\| `(dayjob[\w.]*)` \|", (DOCS / "guides" / "seeing.md").read_text("utf-8"), re.MULTILINE
+        )
+    )
+    assert names <= listed

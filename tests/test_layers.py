@@ -15,7 +15,7 @@ ROOT = Path(dayjob.__file__).parent
 #: Layer to its modules, by the name under dayjob; a package stands for all that is in it.
 LAYERS = {
     "domain": {
-        "altered", "arguments", "clock", "cron", "describe", "errors", "forks", "function", "job", "lenient", "loggers", "middleware", "options", "redact",
+        "altered", "arguments", "clock", "cron", "describe", "errors", "forks", "function", "job", "lenient", "middleware", "options", "redact",
         "registry", "retry", "safe_logging", "version", "wording",
     },
     # What programs import to say what their jobs are; opens nothing.

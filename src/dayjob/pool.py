@@ -31,7 +31,6 @@ from typing import (
 
 import msgspec
 
-from dayjob import loggers
 from dayjob.errors import BadOption, NotReady, UnknownJob, UsageError
 from dayjob.function import Colour, NoContext, given_name
 from dayjob.job import Job, running
@@ -475,10 +474,11 @@ class WorkerPool(Generic[C]):
 
     def _build(self) -> Running:
         self.prepare()
-        loggers.restore()
-        self._log_conflicts()
+        from dayjob.safe_logging import restore_loggers  # noqa: PLC0415 - producers need no logging
         from dayjob.worker.runtime import Runtime  # noqa: PLC0415 - producers never load the worker
 
+        restore_loggers()
+        self._log_conflicts()
         runtime: Running = Runtime(self)
         return runtime
 

@@ -1,4 +1,4 @@
-"""SafeLogger: log calls that never raise.
+"""SafeLogger: log calls that never raise, on loggers that a configuration does not silence by accident.
 
 Handlers, filters and record factories of the program run inside every log call, and each of them can fail: a log shipper
 whose collector is away, for example. A log line must not cost an outcome, a worker thread or a loop.
@@ -12,6 +12,8 @@ import sys
 import traceback
 from collections.abc import Mapping
 
+#: Never logs. No program has a reason to disable it by hand: if it is disabled, a logging configuration did it.
+_WITNESS = logging.getLogger("dayjob.witness")
 #: Not empty once this process has shown a failure.
 _shown: list[bool] = []
 
@@ -89,3 +91,16 @@ def _show(problem: BaseException, text: str, args: tuple[object, ...] = ()) -> N
             f"    The line was: {line}\n{trace}"
         )
         sys.stderr.flush()
+
+
+def restore_loggers() -> None:
+    """Enable the loggers that a logging configuration disabled because it did not name them.
+
+    That is the default of dictConfig and fileConfig, and would hide why a job died. Loggers that the configuration names
+    keep their level and handlers. One that a program disabled by hand stays disabled, unless such a configuration came on top.
+    """
+    if not _WITNESS.disabled:
+        return
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and (name == "dayjob" or name.startswith("dayjob.")):
+            logger.disabled = False

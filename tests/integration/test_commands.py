@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -349,8 +350,21 @@ def test_the_demo_runs_jobs_ends_by_itself_and_leaves_nothing_running(run, folde
     ran = re.search(r"Ran ([\d,]+) jobs in \d+ s; \d+ attempts failed", done.stdout)
     assert int(ran[1].replace(",", "")) > 5
     assert re.search(r"The console: http://127\.0\.0\.1:\d+/", done.stdout)
-    assert "dayjob doctor --redis embedded" in done.stdout
     assert not server_status(folder / ".dayjob").running
+
+
+def test_what_the_demo_advises_at_its_end_works_as_printed(folder):
+    program = Path(sys.executable).with_name("dayjob")
+    for called in ([sys.executable, "-m", "dayjob"], [str(program)]):
+        done = subprocess.run(
+            [*called, "demo", "--seconds", "1", "--plain", "--port", "0"],
+            capture_output=True, text=True, timeout=50, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=True,
+        )  # fmt: skip
+        (advice,) = re.findall(r"^ +(.* doctor --redis embedded .*)$", done.stdout, re.MULTILINE)
+        looked = subprocess.run(
+            shlex.split(advice), capture_output=True, text=True, timeout=50, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=False,
+        )  # fmt: skip
+        assert "noeviction" in looked.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

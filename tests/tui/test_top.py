@@ -554,3 +554,14 @@ def test_home_remembers_the_last_minute(redis_url, namespace, enqueuer):
 
     sheet = asyncio.run(main())
     assert any("█" in piece for line in sheet.lines for piece, _ in line)
+
+
+def test_a_pool_chooses_server_and_namespace(terminal, tmp_path, redis_url, namespace, enqueuer):
+    enqueuer.enqueue("charge")
+    program = (
+        f"from dayjob import WorkerPool\npool = WorkerPool(namespace={namespace!r}, redis={redis_url!r})\n"
+    )
+    (tmp_path / "shop.py").write_text(program)
+    terminal("top", "shop:pool", "--tab", "queues").wait_for("charge")
+    given = terminal("top", "shop:pool", "--tab", "queues", DAYJOB_NAMESPACE=f"{namespace}x")
+    given.wait_for(f"{namespace}x", gone="charge")

@@ -179,7 +179,7 @@ def set_the_stage(link: Link, keys: Keys, admin: Admin) -> None:
     for state, count in (("scheduled", 12), ("retry", 8), ("dead", 30)):
         fake_data.fill_set(link, keys, state, count, now, rng)
     fake_data.fill_hours(link, keys, _HOURS, now, rng)
-    admin.acting("dana@example.com").pause("send_newsletter")
+    admin.acting("dana@example.com").pause("send_newsletter", force=True)
     letters = [{"customer": 100 + n, "api_token": f"t-{rng.randbytes(6).hex()}"} for n in range(_NEWSLETTERS)]
     enqueuer = Enqueuer(NAMESPACE, redis="embedded")
     enqueuer.enqueue_many("send_newsletter", letters)

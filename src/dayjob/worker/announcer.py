@@ -6,18 +6,18 @@ under every new id, before it fetches anything, and once a minute.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from dayjob.describe import Described, fingerprint
 from dayjob.errors import Rejected
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import inspect, job_types, operate
 from dayjob.store.ops.inspect import Schedule
 from dayjob.store.steps import Runs
 from dayjob.worker import limits
 
-logger = logging.getLogger("dayjob.worker")
+logger = SafeLogger("dayjob.worker")
 
 
 class Announcer:

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dayjob import loggers, settings
+from dayjob import settings
 from dayjob.errors import DayjobError, StoreError, Unavailable
 from dayjob.options import PoolOptions
 from dayjob.pool import WorkerPool
-from dayjob.safe_logging import SafeLogger
+from dayjob.safe_logging import SafeLogger, restore_loggers
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
 from dayjob.store.sync import Link
@@ -176,7 +176,7 @@ class Child:
         self._take_filed(pool, config.filed)
         # After the import, so that a program that sets up logging itself is left alone.
         self._set_up(form=config.log_format, warnings_only=config.warnings_only)
-        loggers.restore()
+        restore_loggers()
         given = {"concurrency": config.concurrency, "threads": config.threads}
         changes = {key: value for key, value in given.items() if value is not None}
         for key in ("concurrency", "threads"):

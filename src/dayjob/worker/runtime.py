@@ -12,14 +12,14 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from dayjob import loggers, settings
+from dayjob import settings
 from dayjob.describe import describe
 from dayjob.errors import NotReady, Rejected, StoreError, Unavailable
 from dayjob.job import Job
 from dayjob.middleware import compose_async, compose_sync
 from dayjob.pool import WorkerPool
 from dayjob.registry import JobType
-from dayjob.safe_logging import SafeLogger
+from dayjob.safe_logging import SafeLogger, restore_loggers
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, health, inspect
 from dayjob.store.sync import Link
@@ -133,7 +133,7 @@ class Runtime:
             self._warn_of_eviction()
             self._enter_lifespans()
             # They are user code, and may be where a program sets up its logging.
-            loggers.restore()
+            restore_loggers()
         except BaseException:
             if joined:
                 self._leave()
