@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -34,6 +35,9 @@ class Fault:
     #: Called by the proxy once the server has answered and before the client sees the cut.
     then: Callable[[], object] | None = None
 
+
+#: How much a slow proxy reads at a time.
+_PIECE = 1 << 16
 
 PASS = Fault("pass")
 BEFORE = Fault("before")
@@ -69,8 +73,10 @@ class _Wire:
 class Proxy:
     """Listens on a port of its own and passes on to `target`. All methods may be called from any thread."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, *, bytes_per_second: float | None = None) -> None:
         self.target = target
+        #: How fast requests come through; None for as fast as they can.
+        self.bytes_per_second = bytes_per_second
         self.port = free_port()
         #: Every request that was read, as its words.
         self.requests: deque[list[bytes]] = deque(maxlen=200_000)
@@ -167,7 +173,14 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
 
     async def _listen(self) -> None:
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=1 << 26)
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.bytes_per_second is not None:
+            # What the system takes in ahead of us would come through at any speed.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _PIECE)
+        sock.bind(("127.0.0.1", self.port))
+        limit = (1 << 26) if self.bytes_per_second is None else _PIECE
+        self._listener = await asyncio.start_server(self._accept, sock=sock, limit=limit)
 
     async def _close_listener(self) -> None:
         if self._listener is not None:
@@ -223,7 +236,7 @@ class Proxy:
     async def _requests(self, wire: _Wire, stream: asyncio.StreamReader) -> None:
         while True:
             try:
-                raw, words = await _read_request(stream)
+                raw, words = await _read_request(stream, self.bytes_per_second)
             except (asyncio.IncompleteReadError, OSError):
                 self._cut(wire)
                 return
@@ -301,22 +314,31 @@ class Proxy:
             writer.close()
 
 
-async def _read_request(stream: asyncio.StreamReader) -> tuple[bytes, list[bytes]]:
+async def _read_request(
+    stream: asyncio.StreamReader, bytes_per_second: float | None = None
+) -> tuple[bytes, list[bytes]]:
     """One request as it came, and its words."""
     head = await stream.readuntil(b"\r\n")
     raw, words = [head], []
     for _ in range(int(head[1:])):
         size = await stream.readuntil(b"\r\n")
-        word = await stream.readexactly(int(size[1:]) + 2)
+        left = int(size[1:]) + 2
+        pieces = []
+        while left:
+            pieces.append(await stream.readexactly(left if bytes_per_second is None else min(left, _PIECE)))
+            left -= len(pieces[-1])
+            if bytes_per_second is not None and len(pieces[-1]) == _PIECE:
+                await asyncio.sleep(_PIECE / bytes_per_second)
+        word = b"".join(pieces)
         raw += (size, word)
         words.append(word[:-2])
     return b"".join(raw), words
 
 
 @contextlib.contextmanager
-def proxied(target: int) -> Iterator[Proxy]:
+def proxied(target: int, *, bytes_per_second: float | None = None) -> Iterator[Proxy]:
     """A proxy for the length of a block."""
-    proxy = Proxy(target)
+    proxy = Proxy(target, bytes_per_second=bytes_per_second)
     proxy.start()
     try:
         yield proxy

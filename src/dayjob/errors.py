@@ -8,7 +8,7 @@ DayjobError
 │   ├── BadArguments        arguments that do not fit the handler (also TypeError)
 │   ├── BadSchedule         a cron expression that cannot be read (also ValueError)
 │   ├── UnknownJob          a job name this pool does not have (also LookupError)
-│   ├── TooLarge            a payload above the limit (also ValueError)
+│   ├── TooLarge            a payload or a result above the limit (also ValueError)
 │   └── NotReady            a pool that has nothing to run, or a result that is never kept
 ├── StoreError              Redis did not do what was asked
 │   ├── Unavailable         no answer: refused, cut, timed out, loading, failing over
@@ -75,7 +75,7 @@ class UnknownJob(UsageError, LookupError):
 
 
 class TooLarge(UsageError, ValueError):
-    """A payload above the limit."""
+    """A payload or a result above the limit."""
 
 
 class NotReady(UsageError):

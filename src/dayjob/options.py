@@ -127,6 +127,7 @@ class PoolSettings(TypedDict, total=False):
     lease: Seconds
     beat: Seconds
     max_payload: int
+    max_result: int
     dead_count: int
     dead_age: Seconds
     done_count: int
@@ -152,6 +153,8 @@ class PoolOptions:
     beat: float = 5.0
     #: Largest payload that may be enqueued, in bytes.
     max_payload: int = 1 << 20
+    #: Largest result that a job type with `keep` may return, in bytes of JSON.
+    max_result: int = 1 << 20
     #: How many dead jobs are kept, and for how many seconds.
     dead_count: int = 10_000
     dead_age: float = 180 * 86400.0
@@ -364,6 +367,7 @@ def _check_pool(values: dict[str, Any], where: str) -> None:
     _whole(values, "concurrency", 1, 100_000, where)
     _whole(values, "threads", 1, 100_000, where, none=True)
     _whole(values, "max_payload", 1024, 64 << 20, where)
+    _whole(values, "max_result", 1024, 64 << 20, where)
     _whole(values, "dead_count", 0, 100_000_000, where)
     _whole(values, "done_count", 0, 100_000_000, where)
     for key in ("lease", "beat", "dead_age", "grace"):

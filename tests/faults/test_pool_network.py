@@ -499,3 +499,16 @@ def test_a_server_that_refuses_writes_for_a_while(tmp_path, namespace, runs, cap
     assert set(runs.counts.values()) == {1}
     assert len(lines(caplog, "Redis is away")) == 1, caplog.text
     assert len(lines(caplog, "Redis is back")) == 1, caplog.text
+
+
+def test_a_large_result_gets_through_a_slow_connection(server, namespace, enqueuer):
+    # So slow that it takes longer than the answer to a small request may.
+    with proxied(server.port, bytes_per_second=1_500_000) as proxy:
+        pool = WorkerPool(namespace=namespace, redis=proxy.url, max_result=16 << 20)
+
+        @pool.job(keep=60)
+        def large():
+            return "x" * 10_000_000
+
+        with pool:
+            assert len(enqueuer.result(enqueuer.enqueue("large"), 60)) == 10_000_000

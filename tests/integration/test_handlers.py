@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from dayjob import Job
+from dayjob.errors import JobFailed
 from server import wait_until
 
 #: So that a status comes soon after each event.
@@ -549,3 +550,32 @@ def test_context_variables_do_not_leak_from_job_to_job(new_pool, colour, concurr
     with pool:
         assert pool.drain(20)
     assert seen == ["clean"] * 300
+
+
+@pytest.mark.parametrize("colour", ["plain", "async"])
+def test_a_result_above_max_result_fails_the_attempt_and_names_its_size(new_pool, look, colour):
+    pool = new_pool(max_result=2000)
+
+    if colour == "plain":
+
+        @pool.job(keep=60, max_fails=1)
+        def answer(size: int) -> str:
+            return "x" * size
+
+    else:
+
+        @pool.job(keep=60, max_fails=1)
+        async def answer(size: int) -> str:
+            return "x" * size
+
+    with pool:
+        # {"result":"..."} takes 13 bytes more.
+        fits, large = answer.enqueue(1987), answer.enqueue(1988)
+        assert answer.result(fits, timeout=10) == "x" * 1987
+        with pytest.raises(JobFailed) as caught:
+            answer.result(large, timeout=10)
+        assert pool.drain(10)
+    words = "answer: its result has 2,001 bytes as JSON, the limit is 2,000."
+    assert words in str(caught.value)
+    assert words in look.dead()[0]["err"]
+    assert look.totals() == {"done:answer": 1, "failed:answer": 1, "dead:answer": 1}

@@ -40,6 +40,7 @@ MACHINE = "tests/property/test_machine.py"
 CRASHES = "tests/faults/test_crash_points.py"
 NETWORK = "tests/faults/test_pool_network.py"
 CLOCK = "tests/faults/test_host_clock.py"
+LOGGING = "tests/integration/test_logging_that_raises.py"
 
 ALL = (
     # The exchange: who asks, and was it heard before?
@@ -347,27 +348,35 @@ ALL = (
         f"{WORKER}/run.py",
         "            return self._last_resort(attempt, problem)\n",
         "            raise\n",
-        (
-            ("tests/integration/test_logging_that_raises.py"
-            "::test_a_failure_that_cannot_be_handled_is_counted_and_costs_no_worker"),
-        ),
+        (f"{LOGGING}::test_a_failure_that_cannot_be_handled_is_counted_and_costs_no_worker",),
     ),
     Mutant(
         "a child whose loop died is left to stop by itself",
         f"{WORKER}/child.py",
         "        self._line.send(LoopDied(loop, type(error).__name__))\n",
         "",
-        (
-            ("tests/integration/test_logging_that_raises.py"
-            "::test_a_child_whose_loop_died_and_that_does_not_stop_is_killed_and_its_jobs_run_again"),
-        ),
+        (f"{LOGGING}::test_a_child_whose_loop_died_and_that_does_not_stop_is_killed_and_its_jobs_run_again",),
     ),
     Mutant(
         "a log call raises what a handler raises",
         "src/dayjob/safe_logging.py",
         "            _show(problem, text, args)\n",
         "            raise\n",
-        ("tests/integration/test_logging_that_raises.py::test_failing_jobs_are_settled_and_cost_no_worker",),
+        (f"{LOGGING}::test_failing_jobs_are_settled_and_cost_no_worker",),
+    ),
+    Mutant(
+        "a large result gets no time to be sent",
+        "src/dayjob/store/sync.py",
+        "extra = size / self._slowest if size > LARGE else 0.0",
+        "extra = 0.0",
+        (f"{NETWORK}::test_a_large_result_gets_through_a_slow_connection",),
+    ),
+    Mutant(
+        "results have no bound",
+        f"{WORKER}/run.py",
+        "if len(answer) > self._max_result:",
+        "if False:",
+        ("tests/integration/test_handlers.py::test_a_result_above_max_result_fails_the_attempt_and_names_its_size",),
     ),
     # Chores.
     Mutant(

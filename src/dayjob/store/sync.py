@@ -31,6 +31,12 @@ T = TypeVar("T")
 #: Seconds to wait for an answer that is not a blocking one, and for a connection.
 ANSWER = 5.0
 
+#: Bytes above which a request counts as large.
+LARGE = 1 << 16
+#: How fast a worker's connection must be at least. Workers send a request until it is answered: without time for its size,
+#: a large one would never get through a slow connection.
+SLOWEST_BYTES_PER_SECOND = 1_000_000.0
+
 #: The client library shall not announce itself at every connection; newer versions have one option for that.
 SILENT: dict[str, Any] = (
     {"driver_info": None}
@@ -206,12 +212,12 @@ def _packer() -> Callable[[Sequence[Arg]], bytes] | None:
 pack = _packer()
 
 
-def send(connection: Any, words: Sequence[Arg]) -> None:
-    """Send one command. The library's own packing looks at each word twice, which shows with a thousand of them."""
+def packed(connection: Any, words: Sequence[Arg]) -> Sequence[bytes]:
+    """One command as bytes. The library's own packing looks at each word twice, which shows with a thousand of them."""
     if pack is None:
-        connection.send_command(*words, check_health=False)
-    else:
-        connection.send_packed_command((pack(words),), check_health=False)
+        chunks: Sequence[bytes] = connection.pack_command(*words)
+        return chunks
+    return (pack(words),)
 
 
 def _answer(connection: Any) -> Any:
@@ -251,6 +257,7 @@ class Link:
         name: str = "dayjob",
         timeout: float = ANSWER,
         watch: Watch | None = None,
+        slowest: float | None = None,
     ) -> None:
         check_tag(address, tag)
         self._address = address
@@ -263,6 +270,10 @@ class Link:
         self._tag = tag
         self._name = name
         self._timeout = timeout
+        #: Bytes per second at which a large request may be sent beyond the timeout; None for no such time.
+        self._slowest = slowest
+        #: Seconds that the connection now has beyond the timeout.
+        self._extra = 0.0
         #: Any: the client library's connections are not typed.
         self._connection: Any = None
         #: A request was sent whose answer has not been read: what comes next would be taken for that answer.
@@ -287,9 +298,7 @@ class Link:
         connection = self._open()
         self._unanswered = True
         try:
-            connection.send_packed_command(
-                connection.pack_commands([op.words() for op in ops]), check_health=False
-            )
+            self._send(connection, connection.pack_commands([op.words() for op in ops]))
             replies: list[Any] = []
             for _ in ops:
                 try:
@@ -348,6 +357,7 @@ class Link:
     def close(self) -> None:
         """Close the connection; the next run opens another."""
         connection, self._connection = self._connection, None
+        self._extra = 0.0
         if connection is not None:
             connection.disconnect()
 
@@ -388,12 +398,12 @@ class Link:
         self._unanswered = True
         try:
             try:
-                send(connection, op.words())
+                self._send(connection, packed(connection, op.words()))
                 reply = connection.read_response()
             except redis.ResponseError as error:
                 if not is_noscript(error):
                     raise
-                send(connection, op.words(whole_script=True))
+                self._send(connection, packed(connection, op.words(whole_script=True)))
                 reply = connection.read_response()
         except redis.ResponseError as error:
             self._unanswered = False
@@ -406,6 +416,16 @@ class Link:
             raise
         self._unanswered = False
         return reply
+
+    def _send(self, connection: Any, data: Sequence[bytes]) -> None:
+        """Send what is packed already. A large request gets more time, to be sent and to be answered."""
+        if self._slowest is not None:
+            size = sum(map(len, data))
+            extra = size / self._slowest if size > LARGE else 0.0
+            if extra or self._extra:
+                self._extra = extra
+                connection._sock.settimeout(self._timeout + extra)
+        connection.send_packed_command(data, check_health=False)
 
     def _refuse(self, error: Exception) -> Any:
         if misplaced(error):

@@ -18,6 +18,7 @@ from dayjob.enqueue import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
 from dayjob.middleware import SKIPPED
+from dayjob.options import PoolOptions
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry, token_of
@@ -42,9 +43,9 @@ MOST_NAMED = 10
 class Recorder(Runner):
     """The worker's runner, that also remembers what came of an attempt: whoever runs a test wants it back."""
 
-    def __init__(self, keys: Keys, context: type, now: Callable[[], float]) -> None:
+    def __init__(self, keys: Keys, context: type, now: Callable[[], float], max_result: int) -> None:
         # Seeded, so that the jitter of a backoff is the same in every run.
-        super().__init__(keys, lambda: "testing", context, now, random.Random(0))
+        super().__init__(keys, lambda: "testing", context, now, random.Random(0), max_result)
         self.results: dict[Attempt, Any] = {}
         self.errors: dict[Attempt, BaseException] = {}
 
@@ -98,7 +99,8 @@ class Stage:
         self.open = False
         self._keys = keys
         self._inline = inline
-        self._runner = Recorder(keys, object if pool is None else pool.context, clock.now)
+        options = PoolOptions() if pool is None else pool.options
+        self._runner = Recorder(keys, object if pool is None else pool.context, clock.now, options.max_result)
         self._lanes: dict[str, Lane] = {}
         self._tokens = itertools.count(1)
         self._deep = 0

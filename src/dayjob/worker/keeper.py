@@ -19,7 +19,7 @@ from dayjob.errors import Rejected, StoreError
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
-from dayjob.store.sync import Link
+from dayjob.store.sync import SLOWEST_BYTES_PER_SECOND, Link
 from dayjob.worker.reaper import Reaper
 from dayjob.worker.service import BACKOFF
 
@@ -212,5 +212,10 @@ class Keeper:
         keys = Keys(place.namespace)
         name = (place.url, place.namespace)
         if name not in self._links:
-            self._links[name] = Link(settings.parse_url(place.url), tag=keys.known_jobs, name="dayjob:parent")
+            self._links[name] = Link(
+                settings.parse_url(place.url),
+                tag=keys.known_jobs,
+                name="dayjob:parent",
+                slowest=SLOWEST_BYTES_PER_SECOND,
+            )
         return self._links[name]

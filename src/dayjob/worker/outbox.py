@@ -74,20 +74,20 @@ class Outbox:
         size = 0
         while self.entries and len(entries) < consume.MOST_SETTLED and size < consume.MOST_BYTES:
             entries.append(self.entries.popleft())
-            size += len(entries[-1].payload)
+            size += _bytes(entries[-1])
         while self._ripe:
             self.finished.append(self.later.popleft())
         groups: defaultdict[Lane, list[Attempt]] = defaultdict(list)
         finished = self.finished
         for _ in range(min(len(finished), consume.MOST_SETTLED - len(entries))):
+            if size >= consume.MOST_BYTES:
+                break
             attempt = finished.popleft()
             groups[attempt.lane].append(attempt)
             if attempt.settlement is not None and not attempt.lost:
                 attempt.lane.fails += attempt.settlement[-1].fails
                 entries += attempt.settlement
-                size += sum(len(entry.payload) + len(entry.value) for entry in attempt.settlement)
-                if size >= consume.MOST_BYTES:
-                    break
+                size += sum(map(_bytes, attempt.settlement))
         done: dict[str, list[str]] = {}
         for lane, attempts in groups.items():
             tokens = self._learn(lane, attempts, epoch)
@@ -95,7 +95,11 @@ class Outbox:
                 done[lane.name] = tokens
         if self._again:
             self._stuck_at = time.monotonic() + AGAIN
-            entries += [self._stuck.popleft() for _ in range(min(len(self._stuck), MOST_STUCK))]
+            for _ in range(min(len(self._stuck), MOST_STUCK)):
+                entries.append(self._stuck.popleft())
+                size += _bytes(entries[-1])
+                if size >= consume.MOST_BYTES:
+                    break
         return entries, done
 
     def _learn(self, lane: Lane, attempts: list[Attempt], epoch: float) -> list[str]:
@@ -105,3 +109,8 @@ class Outbox:
             for attempt in attempts:
                 self._gate.ended(attempt)
         return [attempt.token for attempt in attempts if attempt.settlement is None and not attempt.lost]
+
+
+def _bytes(entry: Entry) -> int:
+    """How much of an exchange one entry takes."""
+    return len(entry.payload) + len(entry.value)

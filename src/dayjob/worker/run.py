@@ -19,7 +19,7 @@ import msgspec
 
 from dayjob import forks, retry
 from dayjob.arguments import encode_result
-from dayjob.errors import DayjobError, GiveBack, JobTimeout
+from dayjob.errors import DayjobError, GiveBack, JobTimeout, TooLarge
 from dayjob.job import Job, running
 from dayjob.middleware import SKIPPED
 from dayjob.options import Hook
@@ -65,12 +65,14 @@ class Runner:
         context: type,
         redis_now: Callable[[], float],
         rng: random.Random,
+        max_result: int,
     ) -> None:
         self._keys = keys
         self._pool_id = pool_id
         self._context = context
         self._now = redis_now
         self._rng = rng
+        self._max_result = max_result
         #: Asked once: at a hundred thousand jobs a second even the question costs something.
         self._tells_done = logger.is_enabled(logging.DEBUG)
         self._forks = forks.number
@@ -222,7 +224,13 @@ class Runner:
         try:
             answer = encode_result(value)
         except (TypeError, ValueError, RecursionError) as error:
-            problem = DayjobError(f"{attempt.name}: its result cannot be kept as JSON: {error}")
+            problem: DayjobError = DayjobError(f"{attempt.name}: its result cannot be kept as JSON: {error}")
+            return self._failed(attempt, problem)
+        if len(answer) > self._max_result:
+            problem = TooLarge(
+                f"{attempt.name}: its result has {len(answer):,} bytes as JSON, the limit is {self._max_result:,}. "
+                "Store the data elsewhere and return a reference, or raise max_result."
+            )
             return self._failed(attempt, problem)
         changes: dict[str, Any] = {
             "attempt": self._place(attempt),

@@ -22,7 +22,7 @@ from dayjob.registry import JobType
 from dayjob.safe_logging import SafeLogger, restore_loggers
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, health, inspect
-from dayjob.store.sync import Link
+from dayjob.store.sync import SLOWEST_BYTES_PER_SECOND, Link
 from dayjob.worker import stacks
 from dayjob.worker.announcer import Announcer
 from dayjob.worker.attempt import Attempt
@@ -117,7 +117,14 @@ class Runtime:
             one.name: Lane(one, _composed(pool, one), flags, _direct(pool, one)) for one in pool.registry
         }
         self._flags, self.lanes = flags, lanes
-        link = partial(Link, address, tag=keys.known_jobs, watch=self.outage, timeout=ANSWER)
+        link = partial(
+            Link,
+            address,
+            tag=keys.known_jobs,
+            watch=self.outage,
+            timeout=ANSWER,
+            slowest=SLOWEST_BYTES_PER_SECOND,
+        )
         self._exchange_link = link(name="dayjob:exchange")
         self._bell_link = link(name="dayjob:bell", timeout=WAIT + 1.0)
         chores_link = link(name="dayjob:chores")
@@ -155,7 +162,9 @@ class Runtime:
             rng=rng, arm=self._arm, publish=self._publish, restore=self._announcer.restore,
         )  # fmt: skip
         self.listener = Listener(keys, self._bell_link, list(lanes), fetcher.ring, fetcher.look_everywhere)
-        self._runner = runner = Runner(keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng)
+        self._runner = runner = Runner(
+            keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng, options.max_result
+        )
         colours = {lane.is_async for lane in lanes.values()}
         # Lifespans may be async where no job is.
         wants_loop = True in colours or any(lifespan.is_async for lifespan in pool.lifespans)
