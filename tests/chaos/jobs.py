@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import hashlib
 import logging
 import mmap
 import os
+import random
 import signal
 import threading
 import time
@@ -19,7 +21,8 @@ from typing import Any, Self
 import msgspec
 
 from dayjob import Dead, Discard, Job, JobTimeout, Snooze, WorkerPool
-from dayjob.job import running
+from dayjob.errors import StoreError, Unavailable, Unknown
+from dayjob.job import new_id, running
 from dayjob.worker.fetcher import Fetcher
 from dayjob.worker.run import Abandon, TimedOut
 from faults.checker import Rules
@@ -38,7 +41,7 @@ GROUP = os.environ.get("CHAOS_GROUP", "?")
 LIMIT = 2
 RULES = Rules(
     limits={"narrow": LIMIT},
-    max_fails={"note": 4, "anote": 4, "overrun": 4, "secret": 2},
+    max_fails={"note": 4, "anote": 4, "heavy": 4, "overrun": 4, "secret": 2},
     ticks={"tick": 1},
     resume=5.0,
     lease=LEASE,
@@ -86,6 +89,14 @@ class Ears(logging.Handler):
         here().ledger.write("said", how=text[:300])
 
 
+class Shipper(logging.Handler):
+    """A log shipper whose collector is away most of the time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if random.random() < 0.7:
+            raise random.choice((ConnectionRefusedError("the collector is away"), SystemExit(1)))
+
+
 def _listen_in() -> None:
     """Keep hold of the fetcher: only it knows under which id the pool goes."""
     join = Fetcher.join
@@ -103,10 +114,14 @@ if FOLDER is not None:
 
 @pool.lifespan
 def life() -> Iterator[None]:
-    ears = Ears(logging.WARNING)
+    # In this order: what the second one raises must not keep the first one from hearing.
+    ears, shipper = Ears(logging.WARNING), Shipper()
     logging.getLogger("dayjob").addHandler(ears)
+    logging.getLogger("dayjob").addHandler(shipper)
+    logging.getLogger("chaos.shop").addHandler(shipper)
     here().ledger.write("up", how=GROUP)
     yield
+    logging.getLogger("dayjob").removeHandler(shipper)
     logging.getLogger("dayjob").removeHandler(ears)
     here().ledger.write("down", how=GROUP)
 
@@ -191,6 +206,40 @@ async def anote(job: Job, serial: str, plan: str = "ok", data: Any = None, secon
     with Run(job, serial, data):
         await asyncio.sleep(seconds)
         follow(plan, job)
+
+
+@pool.job(backoff=0.3, keep=2)
+def heavy(job: Job, serial: str, plan: str = "ok", data: Any = None, size: int = 0) -> str:
+    """Returns much, and logs to a handler that mostly raises, which is its own business."""
+    with Run(job, serial, data):
+        follow(plan, job)
+        with contextlib.suppress(ConnectionRefusedError, SystemExit):
+            logging.getLogger("chaos.shop").warning("%s returns %d bytes", serial, size)
+        return "x" * size
+
+
+@pool.job
+def spawn(job: Job, serial: str, plan: str = "ok", data: Any = None) -> None:
+    """A plain handler that enqueues on an event loop of its own, as `asyncio.run` makes one."""
+    attempt: Any = running.get()
+    with Run(job, serial, data):
+        asyncio.run(_enqueue_leaf(f"{serial}/{attempt.token}/{job.deaths}/{new_id()}"))
+
+
+async def _enqueue_leaf(serial: str) -> None:
+    """Enqueue one job, and say in the ledger what the answer was."""
+    write = here().ledger.write
+    write("asked", serial=serial, name="anote", plan="ok", digest=digest(None))
+    try:
+        job = await anote.aenqueue(serial=serial)
+    except StoreError as error:
+        sent = isinstance(error, Unknown) or (isinstance(error, Unavailable) and error.sent)
+        write("unknown" if sent else "refused", serial=serial)
+    except BaseException:
+        write("unknown", serial=serial)
+        raise
+    else:
+        write("stored", serial=serial, job=job.id)
 
 
 @pool.job(max_concurrency=LIMIT)

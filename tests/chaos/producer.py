@@ -67,10 +67,24 @@ class Call:
         self.unique = ""
         self.delay: float | None = None
         seconds = rng.choice((0.0, 0.0, 0.0, 0.01, 0.05, 0.3, 1.2))
-        kind = rng.choices(("note", "anote", "narrow", "once", "later", "secret"), (30, 30, 12, 20, 20, 2))[0]
+        kinds = {
+            "note": 30,
+            "anote": 30,
+            "narrow": 12,
+            "once": 20,
+            "later": 20,
+            "secret": 2,
+            "heavy": 3,
+            "spawn": 3,
+        }
+        kind = rng.choices(list(kinds), list(kinds.values()))[0]
         more: dict[str, Any] = {}
         if kind in ("note", "anote"):
             more["seconds"] = seconds
+        elif kind == "heavy":
+            more["size"] = rng.choice((0, 10_000, 150_000))
+        elif kind == "spawn":
+            plan = "ok"
         elif kind == "narrow":
             plan, more["seconds"] = "ok", rng.choice((0.0, 0.02, 0.1))
         elif kind in ("once", "later"):

@@ -372,7 +372,7 @@ def _fate(story: Story, life: Life) -> tuple[str, int]:
     places = story.places.get(life.serial, [])
     if places:
         place, item = places[0]
-        return ("dead" if place == "dead" else "waiting"), item.fails
+        return (place if place in ("dead", "done") else "waiting"), item.fails
     last = [one for one in life.chain if one.how in ("ok", "discard")]
     if not last:
         return "lost", 0
@@ -515,10 +515,11 @@ def one_end(story: Story) -> Iterator[str]:
         final = [one for one in life.attempts if one.how in FINAL and not story.lost_its_pool(one)]
         if len(final) > 1:
             yield f"{life.serial}: ended {len(final)} times: {', '.join(one.place for one in final)}"
-        if len(story.places.get(life.serial, [])) and any(
+        places = [place for place, _ in story.places.get(life.serial, []) if place != "done"]
+        if places and any(
             one.how in ("ok", "discard") and not story.lost_its_pool(one) for one in life.attempts
         ):
-            yield f"{life.serial}: ended, and yet in {story.places[life.serial][0][0]}"
+            yield f"{life.serial}: ended, and yet in {places[0]}"
 
 
 def expected_end(plan: str, start: Event) -> tuple[str, ...]:
