@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", choices=sorted(faults.KINDS), help="only faults of this kind"
     )
+    parser.add_argument("--empty", action="store_true", help="at the end, have the server lose all it has")
     parser.add_argument("--out", type=Path, help="a file for the figures, as JSON")
     parser.add_argument("--keep", type=Path, help="a folder that is kept, with ledgers and logs")
     options = parser.parse_args()
@@ -64,9 +65,16 @@ def play(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         scenario = topologies.failovers if options.scenario == "sentinel" else topologies.reshards
         return dataclasses.asdict(scenario(folder, options.seed, options.count))
     only = None if options.only is None else set(options.only)
-    return runner.as_json(
-        runner.run(folder, options.seed, options.minutes, small=options.small, bulk=options.bulk, only=only)
+    result = runner.run(
+        folder,
+        options.seed,
+        options.minutes,
+        small=options.small,
+        bulk=options.bulk,
+        only=only,
+        empty=options.empty,
     )
+    return runner.as_json(result)
 
 
 if __name__ == "__main__":

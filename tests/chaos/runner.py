@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -16,13 +17,24 @@ from chaos.faults import Kind
 from chaos.jobs import CANARY, LEASE, RULES
 from chaos.world import DEADLINE, Workers, World, rng_for
 from dayjob.errors import StoreError
-from faults.checker import Story, check, heard_at
-from faults.ledger import read
+from faults.checker import (
+    Story,
+    check,
+    each_repeat_has_a_cause,
+    heard_at,
+    limits,
+    no_double_enqueue,
+    no_loss,
+    one_end,
+)
+from faults.ledger import Event, read
 
 logger = logging.getLogger("chaos")
 
 #: Seconds of faults between two rests.
 ROUND = 20.0
+#: Seconds of work on a server that came back empty.
+EMPTY = 8.0
 #: Faults that are under way at the same time.
 AT_ONCE = 2
 
@@ -153,6 +165,7 @@ def run(
     small: bool = False,
     bulk: int = 0,
     only: set[str] | None = None,
+    empty: bool = False,
 ) -> Result:
     """Make a run of so many minutes and judge it."""
     result = Result("chaos", seed)
@@ -189,6 +202,8 @@ def run(
         world.insist(lambda: world.admin.pause_schedule("tick"))
         world.rest(120)
         world.bury()
+        if empty:
+            empty_server(world)
         result.seconds = time.monotonic() - began
     except (AssertionError, StoreError, RuntimeError) as error:
         result.violations.append(f"the run did not end well: {error}")
@@ -202,6 +217,19 @@ def run(
     return result
 
 
+def empty_server(world: World) -> None:
+    """Have the server forget everything while nothing waits or runs, and go on under live pools and producers."""
+    world.ledger.write("emptied")
+    world.insist(lambda: world.tell("FLUSHALL"))
+    world.go()
+    # More at once than their limit lets run.
+    for _ in range(20):
+        world.enqueue("narrow", "ok", seconds=0.3)
+    time.sleep(EMPTY)
+    world.rest(120)
+    world.bury()
+
+
 def refresh(world: World) -> None:
     """Replace parents: one whose children were killed again and again waits longer each time before it starts another."""
     for group in world.groups:
@@ -212,9 +240,12 @@ def refresh(world: World) -> None:
 
 def judge(world: World, result: Result) -> None:
     """Read the ledger and say what became of every job."""
-    events = read(world.ledgers)
+    everything = read(world.ledgers)
+    emptied = next((event.at for event in everything if event.kind == "emptied"), math.inf)
+    events = [event for event in everything if event.at < emptied]
     report = check(events, RULES)
     story = Story(events, RULES)
+    result.violations += after_emptying([event for event in everything if event.at > emptied])
     bulk = tally.count(world.ledgers, story)
     result.jobs, result.bulk, result.starts = report.jobs, bulk.stored, report.starts
     result.lost, result.late = report.lost + bulk.lost, report.late
@@ -236,6 +267,28 @@ def judge(world: World, result: Result) -> None:
             over = event.at - heard_at(story, asked[event.target]) - asked[event.target].seconds
             result.worst_stop = max(over, result.worst_stop if result.worst_stop is not None else over)
     result.violations += report.violations + bulk.violations + leaks(world.folder)
+
+
+def after_emptying(events: list[Event]) -> list[str]:
+    """What is promised of jobs that were enqueued on a server that came back empty: no loss, no repeat, no limit broken.
+
+    Totals and ticks began anew while pools were at work, so they are not compared.
+    """
+    if not events:
+        return []
+    story = Story(events, RULES)
+    asked = {serial for serial, life in story.lives.items() if life.asked is not None}
+    story.lives = {serial: life for serial, life in story.lives.items() if serial in asked}
+    checks = {
+        "I1": no_loss,
+        "I4": no_double_enqueue,
+        "I5": each_repeat_has_a_cause,
+        "I7": one_end,
+        "I12": limits,
+    }
+    return [
+        f"after it was emptied: {name}: {problem}" for name, one in checks.items() for problem in one(story)
+    ]
 
 
 def rescues(story: Story) -> dict[str, list[float]]:

@@ -115,6 +115,7 @@ KINDS = {
     "clock": "the machine's clock, to compare with the server's: seconds",
     "bulk": "a range of jobs that are counted, not listed: how (asked, stored, refused, unknown), serial, count",
     "late": "while it stopped, a process waited for a processor: target, seconds",
+    "emptied": "the server lost all it had, on purpose: what was stored before is not looked for after",
     "census": "where everything is",
 }
 
