@@ -27,7 +27,11 @@ SRC = str(Path(__file__).resolve().parents[2] / "src")
 
 
 def environment(**more):
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "TMPDIR", "LANG", "XDG_STATE_HOME")
+        if name in os.environ
+    }
     return {**kept, "PYTHONPATH": SRC, **more}
 
 

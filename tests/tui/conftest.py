@@ -141,7 +141,11 @@ def terminal(tmp_path) -> Iterator[Callable[..., Terminal]]:
     made: list[Terminal] = []
 
     def start(*words: str, columns: int = 100, lines: int = 30, **environ: str) -> Terminal:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        kept = {
+            name: os.environ[name]
+            for name in ("PATH", "HOME", "TMPDIR", "XDG_STATE_HOME")
+            if name in os.environ
+        }
         full = {**kept, "PYTHONPATH": SRC, "TERM": "xterm-256color", "LANG": "C.UTF-8", **environ}
         # No pool runs in these namespaces, so none announces the job types whose arguments are to be seen.
         full.setdefault("DAYJOB_SHOW_UNANNOUNCED", "1")
