@@ -65,7 +65,9 @@ def lane_of(fn: Callable[..., Any], *, middleware: int) -> tuple[Lane, WorkerPoo
 def measure(fn: Callable[..., Any], count: int, *, middleware: int = 0) -> float:
     """Microseconds for one attempt: the median of several rounds."""
     lane, pool = lane_of(fn, middleware=middleware)
-    runner = Runner(Keys("bench"), lambda: "pool", pool.context, time.time, random.Random(1))
+    runner = Runner(
+        Keys("bench"), lambda: "pool", pool.context, time.time, random.Random(1), max_result=1 << 20
+    )
     payload = codec.write(codec.quoted("job"), new_id(), time.time(), b'{"i":7}')
     settled: list[Any] = []
 

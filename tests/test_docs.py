@@ -402,7 +402,9 @@ def test_what_the_running_guide_says_of_lost_jobs_was_measured():
 
 def test_every_logger_is_in_the_guide():
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
-    names = set(re.findall(r'^logger = logging\.getLogger\("([\w.]+)"\)', source, re.MULTILINE))
+    names = set(
+        re.findall(r'^logger = (?:logging\.getLogger|SafeLogger)\("([\w.]+)"\)', source, re.MULTILINE)
+    )
     assert "dayjob.worker.keeper" in names
     listed = set(
         re.findall(

@@ -15,18 +15,17 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from dayjob.errors import BadOption
 
-_SURROGATES = r"\ud800-\udfff"
 #: Control characters, and those that change the direction of text: they repaint terminals and disguise names.
 _CONTROLS = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 
 #: Keeps `jobs:<name>:paused` and the like from being mistaken for another job's queue.
-JOB_NAME = re.compile(rf"[^\s:/|{{}}{_CONTROLS}{_SURROGATES}]{{1,200}}")
+JOB_NAME = re.compile(rf"[^\s:/|{{}}{_CONTROLS}]{{1,200}}")
 
 #: Blanks and line ends are slips of the hand: the same name without them is another namespace.
-NAMESPACE = re.compile(rf"[^\s{_CONTROLS}{_SURROGATES}]*")
+NAMESPACE = re.compile(rf"[^\s{_CONTROLS}]*")
 
 #: Half a character, as `os.fsdecode` makes of bytes that are no UTF-8. Neither Redis keys nor JSON can carry it.
-_SURROGATE = re.compile(rf"[{_SURROGATES}]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 UniqueUntil = Literal["start", "done"]
 Missed = Literal["skip", "one", "all"]
@@ -293,7 +292,7 @@ def check_text(text: str, where: str) -> str:
 
 def check_name(name: str) -> str:
     """`name` when it can be a job name. Raises BadOption that says what to write."""
-    if not isinstance(name, str) or not JOB_NAME.fullmatch(name):
+    if not isinstance(name, str) or not JOB_NAME.fullmatch(name) or _SURROGATE.search(name):
         raise BadOption(
             f"job name {name!r}: use 1 to 200 characters without spaces, control characters, ':', '/', '|', '{{' or '}}' "
             "('mail.send' and 'send-mail' are fine)"
@@ -305,8 +304,8 @@ def check_namespace(namespace: str) -> str:
     """`namespace` when keys can begin with it. Raises BadOption that says what to write."""
     if not isinstance(namespace, str):
         raise BadOption(f"namespace={namespace!r}: give a string")
-    if len(namespace) > 200 or not NAMESPACE.fullmatch(namespace):
-        meant = re.sub(rf"[\s{_CONTROLS}{_SURROGATES}]+", "-", namespace.strip())[:60]
+    if len(namespace) > 200 or not NAMESPACE.fullmatch(namespace) or _SURROGATE.search(namespace):
+        meant = re.sub(rf"[\s{_CONTROLS}\ud800-\udfff]+", "-", namespace.strip())[:60]
         raise BadOption(
             f"namespace {namespace[:60]!r}: use up to 200 characters without blanks or line ends, and without control characters"
             + (f", such as {meant!r}" if meant else "")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
 import os
 import pkgutil
 import threading
@@ -47,8 +46,6 @@ from dayjob.options import (
     check_text,
 )
 from dayjob.registry import JobType, Registry, encode_unchecked
-
-logger = logging.getLogger("dayjob")
 
 if TYPE_CHECKING:
     from dayjob.enqueue import AsyncEnqueuer, Enqueuer
@@ -533,7 +530,7 @@ class WorkerPool(Generic[C]):
             settings.conflict("namespace", self.named_namespace),
         ):
             if line:
-                logger.warning("%s", line)
+                settings.logger.warning("%s", line)
 
     def _sending(self) -> dict[str, Any]:
         from dayjob import settings  # noqa: PLC0415 - a pool reads nothing before it is used

@@ -83,7 +83,8 @@ def _show(problem: BaseException, text: str, args: tuple[object, ...] = ()) -> N
         return
     _shown.append(True)
     with contextlib.suppress(BaseException):
-        trace = "".join(traceback.format_exception(problem))
+        # Without the exception that was being handled: its text may hold what is redacted.
+        trace = "".join(traceback.format_exception(problem, chain=False))
         line = text % args if args else text
         sys.stderr.write(
             f"dayjob: a log line could not be written, because a log handler, filter or record factory raised "

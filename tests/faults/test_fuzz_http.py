@@ -164,7 +164,7 @@ def test_bodies_by_the_thousand_are_done_or_refused(rubbish):
     good = {
         "name": "a", "limit": 3, "pool": "p" * 24, "id": "x", "state": "dead", "at": 1.5, "verb": "retry", "jobs": [{"id": "x", "state": "dead"}],
         "where": "name=a", "most": 5, "kind": "(no error is noted)", "states": ["dead"], "args": {"n": 1}, "delay": 5, "source": "s", "check": False,
-        "index": 0, "digest": "0" * 24, "payload": '{"name":"a"}',
+        "index": 0, "digest": "0" * 24, "payload": '{"name":"a"}', "force": True,
     }  # fmt: skip
     wrong, codes = [], Counter()
     for _ in range(1000 * TIMES):

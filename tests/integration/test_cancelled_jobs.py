@@ -207,7 +207,7 @@ def test_a_cancelled_job_that_waits_in_its_pool_for_a_worker_never_starts(colour
     call = later if colour == "async" else lambda _context, _job: ran.append("plain")
     attempt = Attempt("1:late", "late", b"{}", codec.Wire("late"), Lane(job_type, call, Flags()))
     attempt.cancelled = True
-    runner = Runner(Keys("n"), lambda: "pool", object, time.time, random.Random())
+    runner = Runner(Keys("n"), lambda: "pool", object, time.time, random.Random(), max_result=1 << 20)
     settlement = asyncio.run(runner.arun(attempt)) if colour == "async" else runner.run(attempt)
     assert settlement is not None
     assert [(entry.kind, entry.number) for entry in settlement] == [("drop", 2)]

@@ -61,6 +61,8 @@ ENDS = {
     "broken": ("broken", ("broken",)),
     "back": ("queue", ("given_back",)),
 }
+#: Those after which a job would run again: refused once an operator has cancelled it.
+RUNS_AGAIN = {"retry", "retry later", "snooze", "back"}
 #: Those that end a job for good, so that its unique key goes with it.
 FOR_GOOD = {"dead", "drop", "done", "keep", "broken"}
 
@@ -85,6 +87,8 @@ class Known:
     token: str = ""
     #: It let go of its unique key in this attempt.
     released: bool = False
+    #: What an operator asked of this attempt: "", "cancel" or "kill".
+    cancel: str = ""
 
 
 @dataclass
@@ -115,7 +119,7 @@ class Model:
         job = self.jobs[job_id]
         if job.place == "queue":
             self.order[job.name].remove(job_id)
-        job.place, job.due, job.pool, job.token, job.released = place, due, "", "", False
+        job.place, job.due, job.pool, job.token, job.released, job.cancel = place, due, "", "", False, ""
         if place == "queue":
             self.order[job.name].insert(0 if head else len(self.order[job.name]), job_id)
 
@@ -356,6 +360,9 @@ class Machine(RuleBasedStateMachine):
         # Plain completions are settled after the entries.
         for job_id, kind in sorted(outcomes, key=lambda one: one[1] == "plain"):
             job = model.jobs[job_id]
+            if job.cancel and kind in RUNS_AGAIN:
+                assert reply.cancelled[job.token] == (job.cancel == "kill")
+                continue
             place, counters = ENDS[kind]
             model.totals.update(f"{counter}:{job.name}" for counter in counters)
             if model.suspects.get(pool.id) == job.token:
@@ -472,6 +479,8 @@ class Machine(RuleBasedStateMachine):
         strange = sorted(found - believed, key=number_in, reverse=True)
         pool.settle(*(Entry("rewound", name_in(token), token) for token in strange))
         for token in strange:
+            if self.model.jobs[by_token[token]].cancel:
+                continue
             if self.model.suspects.get(pool.id) == token:
                 del self.model.suspects[pool.id]
             self.model.totals[f"rewound:{name_in(token)}"] += 1
@@ -493,17 +502,19 @@ class Machine(RuleBasedStateMachine):
         alive = self.link.run(consume.beat(self.keys, pool.id, lease=15.0)).alive
         assert alive == (pool.id not in self.model.condemned)
 
-    @rule(which=st.integers(0, 1), n=st.integers(0, 100))
-    def cancel(self, which, n):
+    @rule(which=st.integers(0, 1), n=st.integers(0, 100), kill=st.booleans())
+    def cancel(self, which, n, kill):
+        """An operator ends a job that runs: it never runs again, whatever becomes of its pool."""
         pool = self.pools[which]
         held = self.model.held_by(pool.id)
         if not held:
             return
-        token = self.model.jobs[held[n % len(held)]].token
+        job = self.model.jobs[held[n % len(held)]]
         live = pool.id not in self.model.condemned
-        assert self.link.run(operate.cancel(self.keys, pool.id, token)) == live
+        assert self.link.run(operate.cancel(self.keys, pool.id, job.token, kill=kill)) == live
         if live:
-            assert token in self.link.run(consume.beat(self.keys, pool.id, lease=15.0)).cancel
+            assert job.token in self.link.run(consume.beat(self.keys, pool.id, lease=15.0)).cancel
+            job.cancel = "kill" if kill or job.cancel == "kill" else "cancel"
 
     # Death.
 
@@ -544,6 +555,11 @@ class Machine(RuleBasedStateMachine):
             if job.junk:
                 model.totals[f"broken:{job.name}"] += 1
                 model.move(job_id, "broken")
+            elif job.cancel:
+                killed = job.cancel == "kill"
+                model.totals[f"{'dead' if killed else 'cancelled'}:{job.name}"] += 1
+                model.release(job_id)
+                model.move(job_id, "dead" if killed else "")
             elif counted and job.deaths + 1 >= MOST_DEATHS:
                 if not known:
                     left += 1

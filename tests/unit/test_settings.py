@@ -93,7 +93,7 @@ def test_a_pool_and_its_enqueuer_agree_on_server_and_namespace(monkeypatch, tmp_
     assert (pool.namespace, pool.enqueuer.namespace) == ("shop", "shop")
     monkeypatch.setenv("DAYJOB_NAMESPACE", "staging")
     monkeypatch.setenv("DAYJOB_REDIS_URL", "redis://staging")
-    del pool.enqueuer
+    del pool.__dict__["enqueuer"]
     assert (pool.namespace, pool.enqueuer.namespace) == ("staging", "staging")
     assert str(pool.enqueuer._address()) == "redis://staging:6379/0"
     named = Enqueuer("mine", redis="redis://mine")

@@ -173,7 +173,9 @@ def test_variables_and_pyproject_set_every_option(redis_url, namespace, tmp_path
     )
     with Admin(namespace, redis=redis_url) as admin:
         admin.enqueue("mail", {"iban": "DE99", "x": 1})
-    with web(cwd=tmp_path, DAYJOB_REDIS_URL=redis_url, DAYJOB_WEB_BASE_PATH="/ops") as command:
+    with web(
+        cwd=tmp_path, DAYJOB_REDIS_URL=redis_url, DAYJOB_WEB_BASE_PATH="/ops", DAYJOB_SHOW_UNANNOUNCED="1"
+    ) as command:
         assert command.url.endswith("/ops")
         me = httpx.get(command.url + "/api/v1/me").json()
         assert (me["namespace"], me["read_only"]) == (namespace, True)

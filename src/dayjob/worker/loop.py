@@ -48,7 +48,8 @@ def _after_fork() -> None:
         executor.end_after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class LoopExecutor:
