@@ -34,7 +34,12 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", choices=sorted(faults.KINDS), help="only faults of this kind"
     )
-    parser.add_argument("--empty", action="store_true", help="at the end, have the server lose all it has")
+    parser.add_argument(
+        "--empty",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="at the end, have the server lose all it has",
+    )
     parser.add_argument("--out", type=Path, help="a file for the figures, as JSON")
     parser.add_argument("--keep", type=Path, help="a folder that is kept, with ledgers and logs")
     options = parser.parse_args()

@@ -165,7 +165,7 @@ def run(
     small: bool = False,
     bulk: int = 0,
     only: set[str] | None = None,
-    empty: bool = False,
+    empty: bool = True,
 ) -> Result:
     """Make a run of so many minutes and judge it."""
     result = Result("chaos", seed)

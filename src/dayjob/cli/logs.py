@@ -17,7 +17,7 @@ Format = Literal["auto", "text", "json"]
 _FIELDS = ("job_name", "job_id", "attempt")
 #: What every record has, and what is shown already; all else is from `extra`.
 _STANDARD = {
-    *vars(logging.makeLogRecord({})), *_FIELDS, "message", "asctime", "taskName", "from_handler",
+    *vars(logging.LogRecord("", 0, "", 0, "", (), None)), *_FIELDS, "message", "asctime", "taskName", "from_handler",
 }  # fmt: skip
 
 
