@@ -13,13 +13,12 @@ from typing import Any
 import msgspec
 
 from contract import NAMES, URL, record
-from dayjob import settings
 from dayjob.job import new_id
-from dayjob.store import codec
+from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Request, Want
-from dayjob.store.sync import Link
 
 #: Long enough for any measurement: nobody renews it.
 LEASE = 3600.0
@@ -31,7 +30,7 @@ class Arguments(msgspec.Struct):
 
 def main() -> None:
     keys, pool_id = Keys("bench"), new_id()
-    link = Link(settings.parse_url(URL), tag=keys.known_jobs, name="bare")
+    link = Link(addresses.parse_url(URL), tag=keys.known_jobs, name="bare")
     link.run(consume.join(keys, pool_id, NAMES, lease=LEASE, term=0.001))
     wants = [Want(name, 1, fetch=True) for name in NAMES]
     arguments = msgspec.json.Decoder(Arguments).decode

@@ -16,15 +16,14 @@ import msgspec
 import redis
 
 from contract import NAMES, URL
-from dayjob import settings
 from dayjob.job import new_id
-from dayjob.store import codec
+from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, inspect, maintain, produce
 from dayjob.store.ops.consume import Request, Want
 from dayjob.store.ops.produce import Slot
-from dayjob.store.sync import Link
 
 LEASE = 3600.0
 BATCH = 500
@@ -38,7 +37,7 @@ class Bare:
 
     def __init__(self) -> None:
         self.keys, self.pool_id, self.slot = Keys("bench"), new_id(), new_id()
-        self.link = Link(settings.parse_url(URL), tag=self.keys.known_jobs, name="growth")
+        self.link = Link(addresses.parse_url(URL), tag=self.keys.known_jobs, name="growth")
         self.client = redis.Redis.from_url(URL, decode_responses=True)
         self.link.run(consume.join(self.keys, self.pool_id, NAMES, lease=LEASE, term=0.001))
         self.number, self.token, self.sent, self.made = 0, 1, 0, 0

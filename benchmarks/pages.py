@@ -19,13 +19,13 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from dayjob import settings
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import rollups
-from dayjob.store.sync import Link
-from dayjob.worker.recorder import Recorder
-from dayjob.worker.shared import SharedLink
+from dayjob.worker.chores.recorder import Recorder
+from dayjob.worker.shared_link import SharedLink
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from server import running  # the server of the tests: a process of its own, on a port of its own
@@ -191,7 +191,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
         url = f"redis://127.0.0.1:{server.port}"
-        link = Link(settings.parse_url(url), tag=NAMESPACE)
+        link = Link(addresses.parse_url(url), tag=NAMESPACE)
         fleet = Fleet(link, given.names, given.pools, given.jobs)
         fleet.fill()
         print(

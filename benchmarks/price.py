@@ -19,9 +19,9 @@ from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.worker import runtime
-from dayjob.worker.attempt import Attempt
-from dayjob.worker.lane import Flags, Lane
-from dayjob.worker.run import Runner
+from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.runner import Runner
 
 ROUNDS = 7
 

@@ -17,7 +17,8 @@ import click
 from click.testing import CliRunner
 
 import dayjob
-from dayjob import cli, errors, options, pool, registry, retry
+from dayjob import cli, errors, options, pool, retry
+from dayjob.handlers import registry
 from dayjob.store import scripts
 from dayjob.store.keys import Keys
 
@@ -113,15 +114,16 @@ def commands() -> str:
 
 def api() -> str:
     """Signature and docstring of every public name that is a class with methods."""
-    from dayjob import enqueue, testing, web  # noqa: PLC0415 - loads the Redis client
+    from dayjob import testing, web  # noqa: PLC0415 - loads the Redis client
     from dayjob.admin import client  # noqa: PLC0415
+    from dayjob.enqueue import enqueuer  # noqa: PLC0415 - loads the Redis client
 
     sections = [
         _class(pool.WorkerPool),
         _class(registry.JobType),
         _class(dayjob.Job),
-        _class(enqueue.Enqueuer),
-        _class(enqueue.AsyncEnqueuer),
+        _class(enqueuer.Enqueuer),
+        _class(enqueuer.AsyncEnqueuer),
         *(_function(one, "dayjob.retry.") for one in (retry.exponential, retry.constant)),
         _class(client.Admin),
         "## AsyncAdmin\n\nThe same constructor and the same methods as `Admin`, awaited. Safe to share between tasks.",

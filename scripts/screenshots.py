@@ -29,8 +29,8 @@ from dayjob.cli import fake_data, target
 from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import Op
-from dayjob.store.sync import Link
 from server import running, wait_until
 from web.browser import Window, launched, window
 from web.conftest import RunningConsole, running_console

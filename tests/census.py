@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 
 #: Type name as the server says it to the command that reads all of it.
 READ = {

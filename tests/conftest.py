@@ -6,9 +6,9 @@ import tempfile
 
 import pytest
 
-from dayjob import settings
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.sync import Link
+from dayjob.store.link import Link
 from server import Server, running
 
 # Where the embedded server's folders are remembered: not in the home of whoever runs the tests.
@@ -42,7 +42,7 @@ def keys(namespace: str) -> Keys:
 
 @pytest.fixture
 def link(redis_url: str, keys: Keys) -> Link:
-    found = Link(settings.parse_url(redis_url), tag=keys.known_jobs, name="test")
+    found = Link(addresses.parse_url(redis_url), tag=keys.known_jobs, name="test")
     yield found
     found.close()
 

@@ -20,22 +20,22 @@ from pathlib import Path
 from typing import Any
 
 from census import census
-from dayjob import Enqueuer, Job, WorkerPool, settings
+from dayjob import Enqueuer, Job, WorkerPool
 from dayjob.errors import Unavailable, Unknown
 from dayjob.job import new_id
 from dayjob.options import JobOptions
 from dayjob.pool import Periodic as Record
-from dayjob.store import codec
+from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, operate, produce
 from dayjob.store.ops.produce import Slot
 from dayjob.store.steps import walk
-from dayjob.store.sync import Link
-from dayjob.worker.periodic import Periodic
-from dayjob.worker.reaper import Reaper
-from dayjob.worker.requeuer import Requeuer
-from dayjob.worker.trimmer import Trimmer
+from dayjob.worker.chores.periodic import Periodic
+from dayjob.worker.chores.reaper import Reaper
+from dayjob.worker.chores.requeuer import Requeuer
+from dayjob.worker.chores.trimmer import Trimmer
 from pools import Pool
 
 #: A moment that has passed, at a full minute; and five minutes in seconds.
@@ -68,7 +68,7 @@ def operation(name: str, ready: Callable[[Keys, Link], int], **how: Any) -> Call
 
 
 def dial(url: str, keys: Keys) -> Link:
-    return Link(settings.parse_url(url), tag=keys.known_jobs)
+    return Link(addresses.parse_url(url), tag=keys.known_jobs)
 
 
 def insist(step: Callable[[], Any]) -> Any:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 
 _LINE = re.compile(rb"\+[\d.]+ \[\d+ ([^\]]*)\] (.*)\r\n")
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')

@@ -7,11 +7,11 @@ from typing import Any
 
 from dayjob.job import new_id
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, produce
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.ops.produce import Slot
-from dayjob.store.sync import Link
 
 LEASE = 15.0
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dayjob.describe import Described
+from dayjob.handlers.describe import Described
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import Op, plain
 from dayjob.store.ops import audit, consume, find, inspect, job_types, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.scripts import Script
-from dayjob.store.sync import Link
 from pools import Pool, fill
 
 #: Far in the future, and the second after it.

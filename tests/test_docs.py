@@ -405,7 +405,7 @@ def test_every_logger_is_in_the_guide():
     names = set(
         re.findall(r'^logger = (?:logging\.getLogger|SafeLogger)\("([\w.]+)"\)', source, re.MULTILINE)
     )
-    assert "dayjob.worker.keeper" in names
+    assert "dayjob.worker.supervisor.leases" in names
     listed = set(
         re.findall(
             r"^\| `(dayjob[\w.]*)` \|", (DOCS / "guides" / "seeing.md").read_text("utf-8"), re.MULTILINE

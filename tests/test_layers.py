@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -12,23 +13,30 @@ import dayjob
 
 ROOT = Path(dayjob.__file__).parent
 
-#: Layer to its modules, by the name under dayjob; a package stands for all that is in it.
+#: Layer to its folders, and to the modules at the package root that belong to it.
 LAYERS = {
     "domain": {
-        "altered", "arguments", "clock", "cron", "describe", "errors", "forks", "function", "job", "lenient", "middleware", "options", "redact",
-        "registry", "retry", "safe_logging", "version", "wording",
+        "cron",
+        "errors",
+        "handlers",
+        "job",
+        "middleware",
+        "options",
+        "retry",
+        "safe_logging",
+        "text",
+        "version",
     },
-    # What programs import to say what their jobs are; opens nothing.
+    # What programs import to define their jobs; opens nothing.
     "face": {"pool", "__init__"},
-    "store": {"store", "settings"},
-    "enqueue": {"draft", "enqueue", "sending"},
+    "store": {"store"},
+    "enqueue": {"enqueue"},
     "worker": {"worker"},
-    "admin": {"admin", "doctor"},
+    "admin": {"admin"},
     "web": {"web"},
-    "integrations": {"integrations"},
     "cli": {"cli", "tui", "__main__"},
     "testing": {"testing"},
-}  # fmt: skip
+}
 
 MAY = {
     "domain": set(),
@@ -38,38 +46,35 @@ MAY = {
     "worker": {"domain", "store", "face"},
     "admin": {"domain", "store"},
     "web": {"domain", "admin"},
-    "integrations": {"domain", "face", "enqueue", "admin"},
-    "cli": {"domain", "store", "face", "enqueue", "worker", "admin", "web", "integrations"},
+    "cli": {"domain", "store", "face", "enqueue", "worker", "admin", "web"},
     "testing": {"domain", "store", "face", "enqueue", "worker"},
 }
 
 #: Imports inside functions that go against the layers on purpose: a pool is inert until it is used.
 LATE = {
     ("dayjob", "dayjob.admin.client"),
-    ("dayjob", "dayjob.enqueue"),
-    ("dayjob.pool", "dayjob.enqueue"),
-    ("dayjob.pool", "dayjob.settings"),
+    ("dayjob", "dayjob.enqueue.enqueuer"),
+    ("dayjob.pool", "dayjob.enqueue.enqueuer"),
+    ("dayjob.pool", "dayjob.store.addresses"),
     ("dayjob.pool", "dayjob.worker.runtime"),
 }
 
 #: Library to the only modules that may import it; a layer's name stands for all of its modules.
 LIBRARIES = {
-    "redis": {"dayjob.store.sync", "dayjob.store.aio"},
+    "redis": {"dayjob.store.link", "dayjob.store.async_link"},
     "asyncio": {
-        "dayjob.store.aio", "enqueue", "dayjob.worker.loop", "dayjob.worker.run", "web", "cli", "testing",
-        "integrations",
+        "dayjob.store.async_link", "enqueue", "dayjob.worker.running.event_loop", "dayjob.worker.running.runner", "web", "cli", "testing",
     },
     "threading": {
-        "dayjob.clock", "dayjob.pool", "enqueue", "dayjob.store.sync", "worker", "web", "cli", "testing",
-        "integrations",
+        "dayjob.pool", "enqueue", "dayjob.store.link", "worker", "web", "cli", "testing",
     },
-    "socket": {"dayjob.store.sync", "dayjob.store.embedded", "worker", "cli", "web"},
+    "socket": {"dayjob.store.link", "dayjob.store.embedded", "worker", "cli", "web"},
     "subprocess": {"dayjob.store.embedded", "worker", "cli"},
     "click": {"cli"},
     "starlette": {"web"},
     "textual": {"cli"},
     "cronsim": {"dayjob.cron"},
-    "msgspec": {"domain", "face", "store", "enqueue", "worker", "admin", "web", "cli", "testing", "integrations"},
+    "msgspec": {"domain", "face", "store", "enqueue", "worker", "admin", "web", "cli", "testing"},
 }  # fmt: skip
 
 
@@ -123,7 +128,7 @@ def test_a_module_imports_its_own_layer_or_one_that_its_layer_may(module):
     for name, when in imports(module):
         if not (name == "dayjob" or name.startswith("dayjob.")) or when == "typing":
             continue
-        if name == "dayjob" and layer in ("cli", "testing", "web", "integrations"):
+        if name == "dayjob" and layer in ("cli", "testing", "web"):
             continue
         if when == "late" and (module, name) in LATE:
             continue
@@ -196,7 +201,7 @@ def test_the_check_finds_what_is_planted():
     assert "admin" not in MAY["worker"]
     assert not MAY["web"] & {"store", "worker"}
     assert all("testing" not in may for may in MAY.values())
-    assert ("dayjob.store.ops.consume", "top") in imports("dayjob.worker.fetcher")
+    assert ("dayjob.store.ops.consume", "top") in imports("dayjob.worker.fetching.fetcher")
     assert ("dayjob.worker.runtime", "late") in imports("dayjob.pool")
 
 
@@ -204,3 +209,38 @@ def test_the_check_finds_what_is_planted():
 def test_the_worker_logs_by_safe_loggers_only(module):
     """A plain log call raises what a handler of the program raises, and would end the loop or the thread it is made on."""
     assert "getLogger" not in MODULES[module].read_text("utf-8"), f"{module}: use safe_logging.SafeLogger"
+
+
+def contributing() -> str:
+    return (ROOT.parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+
+
+def test_the_picture_of_the_layers_is_the_tree():
+    picture = contributing().partition("## Layers")[2].partition("```")[2].partition("```")[0]
+    drawn: dict[str, set[str]] = {}
+    for line in picture.strip().splitlines():
+        folder, *words = re.split(r"\s{2,}", line.strip())
+        inside = f"worker/{folder}" if line.startswith(" ") else "" if folder == "root" else folder
+        drawn[inside] = set(words[0].split())
+    for folder, names in drawn.items():
+        if folder == "cli, tui":
+            continue
+        there = {path.stem for path in (ROOT / folder).iterdir()}
+        assert names <= there, f"{folder or 'the root'} has no {names - there}"
+    assert {folder.name for folder in (ROOT / "worker").iterdir() if (folder / "__init__.py").exists()} == {
+        name.removeprefix("worker/") for name in drawn if name.startswith("worker/")
+    }
+    folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    assert folders == {name for name in drawn if name and "/" not in name and "," not in name} | {
+        "cli",
+        "tui",
+    }
+
+
+def test_the_table_of_changes_names_files_that_exist():
+    table = contributing().partition("## To change X")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 12
+    for name in re.findall(r"`([\w/.]+)`", "\n".join(rows)):
+        if "/" in name or name.endswith(".py"):
+            assert any((base / name).exists() for base in (ROOT, ROOT.parents[1])), name

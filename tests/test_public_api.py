@@ -14,8 +14,8 @@ import dayjob
 
 #: What a program that only defines or enqueues jobs must not pay for.
 HEAVY = (
-    "asyncio", "click", "concurrent.futures", "cronsim", "dayjob.admin", "dayjob.cli", "dayjob.enqueue",
-    "dayjob.store.aio", "dayjob.store.sync", "dayjob.testing", "dayjob.web", "dayjob.worker", "multiprocessing", "redis",
+    "asyncio", "click", "concurrent.futures", "cronsim", "dayjob.admin", "dayjob.cli", "dayjob.enqueue.enqueuer",
+    "dayjob.store.async_link", "dayjob.store.link", "dayjob.testing", "dayjob.web", "dayjob.worker", "multiprocessing", "redis",
     "sqlite3", "ssl", "starlette", "subprocess", "uvloop",
 )  # fmt: skip
 
@@ -80,6 +80,6 @@ def test_defining_jobs_loads_neither_worker_nor_redis():
 
 def test_an_enqueuer_loads_redis_but_no_worker_and_no_command_line():
     found = loaded_by("import dayjob; dayjob.Enqueuer('n', redis='redis://127.0.0.1:1')")
-    assert "dayjob.store.sync" in found
+    assert "dayjob.store.link" in found
     for module in ("dayjob.worker", "dayjob.cli", "dayjob.admin", "click", "uvloop", "cronsim"):
         assert module not in found

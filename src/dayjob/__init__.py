@@ -29,7 +29,7 @@ from dayjob.version import __version__
 
 if TYPE_CHECKING:
     from dayjob.admin.client import Admin, AsyncAdmin
-    from dayjob.enqueue import AsyncEnqueuer, Enqueuer
+    from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
 
 __all__ = [
     "Admin",
@@ -64,9 +64,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load the Redis client only where jobs are enqueued, run or looked at, not wherever a job is defined."""
     if name in ("Enqueuer", "AsyncEnqueuer"):
-        from dayjob import enqueue  # noqa: PLC0415 - the reason is above
+        from dayjob.enqueue import enqueuer  # noqa: PLC0415 - the reason is above
 
-        return getattr(enqueue, name)
+        return getattr(enqueuer, name)
     if name in ("Admin", "AsyncAdmin"):
         from dayjob.admin import client  # noqa: PLC0415 - the reason is above
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn, Protocol
 import msgspec
 
 from dayjob.errors import BadArguments
-from dayjob.redact import is_hidden, secrets_in, shown, without
+from dayjob.handlers.redact import is_hidden, secrets_in, shown, without
 
 _decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
 

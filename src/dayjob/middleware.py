@@ -17,7 +17,7 @@ from contextlib import (
 from typing import Any, Final
 
 from dayjob.errors import BadOption, BadSignature
-from dayjob.function import NOT_YET, Colour, Function, NoContext, Role
+from dayjob.handlers.signature import NOT_YET, Colour, Function, NoContext, Role
 
 SyncCall = Callable[[Any, Any], Any]
 AsyncCall = Callable[[Any, Any], Awaitable[Any]]

@@ -31,7 +31,8 @@ from typing import (
 import msgspec
 
 from dayjob.errors import BadOption, NotReady, UnknownJob, UsageError
-from dayjob.function import Colour, NoContext, given_name
+from dayjob.handlers.registry import JobType, Registry, encode_unchecked
+from dayjob.handlers.signature import Colour, NoContext, given_name
 from dayjob.job import Job, running
 from dayjob.middleware import Lifespan, Middleware
 from dayjob.options import (
@@ -45,10 +46,9 @@ from dayjob.options import (
     check_namespace,
     check_text,
 )
-from dayjob.registry import JobType, Registry, encode_unchecked
 
 if TYPE_CHECKING:
-    from dayjob.enqueue import AsyncEnqueuer, Enqueuer
+    from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -189,9 +189,9 @@ class WorkerPool(Generic[C]):
     @property
     def namespace(self) -> str:
         """The namespace of its jobs: DAYJOB_NAMESPACE, else its own, else that of ./pyproject.toml, else "dayjob"."""
-        from dayjob import settings  # noqa: PLC0415 - a pool reads nothing before it is used
+        from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
 
-        return settings.resolve_namespace(None, pool=self.named_namespace)
+        return addresses.resolve_namespace(None, pool=self.named_namespace)
 
     @namespace.setter
     def namespace(self, namespace: str) -> None:
@@ -313,7 +313,7 @@ class WorkerPool(Generic[C]):
         """Enqueues by name, checked against the job types of this pool."""
         made: Enqueuer | None = self.__dict__.get("enqueuer")
         if made is None:
-            from dayjob.enqueue import Enqueuer  # noqa: PLC0415 - loads the Redis client
+            from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
             # Two first users agree on one by setdefault. A lock could be held by another thread when a child is forked.
             made = self.__dict__.setdefault("enqueuer", Enqueuer(self.namespace, **self._sending()))
@@ -321,7 +321,7 @@ class WorkerPool(Generic[C]):
 
     def enqueuer_for(self, namespace: str, redis: str | None) -> Enqueuer:
         """The same for another namespace and server, which a command names."""
-        from dayjob.enqueue import Enqueuer  # noqa: PLC0415 - loads the Redis client
+        from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
         return Enqueuer(namespace, **{**self._sending(), "redis": redis})
 
@@ -330,7 +330,7 @@ class WorkerPool(Generic[C]):
         """The same, awaited."""
         made: AsyncEnqueuer | None = self.__dict__.get("async_enqueuer")
         if made is None:
-            from dayjob.enqueue import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
+            from dayjob.enqueue.enqueuer import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
 
             made = self.__dict__.setdefault(
                 "async_enqueuer", AsyncEnqueuer(self.namespace, **self._sending())
@@ -523,20 +523,20 @@ class WorkerPool(Generic[C]):
 
     def _log_conflicts(self) -> None:
         """Log where the pool and a variable or pyproject.toml name different servers or namespaces."""
-        from dayjob import settings  # noqa: PLC0415 - a pool reads nothing before it is used
+        from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
 
         for line in (
-            settings.conflict("redis", self.redis),
-            settings.conflict("namespace", self.named_namespace),
+            addresses.conflict("redis", self.redis),
+            addresses.conflict("namespace", self.named_namespace),
         ):
             if line:
-                settings.logger.warning("%s", line)
+                addresses.logger.warning("%s", line)
 
     def _sending(self) -> dict[str, Any]:
-        from dayjob import settings  # noqa: PLC0415 - a pool reads nothing before it is used
+        from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
 
         return {
-            "redis": settings.pool_redis(self.redis),
+            "redis": addresses.pool_redis(self.redis),
             "on_commit": self.on_commit,
             "max_payload": self.options.max_payload,
             "durability": self.options.durability,

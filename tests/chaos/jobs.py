@@ -23,8 +23,8 @@ import msgspec
 from dayjob import Dead, Discard, Job, JobTimeout, Snooze, WorkerPool
 from dayjob.errors import StoreError, Unavailable, Unknown
 from dayjob.job import new_id, running
-from dayjob.worker.fetcher import Fetcher
-from dayjob.worker.run import Abandon, TimedOut
+from dayjob.worker.fetching.fetcher import Fetcher
+from dayjob.worker.running.runner import Abandon, TimedOut
 from faults.checker import Rules
 from faults.ledger import Ledger
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 from faults.ledger import Census, Item
 
 #: Queues longer than this are counted, not listed.

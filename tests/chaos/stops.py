@@ -18,11 +18,12 @@ from pathlib import Path
 
 from chaos.queued import Queued
 from chaos.world import child_environment
-from dayjob import Enqueuer, settings
+from dayjob import Enqueuer
 from dayjob.errors import StoreError
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 from proxy import Fault, Proxy
 from server import running, wait_until
 
@@ -250,7 +251,7 @@ def _wait_for_work(port: int, namespace: str, process: subprocess.Popen[bytes]) 
 def _some_done(port: int, namespace: str) -> bool:
     """Whether jobs that are too quick to be seen running have ended."""
     keys = Keys(namespace)
-    link = Link(settings.parse_url(f"redis://127.0.0.1:{port}"), tag=keys.known_jobs)
+    link = Link(addresses.parse_url(f"redis://127.0.0.1:{port}"), tag=keys.known_jobs)
     try:
         return bool(link.run(plain("HLEN", keys.totals)))
     except StoreError:
@@ -262,7 +263,7 @@ def _some_done(port: int, namespace: str) -> bool:
 def _held(port: int, namespace: str) -> int:
     """How many attempts pools of this namespace hold."""
     keys = Keys(namespace)
-    link = Link(settings.parse_url(f"redis://127.0.0.1:{port}"), tag=keys.known_jobs)
+    link = Link(addresses.parse_url(f"redis://127.0.0.1:{port}"), tag=keys.known_jobs)
     try:
         pools = [
             *link.run(plain("ZRANGE", keys.pools, 0, -1)),

@@ -20,10 +20,11 @@ from typing import Any
 from chaos import look
 from chaos.jobs import RULES, digest
 from chaos.world import Workers
-from dayjob import Enqueuer, settings
+from dayjob import Enqueuer
 from dayjob.errors import StoreError, Unknown
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.sync import Link, key_slot
+from dayjob.store.link import Link, key_slot
 from faults.checker import Story, check, repeats
 from faults.ledger import Ledger, read
 from integration.test_topologies import Cluster, Sentinels, role, tell
@@ -233,7 +234,7 @@ def _offset(info: bytes, label: bytes) -> int:
 
 def _quiet(field_: Field) -> None:
     """Wait until no queue and no pool holds anything."""
-    link = Link(settings.parse_url(field_.url), tag=field_.keys.known_jobs)
+    link = Link(addresses.parse_url(field_.url), tag=field_.keys.known_jobs)
 
     def quiet() -> bool:
         try:
@@ -314,7 +315,7 @@ def _settle(field_: Field, outcome: Outcome) -> None:
 
     admin = Admin(field_.namespace, redis=field_.url)
     admin.pause_schedule("tick")
-    link = Link(settings.parse_url(field_.url), tag=field_.keys.known_jobs)
+    link = Link(addresses.parse_url(field_.url), tag=field_.keys.known_jobs)
 
     def rest() -> bool:
         found = look.take(link, field_.keys)

@@ -18,11 +18,12 @@ import psutil
 
 from chaos import look
 from chaos.jobs import digest, memory_group
-from dayjob import Admin, Enqueuer, settings
+from dayjob import Admin, Enqueuer
 from dayjob.errors import StoreError
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 from faults.ledger import Census, Ledger
 from proxy import Proxy
 from server import Server, binary, wait_until
@@ -203,7 +204,7 @@ class World:
 
     def attach(self) -> None:
         """Connect to the server."""
-        self.link = Link(settings.parse_url(self.server.url), tag=self.keys.known_jobs, timeout=20)
+        self.link = Link(addresses.parse_url(self.server.url), tag=self.keys.known_jobs, timeout=20)
         self.enqueuer = Enqueuer(self.namespace, redis=self.server.url, timeout=1.0)
         self.admin = Admin(self.namespace, redis=self.server.url)
 

@@ -25,11 +25,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dayjob import Enqueuer, settings
+from dayjob import Enqueuer
 from dayjob.errors import Rejected, StoreError, Unknown
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 from server import Server, binary, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +146,7 @@ class Load:
 
 def there(server: Server) -> set[str]:
     """The ids of all jobs that a server has."""
-    link = Link(settings.parse_url(server.url), tag="", timeout=30)
+    link = Link(addresses.parse_url(server.url), tag="", timeout=30)
     raw = link.run(plain("LRANGE", Keys(NAMESPACE).queue("a"), 0, -1))
     link.close()
     return {json.loads(one)["id"] for one in raw}
@@ -311,7 +312,7 @@ def failover(setup: Setup, chance: random.Random, *, stalled: bool) -> tuple[Sai
 
 
 def _ask(server: Server, *words: str | int) -> object:
-    link = Link(settings.parse_url(server.url), tag="", timeout=30)
+    link = Link(addresses.parse_url(server.url), tag="", timeout=30)
     try:
         return link.run(plain(str(words[0]), *words[1:]))
     finally:

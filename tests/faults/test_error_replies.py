@@ -16,7 +16,7 @@ from collections import Counter
 
 import pytest
 
-import dayjob.enqueue
+import dayjob.enqueue.enqueuer
 from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool
 from dayjob.errors import Full, Rejected, StoreError, Unavailable
 from dayjob.store.ops import consume
@@ -71,7 +71,9 @@ def proxy(server: Server) -> Proxy:
 @pytest.fixture(params=["sync", "async"])
 def enqueuer(request, namespace, proxy, monkeypatch):
     """An enqueuer of either colour behind the proxy, which waits a fraction of a second between its tries."""
-    monkeypatch.setattr(dayjob.enqueue, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.TRIES))
+    monkeypatch.setattr(
+        dayjob.enqueue.enqueuer, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.enqueuer.TRIES)
+    )
     runner = asyncio.Runner() if request.param == "async" else None
     kind = Enqueuer if runner is None else AsyncEnqueuer
     driver = Driver(kind(namespace, redis=proxy.url, timeout=2.0), runner)

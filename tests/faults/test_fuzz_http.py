@@ -11,10 +11,10 @@ from urllib.parse import quote, quote_from_bytes
 
 import pytest
 
-from dayjob import settings
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 from dayjob.web import v1
 from faults.mutator import NASTY, SEED, TIMES, hostile, job
 from faults.test_fuzz_payloads import PRIVATE
@@ -37,7 +37,7 @@ def rubbish(server):
     """A console over a namespace in which every key holds some rubbish."""
     namespace = "fuzz" + secrets.token_hex(4)
     keys = Keys(namespace)
-    link = Link(settings.parse_url(server.url), tag=keys.known_jobs)
+    link = Link(addresses.parse_url(server.url), tag=keys.known_jobs)
     chance = random.Random(f"{SEED} rubbish")
     for place in PRIVATE.values():
         for bad in (*chance.sample(NASTY, 8), *(hostile(chance, job("a", "x")) for _ in range(8))):

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dayjob import Enqueuer, Job, WorkerPool
-from dayjob import settings as dayjob_settings
 from dayjob.admin.filters import Filter, read_filter
 from dayjob.cron import parse
 from dayjob.errors import BadArguments, BadOption, BadSchedule, UsageError
 from dayjob.options import check_name, durability_of
-from dayjob.wording import read_span
+from dayjob.store import addresses as dayjob_settings
+from dayjob.text import read_span
 from faults.mutator import NASTY, SEED, TIMES, VALUES, hostile
 
 many = settings(

@@ -15,7 +15,7 @@ from dayjob.errors import DayjobError
 from dayjob.options import PoolOptions
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.worker.trimmer import Trimmer
+from dayjob.worker.chores.trimmer import Trimmer
 from faults.mutator import NASTY, SEED, TIMES, hostile, job
 from server import wait_until
 

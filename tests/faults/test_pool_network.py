@@ -10,12 +10,13 @@ from collections import Counter
 
 import pytest
 
-from dayjob import Enqueuer, Job, WorkerPool, settings
+from dayjob import Enqueuer, Job, WorkerPool
 from dayjob.errors import Unavailable
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.scripts import load
-from dayjob.store.sync import Link
 from proxy import AFTER, BEFORE, KEEP, PASS, SWALLOW, Fault, Proxy, proxied, reply
 from server import Server, running, wait_until
 
@@ -203,7 +204,7 @@ def test_scripts_that_the_server_forgets_all_the_time_are_sent_whole(
     failures: list[BaseException] = []
 
     def flush() -> None:
-        link = Link(settings.parse_url(pool.redis), tag="")
+        link = Link(addresses.parse_url(pool.redis), tag="")
         try:
             while not done.wait(0.01):
                 link.run(plain("SCRIPT", "FLUSH"))
@@ -453,7 +454,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(tmp_path, namespac
             back = time.monotonic()
             wait_until(lambda: len(runs) == len(known), 15)
             assert time.monotonic() - back <= RESUME + 1, round_
-        link = Link(settings.parse_url(server.url), tag="")
+        link = Link(addresses.parse_url(server.url), tag="")
         wait_until(lambda: int(link.run(plain("HGET", keys.totals, "done:a")) or 0) == len(known))
         link.close()
         pool.stop(timeout=5)
@@ -472,7 +473,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(tmp_path, namespac
 )
 def test_a_server_that_refuses_writes_for_a_while(tmp_path, namespace, runs, caplog, on, off):
     with running(tmp_path) as server:
-        link = Link(settings.parse_url(server.url), tag="")
+        link = Link(addresses.parse_url(server.url), tag="")
         enqueuer = Enqueuer(namespace, redis=server.url)
         pool = WorkerPool(namespace=namespace, redis=server.url, concurrency=4)
         hold = threading.Event()

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from dayjob import WorkerPool
-from dayjob.describe import Described
+from dayjob.handlers.describe import Described
 from dayjob.job import new_id
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.ops import consume, job_types
 from dayjob.store.ops.consume import Entry, Request, Want
-from dayjob.store.sync import Link
 from pools import jobs_of
 
 #: For pools whose death, or long silence, is part of the test.

@@ -15,7 +15,7 @@ from dayjob import Admin, AsyncAdmin, Enqueuer, Job
 from dayjob.admin.filters import Filter, kind_of, read_filter
 from dayjob.admin.views import Seen
 from dayjob.errors import BadArguments, BadOption, JobFailed, ResultTimeout
-from dayjob.redact import HIDDEN, UNANNOUNCED
+from dayjob.handlers.redact import HIDDEN, UNANNOUNCED
 from dayjob.store import codec
 from dayjob.store.ops import figures
 from dayjob.store.ops.figures import Histogram

@@ -13,7 +13,7 @@ from crashes import fill
 from dayjob import Job, WorkerPool
 from dayjob.options import JobOptions
 from dayjob.store.scripts import load
-from dayjob.worker.reaper import STEP, Reaper
+from dayjob.worker.chores.reaper import STEP, Reaper
 from pools import Pool
 from proxy import Proxy, proxied
 from server import Server, wait_until

@@ -16,9 +16,9 @@ import pytest
 from dayjob import Admin, Enqueuer, Retry, Snooze, WorkerPool
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.worker.attempt import Attempt
-from dayjob.worker.lane import Flags, Lane
-from dayjob.worker.run import Runner
+from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.runner import Runner
 from server import wait_until
 from workers import JOBS, WorkerCommand
 

@@ -10,12 +10,13 @@ import time
 import msgspec
 import pytest
 
-from dayjob import doctor, settings
+from dayjob.admin import doctor
 from dayjob.errors import Unavailable
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.ops.health import Health
 from dayjob.store.steps import walk
-from dayjob.store.sync import Link
 from server import running, wait_until
 
 
@@ -38,7 +39,7 @@ def told(config=None, **info):
 
 def test_a_server_without_persistence_is_an_error_and_the_rest_is_fine(tmp_path, examine, keys):
     with running(tmp_path) as server:
-        link = Link(settings.parse_url(server.url), tag=keys.known_jobs)
+        link = Link(addresses.parse_url(server.url), tag=keys.known_jobs)
         found = examine(link)
         link.close()
     assert found["persistence"].level == "error"
@@ -63,7 +64,7 @@ def test_a_server_without_persistence_is_an_error_and_the_rest_is_fine(tmp_path,
 
 def test_an_append_only_log_is_fine(tmp_path, keys):
     with running(tmp_path, "--appendonly", "yes") as server:
-        link = Link(settings.parse_url(server.url), tag=keys.known_jobs)
+        link = Link(addresses.parse_url(server.url), tag=keys.known_jobs)
         found = {one.topic: one for one in walk(link, doctor.examine(keys, time.time))}
         link.close()
     assert found["persistence"].level == "ok"
@@ -83,7 +84,7 @@ def test_eviction_is_an_error_in_words(examine, call):
 
 def test_a_server_that_refuses_config_is_examined_by_what_it_tells(redis_url, keys, call, examine):
     call("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-config", "-slowlog")
-    guest = Link(settings.parse_url(redis_url.replace("//", "//guest:word@")), tag=keys.known_jobs)
+    guest = Link(addresses.parse_url(redis_url.replace("//", "//guest:word@")), tag=keys.known_jobs)
     try:
         found = examine(guest)
     finally:
@@ -96,7 +97,7 @@ def test_a_server_that_refuses_config_is_examined_by_what_it_tells(redis_url, ke
 
 def test_a_user_who_may_not_load_scripts_is_an_error(redis_url, keys, call, examine):
     call("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-script|load")
-    guest = Link(settings.parse_url(redis_url.replace("//", "//guest:word@")), tag=keys.known_jobs)
+    guest = Link(addresses.parse_url(redis_url.replace("//", "//guest:word@")), tag=keys.known_jobs)
     try:
         finding = examine(guest)["scripts"]
     finally:
@@ -108,7 +109,7 @@ def test_a_user_who_may_not_load_scripts_is_an_error(redis_url, keys, call, exam
 
 def test_what_the_server_refuses_to_show_is_said_and_does_not_stop_the_rest(redis_url, keys, call, examine):
     call("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-type")
-    guest = Link(settings.parse_url(redis_url.replace("//", "//guest:word@")), tag=keys.known_jobs)
+    guest = Link(addresses.parse_url(redis_url.replace("//", "//guest:word@")), tag=keys.known_jobs)
     try:
         found = examine(guest)
     finally:
@@ -140,7 +141,7 @@ def test_a_user_who_may_not_use_info_gets_the_other_checks(redis_url, namespace,
 
 def test_a_replica_is_an_error(tmp_path, server, keys):
     with running(tmp_path, "--replicaof", "127.0.0.1", str(server.port)) as replica:
-        link = Link(settings.parse_url(replica.url), tag=keys.known_jobs)
+        link = Link(addresses.parse_url(replica.url), tag=keys.known_jobs)
 
         def role():
             # While it takes over the master's data it may answer nothing at all.

@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-import dayjob.enqueue
-from dayjob import AsyncEnqueuer, Enqueuer, WorkerPool, settings
+import dayjob.enqueue.enqueuer
+from dayjob import AsyncEnqueuer, Enqueuer, WorkerPool
 from dayjob.errors import BadOption, Rejected, Unavailable, Unknown
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 from driver import Driver
 from proxy import BEFORE, proxied
 from server import Server, running, wait_until
@@ -25,7 +26,7 @@ from server import Server, running, wait_until
 
 def tell(server: Server, *words):
     """Send one command to a server."""
-    link = Link(settings.parse_url(server.url), tag="", timeout=20)
+    link = Link(addresses.parse_url(server.url), tag="", timeout=20)
     try:
         return link.run(plain(*words))
     finally:
@@ -67,7 +68,9 @@ def logging_server(tmp_path_factory):
 @pytest.fixture(params=["sync", "async"])
 def make(request, namespace, monkeypatch):
     """Make an enqueuer of either colour that talks to a URL."""
-    monkeypatch.setattr(dayjob.enqueue, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.TRIES))
+    monkeypatch.setattr(
+        dayjob.enqueue.enqueuer, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.enqueuer.TRIES)
+    )
     made = []
     runner = asyncio.Runner() if request.param == "async" else None
 

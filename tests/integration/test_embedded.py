@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from dayjob.errors import ServerError, UntrustedFolder
-from dayjob.settings import FALLBACK, Target, connect_target
+from dayjob.store.addresses import FALLBACK, Target, connect_target
 from dayjob.store.embedded import (
     ServerStatus,
     open_server,

@@ -10,15 +10,16 @@ import threading
 
 import pytest
 
-from dayjob import WorkerPool, settings
+from dayjob import WorkerPool
 from dayjob.admin.client import Admin
-from dayjob.redact import UNANNOUNCED
+from dayjob.handlers.redact import UNANNOUNCED
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, inspect, job_types, operate
 from dayjob.store.steps import walk
-from dayjob.store.sync import Link
-from dayjob.worker import chores
+from dayjob.worker.chores import chores
 from server import running, wait_until
 
 SECRET = "4111111111111111"
@@ -83,7 +84,7 @@ def test_each_flush_takes_limits_away_only_until_a_pool_fetches_again(own_server
     pool = WorkerPool(namespace=namespace, redis=own_server.url, concurrency=10)
     pool.register("work", room.stay, max_concurrency=2)
     keys = Keys(namespace)
-    link = Link(settings.parse_url(own_server.url), tag=keys.known_jobs)
+    link = Link(addresses.parse_url(own_server.url), tag=keys.known_jobs)
     with pool, contextlib.closing(link):
         for _ in range(5):
             # The lost attempts of a flush go on running; they are not held any more, so they are not counted.
@@ -205,7 +206,7 @@ def test_the_next_tick_of_a_schedule_is_enqueued_after_a_flush(own_server, names
     pool.register("work", ran.set)
     pool.periodic("* * * * * *", "work", name="each second")
     keys = Keys(namespace)
-    link = Link(settings.parse_url(own_server.url), tag=keys.known_jobs)
+    link = Link(addresses.parse_url(own_server.url), tag=keys.known_jobs)
     with pool, contextlib.closing(link):
         assert ran.wait(10)
         link.run(plain("FLUSHALL"))

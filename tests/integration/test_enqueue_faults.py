@@ -12,12 +12,13 @@ from functools import partial
 
 import pytest
 
-import dayjob.sending
-from dayjob import AsyncEnqueuer, Enqueuer, settings
+import dayjob.enqueue.connections
+from dayjob import AsyncEnqueuer, Enqueuer
 from dayjob.errors import Full, Rejected, Unavailable, Unknown
+from dayjob.store import addresses
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.scripts import load
-from dayjob.store.sync import Link
 from driver import Driver
 from proxy import AFTER, BEFORE, KEEP, PASS, SWALLOW, Fault, Proxy, proxied, reply
 from server import Server, running, wait_until
@@ -32,7 +33,7 @@ def proxy(server: Server) -> Proxy:
 
 def teach(server: Server) -> None:
     """Make a server know the scripts, so that a fault meets the request that is meant and not an EVALSHA in vain."""
-    link = Link(settings.parse_url(server.url), tag="")
+    link = Link(addresses.parse_url(server.url), tag="")
     for name in ("enqueue", "schedule", "admit"):
         link.run(plain("SCRIPT", "LOAD", load(name).source))
     link.close()
@@ -41,7 +42,9 @@ def teach(server: Server) -> None:
 @pytest.fixture
 def hasty(monkeypatch):
     """Enqueuers that wait a fraction of a second where they would wait seconds."""
-    monkeypatch.setattr(dayjob.enqueue, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.TRIES))
+    monkeypatch.setattr(
+        dayjob.enqueue.enqueuer, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.enqueuer.TRIES)
+    )
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -416,7 +419,7 @@ def test_a_closed_connection_is_known_to_be_closed(make, proxy, stored):
 
 def call_now(proxy: Proxy, *words):
     """Send a command to the server behind a proxy, from any thread."""
-    link = Link(settings.parse_url(f"redis://127.0.0.1:{proxy.target}"), tag="")
+    link = Link(addresses.parse_url(f"redis://127.0.0.1:{proxy.target}"), tag="")
     try:
         return link.run(plain(*words))
     finally:
@@ -434,7 +437,7 @@ def own_server(tmp_path_factory) -> Server:
 @pytest.fixture
 def tell(own_server):
     """Send the own server a command."""
-    link = Link(settings.parse_url(own_server.url), tag="")
+    link = Link(addresses.parse_url(own_server.url), tag="")
     yield lambda *words: link.run(plain(*words))
     link.close()
 
@@ -520,7 +523,7 @@ def test_a_busy_server_is_unavailable(make, own_server, tell):
     enqueuer = make(own_server.url)
     enqueuer.enqueue("a", n=0)
     tell("CONFIG", "SET", "busy-reply-threshold", "20")
-    other = Link(settings.parse_url(own_server.url), tag="", timeout=30)
+    other = Link(addresses.parse_url(own_server.url), tag="", timeout=30)
 
     def spin() -> None:
         with pytest.raises(Rejected):
@@ -540,7 +543,7 @@ def test_a_busy_server_is_unavailable(make, own_server, tell):
 
 
 def is_busy(server: Server) -> bool:
-    link = Link(settings.parse_url(server.url), tag="")
+    link = Link(addresses.parse_url(server.url), tag="")
     try:
         link.run(plain("PING"))
     except Unavailable:
@@ -616,7 +619,7 @@ def test_parent_and_child_of_a_fork_both_store_their_jobs(redis_url, namespace, 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_while_every_connection_is_in_use_leaves_the_child_free(proxy, namespace, stored):
     enqueuer = Enqueuer(namespace, redis=proxy.url)
-    most = dayjob.sending.MOST_LINKS
+    most = dayjob.enqueue.connections.MOST_LINKS
     proxy.next(*[Fault("delay", 0.5)] * most)
     threads = [threading.Thread(target=enqueuer.enqueue, args=("a",), kwargs={"n": n}) for n in range(most)]
     for thread in threads:
@@ -744,7 +747,7 @@ def test_many_async_enqueues_at_once_share_a_few_connections(redis_url, namespac
         return clients
 
     before = call("CLIENT", "LIST").count(b"name=dayjob:enqueuer")
-    assert asyncio.run(main()) - before <= dayjob.sending.MOST_LINKS
+    assert asyncio.run(main()) - before <= dayjob.enqueue.connections.MOST_LINKS
     assert len(stored()) == 300
 
 
@@ -796,7 +799,7 @@ def test_a_sync_enqueuer_opens_no_more_connections_than_it_may(proxy, namespace,
     for thread in threads:
         thread.join()
     assert len(set(stored())) == 120
-    assert proxy.connections <= dayjob.sending.MOST_LINKS
+    assert proxy.connections <= dayjob.enqueue.connections.MOST_LINKS
     enqueuer.close()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from dayjob import Dead, Discard, Enqueuer, Job, Retry, Snooze
 from dayjob.options import PoolOptions
-from dayjob.worker.shared import SharedLink
-from dayjob.worker.trimmer import Trimmer
+from dayjob.worker.chores.trimmer import Trimmer
+from dayjob.worker.shared_link import SharedLink
 from server import wait_until
 
 

@@ -8,15 +8,16 @@ from functools import partial
 
 import pytest
 
-from dayjob import Admin, Enqueuer, Job, settings
-from dayjob.admin.shelf import FRESH, Shelf
+from dayjob import Admin, Enqueuer, Job
+from dayjob.admin.minute_cache import FRESH, Shelf
 from dayjob.errors import Full, Rejected
+from dayjob.store import addresses
+from dayjob.store.link import Link
 from dayjob.store.ops import figures, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.steps import walk
-from dayjob.store.sync import Link
-from dayjob.worker.recorder import LATE, Recorder
-from dayjob.worker.shared import SharedLink
+from dayjob.worker.chores.recorder import LATE, Recorder
+from dayjob.worker.shared_link import SharedLink
 from monitor import monitor
 from server import wait_until
 
@@ -29,7 +30,7 @@ def admin(namespace, redis_url):
 
 @pytest.fixture
 def recorder(keys, redis_url):
-    link = Link(settings.parse_url(redis_url), tag=keys.known_jobs)
+    link = Link(addresses.parse_url(redis_url), tag=keys.known_jobs)
     yield Recorder(keys, SharedLink(link))
     link.close()
 
@@ -342,7 +343,7 @@ def test_a_roll_up_is_made_once_by_however_many_leaders(recorder, keys, call, re
     made = call("MGET", keys.counts(15, first), keys.times(15, first))
     assert None not in made
     call("DEL", keys.minute(first), keys.counts(1, first), keys.times(1, first))
-    link = Link(settings.parse_url(redis_url), tag=keys.known_jobs)
+    link = Link(addresses.parse_url(redis_url), tag=keys.known_jobs)
     pass_by(Recorder(keys, SharedLink(link)), first + 22)
     link.close()
     assert call("MGET", keys.counts(15, first), keys.times(15, first)) == made
@@ -544,7 +545,7 @@ def test_a_former_leader_writes_over_nothing(recorder, call, keys, redis_url, mo
     refusing(recorder, Full("OOM"), monkeypatch)
     pass_by(recorder, first + 20)
     monkeypatch.undo()
-    link = Link(settings.parse_url(redis_url), tag=keys.known_jobs)
+    link = Link(addresses.parse_url(redis_url), tag=keys.known_jobs)
     other = Recorder(keys, SharedLink(link))
     for minute in range(first + 21, first + 30):
         other.record(minute * 60.0, [])

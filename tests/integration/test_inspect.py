@@ -8,14 +8,14 @@ import threading
 import msgspec
 import pytest
 
-from dayjob import Enqueuer, Job, settings
+from dayjob import Enqueuer, Job
 from dayjob.errors import BadOption, Rejected
-from dayjob.store import codec
-from dayjob.store.aio import AsyncLink
+from dayjob.store import addresses, codec
+from dayjob.store.async_link import AsyncLink
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, figures, find, health, inspect, maintain, operate, pools
 from dayjob.store.steps import awalk, walk
-from dayjob.worker.lane import bucket
+from dayjob.worker.pool_job_type import bucket
 from monitor import monitor
 from server import wait_until
 
@@ -336,8 +336,8 @@ def test_the_server_tells_of_itself_and_its_slow_log_shows_no_payload(keys, call
 
 def test_the_health_of_a_server_that_refuses_config_is_told_without_it(redis_url, call, go, keys):
     call("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-config", "-slowlog")
-    address = settings.parse_url(redis_url.replace("//", "//guest:word@"))
-    from dayjob.store.sync import Link
+    address = addresses.parse_url(redis_url.replace("//", "//guest:word@"))
+    from dayjob.store.link import Link
 
     guest = Link(address, tag=keys.known_jobs)
     try:
@@ -748,7 +748,7 @@ def test_both_drivers_take_the_same_steps(redis_url, keys, enqueuer):
     job = enqueuer.enqueue("a")
 
     async def main():
-        link = AsyncLink(settings.parse_url(redis_url), tag=keys.known_jobs)
+        link = AsyncLink(addresses.parse_url(redis_url), tag=keys.known_jobs)
         try:
             sizes = await awalk(link, inspect.sizes(keys))
             return sizes, await awalk(link, find.find_job(keys, job.id))
@@ -773,7 +773,7 @@ def test_many_requests_of_the_async_driver_are_one_round_trip(redis_url, keys, c
         )
 
     async def main():
-        found = AsyncLink(settings.parse_url(redis_url), tag=keys.known_jobs)
+        found = AsyncLink(addresses.parse_url(redis_url), tag=keys.known_jobs)
         try:
             before = reads()
             answers = await found.run_many([*good, inspect.queues(keys, ["a"])])

@@ -13,13 +13,13 @@ import pytest
 
 from dayjob import Admin, AsyncAdmin, Enqueuer, Job
 from dayjob.admin.filters import Filter
-from dayjob.describe import MOST_BYTES, Described, describe, misfit
 from dayjob.errors import BadArguments
-from dayjob.redact import HIDDEN, secrets_in, shown, veiled, without
+from dayjob.handlers.describe import MOST_BYTES, Described, describe, misfit
+from dayjob.handlers.redact import HIDDEN, secrets_in, shown, veiled, without
 from dayjob.store import codec
 from dayjob.store.ops import job_types
 from dayjob.store.steps import walk
-from dayjob.worker.recorder import Recorder
+from dayjob.worker.chores.recorder import Recorder
 from server import wait_until
 
 SECRET = "4111-1111-topsecret"

@@ -207,7 +207,7 @@ def test_the_command_supervises_though_each_log_line_raises_in_parent_and_child(
 
 #: A pool whose fetcher dies while a job runs, in a process that then cannot stop: as two bugs would.
 DYING = """
-from dayjob.worker.fetcher import Fetcher
+from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.runtime import Runtime
 
 step = Fetcher.step

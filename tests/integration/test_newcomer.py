@@ -274,12 +274,12 @@ def ask(url: str, kind: type[Exception]) -> str:
 
 
 def test_a_wrong_password_database_or_scheme_says_what_to_write(tmp_path):
-    from dayjob import settings
-    from dayjob.store.sync import Link
+    from dayjob.store import addresses
+    from dayjob.store.link import Link
 
     with running(tmp_path) as server:
         bare = server.url.removeprefix("redis://")
-        link = Link(settings.parse_url(server.url), tag="x")
+        link = Link(addresses.parse_url(server.url), tag="x")
         assert "most servers have 0 to 15" in ask(f"redis://{bare}/99", Rejected)
         link.run(plain("CONFIG", "SET", "requirepass", "geheim"))
         link.close()
@@ -374,8 +374,8 @@ def test_that_nobody_named_a_server_is_said_once_for_all_processes(tmp_path, nam
 
 
 def test_a_loop_that_answers_before_the_question_returns_is_not_taken_for_a_blocked_one(caplog):
-    from dayjob.worker.loop import LoopExecutor
-    from dayjob.worker.stall import Stall
+    from dayjob.worker.running.event_loop import LoopExecutor
+    from dayjob.worker.running.loop_stall import Stall
 
     class Answered(LoopExecutor):
         """Its calls return when they have been made."""

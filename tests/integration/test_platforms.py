@@ -125,19 +125,19 @@ def test_a_job_is_enqueued_and_run_where_there_is_no_fork_and_no_poll(python):
 def test_a_child_that_is_forked_while_an_enqueuer_is_under_construction_makes_its_own(python, look):
     done = python("""
         import os, threading
-        import dayjob.enqueue
+        import dayjob.enqueue.enqueuer
         from dayjob import WorkerPool
 
         inside, go = threading.Event(), threading.Event()
 
-        class Slow(dayjob.enqueue.Enqueuer):
+        class Slow(dayjob.enqueue.enqueuer.Enqueuer):
             def __init__(self, *args, **options):
                 if threading.current_thread() is not threading.main_thread():
                     inside.set()
                     go.wait()
                 super().__init__(*args, **options)
 
-        dayjob.enqueue.Enqueuer = Slow
+        dayjob.enqueue.enqueuer.Enqueuer = Slow
         pool = WorkerPool(namespace=namespace, redis=url)
         work = pool.register("work", lambda: None)
         maker = threading.Thread(target=lambda: pool.enqueuer)

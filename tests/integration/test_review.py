@@ -306,14 +306,15 @@ def test_scheduled_of_a_wrong_type_does_not_keep_retries_from_running(new_pool, 
 
 
 def test_a_tick_that_finds_memory_full_does_not_stop_the_other_chores(tmp_path, namespace):
-    from dayjob import WorkerPool, settings
+    from dayjob import WorkerPool
+    from dayjob.store import addresses
     from dayjob.store.keys import Keys
+    from dayjob.store.link import Link
     from dayjob.store.op import plain
-    from dayjob.store.sync import Link
 
     keys = Keys(namespace)
     with running(tmp_path) as server:
-        link = Link(settings.parse_url(server.url), tag=keys.known_jobs)
+        link = Link(addresses.parse_url(server.url), tag=keys.known_jobs)
         pool = WorkerPool(namespace=namespace, redis=server.url, concurrency=1)
         ran = []
 
@@ -448,8 +449,8 @@ def test_a_blocked_event_loop_does_not_make_the_pool_fetch_and_give_back_all_the
 
 def test_a_thread_survives_an_exception_that_comes_between_its_handler_and_its_end():
     """The board is cleared just there."""
-    from dayjob.worker.run import TimedOut
-    from dayjob.worker.threads import ThreadExecutor
+    from dayjob.worker.running.runner import TimedOut
+    from dayjob.worker.running.threads import ThreadExecutor
 
     finished = threading.Event()
 
@@ -476,8 +477,8 @@ def test_a_thread_survives_an_exception_that_comes_between_its_handler_and_its_e
 def timed_attempt():
     from dayjob import WorkerPool
     from dayjob.store import codec
-    from dayjob.worker.attempt import Attempt
-    from dayjob.worker.lane import Flags, Lane
+    from dayjob.worker.pool_job_type import Flags, Lane
+    from dayjob.worker.running.attempt import Attempt
 
     pool = WorkerPool()
     job_type = pool.register("timed", lambda: None, timeout=5)

@@ -14,9 +14,9 @@ import pytest
 from dayjob import AsyncEnqueuer, Discard, Enqueuer, Job, Snooze
 from dayjob.errors import JobFailed, NotReady, ResultTimeout
 from dayjob.options import PoolOptions
-from dayjob.worker.run import Runner
-from dayjob.worker.shared import SharedLink
-from dayjob.worker.trimmer import Trimmer
+from dayjob.worker.chores.trimmer import Trimmer
+from dayjob.worker.running.runner import Runner
+from dayjob.worker.shared_link import SharedLink
 from server import wait_until
 
 QUICK = {"lease": 1.0, "beat": 0.3}

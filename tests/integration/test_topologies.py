@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool, settings
+from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool
 from dayjob.errors import Rejected, StoreError, Unavailable
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link, key_slot
 from dayjob.store.op import plain
-from dayjob.store.sync import Link, key_slot
 from server import Server, binary, free_port, missing, running, wait_until
 
 
 def tell(port: int, *words):
     """Send one command to a server."""
-    link = Link(settings.parse_url(f"redis://127.0.0.1:{port}"), tag="", timeout=5)
+    link = Link(addresses.parse_url(f"redis://127.0.0.1:{port}"), tag="", timeout=5)
     try:
         return link.run(plain(*words))
     finally:

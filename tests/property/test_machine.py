@@ -26,20 +26,19 @@ from hypothesis.stateful import (
 )
 
 from census import Census, census, dump
-from dayjob import settings as addresses
 from dayjob.job import new_id
 from dayjob.options import JobOptions
 from dayjob.retry import MOST_DEATHS, SUSPECT
-from dayjob.store import codec
+from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, inspect, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.steps import walk
-from dayjob.store.sync import Link
-from dayjob.worker.reaper import Reaper
-from dayjob.worker.requeuer import Requeuer
+from dayjob.worker.chores.reaper import Reaper
+from dayjob.worker.chores.requeuer import Requeuer
 from pools import Pool, jobs_of
 from server import running
 

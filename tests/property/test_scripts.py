@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from census import census
-from dayjob import settings as addresses
 from dayjob.job import new_id
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.steps import walk
-from dayjob.store.sync import Link
 from pools import Pool, jobs_of
 
 NAMES = ("a", "b")

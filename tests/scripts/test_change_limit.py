@@ -5,7 +5,7 @@ import pytest
 from dayjob.options import PoolOptions
 from dayjob.store.ops import consume, inspect, operate
 from dayjob.store.steps import walk
-from dayjob.worker.trimmer import Trimmer
+from dayjob.worker.chores.trimmer import Trimmer
 
 
 @pytest.fixture

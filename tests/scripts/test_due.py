@@ -45,8 +45,8 @@ def test_a_hundred_due_jobs_of_a_queue_with_a_wrong_type_do_not_hide_the_ones_be
     keys, link, call, look
 ):
     """What cannot be moved stays due and first; the reader must come to the next."""
-    from dayjob.worker.requeuer import Requeuer
-    from dayjob.worker.shared import SharedLink
+    from dayjob.worker.chores.requeuer import Requeuer
+    from dayjob.worker.shared_link import SharedLink
 
     call("SET", keys.queue("bad"), "x")
     call(
@@ -60,8 +60,8 @@ def test_a_hundred_due_jobs_of_a_queue_with_a_wrong_type_do_not_hide_the_ones_be
 
 
 def test_a_job_that_is_due_since_ever_is_moved_like_any_other(keys, link, call, look):
-    from dayjob.worker.requeuer import Requeuer
-    from dayjob.worker.shared import SharedLink
+    from dayjob.worker.chores.requeuer import Requeuer
+    from dayjob.worker.shared_link import SharedLink
 
     call(
         "ZADD",

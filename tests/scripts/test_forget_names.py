@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.describe import Described
+from dayjob.handlers.describe import Described
 from dayjob.options import PoolOptions
 from dayjob.store.ops import consume, job_types, maintain
-from dayjob.worker import trimmer
-from dayjob.worker.trimmer import Trimmer
+from dayjob.worker.chores import trimmer
+from dayjob.worker.chores.trimmer import Trimmer
 
 LONG = trimmer.UNUSED_SECONDS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.describe import Described
+from dayjob.handlers.describe import Described
 from dayjob.store.op import Op
 from dayjob.store.ops import job_types
 from dayjob.store.scripts import load

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from census import census, dump
-from dayjob import settings
 from dayjob.errors import Full
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, produce
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.produce import Slot
 from dayjob.store.scripts import load
-from dayjob.store.sync import Link
 from pools import Pool, fill, jobs_of
 from scenarios import ALL
 from server import running
@@ -30,7 +30,7 @@ def full_server(tmp_path_factory):
 @pytest.fixture
 def link(full_server, keys):
     """A connection to a server of our own, whose memory is free again in the end."""
-    found = Link(settings.parse_url(full_server.url), tag=keys.known_jobs, name="test")
+    found = Link(addresses.parse_url(full_server.url), tag=keys.known_jobs, name="test")
     yield found
     found.run(plain("CONFIG", "SET", "maxmemory", 0))
     found.close()

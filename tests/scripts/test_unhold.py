@@ -53,8 +53,8 @@ def test_a_held_of_a_wrong_type_keeps_its_places_and_frees_the_others(unhold, ca
 
 def test_a_set_of_a_wrong_type_does_not_stop_the_mending_of_other_names(call, keys, link, look):
     from dayjob.options import PoolOptions
-    from dayjob.worker.shared import SharedLink
-    from dayjob.worker.trimmer import Trimmer
+    from dayjob.worker.chores.trimmer import Trimmer
+    from dayjob.worker.shared_link import SharedLink
 
     for name in ("a", "b", "c"):
         link.run(consume.set_limit(keys, name, 1, by="code"))

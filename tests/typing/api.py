@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from dayjob.function import NoContext
+from dayjob.handlers.registry import JobType
+from dayjob.handlers.signature import NoContext
 from dayjob.job import Job, StopReason
 from dayjob.pool import WorkerPool
-from dayjob.registry import JobType
 
 NOW = datetime.now(UTC)
 

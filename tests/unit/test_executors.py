@@ -8,10 +8,10 @@ import pytest
 
 from dayjob import WorkerPool
 from dayjob.store.codec import Wire
-from dayjob.worker.attempt import Attempt
-from dayjob.worker.lane import Flags, Lane
-from dayjob.worker.loop import LoopExecutor
-from dayjob.worker.threads import ThreadExecutor
+from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.event_loop import LoopExecutor
+from dayjob.worker.running.threads import ThreadExecutor
 from server import wait_until
 
 

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from dayjob.store.keys import Keys
-from dayjob.store.sync import key_slot
+from dayjob.store.link import key_slot
 
 
 @pytest.mark.parametrize(

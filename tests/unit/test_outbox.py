@@ -9,10 +9,10 @@ from dayjob.store.codec import Wire
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
-from dayjob.worker.attempt import Attempt
-from dayjob.worker.gate import Gate
-from dayjob.worker.lane import Flags, Lane
-from dayjob.worker.outbox import Outbox
+from dayjob.worker.fetching.outbox import Outbox
+from dayjob.worker.fetching.start_gate import Gate
+from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.running.attempt import Attempt
 
 HALF = b"x" * (consume.MOST_BYTES // 2)
 

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayjob.enqueue import Enqueuer
+from dayjob.enqueue.enqueuer import Enqueuer
 from dayjob.errors import BadArguments, BadOption, BadSignature, NotReady, UnknownJob, UsageError
-from dayjob.function import Function
+from dayjob.handlers.redact import is_hidden
+from dayjob.handlers.registry import JobType, Registry, encode_unchecked
+from dayjob.handlers.signature import Function
 from dayjob.job import Job
 from dayjob.options import How
 from dayjob.pool import WorkerPool
-from dayjob.redact import is_hidden
-from dayjob.registry import JobType, Registry, encode_unchecked
 
 HERE = "tests/unit/test_registry.py"
 

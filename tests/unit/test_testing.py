@@ -10,7 +10,6 @@ from unittest.mock import ANY
 import pytest
 
 from dayjob import AsyncEnqueuer, Dead, Discard, Enqueuer, GiveBack, Job, Retry, Snooze, WorkerPool
-from dayjob.clock import Clock
 from dayjob.errors import (
     BadArguments,
     BadOption,
@@ -21,7 +20,7 @@ from dayjob.errors import (
     UnknownJob,
 )
 from dayjob.testing import FakeClock, testing
-from dayjob.testing import stage as stage_module
+from dayjob.testing import fake_store as stage_module
 
 #: Nothing listens there: whatever reaches for a server fails at once.
 NOWHERE = "redis://127.0.0.1:1"
@@ -492,7 +491,7 @@ def test_a_job_that_expired_is_discarded(pool, mail, ran):
 
 
 def test_a_clock_with_a_time_stands_still_until_it_is_moved():
-    clock: Clock = FakeClock(START)
+    clock = FakeClock(START)
     assert clock.now() == START.timestamp()
     before = clock.monotonic()
     assert clock.wait(threading.Event(), 30) is False

@@ -11,8 +11,8 @@ from typing import Literal
 
 from dayjob import Admin, Job, WorkerPool
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.sync import Link
 from server import wait_until
 
 

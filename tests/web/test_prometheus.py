@@ -10,7 +10,7 @@ import pytest
 
 from dayjob.admin.scrape import Counts, Minute, Scrape, Times
 from dayjob.admin.views import Pool, Queue, QueuesView, QueueView, Sizes, Status
-from dayjob.web.ledger import Ledger
+from dayjob.web.durations import Ledger
 from dayjob.web.prometheus import escaped, text
 from dayjob.web.scale import scale
 from server import wait_until

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from dayjob.admin.desk import Desk, outcome
 from dayjob.admin.jobs import locate, source_of
+from dayjob.admin.session import Desk, outcome
 from dayjob.admin.views import BrokenEntry, JobView, Outcome, Seen, State
-from dayjob.arguments import encode_unchecked
-from dayjob.describe import misfit
 from dayjob.errors import BadArguments, BadOption, Rejected
+from dayjob.handlers.arguments import encode_unchecked
+from dayjob.handlers.describe import misfit
 from dayjob.job import new_id
 from dayjob.options import check_name
 from dayjob.store import codec

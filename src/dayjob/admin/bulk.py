@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dayjob.admin.actions import Verb
-from dayjob.admin.desk import Desk, note
 from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.jobs import held, matches, page, read_held, source_of
-from dayjob.admin.veil import Veil
+from dayjob.admin.redactor import Veil
+from dayjob.admin.session import Desk, note
 from dayjob.admin.views import Count, Progress, State, Tally
 from dayjob.errors import BadOption
 from dayjob.store.op import Op
@@ -20,7 +20,7 @@ from dayjob.store.ops.inspect import Kept, Page
 from dayjob.store.ops.maintain import BATCH
 from dayjob.store.ops.operate import MOST_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
-from dayjob.wording import counted
+from dayjob.text import counted
 
 #: Is told how far it is; when it answers False, the work stops there.
 Report = Callable[[Progress], object]

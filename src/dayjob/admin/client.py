@@ -15,24 +15,24 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from dayjob import settings
 from dayjob.admin import actions, bulk, transfer
 from dayjob.admin import failures as failure_steps
+from dayjob.admin import gocraft as numbered_steps
 from dayjob.admin import job_types as type_steps
 from dayjob.admin import jobs as job_steps
 from dayjob.admin import metrics as metric_steps
-from dayjob.admin import numbered as numbered_steps
 from dayjob.admin import pools as pool_steps
 from dayjob.admin import queues as queue_steps
 from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import verdict as verdict_steps
-from dayjob.admin.desk import Desk, read_audit
-from dayjob.admin.shelf import Shelf
+from dayjob.admin.minute_cache import Shelf
+from dayjob.admin.session import Desk, read_audit
 from dayjob.errors import BadOption
-from dayjob.store.aio import AsyncLink
+from dayjob.store import addresses
+from dayjob.store.async_link import AsyncLink
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.steps import Steps, awalk, walk
-from dayjob.store.sync import Link
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,13 +62,13 @@ class _Base:
         hide: Collection[str] = (),
         show_unannounced: bool | None = None,
     ) -> None:
-        self.namespace = settings.resolve_namespace(namespace)
+        self.namespace = addresses.resolve_namespace(namespace)
         self._redis = redis
         keys = Keys(self.namespace)
         if show_unannounced is None:
-            show_unannounced = settings.show_unannounced()
+            show_unannounced = addresses.show_unannounced()
         self._desk = Desk(keys, actor or whoami(), frozenset(hide), show_unannounced, Shelf(keys))
-        self._where: list[settings.Address] = []
+        self._where: list[addresses.Address] = []
 
     def acting(self, actor: str) -> Self:
         """One that shares the connections of this, and acts for somebody else."""
@@ -77,9 +77,9 @@ class _Base:
         twin._desk = replace(self._desk, actor=actor)
         return twin
 
-    def _address(self) -> settings.Address:
+    def _address(self) -> addresses.Address:
         if not self._where:
-            self._where.append(settings.parse_url(settings.connect_target(settings.resolve(self._redis))))
+            self._where.append(addresses.parse_url(addresses.connect_target(addresses.resolve(self._redis))))
         return self._where[0]
 
 

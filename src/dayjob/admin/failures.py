@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dayjob.admin.desk import Desk
 from dayjob.admin.filters import kind_of
 from dayjob.admin.jobs import source_of, view
-from dayjob.admin.veil import Veil
+from dayjob.admin.redactor import Veil
+from dayjob.admin.session import Desk
 from dayjob.admin.views import FailedAttempts, FailureGroup, Failures, State
 from dayjob.store import codec
 from dayjob.store.ops import inspect, rollups

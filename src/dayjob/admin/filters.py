@@ -13,7 +13,7 @@ from typing import Any
 from dayjob.errors import BadOption
 from dayjob.options import suggest
 from dayjob.store import codec
-from dayjob.wording import read_span
+from dayjob.text import read_span
 
 #: Key and sign to the field they set.
 _WORDS = {

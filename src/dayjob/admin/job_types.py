@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dayjob.admin.desk import Desk
+from dayjob.admin.session import Desk
 from dayjob.admin.views import Argument, JobTypeView
 from dayjob.store.ops import job_types
 from dayjob.store.ops.job_types import Known

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from dayjob import wording
-from dayjob.admin.desk import Desk
+from dayjob import text
 from dayjob.admin.filters import Filter, age_of, filter_of
 from dayjob.admin.metrics import recent_rate
-from dayjob.admin.veil import Veil
+from dayjob.admin.redactor import Veil
+from dayjob.admin.session import Desk
 from dayjob.admin.views import BrokenPage, Event, JobDetail, JobPage, JobView, PastAttempt, Seen, State
 from dayjob.errors import BadOption, Rejected
-from dayjob.redact import HIDDEN, veiled
+from dayjob.handlers.redact import HIDDEN, veiled
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
@@ -454,7 +454,7 @@ def _completed(desk: Desk, sentence: str, found: find.Found) -> Steps[str]:
         who, since = yield from paused_by(desk.keys, found.name)
         if who:
             now = yield from ask(inspect.now())
-            ago = f" since {wording.span(now - since)}" if since else ""
+            ago = f" since {text.span(now - since)}" if since else ""
             return sentence.replace("its queue is paused", f"its queue is paused by {who}{ago}")
     elif "its limit is reached" in sentence:
         holders = yield from ask(maintain.held_members(desk.keys, found.name, most=5))
@@ -463,7 +463,7 @@ def _completed(desk: Desk, sentence: str, found: find.Found) -> Steps[str]:
     elif found.place and ("busy" in sentence or "about to be fetched" in sentence):
         rate = yield from recent_rate(desk, found.name)
         if rate:
-            return f"{sentence[:-1]}; at the pace of the last minutes its turn comes in about {wording.span(found.place / rate * 60)}."
+            return f"{sentence[:-1]}; at the pace of the last minutes its turn comes in about {text.span(found.place / rate * 60)}."
     return sentence
 
 
@@ -515,7 +515,7 @@ def _came_in(job: JobView, now: float) -> list[Event]:
 def _ended_badly(one: PastAttempt) -> Event:
     if one.died_in:
         return Event(one.at, f"attempt {one.attempt}: {one.error} (pool {one.died_in})")
-    ran = f" after {wording.span(one.ran) if one.ran >= 1 else f'{one.ran * 1000:.3g} ms'}" if one.ran else ""
+    ran = f" after {text.span(one.ran) if one.ran >= 1 else f'{one.ran * 1000:.3g} ms'}" if one.ran else ""
     return Event(one.at, f"attempt {one.attempt} failed{ran}: {one.error}")
 
 

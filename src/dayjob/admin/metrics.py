@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from dayjob import doctor
-from dayjob.admin.desk import Desk
+from dayjob.admin import doctor
+from dayjob.admin.session import Desk
 from dayjob.admin.views import JobMetrics, Metrics, Quantiles, RedisView, Throughput
 from dayjob.errors import BadOption
 from dayjob.store.ops import figures, health, inspect, rollups

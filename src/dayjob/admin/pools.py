@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 
 from dayjob import cron
-from dayjob.admin.desk import Desk, outcome
-from dayjob.admin.veil import Veil
+from dayjob.admin.redactor import Veil
+from dayjob.admin.session import Desk, outcome
 from dayjob.admin.views import (
     BusyWorker,
     Outcome,

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dayjob.admin.desk import Desk, note, outcome
 from dayjob.admin.jobs import page
 from dayjob.admin.metrics import RECENT, Window, failing, pairs, totals_of, window
+from dayjob.admin.session import Desk, note, outcome
 from dayjob.admin.views import (
     Outcome,
     Progress,
@@ -26,7 +26,7 @@ from dayjob.store.op import Op
 from dayjob.store.ops import figures, inspect, job_types, maintain, operate, pools, rollups
 from dayjob.store.ops.figures import Counts, Minute, Times
 from dayjob.store.steps import Steps, ask
-from dayjob.wording import counted
+from dayjob.text import counted
 
 #: Jobs that one step of a purge deletes.
 PURGE_STEP = 1000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dayjob.admin.desk import Desk
 from dayjob.admin.queues import listing
+from dayjob.admin.session import Desk
 from dayjob.admin.views import Pool, QueuesView, Sizes
 from dayjob.store.ops import figures, inspect, pools
 from dayjob.store.ops.figures import Counts, Minute, Times, bucket_limit

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dayjob.admin.desk import Desk, note
+from dayjob.admin.session import Desk, note
 from dayjob.errors import BadOption
 from dayjob.job import new_id
 from dayjob.options import check_name
@@ -21,7 +21,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.ops import consume, inspect, maintain, produce
 from dayjob.store.steps import Steps, ask, ask_all
-from dayjob.wording import counted
+from dayjob.text import counted
 
 #: Bytes that one read of a queue aims at, and the most jobs of one.
 _AIM = 1 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from dayjob import doctor, wording
-from dayjob.admin.desk import Desk
+from dayjob.admin import doctor
 from dayjob.admin.metrics import failing
+from dayjob.admin.session import Desk
 from dayjob.admin.views import Level, Note, Sizes, Verdict
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
@@ -16,7 +16,7 @@ from dayjob.store.ops.health import Health
 from dayjob.store.ops.inspect import Queue
 from dayjob.store.ops.pools import Condemned, Pool, Status
 from dayjob.store.steps import Steps, ask
-from dayjob.wording import counted, doing
+from dayjob.text import counted, doing, span
 
 #: Seconds a job may wait, a due job may stay unmoved, a dead pool may stay unswept, and an event loop may be blocked, before
 #: it is worth a note.
@@ -108,7 +108,7 @@ def _about_workers(live: list[Status], now: float) -> list[Note]:
         block = status.loop_blocked
         if block is not None and now - block.since > MOST_BLOCKED:
             by = f' by "{block.name}"' if block.name else ""
-            text = f"the event loop of {status.host}/{status.pid} has been blocked for {wording.span(now - block.since)}{by}"
+            text = f"the event loop of {status.host}/{status.pid} has been blocked for {span(now - block.since)}{by}"
             found.append(Note("warning", "busy", text))
     return found
 
@@ -147,7 +147,7 @@ def _about_queues(queues: tuple[Queue, ...], live: list[Pool]) -> list[Note]:
             found.append(Note("error", stray[0], text))
     old = max(open_ones, key=lambda queue: queue.age or 0.0, default=None)
     if old is not None and (old.age or 0.0) > MOST_WAIT:
-        text = f'the oldest job of "{old.name}" has waited for {wording.span(old.age or 0.0)}'
+        text = f'the oldest job of "{old.name}" has waited for {span(old.age or 0.0)}'
         found.append(Note("warning", old.name, text))
     return found
 
@@ -173,7 +173,7 @@ def _about_due(desk: Desk, now: float, sizes: Sizes) -> Steps[list[Note]]:
         first = yield from ask(inspect.page(source, size=1))
         late = now - (first.entries[0].at or now) if first.entries else 0.0
         if late > MOST_OVERDUE:
-            text = f"jobs in {name} are overdue by {wording.span(late)}"
+            text = f"jobs in {name} are overdue by {span(late)}"
             found.append(Note("error", name, text))
     return found
 

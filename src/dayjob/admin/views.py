@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dayjob.doctor import Finding
+from dayjob.admin.doctor import Finding
 from dayjob.store.ops.audit import Line
 from dayjob.store.ops.figures import Histogram
 from dayjob.store.ops.find import State

@@ -14,7 +14,7 @@ from dayjob import cron
 from dayjob.cli.load import find_pool
 from dayjob.errors import UsageError
 from dayjob.pool import WorkerPool
-from dayjob.wording import counted
+from dayjob.text import counted
 
 #: How many coming runs of a schedule are shown.
 _NEXT = 3

@@ -8,7 +8,7 @@ import sys
 import threading
 
 from dayjob.cli import load, logs
-from dayjob.worker import child
+from dayjob.worker.supervisor import child
 
 
 def end(code: int) -> None:

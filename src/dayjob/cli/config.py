@@ -9,9 +9,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from dayjob import settings
 from dayjob.cli import COMMANDS, console, defaults
 from dayjob.errors import UsageError
+from dayjob.store import addresses
 
 
 @click.group(epilog="Example: dayjob config show")
@@ -49,8 +49,8 @@ def _server() -> dict[str, Any]:
     """The server that is meant where no command says otherwise."""
     defaults.read(COMMANDS)
     try:
-        found = settings.resolve(None)
-        value, origin = settings.redacted(found.url), found.origin
+        found = addresses.resolve(None)
+        value, origin = addresses.redacted(found.url), found.origin
     except UsageError as error:
         value, origin = "", str(error).partition("\n")[0]
     return {"command": "", "setting": "redis", "value": value, "from": origin}
@@ -84,14 +84,14 @@ def _of_option(option: click.Option, context: click.Context, command: str) -> di
         value = option.get_default(context)
     text = str(value) if isinstance(value, str | int | float | list | tuple) else ""
     if option.name == "redis":
-        text = settings.redacted(text)
+        text = addresses.redacted(text)
     flag = max(option.opts, key=len)
     return {"command": command, "setting": flag, "value": text, "from": _origin(option, context, source)}
 
 
 def _origin(option: click.Option, context: click.Context, source: ParameterSource | None) -> str:
     if source == ParameterSource.DEFAULT_MAP:
-        return settings.IN_FILE
+        return addresses.IN_FILE
     if source != ParameterSource.ENVIRONMENT:
         return "default"
     named = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())

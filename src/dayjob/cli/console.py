@@ -18,7 +18,7 @@ from dayjob.admin.client import Admin
 from dayjob.admin.views import BrokenEntry, JobView, Outcome, Progress
 from dayjob.cli import target
 from dayjob.errors import UsageError
-from dayjob.wording import escaped_json, span
+from dayjob.text import escaped_json, span
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dayjob import wording
+from dayjob import text
 from dayjob.admin.views import FailureGroup
 from dayjob.cli import console
 from dayjob.cli.jobs import ls as list_jobs
@@ -37,7 +37,7 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
 
     Also shows how often each job failed in the last hour, attempts that a retry made good included.
     """
-    window = None if within is None else wording.read_span(within, "--within")
+    window = None if within is None else text.read_span(within, "--within")
     with console.opened(redis, namespace) as admin:
         found = admin.failures(window=window)
     if as_json:
@@ -47,7 +47,7 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
         click.echo(
             "No job is in retry or dead for a failure."
             if window is None
-            else f"No job in retry or dead failed within {wording.span(window)}."
+            else f"No job in retry or dead failed within {text.span(window)}."
         )
     else:
         rows = [
@@ -60,7 +60,7 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
         head = ("NAME", "JOBS", "1H", "24H", "72H", "DEAD", "FIRST", "ERROR")
         console.table(head, rows, right="JOBS 1H 24H 72H DEAD")
     for one in found.attempts:
-        times = wording.counted(one.last_hour, "time")
+        times = text.counted(one.last_hour, "time")
         click.echo(console.clean(f"{one.name} failed {times} in the last hour, healed failures included"))
     if found.looked < found.total:
         click.echo(f"{found.looked:,} of {found.total:,} entries looked at", err=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from dayjob import settings
 from dayjob.errors import BadOption
 from dayjob.options import suggest
-from dayjob.settings import FILE
+from dayjob.store import addresses
+from dayjob.store.addresses import FILE
 
 #: What may stand in [tool.dayjob] itself.
 SHARED = ("redis", "namespace")
@@ -23,7 +23,7 @@ SHARED = ("redis", "namespace")
 
 def read(commands: Collection[str], folder: Path | None = None) -> Mapping[str, Any]:
     """The table, or an empty one. Raises BadOption for what no command would ever look at."""
-    table = settings.read_file(folder)
+    table = addresses.read_file(folder)
     for key, value in table.items():
         if key not in SHARED and not (key in commands and isinstance(value, dict)):
             near = suggest(key, (*SHARED, *commands))

@@ -23,15 +23,15 @@ from typing import Any
 import click
 
 from dayjob.admin.client import Admin
-from dayjob.cli import showcase, target
-from dayjob.cli.showcase import NAMESPACE
+from dayjob.cli import demo_jobs, target
+from dayjob.cli.demo_jobs import NAMESPACE
 from dayjob.errors import StoreError
 from dayjob.pool import WorkerPool
 from dayjob.store.embedded import server_status, stop_server
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.ops import figures, health, inspect, pools
 from dayjob.store.steps import walk
-from dayjob.store.sync import Link
 
 FOLDER = Path(".dayjob")
 PORT = 5040
@@ -59,17 +59,17 @@ def demo(seconds: float | None, plain: bool, port: int, no_open: bool, no_web: b
     # Variables come before what a pool names, and the demo's jobs belong on no other server.
     os.environ |= {"DAYJOB_REDIS_URL": "embedded", "DAYJOB_NAMESPACE": NAMESPACE}
     ours = not server_status(FOLDER).running
-    both = showcase.build_pools(random.Random())
+    both = demo_jobs.build_pools(random.Random())
     began = time.monotonic()
     with ending() as end, target.connected("embedded", NAMESPACE) as (link, keys):
         with Admin(NAMESPACE, redis="embedded") as admin:
-            showcase.set_the_stage(link, keys, admin)
+            demo_jobs.set_the_stage(link, keys, admin)
         before = look(link, keys)
         web = None if no_web else console_at(port)
         for pool in both:
             pool.start()
         producer = threading.Thread(
-            target=showcase.produce, args=(both[0], end), name="demo-producer", daemon=True
+            target=demo_jobs.produce, args=(both[0], end), name="demo-producer", daemon=True
         )
         producer.start()
         try:

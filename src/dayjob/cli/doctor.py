@@ -9,11 +9,11 @@ from dataclasses import asdict
 import click
 import msgspec
 
+from dayjob.admin.doctor import Finding, examine
 from dayjob.cli import UNAVAILABLE, target
-from dayjob.doctor import Finding, examine
 from dayjob.errors import Rejected, StoreError
 from dayjob.store.steps import walk
-from dayjob.wording import counted, escaped_json
+from dayjob.text import counted, escaped_json
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red", "could not check": "cyan"}
 _MARKS = {"ok": "ok", "warning": "warning", "error": "ERROR", "could not check": "unknown"}

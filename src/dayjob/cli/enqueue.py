@@ -9,16 +9,16 @@ from typing import Any
 import click
 import msgspec
 
-from dayjob import wording
 from dayjob.cli import target
 from dayjob.cli.load import ready_pool
-from dayjob.describe import misfit
-from dayjob.enqueue import Enqueuer
+from dayjob.enqueue.enqueuer import Enqueuer
 from dayjob.errors import BadArguments, BadOption
+from dayjob.handlers.describe import misfit
 from dayjob.job import Job
 from dayjob.options import Using, check_name, suggest
 from dayjob.store.keys import Keys
 from dayjob.store.ops import job_types, maintain
+from dayjob.text import read_span
 
 
 @click.command(epilog="Example: dayjob enqueue send_mail to=ada@example.com copies=2 --in 5m")
@@ -55,7 +55,7 @@ def enqueue(
     args = _read_arguments(pairs, text)
     if delay is not None and when is not None:
         raise BadOption("give --in or --at, not both")
-    wait = None if delay is None else wording.read_span(delay, "--in")
+    wait = None if delay is None else read_span(delay, "--in")
     moment = None if when is None else _read_time(when)
     if pool is None:
         enqueuer = Enqueuer(namespace, redis=redis)

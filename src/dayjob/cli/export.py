@@ -10,7 +10,7 @@ import click
 from dayjob.admin.transfer import Moved
 from dayjob.admin.views import Progress, State
 from dayjob.cli import console, target
-from dayjob.wording import counted
+from dayjob.text import counted
 
 _SETS: tuple[State, ...] = ("scheduled", "retry", "dead")
 

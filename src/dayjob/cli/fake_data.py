@@ -15,11 +15,11 @@ from dayjob.cli import console, target
 from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
+from dayjob.store.link import Link
 from dayjob.store.op import Arg, Op
 from dayjob.store.ops import figures, inspect, maintain, produce, rollups
 from dayjob.store.steps import walk
-from dayjob.store.sync import Link
-from dayjob.wording import counted
+from dayjob.text import counted
 
 #: Job name to what its arguments may be: those of the demo, whose pools can run them.
 ARGUMENTS: dict[str, Callable[[random.Random], dict[str, Any]]] = {

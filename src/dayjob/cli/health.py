@@ -7,11 +7,11 @@ import sys
 
 import click
 
-from dayjob import wording
+from dayjob import text
 from dayjob.admin.client import Admin
 from dayjob.admin.views import PoolsView
 from dayjob.cli import console
-from dayjob.wording import counted, doing
+from dayjob.text import counted, doing
 
 
 @click.command(epilog="Example: dayjob health --here --max-wait 5m")
@@ -35,7 +35,7 @@ def health(
 
     Without options only Redis must answer; what else there is to know of the fleet is printed, and changes no exit code.
     """
-    most = None if max_wait is None else wording.read_span(max_wait, "--max-wait")
+    most = None if max_wait is None else text.read_span(max_wait, "--max-wait")
     with console.opened(redis, namespace) as admin:
         problems = [
             *_pools(admin.pools(), here=here, least=min_pools), *_waits(admin, most), *_dead(admin, max_dead),
@@ -67,7 +67,7 @@ def _waits(admin: Admin, most: float | None) -> list[str]:
     if most is None:
         return []
     return [
-        f"{view.queue.name}: the oldest job has waited for {wording.span(view.queue.age)}"
+        f"{view.queue.name}: the oldest job has waited for {text.span(view.queue.age)}"
         for view in admin.queues().queues
         if view.queue.age is not None and view.queue.age > most and not view.queue.paused
     ]

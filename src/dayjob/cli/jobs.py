@@ -16,7 +16,7 @@ from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, S
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
 from dayjob.errors import BadOption
-from dayjob.wording import counted
+from dayjob.text import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ import time
 from typing import Any, Literal
 
 from dayjob.job import running
-from dayjob.wording import escaped, escaped_json
+from dayjob.text import escaped, escaped_json
 
 Format = Literal["auto", "text", "json"]
 

@@ -13,7 +13,7 @@ from dayjob.cli import console
 from dayjob.cli.console import ago, clean
 from dayjob.errors import BadOption
 from dayjob.options import suggest
-from dayjob.wording import counted, read_span
+from dayjob.text import counted, read_span
 
 F = TypeVar("F", bound=Callable[..., Any])
 

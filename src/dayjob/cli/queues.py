@@ -10,7 +10,7 @@ from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, Queu
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean, took
 from dayjob.errors import BadOption, UnknownQueue
-from dayjob.wording import counted
+from dayjob.text import counted
 
 _force_option = click.option("--force", is_flag=True, help="Also where the queue does not exist yet.")
 

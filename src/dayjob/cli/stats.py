@@ -9,13 +9,13 @@ import time
 import click
 import msgspec
 
-from dayjob import wording
+from dayjob import text
 from dayjob.admin.client import Admin
 from dayjob.admin.views import QueuesView, Verdict
 from dayjob.cli import console
 from dayjob.cli.queues import _print_all
 from dayjob.errors import StoreError
-from dayjob.wording import counted, escaped_json
+from dayjob.text import counted, escaped_json
 
 _COLOURS = {"ok": "green", "notice": "cyan", "warning": "yellow", "error": "red"}
 
@@ -29,7 +29,7 @@ def stats(
     watch: bool, every: str, times: int | None, redis: str | None, namespace: str, as_json: bool
 ) -> None:
     """Say how everything stands: a verdict in words, then every queue."""
-    pause = wording.read_span(every, "--every")
+    pause = text.read_span(every, "--every")
     live = watch and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not as_json
     rounds = (times or sys.maxsize) if watch else 1
     with console.opened(redis, namespace) as admin:

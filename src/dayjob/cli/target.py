@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from dayjob import settings
 from dayjob.pool import WorkerPool
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.sync import Link
+from dayjob.store.link import Link
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,14 +51,14 @@ def of_pool(pool: WorkerPool[Any], redis: str | None, namespace: str | None) -> 
     """The server and the namespace that a command with a pool is about. Prints a line where pool and file disagree."""
     named, filed = split({"redis": redis, "namespace": namespace})
     for name, own in (("redis", pool.redis), ("namespace", pool.named_namespace)):
-        line = "" if name in named else settings.conflict(name, own, file=filed.get(name))  # type: ignore[arg-type]
+        line = "" if name in named else addresses.conflict(name, own, file=filed.get(name))  # type: ignore[arg-type]
         if line:
             click.echo(f"dayjob: {line}", err=True)
-    found = settings.resolve(named.get("redis"), pool=pool.redis, file=filed.get("redis"))
+    found = addresses.resolve(named.get("redis"), pool=pool.redis, file=filed.get("redis"))
     return (
         # None leaves it to whoever connects, and so the warning that no server was named.
-        None if found.origin == settings.FALLBACK else found.url,
-        settings.resolve_namespace(
+        None if found.origin == addresses.FALLBACK else found.url,
+        addresses.resolve_namespace(
             named.get("namespace"), pool=pool.named_namespace, file=filed.get("namespace")
         ),
     )
@@ -68,7 +68,7 @@ def of_pool(pool: WorkerPool[Any], redis: str | None, namespace: str | None) -> 
 def connected(redis: str | None, namespace: str) -> Iterator[tuple[Link, Keys]]:
     """A connection for the length of a command. Raises StoreError, UsageError."""
     keys = Keys(namespace)
-    address = settings.parse_url(settings.connect_target(settings.resolve(redis)))
+    address = addresses.parse_url(addresses.connect_target(addresses.resolve(redis)))
     link = Link(address, tag=keys.known_jobs, name="dayjob:cli")
     try:
         yield link, keys

@@ -8,7 +8,7 @@ import sys
 import click
 from click.core import ParameterSource as Source
 
-from dayjob import wording
+from dayjob import text
 from dayjob.admin.client import AsyncAdmin
 from dayjob.cli import target
 from dayjob.errors import BadOption, UsageError
@@ -35,7 +35,7 @@ def top(
         if error.name is not None and error.name.partition(".")[0] in ("textual", "rich"):
             raise UsageError("dayjob top needs textual: pip install 'dayjob[tui]'") from None
         raise
-    pause = max(0.1, wording.read_span(every, "--every"))
+    pause = max(0.1, text.read_span(every, "--every"))
     names = [view.title.lower() for view in views.tabs()]
     if tab.lower() not in names:
         raise BadOption(f"--tab {tab!r}: there are {', '.join(names)}{suggest(tab.lower(), names)}")

@@ -11,8 +11,8 @@ import click
 
 from dayjob.cli import logs, reload, target
 from dayjob.errors import UsageError
-from dayjob.worker.line import Config, Filed
-from dayjob.worker.supervisor import Plan, Supervisor
+from dayjob.worker.supervisor.channel import Config, Filed
+from dayjob.worker.supervisor.supervisor import Plan, Supervisor
 
 
 @click.command()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dayjob.enqueue import AsyncEnqueuer, Enqueuer
+from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
 from dayjob.errors import BadOption
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
 from dayjob.testing.clock import FakeClock
+from dayjob.testing.fake_store import Stage
 from dayjob.testing.jobs import Jobs
-from dayjob.testing.stage import Stage
 
 __all__ = ["FakeClock", "Jobs", "testing"]
 

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from dayjob.draft import Builder, Sink
+from dayjob.enqueue.builder import Builder, Sink
 from dayjob.errors import NotReady, UnknownJob
 from dayjob.job import Job
 from dayjob.options import Seconds
 from dayjob.testing import match
 from dayjob.testing.clock import FakeClock
+from dayjob.testing.fake_store import Round, Stage
 from dayjob.testing.match import AnyJobType
 from dayjob.testing.memory import Kept, by_time
-from dayjob.testing.stage import Round, Stage
-from dayjob.worker.attempt import Attempt
+from dayjob.worker.running.attempt import Attempt
 
 #: Guards the open blocks and every change of a builder's sink.
 _opening = threading.Lock()

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from dayjob import redact
-from dayjob.arguments import encode_unchecked
 from dayjob.errors import BadArguments
+from dayjob.handlers import redact
+from dayjob.handlers.arguments import encode_unchecked
+from dayjob.handlers.registry import JobType
 from dayjob.job import Job
 from dayjob.options import suggest
-from dayjob.registry import JobType
 
 AnyJobType = JobType[..., ..., Any]
 

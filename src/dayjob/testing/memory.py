@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from dayjob.draft import Draft
+from dayjob.enqueue.builder import Draft
 from dayjob.job import Job
 from dayjob.store import codec
 from dayjob.store.ops.consume import KEEP_ERROR, Entry
 from dayjob.store.ops.produce import When
-from dayjob.worker.attempt import Attempt, Settlement
+from dayjob.worker.running.attempt import Attempt, Settlement
 
 T = TypeVar("T")
 

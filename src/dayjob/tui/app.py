@@ -19,14 +19,14 @@ from dayjob.admin.metrics import SPANS
 from dayjob.admin.views import Progress
 from dayjob.cli.console import clean
 from dayjob.errors import DayjobError, StoreError
-from dayjob.tui import deeds, views
+from dayjob.text import counted
+from dayjob.tui import actions, views
+from dayjob.tui.actions import Deed
 from dayjob.tui.bars import Bar, head_line, key_line, tab_line
-from dayjob.tui.deeds import Deed
 from dayjob.tui.dialogs import Confirm, FilterBox, Help, Typed
 from dayjob.tui.sheet import Piece, Sheet, Tone, flowing
 from dayjob.tui.table import Body, Spot, drawn
 from dayjob.tui.views import View, Wish
-from dayjob.wording import counted
 
 #: The keys of the tabs, in their order.
 KEYS = "1234567890-="
@@ -259,7 +259,7 @@ class Top(App[None]):
         state = self._here.view.state
         return state is not None and deed.verb is not None and deed.verb in ABLE[state]
 
-    def _ask(self, question: str, word: str, do: deeds.Do, subject: Any) -> None:
+    def _ask(self, question: str, word: str, do: actions.Do, subject: Any) -> None:
         dialog = Typed(clean(question), word) if word else Confirm(clean(question))
 
         def answered(yes: bool | None) -> None:
@@ -274,13 +274,13 @@ class Top(App[None]):
             return
         jobs = [row.subject for row in self._body.marked]
 
-        async def do(admin: AsyncAdmin, _: Any, __: deeds.Report) -> str:
+        async def do(admin: AsyncAdmin, _: Any, __: actions.Report) -> str:
             done = await admin.selection(verb, [job.seen if job.id else job for job in jobs])
             changed = sum(one.done for one in done)
             stayed = next((f" {one.subject}: {one.says}" for one in done if not one.done), "")
             return f"{counted(len(done), 'job')}: {changed:,} changed.{stayed}"
 
-        self._ask(f"{deeds.word(verb)} {counted(len(jobs), 'marked job')}?", "", do, None)
+        self._ask(f"{actions.word(verb)} {counted(len(jobs), 'marked job')}?", "", do, None)
 
     async def _ask_all(self, deed: Deed) -> None:
         """Count first: the question says how many."""
@@ -301,12 +301,12 @@ class Top(App[None]):
         )
         which = f" that match {where}" if where else ""
 
-        async def do(admin: AsyncAdmin, _: Any, report: deeds.Report) -> str:
-            return deeds.said(await admin.apply(verb, state, where=where, progress=report))
+        async def do(admin: AsyncAdmin, _: Any, report: actions.Report) -> str:
+            return actions.said(await admin.apply(verb, state, where=where, progress=report))
 
-        self._ask(f"{deeds.word(verb)} all {number} in {state}{which}?", "", do, None)
+        self._ask(f"{actions.word(verb)} all {number} in {state}{which}?", "", do, None)
 
-    async def _do(self, do: deeds.Do, subject: Any) -> None:
+    async def _do(self, do: actions.Do, subject: Any) -> None:
         try:
             self._say(clean(await do(self._admin, subject, self._report)), "ok")
         except DayjobError as error:

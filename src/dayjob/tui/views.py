@@ -13,8 +13,8 @@ from dayjob.admin.views import BusyWorker, Condemned, JobView, Note, Pool, Queue
 from dayjob.errors import BadOption
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
-from dayjob.tui import deeds, fleet, looks
-from dayjob.tui.deeds import Deed
+from dayjob.tui import actions, render, render_fleet
+from dayjob.tui.actions import Deed
 from dayjob.tui.sheet import Sheet
 
 #: How many rows one read brings.
@@ -109,24 +109,24 @@ class Home:
         found = await admin.verdict()
         self._waiting.append(found.waiting)
         self._running.append(found.running)
-        return looks.home(found, tuple(self._waiting), tuple(self._running))
+        return render.home(found, tuple(self._waiting), tuple(self._running))
 
 
 async def _queues(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, conditions("name"))
     found = await admin.queues()
-    return looks.queues(view for view in found.queues if named(wanted, view.queue.name))
+    return render.queues(view for view in found.queues if named(wanted, view.queue.name))
 
 
 async def _pools(admin: AsyncAdmin, _: Wish) -> Sheet:
     found = await admin.pools()
-    return fleet.pools(found, await _now(admin))
+    return render_fleet.pools(found, await _now(admin))
 
 
 async def _busy(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, conditions("name", "source", "id"))
     found = await admin.busy()
-    return fleet.busy(one for one in found if _fits(wanted, one))
+    return render_fleet.busy(one for one in found if _fits(wanted, one))
 
 
 def _fits(wanted: Filter, one: BusyWorker) -> bool:
@@ -140,7 +140,7 @@ def _fits(wanted: Filter, one: BusyWorker) -> bool:
 
 def _listing(state: State) -> Read:
     async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
-        return looks.jobs(await admin.jobs(state, where=wish.where, after=wish.after, size=SIZE))
+        return render.jobs(await admin.jobs(state, where=wish.where, after=wish.after, size=SIZE))
 
     return read
 
@@ -155,27 +155,27 @@ async def _failures(admin: AsyncAdmin, wish: Wish) -> Sheet:
         and (wanted.error is None or wanted.error in one.sample.error)
         and (wanted.kind is None or wanted.kind == one.kind)
     ]
-    return looks.failures(found, fitting[:SIZE])
+    return render.failures(found, fitting[:SIZE])
 
 
 async def _periodic(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, conditions("name"))
     found = await admin.periodic()
-    return fleet.periodic([one for one in found if named(wanted, one.job)], await _now(admin))
+    return render_fleet.periodic([one for one in found if named(wanted, one.job)], await _now(admin))
 
 
 async def _metrics(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, conditions("name"))
     found = await admin.metrics(wish.hours)
-    return fleet.metrics(found, [one for one in found.jobs if named(wanted, one.name)])
+    return render_fleet.metrics(found, [one for one in found.jobs if named(wanted, one.name)])
 
 
 async def _redis(admin: AsyncAdmin, _: Wish) -> Sheet:
-    return fleet.redis(await admin.redis())
+    return render_fleet.redis(await admin.redis())
 
 
 async def _audit(admin: AsyncAdmin, _: Wish) -> Sheet:
-    return fleet.audit(await admin.audit(size=SIZE))
+    return render_fleet.audit(await admin.audit(size=SIZE))
 
 
 async def _now(admin: AsyncAdmin) -> float:
@@ -191,10 +191,10 @@ def queue(name: str) -> View:
 
     async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
         page = await admin.jobs("waiting", name=name, where=wish.where, after=wish.after, size=SIZE)
-        return looks.queue(await admin.queue(name), page)
+        return render.queue(await admin.queue(name), page)
 
     return View(
-        name, read, (*deeds.WAITING, *deeds.ONE_QUEUE), _open_job, _ALL, marks=True,
+        name, read, (*actions.WAITING, *actions.ONE_QUEUE), _open_job, _ALL, marks=True,
     )  # fmt: skip
 
 
@@ -205,9 +205,9 @@ def job(job_id: str, name: str | None) -> View:
         found = await admin.job(job_id, name=name)
         if found is None:
             return Sheet((((await admin.explain(job_id, name=name), ""),),))
-        return looks.job(found)
+        return render.job(found)
 
-    return View(f"{name or 'job'} {job_id}", read, deeds.ONE_JOB)
+    return View(f"{name or 'job'} {job_id}", read, actions.ONE_JOB)
 
 
 def pool(pool_id: str) -> View:
@@ -217,10 +217,10 @@ def pool(pool_id: str) -> View:
         found = await admin.pools()
         for one in found.pools:
             if one.id == pool_id:
-                return fleet.pool(one, await _now(admin))
+                return render_fleet.pool(one, await _now(admin))
         return Sheet((((f"Pool {pool_id} is gone.", "warning"),),))
 
-    return View(f"pool {pool_id}", read, (*deeds.RUNNING, *deeds.POOL), _open_job, other=_STACKS)
+    return View(f"pool {pool_id}", read, (*actions.RUNNING, *actions.POOL), _open_job, other=_STACKS)
 
 
 def stacks(pool_id: str) -> View:
@@ -229,7 +229,7 @@ def stacks(pool_id: str) -> View:
 
     async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
         if not found:
-            found.append(fleet.stacks(await admin.stacks(pool_id)))
+            found.append(render_fleet.stacks(await admin.stacks(pool_id)))
         return found[0]
 
     return View(f"stacks of pool {pool_id}", read)
@@ -250,10 +250,10 @@ def schedule(name: str) -> View:
     async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
         for one in await admin.periodic():
             if one.name == name:
-                return fleet.schedule(one)
+                return render_fleet.schedule(one)
         return Sheet((((f"The schedule {name} is gone.", "warning"),),))
 
-    return View(f"schedule {name}", read, deeds.SCHEDULE)
+    return View(f"schedule {name}", read, actions.SCHEDULE)
 
 
 def _open_job(subject: Any) -> View | None:
@@ -296,17 +296,25 @@ def tabs() -> tuple[View, ...]:
 
 #: All but Home, which remembers.
 TABS = (
-    View("Queues", _queues, deeds.QUEUE, _open_queue, conditions("name")),
-    View("Pools", _pools, deeds.POOL, _open_pool, other=_STACKS),
+    View("Queues", _queues, actions.QUEUE, _open_queue, conditions("name")),
+    View("Pools", _pools, actions.POOL, _open_pool, other=_STACKS),
     View(
-        "Busy", _busy, deeds.RUNNING, _open_job, conditions("name", "source", "id"), "running", other=_STACKS
+        "Busy",
+        _busy,
+        actions.RUNNING,
+        _open_job,
+        conditions("name", "source", "id"),
+        "running",
+        other=_STACKS,
     ),
-    View("Retry", _listing("retry"), deeds.RETRY, _open_job, _ALL, "retry", marks=True),
-    View("Scheduled", _listing("scheduled"), deeds.SCHEDULED, _open_job, _ALL, "scheduled", marks=True),
-    View("Dead", _listing("dead"), deeds.DEAD, _open_job, _ALL, "dead", marks=True),
-    View("Failures", _failures, deeds.GROUP, lambda one: _open_job(one.sample), conditions("name", "error")),
-    View("Periodic", _periodic, deeds.SCHEDULE, lambda one: schedule(one.name), conditions("name")),
+    View("Retry", _listing("retry"), actions.RETRY, _open_job, _ALL, "retry", marks=True),
+    View("Scheduled", _listing("scheduled"), actions.SCHEDULED, _open_job, _ALL, "scheduled", marks=True),
+    View("Dead", _listing("dead"), actions.DEAD, _open_job, _ALL, "dead", marks=True),
+    View(
+        "Failures", _failures, actions.GROUP, lambda one: _open_job(one.sample), conditions("name", "error")
+    ),
+    View("Periodic", _periodic, actions.SCHEDULE, lambda one: schedule(one.name), conditions("name")),
     View("Metrics", _metrics, (), lambda one: queue(one.name), conditions("name"), spans=True),
     View("Redis", _redis),
-    View("Audit", _audit, opens=lambda one: fixed("audit", fleet.told(one))),
+    View("Audit", _audit, opens=lambda one: fixed("audit", render_fleet.told(one))),
 )

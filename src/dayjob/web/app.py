@@ -15,11 +15,11 @@ from starlette.routing import BaseRoute, Route
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
-from dayjob.web import ancestor, events, openapi, pages, probes, prometheus, v1
-from dayjob.web.answers import Refusal, problem, refusal_of, wants_html
+from dayjob.web import events, gocraft, openapi, pages, probes, prometheus, v1
 from dayjob.web.console import Console
 from dayjob.web.options import WebOptions
 from dayjob.web.render import prepare
+from dayjob.web.responses import Refusal, problem, refusal_of, wants_html
 from dayjob.web.security import Guard
 
 
@@ -48,7 +48,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
 
 def _routes() -> list[BaseRoute]:
     """Pages and programs share addresses: who asks for HTML there gets the page."""
-    machine = [*ancestor.routes(), *prometheus.routes()]
+    machine = [*gocraft.routes(), *prometheus.routes()]
     shared = {route.path for route in machine}
     human = pages.routes()
     page_at = {route.path: route for route in human if isinstance(route, Route) and route.path in shared}

@@ -12,8 +12,8 @@ from starlette.requests import HTTPConnection
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import StoreError, UsageError
+from dayjob.web.durations import Ledger
 from dayjob.web.events import Hub, pulse
-from dayjob.web.ledger import Ledger
 from dayjob.web.options import Role, WebOptions
 
 logger = logging.getLogger("dayjob.web")

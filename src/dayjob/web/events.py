@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
-from dayjob.web.answers import Refusal, plain, refusal_of
+from dayjob.web.responses import Refusal, plain, refusal_of
 
 logger = logging.getLogger("dayjob.web")
 

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from dayjob.version import __version__
-from dayjob.web.answers import JSON, LEFT_OUT, PROBLEM, WORKED_OUT, Problem
+from dayjob.web.responses import JSON, LEFT_OUT, PROBLEM, WORKED_OUT, Problem
 from dayjob.web.v1.streams import NDJSON
 from dayjob.web.v1.table import PREFIX, Endpoint
 

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from dayjob.admin.scrape import Scrape, bucket_limit
 from dayjob.web.console import Console
-from dayjob.web.ledger import Kind, Ledger, total_time
+from dayjob.web.durations import Kind, Ledger, total_time
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 #: Buckets of Redis whose limits are shown: each second one from 0.8 ms to 28 min.

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from dayjob import wording
+from dayjob import text
 
 STATIC = {
     "dayjob.css": "text/css; charset=utf-8",
@@ -76,7 +76,7 @@ def _environment() -> jinja2.Environment:
         auto_reload=False,
     )
     found.filters |= {
-        "number": number, "took": took, "span": wording.span, "size": size, "args": args, "pretty": pretty, "line": line,
+        "number": number, "took": took, "span": text.span, "size": size, "args": args, "pretty": pretty, "line": line,
         "moment": moment, "elapsed": elapsed, "share": share, "counted": counted,
     }  # fmt: skip
     return found
@@ -103,7 +103,7 @@ def took(seconds: float | None) -> str:
     """A duration of a job, which may be short."""
     if seconds is None:
         return NONE
-    return wording.span(seconds) if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+    return text.span(seconds) if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
 def share(part: float, whole: float) -> str:
@@ -165,7 +165,7 @@ def relative(seconds: float) -> str:
 def brief(seconds: float) -> str:
     """A span in whole seconds where it is short: what the browser counts on."""
     seconds = max(0.0, seconds)
-    return f"{seconds:.0f} s" if seconds < 10 else wording.span(seconds)
+    return f"{seconds:.0f} s" if seconds < 10 else text.span(seconds)
 
 
 # Arguments and errors.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dayjob.admin.scrape import Minute, Scrape
 from dayjob.admin.views import QueueView
-from dayjob.web.ledger import total_time
+from dayjob.web.durations import total_time
 
 
 @dataclass(frozen=True, slots=True)

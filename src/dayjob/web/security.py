@@ -19,9 +19,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dayjob.web.answers import Refusal, problem
 from dayjob.web.console import ACTOR, ROLE, Console
 from dayjob.web.options import Role, WebOptions
+from dayjob.web.responses import Refusal, problem
 from dayjob.web.throttle import Throttle
 
 logger = logging.getLogger("dayjob.web")

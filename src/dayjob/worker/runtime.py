@@ -12,39 +12,39 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from dayjob import settings
-from dayjob.describe import describe
 from dayjob.errors import NotReady, Rejected, StoreError, Unavailable
+from dayjob.handlers.describe import describe
+from dayjob.handlers.registry import JobType
 from dayjob.job import Job
 from dayjob.middleware import compose_async, compose_sync
 from dayjob.pool import WorkerPool
-from dayjob.registry import JobType
 from dayjob.safe_logging import SafeLogger, restore_loggers
+from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import SLOWEST_BYTES_PER_SECOND, Link
 from dayjob.store.ops import consume, health, inspect
-from dayjob.store.sync import SLOWEST_BYTES_PER_SECOND, Link
-from dayjob.worker import stacks
-from dayjob.worker.announcer import Announcer
-from dayjob.worker.attempt import Attempt
-from dayjob.worker.chores import Chores
-from dayjob.worker.fetcher import Fetcher
-from dayjob.worker.green import refuse_green_threads
-from dayjob.worker.heartbeat import Heartbeat
-from dayjob.worker.lane import Flags, Lane
-from dayjob.worker.listener import WAIT, Listener
-from dayjob.worker.loop import LoopExecutor
-from dayjob.worker.observer import Observer
-from dayjob.worker.periodic import Periodic
-from dayjob.worker.reaper import Reaper
-from dayjob.worker.recorder import Recorder
-from dayjob.worker.requeuer import Requeuer
-from dayjob.worker.run import Abandon, Runner
+from dayjob.worker.chores.announcer import Announcer
+from dayjob.worker.chores.chores import Chores
+from dayjob.worker.chores.periodic import Periodic
+from dayjob.worker.chores.reaper import Reaper
+from dayjob.worker.chores.recorder import Recorder
+from dayjob.worker.chores.requeuer import Requeuer
+from dayjob.worker.chores.trimmer import Trimmer
+from dayjob.worker.fetching.fetcher import Fetcher
+from dayjob.worker.fetching.listener import WAIT, Listener
+from dayjob.worker.green_threads import refuse_green_threads
+from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.event_loop import LoopExecutor
+from dayjob.worker.running.runner import Abandon, Runner
+from dayjob.worker.running.slots import Slots
+from dayjob.worker.running.threads import Board, ThreadExecutor
+from dayjob.worker.running.watchdog import Watchdog
 from dayjob.worker.service import Outage, Service
-from dayjob.worker.shared import SharedLink
-from dayjob.worker.slots import Slots
-from dayjob.worker.threads import Board, ThreadExecutor
-from dayjob.worker.trimmer import Trimmer
-from dayjob.worker.watchdog import Watchdog
+from dayjob.worker.shared_link import SharedLink
+from dayjob.worker.status import stacks
+from dayjob.worker.status.heartbeat import Heartbeat
+from dayjob.worker.status.observer import Observer
 
 logger = SafeLogger("dayjob.worker")
 
@@ -109,7 +109,7 @@ class Runtime:
             raise
 
     def _start(self, pool: WorkerPool[Any]) -> None:
-        address = settings.parse_url(settings.connect_target(settings.resolve(None, pool=pool.redis)))
+        address = addresses.parse_url(addresses.connect_target(addresses.resolve(None, pool=pool.redis)))
         self._keys = keys = Keys(pool.namespace)
         rng = random.Random()
         flags = Flags()
@@ -327,7 +327,7 @@ class Runtime:
 
     def run(self) -> None:
         """Start, and work until a signal says stop. Raises SystemExit(70) when a loop died."""
-        from dayjob.worker.signals import handle  # noqa: PLC0415 - signals belong to programs, not to embedded pools
+        from dayjob.worker.supervisor.signals import handle  # noqa: PLC0415 - signals belong to programs, not to embedded pools
 
         if threading.current_thread() is not threading.main_thread():
             raise NotReady(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dayjob import wording
+from dayjob import text
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
@@ -279,7 +279,7 @@ def _obstacle(
     able = [pool.status for pool in live if pool.status is not None and queue.name in pool.status.names]
     if not able:
         silent = sum(pool.status is None for pool in live)
-        count = wording.counted(len(live), "pool") + (f", {silent} silent" if silent else "")
+        count = text.counted(len(live), "pool") + (f", {silent} silent" if silent else "")
         return f"no live pool knows this name ({count})", ""
     if all(status.quiet for status in able):
         return f"every pool that knows it has gone quiet ({len(able)})", ""
@@ -314,13 +314,15 @@ def _where(status: pools.Status) -> str:
 
 
 def _of(some: Sequence[pools.Status]) -> str:
-    return _where(some[0]) if len(some) == 1 else wording.counted(len(some), "pool")
+    return _where(some[0]) if len(some) == 1 else text.counted(len(some), "pool")
 
 
 def _blocked_loop(status: pools.Status, now: float) -> str:
     block = status.loop_blocked or pools.LoopBlock(since=now)
     by = f"by {block.name} (id {block.id})" if block.name else "by something that a handler started"
-    return f"the event loop of {_where(status)} has been blocked for {wording.span(now - block.since)} {by[:300]}"
+    return (
+        f"the event loop of {_where(status)} has been blocked for {text.span(now - block.since)} {by[:300]}"
+    )
 
 
 def _busy_workers(full: Sequence[pools.Status]) -> str:
@@ -387,7 +389,7 @@ def _tell_running(keys: Keys, found: Found) -> Steps[str]:
     said = f": {worker.checkin}" if worker.checkin else ""
     block = status.loop_blocked if status else None
     blocks = " and blocks its event loop" if block and block.id == worker.id else ""
-    return f"Is running on {where} since {wording.span(moment - worker.started_at)}{blocks}{said}.{asked}"
+    return f"Is running on {where} since {text.span(moment - worker.started_at)}{blocks}{said}.{asked}"
 
 
 def _not_started(status: pools.Status, name: str, now: float) -> tuple[str, str] | None:
@@ -400,26 +402,26 @@ def _tell_due(keys: Keys, found: Found) -> Steps[str]:
     moment = yield from ask(inspect.now())
     wait = (found.at or 0) - moment
     error = (
-        f" after {wording.counted(found.job.fails, 'fail')}, the last: {_line(found.job.err)}"
+        f" after {text.counted(found.job.fails, 'fail')}, the last: {_line(found.job.err)}"
         if found.job and found.job.fails
         else ""
     )
     if wait > 0:
-        return f"Is due in {wording.span(wait)}{error}."
+        return f"Is due in {text.span(wait)}{error}."
     who = yield from ask(pools.leader(keys))
     why = (
         "no pool leads, so that nobody moves it"
         if who is None
         else f"pool {who} is about to move it to its queue"
     )
-    return f"Was due {wording.span(-wait)} ago{error}: {why}."
+    return f"Was due {text.span(-wait)} ago{error}: {why}."
 
 
 def _tell_dead(keys: Keys, found: Found) -> Steps[str]:
     if found.job is None:
         return "Is dead, and only its error is kept."
     moment = yield from ask(inspect.now())
-    told = f"Is dead since {wording.span(moment - (found.at or moment))}: {_line(found.job.err) or 'no error is noted'}"
+    told = f"Is dead since {text.span(moment - (found.at or moment))}: {_line(found.job.err) or 'no error is noted'}"
     if found.job.unique_key.startswith(keys.unique_prefix):
         holder = yield from ask(Op("GET", (found.job.unique_key,), (), lambda reply: reply))
         if holder is not None and holder.decode("utf-8", "replace") != found.job.id:
@@ -430,7 +432,7 @@ def _tell_dead(keys: Keys, found: Found) -> Steps[str]:
 def _tell_done(keys: Keys, found: Found) -> Steps[str]:  # noqa: ARG001 - one shape for all tellers
     moment = yield from ask(inspect.now())
     # Completed jobs are scored by when they are dropped.
-    return "Is done" + (f", and kept for another {wording.span(found.at - moment)}." if found.at else ".")
+    return "Is done" + (f", and kept for another {text.span(found.at - moment)}." if found.at else ".")
 
 
 def _line(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dayjob.describe import Described
+from dayjob.handlers.describe import Described
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
-from dayjob.web.answers import broken_text, digest
 from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import line
+from dayjob.web.responses import broken_text, digest
 
 SIZE = 100
 

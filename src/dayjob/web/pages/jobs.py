@@ -17,12 +17,12 @@ from dayjob.admin.filters import filter_of
 from dayjob.admin.jobs import LOOKED
 from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, State, Verdict
 from dayjob.errors import BadOption
-from dayjob.redact import HIDDEN
-from dayjob.web.answers import shown_key
+from dayjob.handlers.redact import HIDDEN
 from dayjob.web.console import Console
 from dayjob.web.pages import traces
 from dayjob.web.pages.shell import ABLE, Endpoint, Values, failure, look, page
 from dayjob.web.render import address, brief, number, took
+from dayjob.web.responses import shown_key
 
 SIZE = 50
 #: Characters of arguments that the address of the enqueue form takes along.

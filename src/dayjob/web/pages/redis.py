@@ -9,9 +9,9 @@ from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import RedisView
+from dayjob.text import span
 from dayjob.web.pages.shell import Values, page
 from dayjob.web.render import NONE, number, size
-from dayjob.wording import span
 
 _ORDER = {"error": 0, "warning": 1, "ok": 2}
 _CONFIG = ("appendonly", "appendfsync", "save", "maxmemory-policy", "maxclients", "min-replicas-to-write")

@@ -17,10 +17,10 @@ from starlette.responses import Response
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Verdict
 from dayjob.errors import BadOption, DayjobError, StoreError
-from dayjob.web.answers import refusal_of
 from dayjob.web.charts import clock
 from dayjob.web.console import Console
 from dayjob.web.render import line, render
+from dayjob.web.responses import refusal_of
 
 T = TypeVar("T")
 Values = dict[str, Any]

@@ -21,6 +21,7 @@ from dayjob.admin.views import (
     Seen,
     Tally,
 )
+from dayjob.text import counted
 from dayjob.web.v1.inputs import (
     FailedGroup,
     FailureWindow,
@@ -37,7 +38,6 @@ from dayjob.web.v1.inputs import (
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.streams import Line, streamed
 from dayjob.web.v1.table import Call, Endpoint, Nothing
-from dayjob.wording import counted
 
 
 class Sentence(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, QueuesView, Stacks
 from dayjob.errors import UnknownQueue
-from dayjob.web.answers import Refusal
+from dayjob.web.responses import Refusal
 from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, QueueLimit
 from dayjob.web.v1.streams import Line, streamed
 from dayjob.web.v1.table import Call, Endpoint, Nothing

@@ -12,8 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 from dayjob.admin.views import Progress, Tally
 from dayjob.errors import DayjobError
-from dayjob.web.answers import Problem, plain, refusal_of
 from dayjob.web.console import Console
+from dayjob.web.responses import Problem, plain, refusal_of
 
 NDJSON = "application/x-ndjson"
 HEADERS = {"x-accel-buffering": "no", "cache-control": "no-store"}

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from dayjob.admin.views import BrokenEntry, Line, Metrics, Outcome, Periodic, RedisView, Throughput, Verdict
 from dayjob.version import __version__
-from dayjob.web.answers import Refusal, broken_text, digest
 from dayjob.web.options import Role
+from dayjob.web.responses import Refusal, broken_text, digest
 from dayjob.web.scale import Scale, scale
 from dayjob.web.v1.inputs import AuditSlice, Drain, Figures, Hours, Mended, OneBroken, Schedule, Slice
 from dayjob.web.v1.queues import done

@@ -17,8 +17,8 @@ from starlette.routing import Route
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import BadOption, DayjobError
 from dayjob.options import suggest
-from dayjob.web.answers import JSON, Refusal, answer, refusal_of
 from dayjob.web.console import Console
+from dayjob.web.responses import JSON, Refusal, answer, refusal_of
 
 PREFIX = "/api/v1"
 

@@ -1,0 +1,103 @@
+"""Veil: what of a job may be shown. Hides by key pattern, by what this console hides, and by what its job type hides.
+
+Errors, tracebacks and results are looked through for the hidden values, too. Where job types cannot be read, all is hidden.
+Arguments of a name that no pool has announced are hidden as well, since its `redact` option is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from dayjob.admin.session import Desk
+from dayjob.errors import Rejected
+from dayjob.handlers.redact import HIDDEN, UNANNOUNCED, secrets_in, shown, texts_in, without
+from dayjob.store import codec
+from dayjob.store.ops import job_types
+from dayjob.store.steps import Steps, ask
+
+#: Arguments without any of this have nothing that a key pattern hides: they need not be read.
+_PERHAPS = re.compile(
+    rb"pass|secret|token|key|credential|auth|cookie|sess|csrf|xsrf|ssn|iban|cvv|cvc|card|\\u", re.IGNORECASE
+)
+
+
+#: Arguments of a job that has none: there is nothing to hide.
+_NO_ARGUMENTS = (b"{}", b"null", b"[]")
+
+
+class Veil:
+    """What is hidden for one operator. `learn` the job names first, then ask."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._hide: dict[str, frozenset[str]] = {}
+        #: Job types cannot be read, so that nobody knows what they hide.
+        self._blind = False
+        #: Names that no pool has announced.
+        self._unannounced: set[str] = set()
+
+    def learn(self, names: Iterable[str]) -> Steps[None]:
+        """Look up what the job types of these names hide, unless that is known."""
+        new = sorted({name for name in names if name not in self._hide})
+        for first in range(0, len(new), job_types.AT_ONCE):
+            batch = new[first : first + job_types.AT_ONCE]
+            try:
+                found = yield from ask(job_types.some(self._desk.keys, batch))
+            except Rejected:
+                self._blind = True
+                return
+            for name, known in zip(batch, found, strict=True):
+                own = () if known is None else known.said.redact
+                if known is None and not self._desk.show_unannounced:
+                    self._unannounced.add(name)
+                self._hide[name] = self._desk.hide.union(own)
+
+    def hide(self, name: str) -> frozenset[str]:
+        """The argument names that are hidden for a job name, beside those that look like secrets."""
+        return self._hide.get(name, self._desk.hide)
+
+    def args(self, name: str, raw: Any) -> Any:
+        """Arguments as they may be shown; `raw` is JSON. None when they cannot be read."""
+        if self._blind:
+            return HIDDEN
+        if name in self._unannounced:
+            return UNANNOUNCED if raw and bytes(raw) not in _NO_ARGUMENTS else {}
+        try:
+            return shown(codec.json_value(raw), self.hide(name))
+        except codec.UNREADABLE:
+            return None
+
+    def plain(self, name: str, value: Any) -> Any:
+        """The same for arguments that the pool that runs the job has read, and redacted by its own options."""
+        return HIDDEN if self._blind and value is not None else shown(value, self.hide(name))
+
+    def secrets(self, wire: codec.Wire) -> list[str]:
+        """The texts of a job that must not be shown."""
+        raw, hide = bytes(wire.args), self.hide(wire.name)
+        if wire.name in self._unannounced:
+            try:
+                return texts_in(codec.json_value(raw))
+            except codec.UNREADABLE:
+                return []
+        if not _PERHAPS.search(raw) and not any(name.encode() in raw for name in hide):
+            return []
+        try:
+            return secrets_in(codec.json_value(raw), hide)
+        except codec.UNREADABLE:
+            return []
+
+    def text(self, text: str, secrets: list[str]) -> str:
+        """A text of a job as it may be shown."""
+        return HIDDEN if self._blind and text else without(text, secrets)
+
+    def error(self, wire: codec.Wire) -> str:
+        """The error of a job as it may be shown."""
+        return self.text(wire.err, self.secrets(wire)) if wire.err else ""
+
+    def result(self, name: str, value: Any, secrets: list[str]) -> Any:
+        """A result as it may be shown."""
+        if name in self._unannounced and value is not None:
+            return UNANNOUNCED
+        return HIDDEN if self._blind and value is not None else shown(value, self.hide(name), secrets=secrets)

@@ -1,0 +1,186 @@
+"""What the demo shows: jobs that pretend to work in every way jobs can, who puts them in, and an invented past."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from dayjob import retry
+from dayjob.admin.client import Admin
+from dayjob.cli import fake_data
+from dayjob.enqueue.enqueuer import Enqueuer
+from dayjob.errors import Dead, GiveBack, StoreError
+from dayjob.job import Job
+from dayjob.pool import WorkerPool
+from dayjob.store.keys import Keys
+from dayjob.store.link import Link
+from dayjob.store.ops import inspect, maintain
+
+NAMESPACE = "demo"
+CITIES = ("Paris", "Lagos", "Osaka", "Lima", "Oslo", "Pune")
+SOURCES = ("acme", "globex", "initech", "umbrella")
+#: How many newsletters wait in their paused queue.
+_NEWSLETTERS = 25
+#: Hours of invented figures.
+_HOURS = 3
+
+
+@dataclass
+class Shop:
+    """The context of the demo's jobs."""
+
+    currency: str = "EUR"
+
+
+def build_pools(rng: random.Random) -> list[WorkerPool[Any]]:
+    """Two pools: one for what is quick, one for what takes its time."""
+    return [_quick(rng), _slow(rng)]
+
+
+def _quick(rng: random.Random) -> WorkerPool[Shop]:
+    pool = WorkerPool(Shop, namespace=NAMESPACE, redis="embedded", concurrency=12, dead_count=500)
+
+    @pool.job(priority=5)
+    def resize_photo(photo: int, width: int = 800) -> None:  # noqa: ARG001 - it only pretends
+        """Make a photo small."""
+        time.sleep(rng.uniform(0.005, 0.03))
+
+    @pool.job
+    async def fetch_weather(city: str) -> None:  # noqa: ARG001 - it only pretends
+        """Ask what the weather is like."""
+        await asyncio.sleep(rng.uniform(0.05, 0.3))
+
+    @pool.job(max_fails=3, backoff=retry.exponential(2.0, cap=20.0), redact=["card"])
+    def charge_card(ctx: Shop, order: int, amount: float, card: str = "") -> None:  # noqa: ARG001
+        """Charge a card; the bank does not always answer."""
+        time.sleep(rng.uniform(0.02, 0.1))
+        _ask_the_bank(rng, order, amount, ctx.currency)
+
+    @pool.job
+    def rebuild_index(shop: str) -> None:  # noqa: ARG001 - it only pretends
+        """Build a shop's search index anew; unique while it waits."""
+        time.sleep(rng.uniform(0.2, 0.6))
+
+    @pool.job
+    def send_reminder(customer: int) -> None:  # noqa: ARG001 - it only pretends
+        """Remind a customer of a full cart."""
+        time.sleep(0.01)
+
+    @pool.job
+    def send_newsletter(customer: int, api_token: str) -> None:  # noqa: ARG001 - it only pretends
+        """Send the newsletter; its queue is paused until somebody resumes it."""
+        time.sleep(0.05)
+
+    @pool.job
+    def sweep_carts() -> None:
+        """Throw old carts away."""
+        time.sleep(0.05)
+
+    pool.periodic("@every 10s", sweep_carts)
+    return pool
+
+
+def _slow(rng: random.Random) -> WorkerPool[Any]:
+    pool = WorkerPool(namespace=NAMESPACE, redis="embedded", concurrency=5)
+
+    @pool.job(max_concurrency=2, timeout=300, keep=3600)
+    def export_report(job: Job, rows: int) -> dict[str, int]:
+        """Write a long report; two at once, over all pools."""
+        for row in range(0, rows, 100):
+            if job.checkin(f"row {row:,} of {rows:,}", done=row, total=rows):
+                raise GiveBack("stopping")
+            time.sleep(0.2)
+        return {"rows": rows}
+
+    @pool.job(timeout=120)
+    async def transcode_video(job: Job, minutes: int) -> None:
+        """Transcode a video, minute by minute."""
+        for minute in range(minutes):
+            job.checkin(f"minute {minute} of {minutes}", done=minute, total=minutes)
+            await asyncio.sleep(rng.uniform(0.5, 1.0))
+
+    @pool.job
+    def close_books(day: str = "yesterday") -> None:  # noqa: ARG001 - it only pretends
+        """Close the books of a day."""
+        time.sleep(1)
+
+    pool.periodic("30 2 * * *", close_books, timezone="Europe/Paris", name="nightly books")
+    pool.periodic(
+        "0 9 * * 1-5", export_report, {"rows": 5000}, timezone="America/New_York", name="weekday report"
+    )
+    return pool
+
+
+def _ask_the_bank(rng: random.Random, order: int, amount: float, currency: str) -> None:
+    luck = rng.random()
+    if luck < 0.22:
+        raise ConnectionError(f"the bank did not answer for order {order}")
+    if luck < 0.26:
+        raise TimeoutError(f"no answer within 5 s for {amount:.2f} {currency}")
+    if luck < 0.28:
+        raise Dead(f"order {order}: the card was reported stolen")
+
+
+# Who puts them in.
+
+
+def produce(pool: WorkerPool[Any], end: threading.Event) -> None:
+    """Put fake jobs in until the end."""
+    rng = random.Random()
+    enqueuer = pool.enqueuer
+    # The slow pool's jobs by name: a producer needs no job code.
+    plain = Enqueuer(NAMESPACE, redis="embedded")
+    number = 0
+    while not end.wait(0.2):
+        number += 1
+        # While the server is away the pools say so; the producer just goes on.
+        with contextlib.suppress(StoreError):
+            _put(enqueuer, plain, rng, number)
+    plain.close()
+
+
+def _put(enqueuer: Enqueuer, plain: Enqueuer, rng: random.Random, number: int) -> None:
+    source = rng.choice(SOURCES)
+    photos = [{"photo": number * 10 + i} for i in range(rng.randint(1, 6))]
+    enqueuer.sourced(source).enqueue_many("resize_photo", photos)
+    enqueuer.enqueue("fetch_weather", city=rng.choice(CITIES))
+    if number % 2 == 0:
+        enqueuer.sourced(source).enqueue(
+            "charge_card",
+            order=1000 + number,
+            amount=round(rng.uniform(5, 500), 2),
+            card="4111 1111 1111 1111",
+        )
+    if number % 5 == 0:
+        enqueuer.enqueue_unique("rebuild_index", shop=source)
+        enqueuer.sourced(source).enqueue_in("send_reminder", rng.uniform(3, 90), customer=number)
+    if number % 25 == 5:
+        plain.sourced(source).enqueue("export_report", rows=rng.randint(20, 60) * 100)
+    if number % 30 == 10:
+        plain.sourced(source).enqueue("transcode_video", minutes=rng.randint(8, 30))
+    if number % 40 == 0:
+        enqueuer.enqueue_many("fetch_weather", [{"city": city} for city in CITIES * 20])
+
+
+# What was before.
+
+
+def set_the_stage(link: Link, keys: Keys, admin: Admin) -> None:
+    """Once: hours of figures, failures of the past, jobs for later, and a queue that somebody paused."""
+    if link.run(maintain.known_jobs(keys)):
+        return
+    rng = random.Random()
+    now = link.run(inspect.now())
+    for state, count in (("scheduled", 12), ("retry", 8), ("dead", 30)):
+        fake_data.fill_set(link, keys, state, count, now, rng)
+    fake_data.fill_hours(link, keys, _HOURS, now, rng)
+    admin.acting("dana@example.com").pause("send_newsletter", force=True)
+    letters = [{"customer": 100 + n, "api_token": f"t-{rng.randbytes(6).hex()}"} for n in range(_NEWSLETTERS)]
+    enqueuer = Enqueuer(NAMESPACE, redis="embedded")
+    enqueuer.enqueue_many("send_newsletter", letters)
+    enqueuer.close()

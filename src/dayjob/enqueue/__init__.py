@@ -1,0 +1,1 @@
+"""Enqueueing: build a job, send it, confirm it; sync and async."""

@@ -1,0 +1,523 @@
+"""Enqueuer and AsyncEnqueuer: put jobs in, from anywhere. One set of builders, two thin drivers.
+
+An enqueue has three answers: stored (it returns), not stored (an error), unknown (`Unknown`, whose repeat is safe).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Self, TypeVar, Unpack
+
+from dayjob.enqueue.builder import Builder, Draft, Find, Sink
+from dayjob.enqueue.connections import Lane, Links, Sending, confirmed
+from dayjob.errors import BadOption, JobFailed, ResultTimeout, StoreError, Unknown
+from dayjob.handlers.registry import certain, epoch, wait_of
+from dayjob.job import Job
+from dayjob.options import Commit, Durability, How, Seconds, Using, check_text, durability_of, how_of
+from dayjob.store import addresses, codec
+from dayjob.store.async_link import AsyncLink
+from dayjob.store.link import Link
+from dayjob.store.op import Op, plain
+from dayjob.store.ops import confirm
+from dayjob.store.ops.find import State, explain, find_job
+from dayjob.store.ops.produce import Stored
+from dayjob.store.steps import Steps, awalk, walk
+
+A = TypeVar("A")
+
+#: Seconds to wait after each try of a request whose answer was lost or refused for now; None after the last.
+TRIES = (0.05, 0.25, 0.7, None)
+
+
+class _Base:
+    """What both enqueuers share: options, and everything that can be done before sending."""
+
+    def __init__(
+        self,
+        namespace: str | None = None,
+        *,
+        redis: str | None = None,
+        on_commit: Commit | None = None,
+        max_payload: int = 1 << 20,
+        timeout: float = 5.0,
+        durability: str = "memory",
+        find: Find | None = None,
+    ) -> None:
+        if not 0.1 <= timeout <= 3600:
+            raise BadOption(f"timeout={timeout!r}: give seconds from 0.1 to 3600")
+        #: Seconds to wait for answers in all, shared out among the tries; the waits between them come on top.
+        self._timeout = timeout
+        self._answer = timeout / len(TRIES)
+        self.namespace = addresses.resolve_namespace(namespace)
+        self._redis = redis
+        self._builder = Builder(self.namespace, max_payload, find)
+        self._how = How(
+            on_commit=on_commit, durability=durability_of(durability, type(self).__name__) or None
+        )
+
+    def using(self, **options: Unpack[Using]) -> Self:
+        """An enqueuer like this one whose jobs get these options; connections are shared. Raises BadOption."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._how = how_of(options, self._how)
+        return twin
+
+    def sourced(self, source: str | int | None) -> Self:
+        """An enqueuer whose jobs are for `source`."""
+        return self.using(source=source)
+
+    def _one(self, name: str, args: Mapping[str, Any], **changes: Any) -> tuple[str, bytes, How]:
+        how = replace(self._how, **changes) if changes else self._how
+        if how.unique_key is not None or how.unique_for is not None:
+            how = replace(how, unique=True)
+        encoded, how = self._builder.encode(name, args, how)
+        return name, encoded, how
+
+    def _merge(self, how: How) -> How:
+        """The options of a typed handle, over those of this enqueuer."""
+        if not how.commit_said and self._how.on_commit is not None:
+            how = replace(how, on_commit=self._how.on_commit)
+        if how.durability is None and self._how.durability:
+            how = replace(how, durability=self._how.durability)
+        if (how.unique_key is not None or how.unique_for is not None) and not how.unique:
+            how = replace(how, unique=True)
+        return how
+
+    def _many(self, name: str, items: Iterable[Mapping[str, Any]]) -> list[list[Draft]]:
+        if self._how.id is not None:
+            raise BadOption("enqueue_many: one id cannot serve many jobs; drop using(id=...)")
+        drafts = []
+        for item in items:
+            _, encoded, how = self._one(name, item)
+            drafts.append(self._builder.draft(name, encoded, how))
+        return self._builder.batches(drafts)
+
+    def _address(self) -> addresses.Address:
+        return addresses.parse_url(addresses.connect_target(addresses.resolve(self._redis)))
+
+    def _why_no_result(self, job: Job | str, timeout: float | None) -> Steps[str]:
+        """The message of a ResultTimeout: it says where the job is."""
+        job_id, name = self._sought(job)
+        said = f"no result of job {job_id} within {timeout or 0:g} s"
+        try:
+            told = yield from explain(self._builder.keys, job_id, name)
+        except StoreError:
+            return said
+        if told.found is None:
+            return f"{said}: it is not to be found. Only job types with keep= keep results, for that long"
+        sentence = told.sentence.partition("\n")[0]
+        return f"{said}: it {sentence[0].lower()}{sentence[1:].rstrip('.')}"
+
+    def _sought(self, job: Job | str) -> tuple[str, str | None]:
+        """The id of a job that is looked for, and its name where that is known. Raises BadOption."""
+        return (check_text(job, "the id of a job"), None) if isinstance(job, str) else (job.id, job.name)
+
+    def _result_op(self, job_id: str) -> Op[Any]:
+        return plain("GET", self._builder.keys.result(job_id))
+
+
+def _first(jobs: list[Job | None]) -> Job | None:
+    return jobs[0]
+
+
+def _all(jobs: list[Job | None]) -> list[Job]:
+    return [job for job in jobs if job is not None]
+
+
+def _register(on_commit: Commit, send: Callable[[], Any]) -> Any:
+    """Give `send` to `on_commit` from async code. The answer is awaited where it can be."""
+    try:
+        return on_commit(send)
+    except Exception as error:
+        asgiref = sys.modules.get("asgiref.sync")
+        if asgiref is None or type(error).__name__ != "SynchronousOnlyOperation":
+            raise
+        # Django keeps its transactions in the thread of its plain code, and asgiref knows which one that is.
+        return asgiref.sync_to_async(on_commit, thread_sensitive=True)(send)
+
+
+def read_result(raw: bytes, job_id: str) -> Any:
+    """The result in a stored answer. Raises JobFailed where it is an error."""
+    answer = codec.json_value(raw)
+    if "error" in answer:
+        raise JobFailed(f"{job_id}: {answer['error']}")
+    return answer.get("result")
+
+
+class Enqueuer(_Base):
+    """Puts jobs in. Safe to share between threads; opens its connections at first use."""
+
+    def __init__(
+        self,
+        namespace: str | None = None,
+        *,
+        redis: str | None = None,
+        on_commit: Commit | None = None,
+        max_payload: int = 1 << 20,
+        timeout: float = 5.0,
+        durability: str = "memory",
+        find: Find | None = None,
+    ) -> None:
+        super().__init__(
+            namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, timeout=timeout,
+            durability=durability, find=find,
+        )  # fmt: skip
+        self._links = Links()
+
+    def enqueue(self, name: str, /, **args: Any) -> Job:
+        """Put a job in its queue. Raises BadArguments, StoreError."""
+        return certain(self.submit(*self._one(name, args)))
+
+    def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
+        """Put a job in, to run after `delay` seconds."""
+        return certain(self.submit(*self._one(name, args, delay=wait_of(delay))))
+
+    def enqueue_at(self, name: str, when: datetime, /, **args: Any) -> Job:
+        """Put a job in, to run at `when`."""
+        return certain(self.submit(*self._one(name, args, at=epoch(when))))
+
+    def enqueue_unique(self, name: str, /, **args: Any) -> Job | None:
+        """Put a job in unless one like it waits; None when one does."""
+        return self.submit(*self._one(name, args, unique=True))
+
+    def enqueue_unique_in(self, name: str, delay: Seconds, /, **args: Any) -> Job | None:
+        """As enqueue_unique, to run after `delay` seconds."""
+        return self.submit(*self._one(name, args, unique=True, delay=wait_of(delay)))
+
+    def enqueue_unique_at(self, name: str, when: datetime, /, **args: Any) -> Job | None:
+        """As enqueue_unique, to run at `when`."""
+        return self.submit(*self._one(name, args, unique=True, at=epoch(when)))
+
+    def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
+        """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
+        sending = Sending(self._builder, self._many(name, items), _all, self._how.durability)
+        if self._how.on_commit is not None:
+            sink = self._builder.sink
+            self._how.on_commit(lambda: self._send(sending, sink))
+            return [draft.job for drafts in sending.batches for draft in drafts]
+        return self._send(sending)
+
+    def submit(self, name: str, args: bytes, how: How) -> Job | None:
+        """Send one job whose arguments are encoded already."""
+        how = self._merge(how)
+        draft = self._builder.draft(name, args, how)
+        sending = Sending(self._builder, [[draft]], _first, how.durability)
+        if how.on_commit is not None:
+            # What was drafted inside a testing block must not reach Redis when the commit comes after it.
+            sink = self._builder.sink
+            how.on_commit(lambda: self._send(sending, sink))
+            return draft.job
+        return self._send(sending)
+
+    def result(self, job: Job | str, timeout: float | None = None) -> Any:
+        """What the job returned, waiting up to `timeout` seconds. Raises ResultTimeout, JobFailed, StoreError.
+
+        Only job types with `keep=` keep results.
+        """
+        job_id, _ = self._sought(job)
+        sink = self._builder.sink
+        if sink is not None:
+            return sink.result(job_id)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = threading.Event()
+        wait = 0.005
+        while True:
+            raw = self.run(self._result_op(job_id))
+            if raw is not None:
+                return read_result(raw, job_id)
+            wait = min(wait * 1.5, 0.25)
+            if deadline is not None:
+                wait = min(wait, deadline - time.monotonic())
+                if wait <= 0:
+                    raise ResultTimeout(self._walk(self._why_no_result(job, timeout)))
+            pause.wait(wait)
+
+    def state(self, job: Job | str) -> State | None:
+        """Where a job is: waiting, running, scheduled, retry, dead, done; None when it is not found. Raises StoreError.
+
+        A completed job is found while its type keeps it. By id alone a waiting job is looked for among the first
+        10,000 of each queue; with a Job, of its own queue only.
+        """
+        job_id, name = self._sought(job)
+        found = self._walk(find_job(self._builder.keys, job_id, name))
+        return None if found is None else found.state
+
+    def _walk(self, steps: Steps[A]) -> A:
+        lane = self._links.take(self._lane)
+        try:
+            lane.link.freshen()
+            return walk(lane.link, steps)
+        finally:
+            self._links.give(lane)
+
+    def run(self, op: Op[Any]) -> Any:
+        """Run an op that is safe to repeat on one of the connections."""
+        lane = self._links.take(self._lane)
+        try:
+            lane.link.freshen()
+            return lane.link.run(op)
+        finally:
+            self._links.give(lane)
+
+    def close(self) -> None:
+        """Close idle connections; the next call opens new ones."""
+        for lane in self._links.idle():
+            lane.link.close()
+
+    def _lane(self) -> Lane[Link]:
+        with self._links.lock:
+            if self._links.address is None:
+                self._links.address = self._address()
+        return Lane(
+            Link(
+                self._links.address,
+                tag=self._builder.keys.known_jobs,
+                name="dayjob:enqueuer",
+                timeout=self._answer,
+            )
+        )
+
+    def _send(self, sending: Sending[A], sink: Sink | None = None) -> A:
+        sink = sink or self._builder.sink
+        if sink is not None:
+            return sending.read(sink.store(sending.batches))
+        return self._drive(sending)
+
+    def _drive(self, sending: Sending[A]) -> A:
+        """Send requests in order; each is resent on its slot and number until it is answered."""
+        lane = self._links.take(self._lane)
+        try:
+            while (op := sending.open(lane)) is not None:
+                sending.settle(self._insist(lane.link, op, sending))
+        except BaseException as error:
+            # The request may be stored: on its slot nothing else may be sent.
+            lane.renew()
+            if isinstance(error, Unknown):
+                error.again = partial(self._drive, sending)
+            raise
+        finally:
+            self._links.give(lane)
+        return sending.read(sending.jobs)
+
+    def _insist(self, link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
+        deadline = time.monotonic() + self._timeout if sending.wanted else math.inf
+        for wait in TRIES:
+            try:
+                if sending.wanted:
+                    return self._confirm(link, op, sending.wanted, deadline)
+                return link.run(op)
+            except StoreError as error:
+                verdict = sending.judge(error, last=wait is None or time.monotonic() > deadline)
+                if verdict is not None:
+                    raise verdict from error
+            threading.Event().wait(wait)
+        raise AssertionError("the last try ends in a verdict")
+
+    def _confirm(self, link: Link, op: Op[Stored], wanted: Durability, deadline: float) -> Stored:
+        """Send a request and wait until it is as safe as wanted."""
+        if wanted not in self._links.able:
+            walk(link, confirm.able(wanted))
+            self._links.able.add(wanted)
+        left = max(deadline - time.monotonic(), 0.001)
+        stored, answer = link.run_confirmed(op, confirm.confirm(wanted, left), left)
+        if isinstance(answer, StoreError):
+            self._links.able.discard(wanted)
+        return confirmed(wanted, stored, answer, self._timeout)
+
+
+class AsyncEnqueuer(_Base):
+    """Puts jobs in, from async code: the methods of Enqueuer, awaited. Opens its connections at first use."""
+
+    def __init__(
+        self,
+        namespace: str | None = None,
+        *,
+        redis: str | None = None,
+        on_commit: Commit | None = None,
+        max_payload: int = 1 << 20,
+        timeout: float = 5.0,
+        durability: str = "memory",
+        find: Find | None = None,
+    ) -> None:
+        super().__init__(
+            namespace, redis=redis, on_commit=on_commit, max_payload=max_payload, timeout=timeout,
+            durability=durability, find=find,
+        )  # fmt: skip
+        self._links = Links()
+        #: Sends at commit, which calls a plain function, on whatever thread the transaction is.
+        self._plain = Enqueuer(namespace, redis=redis, max_payload=max_payload, timeout=timeout)
+        self._plain._builder = self._builder
+
+    async def enqueue(self, name: str, /, **args: Any) -> Job:
+        """Put a job in its queue. Raises BadArguments, StoreError."""
+        return certain(await self.submit(*self._one(name, args)))
+
+    async def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
+        """Put a job in, to run after `delay` seconds."""
+        return certain(await self.submit(*self._one(name, args, delay=wait_of(delay))))
+
+    async def enqueue_at(self, name: str, when: datetime, /, **args: Any) -> Job:
+        """Put a job in, to run at `when`."""
+        return certain(await self.submit(*self._one(name, args, at=epoch(when))))
+
+    async def enqueue_unique(self, name: str, /, **args: Any) -> Job | None:
+        """Put a job in unless one like it waits; None when one does."""
+        return await self.submit(*self._one(name, args, unique=True))
+
+    async def enqueue_unique_in(self, name: str, delay: Seconds, /, **args: Any) -> Job | None:
+        """As enqueue_unique, to run after `delay` seconds."""
+        return await self.submit(*self._one(name, args, unique=True, delay=wait_of(delay)))
+
+    async def enqueue_unique_at(self, name: str, when: datetime, /, **args: Any) -> Job | None:
+        """As enqueue_unique, to run at `when`."""
+        return await self.submit(*self._one(name, args, unique=True, at=epoch(when)))
+
+    async def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
+        """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
+        sending = Sending(self._builder, self._many(name, items), _all, self._how.durability)
+        if self._how.on_commit is not None:
+            await self._send_at_commit(self._how.on_commit, sending)
+            return [draft.job for drafts in sending.batches for draft in drafts]
+        return await self._send(sending)
+
+    async def submit(self, name: str, args: bytes, how: How) -> Job | None:
+        """Send one job whose arguments are encoded already."""
+        how = self._merge(how)
+        draft = self._builder.draft(name, args, how)
+        sending = Sending(self._builder, [[draft]], _first, how.durability)
+        if how.on_commit is not None:
+            await self._send_at_commit(how.on_commit, sending)
+            return draft.job
+        return await self._send(sending)
+
+    async def _send_at_commit(self, on_commit: Commit, sending: Sending[Any]) -> None:
+        sink = self._builder.sink
+        answer = _register(on_commit, lambda: self._plain._send(sending, sink))
+        if inspect.isawaitable(answer):
+            await answer
+
+    async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
+        """What the job returned, waiting up to `timeout` seconds. Raises ResultTimeout, JobFailed, StoreError."""
+        job_id, _ = self._sought(job)
+        sink = self._builder.sink
+        if sink is not None:
+            return sink.result(job_id)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wait = 0.005
+        while True:
+            raw = await self.run(self._result_op(job_id))
+            if raw is not None:
+                return read_result(raw, job_id)
+            wait = min(wait * 1.5, 0.25)
+            if deadline is not None:
+                wait = min(wait, deadline - time.monotonic())
+                if wait <= 0:
+                    raise ResultTimeout(await self._walk(self._why_no_result(job, timeout)))
+            await asyncio.sleep(wait)
+
+    async def state(self, job: Job | str) -> State | None:
+        """Where a job is: waiting, running, scheduled, retry, dead, done; None when it is not found. Raises StoreError."""
+        job_id, name = self._sought(job)
+        found = await self._walk(find_job(self._builder.keys, job_id, name))
+        return None if found is None else found.state
+
+    async def _walk(self, steps: Steps[A]) -> A:
+        here = self._links.here()
+        async with here.places:
+            lane = await self._lane()
+            try:
+                await lane.link.freshen()
+                return await awalk(lane.link, steps)
+            finally:
+                here.lanes.append(lane)
+
+    async def run(self, op: Op[Any]) -> Any:
+        """Run an op that is safe to repeat on one of the connections."""
+        here = self._links.here()
+        async with here.places:
+            lane = await self._lane()
+            try:
+                await lane.link.freshen()
+                return await lane.link.run(op)
+            finally:
+                here.lanes.append(lane)
+
+    async def close(self) -> None:
+        """Close idle connections of this event loop; the next call opens new ones."""
+        self._plain.close()
+        lanes = self._links.here().lanes
+        while lanes:
+            await lanes.pop().link.close()
+
+    async def _lane(self) -> Lane[AsyncLink]:
+        try:
+            return self._links.here().lanes.pop()
+        except IndexError:
+            if self._links.address is None:
+                # May start the embedded server, which takes a moment.
+                self._links.address = await asyncio.to_thread(self._address)
+            return Lane(
+                AsyncLink(
+                    self._links.address,
+                    tag=self._builder.keys.known_jobs,
+                    name="dayjob:enqueuer",
+                    timeout=self._answer,
+                )
+            )
+
+    async def _send(self, sending: Sending[A]) -> A:
+        sink = self._builder.sink
+        if sink is not None:
+            return sending.read(await sink.astore(sending.batches))
+        return await self._drive(sending)
+
+    async def _drive(self, sending: Sending[A]) -> A:
+        here = self._links.here()
+        async with here.places:
+            lane = await self._lane()
+            try:
+                while (op := sending.open(lane)) is not None:
+                    sending.settle(await self._insist(lane.link, op, sending))
+            except BaseException as error:
+                # Cancelled in mid-request is unknown too: that slot must not be used on.
+                lane.renew()
+                if isinstance(error, Unknown):
+                    error.again = partial(self._drive, sending)
+                raise
+            finally:
+                here.lanes.append(lane)
+        return sending.read(sending.jobs)
+
+    async def _insist(self, link: AsyncLink, op: Op[Stored], sending: Sending[Any]) -> Stored:
+        deadline = time.monotonic() + self._timeout if sending.wanted else math.inf
+        for wait in TRIES:
+            try:
+                if sending.wanted:
+                    return await self._confirm(link, op, sending.wanted, deadline)
+                return await link.run(op)
+            except StoreError as error:
+                verdict = sending.judge(error, last=wait is None or time.monotonic() > deadline)
+                if verdict is not None:
+                    raise verdict from error
+            await asyncio.sleep(wait or 0)
+        raise AssertionError("the last try ends in a verdict")
+
+    async def _confirm(self, link: AsyncLink, op: Op[Stored], wanted: Durability, deadline: float) -> Stored:
+        """Send a request and wait until it is as safe as wanted."""
+        if wanted not in self._links.able:
+            await awalk(link, confirm.able(wanted))
+            self._links.able.add(wanted)
+        left = max(deadline - time.monotonic(), 0.001)
+        stored, answer = await link.run_confirmed(op, confirm.confirm(wanted, left), left)
+        if isinstance(answer, StoreError):
+            self._links.able.discard(wanted)
+        return confirmed(wanted, stored, answer, self._timeout)

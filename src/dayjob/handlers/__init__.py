@@ -1,0 +1,1 @@
+"""What a handler asks for, and its arguments to and from JSON."""

@@ -1,0 +1,511 @@
+"""The arguments of a function as JSON: checked strictly on the way in, leniently on the way out.
+
+The fast path is one typed decode; everything that explains a mistake happens after it failed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+from msgspec.structs import astuple
+
+from dayjob.errors import BadArguments, BadOption, BadSignature
+from dayjob.handlers.altered import altered, may_alter
+from dayjob.handlers.coerce import lenient, parts
+from dayjob.handlers.redact import looks_secret
+from dayjob.handlers.signature import NOT_YET, Function, Role, show
+from dayjob.options import suggest
+
+Called = tuple[tuple[Any, ...], dict[str, Any]]
+
+#: What a value that JSON cannot carry, or that does not fit its type, makes msgspec or a model raise.
+_UNFIT = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+
+_PATH = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*)`$")
+
+#: Types of values that have no keys inside.
+_SCALARS = (
+    types.NoneType, types.BoolType, types.IntType, types.FloatType, types.StrType, types.BytesType, types.DateTimeType,
+    types.DateType, types.TimeType, types.TimeDeltaType, types.UUIDType, types.DecimalType, types.EnumType,
+    types.LiteralType,
+)  # fmt: skip
+
+#: Names that a person hardly meant as arguments, and what to write.
+_MEANT = {
+    "job": "; write 'job: Job' to be given the job",
+    "ctx": "; to be given the context, annotate it with the class that WorkerPool was given",
+    "context": "; to be given the context, annotate it with the class that WorkerPool was given",
+}
+
+
+def _dump(value: Any) -> Any:
+    # Pydantic models by their shape: dayjob does not import pydantic.
+    if hasattr(value, "model_dump"):
+        # What the model itself can read again: by its aliases, without what it computes.
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+    raise TypeError(f"there is no JSON for the type {type(value).__name__}")
+
+
+def _load(kind: Any, value: Any) -> Any:
+    return value if kind is object else kind.model_validate(value)
+
+
+def _loads(kind: Any) -> bool:
+    return kind is object or hasattr(kind, "model_validate")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_dump).encode
+_decode_object = msgspec.json.Decoder(dict[str, Any] | None).decode
+
+
+def encode_result(value: Any) -> bytes:
+    """What a handler returned, as it is kept. Raises TypeError, ValueError or RecursionError where JSON cannot carry it."""
+    return _encode({"result": value})
+
+
+def encode_unchecked(name: str, kwargs: Mapping[str, Any]) -> bytes:
+    """The arguments as a JSON object, for a job whose handler is not known here. Raises BadArguments."""
+    given = dict(kwargs)
+    try:
+        raw = _encode(given)
+    except _UNFIT as error:
+        raise BadArguments(f"{name}: {_uncarried(given) or error}") from None
+    if b"null" in raw and (problem := _not_finite(given)):
+        raise BadArguments(f"{name}: {problem}")
+    if not all(isinstance(key, str) for key in given):
+        raise BadArguments(f"{name}: argument names must be strings: {list(given)}")
+    return raw
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The `**args` of a handler, and the type of each."""
+
+    name: str
+    info: types.Type
+    decode: Callable[[bytes | msgspec.Raw], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What reading the annotations of one handler came to."""
+
+    wants_context: bool
+    wants_job: bool
+    #: Every argument in order: first those that may be given by position, then the keyword-only ones.
+    names: tuple[str, ...]
+    by_position: int
+    required: frozenset[str]
+    #: Arguments that must be strings: msgspec would send bytes as base64 without a word.
+    texts: tuple[str, ...]
+    infos: Mapping[str, types.Type]
+    #: Arguments that may arrive as something else than was sent, each with its field in what `decode` returns.
+    watched: tuple[tuple[str, str], ...]
+    decode: Callable[[bytes | msgspec.Raw], Any]
+    rest: Rest | None
+    #: A handler of the job alone reads any arguments from it.
+    anything: bool
+    #: Names that `**args` may not use, because the context or the job has them.
+    taken: tuple[str, ...]
+    shown: str
+
+
+class Arguments:
+    """The arguments of one handler, both ways.
+
+    A type that does not exist yet is looked for again at first use, and then missing it is BadSignature;
+    any other fault of the signature is BadSignature at once.
+    """
+
+    def __init__(self, job_name: str, function: Function, redact: Sequence[str] = ()) -> None:
+        self._name = job_name
+        self._function = function
+        self._redact = redact
+        self._plan: Plan | None = None
+        with suppress(*NOT_YET):  # a type defined further down, or in a module that is still being imported
+            self._plan = self._read()
+
+    @property
+    def plan(self) -> Plan:
+        """What the handler wants. Raises BadSignature."""
+        return self._plan or self.resolve()
+
+    @property
+    def resolved(self) -> bool:
+        """Whether every type is known by now."""
+        return self._plan is not None
+
+    def resolve(self) -> Plan:
+        """Look up every type now. Raises BadSignature that names the one that does not exist."""
+        try:
+            plan = self._read()
+        except NOT_YET as error:
+            for parameter in self._function.parameters():
+                try:
+                    self._function.hint(parameter)
+                except NOT_YET as missing:
+                    raise self._function.undefined(parameter, missing) from None
+            # The name is missing inside a type: a field of a dataclass, for example.
+            raise self._function.bad(f"a type it uses is not complete: {error}") from None
+        self._plan = plan
+        return plan
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """The arguments as a JSON object, checked strictly. Raises BadArguments."""
+        plan = self._plan or self.resolve()
+        given = self._bind(plan, args, kwargs) if args or type(kwargs) is not dict else kwargs
+        if plan.rest is not None or plan.anything:
+            return self._encode_open(plan, given)
+        try:
+            raw = _encode(given)
+            arrived = plan.decode(raw)
+        except _UNFIT as error:
+            raise self._refusal(plan, given, error) from None
+        if b"null" in raw and (problem := _not_finite(given)):
+            raise self._bad(plan, problem)
+        for name, field in plan.watched:
+            if name in given and (problem := altered(given[name], getattr(arrived, field))):
+                raise self._changed(plan, name, problem)
+        for name in plan.texts:
+            if name in given and given[name] is not None and not isinstance(given[name], str):
+                raise self._bad(plan, f"argument {name!r}: expected str, got {type(given[name]).__name__}")
+        return raw
+
+    def call_args(self, raw: bytes | msgspec.Raw) -> Called:
+        """What to call the handler with, after context and job. Raises BadArguments."""
+        plan = self._plan or self.resolve()
+        if plan.anything:
+            return (), {}
+        try:
+            if plan.rest is not None:
+                return self._call_open(plan, _decode_object(raw) or {})
+            values = astuple(plan.decode(raw))
+        except _UNFIT as error:
+            return self._call_leniently(plan, raw, error)
+        if plan.by_position == len(values):
+            return values, {}
+        return _split(plan, values)
+
+    def _bind(self, plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        names = plan.names[: plan.by_position]
+        if len(args) > len(names):
+            raise self._bad(plan, f"takes {_count(len(names), 'argument')} by position, got {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name in given:
+                raise self._bad(plan, f"got the argument {name!r} twice")
+            given[name] = value
+        return given
+
+    def _encode_open(self, plan: Plan, given: Mapping[str, Any]) -> bytes:
+        try:
+            raw = encode_unchecked(self._name, given)
+        except BadArguments as error:
+            raise BadArguments(f"{error}\n{self._where(plan)}") from None
+        if plan.rest is not None:
+            try:
+                args, kwargs = self._call_open(plan, _decode_object(raw) or {})
+            except _UNFIT as error:
+                raise self._refusal(plan, given, error) from None
+            arrived = dict(zip(plan.names, args, strict=False)) | kwargs
+        else:
+            arrived = _decode_object(raw) or {}
+        for name, value in given.items():
+            if problem := altered(value, arrived[name]):
+                raise self._changed(plan, name, problem)
+        return raw
+
+    def _call_open(self, plan: Plan, given: dict[str, Any]) -> Called:
+        if plan.rest is None:
+            raise TypeError("not a handler with **args")
+        for name in plan.taken:
+            if name in given:
+                raise TypeError(
+                    f"the handler needs the name {name!r} itself; write '/' before '**{plan.rest.name}'"
+                )
+        args, kwargs = _split(plan, astuple(plan.decode(_encode(given))))
+        for name, value in given.items():
+            if name not in plan.infos:
+                try:
+                    kwargs[name] = plan.rest.decode(_encode(value))
+                except msgspec.ValidationError as error:
+                    raise msgspec.ValidationError(_inside(name, str(error))) from None
+        return args, kwargs
+
+    def _call_leniently(self, plan: Plan, raw: bytes | msgspec.Raw, error: BaseException) -> Called:
+        """The arguments once more, with what other languages make of integers and empty lists put right."""
+        try:
+            given = _decode_object(raw) or {}
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise self._bad(plan, "the arguments are not a JSON object") from None
+        rest = None if plan.rest is None else plan.rest.info
+        fixed = {}
+        for name, value in given.items():
+            info = plan.infos.get(name, rest)
+            fixed[name] = value if info is None else lenient(value, info)
+        try:
+            if plan.rest is not None:
+                return self._call_open(plan, fixed)
+            return _split(plan, astuple(plan.decode(_encode(fixed))))
+        except _UNFIT:
+            raise self._refusal(plan, given, error) from None
+
+    def _refusal(self, plan: Plan, given: Mapping[str, Any], error: BaseException) -> BadArguments:
+        if plan.rest is None:
+            for name in given:
+                if name not in plan.infos:
+                    near = suggest(str(name), [one for one in plan.names if one not in given])
+                    return self._bad(plan, f"got an unexpected argument {name!r}{near}")
+        for name in plan.names:
+            if name in plan.required and name not in given:
+                return self._bad(plan, f"missing argument {name!r}{self._meant(name)}")
+        problem = _uncarried(given, self._hidden) or _not_finite(given)
+        return self._bad(plan, problem or self._misfit(str(error)))
+
+    def _meant(self, name: str) -> str:
+        """What a parameter that nobody passes may have been meant for: the job, or the context of another pool."""
+        first = self._function.parameters()[0]
+        if name == first.name and first.annotation is not first.empty:
+            hint = self._function.hint(first)
+            # A class of the user may also be an argument that was forgotten.
+            if _is_own_class(hint) and (name in _MEANT or "Context" in hint.__name__):
+                return f"; {self._function.no_context(name, hint)}"
+        return _MEANT.get(name, "")
+
+    def _misfit(self, text: str) -> str:
+        """What msgspec or a model said, about an argument rather than about a path."""
+        match = _PATH.search(text)
+        if match is None:
+            return text
+        path = match[1]
+        name = re.split(r"[.\[]", path, maxsplit=1)[0]
+        if self._hidden(name):
+            # The words may quote the value.
+            return f"argument {name!r} does not fit its type"
+        what = text[: match.start()].replace("`", "")
+        return f"argument {path!r}: {what[:1].lower()}{what[1:]}"
+
+    def _hidden(self, name: str) -> bool:
+        return name in self._redact or _is_secret(name)
+
+    def _changed(self, plan: Plan, name: str, problem: str) -> BadArguments:
+        # The words may quote a key of the value.
+        shown = "it would arrive as something else" if self._hidden(name) else problem
+        return self._bad(plan, f"argument {name!r}: {shown}")
+
+    def _bad(self, plan: Plan, problem: str) -> BadArguments:
+        return BadArguments(f"{self._name}: {problem}\n{self._where(plan)}")
+
+    def _where(self, plan: Plan) -> str:
+        return f"    {plan.shown}    {self._function.location}"
+
+    def _read(self) -> Plan:
+        function = self._function
+        parameters = function.parameters()
+        self._check_kind(parameters)
+        hints = {one.name: function.hint(one) for one in parameters}
+        roles = {one.name: function.role(hints[one.name]) for one in parameters}
+        order = [roles[one.name] for one in parameters]
+        leading = [role for role in order if role != "argument"]
+        by_position = [one.kind in _POSITIONAL for one in parameters[: len(leading)]]
+        if leading != order[: len(leading)] or leading not in _ORDERS or not all(by_position):
+            raise self._disorder(parameters, roles, hints)
+        arguments = parameters[len(leading) :]
+        named = [one for one in arguments if one.kind is not one.VAR_KEYWORD]
+        infos = {one.name: self._type_info(one, hints[one.name]) for one in arguments}
+        rest = None
+        for one in arguments[len(named) :]:
+            rest = Rest(one.name, infos.pop(one.name), _decoder(hints[one.name]))
+        if rest is None and (arguments or "job" not in leading):
+            self._check_redact(infos)
+        return Plan(
+            wants_context="context" in leading,
+            wants_job="job" in leading,
+            names=tuple(one.name for one in named),
+            by_position=sum(one.kind in _POSITIONAL for one in named),
+            required=frozenset(one.name for one in named if one.default is one.empty),
+            texts=tuple(one.name for one in named if hints[one.name] in (str, str | None)),
+            infos=infos,
+            watched=tuple(
+                (one.name, f"a{number}") for number, one in enumerate(named) if may_alter(infos[one.name])
+            ),
+            decode=_decoder(_struct(named, hints, forbid=rest is None)),
+            rest=rest,
+            anything="job" in leading and not arguments,
+            taken=tuple(
+                one.name for one in parameters[: len(leading)] if one.kind is not one.POSITIONAL_ONLY
+            ),
+            shown=function.shown(arguments),
+        )
+
+    def _check_redact(self, infos: Mapping[str, Any]) -> None:
+        """Refuse a name in `redact` that hides nothing. One that is no argument may be a key inside of one."""
+        for name in self._redact:
+            if name in infos:
+                continue
+            near = suggest(name, [one for one, info in infos.items() if _is_scalar(info) or _is_any(info)])
+            if near or all(map(_is_scalar, infos.values())):
+                raise BadOption(
+                    f"job {self._name!r}: redact={name!r} is no argument of it{near}\n"
+                    f"    {self._function.shown()}    {self._function.location}"
+                )
+
+    def _disorder(
+        self, parameters: list[inspect.Parameter], roles: Mapping[str, Role], hints: Mapping[str, Any]
+    ) -> BadSignature:
+        first = parameters[0]
+        start = [roles[one.name] for one in parameters[:2]]
+        if start == ["argument", "job"] and _is_own_class(hints[first.name]):
+            return self._function.bad(
+                f"{self._function.no_context(first.name, hints[first.name])}, or put the argument after the job"
+            )
+        return self._function.misplaced(roles)
+
+    def _check_kind(self, parameters: list[inspect.Parameter]) -> None:
+        function = self._function
+        if function.yields:
+            raise function.bad("a job cannot yield: calling it would run nothing. Return instead")
+        if (
+            parameters
+            and parameters[0].name in ("self", "cls")
+            and parameters[0].annotation is parameters[0].empty
+        ):
+            raise function.bad("a method has no object here: register a bound one, or write a function")
+        for one in parameters:
+            if one.kind is one.VAR_POSITIONAL:
+                raise function.bad(
+                    f"arguments have names, so '*{one.name}' gets none: write {_without(function, one)}"
+                )
+
+    def _type_info(self, parameter: inspect.Parameter, hint: Any) -> types.Type:
+        try:
+            info = types.type_info(hint)
+        except NOT_YET:
+            raise
+        except Exception as error:
+            # Types are code of the user; whatever msgspec or they raise means the same.
+            raise self._function.bad(
+                f"{parameter.name}: {show(hint)} cannot be read from JSON ({error})"
+            ) from None
+        for part in parts(info):
+            if isinstance(part, types.CustomType) and not _loads(part.cls):
+                kind = show(part.cls)
+                raise self._function.bad(
+                    f"{parameter.name}: {kind} cannot travel as JSON. Send an id or plain values, "
+                    f"or make {kind} a dataclass, TypedDict, msgspec.Struct or pydantic model"
+                )
+        return info
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_ORDERS: tuple[list[str], ...] = ([], ["context"], ["job"], ["context", "job"])
+_PLAIN_DEFAULTS = (type(None), bool, int, float, str)
+
+
+def _struct(named: Sequence[inspect.Parameter], hints: Mapping[str, Any], *, forbid: bool) -> Any:
+    # The fields have names of their own, since an argument may be called what a Struct cannot have.
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for number, one in enumerate(named):
+        hint = hints[one.name]
+        if one.default is one.empty:
+            fields.append((f"a{number}", hint))
+        elif type(one.default) in _PLAIN_DEFAULTS:
+            fields.append((f"a{number}", hint, one.default))
+        else:
+            # The very object, as in a plain call; as a default msgspec would copy or refuse a mutable one.
+            fields.append((f"a{number}", hint, msgspec.field(default_factory=_giving(one.default))))
+    rename = {f"a{number}": one.name for number, one in enumerate(named)}
+    return msgspec.defstruct("Arguments", fields, kw_only=True, rename=rename, forbid_unknown_fields=forbid)
+
+
+def _giving(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
+    return msgspec.json.Decoder(kind, dec_hook=_load).decode
+
+
+def _inside(name: str, text: str) -> str:
+    """What msgspec said of a value, as it would have said it of an argument of that name."""
+    return text.replace("`$", f"`$.{name}") if _PATH.search(text) else f"{text} - at `$.{name}`"
+
+
+def _without(function: Function, star: inspect.Parameter) -> str:
+    """The signature without its `*args`, and with a `**args` for any arguments in their place."""
+    kept = [one for one in function.parameters() if one is not star and one.name != star.name]
+    if not any(one.kind is one.VAR_KEYWORD for one in kept):
+        kept.append(star.replace(kind=inspect.Parameter.VAR_KEYWORD))
+    return function.shown(kept)
+
+
+def _is_own_class(hint: Any) -> bool:
+    return isinstance(hint, type) and hint.__module__ != "builtins"
+
+
+def _split(plan: Plan, values: tuple[Any, ...]) -> Called:
+    number = plan.by_position
+    return values[:number], dict(zip(plan.names[number:], values[number:], strict=True))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
+
+
+def _is_any(info: Any) -> bool:
+    return isinstance(info, types.AnyType)
+
+
+def _is_scalar(info: Any) -> bool:
+    """Whether a value of this type has no keys inside."""
+    if isinstance(info, types.Metadata):
+        return _is_scalar(info.type)
+    if isinstance(info, types.UnionType):
+        return all(map(_is_scalar, info.types))
+    return isinstance(info, _SCALARS)
+
+
+def _is_secret(name: str) -> bool:
+    return looks_secret(str(name))
+
+
+def _uncarried(given: Mapping[str, Any], hidden: Callable[[str], bool] = _is_secret) -> str | None:
+    """Which argument JSON cannot carry at all, in words."""
+    for name, value in given.items():
+        try:
+            _encode(value)
+        except RecursionError:
+            return f"argument {name!r} contains itself, or is nested too deeply for JSON"
+        except UnicodeEncodeError:
+            return f"argument {name!r} has half a character (a lone surrogate), which JSON cannot carry"
+        except _UNFIT as error:
+            return f"argument {name!r} cannot travel as JSON" + ("" if hidden(name) else f": {error}")
+    return None
+
+
+def _not_finite(given: Mapping[str, Any]) -> str | None:
+    """Which argument has a NaN or an infinity: msgspec makes null of them without a word."""
+    for name, value in given.items():
+        if value is None or isinstance(value, str | int):
+            continue
+        number = next(_unbounded(msgspec.to_builtins(value, enc_hook=_dump)), None)
+        if number is not None:
+            return f"argument {name!r} has {number}, which JSON cannot carry"
+    return None
+
+
+def _unbounded(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield value
+    elif isinstance(value, dict | list | tuple | set | frozenset):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _unbounded(one)

@@ -1,0 +1,202 @@
+"""What a job type asks for and how it is run, as a value that travels: for forms, checks and redaction elsewhere.
+
+Written by pools when they start, read by consoles that know nothing of the program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Literal
+
+import msgspec
+from msgspec import inspect as types
+
+from dayjob.handlers.redact import is_hidden
+from dayjob.handlers.registry import JobType
+from dayjob.handlers.signature import show
+from dayjob.options import suggest
+
+Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
+
+#: How much is said of one job type: arguments, choices of one, characters of a line, bytes in all.
+MOST_ARGUMENTS = 100
+MOST_CHOICES = 100
+MOST_LINE = 200
+MOST_BYTES = 16_384
+
+_KINDS: tuple[tuple[type[types.Type] | tuple[type[types.Type], ...], Kind], ...] = (
+    (types.BoolType, "boolean"),
+    (types.IntType, "integer"),
+    ((types.FloatType, types.DecimalType), "number"),
+    ((types.StrType, types.DateTimeType, types.DateType, types.TimeType, types.TimeDeltaType, types.UUIDType), "text"),
+    ((types.BytesType, types.ByteArrayType), "text"),
+)  # fmt: skip
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """One argument of a job type."""
+
+    name: str
+    #: As one would write it: `int`, `str | None`.
+    type: str = ""
+    required: bool = True
+    #: A JSON value; None where there is none, or where it is hidden.
+    default: Any = None
+    kind: Kind = "json"
+    choices: tuple[str | int, ...] = ()
+    nullable: bool = False
+    #: Its values are never shown.
+    hidden: bool = False
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A job type as its pools describe it."""
+
+    name: str
+    arguments: tuple[Argument, ...] = ()
+    #: Takes further arguments of any name.
+    open: bool = False
+    colour: Literal["sync", "async"] = "sync"
+    priority: int = 1
+    max_fails: int = 4
+    timeout: float | None = None
+    max_concurrency: int | None = None
+    keep: float | None = None
+    unique_until: str = "start"
+    redact: tuple[str, ...] = ()
+    #: The first line of its docstring, and its arguments as errors show them.
+    doc: str = ""
+    signature: str = ""
+
+
+def describe(job_type: JobType[..., ..., Any]) -> Described:
+    """What is to be said of a job type; its signature is resolved."""
+    options = job_type.options
+    doc = inspect.getdoc(job_type.fn) or ""
+    said = Described(
+        job_type.name,
+        _arguments(job_type),
+        job_type.open,
+        "async" if job_type.is_async else "sync",
+        options.priority,
+        options.max_fails,
+        options.timeout,
+        options.max_concurrency,
+        options.keep,
+        options.unique_until,
+        options.redact,
+        _line(doc.strip().partition("\n")[0]),
+        "",
+    )
+    said = msgspec.structs.replace(said, signature=_signature(said))
+    if len(msgspec.json.encode(said)) > MOST_BYTES:
+        # What must never be shown is said in any case.
+        said = msgspec.structs.replace(said, arguments=(), open=True)
+    return said
+
+
+def fingerprint(said: Described) -> str:
+    """A few characters that differ between job types that take different arguments.
+
+    By kinds of values rather than by annotations: `Optional[int]` and `int | None` are no contradiction.
+    """
+    told = [(one.name, one.kind, one.required, one.nullable, one.choices) for one in said.arguments]
+    return hashlib.sha256(msgspec.json.encode((told, said.open))).hexdigest()[:6]
+
+
+def _arguments(job_type: JobType[..., ..., Any]) -> tuple[Argument, ...]:
+    found = []
+    for parameter, info in job_type.arguments()[:MOST_ARGUMENTS]:
+        hidden = is_hidden(parameter.name, job_type.options.redact)
+        kind, choices, nullable = _kind(info)
+        required = parameter.default is parameter.empty
+        annotation = "" if parameter.annotation is parameter.empty else show(parameter.annotation)
+        default = None if required or hidden else _plain(parameter.default)
+        found.append(
+            Argument(parameter.name, _line(annotation), required, default, kind, choices, nullable, hidden)
+        )
+    return tuple(found)
+
+
+def _signature(said: Described) -> str:
+    parts = []
+    for one in said.arguments:
+        default = "..." if one.hidden or (one.default is None and not one.nullable) else repr(one.default)
+        parts.append(
+            one.name + (f": {one.type}" if one.type else "") + ("" if one.required else f" = {default}")
+        )
+    return f"{said.name}({', '.join([*parts, *(['...'] if said.open else [])])})"
+
+
+def _kind(info: types.Type) -> tuple[Kind, tuple[str | int, ...], bool]:
+    """What kind of value it takes, which ones where they are few, and whether null is one."""
+    if isinstance(info, types.UnionType):
+        some = [part for part in info.types if not isinstance(part, types.NoneType)]
+        kind, choices, _ = _kind(some[0]) if len(some) == 1 else ("json", (), False)
+        return kind, choices, len(some) < len(info.types)
+    if isinstance(info, types.LiteralType):
+        values = tuple(value for value in info.values if value is not None)
+        return "choice", values[:MOST_CHOICES], None in info.values
+    if isinstance(info, types.EnumType):
+        members = tuple(one.value for one in info.cls if isinstance(one.value, str | int))
+        return "choice", members[:MOST_CHOICES], False
+    for kinds, kind in _KINDS:
+        if isinstance(info, kinds):
+            return kind, (), False
+    return "json", (), isinstance(info, types.AnyType)
+
+
+def _plain(value: Any) -> Any:
+    """A default as JSON shows it; None where that cannot be."""
+    try:
+        raw = msgspec.json.encode(value.value if isinstance(value, Enum) else value)
+        return msgspec.json.decode(raw) if len(raw) <= 1000 else None
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def _line(text: str) -> str:
+    return text if len(text) <= MOST_LINE else text[: MOST_LINE - 3] + "..."
+
+
+_FITS: dict[Kind, tuple[str, tuple[type, ...]]] = {
+    "text": ("text", (str,)), "integer": ("a whole number", (int,)), "number": ("a number", (int, float)),
+    "boolean": ("true or false", (bool,)),
+}  # fmt: skip
+
+
+def misfit(said: Described, args: Mapping[str, Any]) -> str:
+    """Why these arguments do not fit a job type, in words; "" when they do, as far as can be told without its code."""
+    known = {argument.name: argument for argument in said.arguments}
+    for name in args:
+        if name not in known and not said.open:
+            near = suggest(str(name), [one for one in known if one not in args])
+            return f"got an unexpected argument {name!r}{near}"
+    for argument in said.arguments:
+        if argument.name not in args:
+            if argument.required:
+                return f"missing argument {argument.name!r}"
+            continue
+        problem = _unfit(argument, args[argument.name])
+        if problem:
+            return f"argument {argument.name!r}: {problem}"
+    return ""
+
+
+def _unfit(argument: Argument, value: Any) -> str:
+    if value is None:
+        return "" if argument.nullable or argument.kind == "json" else "must not be null"
+    if argument.kind == "choice":
+        if len(argument.choices) < MOST_CHOICES and value not in argument.choices:
+            return f"expected one of {', '.join(map(str, argument.choices))}"
+        return ""
+    if argument.kind not in _FITS:
+        return ""
+    words, kinds = _FITS[argument.kind]
+    # Decimals also travel as text.
+    fits = isinstance(value, kinds) or (argument.kind == "number" and isinstance(value, str))
+    fits = fits and not (isinstance(value, bool) and bool not in kinds)
+    return "" if fits else f"expected {words}, got {type(value).__name__}"

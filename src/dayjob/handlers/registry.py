@@ -1,0 +1,346 @@
+"""Job types by name: the handler, its options, and how a job of that name is enqueued.
+
+Sends nothing itself: a job type hands its arguments as bytes to the sender its pool gives it.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+import msgspec
+
+from dayjob.errors import BadOption, BadSignature, NotReady, UnknownJob
+from dayjob.handlers.arguments import Arguments, Called, encode_unchecked
+from dayjob.handlers.signature import Function, NoContext
+from dayjob.job import Job
+from dayjob.options import How, JobOptions, Seconds, Using, check_name, how_of, seconds
+
+__all__ = ["AsyncSender", "JobType", "Registry", "Sender", "certain", "encode_unchecked", "epoch", "wait_of"]
+
+Q = ParamSpec("Q")
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class Sender(Protocol):
+    """What a job type enqueues through."""
+
+    def submit(self, name: str, args: bytes, how: How, /) -> Job | None:
+        """Enqueue one job; None when it is unique and one like it already waits."""
+        ...
+
+    def result(self, id: str, timeout: float | None, /) -> Any:  # noqa: A002 - the word everyone uses
+        """What the job returned, once it is done."""
+        ...
+
+
+class AsyncSender(Protocol):
+    """The same, awaited."""
+
+    async def submit(self, name: str, args: bytes, how: How, /) -> Job | None: ...
+
+    async def result(self, id: str, timeout: float | None, /) -> Any: ...  # noqa: A002, ASYNC109
+
+
+class JobType(Generic[Q, P, R_co]):
+    """A handler with its name and options: call it as before, or enqueue it.
+
+    `Q` are the parameters to call it with, `P` those to enqueue it with: the same without context and job.
+    The enqueue methods raise BadArguments before anything is sent, and StoreError when Redis cannot.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[Q, R_co],
+        *,
+        name: str,
+        options: JobOptions,
+        sender: Callable[[], Sender],
+        async_sender: Callable[[], AsyncSender],
+        context: type = NoContext,
+    ) -> None:
+        function = Function(fn, context)
+        functools.update_wrapper(self, function.plain, updated=())
+        self.__wrapped__ = fn
+        self.name = check_name(name)
+        self.fn = fn
+        self.options = options
+        #: Decided once, here: the worker never asks again.
+        self.is_async = function.is_async
+        #: Where it is defined, as `shop/jobs.py:14`.
+        self.location = function.location
+        #: What `using()` has set so far.
+        self.how = How(unique_until=options.unique_until)
+        self._function = function
+        self._arguments = Arguments(name, function, options.redact)
+        self._sender = sender
+        self._async_sender = async_sender
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> R_co:
+        """Call the plain function, here and now."""
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<job type {self.name!r} {self.location}>"
+
+    @property
+    def signature(self) -> str:
+        """The arguments as errors show them: `create_watch(user_id: int, email: str = "")`."""
+        return self._arguments.plan.shown
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether the handler takes the context first."""
+        return self._arguments.plan.wants_context
+
+    @property
+    def wants_job(self) -> bool:
+        """Whether the handler takes the job, after the context."""
+        return self._arguments.plan.wants_job
+
+    @property
+    def open(self) -> bool:
+        """Whether the handler takes arguments of any name."""
+        plan = self._arguments.plan
+        return plan.anything or plan.rest is not None
+
+    def arguments(self) -> list[tuple[inspect.Parameter, Any]]:
+        """The arguments in order, each with its type as msgspec describes it. Raises BadSignature."""
+        infos = self._arguments.plan.infos
+        return [(one, infos[one.name]) for one in self._function.parameters() if one.name in infos]
+
+    @property
+    def resolved(self) -> bool:
+        """Whether all types in the signature are known by now."""
+        return self._arguments.resolved
+
+    def resolve(self) -> None:
+        """Look up every type in the signature now. Raises BadSignature."""
+        self._arguments.resolve()
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """The arguments as a JSON object, checked strictly. Raises BadArguments."""
+        return self._arguments.encode(args, kwargs)
+
+    @property
+    def call_args(self) -> Callable[[bytes | msgspec.Raw], Called]:
+        """Says what to call the handler with, after context and job: (args, kwargs). What it returns raises BadArguments.
+
+        It takes a JSON object or null. An argument that was not sent has the function's own default.
+        """
+        return self._arguments.call_args
+
+    def using(self, **options: Unpack[Using]) -> JobType[Q, P, R_co]:
+        """The same job type with what only the producer of a job knows. Raises BadOption."""
+        chosen = copy.copy(self)
+        chosen.how = how_of(options, self.how)
+        return chosen
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Put a job in its queue."""
+        return self._submit(self.how, args, kwargs)
+
+    def enqueue_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Put a job in its queue `delay` seconds from now."""
+        return self._submit(replace(self.how, delay=wait_of(delay)), args, kwargs)
+
+    def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Put a job in its queue at `when`, which has a time zone."""
+        return self._submit(replace(self.how, at=epoch(when)), args, kwargs)
+
+    def enqueue_unique(self, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """Put a job in its queue, unless one like it already waits: then None."""
+        return self._submit_unique(self.how, args, kwargs)
+
+    def enqueue_unique_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """The same, `delay` seconds from now."""
+        return self._submit_unique(replace(self.how, delay=wait_of(delay)), args, kwargs)
+
+    def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """The same, at `when`, which has a time zone."""
+        return self._submit_unique(replace(self.how, at=epoch(when)), args, kwargs)
+
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """`enqueue`, awaited."""
+        return await self._asubmit(self.how, args, kwargs)
+
+    async def aenqueue_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """`enqueue_in`, awaited."""
+        return await self._asubmit(replace(self.how, delay=wait_of(delay)), args, kwargs)
+
+    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """`enqueue_at`, awaited."""
+        return await self._asubmit(replace(self.how, at=epoch(when)), args, kwargs)
+
+    async def aenqueue_unique(self, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """`enqueue_unique`, awaited."""
+        return await self._asubmit_unique(self.how, args, kwargs)
+
+    async def aenqueue_unique_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """`enqueue_unique_in`, awaited."""
+        return await self._asubmit_unique(replace(self.how, delay=wait_of(delay)), args, kwargs)
+
+    async def aenqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """`enqueue_unique_at`, awaited."""
+        return await self._asubmit_unique(replace(self.how, at=epoch(when)), args, kwargs)
+
+    @overload
+    def result(
+        self: JobType[..., ..., Coroutine[Any, Any, T]], job: Job | str, timeout: float | None = None
+    ) -> T: ...
+
+    @overload
+    def result(self, job: Job | str, timeout: float | None = None) -> R_co: ...
+
+    def result(self, job: Job | str, timeout: float | None = None) -> Any:
+        """What a job returned, as JSON carries it, once it is done.
+
+        Raises ResultTimeout after `timeout` seconds, JobFailed when the job is dead, and NotReady when this
+        job type keeps no results.
+        """
+        return self._sender().result(self._kept(job), timeout)
+
+    @overload
+    async def aresult(
+        self: JobType[..., ..., Coroutine[Any, Any, T]],
+        job: Job | str,
+        timeout: float | None = None,  # noqa: ASYNC109 - Redis is asked to wait that long
+    ) -> T: ...
+
+    @overload
+    async def aresult(self, job: Job | str, timeout: float | None = None) -> R_co: ...  # noqa: ASYNC109
+
+    async def aresult(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109
+        """`result`, awaited."""
+        return await self._async_sender().result(self._kept(job), timeout)
+
+    def _submit(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
+        return certain(self._sender().submit(self.name, self._arguments.encode(args, kwargs), how))
+
+    def _submit_unique(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job | None:
+        raw = self._arguments.encode(args, kwargs)
+        return self._sender().submit(self.name, raw, replace(how, unique=True))
+
+    async def _asubmit(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
+        raw = self._arguments.encode(args, kwargs)
+        return certain(await self._async_sender().submit(self.name, raw, how))
+
+    async def _asubmit_unique(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job | None:
+        raw = self._arguments.encode(args, kwargs)
+        return await self._async_sender().submit(self.name, raw, replace(how, unique=True))
+
+    def _kept(self, job: Job | str) -> str:
+        if self.options.keep is None:
+            raise NotReady(f"{self.name} keeps no results: write @pool.job(keep=3600)    {self.location}")
+        return job if isinstance(job, str) else job.id
+
+
+class Registry:
+    """The job types of one pool, by name."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, JobType[..., ..., Any]] = {}
+
+    def add(self, job_type: JobType[..., ..., Any]) -> None:
+        """Keep a job type. Raises BadOption when its name is taken by another function."""
+        first = self._types.get(job_type.name)
+        if first is not None and not _same_function(first, job_type):
+            raise BadOption(
+                f"job {job_type.name!r} at {job_type.location} is already defined at {first.location}: "
+                "give one of them another name"
+            )
+        self._types[job_type.name] = job_type
+
+    def get(self, name: str) -> JobType[..., ..., Any]:
+        """The job type of that name. Raises UnknownJob."""
+        try:
+            return self._types[name]
+        except KeyError:
+            raise UnknownJob(f"this pool has no job {name!r}{self._nearest(name)}") from None
+
+    def names(self) -> list[str]:
+        """All names, in the order of registration."""
+        return list(self._types)
+
+    def resolve_all(self) -> list[BadSignature]:
+        """Look up all types that did not exist at registration; what is still missing."""
+        problems = []
+        for job_type in self:
+            if not job_type.resolved:
+                try:
+                    job_type.resolve()
+                except BadSignature as error:
+                    problems.append(error)
+        return problems
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._types
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def __iter__(self) -> Iterator[JobType[..., ..., Any]]:
+        return iter(list(self._types.values()))
+
+    def _nearest(self, name: str) -> str:
+        near = difflib.get_close_matches(str(name), self._types, n=1)
+        if near:
+            return f"; did you mean {near[0]!r}?"
+        names = sorted(self._types)
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        return (
+            f"; it has {', '.join(names[:10])}{more}"
+            if names
+            else "; it has none: register one with @pool.job"
+        )
+
+
+def _same_function(one: JobType[..., ..., Any], other: JobType[..., ..., Any]) -> bool:
+    # A module that is imported again makes a new function at the same place.
+    return one.fn is other.fn or (
+        one.location == other.location
+        and _full_name(one.fn) == _full_name(other.fn)
+        and _full_name(one.fn) != ""
+    )
+
+
+def _full_name(fn: Callable[..., Any]) -> str:
+    name = getattr(fn, "__qualname__", "")
+    return f"{fn.__module__}.{name}" if name else ""
+
+
+def certain(job: Job | None) -> Job:
+    """The job that was stored. Raises NotReady where a unique one waits already: a plain enqueue has no None."""
+    if job is None:
+        raise NotReady("a job like it already waits; use enqueue_unique, which returns None for that")
+    return job
+
+
+def wait_of(delay: Seconds) -> float:
+    """`delay` as float seconds from now. Raises BadOption when it is negative or no duration."""
+    wait = seconds(delay, "enqueue_in: delay")
+    if wait < 0:
+        raise BadOption(f"enqueue_in: delay={delay!r}: must not be negative; enqueue() is for now")
+    return wait
+
+
+def epoch(when: datetime) -> float:
+    """`when` as seconds since the epoch. Raises BadOption when it is naive or no datetime."""
+    if not isinstance(when, datetime):
+        raise BadOption(
+            f"enqueue_at: when={when!r}: give a datetime with a time zone, or use enqueue_in for seconds"
+        )
+    if when.utcoffset() is None:
+        raise BadOption(
+            f"enqueue_at: when={when!r} has no time zone: write datetime.now(UTC) + ..., or "
+            "when.replace(tzinfo=ZoneInfo('Europe/Paris'))"
+        )
+    return when.timestamp()

@@ -1,0 +1,539 @@
+"""Link: one connection to the server, for threads. The errors of the client library end here.
+
+The client's own retries are off: after a lost reply they would send an enqueue twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, Connection, SSLConnection
+from redis.connection import UnixDomainSocketConnection as _UnixConnection
+from redis.retry import Retry
+
+from dayjob.errors import BadOption, Full, Rejected, StoreError, Unavailable
+from dayjob.store import fork
+from dayjob.store.addresses import Address
+from dayjob.store.embedded import RUNTIME
+from dayjob.store.op import Arg, Op
+
+T = TypeVar("T")
+
+#: Seconds to wait for an answer that is not a blocking one, and for a connection.
+ANSWER = 5.0
+
+#: Bytes above which a request counts as large.
+LARGE = 1 << 16
+#: How fast a worker's connection must be at least. Workers send a request until it is answered: without time for its size,
+#: a large one would never get through a slow connection.
+SLOWEST_BYTES_PER_SECOND = 1_000_000.0
+
+#: The client library shall not announce itself at every connection; newer versions have one option for that.
+SILENT: dict[str, Any] = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(AbstractConnection.__init__).parameters
+    else {"lib_name": None, "lib_version": None}
+)
+
+#: Error replies that say "not now": what they begin with.
+PASSING = (
+    "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "UNBLOCKED", "NOREPLICAS", "MISCONF",
+    "BUSY", "ERR max number of clients",
+)  # fmt: skip
+#: Those after which the connection points to the wrong server, or to one that is going away.
+MISPLACED = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "MOVED", "ASK", "UNBLOCKED")
+
+#: The client library cuts the code off the replies it has a class for; this puts it back.
+_CODES = {
+    "BusyLoadingError": "LOADING", "MasterDownError": "MASTERDOWN", "ReadOnlyError": "READONLY",
+    "ClusterDownError": "CLUSTERDOWN", "TryAgainError": "TRYAGAIN", "MovedError": "MOVED", "AskError": "ASK",
+    "OutOfMemoryError": "OOM", "NoPermissionError": "NOPERM", "NoScriptError": "NOSCRIPT",
+    "AuthenticationError": "NOAUTH",
+}  # fmt: skip
+
+
+def reply_text(error: Exception) -> str:
+    """An error reply as the server wrote it, its code in front."""
+    code = _CODES.get(type(error).__name__)
+    text = str(error)
+    if code == "NOAUTH" and text.startswith("invalid"):
+        code = "WRONGPASS"
+    return text if code is None or text.startswith(code) else f"{code} {text}"
+
+
+def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
+    """The one place where errors of the client library become ours."""
+    if not isinstance(
+        error,
+        redis.ResponseError
+        | redis.AuthenticationError
+        | redis.exceptions.BusyLoadingError
+        | redis.ReadOnlyError,
+    ):
+        text = str(error) or (
+            "no answer in time"
+            if isinstance(error, TimeoutError | redis.exceptions.TimeoutError)
+            else type(error).__name__
+        )
+        advice = _advice(text, where, dialled=not sent)
+        return Unavailable(f"Redis at {where}: {_followed(text, advice)}", sent=sent)
+    text = reply_text(error)
+    if text.startswith(PASSING):
+        return Unavailable(f"Redis at {where} answered: {text}", sent=False)
+    if text.startswith("OOM") or "OOM command not allowed" in text:
+        return Full(
+            f"Redis at {where} is out of memory; nothing was stored. Raise maxmemory or let workers drain it."
+        )
+    return Rejected(f"Redis at {where} answered: {_followed(text, _advice(text, where, dialled=False))}")
+
+
+def _followed(text: str, advice: str) -> str:
+    return f"{text.rstrip('.')}. {advice}" if advice else text
+
+
+def _advice(text: str, where: str, *, dialled: bool) -> str:
+    """What to do about an error that a mistake in the URL, or a server that was stopped, often gives."""
+    for codes, advice in _ADVICE:
+        if any(code in text for code in codes):
+            return advice
+    if where.startswith(f"unix://{RUNTIME}/dayjob-") and any(sign in text for sign in _CUT):
+        return (
+            "This embedded server seems to be stopped: `dayjob server start`, in its folder, starts it again."
+        )
+    if not dialled:
+        return ""
+    if where.startswith("rediss") and "CERTIFICATE_VERIFY_FAILED" in text:
+        return "Name the authority that signed its certificate: rediss://...?ssl_ca_certs=/path/to/ca.pem"
+    if where.startswith("rediss") and ("SSL" in text or "Timeout" in text or "reset" in text):
+        return "If that port does not speak TLS, write redis:// instead of rediss://."
+    if where.startswith("redis:") and ("reset by peer" in text or "closed by server" in text):
+        return "If that port speaks TLS, write rediss:// instead of redis://."
+    return ""
+
+
+#: What the client library says when nobody is at the other end, or nobody any more.
+_CUT = ("connecting to", "Broken pipe", "closed by server", "reset by peer")
+
+#: Words in an error reply, and what to do about it.
+_ADVICE = (
+    (("WRONGPASS",), "The user or the password in the URL is wrong; in them write / as %2F, ? as %3F, # as %23, @ as %40."),
+    (("NOAUTH",), "It wants a password: write redis://:PASSWORD@host:port/0 or redis://USER:PASSWORD@host:port/0."),
+    (("DB index is out of range",), "The number that ends the URL is the database; most servers have 0 to 15."),
+)  # fmt: skip
+
+
+def is_noscript(error: Exception) -> bool:
+    """Whether the server does not know the script."""
+    return reply_text(error).startswith("NOSCRIPT")
+
+
+def misplaced(error: Exception) -> bool:
+    """Whether the server must be looked for again."""
+    return reply_text(error).startswith(MISPLACED)
+
+
+def connection_options(address: Address, timeout: float, name: str) -> dict[str, Any]:
+    """What both colours of connection are made with."""
+    return {
+        "db": address.db,
+        "username": address.username,
+        "password": address.password,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": min(ANSWER, timeout),
+        "protocol": 2,
+        "client_name": name,
+        **SILENT,
+        **tls_options(address),
+    }
+
+
+def tls_options(address: Address) -> dict[str, Any]:
+    """The certificate options of a URL, for either colour of connection."""
+    if not address.tls:
+        return {}
+    options = {key: value for key, value in address.options.items() if key.startswith("ssl_")}
+    if "ssl_check_hostname" in options:
+        options["ssl_check_hostname"] = str(options["ssl_check_hostname"]).lower() in ("1", "true", "yes")
+    return options
+
+
+def keepalive() -> dict[int, int]:
+    """TCP options that find a peer that is gone within about half a minute."""
+    wanted = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000))
+    return {getattr(socket, option): value for option, value in wanted if hasattr(socket, option)}
+
+
+def has_news(number: int) -> bool:
+    """Whether there is something to read at a socket; where nothing was asked, it is the end of it."""
+    if number < 0:
+        return True
+    if not hasattr(select, "poll"):
+        # Windows. There select takes sockets of any number.
+        return bool(select.select([number], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def key_slot(key: str) -> int:
+    """The cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key."""
+    start = key.find("{")
+    if start >= 0:
+        end = key.find("}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    crc = 0
+    for byte in key.encode():
+        crc ^= byte << 8
+        for _ in range(8):
+            crc = ((crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
+    return crc % 16384
+
+
+def _packer() -> Callable[[Sequence[Arg]], bytes] | None:
+    """The C function that writes a command as bytes, where it is installed; else the client library does it."""
+    try:
+        import hiredis  # noqa: PLC0415 - an extra
+    except ImportError:
+        return None
+    packed: Callable[[Any], bytes] = hiredis.pack_command
+    return lambda words: packed(tuple(words))
+
+
+pack = _packer()
+
+
+def packed(connection: Any, words: Sequence[Arg]) -> Sequence[bytes]:
+    """One command as bytes. The library's own packing looks at each word twice, which shows with a thousand of them."""
+    if pack is None:
+        chunks: Sequence[bytes] = connection.pack_command(*words)
+        return chunks
+    return (pack(words),)
+
+
+def _answer(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error
+
+
+class Watch(Protocol):
+    """Who wants to know how a link fares. Several links may share one."""
+
+    #: Monotonic time of the last failure: connections opened before it are suspect.
+    failed_at: float
+
+    def failed(self, error: StoreError) -> None: ...
+    def succeeded(self) -> None: ...
+
+
+def check_tag(address: Address, tag: str) -> None:
+    """Refuse a namespace whose keys would be strewn over a cluster. Raises BadOption."""
+    if address.kind == "cluster" and not re.search(r"\{[^}]+\}", tag):
+        namespace = tag.rpartition("known_jobs")[0].rstrip(":")
+        raise BadOption(
+            f"namespace {namespace!r} on a cluster: write '{{{namespace}}}', so that all its keys are on one node"
+        )
+
+
+class Link:
+    """One connection, opened at first use and again after any fault. Not for two threads at once."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        tag: str,
+        name: str = "dayjob",
+        timeout: float = ANSWER,
+        watch: Watch | None = None,
+        slowest: float | None = None,
+    ) -> None:
+        check_tag(address, tag)
+        self._address = address
+        self._watch = watch
+        self._opened_at = 0.0
+        #: The connection that is being opened, so that interrupt() reaches it.
+        self._dialled: Any = None
+        self._retired = False
+        #: Any key of the namespace: in a cluster it says which node to talk to.
+        self._tag = tag
+        self._name = name
+        self._timeout = timeout
+        #: Bytes per second at which a large request may be sent beyond the timeout; None for no such time.
+        self._slowest = slowest
+        #: Seconds that the connection now has beyond the timeout.
+        self._extra = 0.0
+        #: Any: the client library's connections are not typed.
+        self._connection: Any = None
+        #: A request was sent whose answer has not been read: what comes next would be taken for that answer.
+        self._unanswered = False
+        self._forks = fork.number
+
+    def run(self, op: Op[T]) -> T:
+        """Send one op and read its answer. Raises StoreError; the connection is then as good as new."""
+        if self._watch is None:
+            return op.read(self._ask(op))
+        try:
+            reply = self._ask(op)
+        except Unavailable as error:
+            self._watch.failed(error)
+            raise
+        if op.writes:
+            self._watch.succeeded()
+        return op.read(reply)
+
+    def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
+        """Send several ops in one round trip. Raises the first StoreError; the others may have been done."""
+        connection = self._open()
+        self._unanswered = True
+        try:
+            self._send(connection, connection.pack_commands([op.words() for op in ops]))
+            replies: list[Any] = []
+            for _ in ops:
+                try:
+                    replies.append(connection.read_response())
+                except redis.ResponseError as error:
+                    replies.append(error)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, redis.RedisError | OSError):
+                raise mapped(error, sent=True, where=str(self._address)) from error
+            raise
+        self._unanswered = False
+        for i, reply in enumerate(replies):
+            if isinstance(reply, redis.ResponseError):
+                replies[i] = self._ask(ops[i]) if is_noscript(reply) else self._refuse(reply)
+        return [op.read(reply) for op, reply in zip(ops, replies, strict=True)]
+
+    def run_confirmed(self, op: Op[T], proof: Op[int], patience: float) -> tuple[T, int | StoreError]:
+        """Send an op and, in the same round trip, a command that waits up to `patience` seconds for what it wrote.
+
+        Raises StoreError for the op; that of the proof is returned, because the op is done then.
+        """
+        connection = self._open()
+        self._unanswered = True
+        try:
+            first, second = self._ask_both(connection, op, proof, patience, whole_script=False)
+            if isinstance(first, redis.ResponseError) and is_noscript(first):
+                # The proof was of what came before: it counts for nothing.
+                first, second = self._ask_both(connection, op, proof, patience, whole_script=True)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, redis.RedisError | OSError):
+                raise mapped(error, sent=True, where=str(self._address)) from error
+            raise
+        self._unanswered = False
+        if isinstance(first, redis.ResponseError):
+            self._refuse(first)
+        if not isinstance(second, redis.ResponseError):
+            return op.read(first), proof.read(second)
+        if misplaced(second):
+            self.close()
+        return op.read(first), mapped(second, sent=True, where=str(self._address))
+
+    def _ask_both(
+        self, connection: Any, op: Op[Any], proof: Op[Any], patience: float, *, whole_script: bool
+    ) -> tuple[Any, Any]:
+        """Both answers; a refusal is among them as the error it is."""
+        words = [op.words(whole_script=whole_script), proof.words()]
+        connection.send_packed_command(connection.pack_commands(words), check_health=False)
+        first = _answer(connection)
+        connection._sock.settimeout(patience + self._timeout)
+        second = _answer(connection)
+        connection._sock.settimeout(self._timeout)
+        return first, second
+
+    def close(self) -> None:
+        """Close the connection; the next run opens another."""
+        connection, self._connection = self._connection, None
+        self._extra = 0.0
+        if connection is not None:
+            connection.disconnect()
+
+    def freshen(self) -> None:
+        """Let go of a connection that the server closed while nobody used it: the next run opens another."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None and self._forks == fork.number and has_news(sock.fileno()):
+            self.close()
+
+    def interrupt(self) -> None:
+        """End a blocking run of another thread: its socket is shut down under it."""
+        for connection in (self._connection, self._dialled):
+            sock = getattr(connection, "_sock", None)
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def hasten(self, seconds: float) -> None:
+        """Wait no longer than this for an answer from now on."""
+        self._timeout = seconds
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.settimeout(seconds)
+
+    def retire(self) -> None:
+        """End what is under way in another thread, and open no connection again."""
+        self._retired = True
+        self.interrupt()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is open."""
+        return self._connection is not None
+
+    def _ask(self, op: Op[Any]) -> Any:
+        connection = self._open()
+        self._unanswered = True
+        try:
+            try:
+                self._send(connection, packed(connection, op.words()))
+                reply = connection.read_response()
+            except redis.ResponseError as error:
+                if not is_noscript(error):
+                    raise
+                self._send(connection, packed(connection, op.words(whole_script=True)))
+                reply = connection.read_response()
+        except redis.ResponseError as error:
+            self._unanswered = False
+            return self._refuse(error)
+        except BaseException as error:
+            # A half-read answer would be taken for the next one's: this connection is finished.
+            self.close()
+            if isinstance(error, redis.RedisError | OSError):
+                raise mapped(error, sent=True, where=str(self._address)) from error
+            raise
+        self._unanswered = False
+        return reply
+
+    def _send(self, connection: Any, data: Sequence[bytes]) -> None:
+        """Send what is packed already. A large request gets more time, to be sent and to be answered."""
+        if self._slowest is not None:
+            size = sum(map(len, data))
+            extra = size / self._slowest if size > LARGE else 0.0
+            if extra or self._extra:
+                self._extra = extra
+                connection._sock.settimeout(self._timeout + extra)
+        connection.send_packed_command(data, check_health=False)
+
+    def _refuse(self, error: Exception) -> Any:
+        if misplaced(error):
+            self.close()
+        raise mapped(error, sent=False, where=str(self._address)) from error
+
+    def _open(self) -> Any:
+        if self._forks != fork.number:
+            # After a fork the socket is the parent's: leave it alone.
+            self._connection, self._forks = None, fork.number
+        self._check_retired()
+        if self._unanswered:
+            # The thread that sent it was interrupted, even while it closed the connection.
+            self.close()
+            self._unanswered = False
+        if (
+            self._connection is not None
+            and self._watch is not None
+            and self._opened_at < self._watch.failed_at
+        ):
+            # What cut another connection may have cut this one in silence.
+            self.close()
+        if self._connection is None:
+            try:
+                self._connection = self._dial()
+                self._opened_at = time.monotonic()
+            except (redis.RedisError, OSError) as error:
+                raise mapped(error, sent=False, where=str(self._address)) from error
+            # It may have been said while it was being opened.
+            self._check_retired()
+        return self._connection
+
+    def _check_retired(self) -> None:
+        if self._retired:
+            self.close()
+            raise Unavailable("this connection was closed for good")
+
+    def _dial(self) -> Any:
+        address = self._address
+        options = connection_options(address, self._timeout, self._name)
+        options["retry"] = Retry(NoBackoff(), 0)
+        connection: Any
+        unix: Any = _UnixConnection
+        if address.kind == "unix":
+            connection = unix(path=address.path, **options)
+        else:
+            host, port = self.locate()
+            kind = SSLConnection if address.tls else Connection
+            connection = kind(
+                host=host, port=port, socket_keepalive=True, socket_keepalive_options=keepalive(), **options
+            )
+        self._dialled = connection
+        try:
+            connection.connect()
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            self._dialled = None
+        return connection
+
+    def locate(self) -> tuple[str, int]:
+        """Host and port of the server to talk to, asking sentinels or cluster nodes where there are any."""
+        address = self._address
+        if address.kind == "single":
+            return address.hosts[0]
+        problems: list[str] = []
+        for host, port in address.hosts:
+            try:
+                found = (
+                    self._ask_sentinel(host, port)
+                    if address.kind == "sentinel"
+                    else self._ask_node(host, port)
+                )
+            except (redis.RedisError, OSError) as error:
+                problems.append(f"{host}:{port}: {error}")
+                continue
+            if found is not None:
+                return found
+            problems.append(f"{host}:{port}: does not know it")
+        what = f"master {address.service!r}" if address.kind == "sentinel" else "the node of this namespace"
+        raise redis.ConnectionError(f"no one knows {what} ({'; '.join(problems)})")
+
+    def _ask_sentinel(self, host: str, port: int) -> tuple[str, int] | None:
+        options = {key: str(value) for key, value in self._address.options.items()}
+        reply = self._ask_once(
+            host, port, options.get("sentinel_username"), options.get("sentinel_password"),
+            "SENTINEL", "get-master-addr-by-name", self._address.service or "",
+        )  # fmt: skip
+        return None if reply is None else (reply[0].decode(), int(reply[1]))
+
+    def _ask_node(self, host: str, port: int) -> tuple[str, int] | None:
+        slot = key_slot(self._tag)
+        reply = self._ask_once(host, port, self._address.username, self._address.password, "CLUSTER", "SLOTS")
+        for first, last, node, *_ in reply:
+            if first <= slot <= last:
+                return ((node[0] or b"").decode() or host, int(node[1]))
+        return None
+
+    def _ask_once(self, host: str, port: int, username: str | None, password: str | None, *words: str) -> Any:
+        kind = SSLConnection if self._address.tls else Connection
+        connection: Any = kind(
+            host=host, port=port, username=username, password=password, socket_timeout=1.0, socket_connect_timeout=1.0,
+            protocol=2, **SILENT, retry=Retry(NoBackoff(), 0), **tls_options(self._address),
+        )  # fmt: skip
+        try:
+            connection.connect()
+            connection.send_command(*words, check_health=False)
+            return connection.read_response()
+        finally:
+            connection.disconnect()

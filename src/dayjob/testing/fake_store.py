@@ -1,0 +1,259 @@
+"""Stage: takes what enqueuers send while a testing block is open, and runs it with the worker's own Runner."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import Context as Variables
+from typing import Any, TypeVar
+
+from dayjob.enqueue.builder import Draft
+from dayjob.enqueue.enqueuer import read_result
+from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
+from dayjob.job import Job
+from dayjob.middleware import SKIPPED
+from dayjob.options import PoolOptions
+from dayjob.pool import WorkerPool
+from dayjob.store.keys import Keys
+from dayjob.store.ops.consume import Entry, token_of
+from dayjob.testing.clock import FakeClock
+from dayjob.testing.memory import GRAIN, Kept, Memory
+from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.running.attempt import Attempt, Settlement
+from dayjob.worker.running.event_loop import new_loop
+from dayjob.worker.running.runner import Runner
+from dayjob.worker.runtime import _composed, _direct
+
+T = TypeVar("T")
+
+#: How many attempts one drain runs before it takes it that they will never end.
+MOST_ATTEMPTS = 50_000
+#: How deep inline jobs may enqueue one another: well below Python's own limit, for the sake of the message.
+MOST_DEEP = 25
+#: How many further errors are named beside the one that is raised.
+MOST_NAMED = 10
+
+
+class Recorder(Runner):
+    """The worker's runner, that also remembers what came of an attempt: whoever runs a test wants it back."""
+
+    def __init__(self, keys: Keys, context: type, now: Callable[[], float], max_result: int) -> None:
+        # Seeded, so that the jitter of a backoff is the same in every run.
+        super().__init__(keys, lambda: "testing", context, now, random.Random(0), max_result)
+        self.results: dict[Attempt, Any] = {}
+        self.errors: dict[Attempt, BaseException] = {}
+
+    def _done(self, attempt: Attempt, result: Any) -> Settlement:
+        self.results[attempt] = None if result is SKIPPED else result
+        return super()._done(attempt, result)
+
+    def _failed(self, attempt: Attempt, error: BaseException) -> Settlement:
+        self.errors[attempt] = error
+        return super()._failed(attempt, error)
+
+
+class Round:
+    """The attempts that one call runs: how many, and the errors among them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._errors: list[BaseException] = []
+
+    def add(self, attempt: Attempt, error: BaseException | None) -> None:
+        """Count an attempt that was settled. Raises what is not the job's own, and NotReady where there is no end."""
+        self.count += 1
+        if error is not None and not isinstance(error, (Signal, *attempt.lane.options.discard_on)):
+            error.add_note(f"in job {attempt.name!r}, id {attempt.id}, attempt {attempt.attempt}")
+            self._errors.append(error)
+            if not isinstance(error, Exception | SystemExit | asyncio.CancelledError):
+                raise error  # Ctrl-C, or a word of the test framework such as pytest.fail()
+        if self.count > MOST_ATTEMPTS:
+            raise NotReady(
+                f"drain() ran {MOST_ATTEMPTS:,} attempts and there are more: does {attempt.name!r} enqueue itself, "
+                "or retry at once for ever? Run such jobs one by one, with run(job)"
+            )
+
+    def close(self, *, reraise: bool) -> int:
+        """How many attempts were run. With `reraise`, raises the first error among them."""
+        if reraise and self._errors:
+            first, *others = self._errors
+            for other in others[:MOST_NAMED]:
+                first.add_note(f"another job failed after it: {type(other).__name__}: {other}")
+            raise first
+        return self.count
+
+
+class Stage:
+    """What stands in for Redis while a block is open. The Sink of its enqueuers."""
+
+    def __init__(self, pool: WorkerPool[Any] | None, keys: Keys, clock: FakeClock, *, inline: bool) -> None:
+        self.pool = pool
+        self.now = clock.now
+        self.memory = Memory(clock.now)
+        self.open = False
+        self._keys = keys
+        self._inline = inline
+        options = PoolOptions() if pool is None else pool.options
+        self._runner = Recorder(keys, object if pool is None else pool.context, clock.now, options.max_result)
+        self._lanes: dict[str, Lane] = {}
+        self._tokens = itertools.count(1)
+        self._deep = 0
+        # One loop for all async jobs of a block, as in a pool; busy while a job on it runs another one inline.
+        self._loop = asyncio.Runner(loop_factory=new_loop)
+        self._loop_free = threading.Lock()
+
+    # What enqueuers ask of it.
+
+    def store(self, batches: Sequence[Sequence[Draft]], /) -> list[Job | None]:
+        """Keep drafts, and run them at once when the block is inline."""
+        answers, due = self._admit(batches)
+        if self._inline:
+            with self._deeper() as round_:
+                for attempt in filter(None, map(self.take, due)):
+                    self.run(attempt, round_)
+            round_.close(reraise=True)
+        return answers
+
+    async def astore(self, batches: Sequence[Sequence[Draft]], /) -> list[Job | None]:
+        """`store`, awaited."""
+        answers, due = self._admit(batches)
+        if self._inline:
+            with self._deeper() as round_:
+                for attempt in filter(None, map(self.take, due)):
+                    await self.arun(attempt, round_)
+            round_.close(reraise=True)
+        return answers
+
+    def result(self, job_id: str, /) -> Any:
+        """What a job returned. Raises ResultTimeout when it has not ended, and JobFailed when it is dead."""
+        raw = self.memory.result(self._keys.result(job_id))
+        if raw is None:
+            raise ResultTimeout(f"no result of job {job_id} yet: in a testing block, call drain() first")
+        return read_result(raw, job_id)
+
+    def _admit(self, batches: Sequence[Sequence[Draft]]) -> tuple[list[Job | None], list[str]]:
+        """What the caller gets, and the ids of what is due now."""
+        if not self.open:
+            raise NotReady(
+                "a job that was enqueued inside a testing block is sent after its end (an on_commit that came "
+                "late?): commit inside the block"
+            )
+        answers: list[Job | None] = []
+        due: list[str] = []
+        for draft in itertools.chain.from_iterable(batches):
+            stored = self.memory.admit(draft)
+            answers.append(None if stored == "duplicate" else draft.job)
+            if stored == "stored" and (draft.job.scheduled_at or 0.0) <= self.now() + GRAIN:
+                due.append(draft.job.id)
+        return answers, due
+
+    @contextmanager
+    def _deeper(self) -> Iterator[Round]:
+        with self.memory.lock:
+            if self._deep >= MOST_DEEP:
+                raise NotReady(
+                    f"inline jobs enqueue one another {MOST_DEEP} deep; does one enqueue itself? "
+                    "Use testing(pool) without inline, and drain()"
+                )
+            self._deep += 1
+        try:
+            yield Round()
+        finally:
+            with self.memory.lock:
+                self._deep -= 1
+
+    # Running jobs.
+
+    def fetch(self) -> Attempt | None:
+        """The next attempt there is, if any."""
+        kept = self.memory.fetch(self._able)
+        return None if kept is None else self._attempt(kept)
+
+    def take(self, job_id: str) -> Attempt | None:
+        """An attempt of the job of that id, due or not; None where it does not wait, or nobody here can run it."""
+        kept = self.memory.take(job_id, self._able)
+        return None if kept is None else self._attempt(kept)
+
+    def run(self, attempt: Attempt, round_: Round) -> Any:
+        """Run an attempt to its settlement. The answer is what the handler returned."""
+        settlement = _outside_loops(lambda: self._settlement(attempt))
+        return self._settle(attempt, settlement, round_)
+
+    async def arun(self, attempt: Attempt, round_: Round) -> Any:
+        """Run an attempt to its settlement: an async one on this loop, a sync one on a thread beside it."""
+        if attempt.lane.is_async:
+            # Nothing of the test's own variables reaches a job, as in a pool.
+            loop = asyncio.get_running_loop()
+            task = loop.create_task(self._runner.arun(attempt), context=Variables())
+        else:
+            task = asyncio.create_task(asyncio.to_thread(self._runner.run, attempt))
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            # The test gives up, not the job: it goes back to its queue.
+            attempt.lost = True
+            task.cancel()
+            await asyncio.wait([task])
+            back = [Entry("back", attempt.name, attempt.token)]
+            self.memory.settle(attempt, back if task.cancelled() else task.result())
+            raise
+        return self._settle(attempt, task.result(), round_)
+
+    def close(self) -> None:
+        """Close the loop of the block, and cancel what its jobs left running there."""
+        _outside_loops(self._loop.close)
+
+    def _able(self, name: str) -> bool:
+        if name in self._lanes:
+            return True
+        if self.pool is None:
+            return False
+        try:
+            job_type = self.pool.find(name)
+        except UnknownJob:
+            return False  # it waits, as in production, for a pool that has it
+        lane = Lane(job_type, _composed(self.pool, job_type), Flags(), _direct(self.pool, job_type))
+        # A plain completion would not be heard of.
+        lane.plain = False
+        self._lanes[name] = lane
+        return True
+
+    def _attempt(self, kept: Kept) -> Attempt:
+        wire = kept.wire
+        lane = self._lanes[wire.name]
+        attempt = Attempt(token_of(next(self._tokens), wire.name), wire.name, kept.payload, wire, lane)
+        attempt.started_at = time.monotonic()
+        if wire.unique_key and (wire.unique_until or lane.options.unique_until) != "done":
+            self.memory.release(wire.unique_key, wire.id)
+        return attempt
+
+    def _settlement(self, attempt: Attempt) -> Settlement:
+        if not attempt.lane.is_async:
+            return self._runner.run(attempt)
+        if not self._loop_free.acquire(blocking=False):
+            return Variables().run(asyncio.run, self._runner.arun(attempt))
+        try:
+            return self._loop.run(self._runner.arun(attempt), context=Variables())
+        finally:
+            self._loop_free.release()
+
+    def _settle(self, attempt: Attempt, settlement: Settlement, round_: Round) -> Any:
+        self.memory.settle(attempt, settlement)
+        round_.add(attempt, self._runner.errors.pop(attempt, None))
+        return self._runner.results.pop(attempt, None)
+
+
+def _outside_loops(call: Callable[[], T]) -> T:
+    """Call where no event loop runs, as a pool calls sync jobs: on a thread beside, when one runs on this."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    with ThreadPoolExecutor(1, thread_name_prefix="dayjob-testing") as beside:
+        return beside.submit(call).result()

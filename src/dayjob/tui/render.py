@@ -1,0 +1,311 @@
+"""Looks: the verdict, queues, jobs and failures that the admin layer answers, as sheets. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dayjob.admin.views import (
+    Failures,
+    JobDetail,
+    JobPage,
+    JobView,
+    Quantiles,
+    QueueDetail,
+    QueueView,
+    Verdict,
+)
+from dayjob.cli.console import ago, attempt_number, clean, took, when
+from dayjob.text import counted, span
+from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
+
+#: A sign for each level, so that nothing is said by colour alone.
+SIGNS: dict[str, str] = {"ok": "✓", "notice": "i", "warning": "!", "error": "✖", "could not check": "?"}
+TONES: dict[str, Tone] = {
+    "ok": "ok",
+    "notice": "bold",
+    "warning": "warning",
+    "error": "error",
+    "could not check": "warning",
+}
+_LABEL = 13
+
+
+def labelled(label: str, text: object, tone: Tone = "") -> Line:
+    """A line with a word in front of it that says what it is."""
+    return ((f"{label:<{_LABEL}}", "dim"), (clean(text), tone))
+
+
+def heading(text: str) -> Line:
+    """A line that begins a part."""
+    return ((text, "bold"),)
+
+
+BLANK: Line = (("", ""),)
+
+
+def number(value: int) -> str | Piece:
+    """A number; none stands back."""
+    return f"{value:,}" if value else ("0", "dim")
+
+
+def failing(share: float | None) -> str | Piece:
+    """A share of failures."""
+    if not share:
+        return ""
+    return (f"{share:.0%}" if share >= 0.01 else "<1%", "error" if share >= 0.1 else "warning")
+
+
+# Home.
+
+
+def home(found: Verdict, waiting: Sequence[float], running: Sequence[float]) -> Sheet:
+    """The verdict: a sentence, how many are where, and each thing that is wrong."""
+    sizes = found.sizes
+    counts = (
+        ("waiting", found.waiting), ("running", found.running), ("scheduled", sizes.scheduled), ("retry", sizes.retry),
+        ("dead", sizes.dead), ("done", sizes.done), ("broken", sizes.broken),
+    )  # fmt: skip
+    numbers: list[Piece] = []
+    for name, count in counts:
+        tone: Tone = "error" if count and name in ("dead", "broken") else "bold" if count else "dim"
+        numbers.append((f"{count:,} {name}   " if count >= 0 else f"{name} has a wrong type   ", tone))
+    lines: list[Line] = [
+        ((f"{SIGNS[found.level]} ", TONES[found.level]), (clean(found.sentence), TONES[found.level])),
+        BLANK, tuple(numbers), BLANK,
+    ]  # fmt: skip
+    for name, series in (("waiting", waiting), ("running", running)):
+        if any(series):
+            lines.append(((f"{name}  ", "dim"), (spark(series, 48), "ok")))
+    rows = [
+        Row(
+            f"{note.subject} {note.text}",
+            (
+                (f"{SIGNS[note.level]} {note.level}", TONES[note.level]),
+                clean(note.subject or "all"),
+                clean(note.text),
+            ),
+            note,
+        )
+        for note in found.notes
+    ]
+    columns = (Column("LEVEL"), Column("ABOUT", rank=1), Column("WHAT", most=200, least=30))
+    if not rows:
+        return Sheet((*lines, BLANK, (("Nothing needs you. 2 shows the queues, ? all keys.", "dim"),)))
+    return Sheet((*lines, BLANK), columns, tuple(rows))
+
+
+# Queues.
+
+_QUEUES = (
+    Column("QUEUE"), Column("WAITING", right=True), Column("OLDEST", right=True, rank=1), Column("RUNNING", right=True, rank=2),
+    Column("WORKERS", right=True, rank=6), Column("IN/MIN", right=True, rank=5), Column("OUT/MIN", right=True, rank=4), Column("FAILS", right=True, rank=3),
+    Column("LIMIT", right=True, rank=7), Column("STATE", most=30),
+)  # fmt: skip
+
+
+def queues(found: Iterable[QueueView]) -> Sheet:
+    """Every queue."""
+    rows = tuple(_queue(view) for view in found)
+    waiting = sum(row.subject.queue.size for row in rows)
+    running = sum(row.subject.running for row in rows)
+    line = f"{counted(len(rows), 'queue')}, {counted(waiting, 'job')} waiting, {running:,} running"
+    return Sheet((((line, "dim"),),), _QUEUES, rows, "No queues. A queue appears with its first job.")
+
+
+def _queue(view: QueueView) -> Row:
+    queue = view.queue
+    limit = "" if queue.limit is None else f"{queue.held:,}/{queue.limit:,}"
+    full = queue.limit is not None and queue.held >= queue.limit
+    return Row(
+        queue.name,
+        (
+            (clean(queue.name), "bold"), number(queue.size), ago(queue.age), number(view.running),
+            (view.crew, "warning") if view.stuck else number(view.workers), "" if view.incoming is None else number(round(view.incoming)), number(round(view.out)), failing(view.failing), (limit, "warning" if full else ""), state_of(view),
+        ),
+        view,
+    )  # fmt: skip
+
+
+def state_of(view: QueueView) -> Piece:
+    """What is to be said of a queue, in a word or two."""
+    if view.queue.wrong:
+        return ("✖ wrong type", "error")
+    if view.queue.paused:
+        return ("! paused", "warning")
+    if view.queue.size and not view.workers:
+        return ("✖ no worker", "error")
+    if view.queue.limit is not None and view.queue.held >= view.queue.limit:
+        return ("at its limit", "dim")
+    return ("", "")
+
+
+def queue(found: QueueDetail, page: JobPage) -> Sheet:
+    """One queue with its next jobs."""
+    view = found.view
+    totals = ", ".join(f"{count:,} {name}" for name, count in found.totals.items())
+    lines = [
+        labelled("waiting", f"{view.queue.size:,}" + (f", the oldest for {ago(view.queue.age)}" if view.queue.age else "")),
+        labelled("workers", f"{view.crew} in {counted(len(found.pools), 'pool')}, {view.running:,} running"),
+        labelled("per minute", f"about {found.incoming:,.0f} in, {view.out:,.1f} out"),
+        labelled("last hour", f"waited: {quantiles(found.waits)}; ran: {quantiles(found.runs)}"),
+    ]  # fmt: skip
+    if view.queue.limit is not None:
+        lines.append(labelled("limit", f"{view.queue.held:,} of {view.queue.limit:,} held"))
+    if totals:
+        lines.append(labelled("ever", totals))
+    if view.queue.paused:
+        by = f" by {found.paused_by} at {when(found.paused_at)}" if found.paused_by else ""
+        lines.append(labelled("paused", f"yes{by}", "warning"))
+    sheet = jobs(page)
+    return Sheet((*lines, BLANK), sheet.columns, sheet.rows, sheet.empty, sheet.next, found)
+
+
+def quantiles(found: Quantiles) -> str:
+    """Durations in words."""
+    if not found.count:
+        return "no figures"
+    return f"{took(found.p50)} (p95 {took(found.p95)}, p99 {took(found.p99)})"
+
+
+# Jobs.
+
+_MOMENTS = {
+    "waiting": "WAITS", "scheduled": "DUE IN", "retry": "DUE IN", "dead": "DIED", "done": "KEPT FOR",
+}  # fmt: skip
+
+
+def jobs(page: JobPage) -> Sheet:
+    """Jobs in one state."""
+    columns = (
+        Column("JOB"), Column(_MOMENTS.get(page.state, "WHEN"), right=True, rank=1),
+        *((Column("FAILS", right=True, rank=2),) if page.state in ("retry", "dead") else ()),
+        Column("SOURCE", rank=3, most=16), Column("ID", rank=4),
+        Column("ERROR" if page.state in ("retry", "dead") else "ARGUMENTS", most=300, least=36),
+    )  # fmt: skip
+    rows = tuple(_job(job, page) for job in page.jobs)
+    about = [f"{counted(page.total, 'job')} in {page.state}"] if page.state != "waiting" else []
+    if page.looked > len(page.jobs):
+        about.append(f"{len(page.jobs):,} shown of {page.looked:,} looked at")
+    elif page.next and page.looked:
+        about.append(f"{len(page.jobs):,} shown")
+    if page.beyond:
+        about.append(f"{page.beyond:,} behind the first 10,000 cannot be listed")
+    line = ", ".join(about)
+    empty = f"None of {page.looked:,} matches the filter." if page.looked else f"No jobs in {page.state}."
+    if page.state == "waiting":
+        empty = f"None of {page.looked:,} matches the filter." if page.looked else "No jobs wait."
+    return Sheet((((line, "dim"),),) if line else (), columns, rows, empty, page.next)
+
+
+def _job(job: JobView, page: JobPage) -> Row:
+    failed: tuple[str | Piece, ...] = (number(job.fails),) if page.state in ("retry", "dead") else ()
+    if job.problem:
+        said: Piece = (clean(f"cannot be read: {job.problem}"), "error")
+    elif job.error and page.state in ("retry", "dead"):
+        said = (clean(job.error.strip().partition("\n")[0]), "error" if page.state == "dead" else "warning")
+    else:
+        said = (arguments(job.args), "")
+    source = "" if job.source is None else clean(job.source)
+    return Row(
+        f"{job.id} {job.at}",
+        ((clean(job.name or "(unreadable)"), "bold"), _moment(job, page.now), *failed, source, (clean(job.id), "dim"), said),
+        job,
+    )  # fmt: skip
+
+
+def _moment(job: JobView, now: float) -> str:
+    if job.state == "waiting":
+        return ago(now - job.due_at) if job.due_at else ""
+    if job.at is None:
+        return ""
+    return f"{span(now - job.at)} ago" if job.at < now else span(job.at - now)
+
+
+def arguments(args: Any) -> str:
+    """Arguments as one would write them."""
+    if isinstance(args, dict):
+        return clean(" ".join(f"{key}={value!r}" for key, value in args.items()))
+    return "" if args is None else clean(args)
+
+
+_FRAME = re.compile(r'^\s*File "(.*?)", line \d+')
+_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python|<frozen|\\lib\\")
+
+
+def job(found: JobDetail) -> Sheet:
+    """One job: why it is where it is, its story, arguments and error."""
+    job = found.job
+    lines: list[Line] = [
+        ((clean(job.name), "title"), (f"  {job.state}", _state_tone(job))), BLANK, *(((clean(line), "bold"),) for line in found.sentence.splitlines()), BLANK,
+        labelled("id", job.id), labelled("arguments", arguments(job.args) or "none"),
+    ]  # fmt: skip
+    told = (
+        ("source", job.source), attempt_number(job), ("deaths", job.deaths or None), ("unique key", job.unique_key),
+        ("pool", job.pool_id), ("result", job.result),
+    )  # fmt: skip
+    lines += [labelled(label, value) for label, value in told if value not in (None, "")]
+    lines += [BLANK, heading("Timeline")]
+    lines += [((f"{when(event.at)}  ", "dim"), (clean(event.text), "")) for event in found.timeline]
+    if job.trace or job.error:
+        lines += [BLANK, heading("Error")]
+        lines += trace(job.trace or job.error)
+    lines += [BLANK, heading("Enqueue one like it"), (("$ ", "dim"), (clean(found.command), ""))]
+    lines += [((">>> ", "dim"), (clean(found.python), ""))]
+    return Sheet(tuple(lines), subject=job)
+
+
+def _state_tone(job: JobView) -> Tone:
+    return {"dead": "error", "retry": "warning", "running": "ok"}.get(job.state, "dim")  # type: ignore[return-value]
+
+
+def trace(text: str) -> list[Line]:
+    """A traceback: frames of libraries stand back behind those of one's own code."""
+    lines: list[Line] = []
+    tone: Tone = ""
+    for raw in text.rstrip().splitlines():
+        shown = "".join(c if c.isprintable() else " " for c in raw.expandtabs(4))
+        frame = _FRAME.match(shown)
+        if frame:
+            tone = "dim" if _LIBRARY.search(frame[1]) else "bold"
+        elif not shown.startswith(" "):
+            tone = "" if shown.startswith("Traceback") else "error"
+        lines.append(((shown, tone),))
+    return lines
+
+
+# Failures.
+
+_FAILURES = (
+    Column("COUNT", right=True), Column("JOB"), Column("1 H", right=True, rank=2), Column("24 H", right=True, rank=3), Column("DEAD", right=True, rank=1),
+    Column("RETRY", right=True, rank=1), Column("SINCE", right=True, rank=4), Column("LAST", right=True, rank=1), Column("ERROR", most=300, least=34),
+)  # fmt: skip
+
+
+def failures(found: Failures, groups: Sequence[Any]) -> Sheet:
+    """Jobs of dead and retry by error and job name."""
+    rows = tuple(
+        Row(
+            f"{one.name} {one.kind}",
+            (
+                number(one.count), (clean(one.name), "bold"), number(one.last_hour), number(one.last_day), number(one.dead), number(one.retry),
+                ago(found.now - one.first_at) + ("" if one.first_known else " or more"), ago(found.now - one.last_at), (clean(one.kind), "error"),
+            ),
+            one,
+        )
+        for one in groups
+    )  # fmt: skip
+    kinds = counted(len(found.groups), "kind")
+    line = f"{kinds} of failure in {counted(found.looked, 'job')} that are in dead or retry now"
+    if found.looked < found.total:
+        line += f", the newest of {found.total:,}"
+    empty = (
+        "No failure matches the filter." if found.groups else "Nothing has failed: dead and retry are empty."
+    )
+    lines: list[Line] = [((line, "dim"),)]
+    if found.attempts:
+        some = ", ".join(f"{clean(one.name)} {counted(one.last_hour, 'time')}" for one in found.attempts[:5])
+        more = f" and {counted(len(found.attempts) - 5, 'other job')}" if len(found.attempts) > 5 else ""
+        lines.append(((f"failed in the last hour, healed failures included: {some}{more}", "dim"),))
+    return Sheet(tuple(lines), _FAILURES, rows, empty)

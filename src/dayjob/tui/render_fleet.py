@@ -1,0 +1,314 @@
+"""Fleet: pools, workers, schedules, figures, the server and the audit, as sheets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dayjob.admin.views import (
+    BusyWorker,
+    Metrics,
+    Periodic,
+    Pool,
+    PoolsView,
+    RedisView,
+    Stacks,
+    Status,
+)
+from dayjob.admin.views import Line as AuditLine
+from dayjob.cli.console import ago, clean, took, when
+from dayjob.text import counted, span
+from dayjob.tui.render import BLANK, SIGNS, TONES, arguments, failing, heading, labelled, number, quantiles
+from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, bar, spark
+
+# Pools and workers.
+
+_POOLS = (
+    Column("HOST"), Column("PID", right=True, rank=1), Column("BUSY", right=True), Column("", most=12, rank=2), Column("MEMORY", right=True, rank=1),
+    Column("BEAT", right=True, rank=1), Column("TAG", rank=4, most=16), Column("VERSION", rank=5), Column("POOL", rank=3), Column("STATE", most=60),
+)  # fmt: skip
+
+
+def pools(found: PoolsView, now: float) -> Sheet:
+    """Every pool, and the dead ones whose attempts are being rescued."""
+    rows = [_pool(pool, now, leads=pool.id == found.leader) for pool in found.pools]
+    rows += [
+        Row(one.id, ("(dead)", "", "", "", "", ago(now - one.since), "", "", clean(one.id), (f"✖ {counted(one.held, 'attempt')} to rescue", "error")), one)
+        for one in found.condemned
+    ]  # fmt: skip
+    statuses = [pool.status for pool in found.pools if pool.status and pool.lease > 0]
+    busy, all_workers = (
+        sum(sum(one.running.values()) for one in statuses),
+        sum(one.concurrency for one in statuses),
+    )
+    line = f"{counted(len(found.pools), 'pool')}, {busy:,} of {counted(all_workers, 'worker')} busy"
+    return Sheet(
+        (((line, "dim"),),), _POOLS, tuple(rows), "No pool is running. Start one: dayjob worker app.jobs:pool"
+    )
+
+
+def _pool(pool: Pool, now: float, *, leads: bool) -> Row:
+    status = pool.status
+    if status is None:
+        return Row(
+            pool.id,
+            ("?", "", "", "", "", "", "", "", clean(pool.id), ("has not said anything yet", "dim")),
+            pool,
+        )
+    busy = sum(status.running.values())
+    share = busy / max(1, status.concurrency)
+    told = (("stopping", status.stopping), ("quiet", status.quiet and not status.stopping), ("leads", leads))
+    words = [word for word, true in told if true] + [clean(word) for word in status.troubles]
+    tone: Tone = "warning" if status.quiet or status.stuck or status.loop_blocked else "dim"
+    if pool.lease <= 0:
+        words, tone = ["✖ its lease is over"], "error"
+    return Row(
+        pool.id,
+        (
+            (clean(status.host), "bold"), str(status.pid), f"{busy}/{status.concurrency}", (bar(share, 10), "ok" if share < 1 else "warning"),
+            memory(status.rss), ago(now - status.beat_at), clean(status.tag), clean(status.version), (clean(pool.id), "dim"), (", ".join(words), tone),
+        ),
+        pool,
+    )  # fmt: skip
+
+
+def pool(found: Pool, now: float) -> Sheet:
+    """One pool and what its workers do."""
+    status = found.status or Status(id=found.id)
+    running = ", ".join(f"{count} {name}" for name, count in sorted(status.running.items())) or "nothing"
+    slow = {name: seconds for name, seconds in status.loops.items() if seconds > 10}
+    lines = [
+        labelled("pool", found.id), labelled("process", f"{status.host}, pid {status.pid}, Python {status.python}, dayjob {status.version}"),
+        labelled("up", f"{ago(now - status.started_at)}, last beat {ago(now - status.beat_at)} ago, lease {ago(found.lease) if found.lease > 0 else 'over'}"),
+        labelled("memory", memory(status.rss) or "unknown"), labelled("work", f"{status.fetched:,} jobs fetched in {status.exchanges:,} exchanges; {status.held:,} held"),
+        labelled("running", running), labelled("jobs", ", ".join(status.names)),
+    ]  # fmt: skip
+    if status.quiet:
+        lines.append(labelled("quiet", "it fetches nothing more", "warning"))
+    if status.troubles:
+        lines.append(labelled("workers", ", ".join(status.troubles), "warning"))
+    if slow:
+        lines.append(
+            labelled(
+                "loops",
+                ", ".join(f"{name} silent for {seconds:g} s" for name, seconds in slow.items()),
+                "error",
+            )
+        )
+    mine = [
+        BusyWorker(found.id, status.host, status.pid, one, max(0.0, now - one.started_at))
+        for one in status.workers
+    ]
+    sheet = busy(mine)
+    return Sheet(
+        (*lines, BLANK),
+        sheet.columns,
+        sheet.rows,
+        "No worker has run a job for longer than a moment.",
+        subject=found,
+    )
+
+
+def stacks(found: Stacks | None) -> Sheet:
+    """Where the busy workers of a pool are in their code."""
+    if found is None:
+        return Sheet(((("The pool is gone, or did not answer in time.", "warning"),),))
+    lines: list[Line] = [((f"at {when(found.at)}", "dim"),)]
+    for worker in found.workers:
+        lines += [
+            BLANK,
+            (
+                (clean(f"{worker.name} {worker.id}"), "title"),
+                (f"  {worker.colour}, for {ago(worker.running_for)}", "dim"),
+            ),
+        ]
+        for frame in worker.frames:
+            tone: Tone = "bold" if frame.own else "dim"
+            lines.append(((f"  {clean(frame.file)}:{frame.line} in {clean(frame.function)}", tone),))
+            if frame.source:
+                lines.append(((f"      {clean(frame.source)}", "" if frame.own else "dim"),))
+    if not found.workers:
+        lines.append((("No worker was busy.", "dim"),))
+    return Sheet(tuple(lines))
+
+
+_BUSY = (
+    Column("JOB"), Column("FOR", right=True), Column("PROGRESS", most=16, rank=1), Column("CHECK-IN", most=44, least=18, rank=1), Column("TIMEOUT", right=True, rank=3),
+    Column("WORKER", rank=4, most=24), Column("SOURCE", rank=5, most=12), Column("ID", rank=6), Column("ARGUMENTS", most=300, least=14, rank=2),
+)  # fmt: skip
+
+
+def busy(found: Iterable[BusyWorker]) -> Sheet:
+    """Workers that have run a job for longer than a moment."""
+    rows = tuple(_worker(one) for one in found)
+    line = f"{counted(len(rows), 'worker')} busy for longer than a moment"
+    return Sheet((((line, "dim"),),), _BUSY, rows, "No worker has run a job for longer than a moment.")
+
+
+def _worker(one: BusyWorker) -> Row:
+    worker = one.worker
+    share = one.progress
+    shown = "" if share is None else f"{bar(share, 10)} {share:4.0%}"
+    left = "" if worker.timeout is None else span(max(0.0, worker.timeout - one.running_for)) + " left"
+    said: Piece = (clean(worker.checkin or ""), "")
+    if worker.stuck or worker.lost:
+        said = ("✖ hangs past its timeout" if worker.stuck else "! lost: another pool has it", "error")
+    elif one.stale:
+        said = ("✖ its pool is silent", "error")
+    elif worker.cancelled:
+        said = ("! told to end", "warning")
+    source = "" if worker.source is None else clean(worker.source)
+    return Row(
+        f"{one.pool_id}/{worker.token}",
+        (
+            (clean(worker.name), "bold"), ago(one.running_for), (shown, "ok"), said, left, f"{clean(one.host)}/{one.pid}", source,
+            (clean(worker.id), "dim"), arguments(worker.args),
+        ),
+        one,
+    )  # fmt: skip
+
+
+# Schedules.
+
+_PERIODIC = (
+    Column("SCHEDULE", most=50, least=16), Column("JOB", rank=5), Column("WHEN", most=60, least=20), Column("NEXT IN", right=True, rank=1), Column("LAST", right=True, rank=2), Column("ZONE", rank=4),
+    Column("SPEC", rank=3), Column("STATE"),
+)  # fmt: skip
+
+
+def periodic(found: Iterable[Periodic], now: float) -> Sheet:
+    """Every schedule."""
+    rows = tuple(
+        Row(
+            one.name,
+            (
+                (clean(one.name), "bold"), clean(one.job), clean(one.english or "no pool has described it"),
+                "" if one.paused or not one.next else span(one.next[0] - now), ago(now - one.last_at) + " ago" if one.last_at else "never",
+                clean(one.timezone or ""), clean(one.spec), _schedule_state(one),
+            ),
+            one,
+        )
+        for one in found
+    )  # fmt: skip
+    return Sheet(
+        (((counted(len(rows), "schedule"), "dim"),),),
+        _PERIODIC,
+        rows,
+        "No schedules. Write pool.periodic(...) in a program.",
+    )
+
+
+def _schedule_state(one: Periodic) -> Piece:
+    if not one.live:
+        return ("! no live pool has it", "warning")
+    return ("! paused", "warning") if one.paused else ("", "")
+
+
+def schedule(one: Periodic) -> Sheet:
+    """One schedule."""
+    lines = [
+        ((clean(one.name), "title"),), BLANK, ((clean(one.english), "bold"),), BLANK,
+        labelled("job", one.job), labelled("arguments", arguments(one.args) or "none"), labelled("spec", one.spec),
+        labelled("time zone", one.timezone or "UTC"), labelled("missed", one.missed), labelled("last", when(one.last_at) or "never"),
+        BLANK, heading("Next"), *(((when(at), ""),) for at in one.next),
+    ]  # fmt: skip
+    if not one.live:
+        lines.append((("no live pool has this schedule", "warning"),))
+    if one.paused:
+        lines.append(labelled("paused", "its ticks enqueue nothing", "warning"))
+    return Sheet(tuple(lines), subject=one)
+
+
+# Figures, the server, the audit.
+
+_METRICS = (
+    Column("JOB"), Column("RAN", right=True), Column("FAILS", right=True), Column("OVER TIME", most=30, rank=1), Column("RUN 50%", right=True, rank=1), Column("RUN 95%", right=True, rank=1),
+    Column("RUN 99%", right=True, rank=3), Column("WAIT 50%", right=True, rank=4), Column("WAIT 95%", right=True, rank=2), Column("DONE EVER", right=True, rank=5),
+    Column("FAILED EVER", right=True, rank=5),
+)  # fmt: skip
+
+
+def metrics(found: Metrics, names: Sequence[Any]) -> Sheet:
+    """Figures by job name."""
+    rows = tuple(
+        Row(
+            one.name,
+            (
+                (clean(one.name), "bold"), number(one.runs.count), failing(one.failing), (spark(one.series, 30), "ok"), took(one.runs.p50), took(one.runs.p95), took(one.runs.p99),
+                took(one.waits.p50), took(one.waits.p95), number(one.totals.get("done", 0)), number(one.totals.get("failed", 0)),
+            ),
+            one,
+        )
+        for one in names
+    )  # fmt: skip
+    ran = sum(one.runs.count for one in names)
+    line = (
+        f"last {found.hours} h: {counted(ran, 'attempt')}; round trips of the pools: {quantiles(found.trips)}"
+    )
+    return Sheet((((line, "dim"),),), _METRICS, rows, "No figures yet.")
+
+
+def redis(found: RedisView) -> Sheet:
+    """How the server fares."""
+    info = found.health.info
+    server = info.get("server_name", "redis")
+    version = info.get(f"{server}_version", info.get("redis_version", "?"))
+    lines = [
+        labelled("server", f"{server.title()} {version}, up {span(float(info.get('uptime_in_seconds', 0)))}"),
+        labelled("memory", f"{info.get('used_memory_human', '?')} of {info.get('maxmemory_human', '?').replace('0B', 'no limit')}, the most {info.get('used_memory_peak_human', '?')}"),
+        labelled("clients", f"{info.get('connected_clients', '?')} connected, {info.get('blocked_clients', '?')} waiting for a bell"),
+        labelled("commands", f"{info.get('instantaneous_ops_per_sec', '?')} per second"),
+        labelled("round trips", f"{quantiles(found.trips)} over the last ten minutes"),
+    ]  # fmt: skip
+    rows = [
+        Row(f"{one.topic} {n}", ((f"{SIGNS[one.level]} {one.level}", TONES[one.level]), clean(one.topic), clean(f"{one.what}. {one.todo}" if one.todo else one.what)), one)
+        for n, one in enumerate(found.findings)
+    ]  # fmt: skip
+    rows += [
+        Row(f"slow {one.at} {n}", (("slow log", "dim"), when(one.at)[11:19], f"{took(one.seconds)}  {clean(one.command)}"), one)
+        for n, one in enumerate(found.health.slow or ())
+    ]  # fmt: skip
+    return Sheet(
+        (*lines, BLANK),
+        (Column("LEVEL"), Column("ABOUT", rank=1), Column("WHAT", most=300, least=30)),
+        tuple(rows),
+    )
+
+
+def audit(found: Iterable[AuditLine]) -> Sheet:
+    """Who did what."""
+    rows = tuple(
+        Row(
+            f"{one.at} {one.subject} {one.action}",
+            (
+                when(one.at),
+                clean(one.actor),
+                (clean(one.action), "bold"),
+                clean(one.subject),
+                clean(one.result),
+            ),
+            one,
+        )
+        for one in found
+    )
+    columns = (
+        Column("WHEN"), Column("WHO", rank=1), Column("ACTION"), Column("WHAT", most=70, least=24), Column("RESULT", most=200, least=20, rank=2),
+    )  # fmt: skip
+    return Sheet((), columns, rows, "Nobody has done anything yet.")
+
+
+def told(found: AuditLine) -> Sheet:
+    """One line of the audit, whole."""
+    pairs = (
+        ("when", when(found.at)),
+        ("who", found.actor),
+        ("action", found.action),
+        ("what", found.subject),
+        ("result", found.result),
+    )
+    return Sheet(tuple(labelled(label, value) for label, value in pairs), subject=found)
+
+
+def memory(size: int) -> str:
+    """Bytes for people."""
+    return f"{size / (1 << 20):,.0f} MiB" if size else ""

@@ -1,0 +1,1 @@
+"""Chores: what one pool, the leader, does for all."""

@@ -1,0 +1,98 @@
+"""Announcer: brings a pool's limits into force, and announces its job types and schedules to consoles.
+
+Redis may lose all of it (a restart without persistence, a flush, a key deleted by hand), so a pool restores what is missing
+under every new id, before it fetches anything, and once a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dayjob.errors import Rejected
+from dayjob.handlers.describe import Described, fingerprint
+from dayjob.safe_logging import SafeLogger
+from dayjob.store.keys import Keys
+from dayjob.store.ops import inspect, job_types, operate
+from dayjob.store.ops.inspect import Schedule
+from dayjob.store.steps import Runs
+from dayjob.worker.chores import limits
+
+logger = SafeLogger("dayjob.worker")
+
+
+class Announcer:
+    """Announces what one pool has registered."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        described: Sequence[Described],
+        schedules: Sequence[Schedule],
+        wanted: Mapping[str, int | None],
+    ) -> None:
+        self._keys = keys
+        self._described = described
+        self._schedules = schedules
+        #: Job name to the limit that its code asks for.
+        self._wanted = wanted
+        #: Called when Redis has lost schedules, and with them their last ticks.
+        self.on_lost_schedules: Callable[[], None] | None = None
+
+    def signatures(self) -> list[str]:
+        """A fingerprint of the arguments of each job type, by name."""
+        return [fingerprint(one) for one in sorted(self._described, key=lambda one: one.name)]
+
+    def announce(self, link: Runs) -> None:
+        """Announce everything, as a pool does when it starts. Raises StoreError."""
+        limits.declare(self._keys, link, self._wanted)
+        if self._schedules:
+            link.run(operate.announce(self._keys, self._schedules))
+        self._announce_types(link, self._described)
+
+    def restore(self, link: Runs, now: float) -> None:
+        """Announce what Redis does not have, or has not had announced for a day. Raises StoreError but Rejected.
+
+        What others set stays: pools of two versions would change it back and forth.
+        """
+        for part in (self._restore_limits, self._restore_schedules):
+            try:
+                part(link)
+            except Rejected as error:
+                # A key of a wrong type must not stop jobs that do not need it. Without limits nothing is fetched.
+                logger.error("a limit or a schedule cannot be announced: %s", error)  # noqa: TRY400
+        try:
+            self._restore_types(link, now)
+        except Rejected as error:
+            logger.error("job types cannot be announced: %s", error)  # noqa: TRY400
+
+    def _restore_limits(self, link: Runs) -> None:
+        if any(limit is not None for limit in self._wanted.values()):
+            limits.restore(self._keys, link, self._wanted)
+
+    def _restore_schedules(self, link: Runs) -> None:
+        if not self._schedules:
+            return
+        names = [one.name for one in self._schedules]
+        known = link.run(inspect.announced(self._keys, names))
+        missing = [one for one, there in zip(self._schedules, known, strict=True) if not there]
+        if missing:
+            link.run(operate.announce(self._keys, missing))
+            if self.on_lost_schedules is not None:
+                self.on_lost_schedules()
+
+    def _restore_types(self, link: Runs, now: float) -> None:
+        for first in range(0, len(self._described), job_types.AT_ONCE):
+            batch = self._described[first : first + job_types.AT_ONCE]
+            moments = link.run(job_types.announced_at(self._keys, [one.name for one in batch]))
+            due = [
+                one for one, at in zip(batch, moments, strict=True) if at is None or now - at >= job_types.DAY
+            ]
+            if due:
+                self._announce_types(link, due)
+
+    def _announce_types(self, link: Runs, described: Sequence[Described]) -> None:
+        for first in range(0, len(described), job_types.AT_ONCE):
+            batch = described[first : first + job_types.AT_ONCE]
+            if link.run(job_types.announce(self._keys, batch)) < 0:
+                logger.error("%s has a wrong type: consoles cannot know our job types", self._keys.job_types)
+                return

@@ -1,0 +1,133 @@
+"""Chores: what one pool does for all of them, and the timetable of it. Harmless when two do it at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dayjob.errors import Rejected
+from dayjob.store.keys import Keys
+from dayjob.store.op import plain
+from dayjob.store.ops import consume, maintain, pools
+from dayjob.store.steps import walk
+from dayjob.worker.chores.announcer import Announcer
+from dayjob.worker.chores.periodic import Periodic
+from dayjob.worker.chores.reaper import Reaper
+from dayjob.worker.chores.recorder import Recorder
+from dayjob.worker.chores.requeuer import Requeuer
+from dayjob.worker.chores.trimmer import Trimmer
+from dayjob.worker.fetching.fetcher import TERM, Fetcher
+from dayjob.worker.shared_link import SharedLink
+
+#: Seconds between two passes over leases and bells.
+PASS = 1.0
+#: Seconds between two looks at the caps; at the limits, and at what this pool announced.
+TRIM = 10.0
+MEND = 60.0
+#: Seconds between two looks for job types that nobody announces any more.
+FORGET = 3600.0
+#: How many names one ring looks at.
+RING = 200
+#: Seconds that one wait for something due sooner lasts at most.
+SLICE = 0.5
+#: Seconds by which a blocking command may end too late.
+COARSE = 0.12
+#: Seconds after which it is looked again what is due: for programs that schedule and ring no bell, and for bells that
+#: were lost with another leader.
+LOOK = 1.0
+
+
+class Chores:
+    """The leader's round. A pool that does not lead only looks after its own schedules."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        link: SharedLink,
+        fetcher: Fetcher,
+        *,
+        requeuer: Requeuer,
+        reaper: Reaper,
+        periodic: Periodic,
+        trimmer: Trimmer,
+        recorder: Recorder,
+        announcer: Announcer,
+        beat: float,
+        dead_age: float,
+    ) -> None:
+        self._slice = min(SLICE, beat / 4)
+        self._dead_age = dead_age
+        self._keys = keys
+        self._link = link
+        self._fetcher = fetcher
+        self._requeuer = requeuer
+        self._reaper = reaper
+        self._periodic = periodic
+        self._trimmer = trimmer
+        self._recorder = recorder
+        self._announcer = announcer
+        #: A pool has announced its job types when it started, and no name is unused for long yet.
+        self._next: dict[str, float] = dict.fromkeys(("restore", "names"), time.monotonic() + MEND)
+        #: Monotonic time when something is due, as far as is known.
+        self._due_at = 0.0
+        self.closing = False
+
+    def step(self) -> float:
+        """One round; the wait for the next is spent listening for something that is due sooner."""
+        tick = self._periodic.step()
+        self._every("restore", MEND, self._restore)
+        if not self._fetcher.leads:
+            self._due_at = 0.0
+            return min(1.0, PASS if tick is None else tick)
+        self._every("pass", PASS, self._pass)
+        self._every("trim", TRIM, lambda: self._trimmer.trim(self._fetcher.redis_now()))
+        self._every("mend", MEND, self._trimmer.mend_limits)
+        self._every("names", MEND, self._forget_names)
+        self._every("forget", FORGET, lambda: self._recorder.forget_types(self._dead_age))
+        if time.monotonic() >= self._due_at:
+            due = self._requeuer.step()
+            self._due_at = time.monotonic() + (LOOK if due is None else min(due, LOOK))
+        now = time.monotonic()
+        waits = [self._next["pass"] - now, self._due_at - now, *([] if tick is None else [tick])]
+        # In slices: the heartbeat uses the same connection, and must not wait for long.
+        wait = max(0.001, min(*waits, self._slice))
+        if self.closing:
+            return 0.0
+        if wait <= COARSE:
+            # An idle server looks at the clocks of blocked clients ten times a second: the last stretch is waited here.
+            return wait
+        try:
+            if self._link.run(consume.wait_bell([self._keys.due], wait - COARSE)) is not None:
+                self._due_at = 0.0
+        except Rejected:
+            # Nobody but us uses this key: one of a wrong type is in the way.
+            self._link.run(plain("DEL", self._keys.due))
+        return 0.0
+
+    def _every(self, name: str, period: float, chore: Callable[[], object]) -> None:
+        now = time.monotonic()
+        if now >= self._next.get(name, 0.0):
+            self._next[name] = now + period
+            chore()
+
+    def _forget_names(self) -> None:
+        live = walk(self._link, pools.pools(self._keys))
+        self._trimmer.forget_names(
+            {name for one in live if one.status is not None for name in one.status.names}
+        )
+
+    def _restore(self) -> None:
+        self._announcer.restore(self._link, self._fetcher.redis_now())
+
+    def _pass(self) -> None:
+        """Look at leases and bells, and only then renew the leadership: one who is stuck here loses it."""
+        self._reaper.step()
+        self._ring()
+        self._fetcher.leads = self._link.run(consume.lead(self._keys, self._fetcher.pool_id, term=TERM))
+
+    def _ring(self) -> None:
+        """Ring for queues that were filled or resumed by those who know nothing of bells."""
+        names = self._link.run(maintain.known_jobs(self._keys))
+        for first in range(0, len(names), RING):
+            self._link.run(maintain.ring(self._keys, names[first : first + RING]))
+        self._recorder.record(self._fetcher.redis_now(), names)

@@ -1,0 +1,140 @@
+"""Periodic: enqueues the ticks of the schedules that this pool registered. At most one job per tick, fleet-wide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dayjob import cron
+from dayjob.errors import Full, Rejected
+from dayjob.job import new_id
+from dayjob.pool import Periodic as Record
+from dayjob.safe_logging import SafeLogger
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.ops import produce
+from dayjob.worker.shared_link import SharedLink
+
+logger = SafeLogger("dayjob.worker.chores.periodic")
+
+#: Seconds that pools other than the leader wait before they look after a tick.
+LATER = 2.0
+#: Seconds by which a last tick may be ahead of the time of Redis. With more, the clock was wrong when it ticked.
+AHEAD = 60
+
+
+class Ticker:
+    """One schedule and what is known of its last tick."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.schedule = cron.parse(record.spec, record.timezone)
+        self.last: int | None = None
+
+    def next_at(self) -> float | None:
+        """When it ticks next, in Redis time; at once when its last tick is not known yet."""
+        return 0.0 if self.last is None else self.schedule.next_after(self.last)
+
+
+class Periodic:
+    """Ticks all schedules of one pool."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        link: SharedLink,
+        records: Sequence[Record],
+        now: Callable[[], float],
+        leads: Callable[[], bool],
+    ) -> None:
+        self._keys = keys
+        self._link = link
+        self._tickers = [Ticker(record) for record in records]
+        self._now = now
+        self._leads = leads
+        self._look_again = False
+
+    def look_again(self) -> None:
+        """Read the last ticks anew: Redis may have lost them, and a tick that finds none is not enqueued."""
+        self._look_again = True
+
+    def step(self) -> float | None:
+        """Enqueue what is due; the answer is the seconds until the next tick, or None."""
+        if self._look_again:
+            self._look_again = False
+            for ticker in self._tickers:
+                ticker.last = None
+        waits: list[float] = []
+        for ticker in self._tickers:
+            if ticker.last is not None and ticker.last > self._now() + AHEAD:
+                ticker.last = None
+            at = ticker.next_at()
+            if at is None:
+                continue
+            patience = 0.0 if self._leads() or ticker.last is None else LATER
+            if at + patience <= self._now():
+                try:
+                    self._tick(ticker)
+                except (Rejected, Full) as error:
+                    # A key of a wrong type, or no memory: the other schedules and chores go on.
+                    logger.error("schedule=%s cannot tick: %s", ticker.record.name, error)  # noqa: TRY400
+                    waits.append(1.0)
+                    continue
+                before, at = at, ticker.next_at()
+                patience = 0.0 if self._leads() else LATER
+                if at == before:
+                    # It did not get on: our idea of Redis time is ahead. Not at once again.
+                    waits.append(0.5)
+                    continue
+            if at is not None:
+                waits.append(at + patience - self._now())
+        return max(0.001, min(waits)) if waits else None
+
+    def _tick(self, ticker: Ticker) -> None:
+        record = ticker.record
+        last = self._read_last(record) if ticker.last is None else ticker.last
+        ticker.last = last
+        for _ in range(3):
+            now = self._now()
+            due = cron.due(ticker.schedule, last, now, record.missed)
+            if not due.enqueue and not due.missed:
+                return
+            jobs = [(moment, self._payload(record, moment)) for moment in due.enqueue]
+            answer = self._link.run(
+                produce.tick(
+                    self._keys, record.name, record.job,
+                    seen=last, newest=due.last, missed=due.missed, jobs=jobs,
+                )
+            )  # fmt: skip
+            self._log_replaced(record, answer)
+            changed = answer.last != last
+            ticker.last = last = answer.last
+            if answer.enqueued or not changed:
+                if answer.enqueued:
+                    logger.debug("schedule=%s enqueued %d", record.name, answer.enqueued)
+                return
+
+    def _read_last(self, record: Record) -> int:
+        """The last tick that Redis knows."""
+        seen = self._link.run(produce.tick(self._keys, record.name, record.job, seen=None, newest=None))
+        self._log_replaced(record, seen)
+        return seen.last
+
+    @staticmethod
+    def _log_replaced(record: Record, answer: produce.Ticked) -> None:
+        """Log that the script replaced a last tick; it does so once, whichever pool asks first."""
+        if answer.replaced == "junk":
+            logger.warning(
+                "schedule=%s: its last tick in Redis was not a number. It ticks again from now on.",
+                record.name,
+            )
+        elif answer.replaced == "ahead":
+            logger.warning(
+                "schedule=%s: its last tick was in the future, as after a clock of the Redis server that was ahead. "
+                "It ticks again from now on; ticks that were enqueued early are not enqueued again.",
+                record.name,
+            )
+
+    @staticmethod
+    def _payload(record: Record, moment: int) -> bytes:
+        extras = {"periodic": record.name, "tick": moment}
+        return codec.write(codec.quoted(record.job), new_id(), moment, record.args, extras)

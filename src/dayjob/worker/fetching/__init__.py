@@ -1,0 +1,1 @@
+"""Fetching: one exchange at a time gets jobs and reports finished attempts."""

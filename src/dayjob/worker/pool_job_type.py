@@ -1,0 +1,137 @@
+"""Lane: one job type as a pool runs it, with its composed handler, its estimate and its figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dayjob.handlers.registry import JobType
+from dayjob.options import JobOptions
+from dayjob.store.ops import figures
+
+if TYPE_CHECKING:
+    from dayjob.worker.running.attempt import Attempt
+
+#: The upper bound of the first bucket of a histogram, in seconds; those of the others are in figures.bucket_limit.
+SHORTEST = figures.bucket_limit(0)
+
+
+def bucket(seconds: float) -> int:
+    """The histogram bucket of a duration."""
+    if seconds <= SHORTEST:
+        return 0
+    return min(figures.BUCKETS - 1, math.ceil(2 * math.log2(seconds / SHORTEST)))
+
+
+class Flags:
+    """What all attempts of a pool can see."""
+
+    __slots__ = ("stopping",)
+
+    def __init__(self) -> None:
+        self.stopping = False
+
+
+class Lane:
+    """A job type in one pool."""
+
+    __slots__ = (
+        "call",
+        "direct",
+        "estimate",
+        "fails",
+        "flags",
+        "is_async",
+        "name",
+        "options",
+        "plain",
+        "quickest",
+        "runs",
+        "slow_until",
+        "taken",
+        "type",
+        "unique",
+        "waits",
+    )
+
+    def __init__(
+        self,
+        job_type: JobType[..., ..., Any],
+        call: Callable[[Any, Any], Any],
+        flags: Flags,
+        direct: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.type = job_type
+        self.name = job_type.name
+        self.options: JobOptions = job_type.options
+        self.is_async = job_type.is_async
+        #: The handler with its middleware around it: (context, job) to a result.
+        self.call = call
+        #: The handler by its raw arguments alone, where it wants neither context nor job and has no middleware.
+        self.direct = direct
+        #: Whether a completion needs nothing more than to be counted.
+        options = job_type.options
+        self.plain = options.keep is None and options.on_done is None and options.unique_until == "start"
+        self.flags = flags
+        #: Running estimate of an attempt's seconds; None before the first.
+        self.estimate: float | None = None
+        #: The same of the shortest in each batch: what an attempt takes when it does not wait for its turn.
+        self.quickest = 0.0
+        #: Monotonic time until which nothing is prefetched, since some of it had to be given back.
+        self.slow_until = 0.0
+        #: Unique jobs came in: nothing is prefetched, since a job keeps its key until there is a worker for it.
+        self.unique = False
+        #: Figures since the last flush: bucket to count.
+        self.runs: dict[int, int] = {}
+        self.waits: dict[int, int] = {}
+        #: How many attempts failed since then, and how many jobs were taken from the queue, those given back left out.
+        self.fails = 0
+        self.taken = 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the pool stops."""
+        return self.flags.stopping
+
+    def learn(self, attempts: Sequence[Attempt], epoch: float) -> None:
+        """Take attempts that ran into the estimates and the figures. `epoch` is Redis time at monotonic zero.
+
+        Called by the fetcher alone, once for each attempt, so that the figures are exact.
+        """
+        times = [attempt.ran or 0.0 for attempt in attempts]
+        if not times:
+            return
+        self._estimate(times)
+        _add(self.runs, times)
+        _add(
+            self.waits,
+            [
+                epoch + attempt.started_at - max(wire.at / 1000, wire.t)
+                for attempt in attempts
+                if (wire := attempt.wire).at or wire.t
+            ],
+        )
+
+    def _estimate(self, times: Sequence[float]) -> None:
+        count = len(times)
+        mean, least = sum(times) / count, min(times)
+        if self.estimate is None:
+            self.estimate, self.quickest = mean, least
+        else:
+            # As many small steps as there were attempts.
+            self.estimate += (mean - self.estimate) * (1 - 0.9**count)
+            self.quickest += (least - self.quickest) * 0.3
+
+
+def _add(histogram: dict[int, int], seconds: Sequence[float]) -> None:
+    """Count durations. Those that come together mostly belong together, so the ends are looked at first."""
+    if not seconds:
+        return
+    number = bucket(min(seconds))
+    if number == bucket(max(seconds)):
+        histogram[number] = histogram.get(number, 0) + len(seconds)
+        return
+    for one in seconds:
+        number = bucket(one)
+        histogram[number] = histogram.get(number, 0) + 1

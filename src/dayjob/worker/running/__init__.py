@@ -1,0 +1,1 @@
+"""Running: threads and the event loop that call handlers."""

@@ -1,0 +1,45 @@
+"""Ready: attempts that were handed to an executor and are not started. Shared by threads without a lock."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from dayjob.worker.running.attempt import Attempt
+
+
+class Ready:
+    """A queue of attempts, oldest first. Executors pop from `attempts` directly: each operation on it is atomic."""
+
+    def __init__(self) -> None:
+        self.attempts: deque[Attempt] = deque()
+
+    def put(self, attempts: Sequence[Attempt]) -> None:
+        """Add attempts, in order."""
+        now = time.monotonic()
+        for attempt in attempts:
+            attempt.given_at = now
+        self.attempts.extend(attempts)
+
+    def take_back(self, before: float) -> list[Attempt]:
+        """Take back attempts that were handed over before a monotonic time, oldest first."""
+        taken: list[Attempt] = []
+        while self.attempts:
+            try:
+                attempt = self.attempts.popleft()
+            except IndexError:
+                break
+            if attempt.given_at > before:
+                self.attempts.appendleft(attempt)
+                break
+            taken.append(attempt)
+        return taken
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest attempt was handed over."""
+        try:
+            return self.attempts[0].given_at
+        except IndexError:
+            return None

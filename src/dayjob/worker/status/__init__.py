@@ -1,0 +1,1 @@
+"""Status: what a pool publishes about itself."""

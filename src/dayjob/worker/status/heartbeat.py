@@ -1,0 +1,75 @@
+"""Heartbeat: says that the pool is alive, and publishes its status. On a thread of its own: handlers cannot stop it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from dayjob.options import PoolOptions
+from dayjob.store.keys import Keys
+from dayjob.store.ops import consume
+from dayjob.worker.fetching.fetcher import TERM, Fetcher
+from dayjob.worker.shared_link import SharedLink
+from dayjob.worker.status.observer import Observer
+
+#: Seconds between two statuses while there is something to watch.
+SHOW = 1.0
+
+
+class Heartbeat:
+    """Renews the lease and shows what is going on."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        link: SharedLink,
+        fetcher: Fetcher,
+        observer: Observer,
+        options: PoolOptions,
+        *,
+        wishes: Mapping[str, Callable[[], None]],
+    ) -> None:
+        #: What operators may ask of the pool, and who does it.
+        self._wishes = wishes
+        self._keys = keys
+        self._link = link
+        self._fetcher = fetcher
+        self._observer = observer
+        self._options = options
+        self._beat_at = 0.0
+        #: The last status showed somebody at work: it must be replaced when that is over.
+        self._shown = False
+
+    def step(self) -> float:
+        """Beat when it is time to; look each second, but say nothing while nothing runs for longer than a moment."""
+        now = time.monotonic()
+        due = now >= self._beat_at
+        if due:
+            self._beat()
+            self._beat_at = now + self._options.beat
+        busy = self._observer.busy()
+        if due or busy or self._shown:
+            self._link.run(consume.status(self._keys, self._fetcher.pool_id, self._observer.status()))
+            self._shown = busy
+        return max(0.01, min(self._beat_at - time.monotonic(), SHOW))
+
+    def _beat(self) -> None:
+        pool_id = self._fetcher.pool_id
+        term = TERM if self._fetcher.fetching else 0.0
+        answer = self._link.run(consume.beat(self._keys, pool_id, lease=self._options.lease, term=term))
+        self._fetcher.note_time(answer.now)
+        if pool_id != self._fetcher.pool_id:
+            return
+        if not answer.alive:
+            self._fetcher.refuse()
+            return
+        self._fetcher.leads = answer.leads
+        for token in answer.cancel:
+            attempt = self._fetcher.held.get(token)
+            if attempt is not None:
+                attempt.killed = token in answer.kill
+                attempt.cancelled = True
+        for wish in answer.wishes:
+            # One that a newer version knows is left alone.
+            if wish in self._wishes:
+                self._wishes[wish]()

@@ -1,0 +1,183 @@
+"""Observer: says what the pool and each of its workers are doing, for people. Reads, never decides."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dayjob.handlers.redact import secrets_in, shown, without
+from dayjob.job import new_id
+from dayjob.options import PoolOptions
+from dayjob.store import codec
+from dayjob.version import __version__
+from dayjob.worker.fetching.fetcher import Fetcher
+from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.service import Service
+
+#: Attempts shorter than this are counted, not shown one by one.
+MOMENT = 0.5
+#: Arguments longer than this are not shown, in bytes.
+MOST_ARGS = 2000
+#: How many workers a status shows one by one.
+MOST_SHOWN = 200
+
+
+class Observer:
+    """Builds the status of one pool."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        options: PoolOptions,
+        names: list[str],
+        services: Callable[[], list[Service]],
+        tag: str,
+        *,
+        schedules: list[str],
+        connections: Callable[[], int],
+        waited: Callable[[], float],
+        blocked: Callable[[], tuple[float, Attempt | None] | None],
+        async_names: list[str],
+        signatures: list[str],
+    ) -> None:
+        #: For how long the event loop has been blocked, and by what.
+        self._blocked = blocked
+        self._async_names = async_names
+        self._signatures = signatures
+        #: How many connections are open, and how long somebody had to wait for the shared one.
+        self._connections = connections
+        self._waited = waited
+        self._fetcher = fetcher
+        self._options = options
+        self._names = names
+        self._schedules = schedules
+        self._services = services
+        self._tag = tag
+        self._started_at = time.time()
+        self._host = socket.gethostname()
+        #: A random id for each worker, as the ancestor has them.
+        self.worker_ids = [new_id() for _ in range(options.concurrency)]
+        self.quiet = False
+        self.stopping = False
+        #: Whether a parent process can replace this one.
+        self.supervised = False
+
+    def busy(self) -> bool:
+        """Whether there is anything worth showing more often than at each beat."""
+        now = time.monotonic()
+        return any(now - attempt.started_at > MOMENT for attempt in self._fetcher.running())
+
+    def status(self) -> bytes:
+        """The pool's status as JSON."""
+        now = time.monotonic()
+        running = self._fetcher.running()
+        counts: dict[str, int] = {}
+        for attempt in running:
+            counts[attempt.name] = counts.get(attempt.name, 0) + 1
+        long = [attempt for attempt in running if now - attempt.started_at > MOMENT]
+        threads, threads_busy = self._fetcher.capacity.threads()
+        return msgspec.json.encode(
+            {
+                "id": self._fetcher.pool_id,
+                "host": self._host,
+                "pid": os.getpid(),
+                "tag": self._tag,
+                "version": __version__,
+                "python": ".".join(map(str, sys.version_info[:3])),
+                "started_at": self._started_at,
+                "beat_at": self._fetcher.redis_now(),
+                "beat": self._options.beat,
+                "concurrency": self._options.concurrency,
+                "threads": threads,
+                "threads_busy": threads_busy,
+                "stuck": sum(map(_stuck, running)),
+                "loop_blocked": self._loop_blocked(),
+                "names": self._names,
+                "async_names": self._async_names,
+                "schedules": self._schedules,
+                "signatures": self._signatures,
+                "quiet": self.quiet or not self._fetcher.fetching,
+                "stopping": self.stopping,
+                "supervised": self.supervised,
+                "leads": self._fetcher.leads,
+                "held": len(self._fetcher.held),
+                "running": counts,
+                "workers": [self._worker(attempt, now) for attempt in long[:MOST_SHOWN]],
+                "worker_ids": self.worker_ids[:MOST_SHOWN],
+                "rss": resident(),
+                "exchanges": self._fetcher.exchanges,
+                "connections": self._connections(),
+                "connection_wait": round(self._waited(), 4),
+                "fetched": self._fetcher.fetched,
+                "loops": {service.name: round(now - service.beaten_at, 1) for service in self._services()},
+            }
+        )
+
+    def _loop_blocked(self) -> dict[str, Any] | None:
+        found = self._blocked()
+        if found is None:
+            return None
+        seconds, attempt = found
+        return {
+            "since": self._fetcher.redis_now() - seconds,
+            "name": attempt.name if attempt else "",
+            "id": attempt.wire.id if attempt else "",
+        }
+
+    def _worker(self, attempt: Attempt, now: float) -> dict[str, Any]:
+        wire = attempt.wire
+        args: Any = None
+        said = attempt.checkin_text
+        size = len(bytes(wire.args))
+        if size > MOST_ARGS:
+            # Not even read, since this is done each second for every worker; so nobody knows what its check-in must not say.
+            args = {"...": f"{size:,} bytes"}
+        else:
+            with contextlib.suppress(*codec.UNREADABLE):
+                value, hide = codec.json_value(wire.args), attempt.lane.options.redact
+                args = shown(value, hide)
+                said = without(said, secrets_in(value, hide)) if said else said
+        age = now - attempt.started_at
+        return {
+            "worker_id": self.worker_ids[attempt.worker]
+            if 0 <= attempt.worker < len(self.worker_ids)
+            else "",
+            "token": attempt.token,
+            "name": attempt.name,
+            "id": wire.id,
+            "source": wire.source,
+            "args": args,
+            "attempt": 1 + wire.fails + wire.deaths + wire.snoozes,
+            "started_at": self._fetcher.redis_now() - age,
+            "timeout": attempt.lane.options.timeout,
+            "stuck": _stuck(attempt),
+            "lost": attempt.lost,
+            "cancelled": attempt.cancelled,
+            "checkin": said,
+            "checkin_at": self._fetcher.redis_now() - (now - attempt.checkin_at)
+            if attempt.checkin_at
+            else None,
+            "done": attempt.progress,
+            "total": attempt.total,
+        }
+
+
+def _stuck(attempt: Attempt) -> bool:
+    """Whether its timeout is over and its thread does not end: it counts as failed, and keeps its worker."""
+    return attempt.timed_out and attempt.settled
+
+
+def resident() -> int:
+    """The memory of this process, in bytes; 0 where it cannot be told."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - read once a beat
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,142 @@
+"""Stacks: where each busy worker is in its code, for people who asked. File, line, function and source; no values."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import site
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from types import CoroutineType, FrameType
+from typing import Any
+
+import msgspec
+
+from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.event_loop import LoopExecutor
+
+#: How many workers are shown, frames of each, characters of a source line, and bytes in all.
+MOST_WORKERS = 100
+MOST_FRAMES = 60
+MOST_SOURCE = 200
+MOST_BYTES = 65_536
+
+#: Frames and the line that each is at.
+Frames = list[tuple[FrameType, int]]
+
+_OURS = str(Path(__file__).resolve().parent.parent) + os.sep
+#: Its jobs are ours, but are shown like any other's.
+_DEMO = f"{_OURS}cli{os.sep}"
+_LIBRARIES = tuple(
+    path.rstrip(os.sep) + os.sep
+    for path in {
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *site.getsitepackages(), site.getusersitepackages(),
+    }
+    if path
+)  # fmt: skip
+#: Where a program's own environment may be, below its own folder.
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+def is_own(file: str) -> bool:
+    """Whether a file is the program's own code, rather than a library's, the interpreter's or ours."""
+    if file.startswith(("<", _OURS, *_LIBRARIES)):
+        return False
+    return not any(part in file for part in _INSTALLED)
+
+
+def describe(running: list[Attempt], worker_ids: list[str], loop: LoopExecutor | None, at: float) -> bytes:
+    """The stacks of what runs, the longest first, as JSON of a bounded size."""
+    now = time.monotonic()
+    threads = sys._current_frames()
+    workers = []
+    for attempt in sorted(running, key=lambda one: one.started_at)[:MOST_WORKERS]:
+        frames = _inside(_frames(attempt, loop, threads))
+        number = attempt.worker
+        # A program may be installed like a library: what shares the handler's package is its own all the same.
+        package = str(getattr(attempt.lane.type.fn, "__module__", "")).partition(".")[0]
+        workers.append(
+            {
+                "token": attempt.token,
+                "name": attempt.name,
+                "id": attempt.wire.id,
+                "worker_id": worker_ids[number] if 0 <= number < len(worker_ids) else "",
+                "colour": "async" if attempt.lane.is_async else "sync",
+                "running_for": round(now - attempt.started_at, 3),
+                "frames": [_shown(frame, line, package) for frame, line in frames[-MOST_FRAMES:]],
+                "cut": len(frames) > MOST_FRAMES,
+            }
+        )
+    text = msgspec.json.encode({"at": at, "workers": workers})
+    while len(text) > MOST_BYTES and workers:
+        workers = workers[: len(workers) // 2]
+        text = msgspec.json.encode({"at": at, "workers": workers})
+    return text
+
+
+def _frames(attempt: Attempt, loop: LoopExecutor | None, threads: dict[int, FrameType]) -> Frames:
+    """The frames of one attempt from the outermost inwards, each with its line."""
+    if not attempt.lane.is_async:
+        return _chain(threads.get(attempt.thread_id))
+    return [] if loop is None else _awaited(loop.coroutine(attempt), threads)
+
+
+def _chain(frame: FrameType | None) -> Frames:
+    found = []
+    while frame is not None:
+        found.append((frame, frame.f_lineno or 0))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _awaited(coroutine: Any, threads: dict[int, FrameType]) -> Frames:
+    """What a coroutine waits in: itself, what it awaits, and so on. One that runs at this moment has its thread's stack."""
+    found: Frames = []
+    while coroutine is not None:
+        frame = next(
+            (
+                one
+                for kind in ("cr", "gi", "ag")
+                if (one := getattr(coroutine, f"{kind}_frame", None)) is not None
+            ),
+            None,
+        )
+        if frame is None:
+            break
+        if isinstance(coroutine, CoroutineType) and coroutine.cr_running and not found:
+            for top in threads.values():
+                chain = _chain(top)
+                if any(one is frame for one, _ in chain):
+                    return chain
+        found.append((frame, frame.f_lineno or 0))
+        coroutine = next(
+            (
+                one
+                for name in ("cr_await", "gi_yieldfrom", "ag_await")
+                if (one := getattr(coroutine, name, None)) is not None
+            ),
+            None,
+        )
+    return found
+
+
+def _inside(frames: Frames) -> Frames:
+    """Without what leads up to the handler: the threads and loops that called it."""
+    first = 0
+    for number, (frame, _) in enumerate(frames):
+        if frame.f_code.co_filename.startswith(_OURS) and not frame.f_code.co_filename.startswith(_DEMO):
+            first = number + 1
+        elif first:
+            break
+    return frames[first:]
+
+
+def _shown(frame: FrameType, line: int, package: str) -> dict[str, Any]:
+    code = frame.f_code
+    file = code.co_filename
+    source = linecache.getline(file, line, frame.f_globals).strip()[:MOST_SOURCE]
+    own = is_own(file) or str(frame.f_globals.get("__name__", "")).partition(".")[0] == package
+    return {"file": file, "line": line, "function": code.co_qualname, "source": source, "own": own}

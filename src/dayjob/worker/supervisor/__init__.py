@@ -1,0 +1,1 @@
+"""Supervisor: the parent process of `dayjob worker` and its side of each child."""

@@ -1,0 +1,486 @@
+"""Supervisor: the parent of `dayjob worker`. Runs no user code; starts, watches, replaces and stops the children.
+
+Proof of death is waitpid of one's own child, nothing else. Redis is the keeper's business, on its own thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dayjob.errors import Unavailable
+from dayjob.safe_logging import SafeLogger
+from dayjob.store import addresses
+from dayjob.store.ops import consume
+from dayjob.worker.supervisor.channel import (
+    Asked,
+    Away,
+    Back,
+    Config,
+    Ended,
+    Failed,
+    Hurry,
+    LoopDied,
+    Started,
+)
+from dayjob.worker.supervisor.deadlines import Posted
+from dayjob.worker.supervisor.leases import Cause, Keeper, Place
+from dayjob.worker.supervisor.process import OVERTIME, Process
+
+logger = SafeLogger("dayjob.worker.supervisor.supervisor")
+
+#: Seconds before a crashed child is started again, doubling from the first to the last.
+FIRST_PAUSE, LAST_PAUSE = 0.1, 30.0
+#: A child is forgiven its crashes when it worked this long, or this many times as long as the pause before it.
+FORGIVEN, FORGIVING = 60.0, 10.0
+#: Seconds that an interpreter may take to end after its pool has, and a child to die that never started.
+FAREWELL = 5.0
+#: Seconds of a stop that are left to the parent's own interpreter, which also takes a moment to end.
+LAST_STEP = 0.2
+#: The exit code when a loop of the parent died.
+INTERNAL = 70
+#: Seconds to wait for Redis to note whom to blame, before a child is killed all the same.
+BLAME = 1.0
+
+_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGTSTP", "SIGUSR1", "SIGCHLD")
+
+
+class Verdict(NamedTuple):
+    """How it all ended: an exit code, and what to say to people, if anything."""
+
+    code: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many children there are and when they are recycled."""
+
+    processes: int = 1
+    #: Bytes; None for no limit.
+    max_memory: int | None = None
+    max_jobs: int | None = None
+
+
+class Slot:
+    """The place of one child among the others."""
+
+    def __init__(self) -> None:
+        self.process: Process | None = None
+        #: The one that will take over once it has started.
+        self.successor: Process | None = None
+        self.crashes = 0
+        self.restart_at = math.inf
+        #: Not recycled before: its last successor could not start.
+        self.spared_until = 0.0
+        #: An operator asked its child to stop.
+        self.retired = False
+
+
+class Supervisor:
+    """The parent."""
+
+    def __init__(self, command: Sequence[str], config: Config, plan: Plan) -> None:
+        self._command = command
+        report = 0.1 if plan.max_jobs else 1.0 if plan.max_memory else 0.0
+        self._config = msgspec.structs.replace(config, report=report)
+        self._plan = plan
+        self._slots = [Slot() for _ in range(plan.processes)]
+        self._processes: list[Process] = []
+        self._keeper = Keeper(self._wards, self._keeper_died, self._hear_of_kill)
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._woken = socket.socketpair()
+        self._heard: deque[int] = deque()
+        #: Attempts that operators killed and that are still held: pool id and token.
+        self._kills: deque[tuple[str, str]] = deque()
+        self._ever_started = False
+        self._quiet = False
+        self._broken = False
+        #: Set once it is to end: the verdict, and the monotonic time by which it must have ended.
+        self._verdict: Verdict | None = None
+        self._deadline = math.inf
+        #: Slots whose child is to be replaced, and the one whose turn it is with the child that leaves.
+        self._roll: deque[Slot] = deque()
+        self._rolling: Slot | None = None
+        self._leaving: Process | None = None
+        self._roll_asked = ""
+        self._terminal = _has_terminal()
+        self._nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+    def run(self) -> Verdict:
+        """Start the children, and see to them until a signal or a mistake ends it all."""
+        self._keeper.start()
+        with self._signals():
+            for slot in self._slots:
+                self._spawn(slot)
+            while self._verdict is None or self._processes:
+                self._wait()
+                self._obey()
+                for process in list(self._processes):
+                    self._attend(process)
+                self._keep_house(time.monotonic())
+        self._keeper.finish(self._deadline - LAST_STEP)
+        return self._verdict
+
+    def roll(self, why: str) -> None:
+        """Replace all children, one at a time. May be called by any thread."""
+        self._roll_asked = why
+        self._wake()
+
+    # Waiting.
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        for end in (self._waker, self._woken):
+            end.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        before = {
+            number: signal.signal(number, self._hear)
+            for number in (signal.Signals[name] for name in _SIGNALS)
+        }
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number, former in before.items():
+                signal.signal(number, former)
+
+    def _hear(self, number: int, _frame: Any) -> None:
+        self._heard.append(number)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._waker.send(b"\0")
+
+    def _wait(self) -> None:
+        moments = [] if self._quiet else [slot.restart_at for slot in self._slots]
+        moments += [moment for process in self._processes for moment in (process.kill_at, process.look_at)]
+        first = min(moments, default=math.inf)
+        self._selector.select(None if first == math.inf else max(0.0, first - time.monotonic()))
+        with contextlib.suppress(BlockingIOError):
+            while self._woken.recv(4096):
+                pass
+
+    # What it is told.
+
+    def _obey(self) -> None:
+        while self._heard:
+            number = self._heard.popleft()
+            name = signal.Signals(number).name
+            if number in (signal.SIGTERM, signal.SIGINT):
+                self._stop(name)
+            elif number in (signal.SIGTSTP, signal.SIGUSR1):
+                self._go_quiet(name)
+            elif number == signal.SIGHUP:
+                # A terminal that was closed says the same, and means the end.
+                if self._terminal and not self._nohup and not _has_terminal():
+                    self._stop("the terminal is gone")
+                else:
+                    self._roll_asked = name
+        if self._broken and self._verdict is None:
+            self._end(Verdict(INTERNAL), time.monotonic() + self._config.timeout + 1.0)
+            for process in self._processes:
+                process.stop(self._config.timeout)
+        if self._roll_asked and self._verdict is None:
+            why, self._roll_asked = self._roll_asked, ""
+            logger.info("%s: replacing the processes one by one", why)
+            self._quiet = False
+            self._roll = deque(self._slots)
+
+    def _stop(self, why: str) -> None:
+        now = time.monotonic()
+        if self._verdict is not None:
+            logger.info("%s again: giving back now", why)
+            self._deadline = min(self._deadline, now + 2.0)
+            for process in self._processes:
+                process.line.send(Hurry())
+                process.kill_by(now + 1.0 + OVERTIME)
+            return
+        timeout = self._config.timeout
+        logger.info("%s: stopping within %g s; once more to give back now", why, timeout)
+        self._end(Verdict(0), now + timeout + 1.0)
+        for process in self._processes:
+            process.stop(timeout)
+
+    def _end(self, verdict: Verdict, deadline: float) -> None:
+        self._verdict = verdict
+        self._deadline = deadline
+        self._roll.clear()
+        for slot in self._slots:
+            slot.restart_at = math.inf
+
+    def _go_quiet(self, why: str) -> None:
+        logger.info("%s: fetching nothing more", why)
+        self._quiet = True
+        for process in self._processes:
+            process.quiet()
+
+    # The children.
+
+    def _spawn(self, slot: Slot, *, successor: bool = False) -> None:
+        config = msgspec.structs.replace(self._config, patient=self._ever_started)
+        slot.restart_at = math.inf
+        try:
+            process = Process(self._command, config)
+        except OSError as error:
+            self._put_off(slot, f"a process could not be started: {error}")
+            return
+        self._processes.append(process)
+        self._selector.register(process.line, selectors.EVENT_READ)
+        if successor:
+            slot.successor = process
+        else:
+            slot.process = process
+
+    def _attend(self, process: Process) -> None:
+        """Look whether it is dead before its last words are read: then they are the last."""
+        process.look()
+        for message in process.receive():
+            if isinstance(message, Started):
+                self._has_started(process)
+            elif isinstance(message, Asked):
+                logger.info("process %d was asked to stop by an operator", process.pid)
+                process.kill_by(time.monotonic() + self._config.timeout + OVERTIME)
+            elif isinstance(message, LoopDied):
+                logger.error(
+                    "process %d: its %s loop died (%s); it is stopping",
+                    process.pid,
+                    message.loop,
+                    message.error,
+                )
+                process.kill_by(time.monotonic() + self._config.timeout + OVERTIME)
+            elif isinstance(message, Away):
+                self._keeper.away(process.pid, Unavailable(message.why))
+            elif isinstance(message, Back):
+                self._keeper.back(process.pid)
+            elif isinstance(message, Ended):
+                process.kill_by(time.monotonic() + FAREWELL)
+        if process.line.cut:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(process.line)
+        if process.code is not None:
+            self._has_died(process)
+
+    def _has_started(self, process: Process) -> None:
+        hello = process.hello
+        if not self._ever_started and hello is not None:
+            self._ever_started = True
+            if hello.fallback:
+                addresses.warn_of_fallback(hello.fallback)
+            for line in hello.conflicts:
+                logger.warning("%s", line)
+            logger.info(
+                "%s: %d jobs, processes=%d concurrency=%d namespace=%s redis=%s (%s)",
+                self._config.pool, len(hello.names), self._plan.processes, hello.concurrency, hello.namespace,
+                hello.server, hello.origin,
+            )  # fmt: skip
+        if self._quiet:
+            process.quiet()
+        slot = self._rolling
+        if slot is not None and slot.successor is process:
+            self._leaving, slot.process, slot.successor = slot.process, process, None
+            if self._leaving is None or self._verdict is not None:
+                self._rolling = None
+            else:
+                self._leaving.stop(self._config.timeout)
+
+    def _has_died(self, process: Process) -> None:
+        self._processes.remove(process)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(process.line)
+        self._keeper.back(process.pid)
+        if process.ids and process.place is not None and process.failure is None:
+            causes = process.causes
+            if process.ended and not causes:
+                # It stopped in order; what it could not give back is no death.
+                causes = {pool_id: Cause("", "stopped") for pool_id in process.ids}
+            self._keeper.bury(process.place, process.ids, causes)
+        process.close()
+        if self._leaving is process:
+            self._leaving = self._rolling = None
+            return
+        for slot in self._slots:
+            if slot.successor is process:
+                self._successor_died(slot, process)
+            elif slot.process is process:
+                slot.process = None
+                self._replace(slot, process)
+
+    def _replace(self, slot: Slot, process: Process) -> None:
+        if self._verdict is not None:
+            return
+        failure = process.failure
+        if failure is not None and not any(other.started for other in self._processes):
+            self._give_up(failure)
+            return
+        if slot.successor is not None:
+            return
+        if process.asked:
+            self._retire(slot)
+            return
+        # The pause before this one was half of what the next would be.
+        if time.monotonic() - process.started_at > min(FORGIVEN, FORGIVING * _pause(slot) / 2):
+            slot.crashes = 0
+        if process.killed or (process.ended and process.code == 0):
+            # Our own doing, or that of somebody who asked this one to stop: no crash.
+            slot.restart_at = time.monotonic()
+        else:
+            self._put_off(slot, process.obituary())
+
+    def _retire(self, slot: Slot) -> None:
+        """A place that an operator has emptied stays empty; with none left there is nothing more to do."""
+        slot.restart_at = math.inf
+        slot.retired = True
+        if all(one.retired for one in self._slots):
+            logger.info("every process was asked to stop: the end")
+            self._end(Verdict(0), time.monotonic() + 1.0)
+
+    def _put_off(self, slot: Slot, why: str) -> None:
+        pause = _pause(slot)
+        slot.crashes += 1
+        slot.restart_at = time.monotonic() + pause
+        logger.error("%s; starting another in %g s", why, pause)
+
+    def _successor_died(self, slot: Slot, process: Process) -> None:
+        slot.successor = self._rolling = None
+        self._roll.clear()
+        if self._verdict is not None:
+            return
+        logger.error("a new process cannot start, so the others go on as they are: %s", process.obituary())
+        if slot.process is None:
+            self._put_off(slot, "the one it was to replace is gone too")
+        else:
+            slot.spared_until = time.monotonic() + LAST_PAUSE
+
+    def _give_up(self, failure: Failed) -> None:
+        self._end(Verdict(failure.code, failure.text), time.monotonic() + 1.0)
+        for process in self._processes:
+            process.stop(0.0)
+
+    # Housekeeping.
+
+    def _keep_house(self, now: float) -> None:
+        while self._kills:
+            self._end_killed(*self._kills.popleft(), now)
+        for process in self._processes:
+            if process.kill_at <= now:
+                self._kill(process)
+            else:
+                late = process.overdue(now)
+                if late is not None:
+                    self._time_out(process, late)
+        if self._verdict is not None:
+            return
+        for slot in self._slots:
+            if slot.restart_at <= now and not self._quiet:
+                self._spawn(slot)
+            elif self._worn_out(slot, now):
+                self._roll.append(slot)
+        while self._roll and self._rolling is None:
+            slot = self._roll.popleft()
+            # One that is still starting is as new as can be.
+            if slot.process is not None and slot.process.started:
+                self._rolling = slot
+                self._spawn(slot, successor=True)
+                if slot.successor is None:
+                    self._rolling = None
+
+    def _worn_out(self, slot: Slot, now: float) -> bool:
+        process, plan = slot.process, self._plan
+        if process is None or slot is self._rolling or slot in self._roll or now < slot.spared_until:
+            return False
+        worn = ""
+        # Not one that has done nothing yet: its successor would be as large.
+        if plan.max_memory is not None and process.report.jobs and process.report.resident > plan.max_memory:
+            worn = f"uses {process.report.resident >> 20} MB"
+        elif plan.max_jobs is not None and process.report.jobs >= plan.max_jobs:
+            worn = f"has run {process.report.jobs} jobs"
+        if worn:
+            logger.info("process %d %s: recycling it", process.pid, worn)
+        return bool(worn)
+
+    def _kill(self, process: Process) -> None:
+        if not process.causes and not process.ended:
+            logger.warning("process %d did not stop in time: killing it", process.pid)
+        process.kill("stopped, and did not end in time")
+
+    def _time_out(self, process: Process, late: Posted) -> None:
+        """Kill a child for an attempt that does not end, after Redis was told whom to blame."""
+        if process.place is None or process.hello is None:
+            return
+        name = consume.name_in(late.token)
+        why = f"timed out after {process.hello.timeouts.get(name, 0.0):g} s and was killed"
+        logger.error("job=%s token=%s does not end: killing process %d", name, late.token, process.pid)
+        causes = {
+            pool_id: Cause(late.token if place == late.generation else "", why)
+            for place, pool_id in enumerate(process.ids)
+        }
+        self._kill_for(process, process.place, causes)
+
+    def _end_killed(self, pool_id: str, token: str, now: float) -> None:
+        """Replace the process of an attempt that an operator killed, once it had the time to end by itself."""
+        process = next((one for one in self._processes if pool_id in one.ids), None)
+        if process is None or process.place is None or not process.outlasts_kill(pool_id, token, now):
+            return
+        name = consume.name_in(token)
+        logger.error(
+            "job=%s token=%s was killed by an operator and does not end: killing process %d",
+            name, token, process.pid,
+        )  # fmt: skip
+        why = f"its process was replaced to end {name}, which an operator killed"
+        # No attempt is to blame: the others go back uncounted, and the killed one is marked as such in Redis.
+        self._kill_for(process, process.place, {one: Cause("", why) for one in process.ids})
+
+    def _kill_for(self, process: Process, place: Place, causes: dict[str, Cause]) -> None:
+        """Kill a child once Redis has noted why."""
+        process.causes = causes
+        process.kill_by(time.monotonic() + BLAME)
+
+        def noted() -> None:
+            process.kill_by(time.monotonic())
+            self._wake()
+
+        self._keeper.blame(place, process.causes, noted)
+
+    # For the keeper.
+
+    def _wards(self) -> list[tuple[Place, str]]:
+        return [
+            (process.place, process.ids[-1])
+            for process in list(self._processes)
+            if process.alive and process.place is not None and process.ids
+        ]
+
+    def _hear_of_kill(self, pool_id: str, token: str) -> None:
+        self._kills.append((pool_id, token))
+        self._wake()
+
+    def _keeper_died(self, problem: BaseException) -> None:
+        self._broken = True
+        self._wake()
+        logger.critical("the keeper died; stopping", exc_info=problem)
+
+
+def _pause(slot: Slot) -> float:
+    """Seconds to wait before the next child of this slot is started."""
+    return min(LAST_PAUSE, FIRST_PAUSE * 2.0**slot.crashes)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
