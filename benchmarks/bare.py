@@ -42,7 +42,7 @@ def main() -> None:
     connection: Any = None
     while True:
         number += 1
-        request = Request(pool_id, number, token, wants, room=consume.MOST_FETCHED, done=done)
+        request = Request(pool_id, number, token, wants, room=consume.MAX_FETCHED, done=done)
         op = consume.exchange(keys, request, lease=LEASE, u=0.5)
         if connection is None:
             # The first exchange goes the long way: it teaches the server the script.

@@ -89,7 +89,7 @@ class Fleet:
             for kind in (self._keys.counts, self._keys.times):
                 value = self._call("GET", kind(min(span, 60), known))
                 for start in range((now - 10) // span * span - span, now - back - span, -span):
-                    self._call("SET", kind(span, start), value, "NX", "EX", rollups.KEPT[span])
+                    self._call("SET", kind(span, start), value, "NX", "EX", rollups.KEPT_SECONDS[span])
 
     def _fill_pool(self, pool_id: str, now: float) -> None:
         workers = [

@@ -19,7 +19,7 @@ from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.worker import runtime
-from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.runner import Runner
 
@@ -50,7 +50,7 @@ def around(ctx: Context, job: Job) -> Iterator[None]:
     yield
 
 
-def lane_of(fn: Callable[..., Any], *, middleware: int) -> tuple[Lane, WorkerPool[Any]]:
+def lane_of(fn: Callable[..., Any], *, middleware: int) -> tuple[PoolJobType, WorkerPool[Any]]:
     """A lane as the runtime makes it."""
     pool: WorkerPool[Any] = WorkerPool(Context, namespace="bench")
     for _ in range(middleware):
@@ -58,7 +58,9 @@ def lane_of(fn: Callable[..., Any], *, middleware: int) -> tuple[Lane, WorkerPoo
     pool.register("job", fn)
     pool.prepare()
     job_type = pool.find("job")
-    lane = Lane(job_type, runtime._composed(pool, job_type), Flags(), runtime._direct(pool, job_type))
+    lane = PoolJobType(
+        job_type, runtime._composed(pool, job_type), PoolFlags(), runtime._direct(pool, job_type)
+    )
     return lane, pool
 
 

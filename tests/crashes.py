@@ -24,7 +24,7 @@ from dayjob import Enqueuer, Job, WorkerPool
 from dayjob.errors import Unavailable, Unknown
 from dayjob.job import new_id
 from dayjob.options import JobOptions
-from dayjob.pool import Periodic as Record
+from dayjob.pool import PeriodicJob as Record
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
@@ -32,7 +32,7 @@ from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, operate, produce
 from dayjob.store.ops.produce import Slot
 from dayjob.store.steps import walk
-from dayjob.worker.chores.periodic import Periodic
+from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.chores.trimmer import Trimmer
@@ -188,7 +188,7 @@ def with_open_ticks(keys: Keys, link: Link) -> int:
 def _tick(url: str, keys: Keys, folder: Path) -> int:
     link = dial(url, keys)
     record = Record("each minute", "* * * * *", "a", b"{}", None, "all")
-    periodic = Periodic(keys, link, [record], lambda: LONG_AGO + FIVE + 1.0, lambda: True)
+    periodic = PeriodicScheduler(keys, link, [record], lambda: LONG_AGO + FIVE + 1.0, lambda: True)
     insist(periodic.step)
     link.close()
     return FIVE // 60

@@ -13,7 +13,7 @@ import pytest
 
 SOURCE = Path(__file__).parent / "wire" / "go"
 #: Seconds a build may take on a machine that has never built anything.
-MOST_BUILD = 300
+MAX_BUILD = 300
 
 
 class GoError(Exception):
@@ -32,7 +32,7 @@ def build(folder: Path, *, released: bool = False) -> Path:
     version = ("-tags", "released", "-modfile=released.mod") if released else ()
     done = subprocess.run(
         [go, "build", *version, "-o", str(program), "."],
-        cwd=SOURCE, capture_output=True, text=True, timeout=MOST_BUILD, check=False,
+        cwd=SOURCE, capture_output=True, text=True, timeout=MAX_BUILD, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"go build failed in {SOURCE}:\n{done.stdout}{done.stderr}"
     return program

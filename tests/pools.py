@@ -82,8 +82,8 @@ class Pool:
 def fill(keys: Keys, link: Link, name: str, *payloads: bytes | str) -> None:
     """Put payloads into a queue by the enqueue script, from a connection of their own."""
     raw = [payload.encode() if isinstance(payload, str) else payload for payload in payloads]
-    for first in range(0, len(raw), produce.MOST_JOBS):
-        batch = raw[first : first + produce.MOST_JOBS]
+    for first in range(0, len(raw), produce.MAX_JOBS):
+        batch = raw[first : first + produce.MAX_JOBS]
         link.run(produce.enqueue(keys, Slot(new_id(), 1), name, batch, introduce=True))
 
 

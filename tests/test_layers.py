@@ -244,3 +244,18 @@ def test_the_table_of_changes_names_files_that_exist():
     for name in re.findall(r"`([\w/.]+)`", "\n".join(rows)):
         if "/" in name or name.endswith(".py"):
             assert any((base / name).exists() for base in (ROOT, ROOT.parents[1])), name
+
+
+@pytest.mark.parametrize("layer", ["worker", "store", "admin"])
+def test_class_names_are_unique(layer):
+    places: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    twice = {
+        name: where
+        for name, where in places.items()
+        if len(where) > 1 and any(one.startswith(f"dayjob.{layer}") for one in where)
+    }
+    assert not twice

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOP = {
     ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "pyproject.toml",
 }  # fmt: skip
-MOST_BYTES = 300_000
+MAX_BYTES = 300_000
 
 
 @pytest.fixture(scope="module")
@@ -30,4 +30,4 @@ def test_only_known_files_are_beside_the_folders(tracked: list[Path]) -> None:
 
 
 def test_no_file_is_large(tracked: list[Path]) -> None:
-    assert not [path for path in tracked if (ROOT / path).stat().st_size > MOST_BYTES]
+    assert not [path for path in tracked if (ROOT / path).stat().st_size > MAX_BYTES]

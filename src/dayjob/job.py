@@ -24,7 +24,7 @@ def new_id() -> str:
 StopReason = Literal["shutdown", "cancelled", "timeout", "lost"]
 
 
-class Line(Protocol):
+class CheckinSink(Protocol):
     """What connects a running job to its pool."""
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None: ...
@@ -99,7 +99,7 @@ class Job:
         #: Arguments of its job type whose values no message may show.
         self.redact: Collection[str] = ()
         self._args = None if args is None and raw_args is not None else dict(args or {})
-        self.line: Line | None = None
+        self.line: CheckinSink | None = None
         #: The last check-in: (text, done, total), or None.
         self.last_checkin: tuple[str, float | None, float | None] | None = None
 
@@ -193,7 +193,7 @@ class Job:
         return f"Job({self.name!r}, id={self.id!r})"
 
 
-class Known(Protocol):
+class RunningJob(Protocol):
     """What is known of a running job without opening it."""
 
     @property
@@ -207,4 +207,4 @@ class Known(Protocol):
 
 
 #: The job that this thread or task is running; what it enqueues inherits its source.
-running: ContextVar[Known | None] = ContextVar("dayjob_running", default=None)
+running: ContextVar[RunningJob | None] = ContextVar("dayjob_running", default=None)

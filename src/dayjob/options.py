@@ -185,7 +185,7 @@ class Durability:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class EnqueueOptions:
     """What the producer of one job knows and nobody else: the options of `using()`, and when to run."""
 
     id: str | None = None
@@ -220,9 +220,9 @@ class Using(TypedDict, total=False):
     on_commit: Commit | None
 
 
-def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
+def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) -> EnqueueOptions:
     """`base` with what `using(...)` was given. Raises BadOption."""
-    known = {f.name: getattr(base or How(), f.name) for f in fields(How)}
+    known = {f.name: getattr(base or EnqueueOptions(), f.name) for f in fields(EnqueueOptions)}
     allowed = tuple(Using.__annotations__)
     for key, given in settings.items():
         value = given
@@ -249,7 +249,7 @@ def how_of(settings: Mapping[str, Any], base: How | None = None) -> How:
             if isinstance(value, str):
                 check_text(value, "using(source=...)")
         known[key] = value
-    return How(**known)
+    return EnqueueOptions(**known)
 
 
 def durability_of(value: str, where: str) -> Durability:

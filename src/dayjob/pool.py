@@ -87,7 +87,7 @@ class Decorator(Protocol[C]):
 
 
 @dataclass(frozen=True, slots=True)
-class Periodic:
+class PeriodicJob:
     """A job that is enqueued by the clock."""
 
     #: What tells it from other schedules in Redis.
@@ -177,7 +177,7 @@ class WorkerPool(Generic[C]):
         self.middlewares: list[Middleware] = []
         #: Around the life of the pool in each process, the first outermost.
         self.lifespans: list[Lifespan] = []
-        self.periodics: dict[str, Periodic] = {}
+        self.periodics: dict[str, PeriodicJob] = {}
         self._included = False
         self._runtime: Running | None = None
         #: The runtime that was built from what is registered here, as soon as it starts.
@@ -285,7 +285,7 @@ class WorkerPool(Generic[C]):
         timezone: str | None = None,
         missed: Missed = "skip",
         name: str | None = None,
-    ) -> Periodic:
+    ) -> PeriodicJob:
         """Enqueue a job by the clock: cron with five fields, or six with the seconds first.
 
         The name tells schedules apart in Redis; it defaults to the job and the spec. `missed` says what
@@ -303,7 +303,7 @@ class WorkerPool(Generic[C]):
         full = check_text(name or "", f"periodic {spec!r}: name") or " ".join(
             filter(None, (job_name, spec, timezone))
         )
-        record = Periodic(full, spec, job_name, raw, timezone, missed)
+        record = PeriodicJob(full, spec, job_name, raw, timezone, missed)
         if self.periodics.setdefault(full, record) != record:
             raise BadOption(f"periodic {full!r} exists with other settings: give one of them a name=")
         return record

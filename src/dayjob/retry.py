@@ -21,8 +21,8 @@ LONGEST = 3653 * 86_400.0
 
 
 #: Deaths at which a job is dead, and from which it is a suspect: it runs alone, so that the last one is its own.
-MOST_DEATHS = 3
-SUSPECT = MOST_DEATHS - 1
+MAX_DEATHS = 3
+SUSPECT = MAX_DEATHS - 1
 
 
 class Delay(NamedTuple):
@@ -45,9 +45,13 @@ class Decision:
     why: str
 
 
-def ancestor(fails: int, rng: random.Random) -> float:
+def gocraft(fails: int, rng: random.Random) -> float:
     """Seconds to wait after the nth fail, as gocraft/work does: n**4 + 15 + [0, 30) * (n + 1)."""
     return fails**4 + 15 + rng.random() * 30 * (fails + 1)
+
+
+#: The name that programs imported before.
+ancestor = gocraft
 
 
 def exponential(base: float = 1.0, factor: float = 2.0, cap: float = 3600.0, jitter: bool = True) -> Backoff:
@@ -85,7 +89,7 @@ def delay(backoff: Backoff | float | None, fails: int, rng: random.Random) -> De
     A backoff that raises, or whose answer is no sensible number of seconds, is replaced by the default, with a
     note that says so: a mistake there never breaks the attempt.
     """
-    usual = min(ancestor(fails, rng), LONGEST)
+    usual = min(gocraft(fails, rng), LONGEST)
     if backoff is None:
         return Delay(usual)
     try:

@@ -31,7 +31,7 @@ from faults.ledger import Ledger
 #: Seconds; short, so that many pools can lose their lease in one run.
 LEASE, BEAT = float(os.environ.get("CHAOS_LEASE", "3")), float(os.environ.get("CHAOS_BEAT", "0.75"))
 #: How many bulk jobs a run may have: each has a byte in every process's tally.
-MOST_BULK = 8_000_000
+MAX_BULK = 8_000_000
 #: What must never be seen in a log, an error or a trace.
 CANARY = "canary-5f1d7c"
 #: Where a process of a run writes; None in what merely imports this, such as a test.
@@ -69,8 +69,8 @@ class Here:
         self.fetcher: Fetcher | None = None
         path = FOLDER / f"tally-{os.getpid()}-{time.monotonic_ns()}"
         with path.open("wb+") as file:
-            file.truncate(MOST_BULK)
-            self.tally = mmap.mmap(file.fileno(), MOST_BULK)
+            file.truncate(MAX_BULK)
+            self.tally = mmap.mmap(file.fileno(), MAX_BULK)
 
 
 @cache

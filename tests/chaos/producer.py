@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from chaos.jobs import CANARY, MOST_BULK, digest
+from chaos.jobs import CANARY, MAX_BULK, digest
 from dayjob import AsyncEnqueuer, Enqueuer
 from dayjob.errors import StoreError, Unavailable, Unknown
 from faults.ledger import Ledger
@@ -198,12 +198,12 @@ class SyncProducer(Producer):
 
     def _bulk_loop(self) -> None:
         """Keep a backlog of bulk jobs, and send each range until it is stored."""
-        while not self.orders.quitting and self.sent < min(self.most, MOST_BULK):
+        while not self.orders.quitting and self.sent < min(self.most, MAX_BULK):
             self.orders.going.wait(0.1)
             if not self.orders.going.is_set() or self._waiting() > BACKLOG:
                 time.sleep(0.05)
                 continue
-            self._bulk_range(self.sent, min(self.sent + BATCH, MOST_BULK))
+            self._bulk_range(self.sent, min(self.sent + BATCH, MAX_BULK))
 
     def _waiting(self) -> int:
         from dayjob.store.op import plain

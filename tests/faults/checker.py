@@ -14,7 +14,7 @@ from functools import cached_property
 from faults.ledger import Census, Event, Item, torn
 
 #: The death that sends a job to dead.
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 #: Seconds that a job's unique key may be free before its handler says so: the answer may have been under way.
 UNDER_WAY = 10.0
 #: Seconds that a pool may take, once it gave back what it held, to say that it is down.
@@ -417,7 +417,7 @@ def cause_of(story: Story, life: Life, before: Attempt, after: Attempt, group: S
     fails = after.start.fails - before.start.fails
     deaths = after.start.deaths - before.start.deaths
     snoozes = after.start.snoozes - before.start.snoozes
-    if min(fails, deaths, snoozes) < 0 or fails + snoozes > 1 or deaths > MOST_DEATHS:
+    if min(fails, deaths, snoozes) < 0 or fails + snoozes > 1 or deaths > MAX_DEATHS:
         return ""
     by = after.start.at
     pool = after.start.after.partition("/")[0]
@@ -552,7 +552,7 @@ def exact_counts(story: Story) -> Iterator[str]:
                 continue
             most = story.rules.max_fails.get(life.name)
             reasons = (
-                item.deaths >= MOST_DEATHS,
+                item.deaths >= MAX_DEATHS,
                 most is not None and item.fails >= most,
                 any(one.how == "dead" for one in life.attempts),
             )
@@ -813,10 +813,10 @@ def poison_is_bounded(story: Story) -> Iterator[str]:
         if word != "poison" or not life.exists or life.deleted is not None:
             continue
         ended = [one for one in life.attempts if one.end is None]
-        if len({one.place for one in ended}) > MOST_DEATHS:
+        if len({one.place for one in ended}) > MAX_DEATHS:
             yield f"{life.serial}: killed {len(ended)} processes"
         places = story.places.get(life.serial, [])
-        if int(number) >= MOST_DEATHS and not (places and places[0][0] == "dead"):
+        if int(number) >= MAX_DEATHS and not (places and places[0][0] == "dead"):
             yield f"{life.serial}: kills its process every time, and is not dead"
 
 

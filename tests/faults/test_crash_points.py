@@ -28,7 +28,7 @@ BYTES = (*range(1, 40), 50, 60, 80, 100, 150, 200, 400, 800)
 #: Where a round trip may be cut; the first four always, a few of the others unless all are asked for.
 CUTS: tuple[Fault, ...] = (BEFORE, AFTER, reply(0), reply(1), *map(reply, BYTES[1:]))
 #: How many round trips an operation may have at most; a pool makes more with time.
-MOST_TRIPS = 40
+MAX_TRIPS = 40
 
 pytestmark = pytest.mark.timeout(1800 if FULL else 240)
 
@@ -116,7 +116,7 @@ def test_a_cut_at_any_point_of_any_round_trip_changes_nothing(name, own_proxy, o
     operation = ALL[name]
     free = Trips()
     right = done_once(operation, own_proxy, own_link, namespace + "-free", tmp_path / "free", free)
-    assert 0 < free.count < MOST_TRIPS
+    assert 0 < free.count < MAX_TRIPS
     tried = 0
     for trip in range(1, free.count + 1):
         for fault in chosen(name, trip, CUTS, 3):
@@ -141,7 +141,7 @@ def said(folder) -> Counter[str]:
 def test_a_pool_that_is_cut_at_any_round_trip_runs_each_attempt_once(
     part, own_proxy, own_link, namespace, tmp_path
 ):
-    for trip in range(1 + part, MOST_TRIPS, 4):
+    for trip in range(1 + part, MAX_TRIPS, 4):
         for fault in chosen("work", trip, CUTS, 0) if FULL else [CUTS[(trip // 4 + part) % 4]]:
             space, folder = f"{namespace}-{trip}-{fault.kind}{fault.amount}", tmp_path / f"{trip}{fault}"
             found = done_once(ALL["work"], own_proxy, own_link, space, folder, Trips(trip, fault))
@@ -202,7 +202,7 @@ def test_a_process_that_is_killed_at_any_round_trip_leaves_all_or_nothing(
     """What can be done again ends as if it had been done once; an enqueue has stored all of its jobs, or none."""
     operation = ALL[name]
     right = done_once(operation, own_proxy, own_link, namespace + "-free", tmp_path / "free", Trips())
-    for trip in range(1, MOST_TRIPS):
+    for trip in range(1, MAX_TRIPS):
         met = []
         for kind in KILLS:
             space, folder = f"{namespace}-{trip}-{kind}", tmp_path / f"{trip}{kind}"
@@ -228,7 +228,7 @@ def test_a_process_that_is_killed_at_any_round_trip_leaves_all_or_nothing(
 def test_a_pool_that_is_killed_at_any_round_trip_loses_nothing_and_each_repeat_has_its_death(
     name, kind, own_proxy, own_link, nursery, namespace, tmp_path
 ):
-    for trip in range(2, MOST_TRIPS if FULL else 22, 1 if FULL else 3):
+    for trip in range(2, MAX_TRIPS if FULL else 22, 1 if FULL else 3):
         space, folder = f"{namespace}-{trip}", tmp_path / str(trip)
         if not killed(ALL[name], own_proxy, own_link, nursery, space, folder, trip, kind):
             return

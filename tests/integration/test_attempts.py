@@ -13,7 +13,7 @@ from crashes import fill
 from dayjob import Job, WorkerPool
 from dayjob.options import JobOptions
 from dayjob.store.scripts import load
-from dayjob.worker.chores.reaper import STEP, Reaper
+from dayjob.worker.chores.reaper import MAX_SWEPT, Reaper
 from pools import Pool
 from proxy import Proxy, proxied
 from server import Server, wait_until
@@ -91,7 +91,7 @@ def test_an_attempt_that_is_reported_twice_is_settled_once_and_nothing_is_late(n
 
 def test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since(keys, link, call):
     """More than one sweep moves at once."""
-    old = fill(keys, link, "a", 2 * STEP + 5)
+    old = fill(keys, link, "a", 2 * MAX_SWEPT + 5)
     pool = Pool(keys, link, names=["a"])
     assert len(pool.fetch("a")) == len(old)
     new = fill(keys, link, "a", 3)

@@ -619,7 +619,7 @@ def test_parent_and_child_of_a_fork_both_store_their_jobs(redis_url, namespace, 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_while_every_connection_is_in_use_leaves_the_child_free(proxy, namespace, stored):
     enqueuer = Enqueuer(namespace, redis=proxy.url)
-    most = dayjob.enqueue.connections.MOST_LINKS
+    most = dayjob.enqueue.connections.MAX_LINKS
     proxy.next(*[Fault("delay", 0.5)] * most)
     threads = [threading.Thread(target=enqueuer.enqueue, args=("a",), kwargs={"n": n}) for n in range(most)]
     for thread in threads:
@@ -747,7 +747,7 @@ def test_many_async_enqueues_at_once_share_a_few_connections(redis_url, namespac
         return clients
 
     before = call("CLIENT", "LIST").count(b"name=dayjob:enqueuer")
-    assert asyncio.run(main()) - before <= dayjob.enqueue.connections.MOST_LINKS
+    assert asyncio.run(main()) - before <= dayjob.enqueue.connections.MAX_LINKS
     assert len(stored()) == 300
 
 
@@ -799,7 +799,7 @@ def test_a_sync_enqueuer_opens_no_more_connections_than_it_may(proxy, namespace,
     for thread in threads:
         thread.join()
     assert len(set(stored())) == 120
-    assert proxy.connections <= dayjob.enqueue.connections.MOST_LINKS
+    assert proxy.connections <= dayjob.enqueue.connections.MAX_LINKS
     enqueuer.close()
 
 

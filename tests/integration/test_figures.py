@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 
 from dayjob import Admin, Enqueuer, Job
-from dayjob.admin.minute_cache import FRESH, Shelf
+from dayjob.admin.minute_cache import MAX_AGE_SECONDS, MinuteCache
 from dayjob.errors import Full, Rejected
 from dayjob.store import addresses
 from dayjob.store.link import Link
 from dayjob.store.ops import figures, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.steps import walk
-from dayjob.worker.chores.recorder import LATE, Recorder
+from dayjob.worker.chores.recorder import LATE_MINUTES, Recorder
 from dayjob.worker.shared_link import SharedLink
 from monitor import monitor
 from server import wait_until
@@ -306,7 +306,7 @@ def test_roll_ups_say_the_same_as_the_minutes_they_are_made_of(
     plain = admin.metrics(hours)
     for minute in range(last - 200, last):
         recorder.record(minute * 60.0, ["mail"])
-    over = (last - 1 - LATE) // span * span - span
+    over = (last - 1 - LATE_MINUTES) // span * span - span
     assert call("EXISTS", keys.counts(span, over), keys.times(span, over)) == 2
     assert without_now(admin.metrics(hours)) == without_now(plain)
     mail = next(job for job in plain.jobs if job.name == "mail")
@@ -332,7 +332,7 @@ def test_a_roll_up_waits_for_figures_that_come_late(recorder, call, keys, link):
     assert found.ran("mail") == 15 * 6 + 100
     assert found.sizes == {"mail": first % 50}
     for key in (keys.counts(15, first), keys.times(15, first)):
-        assert 93_500 <= call("TTL", key) <= rollups.KEPT[15]
+        assert 93_500 <= call("TTL", key) <= rollups.KEPT_SECONDS[15]
 
 
 def test_a_roll_up_is_made_once_by_however_many_leaders(recorder, keys, call, redis_url):
@@ -398,10 +398,10 @@ def test_a_minute_that_is_over_is_kept_as_one_value_that_says_the_same(admin, re
     plain = admin.metrics(1)
     for minute in range(last - 34, last + 1):
         recorder.record(minute * 60.0, ["mail"])
-    over = last - LATE
-    assert call("EXISTS", *(keys.counts(1, minute) for minute in range(last - 40, over))) == 40 - LATE
+    over = last - LATE_MINUTES
+    assert call("EXISTS", *(keys.counts(1, minute) for minute in range(last - 40, over))) == 40 - LATE_MINUTES
     assert call("EXISTS", *(keys.counts(1, minute) for minute in range(over, last + 1))) == 0
-    assert 7100 <= call("TTL", keys.counts(1, over - 1)) <= rollups.KEPT[1]
+    assert 7100 <= call("TTL", keys.counts(1, over - 1)) <= rollups.KEPT_SECONDS[1]
     (mail,) = (job for job in admin.metrics(1).jobs if job.name == "mail")
     assert (mail.runs.count, mail.waits.count) == (41 * 6, 41 * 6)
     # With the minutes gone, what was rolled up is still there.
@@ -426,13 +426,13 @@ def test_minutes_are_kept_for_days_until_their_hour_is_rolled_up(recorder, call,
     fill(call, keys, hour - 120, 60)
     fill(call, keys, hour - 600, 7)
     for minute in (*range(hour - 120, hour - 60), *range(hour - 600, hour - 593)):
-        call("EXPIRE", keys.minute(minute), figures.KEPT)
+        call("EXPIRE", keys.minute(minute), figures.KEPT_SECONDS)
     pass_by(recorder, hour - 120 + 59)
-    assert call("TTL", keys.minute(hour - 90)) > figures.KEPT_ROLLED_UP
+    assert call("TTL", keys.minute(hour - 90)) > figures.KEPT_ROLLED_UP_SECONDS
     for minute in range(hour - 60 + 2, hour - 60 + 20):
         recorder.record(minute * 60.0, [])
     for minute in (hour - 90, hour - 600):
-        assert 0 < call("TTL", keys.minute(minute)) <= figures.KEPT_ROLLED_UP
+        assert 0 < call("TTL", keys.minute(minute)) <= figures.KEPT_ROLLED_UP_SECONDS
         call("DEL", *(keys.minute(minute // 60 * 60 + n) for n in range(60)))
     for hours in (24, 72):
         (mail,) = (job for job in admin.metrics(hours).jobs if job.name == "mail")
@@ -701,7 +701,7 @@ def test_minutes_that_are_over_are_read_once_for_several_looks(admin, call, keys
 
 
 def test_a_minute_that_is_over_is_read_again_after_a_while(call, keys, link):
-    shelf = Shelf(keys)
+    shelf = MinuteCache(keys)
 
     def ran(now):
         (found,) = walk(link, shelf.minutes([100], now))
@@ -714,15 +714,15 @@ def test_a_minute_that_is_over_is_read_again_after_a_while(call, keys, link):
     assert ran(101 * 60 - 0.1) == 7
     assert ran(101 * 60.0) == 7
     call("HINCRBY", keys.minute(100), "mail|r4", 1)
-    assert ran(101 * 60.0 + FRESH - 0.1) == 7
-    assert ran(101 * 60.0 + FRESH) == 8
+    assert ran(101 * 60.0 + MAX_AGE_SECONDS - 0.1) == 7
+    assert ran(101 * 60.0 + MAX_AGE_SECONDS) == 8
     # A clock that was set back: nothing is known of what is to come.
     call("HINCRBY", keys.minute(100), "mail|r4", 1)
     assert ran(101 * 60.0 + 1) == 9
 
 
 def test_what_is_old_leaves_the_shelf(call, keys, link):
-    shelf = Shelf(keys)
+    shelf = MinuteCache(keys)
     walk(link, shelf.minutes(range(100, 200), 200 * 60.0))
     # An hour of them at most: three days may have to be read.
     assert list(shelf._kept) == list(range(139, 200))

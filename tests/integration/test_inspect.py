@@ -296,7 +296,7 @@ def test_a_limit_set_by_an_operator_counts_what_runs_already(keys, call, go, enq
 
 def test_a_schedule_can_be_announced_paused_resumed_and_run(keys, call, go, look):
     call("HSET", keys.periodic, "tick", 500)
-    announced = inspect.Schedule(
+    announced = inspect.StoredSchedule(
         "tick", 0, False, "a", "@every 5s", None, "skip", b'{"big":9007199254740993,"l":[]}'
     )
     go(operate.announce(keys, [announced]))
@@ -462,8 +462,8 @@ def test_an_unreadable_dead_entry_cannot_be_revived_and_says_what_can_be_done(ke
 )
 def test_the_moment_of_a_death_is_as_fine_as_the_job_says(score, at, moment):
     """Scores of dead are whole seconds; two deaths in one second must be told apart."""
-    assert inspect.Kept(b"", score, codec.Wire("a", at=at)).moment == moment
-    assert inspect.Kept(b"", score, None).moment == (score or 0.0)
+    assert inspect.StoredEntry(b"", score, codec.Wire("a", at=at)).moment == moment
+    assert inspect.StoredEntry(b"", score, None).moment == (score or 0.0)
 
 
 def test_reviving_all_leaves_those_that_cannot_be_and_those_that_die_meanwhile(keys, call, go, look):

@@ -14,7 +14,7 @@ import pytest
 from dayjob import Admin, AsyncAdmin, Enqueuer, Job
 from dayjob.admin.filters import Filter
 from dayjob.errors import BadArguments
-from dayjob.handlers.describe import MOST_BYTES, Described, describe, misfit
+from dayjob.handlers.describe import MAX_BYTES, Described, describe, misfit
 from dayjob.handlers.redact import HIDDEN, secrets_in, shown, veiled, without
 from dayjob.store import codec
 from dayjob.store.ops import job_types
@@ -143,7 +143,7 @@ def test_a_description_is_of_a_bounded_size_and_still_says_what_is_hidden(new_po
     scope: dict[str, Any] = {}
     exec(f"def wide({', '.join(f'{name}: int = 0' for name in [*names, 'card'])}): ...", scope)  # noqa: S102
     said = describe(pool.register("wide", scope["wide"], redact=["card"]))
-    assert len(msgspec.json.encode(said)) <= MOST_BYTES
+    assert len(msgspec.json.encode(said)) <= MAX_BYTES
     assert said.redact == ("card",)
     assert misfit(said, {names[140]: 1}) == ""
 

@@ -375,7 +375,7 @@ def test_that_nobody_named_a_server_is_said_once_for_all_processes(tmp_path, nam
 
 def test_a_loop_that_answers_before_the_question_returns_is_not_taken_for_a_blocked_one(caplog):
     from dayjob.worker.running.event_loop import LoopExecutor
-    from dayjob.worker.running.loop_stall import Stall
+    from dayjob.worker.running.loop_stall import LoopStallDetector
 
     class Answered(LoopExecutor):
         """Its calls return when they have been made."""
@@ -389,7 +389,7 @@ def test_a_loop_that_answers_before_the_question_returns_is_not_taken_for_a_bloc
 
     loop = Answered(None, None, None, limit=1)
     try:
-        stall = Stall(loop)
+        stall = LoopStallDetector(loop)
         began = time.monotonic()
         for step in range(100):
             stall.look(began + step * 0.25)

@@ -477,12 +477,14 @@ def test_a_thread_survives_an_exception_that_comes_between_its_handler_and_its_e
 def timed_attempt():
     from dayjob import WorkerPool
     from dayjob.store import codec
-    from dayjob.worker.pool_job_type import Flags, Lane
+    from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
     from dayjob.worker.running.attempt import Attempt
 
     pool = WorkerPool()
     job_type = pool.register("timed", lambda: None, timeout=5)
-    return Attempt("1:timed", "timed", b"{}", codec.Wire("timed"), Lane(job_type, lambda c, j: None, Flags()))
+    return Attempt(
+        "1:timed", "timed", b"{}", codec.Wire("timed"), PoolJobType(job_type, lambda c, j: None, PoolFlags())
+    )
 
 
 def test_the_hooks_of_an_attempt_that_was_given_up_run_once(new_pool, look):

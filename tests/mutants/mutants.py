@@ -496,7 +496,7 @@ ALL = (
     Mutant(
         "what is held is compared once only",
         f"{WORKER}/fetching/fetcher.py",
-        "        self._belled.update(self._lanes)\n        found",
+        "        self._belled.update(self._job_types)\n        found",
         "        found",
         (f"{CRASHES}::test_a_pool_that_cannot_read_what_it_holds_asks_again",),
     ),
@@ -517,7 +517,7 @@ ALL = (
     Mutant(
         "unique jobs are fetched ahead",
         f"{WORKER}/fetching/capacity.py",
-        "            and not lane.unique\n",
+        "            and not job_type.unique\n",
         "",
         ("tests/integration/test_attempts.py::test_quick_jobs_are_fetched_ahead_and_unique_ones_are_not",),
     ),

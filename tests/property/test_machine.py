@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from census import Census, census, dump
 from dayjob.job import new_id
 from dayjob.options import JobOptions
-from dayjob.retry import MOST_DEATHS, SUSPECT
+from dayjob.retry import MAX_DEATHS, SUSPECT
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
@@ -559,7 +559,7 @@ class Machine(RuleBasedStateMachine):
                 model.totals[f"{'dead' if killed else 'cancelled'}:{job.name}"] += 1
                 model.release(job_id)
                 model.move(job_id, "dead" if killed else "")
-            elif counted and job.deaths + 1 >= MOST_DEATHS:
+            elif counted and job.deaths + 1 >= MAX_DEATHS:
                 if not known:
                     left += 1
                     continue

@@ -67,7 +67,7 @@ def test_the_number_is_remembered_for_an_hour(enqueue, call, keys):
 
 
 def test_five_hundred_jobs_go_in_one_request(enqueue, look):
-    payloads = [b"%d" % i for i in range(produce.MOST_JOBS)]
+    payloads = [b"%d" % i for i in range(produce.MAX_JOBS)]
     enqueue(1, *payloads)
     assert look().queues == {"mail": payloads}
 

@@ -69,7 +69,7 @@ def test_a_snooze_waits_in_scheduled_and_is_no_fail(held, look, totals, now, cal
 def test_a_long_wait_is_rounded_up_to_a_whole_second_and_a_short_one_is_not(
     held, look, now, kind, wait, whole
 ):
-    """The ancestor's pages read no other scores."""
+    """gocraft's pages read no other scores."""
     before = now()
     held.settle(Entry(kind, "a", "1:a", b"1 later", wait))
     [score] = (look().retry if kind == "retry" else look().scheduled).values()

@@ -23,7 +23,7 @@ def test_the_sizes_of_a_minute_are_noted_for_as_long_as_its_figures(sample, minu
     assert sample("a", "b", "empty") == 2
     assert minute().sizes == {"a": 2, "b": 1}
     assert (minute().size("a"), minute().size("empty"), minute().size("unheard of")) == (2, 0, 0)
-    assert 262_790 <= call("TTL", keys.minute(MINUTE)) <= figures.KEPT
+    assert 262_790 <= call("TTL", keys.minute(MINUTE)) <= figures.KEPT_SECONDS
 
 
 def test_without_the_last_part_no_size_is_known(sample, minute, put):

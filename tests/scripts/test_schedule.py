@@ -31,7 +31,7 @@ def test_a_time_is_stored_to_the_millisecond(schedule, look):
 
 
 def test_all_jobs_of_a_request_share_its_time(schedule, look):
-    payloads = [b"%d" % i for i in range(produce.MOST_JOBS)]
+    payloads = [b"%d" % i for i in range(produce.MAX_JOBS)]
     schedule(1, When("at", 1_900_000_000_000), *payloads)
     assert look().scheduled == dict.fromkeys(payloads, 1_900_000_000.0)
 

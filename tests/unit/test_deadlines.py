@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dayjob.worker.supervisor.deadlines import Board, BoardReader, Posted, new_file
+from dayjob.worker.supervisor.deadlines import DeadlineBoard, DeadlineReader, Posted, new_file
 
 
 @pytest.fixture
@@ -15,15 +15,15 @@ def fd():
 
 
 @pytest.fixture
-def board(fd) -> Board:
-    board = Board(fd, 4)
+def board(fd) -> DeadlineBoard:
+    board = DeadlineBoard(fd, 4)
     board.generation = 0
     return board
 
 
 @pytest.fixture
-def reader(fd, board) -> BoardReader:
-    reader = BoardReader(fd, 4)
+def reader(fd, board) -> DeadlineReader:
+    reader = DeadlineReader(fd, 4)
     yield reader
     reader.close()
 

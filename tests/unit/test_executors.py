@@ -8,7 +8,7 @@ import pytest
 
 from dayjob import WorkerPool
 from dayjob.store.codec import Wire
-from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
 from dayjob.worker.running.threads import ThreadExecutor
@@ -19,8 +19,8 @@ from server import wait_until
 def attempts() -> list[Attempt]:
     """Two attempts of one job type."""
     job_type = WorkerPool().register("a", lambda: None)
-    lane = Lane(job_type, lambda *_: None, Flags(), None)
-    return [Attempt(f"{number}:a", "a", b"{}", Wire("a"), lane) for number in (1, 2)]
+    job_type = PoolJobType(job_type, lambda *_: None, PoolFlags(), None)
+    return [Attempt(f"{number}:a", "a", b"{}", Wire("a"), job_type) for number in (1, 2)]
 
 
 @pytest.mark.parametrize("when", ["before it is taken", "before its first step"])

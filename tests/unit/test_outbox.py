@@ -10,22 +10,22 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
 from dayjob.worker.fetching.outbox import Outbox
-from dayjob.worker.fetching.start_gate import Gate
-from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.fetching.start_gate import StartGate
+from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
 from dayjob.worker.running.attempt import Attempt
 
-HALF = b"x" * (consume.MOST_BYTES // 2)
+HALF = b"x" * (consume.MAX_BYTES // 2)
 
 
 @pytest.fixture
 def outbox() -> Outbox:
-    return Outbox(Gate(Keys("t")))
+    return Outbox(StartGate(Keys("t")))
 
 
 def finished(count: int) -> list[Attempt]:
     """Attempts with a result of half a mebibyte each."""
-    lane = Lane(WorkerPool().register("a", lambda: None), lambda *_: None, Flags(), None)
-    attempts = [Attempt(f"{n}:a", "a", b"{}", Wire("a"), lane) for n in range(1, count + 1)]
+    job_type = PoolJobType(WorkerPool().register("a", lambda: None), lambda *_: None, PoolFlags(), None)
+    attempts = [Attempt(f"{n}:a", "a", b"{}", Wire("a"), job_type) for n in range(1, count + 1)]
     for attempt in attempts:
         attempt.settlement = [Entry("keep", "a", attempt.token, b"{}", 1000, "key", HALF)]
     return attempts

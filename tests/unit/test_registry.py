@@ -24,7 +24,7 @@ from dayjob.handlers.redact import is_hidden
 from dayjob.handlers.registry import JobType, Registry, encode_unchecked
 from dayjob.handlers.signature import Function
 from dayjob.job import Job
-from dayjob.options import How
+from dayjob.options import EnqueueOptions
 from dayjob.pool import WorkerPool
 
 HERE = "tests/unit/test_registry.py"
@@ -90,10 +90,10 @@ class Recorder:
     """A sender that keeps what it is given; the real one needs a server."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, bytes, How]] = []
+        self.sent: list[tuple[str, bytes, EnqueueOptions]] = []
         self.answer: Job | None = Job("answer")
 
-    def submit(self, name: str, args: bytes, how: How) -> Job | None:
+    def submit(self, name: str, args: bytes, how: EnqueueOptions) -> Job | None:
         self.sent.append((name, args, how))
         return self.answer
 
@@ -102,7 +102,7 @@ class Recorder:
 
 
 class AsyncRecorder(Recorder):
-    async def submit(self, name: str, args: bytes, how: How) -> Job | None:
+    async def submit(self, name: str, args: bytes, how: EnqueueOptions) -> Job | None:
         return super().submit(name, args, how)
 
     async def result(self, id: str, timeout: float | None) -> Any:  # noqa: ASYNC109
@@ -730,15 +730,15 @@ class TestEnqueueing:
         found.enqueue_unique(user_id=7)
         found.enqueue_unique_in(300, user_id=7)
         found.enqueue_unique_at(at, user_id=7)
-        plain = How(unique_until="done")
+        plain = EnqueueOptions(unique_until="done")
         assert [how for _, _, how in sync.sent] == [
             plain,
-            How(unique_until="done", delay=1.5),
-            How(unique_until="done", delay=300.0),
-            How(unique_until="done", at=at.timestamp()),
-            How(unique_until="done", unique=True),
-            How(unique_until="done", unique=True, delay=300.0),
-            How(unique_until="done", unique=True, at=at.timestamp()),
+            EnqueueOptions(unique_until="done", delay=1.5),
+            EnqueueOptions(unique_until="done", delay=300.0),
+            EnqueueOptions(unique_until="done", at=at.timestamp()),
+            EnqueueOptions(unique_until="done", unique=True),
+            EnqueueOptions(unique_until="done", unique=True, delay=300.0),
+            EnqueueOptions(unique_until="done", unique=True, at=at.timestamp()),
         ]
         assert {(name, raw) for name, raw, _ in sync.sent} == {("watch", b'{"user_id":7}')}
 
@@ -779,8 +779,8 @@ class TestEnqueueing:
         assert chosen is not found
         chosen.enqueue(user_id=7)
         found.enqueue(user_id=7)
-        assert sync.sent[0][2] == How(source=42, inherit=False, id="w-7")
-        assert sync.sent[1][2] == How()
+        assert sync.sent[0][2] == EnqueueOptions(source=42, inherit=False, id="w-7")
+        assert sync.sent[1][2] == EnqueueOptions()
         assert chosen(Context(), Job("x"), 1) == "1 "
 
     def test_using_refuses_what_it_does_not_know(self):

@@ -9,7 +9,7 @@ import pytest
 
 from dayjob.errors import BadArguments, BadOption, Dead, Discard, GiveBack, JobTimeout, Retry, Signal, Snooze
 from dayjob.options import JobOptions
-from dayjob.retry import LONGEST, Decision, Delay, ancestor, constant, decide, delay, exponential
+from dayjob.retry import LONGEST, Decision, Delay, constant, decide, delay, exponential, gocraft
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ class Lowest(random.Random):
     ("fails", "low", "high"), [(1, 16, 76), (2, 31, 121), (3, 96, 216), (10, 10_015, 10_345)]
 )
 def test_the_default_wait_grows_with_the_fourth_power_of_the_fails(fails, low, high):
-    assert ancestor(fails, Lowest()) == low
-    assert ancestor(fails, Highest()) == pytest.approx(high)
-    assert len({ancestor(fails, random.Random(seed)) for seed in range(20)}) == 20
+    assert gocraft(fails, Lowest()) == low
+    assert gocraft(fails, Highest()) == pytest.approx(high)
+    assert len({gocraft(fails, random.Random(seed)) for seed in range(20)}) == 20
 
 
 def test_an_exponential_backoff_doubles_up_to_its_cap():
@@ -77,7 +77,7 @@ def test_a_backoff_may_be_a_function_a_number_a_duration_or_nothing(rng):
     assert delay(lambda n: timedelta(minutes=n), 3, rng) == Delay(180.0)
     assert delay(12.5, 3, rng) == Delay(12.5)
     assert delay(0, 3, rng) == Delay(0.0)
-    assert delay(None, 3, random.Random(1)) == Delay(ancestor(3, random.Random(1)))
+    assert delay(None, 3, random.Random(1)) == Delay(gocraft(3, random.Random(1)))
 
 
 def test_a_backoff_is_told_how_many_fails_there_were(rng):
@@ -117,7 +117,7 @@ def leave(_fails):
 )
 def test_a_broken_backoff_is_replaced_by_the_default_with_a_note(backoff, word):
     wait, note = delay(backoff, 2, random.Random(1))
-    assert wait == ancestor(2, random.Random(1))
+    assert wait == gocraft(2, random.Random(1))
     assert word in note
     assert "default" in note
     assert len(note) < 200
@@ -133,7 +133,7 @@ def fate(exception, fails=0, **options):
 
 def test_an_exception_is_retried_by_the_backoff_and_counts():
     assert fate(ValueError("x"), 1, backoff=9) == Decision("retry", 9.0, counts=True, why="fail 2 of 4")
-    assert fate(ValueError("x")).after == ancestor(1, random.Random(3))
+    assert fate(ValueError("x")).after == gocraft(1, random.Random(3))
     asked = []
     fate(ValueError(), 2, backoff=lambda n: asked.append(n) or 1)
     assert asked == [3]
@@ -220,7 +220,7 @@ def test_a_signal_may_be_given_a_reason_of_any_kind():
 def test_a_broken_backoff_is_told_in_the_reason():
     decision = fate(ValueError("secret"), backoff=lambda n: 1 / 0)
     assert decision.kind == "retry"
-    assert decision.after == ancestor(1, random.Random(3))
+    assert decision.after == gocraft(1, random.Random(3))
     assert decision.why == "fail 1 of 4; backoff raised ZeroDivisionError; the default was used"
 
 

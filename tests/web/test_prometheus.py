@@ -10,7 +10,7 @@ import pytest
 
 from dayjob.admin.scrape import Counts, Minute, Scrape, Times
 from dayjob.admin.views import Pool, Queue, QueuesView, QueueView, Sizes, Status
-from dayjob.web.durations import Ledger
+from dayjob.web.durations import DurationSums
 from dayjob.web.prometheus import escaped, text
 from dayjob.web.scale import scale
 from server import wait_until
@@ -104,7 +104,7 @@ def minute(number: int, **runs: dict[int, int]) -> Minute:
 
 
 def test_a_ledger_counts_each_attempt_once_however_often_it_is_scraped():
-    ledger = Ledger()
+    ledger = DurationSums()
     assert ledger.since is None
     ledger.add([minute(10, a={3: 2}), minute(11, a={3: 1})])
     ledger.add([minute(10, a={3: 2}), minute(11, a={3: 1, 5: 4})])
@@ -114,7 +114,7 @@ def test_a_ledger_counts_each_attempt_once_however_often_it_is_scraped():
 
 
 def test_a_ledger_reads_what_a_gap_left_out_and_forgets_settled_minutes():
-    ledger = Ledger()
+    ledger = DurationSums()
     ledger.add([minute(10, a={3: 2})])
     ledger.add([minute(number, a={3: 1}) for number in range(10, 40)])
     # Minute 10 had 2 already and says 1 now: nothing is taken back.
@@ -127,7 +127,7 @@ def test_no_name_breaks_the_page(name):
     queue = Queue(name, 1, None, False, None, 0, False)
     view = QueueView(queue, 0, 0, 0.0)
     scrape = Scrape(0.0, QueuesView(0.0, (view,)), Sizes(0, 0, 0, 0, 0), (), {"done": {name: 1}}, ())
-    ledger = Ledger()
+    ledger = DurationSums()
     ledger.add([minute(1, **{name: {1: 1}})])
     found = parsed(text(scrape, ledger, name, 0.1))
     assert not any(key.startswith("fake") for key in found)

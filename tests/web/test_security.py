@@ -17,8 +17,8 @@ from starlette.routing import Mount
 from dayjob.admin.client import Admin, AsyncAdmin
 from dayjob.errors import BadOption
 from dayjob.web import WebOptions, create_app
-from dayjob.web.security import MOST_BODY, host_allowed
-from dayjob.web.throttle import MOST_ADDRESSES, MOST_WRONG, Throttle
+from dayjob.web.security import MAX_BODY, host_allowed
+from dayjob.web.throttle import MAX_ADDRESSES, MAX_WRONG, Throttle
 from server import wait_until
 from web.conftest import running_console, serving
 from web.shop import shop
@@ -97,7 +97,7 @@ def test_what_a_form_can_send_is_refused(filled, kind):
     assert not paused(filled)
 
 
-def test_an_ancestor_address_is_guarded_against_other_sites_as_well(filled):
+def test_a_gocraft_address_is_guarded_against_other_sites_as_well(filled):
     answer = filled.request("POST", "/delete_all_dead_jobs", headers={"origin": "https://evil.example"})
     assert answer.status_code == 403
 
@@ -230,9 +230,9 @@ def test_without_the_password_there_is_nothing_to_see(closed, headers):
 def test_who_gives_many_wrong_passwords_must_wait_and_nobody_else_does(closed, caplog):
     guessing, other = {"x-forwarded-for": "203.0.113.77"}, {"x-forwarded-for": "203.0.113.78"}
     # Without a password one is asked for it, however often.
-    for _ in range(2 * MOST_WRONG):
+    for _ in range(2 * MAX_WRONG):
         assert closed.get("/queues", headers=guessing).status_code == 401
-    for n in range(MOST_WRONG):
+    for n in range(MAX_WRONG):
         assert closed.get("/queues", headers=guessing | basic("ann", f"no{n}")).status_code == 401
     refused = closed.get("/queues", headers=guessing | basic("ann", "geheim"))
     assert refused.status_code == 429
@@ -246,7 +246,7 @@ def test_who_gives_many_wrong_passwords_must_wait_and_nobody_else_does(closed, c
 def test_wrong_passwords_are_forgotten_after_a_minute_and_their_addresses_are_few():
     now = [0.0]
     throttle = Throttle(lambda: now[0])
-    for _ in range(MOST_WRONG):
+    for _ in range(MAX_WRONG):
         assert throttle.wait("a") == 0
         throttle.wrong("a")
     assert throttle.wait("a") == 60
@@ -258,7 +258,7 @@ def test_wrong_passwords_are_forgotten_after_a_minute_and_their_addresses_are_fe
     assert throttle.wait("a") == 0
     for n in range(5000):
         throttle.wrong(f"b{n}")
-    assert len(throttle._wrong) == MOST_ADDRESSES
+    assert len(throttle._wrong) == MAX_ADDRESSES
 
 
 def test_probes_need_no_password(closed):
@@ -405,7 +405,7 @@ def test_a_huge_body_is_refused_before_it_is_read(filled):
 
 def test_a_huge_body_in_pieces_is_refused(filled):
     def pieces():
-        for _ in range(MOST_BODY // 65536 + 4):
+        for _ in range(MAX_BODY // 65536 + 4):
             yield b" " * 65536
 
     answer = filled.request("POST", PAUSE, content=pieces(), headers={"content-type": "application/json"})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from dayjob.admin.jobs import locate, source_of
-from dayjob.admin.session import Desk, outcome
+from dayjob.admin.session import Session, outcome
 from dayjob.admin.views import BrokenEntry, JobView, Outcome, Seen, State
 from dayjob.errors import BadArguments, BadOption, Rejected
 from dayjob.handlers.arguments import encode_unchecked
@@ -24,7 +24,7 @@ Verb = Literal["retry", "delete", "kill", "run_now", "cancel"]
 Job = JobView | Seen | str
 
 #: How many jobs a selection may have.
-MOST_SELECTED = 500
+MAX_SELECTED = 500
 
 #: True or False and words when it was tried or refused; None when the job was not there any more.
 Tried = tuple[bool, str] | None
@@ -35,69 +35,69 @@ _WHERE = {
 }  # fmt: skip
 
 
-def retry(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+def retry(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
     """Put a dead job back into its queue as if it had never failed; one of retry or scheduled runs now."""
-    return (yield from act(desk, "retry", job, state))
+    return (yield from act(session, "retry", job, state))
 
 
-def delete(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+def delete(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
     """Delete a job that does not run, and release its unique key."""
-    return (yield from act(desk, "delete", job, state))
+    return (yield from act(session, "delete", job, state))
 
 
-def kill(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+def kill(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
     """Move a job that waits, is scheduled or in retry to dead; with state="running", end one that runs.
 
     A running job goes to dead and never runs again. If it does not stop within the grace of its pool, the parent of
     `dayjob worker` replaces its process, and the other jobs in it go back to their queues.
     """
-    return (yield from act(desk, "kill", job, state))
+    return (yield from act(session, "kill", job, state))
 
 
-def run_now(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+def run_now(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
     """Move a job of scheduled or retry to its queue before it is due."""
-    return (yield from act(desk, "run_now", job, state))
+    return (yield from act(session, "run_now", job, state))
 
 
-def cancel(desk: Desk, job: Job, *, state: State | None = None) -> Steps[Outcome]:
+def cancel(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
     """End a job: one that waits is removed, one that runs is told with its pool's next beat. Counted as cancelled."""
-    return (yield from act(desk, "cancel", job, state))
+    return (yield from act(session, "cancel", job, state))
 
 
-def selection(desk: Desk, verb: Verb, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
+def selection(session: Session, verb: Verb, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
     """The same action on each job of a selection, 500 at most. Raises BadOption."""
-    if len(jobs) > MOST_SELECTED:
-        raise BadOption(f"{len(jobs)} jobs: a selection has {MOST_SELECTED} at most; use a filter for more")
+    if len(jobs) > MAX_SELECTED:
+        raise BadOption(f"{len(jobs)} jobs: a selection has {MAX_SELECTED} at most; use a filter for more")
     outcomes: list[Outcome] = []
     for job in jobs:
-        outcomes += [(yield from act(desk, verb, job, None))]
+        outcomes += [(yield from act(session, verb, job, None))]
     return outcomes
 
 
-def act(desk: Desk, verb: Verb, job: Job, state: State | None) -> Steps[Outcome]:
+def act(session: Session, verb: Verb, job: Job, state: State | None) -> Steps[Outcome]:
     """One action on one job. With `state`, or a job that says where it was seen, only if it is still there."""
     expected = state or (job.state if isinstance(job, Seen) else None)
     job_id = job if isinstance(job, str) else job.id
-    found = yield from locate(desk, job)
+    found = yield from locate(session, job)
     subject = f"job {job_id or '(without an id)'}"
     if found is None:
         says = f"No {subject} was found: it completed, was deleted or never was. Nothing was changed."
-        return (yield from outcome(desk, verb, subject, done=False, says=says, found=False))
+        return (yield from outcome(session, verb, subject, done=False, says=says, found=False))
     subject = f"{subject} ({found.name or 'unreadable'}, {found.state})"
     if expected is not None and found.state != expected:
         says = f"It has moved on: it was {expected}, now it {_WHERE[found.state]}. Nothing was changed."
-        return (yield from outcome(desk, verb, subject, done=False, says=says))
+        return (yield from outcome(session, verb, subject, done=False, says=says))
     if verb == "kill" and found.state == "running" and expected != "running":
         says = "It is running: it cannot be killed without saying so (--running, state=running). Nothing was changed."
-        return (yield from outcome(desk, verb, subject, done=False, says=says))
-    tried = yield from _DO[verb](desk, found)
+        return (yield from outcome(session, verb, subject, done=False, says=says))
+    tried = yield from _DO[verb](session, found)
     if tried is None:
-        tried = False, (yield from _moved(desk, found))
-    return (yield from outcome(desk, verb, subject, done=tried[0], says=tried[1]))
+        tried = False, (yield from _moved(session, found))
+    return (yield from outcome(session, verb, subject, done=tried[0], says=tried[1]))
 
 
-def _moved(desk: Desk, job: JobView) -> Steps[str]:
-    now_at = (yield from locate(desk, job.id)) if job.id else None
+def _moved(session: Session, job: JobView) -> Steps[str]:
+    now_at = (yield from locate(session, job.id)) if job.id else None
     where = f"now it {_WHERE[now_at.state]}" if now_at else "it is nowhere to be found"
     return f"It has moved on: it was {job.state}, {where}. Nothing was changed."
 
@@ -105,46 +105,46 @@ def _moved(desk: Desk, job: JobView) -> Steps[str]:
 # Each verb in each state.
 
 
-def _retry(desk: Desk, job: JobView) -> Steps[Tried]:
+def _retry(session: Session, job: JobView) -> Steps[Tried]:
     if job.state != "dead":
-        return (yield from _run_now(desk, job))
+        return (yield from _run_now(session, job))
     now = yield from ask(inspect.now())
-    answer = yield from ask(operate.revive(desk.keys, job.payload, now=now))
+    answer = yield from ask(operate.revive(session.keys, job.payload, now=now))
     if answer.fate == "taken":
         return False, f"It stays dead: job {answer.holder} has its unique key. Nothing was changed."
     return (True, f"Back in the queue {job.name!r}.") if answer.fate == "moved" else None
 
 
-def _run_now(desk: Desk, job: JobView) -> Steps[Tried]:
+def _run_now(session: Session, job: JobView) -> Steps[Tried]:
     if job.state not in ("scheduled", "retry"):
         return False, f"It {_WHERE[job.state]}: there is nothing to bring forward. Nothing was changed."
     now = yield from ask(inspect.now())
-    source = source_of(desk.keys, job.state)
-    moved = yield from ask(operate.run_now(desk.keys, source, [job.payload], now=now))
+    source = source_of(session.keys, job.state)
+    moved = yield from ask(operate.run_now(session.keys, source, [job.payload], now=now))
     return (True, f"In the queue {job.name!r} now.") if moved else None
 
 
-def _delete(desk: Desk, job: JobView) -> Steps[Tried]:
+def _delete(session: Session, job: JobView) -> Steps[Tried]:
     if job.state == "running":
         return False, "It is running: cancel it instead. Nothing was changed."
     if not job.payload:
         return False, "Only its result is kept, and expires by itself. Nothing was changed."
-    return (True, "Deleted.") if (yield from _remove(desk, job, "deleted")) else None
+    return (True, "Deleted.") if (yield from _remove(session, job, "deleted")) else None
 
 
-def _remove(desk: Desk, job: JobView, count: operate.Counter) -> Steps[bool]:
+def _remove(session: Session, job: JobView, count: operate.Counter) -> Steps[bool]:
     """Take a job out of where it waits; false when it is not there any more."""
     if job.state == "waiting":
         place = job.place or 0
-        return (yield from ask(operate.unqueue(desk.keys, job.name, job.payload, place, count=count)))
-    source = source_of(desk.keys, job.state)
-    return (yield from ask(operate.delete(desk.keys, source, job.payload, count=count)))
+        return (yield from ask(operate.unqueue(session.keys, job.name, job.payload, place, count=count)))
+    source = source_of(session.keys, job.state)
+    return (yield from ask(operate.delete(session.keys, source, job.payload, count=count)))
 
 
-def _kill_running(desk: Desk, job: JobView) -> Steps[Tried]:
-    if not (yield from ask(operate.cancel(desk.keys, job.pool_id, job.token, kill=True))):
+def _kill_running(session: Session, job: JobView) -> Steps[Tried]:
+    if not (yield from ask(operate.cancel(session.keys, job.pool_id, job.token, kill=True))):
         return None
-    registered = yield from pools.pools(desk.keys)
+    registered = yield from pools.pools(session.keys)
     status = next((one.status for one in registered if one.id == job.pool_id), None)
     says = f"Pool {job.pool_id} ends it with its next beat and moves it to dead."
     if status is not None and status.supervised:
@@ -156,33 +156,33 @@ def _kill_running(desk: Desk, job: JobView) -> Steps[Tried]:
     )
 
 
-def _kill(desk: Desk, job: JobView) -> Steps[Tried]:
+def _kill(session: Session, job: JobView) -> Steps[Tried]:
     if job.state == "running":
-        return (yield from _kill_running(desk, job))
+        return (yield from _kill_running(session, job))
     now = yield from ask(inspect.now())
     if job.state == "waiting":
         dead = yield from ask(
-            operate.unqueue(desk.keys, job.name, job.payload, job.place or 0, now=now, kill=True)
+            operate.unqueue(session.keys, job.name, job.payload, job.place or 0, now=now, kill=True)
         )
     elif job.state in ("scheduled", "retry"):
-        source = source_of(desk.keys, job.state)
-        why = f"killed by {desk.actor}"
-        dead = yield from ask(operate.kill(desk.keys, source, job.payload, now=now, why=why))
+        source = source_of(session.keys, job.state)
+        why = f"killed by {session.actor}"
+        dead = yield from ask(operate.kill(session.keys, source, job.payload, now=now, why=why))
     else:
         return False, f"It {_WHERE[job.state]}: it cannot be killed. Nothing was changed."
     return (True, "Dead now.") if dead else None
 
 
-def _cancel(desk: Desk, job: JobView) -> Steps[Tried]:
+def _cancel(session: Session, job: JobView) -> Steps[Tried]:
     if job.state == "running":
-        told = yield from ask(operate.cancel(desk.keys, job.pool_id, job.token))
+        told = yield from ask(operate.cancel(session.keys, job.pool_id, job.token))
         return (True, f"Pool {job.pool_id} is told to end it with its next beat.") if told else None
     if job.state in ("dead", "done"):
         return False, f"It {_WHERE[job.state]}: there is nothing to cancel. Nothing was changed."
-    return (True, "Cancelled.") if (yield from _remove(desk, job, "cancelled")) else None
+    return (True, "Cancelled.") if (yield from _remove(session, job, "cancelled")) else None
 
 
-_DO: dict[Verb, Callable[[Desk, JobView], Steps[Tried]]] = {
+_DO: dict[Verb, Callable[[Session, JobView], Steps[Tried]]] = {
     "retry": _retry, "delete": _delete, "kill": _kill, "run_now": _run_now, "cancel": _cancel,
 }  # fmt: skip
 
@@ -190,22 +190,22 @@ _DO: dict[Verb, Callable[[Desk, JobView], Steps[Tried]]] = {
 # Broken entries, new jobs.
 
 
-def drop_broken(desk: Desk, entry: BrokenEntry) -> Steps[Outcome]:
+def drop_broken(session: Session, entry: BrokenEntry) -> Steps[Outcome]:
     """Delete an entry that could not be read."""
-    gone = yield from ask(operate.drop_broken(desk.keys, entry))
+    gone = yield from ask(operate.drop_broken(session.keys, entry))
     says = "Deleted." if gone else "It is not there any more. Nothing was changed."
-    return (yield from outcome(desk, "drop_broken", f"broken entry {entry.index}", done=gone, says=says))
+    return (yield from outcome(session, "drop_broken", f"broken entry {entry.index}", done=gone, says=says))
 
 
-def mend(desk: Desk, entry: BrokenEntry, payload: bytes) -> Steps[Outcome]:
+def mend(session: Session, entry: BrokenEntry, payload: bytes) -> Steps[Outcome]:
     """Put a broken entry into its queue as `payload`, which is what it should have been. Raises BadOption."""
-    moved = yield from ask(operate.mend(desk.keys, entry, payload))
+    moved = yield from ask(operate.mend(session.keys, entry, payload))
     says = "In its queue now." if moved else "It is not there any more. Nothing was changed."
-    return (yield from outcome(desk, "mend", f"broken entry {entry.index}", done=moved, says=says))
+    return (yield from outcome(session, "mend", f"broken entry {entry.index}", done=moved, says=says))
 
 
 def enqueue(
-    desk: Desk,
+    session: Session,
     name: str,
     args: dict[str, Any] | None = None,
     *,
@@ -221,7 +221,7 @@ def enqueue(
     check_name(name)
     raw = encode_unchecked(name, args or {})
     if check:
-        yield from _check(desk, name, args or {})
+        yield from _check(session, name, args or {})
     now = yield from ask(inspect.now())
     job_id = new_id()
     extras = {} if source is None else {"source": source}
@@ -229,16 +229,16 @@ def enqueue(
     slot = produce.Slot(new_id(), 1)
     if delay > 0:
         when = produce.When("in", round(delay * 1000))
-        yield from ask(produce.schedule(desk.keys, slot, name, [payload], when, introduce=True))
+        yield from ask(produce.schedule(session.keys, slot, name, [payload], when, introduce=True))
     else:
-        yield from ask(produce.enqueue(desk.keys, slot, name, [payload], introduce=True))
+        yield from ask(produce.enqueue(session.keys, slot, name, [payload], introduce=True))
     says = "Scheduled." if delay > 0 else f"In the queue {name!r}."
-    return (yield from outcome(desk, "enqueue", f"job {job_id} ({name})", done=True, says=says))
+    return (yield from outcome(session, "enqueue", f"job {job_id} ({name})", done=True, says=says))
 
 
-def _check(desk: Desk, name: str, args: dict[str, Any]) -> Steps[None]:
+def _check(session: Session, name: str, args: dict[str, Any]) -> Steps[None]:
     try:
-        known = (yield from ask(job_types.some(desk.keys, [name])))[0]
+        known = (yield from ask(job_types.some(session.keys, [name])))[0]
     except Rejected:
         return
     problem = "" if known is None else misfit(known.said, args)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from dayjob.admin.actions import Verb
 from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.jobs import held, matches, page, read_held, source_of
-from dayjob.admin.redactor import Veil
-from dayjob.admin.session import Desk, note
+from dayjob.admin.redactor import Redactor
+from dayjob.admin.session import Session, note
 from dayjob.admin.views import Count, Progress, State, Tally
 from dayjob.errors import BadOption
 from dayjob.store.op import Op
 from dayjob.store.ops import inspect, operate
-from dayjob.store.ops.inspect import Kept, Page
+from dayjob.store.ops.inspect import Page, StoredEntry
 from dayjob.store.ops.maintain import BATCH
-from dayjob.store.ops.operate import MOST_DEEP
+from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
 
@@ -38,7 +38,7 @@ _DID: dict[tuple[str, str], str] = {("cancel", "running"): "told to end with the
 
 
 def count(
-    desk: Desk,
+    session: Session,
     state: State,
     *,
     where: Filter | str | None = None,
@@ -50,63 +50,63 @@ def count(
     if state == "waiting":
         queue = name or wanted.name
         if queue:
-            return (yield from _count_waiting(desk, queue, wanted))
-        return (yield from _count_anywhere(desk, wanted, most))
+            return (yield from _count_waiting(session, queue, wanted))
+        return (yield from _count_anywhere(session, wanted, most))
     if state == "running":
-        return (yield from _count_running(desk, wanted))
-    source = source_of(desk.keys, state)
+        return (yield from _count_running(session, wanted))
+    source = source_of(session.keys, state)
     if wanted.empty:
         total = (yield from ask(inspect.page(source, size=1))).total
         return Count(total, total, total)
     matched = looked = 0
-    veil = Veil(desk)
-    seen = yield from ask(inspect.page(source, size=inspect.MOST_ENTRIES))
+    redactor = Redactor(session)
+    seen = yield from ask(inspect.page(source, size=inspect.MAX_ENTRIES))
     total = seen.total
     while seen.entries:
-        matched += len((yield from _matching(veil, state, seen, seen.entries, wanted)))
+        matched += len((yield from _matching(redactor, state, seen, seen.entries, wanted)))
         looked += len(seen.entries)
         if seen.next is None:
             return Count(matched, max(looked, total), total)
         if looked >= most:
             break
-        seen = yield from ask(inspect.page(source, after=seen.next, size=inspect.MOST_ENTRIES))
+        seen = yield from ask(inspect.page(source, after=seen.next, size=inspect.MAX_ENTRIES))
     return Count(matched, looked, total)
 
 
-def _count_waiting(desk: Desk, name: str, wanted: Filter) -> Steps[Count]:
+def _count_waiting(session: Session, name: str, wanted: Filter) -> Steps[Count]:
     matched = looked = 0
-    veil = Veil(desk)
+    redactor = Redactor(session)
     while True:
-        size = min(inspect.MOST_ENTRIES, MOST_DEEP - looked)
-        seen = yield from ask(inspect.peek(desk.keys, name, offset=looked, size=size))
+        size = min(inspect.MAX_ENTRIES, MAX_DEEP - looked)
+        seen = yield from ask(inspect.peek(session.keys, name, offset=looked, size=size))
         if wanted.empty:
             return Count(seen.total, seen.total, seen.total)
-        matched += len((yield from _matching(veil, "waiting", seen, seen.entries, wanted)))
+        matched += len((yield from _matching(redactor, "waiting", seen, seen.entries, wanted)))
         looked += len(seen.entries)
-        if not seen.entries or looked >= min(seen.total, MOST_DEEP):
+        if not seen.entries or looked >= min(seen.total, MAX_DEEP):
             return Count(matched, looked, seen.total)
 
 
-def _count_anywhere(desk: Desk, wanted: Filter, most: int) -> Steps[Count]:
+def _count_anywhere(session: Session, wanted: Filter, most: int) -> Steps[Count]:
     """Over all queues. Jobs of queues whose name does not match count as looked at."""
-    overview = yield from inspect.all_queues(desk.keys)
+    overview = yield from inspect.all_queues(session.keys)
     matched = looked = total = 0
     for queue in overview.queues:
         total += queue.size
         if queue.wrong or not wanted.fits_name(queue.name):
             looked += queue.size
         elif queue.size and looked < most:
-            part = yield from _count_waiting(desk, queue.name, wanted)
+            part = yield from _count_waiting(session, queue.name, wanted)
             matched += part.matched
             looked += min(part.looked, queue.size)
     return Count(matched, looked, total)
 
 
-def _count_running(desk: Desk, wanted: Filter) -> Steps[Count]:
+def _count_running(session: Session, wanted: Filter) -> Steps[Count]:
     matched = looked = total = 0
     after = ""
     while True:
-        seen = yield from page(desk, "running", where=wanted, after=after, size=inspect.MOST_ENTRIES)
+        seen = yield from page(session, "running", where=wanted, after=after, size=inspect.MAX_ENTRIES)
         matched, looked, total = matched + len(seen.jobs), looked + seen.looked, seen.total
         after = seen.next
         if not after:
@@ -114,7 +114,7 @@ def _count_running(desk: Desk, wanted: Filter) -> Steps[Count]:
 
 
 def apply(
-    desk: Desk,
+    session: Session,
     verb: Verb,
     state: State,
     *,
@@ -139,28 +139,28 @@ def apply(
             "which jobs? Give the name of a queue, or a condition: each job name is a queue of its own"
         )
     subject = f"{queue or 'jobs'} in {state}" + ("" if wanted.empty else f" where {wanted}")
-    noted = yield from note(desk, f"{verb} all", subject, "begun")
+    noted = yield from note(session, f"{verb} all", subject, "begun")
     if state == "waiting":
-        tally = yield from _over_queues(desk, verb, queue, wanted, most, report)
+        tally = yield from _over_queues(session, verb, queue, wanted, most, report)
     elif state == "running":
-        tally = yield from _over_running(desk, wanted, most, report)
+        tally = yield from _over_running(session, wanted, most, report)
     else:
-        tally = yield from _over_set(desk, verb, state, wanted, most, report)
+        tally = yield from _over_set(session, verb, state, wanted, most, report)
     says = f"{counted(tally.matched, 'job')} matched, {tally.changed:,} {_DID.get((verb, state), 'changed')}."
     if report.stopped:
         says += f" Stopped after {tally.looked:,} of {tally.total:,}."
     if tally.changed < tally.matched:
         says += f" {tally.matched - tally.changed:,} stayed: they moved on, cannot be read, or their unique key is another's."
-    noted = (yield from note(desk, f"{verb} all", subject, says)) and noted
+    noted = (yield from note(session, f"{verb} all", subject, says)) and noted
     return Tally(tally.looked, tally.matched, tally.changed, says, noted)
 
 
 def _matching(
-    veil: Veil, state: State, seen: Page, entries: Sequence[Kept], wanted: Filter
-) -> Steps[list[Kept]]:
+    redactor: Redactor, state: State, seen: Page, entries: Sequence[StoredEntry], wanted: Filter
+) -> Steps[list[StoredEntry]]:
     if wanted.reads_error:
-        yield from veil.learn(entry.job.name for entry in entries if entry.job is not None)
-    return [entry for entry in entries if matches(wanted, veil, state, entry, seen.now)]
+        yield from redactor.learn(entry.job.name for entry in entries if entry.job is not None)
+    return [entry for entry in entries if matches(wanted, redactor, state, entry, seen.now)]
 
 
 class _Watched:
@@ -180,20 +180,20 @@ class _Watched:
 
 
 def _over_set(
-    desk: Desk, verb: Verb, state: State, wanted: Filter, most: int | None, report: _Watched
+    session: Session, verb: Verb, state: State, wanted: Filter, most: int | None, report: _Watched
 ) -> Steps[Progress]:
-    source = source_of(desk.keys, state)
+    source = source_of(session.keys, state)
     seen = yield from ask(inspect.page(source, size=BATCH))
     # The server's time is cut to a millisecond, and a moment of others may not be.
     began, total = seen.now + 0.001, seen.total
     looked = matched = changed = 0
-    veil = Veil(desk)
+    redactor = Redactor(session)
     while seen.entries and looked < total:
         entries = [entry for entry in seen.entries if state != "dead" or entry.moment <= began]
-        meant = yield from _matching(veil, state, seen, entries, wanted)
+        meant = yield from _matching(redactor, state, seen, entries, wanted)
         if most is not None:
             meant = meant[: max(0, most - matched)]
-        changed += yield from _change(desk, verb, state, source, meant, seen.now)
+        changed += yield from _change(session, verb, state, source, meant, seen.now)
         matched += len(meant)
         looked += len(seen.entries)
         report(Progress(min(looked, total), total, matched, changed))
@@ -204,21 +204,23 @@ def _over_set(
     return Progress(min(looked, total), total, matched, changed)
 
 
-def _change(desk: Desk, verb: Verb, state: State, source: str, meant: list[Kept], now: float) -> Steps[int]:
+def _change(
+    session: Session, verb: Verb, state: State, source: str, meant: list[StoredEntry], now: float
+) -> Steps[int]:
     members = [entry.member for entry in meant]
     if verb in ("delete", "cancel"):
         count: operate.Counter = "cancelled" if verb == "cancel" else "deleted"
-        return (yield from operate.delete_many(desk.keys, source, members, count=count))
+        return (yield from operate.delete_many(session.keys, source, members, count=count))
     readable = [entry.member for entry in meant if entry.job is not None]
     if verb == "kill":
-        why = f"killed by {desk.actor}"
+        why = f"killed by {session.actor}"
         kills: list[Op[bool]] = [
-            operate.kill(desk.keys, source, member, now=now, why=why) for member in readable
+            operate.kill(session.keys, source, member, now=now, why=why) for member in readable
         ]
         return sum((yield from ask_all(kills)))
     if state != "dead":
-        return (yield from ask(operate.run_now(desk.keys, source, readable, now=now))) if readable else 0
-    answers = yield from ask_all([operate.revive(desk.keys, member, now=now) for member in readable])
+        return (yield from ask(operate.run_now(session.keys, source, readable, now=now))) if readable else 0
+    answers = yield from ask_all([operate.revive(session.keys, member, now=now) for member in readable])
     return sum(answer.fate == "moved" for answer in answers)
 
 
@@ -232,36 +234,36 @@ def _sum(before: Progress, here: Progress) -> Progress:
 
 
 def _over_queues(
-    desk: Desk, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
+    session: Session, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
 ) -> Steps[Progress]:
     """One queue, or where none is named each queue that can have jobs that match."""
     if name:
-        return (yield from _over_queue(desk, verb, name, wanted, most, report))
-    overview = yield from inspect.all_queues(desk.keys)
+        return (yield from _over_queue(session, verb, name, wanted, most, report))
+    overview = yield from inspect.all_queues(session.keys)
     queues = [one for one in overview.queues if one.size and not one.wrong and wanted.fits_name(one.name)]
-    done = Progress(0, sum(min(one.size, MOST_DEEP) for one in queues), 0, 0)
+    done = Progress(0, sum(min(one.size, MAX_DEEP) for one in queues), 0, 0)
     for queue in queues:
         report.before = done
         left = None if most is None else most - done.matched
-        done = _sum(done, (yield from _over_queue(desk, verb, queue.name, wanted, left, report)))
+        done = _sum(done, (yield from _over_queue(session, verb, queue.name, wanted, left, report)))
         if report.stopped or (most is not None and done.matched >= most):
             break
     return done
 
 
 def _over_queue(
-    desk: Desk, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
+    session: Session, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
 ) -> Steps[Progress]:
     """From the head of the queue on; what is taken out moves the rest up."""
     looked = matched = changed = kept = 0
-    veil = Veil(desk)
+    redactor = Redactor(session)
     count: operate.Counter = "cancelled" if verb == "cancel" else "deleted"
     total: int | None = None
     while True:
-        seen = yield from ask(inspect.peek(desk.keys, name, offset=kept, size=BATCH))
-        total = min(seen.total, MOST_DEEP) if total is None else total
+        seen = yield from ask(inspect.peek(session.keys, name, offset=kept, size=BATCH))
+        total = min(seen.total, MAX_DEEP) if total is None else total
         entries = seen.entries[: total - looked]
-        fitting = yield from _matching(veil, "waiting", seen, entries, wanted)
+        fitting = yield from _matching(redactor, "waiting", seen, entries, wanted)
         chosen = {id(entry) for entry in fitting if verb != "kill" or entry.job is not None}
         meant = [(kept + place, entry) for place, entry in enumerate(entries) if id(entry) in chosen]
         if most is not None:
@@ -270,7 +272,7 @@ def _over_queue(
         taken = yield from ask_all(
             [
                 operate.unqueue(
-                    desk.keys, name, entry.member, place, now=seen.now, kill=verb == "kill", count=count
+                    session.keys, name, entry.member, place, now=seen.now, kill=verb == "kill", count=count
                 )
                 for place, entry in reversed(meant)
             ]
@@ -283,20 +285,20 @@ def _over_queue(
             return Progress(looked, total, matched, changed)
 
 
-def _over_running(desk: Desk, wanted: Filter, most: int | None, report: _Watched) -> Steps[Progress]:
+def _over_running(session: Session, wanted: Filter, most: int | None, report: _Watched) -> Steps[Progress]:
     """Tell the pools that hold them; each learns it with its next beat."""
     looked = matched = changed = 0
-    veil = Veil(desk)
+    redactor = Redactor(session)
     now = yield from ask(inspect.now())
-    attempts = yield from held(desk)
+    attempts = yield from held(session)
     for first in range(0, len(attempts), BATCH):
         batch = attempts[first : first + BATCH]
-        jobs = yield from read_held(desk, batch)
-        yield from veil.learn(entry.job.name for _, _, entry in jobs if entry.job is not None)
+        jobs = yield from read_held(session, batch)
+        yield from redactor.learn(entry.job.name for _, _, entry in jobs if entry.job is not None)
         meant = [
-            operate.cancel(desk.keys, pool_id, token)
+            operate.cancel(session.keys, pool_id, token)
             for pool_id, token, entry in jobs
-            if matches(wanted, veil, "running", entry, now)
+            if matches(wanted, redactor, "running", entry, now)
         ]
         if most is not None:
             meant = meant[: max(0, most - matched)]

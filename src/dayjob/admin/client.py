@@ -25,8 +25,8 @@ from dayjob.admin import pools as pool_steps
 from dayjob.admin import queues as queue_steps
 from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import verdict as verdict_steps
-from dayjob.admin.minute_cache import Shelf
-from dayjob.admin.session import Desk, read_audit
+from dayjob.admin.minute_cache import MinuteCache
+from dayjob.admin.session import Session, read_audit
 from dayjob.errors import BadOption
 from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
@@ -38,7 +38,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: How many connections are kept while nobody uses them.
-MOST_IDLE = 4
+MAX_IDLE = 4
 
 
 def whoami() -> str:
@@ -50,7 +50,7 @@ def whoami() -> str:
     return f"{user}@{platform.node() or 'somewhere'}"
 
 
-class _Base:
+class _AdminBase:
     """What both share: whose namespace, who acts, what is hidden, and which server."""
 
     def __init__(
@@ -67,14 +67,14 @@ class _Base:
         keys = Keys(self.namespace)
         if show_unannounced is None:
             show_unannounced = addresses.show_unannounced()
-        self._desk = Desk(keys, actor or whoami(), frozenset(hide), show_unannounced, Shelf(keys))
+        self._session = Session(keys, actor or whoami(), frozenset(hide), show_unannounced, MinuteCache(keys))
         self._where: list[addresses.Address] = []
 
     def acting(self, actor: str) -> Self:
         """One that shares the connections of this, and acts for somebody else."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._desk = replace(self._desk, actor=actor)
+        twin._session = replace(self._session, actor=actor)
         return twin
 
     def _address(self) -> addresses.Address:
@@ -92,10 +92,12 @@ def _signed(method: Callable[..., Any], steps: Callable[..., Any]) -> None:
     method.__signature__ = inspect.Signature([own, *rest], return_annotation=answer)  # type: ignore[attr-defined]
 
 
-def _sync(steps: Callable[Concatenate[Desk, P], Steps[T]], name: str) -> Callable[Concatenate[Admin, P], T]:
+def _sync(
+    steps: Callable[Concatenate[Session, P], Steps[T]], name: str
+) -> Callable[Concatenate[Admin, P], T]:
     @functools.wraps(steps)
     def method(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._walk(steps(self._desk, *args, **kwargs))
+        return self._walk(steps(self._session, *args, **kwargs))
 
     method.__name__ = name
     _signed(method, steps)
@@ -103,18 +105,18 @@ def _sync(steps: Callable[Concatenate[Desk, P], Steps[T]], name: str) -> Callabl
 
 
 def _async(
-    steps: Callable[Concatenate[Desk, P], Steps[T]], name: str
+    steps: Callable[Concatenate[Session, P], Steps[T]], name: str
 ) -> Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, T]]:
     @functools.wraps(steps)
     async def method(self: AsyncAdmin, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._walk(steps(self._desk, *args, **kwargs))
+        return await self._walk(steps(self._session, *args, **kwargs))
 
     method.__name__ = name
     _signed(method, steps)
     return method
 
 
-class Admin(_Base):
+class Admin(_AdminBase):
     """Sees and does everything an operator can. Safe to share between threads; reads are bounded, whatever waits."""
 
     def __init__(
@@ -127,7 +129,7 @@ class Admin(_Base):
         show_unannounced: bool | None = None,
     ) -> None:
         super().__init__(namespace, redis=redis, actor=actor, hide=hide, show_unannounced=show_unannounced)
-        self._idle: deque[Link] = deque(maxlen=MOST_IDLE)
+        self._idle: deque[Link] = deque(maxlen=MAX_IDLE)
 
     # Views.
     verdict = _sync(verdict_steps.verdict, "verdict")
@@ -189,7 +191,7 @@ class Admin(_Base):
         try:
             link = self._idle.pop()
         except IndexError:
-            link = Link(self._address(), tag=self._desk.keys.known_jobs, name="dayjob:admin")
+            link = Link(self._address(), tag=self._session.keys.known_jobs, name="dayjob:admin")
         try:
             link.freshen()
             return walk(link, steps)
@@ -200,7 +202,7 @@ class Admin(_Base):
         except UnicodeEncodeError as error:
             raise _half_character(error) from None
         finally:
-            if len(self._idle) < MOST_IDLE:
+            if len(self._idle) < MAX_IDLE:
                 self._idle.append(link)
             else:
                 link.close()
@@ -224,7 +226,7 @@ def _half_character(error: UnicodeEncodeError) -> BadOption:
     )
 
 
-class AsyncAdmin(_Base):
+class AsyncAdmin(_AdminBase):
     """The same, awaited. Safe to share between tasks."""
 
     def __init__(
@@ -237,7 +239,7 @@ class AsyncAdmin(_Base):
         show_unannounced: bool | None = None,
     ) -> None:
         super().__init__(namespace, redis=redis, actor=actor, hide=hide, show_unannounced=show_unannounced)
-        self._idle: deque[AsyncLink] = deque(maxlen=MOST_IDLE)
+        self._idle: deque[AsyncLink] = deque(maxlen=MAX_IDLE)
 
     # Views.
     verdict = _async(verdict_steps.verdict, "verdict")
@@ -299,14 +301,14 @@ class AsyncAdmin(_Base):
         try:
             link = self._idle.pop()
         except IndexError:
-            link = AsyncLink(self._address(), tag=self._desk.keys.known_jobs, name="dayjob:admin")
+            link = AsyncLink(self._address(), tag=self._session.keys.known_jobs, name="dayjob:admin")
         try:
             await link.freshen()
             return await awalk(link, steps)
         except UnicodeEncodeError as error:
             raise _half_character(error) from None
         finally:
-            if len(self._idle) < MOST_IDLE:
+            if len(self._idle) < MAX_IDLE:
                 self._idle.append(link)
             else:
                 await link.close()

@@ -22,10 +22,10 @@ from dayjob.store.steps import Steps, ask, ask_all
 Level = Literal["ok", "warning", "error", "could not check"]
 
 #: Seconds a clock may be off before people are misled by what they see.
-MOST_OFFSET = 2.0
+MAX_CLOCK_OFFSET_SECONDS = 2.0
 #: Seconds a dead pool may stay condemned, and a due job may wait to be moved, before something is wrong.
-MOST_CONDEMNED = 60.0
-MOST_OVERDUE = 10.0
+MAX_CONDEMNED_SECONDS = 60.0
+MAX_OVERDUE_SECONDS = 10.0
 
 _LOG_ON = "CONFIG SET appendonly yes, and the same in its configuration file"
 
@@ -249,7 +249,7 @@ def _fields(value: str) -> dict[str, str]:
 
 def check_clock(offset: float) -> Finding:
     """How far the clock of this machine is from the server's, which decides everything."""
-    if abs(offset) <= MOST_OFFSET:
+    if abs(offset) <= MAX_CLOCK_OFFSET_SECONDS:
         return ok("clock", f"{abs(offset):.3f} s from this machine's")
     side = "ahead of" if offset > 0 else "behind"
     what = f"the server's clock is {text.span(abs(offset))} {side} this machine's"
@@ -370,7 +370,7 @@ def _pools(keys: Keys, now: float) -> Steps[list[Finding]]:
         what = f"pools of several versions: {', '.join(versions)}"
         found.append(warning("versions", what, "fine while a deploy is under way, else restart the older"))
     found += _workers(live, now)
-    stale = [one for one in condemned if now - one.since > MOST_CONDEMNED]
+    stale = [one for one in condemned if now - one.since > MAX_CONDEMNED_SECONDS]
     if stale:
         what = f"{len(stale)} dead pools were not swept for {text.span(now - stale[0].since)}, with {sum(one.held for one in stale)} attempts"
         found.append(
@@ -434,7 +434,7 @@ def _due(keys: Keys, now: float) -> Steps[list[Finding]]:
     late: list[str] = []
     for source in (keys.scheduled, keys.retry):
         oldest = yield from ask(inspect.page(source, size=1))
-        if oldest.entries and now - (oldest.entries[0].at or now) > MOST_OVERDUE:
+        if oldest.entries and now - (oldest.entries[0].at or now) > MAX_OVERDUE_SECONDS:
             late.append(f"{source} by {text.span(now - (oldest.entries[0].at or now))}")
     if not late:
         return [ok("due", "no scheduled or retried job is overdue")]

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from dayjob.admin.filters import kind_of
 from dayjob.admin.jobs import source_of, view
-from dayjob.admin.redactor import Veil
-from dayjob.admin.session import Desk
+from dayjob.admin.redactor import Redactor
+from dayjob.admin.session import Session
 from dayjob.admin.views import FailedAttempts, FailureGroup, Failures, State
 from dayjob.store import codec
 from dayjob.store.ops import inspect, rollups
-from dayjob.store.ops.inspect import Kept
+from dayjob.store.ops.inspect import StoredEntry
 from dayjob.store.steps import Steps, ask
 
 #: How many entries of each set are looked at.
-MOST_LOOKED = 10_000
+MAX_LOOKED = 10_000
 _HOUR = 3600.0
 
 
@@ -32,9 +32,9 @@ class _Heap:
     first_at: float = float("inf")
     first_known: bool = True
     last_at: float = float("-inf")
-    sample: tuple[State, Kept] | None = None
+    sample: tuple[State, StoredEntry] | None = None
 
-    def add(self, state: State, entry: Kept, at: float, now: float) -> None:
+    def add(self, state: State, entry: StoredEntry, at: float, now: float) -> None:
         self.count += 1
         self.hour += now - at <= _HOUR
         self.day += now - at <= 24 * _HOUR
@@ -46,43 +46,43 @@ class _Heap:
 
 
 def failures(
-    desk: Desk,
+    session: Session,
     *,
     window: float | None = None,
     states: Iterable[State] = ("dead", "retry"),
-    most: int = MOST_LOOKED,
+    most: int = MAX_LOOKED,
 ) -> Steps[Failures]:
     """Groups of jobs that failed the same way, within `window` seconds or ever; `most` entries of each set are looked at."""
     heaps: dict[tuple[str, str], _Heap] = {}
     looked = total = 0
     now = yield from ask(inspect.now())
-    veil = Veil(desk)
+    redactor = Redactor(session)
     for state in states:
-        source = source_of(desk.keys, state)
-        seen = yield from ask(inspect.page(source, size=inspect.MOST_ENTRIES, newest_first=state == "dead"))
+        source = source_of(session.keys, state)
+        seen = yield from ask(inspect.page(source, size=inspect.MAX_ENTRIES, newest_first=state == "dead"))
         total += seen.total
         left = most
         while True:
-            yield from veil.learn(entry.job.name for entry in seen.entries if entry.job is not None)
+            yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
             for entry in seen.entries[:left]:
-                _gather(heaps, veil, state, entry, now, window)
+                _gather(heaps, redactor, state, entry, now, window)
             looked += min(left, len(seen.entries))
             left -= len(seen.entries)
             past = state == "dead" and window is not None and _past(seen.entries, now - window)
             if seen.next is None or left <= 0 or past:
                 break
             seen = yield from ask(
-                inspect.page(source, after=seen.next, size=inspect.MOST_ENTRIES, newest_first=state == "dead")
+                inspect.page(source, after=seen.next, size=inspect.MAX_ENTRIES, newest_first=state == "dead")
             )
-    groups = [_group(veil, *key, heap) for key, heap in heaps.items()]
+    groups = [_group(redactor, *key, heap) for key, heap in heaps.items()]
     groups.sort(key=lambda group: (-group.count, group.name, group.kind))
-    return Failures(now, tuple(groups), looked, total, (yield from _attempts(desk, now)))
+    return Failures(now, tuple(groups), looked, total, (yield from _attempts(session, now)))
 
 
-def _attempts(desk: Desk, now: float) -> Steps[tuple[FailedAttempts, ...]]:
+def _attempts(session: Session, now: float) -> Steps[tuple[FailedAttempts, ...]]:
     """How often each job failed in the last hour, by the figures of its minutes."""
     last = int(now // 60)
-    minutes = yield from desk.shelf.minutes(range(last - 59, last + 1), now)
+    minutes = yield from session.minute_cache.minutes(range(last - 59, last + 1), now)
     fails = rollups.merged_counts([minute.counts for minute in minutes], last - 59).fails
     return tuple(
         FailedAttempts(name, count)
@@ -91,15 +91,15 @@ def _attempts(desk: Desk, now: float) -> Steps[tuple[FailedAttempts, ...]]:
     )
 
 
-def _past(entries: tuple[Kept, ...], since: float) -> bool:
+def _past(entries: tuple[StoredEntry, ...], since: float) -> bool:
     return bool(entries) and (entries[-1].at or 0.0) < since
 
 
 def _gather(
     heaps: dict[tuple[str, str], _Heap],
-    veil: Veil,
+    redactor: Redactor,
     state: State,
-    entry: Kept,
+    entry: StoredEntry,
     now: float,
     window: float | None,
 ) -> None:
@@ -107,13 +107,13 @@ def _gather(
         return
     at = float(entry.job.failed_at) or (entry.at if state == "dead" else None) or now
     if window is None or now - at <= window:
-        kind = kind_of(veil.error(entry.job))
+        kind = kind_of(redactor.error(entry.job))
         heap = heaps.setdefault((entry.job.name, kind), _Heap())
         heap.add(state, entry, at, now)
-        _trace_back(heap, veil, entry.job, kind)
+        _trace_back(heap, redactor, entry.job, kind)
 
 
-def _trace_back(heap: _Heap, veil: Veil, wire: codec.Wire, kind: str) -> None:
+def _trace_back(heap: _Heap, redactor: Redactor, wire: codec.Wire, kind: str) -> None:
     """Look for an earlier failure of this kind among the attempts that the job remembers."""
     past = codec.past(wire)
     if wire.fails + wire.deaths > len(past) and wire.fails + wire.deaths > 1:
@@ -121,23 +121,23 @@ def _trace_back(heap: _Heap, veil: Veil, wire: codec.Wire, kind: str) -> None:
     for one in past:
         if one.at >= heap.first_at:
             return
-        if _same_kind(one, kind, veil, wire):
+        if _same_kind(one, kind, redactor, wire):
             heap.first_at = float(one.at)
             return
 
 
-def _same_kind(one: codec.Fault, kind: str, veil: Veil, wire: codec.Wire) -> bool:
+def _same_kind(one: codec.Fault, kind: str, redactor: Redactor, wire: codec.Wire) -> bool:
     if one.died_in:
         # A job that died too often is dead with an error that counts its deaths.
         return kind.startswith(one.error)
-    found = kind_of(veil.text(one.error, veil.secrets(wire)))
+    found = kind_of(redactor.text(one.error, redactor.secrets(wire)))
     # The attempt's line may be cut within a number or an id.
-    return found == kind or (len(one.error) >= codec.MOST_LINE and kind.startswith(found[:-40]))
+    return found == kind or (len(one.error) >= codec.MAX_LINE and kind.startswith(found[:-40]))
 
 
-def _group(veil: Veil, name: str, kind: str, heap: _Heap) -> FailureGroup:
+def _group(redactor: Redactor, name: str, kind: str, heap: _Heap) -> FailureGroup:
     assert heap.sample is not None  # noqa: S101 - a heap is made for its first entry
     return FailureGroup(
         name, kind, heap.count, heap.hour, heap.day, heap.three_days, heap.dead, heap.count - heap.dead,
-        heap.first_at, heap.last_at, view(veil, *heap.sample), heap.first_known,
+        heap.first_at, heap.last_at, view(redactor, *heap.sample), heap.first_known,
     )  # fmt: skip

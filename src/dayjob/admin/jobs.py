@@ -15,8 +15,8 @@ import msgspec
 from dayjob import text
 from dayjob.admin.filters import Filter, age_of, filter_of
 from dayjob.admin.metrics import recent_rate
-from dayjob.admin.redactor import Veil
-from dayjob.admin.session import Desk
+from dayjob.admin.redactor import Redactor
+from dayjob.admin.session import Session
 from dayjob.admin.views import BrokenPage, Event, JobDetail, JobPage, JobView, PastAttempt, Seen, State
 from dayjob.errors import BadOption, Rejected
 from dayjob.handlers.redact import HIDDEN, veiled
@@ -24,18 +24,18 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, find, inspect, job_types, maintain
-from dayjob.store.ops.inspect import Cursor, Kept, Page
-from dayjob.store.ops.operate import MOST_DEEP
+from dayjob.store.ops.inspect import Cursor, Page, StoredEntry
+from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 
 #: How much of each queue is looked at for an id; in a quick look; and of all queues.
-LOOKED = (find.MOST_LOOKED, find.QUICK, find.QUICK_IN_ALL)
+LOOKED = (find.MAX_LOOKED, find.QUICK, find.QUICK_IN_ALL)
 #: Among how many entries of one moment the member of a cursor is looked for.
-MOST_SAME = 10_000
+MAX_SAME = 10_000
 #: How many entries a filter looks at before it answers with what it has: what can be read in a moment.
-MOST_FILTERED = 3000
+MAX_FILTERED = 3000
 #: How many queues one page of all waiting jobs looks into.
-MOST_QUEUES = 200
+MAX_QUEUES = 200
 #: States whose jobs are in a sorted set.
 IN_SETS = ("scheduled", "retry", "dead", "done")
 
@@ -48,28 +48,30 @@ def source_of(keys: Keys, state: State) -> str:
     return sets[state]
 
 
-def view(veil: Veil, state: State, entry: Kept, *, place: int | None = None) -> JobView:
+def view(redactor: Redactor, state: State, entry: StoredEntry, *, place: int | None = None) -> JobView:
     """An entry of a queue or side set as it may be shown."""
-    return of_wire(veil, state, entry.member, entry.job, at=entry.at, place=place, problem=entry.problem)
+    return of_wire(redactor, state, entry.member, entry.job, at=entry.at, place=place, problem=entry.problem)
 
 
-def of_wire(veil: Veil, state: State, payload: bytes, wire: codec.Wire | None, **more: Any) -> JobView:
+def of_wire(
+    redactor: Redactor, state: State, payload: bytes, wire: codec.Wire | None, **more: Any
+) -> JobView:
     """A job as it may be shown; `more` is what its place says of it."""
     if wire is None:
         return JobView("", "", state, payload=payload, **more)
-    secrets = veil.secrets(wire)
+    secrets = redactor.secrets(wire)
     attempt = 1 + wire.fails + wire.deaths + wire.snoozes
     if state == "done":
         ended = _ended(payload)
         more |= {"done_at": ended.done_at / 1000 if ended.done_at else None, "ran": ended.ran}
     return JobView(
         wire.id, wire.name, state,
-        args=veil.args(wire.name, wire.args), source=wire.source, enqueued_at=_enqueued_at(state, wire), due_at=_due_at(state, wire),
+        args=redactor.args(wire.name, wire.args), source=wire.source, enqueued_at=_enqueued_at(state, wire), due_at=_due_at(state, wire),
         attempt=attempt, attempts=attempt if state in ("running", "done") else attempt - 1, fails=wire.fails, deaths=wire.deaths, snoozes=wire.snoozes,
-        error=veil.text(wire.err, secrets), trace=veil.text(wire.trace, secrets), failed_at=float(wire.failed_at) or None,
-        expires_at=wire.expires / 1000 if wire.expires else None, unique_key=veil.text(wire.unique_key, secrets),
+        error=redactor.text(wire.err, secrets), trace=redactor.text(wire.trace, secrets), failed_at=float(wire.failed_at) or None,
+        expires_at=wire.expires / 1000 if wire.expires else None, unique_key=redactor.text(wire.unique_key, secrets),
         past=tuple(
-            PastAttempt(one.attempt, float(one.at), float(one.ran), veil.text(one.error, secrets), one.died_in)
+            PastAttempt(one.attempt, float(one.at), float(one.ran), redactor.text(one.error, secrets), one.died_in)
             for one in codec.past(wire)
         ),
         payload=payload, **more,
@@ -105,7 +107,7 @@ def _due_at(state: State, wire: codec.Wire) -> float | None:
 
 
 def page(
-    desk: Desk,
+    session: Session,
     state: State,
     *,
     name: str | None = None,
@@ -121,50 +123,50 @@ def page(
     end. Raises BadOption.
     """
     wanted = filter_of(where)
-    size = max(1, min(size, inspect.MOST_ENTRIES))
+    size = max(1, min(size, inspect.MAX_ENTRIES))
     if state == "waiting":
         newest = bool(newest_first)
         queue = name or wanted.name
         if queue:
-            return (yield from _waiting(desk, queue, wanted, after, size, newest_first=newest))
-        return (yield from _waiting_anywhere(desk, wanted, after, size, newest_first=newest))
+            return (yield from _waiting(session, queue, wanted, after, size, newest_first=newest))
+        return (yield from _waiting_anywhere(session, wanted, after, size, newest_first=newest))
     if name is not None:
         raise BadOption("name is for waiting jobs; elsewhere write where='name=...'")
     if state == "running":
-        return (yield from _running(desk, wanted, after, size))
+        return (yield from _running(session, wanted, after, size))
     if newest_first is None:
         newest_first = state in ("dead", "done")
-    return (yield from _in_set(desk, state, wanted, after, size, newest_first=newest_first))
+    return (yield from _in_set(session, state, wanted, after, size, newest_first=newest_first))
 
 
 def _in_set(
-    desk: Desk, state: State, wanted: Filter, after: str, size: int, *, newest_first: bool
+    session: Session, state: State, wanted: Filter, after: str, size: int, *, newest_first: bool
 ) -> Steps[JobPage]:
-    source = source_of(desk.keys, state)
+    source = source_of(session.keys, state)
     cursor = (yield from _read_cursor(source, after, newest_first=newest_first)) if after else None
     found: list[JobView] = []
-    veil = Veil(desk)
+    redactor = Redactor(session)
     looked = 0
     while True:
-        most = size if wanted.empty else inspect.MOST_ENTRIES
+        most = size if wanted.empty else inspect.MAX_ENTRIES
         seen = yield from ask(inspect.page(source, after=cursor, size=most, newest_first=newest_first))
-        yield from veil.learn(entry.job.name for entry in seen.entries if entry.job is not None)
+        yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
         for number, entry in enumerate(seen.entries, 1):
             looked += 1
-            if matches(wanted, veil, state, entry, seen.now):
-                found.append(view(veil, state, entry))
+            if matches(wanted, redactor, state, entry, seen.now):
+                found.append(view(redactor, state, entry))
             if len(found) >= size:
                 last = number == len(seen.entries) and seen.next is None
                 stop = None if last else Cursor(entry.at or 0.0, entry.member)
                 return _page(seen, state, found, stop, looked)
         cursor = seen.next
-        if cursor is None or wanted.empty or looked >= MOST_FILTERED:
+        if cursor is None or wanted.empty or looked >= MAX_FILTERED:
             return _page(seen, state, found, cursor, looked)
 
 
-def matches(wanted: Filter, veil: Veil, state: State, entry: Kept, now: float) -> bool:
+def matches(wanted: Filter, redactor: Redactor, state: State, entry: StoredEntry, now: float) -> bool:
     """Whether an entry fits a filter. Errors count as they may be shown, or a filter could feel for what is hidden."""
-    error = veil.error(entry.job) if wanted.reads_error and entry.job is not None else None
+    error = redactor.error(entry.job) if wanted.reads_error and entry.job is not None else None
     return wanted.matches(entry.job, age_of(state, entry.job, entry.at, now), error)
 
 
@@ -175,7 +177,7 @@ def _page(seen: Page, state: State, found: list[JobView], stop: Cursor | None, l
 def _cursor_text(cursor: Cursor) -> str:
     """A cursor for people, logs and URLs: nothing of the arguments is in it."""
     head, args, _ = cursor.member.partition(b'"args"')
-    if args and b'"id"' in head and len(head) <= inspect.MOST_CURSOR:
+    if args and b'"id"' in head and len(head) <= inspect.MAX_CURSOR:
         return Cursor(cursor.score, head).text
     return f"{cursor.score!r}~~{_digest(cursor.member)}"
 
@@ -192,9 +194,9 @@ def _read_cursor(source: str, text: str, *, newest_first: bool) -> Steps[Cursor]
     score = Cursor.of(f"{moment}~").score
     side = (f"({score!r}", "+inf") if newest_first else ("-inf", f"({score!r}")
     offset = yield from ask(Op("ZCOUNT", (source,), side, int))
-    for _ in range(MOST_SAME // inspect.MOST_ENTRIES):
+    for _ in range(MAX_SAME // inspect.MAX_ENTRIES):
         seen = yield from ask(
-            inspect.page(source, offset=offset, size=inspect.MOST_ENTRIES, newest_first=newest_first)
+            inspect.page(source, offset=offset, size=inspect.MAX_ENTRIES, newest_first=newest_first)
         )
         for entry in seen.entries:
             if entry.at == score and _digest(entry.member) == digest:
@@ -206,58 +208,58 @@ def _read_cursor(source: str, text: str, *, newest_first: bool) -> Steps[Cursor]
 
 
 def _waiting(
-    desk: Desk, name: str, wanted: Filter, after: str, size: int, *, newest_first: bool
+    session: Session, name: str, wanted: Filter, after: str, size: int, *, newest_first: bool
 ) -> Steps[JobPage]:
     if after and not after.isdecimal():
         raise BadOption(f"{after[:80]!r} is no cursor of a queue: take it from a page that you were given")
     offset = first = int(after or 0)
     found: list[JobView] = []
-    veil = Veil(desk)
+    redactor = Redactor(session)
     while True:
-        if offset >= MOST_DEEP:
-            raise BadOption(f"only the first {MOST_DEEP:,} jobs of a queue are shown, from either end")
-        most = min(size if wanted.empty else inspect.MOST_ENTRIES, MOST_DEEP - offset)
+        if offset >= MAX_DEEP:
+            raise BadOption(f"only the first {MAX_DEEP:,} jobs of a queue are shown, from either end")
+        most = min(size if wanted.empty else inspect.MAX_ENTRIES, MAX_DEEP - offset)
         seen = yield from ask(
-            inspect.peek(desk.keys, name, offset=offset, size=most, newest_first=newest_first)
+            inspect.peek(session.keys, name, offset=offset, size=most, newest_first=newest_first)
         )
-        yield from veil.learn(entry.job.name for entry in seen.entries if entry.job is not None)
+        yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
         for entry in seen.entries:
             place = seen.total - 1 - offset if newest_first else offset
             offset += 1
-            if matches(wanted, veil, "waiting", entry, seen.now):
-                found.append(view(veil, "waiting", entry, place=place))
+            if matches(wanted, redactor, "waiting", entry, seen.now):
+                found.append(view(redactor, "waiting", entry, place=place))
             if len(found) >= size:
                 break
-        over = not seen.entries or offset >= min(seen.total, MOST_DEEP)
-        if over or len(found) >= size or wanted.empty or offset - first >= MOST_FILTERED:
+        over = not seen.entries or offset >= min(seen.total, MAX_DEEP)
+        if over or len(found) >= size or wanted.empty or offset - first >= MAX_FILTERED:
             following = "" if over else str(offset)
-            beyond = max(0, seen.total - MOST_DEEP)
+            beyond = max(0, seen.total - MAX_DEEP)
             return JobPage(seen.now, "waiting", seen.total, tuple(found), following, offset - first, beyond)
 
 
 def _waiting_anywhere(
-    desk: Desk, wanted: Filter, after: str, size: int, *, newest_first: bool
+    session: Session, wanted: Filter, after: str, size: int, *, newest_first: bool
 ) -> Steps[JobPage]:
     """One page over all queues, by name. Its cursor has the name of a queue and how many of its jobs were passed."""
     first, passed = _read_place(after) if after else ("", 0)
-    overview = yield from inspect.all_queues(desk.keys)
+    overview = yield from inspect.all_queues(session.keys)
     queues = [queue for queue in overview.queues if queue.size and not queue.wrong]
     ahead = [queue.name for queue in queues if queue.name >= first and wanted.fits_name(queue.name)]
     found: list[JobView] = []
     looked, following = 0, ""
     for number, name in enumerate(ahead):
-        if number >= MOST_QUEUES or len(found) >= size or looked >= MOST_FILTERED:
+        if number >= MAX_QUEUES or len(found) >= size or looked >= MAX_FILTERED:
             following = _place_text(name, 0)
             break
         start = str(passed) if name == first else ""
-        seen = yield from _waiting(desk, name, wanted, start, size - len(found), newest_first=newest_first)
+        seen = yield from _waiting(session, name, wanted, start, size - len(found), newest_first=newest_first)
         found += seen.jobs
         looked += seen.looked
         if seen.next:
             following = _place_text(name, int(seen.next))
             break
     total = sum(queue.size for queue in queues)
-    beyond = sum(max(0, queue.size - MOST_DEEP) for queue in queues)
+    beyond = sum(max(0, queue.size - MAX_DEEP) for queue in queues)
     return JobPage(overview.now, "waiting", total, tuple(found), following, looked, beyond)
 
 
@@ -276,11 +278,11 @@ def _read_place(text: str) -> tuple[str, int]:
     raise BadOption(f"{text[:80]!r} is no cursor of waiting jobs: take it from a page that you were given")
 
 
-def held(desk: Desk, *, most: int = MOST_DEEP) -> Steps[list[tuple[str, str]]]:
+def held(session: Session, *, most: int = MAX_DEEP) -> Steps[list[tuple[str, str]]]:
     """The attempts that pools hold, each as pool id and token: the oldest first in each pool."""
-    holders = yield from ask_all([consume.pool_ids(desk.keys), consume.condemned_ids(desk.keys)])
+    holders = yield from ask_all([consume.pool_ids(session.keys), consume.condemned_ids(session.keys)])
     ids = list(dict.fromkeys(holders[0] + holders[1]))
-    tokens = yield from ask_all([consume.held_tokens(desk.keys, pool_id) for pool_id in ids])
+    tokens = yield from ask_all([consume.held_tokens(session.keys, pool_id) for pool_id in ids])
     found = [
         (pool_id, token)
         for pool_id, some in zip(ids, tokens, strict=True)
@@ -289,12 +291,14 @@ def held(desk: Desk, *, most: int = MOST_DEEP) -> Steps[list[tuple[str, str]]]:
     return found[:most]
 
 
-def read_held(desk: Desk, attempts: Sequence[tuple[str, str]]) -> Steps[list[tuple[str, str, Kept]]]:
+def read_held(
+    session: Session, attempts: Sequence[tuple[str, str]]
+) -> Steps[list[tuple[str, str, StoredEntry]]]:
     """The jobs of some attempts that are still held: pool id, token and job."""
     by_pool: dict[str, list[str]] = {}
     for pool_id, token in attempts:
         by_pool.setdefault(pool_id, []).append(token)
-    looks = [maintain.read_held(desk.keys, pool_id, tokens) for pool_id, tokens in by_pool.items()]
+    looks = [maintain.read_held(session.keys, pool_id, tokens) for pool_id, tokens in by_pool.items()]
     answers = yield from ask_all(looks)
     return [
         (pool_id, token, inspect.kept(payload, None))
@@ -304,38 +308,38 @@ def read_held(desk: Desk, attempts: Sequence[tuple[str, str]]) -> Steps[list[tup
     ]
 
 
-def _running(desk: Desk, wanted: Filter, after: str, size: int) -> Steps[JobPage]:
+def _running(session: Session, wanted: Filter, after: str, size: int) -> Steps[JobPage]:
     if after and not after.isdecimal():
         raise BadOption(
             f"{after[:80]!r} is no cursor of running jobs: take it from a page that you were given"
         )
     now = yield from ask(inspect.now())
-    attempts = yield from held(desk)
+    attempts = yield from held(session)
     offset = first = int(after or 0)
-    veil = Veil(desk)
+    redactor = Redactor(session)
     found: list[JobView] = []
     while offset < len(attempts) and len(found) < size:
         batch = attempts[offset : offset + min(size - len(found), maintain.BATCH)]
         offset += len(batch)
-        jobs = yield from read_held(desk, batch)
-        yield from veil.learn(entry.job.name for _, _, entry in jobs if entry.job is not None)
+        jobs = yield from read_held(session, batch)
+        yield from redactor.learn(entry.job.name for _, _, entry in jobs if entry.job is not None)
         for pool_id, token, entry in jobs:
-            if matches(wanted, veil, "running", entry, now):
+            if matches(wanted, redactor, "running", entry, now):
                 more = {"problem": entry.problem, "pool_id": pool_id, "token": token}
-                found.append(of_wire(veil, "running", entry.member, entry.job, **more))
+                found.append(of_wire(redactor, "running", entry.member, entry.job, **more))
     following = str(offset) if offset < len(attempts) else ""
     return JobPage(now, "running", len(attempts), tuple(found), following, offset - first)
 
 
-def broken(desk: Desk, *, offset: int = 0, size: int = 50) -> Steps[BrokenPage]:
+def broken(session: Session, *, offset: int = 0, size: int = 50) -> Steps[BrokenPage]:
     """Entries that could not be read as jobs, oldest first; the first 10,000 can be paged through.
 
     Their `payload` may be shown; their `entry`, which actions name, may not.
     """
-    if not 0 <= offset < MOST_DEEP:
-        raise BadOption(f"only the first {MOST_DEEP:,} broken entries are shown")
-    found = yield from ask(inspect.broken(desk.keys, offset=offset, size=size))
-    types = yield from _all_hidden(desk)
+    if not 0 <= offset < MAX_DEEP:
+        raise BadOption(f"only the first {MAX_DEEP:,} broken entries are shown")
+    found = yield from ask(inspect.broken(session.keys, offset=offset, size=size))
+    types = yield from _all_hidden(session)
 
     def shown(payload: bytes) -> bytes:
         return HIDDEN.encode() if types is None else veiled(payload, types)
@@ -345,123 +349,123 @@ def broken(desk: Desk, *, offset: int = 0, size: int = 50) -> Steps[BrokenPage]:
     )
 
 
-def _all_hidden(desk: Desk) -> Steps[frozenset[str] | None]:
+def _all_hidden(session: Session) -> Steps[frozenset[str] | None]:
     """What any job type hides: of bytes that cannot be read nobody knows whose they are. None: it cannot be read."""
     try:
-        known = yield from job_types.every(desk.keys)
+        known = yield from job_types.every(session.keys)
     except Rejected:
         return None
-    return desk.hide.union(*(one.said.redact for one in known))
+    return session.hide.union(*(one.said.redact for one in known))
 
 
 # One job.
 
 
-def locate(desk: Desk, job: JobView | Seen | str) -> Steps[JobView | None]:
+def locate(session: Session, job: JobView | Seen | str) -> Steps[JobView | None]:
     """The job that is meant, wherever it is now; a view is taken as it is."""
     if isinstance(job, JobView):
         return job
     seen = Seen(job) if isinstance(job, str) else job
     if seen.state in IN_SETS and seen.at is not None:
-        found = yield from _by_moment(desk, seen, seen.state)
+        found = yield from _by_moment(session, seen, seen.state)
         if found is not None:
             return found
-    whereabouts = yield from find.find_job(desk.keys, seen.id, seen.name)
-    return None if whereabouts is None else (yield from _found(desk, seen.id, whereabouts))
+    whereabouts = yield from find.find_job(session.keys, seen.id, seen.name)
+    return None if whereabouts is None else (yield from _found(session, seen.id, whereabouts))
 
 
-def still(desk: Desk, jobs: Sequence[Seen]) -> Steps[tuple[bool, ...]]:
+def still(session: Session, jobs: Sequence[Seen]) -> Steps[tuple[bool, ...]]:
     """Whether each of these jobs is still where it was seen."""
     found: list[bool] = []
     for seen in jobs:
         if seen.state in IN_SETS and seen.at is not None:
-            found.append((yield from _by_moment(desk, seen, seen.state)) is not None)
+            found.append((yield from _by_moment(session, seen, seen.state)) is not None)
         else:
-            where = yield from find.find_job(desk.keys, seen.id, seen.name, quick=True)
+            where = yield from find.find_job(session.keys, seen.id, seen.name, quick=True)
             found.append(where is not None and where.state == seen.state)
     return tuple(found)
 
 
-def _by_moment(desk: Desk, seen: Seen, state: Any) -> Steps[JobView | None]:
+def _by_moment(session: Session, seen: Seen, state: Any) -> Steps[JobView | None]:
     """A job in a set of any size, by its moment there."""
-    source = source_of(desk.keys, state)
+    source = source_of(session.keys, state)
     rank = yield from ask(Op("ZCOUNT", (source,), ("-inf", f"({seen.at!r}"), int))
     sought = yield from ask(find.seek(source, find._texts(seen.id), offset=rank))
     match = find._match(sought, seen.id)
     if match is None or float(match[2]) != seen.at:
         return None
-    veil = Veil(desk)
-    yield from veil.learn([match[3].name])
-    return of_wire(veil, state, match[1], match[3], at=seen.at)
+    redactor = Redactor(session)
+    yield from redactor.learn([match[3].name])
+    return of_wire(redactor, state, match[1], match[3], at=seen.at)
 
 
-def _found(desk: Desk, job_id: str, found: find.Found) -> Steps[JobView]:
-    veil = Veil(desk)
-    yield from veil.learn([found.name])
+def _found(session: Session, job_id: str, found: find.Found) -> Steps[JobView]:
+    redactor = Redactor(session)
+    yield from redactor.learn([found.name])
     result, error = None, ""
     if found.result is not None:
-        secrets = [] if found.job is None else veil.secrets(found.job)
+        secrets = [] if found.job is None else redactor.secrets(found.job)
         try:
             answer = codec.json_value(found.result)
-            result = veil.result(found.name, answer.get("result"), secrets)
-            error = veil.text(str(answer.get("error", "")), secrets)
+            result = redactor.result(found.name, answer.get("result"), secrets)
+            error = redactor.text(str(answer.get("error", "")), secrets)
         except (AttributeError, *codec.UNREADABLE):
             result = None
     if found.job is None:
         return JobView(job_id, found.name, found.state, result=result, error=error)
     place = found.place if found.state == "waiting" else None
     return of_wire(
-        veil, found.state, found.payload, found.job,
+        redactor, found.state, found.payload, found.job,
         at=found.at, place=place, pool_id=found.pool_id, token=found.token, result=result,
     )  # fmt: skip
 
 
 def detail(
-    desk: Desk, job_id: str, *, name: str | None = None, quick: bool = False
+    session: Session, job_id: str, *, name: str | None = None, quick: bool = False
 ) -> Steps[JobDetail | None]:
     """One job by its id, in any state, with its timeline and why it is not running; None when it is not found.
 
     Of each queue the first 10,000 are looked at; in a quick look 1,000, and 10,000 of all.
     """
-    found = yield from find.find_job(desk.keys, job_id, name, quick=quick)
+    found = yield from find.find_job(session.keys, job_id, name, quick=quick)
     if found is None:
         return None
-    job = yield from _found(desk, job_id, found)
-    sentence = yield from _told(desk, found, job.error)
+    job = yield from _found(session, job_id, found)
+    sentence = yield from _told(session, found, job.error)
     now = yield from ask(inspect.now())
     return JobDetail(job, sentence, timeline(job, now), *copies(job))
 
 
-def explain(desk: Desk, job_id: str, *, name: str | None = None) -> Steps[str]:
+def explain(session: Session, job_id: str, *, name: str | None = None) -> Steps[str]:
     """Why a job is not running, in one sentence; where something can be done about it, a second line gives the next step."""
-    found = yield from find.find_job(desk.keys, job_id, name)
+    found = yield from find.find_job(session.keys, job_id, name)
     if found is None:
         return find.NOWHERE.format(job_id)
-    job = yield from _found(desk, job_id, found)
-    return (yield from _told(desk, found, job.error))
+    job = yield from _found(session, job_id, found)
+    return (yield from _told(session, found, job.error))
 
 
-def _told(desk: Desk, found: find.Found, error: str) -> Steps[str]:
-    sentence, line, step = (yield from find.tell(desk.keys, found, error)).partition("\n")
-    return (yield from _completed(desk, sentence, found)) + line + step
+def _told(session: Session, found: find.Found, error: str) -> Steps[str]:
+    sentence, line, step = (yield from find.tell(session.keys, found, error)).partition("\n")
+    return (yield from _completed(session, sentence, found)) + line + step
 
 
-def _completed(desk: Desk, sentence: str, found: find.Found) -> Steps[str]:
+def _completed(session: Session, sentence: str, found: find.Found) -> Steps[str]:
     """What only the admin layer knows: who paused the queue, who holds the limit, how long it may take."""
     if found.state != "waiting":
         return sentence
     if "its queue is paused" in sentence:
-        who, since = yield from paused_by(desk.keys, found.name)
+        who, since = yield from paused_by(session.keys, found.name)
         if who:
             now = yield from ask(inspect.now())
             ago = f" since {text.span(now - since)}" if since else ""
             return sentence.replace("its queue is paused", f"its queue is paused by {who}{ago}")
     elif "its limit is reached" in sentence:
-        holders = yield from ask(maintain.held_members(desk.keys, found.name, most=5))
+        holders = yield from ask(maintain.held_members(session.keys, found.name, most=5))
         shown = sorted(one for one in holders if one.isprintable())
         return f"{sentence[:-1]}, held by {', '.join(shown)}."
     elif found.place and ("busy" in sentence or "about to be fetched" in sentence):
-        rate = yield from recent_rate(desk, found.name)
+        rate = yield from recent_rate(session, found.name)
         if rate:
             return f"{sentence[:-1]}; at the pace of the last minutes its turn comes in about {text.span(found.place / rate * 60)}."
     return sentence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dayjob.admin import doctor
-from dayjob.admin.session import Desk
+from dayjob.admin.session import Session
 from dayjob.admin.views import JobMetrics, Metrics, Quantiles, RedisView, Throughput
 from dayjob.errors import BadOption
 from dayjob.store.ops import figures, health, inspect, rollups
@@ -21,26 +21,26 @@ Pairs = list[tuple[Counts, Counts | None]]
 #: Totals that are counted by side set (`trimmed:dead`), and not by job name.
 NOT_BY_JOB = ("trimmed",)
 #: Minutes that say how things go at present.
-RECENT = 5
+RECENT_MINUTES = 5
 
 
 def metrics(
-    desk: Desk, hours: int = 1, *, name: str | None = None, most: int | None = None
+    session: Session, hours: int = 1, *, name: str | None = None, most: int | None = None
 ) -> Steps[Metrics]:
     """Throughput, wait and run times by job name over the last 1, 24 or 72 hours: of one, of the busiest, or of all.
 
     Raises BadOption.
     """
-    now, parts = yield from _series(desk, hours)
-    totals = yield from ask(figures.totals(desk.keys))
+    now, parts = yield from _series(session, hours)
+    totals = yield from ask(figures.totals(session.keys))
     names = {one for part in parts for one in (*part.ended, *part.fails, *part.taken)}
     names |= {
         one for counter, by_name in totals.items() if counter not in NOT_BY_JOB for one in by_name if one
     }
     chosen = _chosen(names, parts, most) if name is None else names & {name}
     first, last = parts[0].minute, int(now // 60)
-    read = partial(desk.shelf.minutes, now=now)
-    times = yield from rollups.times(desk.keys, first, last, read, chosen)
+    read = partial(session.minute_cache.minutes, now=now)
+    times = yield from rollups.times(session.keys, first, last, read, chosen)
     steps = pairs(parts)
     flow = _throughput(now, hours, parts)
     return Metrics(
@@ -57,9 +57,9 @@ def _chosen(names: set[str], parts: list[Counts], most: int | None) -> set[str]:
     return set(sorted(names, key=lambda name: (-whole.ran(name), name))[: max(0, most)])
 
 
-def throughput(desk: Desk, hours: int = 1) -> Steps[Throughput]:
+def throughput(session: Session, hours: int = 1) -> Steps[Throughput]:
     """What ended and failed over the last 1, 24 or 72 hours: a small part of `metrics`. Raises BadOption."""
-    now, parts = yield from _series(desk, hours)
+    now, parts = yield from _series(session, hours)
     return _throughput(now, hours, parts)
 
 
@@ -70,7 +70,7 @@ def _throughput(now: float, hours: int, parts: list[Counts]) -> Throughput:
     )  # fmt: skip
 
 
-def _series(desk: Desk, hours: int) -> Steps[tuple[float, list[Counts]]]:
+def _series(session: Session, hours: int) -> Steps[tuple[float, list[Counts]]]:
     """Redis time, and the counts of every step of these hours."""
     if hours not in SPANS:
         raise BadOption(f"hours={hours}: figures are shown for {', '.join(map(str, SPANS))} hours")
@@ -78,8 +78,8 @@ def _series(desk: Desk, hours: int) -> Steps[tuple[float, list[Counts]]]:
     step = SPANS[hours]
     last = int(now // 60)
     first = last - last % step + step - hours * 60
-    read = partial(desk.shelf.minutes, now=now)
-    return now, (yield from rollups.series(desk.keys, first, last, step, read))
+    read = partial(session.minute_cache.minutes, now=now)
+    return now, (yield from rollups.series(session.keys, first, last, step, read))
 
 
 def _job(name: str, steps: Pairs, times: Times, totals: dict[str, dict[str, int]]) -> JobMetrics:
@@ -158,15 +158,15 @@ def totals_of(totals: dict[str, dict[str, int]], name: str) -> dict[str, int]:
     }
 
 
-def recent_rate(desk: Desk, name: str) -> Steps[float]:
+def recent_rate(session: Session, name: str) -> Steps[float]:
     """Attempts of a job name that end in a minute, at present."""
     now = yield from ask(inspect.now())
     last = int(now // 60)
-    minutes = yield from desk.shelf.minutes(range(last - RECENT, last + 1), now)
+    minutes = yield from session.minute_cache.minutes(range(last - RECENT_MINUTES, last + 1), now)
     return window([minute.counts for minute in minutes], now).out(name)
 
 
-def redis(desk: Desk) -> Steps[RedisView]:
+def redis(session: Session) -> Steps[RedisView]:
     """How the server fares: memory, persistence, eviction, connections, slow log, round trips of the pools."""
     now = yield from ask(inspect.now())
     server = yield from health.health()
@@ -177,9 +177,9 @@ def redis(desk: Desk) -> Steps[RedisView]:
         doctor.check_role(server.info),
         doctor.check_memory(server),
         doctor.check_clients(server),
-        doctor.check_cluster(server.info, desk.keys),
+        doctor.check_cluster(server.info, session.keys),
     )
     last = int(now // 60)
-    read = partial(desk.shelf.minutes, now=now)
-    times = yield from rollups.times(desk.keys, last - 10, last - 1, read, names=())
+    read = partial(session.minute_cache.minutes, now=now)
+    times = yield from rollups.times(session.keys, last - 10, last - 1, read, names=())
     return RedisView(findings, server, Quantiles.of(times.exchange()))

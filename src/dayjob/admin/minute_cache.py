@@ -15,15 +15,15 @@ from dayjob.store.ops.health import Health
 from dayjob.store.steps import Steps
 
 #: Seconds, by the clock of Redis, that a minute may be old: figures that come late are seen then.
-FRESH = 20.0
+MAX_AGE_SECONDS = 20.0
 #: How many minutes are kept, the latest: what several looks have in common.
-KEPT = 60
+MAX_MINUTES = 60
 #: Seconds for which the settings of the server are not read again.
 SETTINGS_FRESH = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class MinuteCache:
     """What was read lately."""
 
     keys: Keys
@@ -43,13 +43,15 @@ class Shelf:
 
     def minutes(self, numbers: Sequence[int], now: float) -> Steps[list[Minute]]:
         """The figures of some minutes; those that are not over are always read."""
-        fresh = {number: one for number, (at, one) in tuple(self._kept.items()) if 0 <= now - at < FRESH}
+        fresh = {
+            number: one for number, (at, one) in tuple(self._kept.items()) if 0 <= now - at < MAX_AGE_SECONDS
+        }
         wanted = [number for number in numbers if number not in fresh]
         for minute in (yield from figures.minutes(self.keys, wanted)):
             fresh[minute.number] = minute
-            if KEPT * 60 >= now - (minute.number + 1) * 60 >= 0:
+            if MAX_MINUTES * 60 >= now - (minute.number + 1) * 60 >= 0:
                 self._kept[minute.number] = now, minute
         for number, (at, _) in tuple(self._kept.items()):
-            if not 0 <= now - at < FRESH:
+            if not 0 <= now - at < MAX_AGE_SECONDS:
                 self._kept.pop(number, None)
         return [fresh[number] for number in numbers]

@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 
 from dayjob import cron
-from dayjob.admin.redactor import Veil
-from dayjob.admin.session import Desk, outcome
+from dayjob.admin.redactor import Redactor
+from dayjob.admin.session import Session, outcome
 from dayjob.admin.views import (
     BusyWorker,
     Outcome,
@@ -17,8 +17,8 @@ from dayjob.admin.views import (
     Pool,
     PoolsView,
     Stacks,
-    Worker,
     WorkerStack,
+    WorkerStatus,
 )
 from dayjob.errors import BadOption, BadSchedule
 from dayjob.options import suggest
@@ -28,117 +28,121 @@ from dayjob.store.ops.pools import Status
 from dayjob.store.steps import Steps, ask
 
 #: Seconds of one wait for a pool's answer.
-SLICE = 1.0
+WAIT_SECONDS = 1.0
 #: How many busy workers are shown.
-MOST_BUSY = 10_000
+MAX_BUSY = 10_000
 #: How many coming ticks of a schedule are shown.
-NEXT = 5
+SHOWN_TICKS = 5
 
 
-def listing(desk: Desk, *, workers: bool = True) -> Steps[PoolsView]:
+def listing(session: Session, *, workers: bool = True) -> Steps[PoolsView]:
     """The pools with what each says of itself, the condemned ones, and the leader. Statuses are one read.
 
     Of many pools most is what their busy workers do, which can be left out.
     """
-    registered = yield from _registered(desk, workers=workers)
-    condemned = yield from pools.condemned(desk.keys)
-    leader = yield from ask(pools.leader(desk.keys))
+    registered = yield from _registered(session, workers=workers)
+    condemned = yield from pools.condemned(session.keys)
+    leader = yield from ask(pools.leader(session.keys))
     return PoolsView(tuple(registered), tuple(condemned), leader)
 
 
-def busy(desk: Desk, *, pool_id: str | None = None, most: int = MOST_BUSY) -> Steps[tuple[BusyWorker, ...]]:
+def busy(
+    session: Session, *, pool_id: str | None = None, most: int = MAX_BUSY
+) -> Steps[tuple[BusyWorker, ...]]:
     """The workers that have run a job for longer than a moment, the longest first: of all pools or of one; 10,000 at most."""
     now = yield from ask(inspect.now())
     if pool_id is None:
-        registered = yield from pools.pools(desk.keys)
+        registered = yield from pools.pools(session.keys)
         told = [(pool.id, pool.status) for pool in registered if pool.status is not None]
         stale = {pool.id for pool in registered if pool.lease <= 0}
     else:
-        status = yield from ask(pools.status(desk.keys, pool_id))
+        status = yield from ask(pools.status(session.keys, pool_id))
         told = [] if status is None else [(pool_id, status)]
         stale = set()
     everyone = [(worker.started_at, id_, status, worker) for id_, status in told for worker in status.workers]
-    longest = sorted(everyone, key=lambda one: one[0])[: max(0, min(most, MOST_BUSY))]
-    veil = Veil(desk)
-    yield from veil.learn(worker.name for *_, worker in longest)
+    longest = sorted(everyone, key=lambda one: one[0])[: max(0, min(most, MAX_BUSY))]
+    redactor = Redactor(session)
+    yield from redactor.learn(worker.name for *_, worker in longest)
     return tuple(
-        BusyWorker(id_, status.host, status.pid, _veiled(veil, worker), max(0.0, now - began), id_ in stale)
+        BusyWorker(
+            id_, status.host, status.pid, _veiled(redactor, worker), max(0.0, now - began), id_ in stale
+        )
         for began, id_, status, worker in longest
     )
 
 
-def _registered(desk: Desk, *, workers: bool) -> Steps[list[Pool]]:
+def _registered(session: Session, *, workers: bool) -> Steps[list[Pool]]:
     """The pools, with arguments as they may be shown here: a pool hides what its code says, and no more."""
-    registered = yield from pools.pools(desk.keys)
-    veil = Veil(desk)
+    registered = yield from pools.pools(session.keys)
+    redactor = Redactor(session)
     told = [pool.status for pool in registered if pool.status is not None] if workers else []
-    yield from veil.learn(worker.name for status in told for worker in status.workers)
+    yield from redactor.learn(worker.name for status in told for worker in status.workers)
     return [
         pool
         if pool.status is None or not pool.status.workers
-        else replace(pool, status=_shown(veil, pool.status, workers=workers))
+        else replace(pool, status=_shown(redactor, pool.status, workers=workers))
         for pool in registered
     ]
 
 
-def _shown(veil: Veil, status: Status, *, workers: bool) -> Status:
-    shown = tuple(_veiled(veil, one) for one in status.workers) if workers else ()
+def _shown(redactor: Redactor, status: Status, *, workers: bool) -> Status:
+    shown = tuple(_veiled(redactor, one) for one in status.workers) if workers else ()
     return msgspec.structs.replace(status, workers=shown)
 
 
-def _veiled(veil: Veil, worker: Worker) -> Worker:
-    return msgspec.structs.replace(worker, args=veil.plain(worker.name, worker.args))
+def _veiled(redactor: Redactor, worker: WorkerStatus) -> WorkerStatus:
+    return msgspec.structs.replace(worker, args=redactor.plain(worker.name, worker.args))
 
 
 # What can be asked of a pool.
 
 
-def quiet(desk: Desk, pool_id: str) -> Steps[Outcome]:
+def quiet(session: Session, pool_id: str) -> Steps[Outcome]:
     """Ask a pool to fetch nothing more, from its next beat on; what runs goes on."""
-    return (yield from _wish(desk, "quiet", pool_id, "It fetches nothing more"))
+    return (yield from _wish(session, "quiet", pool_id, "It fetches nothing more"))
 
 
-def stop(desk: Desk, pool_id: str) -> Steps[Outcome]:
+def stop(session: Session, pool_id: str) -> Steps[Outcome]:
     """Ask a pool to stop as by a signal, from its next beat on; a supervised process is not started again."""
-    return (yield from _wish(desk, "stop", pool_id, "It stops"))
+    return (yield from _wish(session, "stop", pool_id, "It stops"))
 
 
-def _wish(desk: Desk, what: operate.Wish, pool_id: str, does: str) -> Steps[Outcome]:
-    status = (yield from ask(pools.status(desk.keys, pool_id))) if pool_id else None
+def _wish(session: Session, what: operate.Wish, pool_id: str, does: str) -> Steps[Outcome]:
+    status = (yield from ask(pools.status(session.keys, pool_id))) if pool_id else None
     subject = f"pool {pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
-    wished = (yield from ask(operate.wish(desk.keys, pool_id, what))) if pool_id else "gone"
+    wished = (yield from ask(operate.wish(session.keys, pool_id, what))) if pool_id else "gone"
     if wished == "gone":
         says = "There is no such pool any more: it stopped, or it died. Nothing was changed."
     elif wished == "already":
         says = "It was asked that already. Nothing was changed."
     else:
         says = f"{does} with its next beat, within {status.beat if status else 5:g} s."
-    return (yield from outcome(desk, what, subject, done=wished == "new", says=says))
+    return (yield from outcome(session, what, subject, done=wished == "new", says=says))
 
 
-def stacks(desk: Desk, pool_id: str, *, wait: float = 10.0) -> Steps[Stacks | None]:
+def stacks(session: Session, pool_id: str, *, wait: float = 10.0) -> Steps[Stacks | None]:
     """Where the busy workers of a pool are in their code; waits so many seconds for its next beat, a minute at most.
 
     None when the pool is gone, or says nothing in that time.
     """
-    if (yield from ask(operate.wish(desk.keys, pool_id, "stacks"))) == "gone":
+    if (yield from ask(operate.wish(session.keys, pool_id, "stacks"))) == "gone":
         return None
     # In slices, so that no answer is waited for longer than any other.
-    for _ in range(math.ceil(min(max(wait, SLICE), 60.0) / SLICE)):
-        raw = yield from ask(pools.wait_stacks(desk.keys, pool_id, SLICE))
+    for _ in range(math.ceil(min(max(wait, WAIT_SECONDS), 60.0) / WAIT_SECONDS)):
+        raw = yield from ask(pools.wait_stacks(session.keys, pool_id, WAIT_SECONDS))
         if raw is not None:
             return _stacks(pool_id, raw)
     return None
 
 
-class _Told(msgspec.Struct):
+class _StackReport(msgspec.Struct):
     at: float
     workers: tuple[WorkerStack, ...]
 
 
 def _stacks(pool_id: str, raw: bytes) -> Stacks | None:
     try:
-        told = msgspec.json.decode(raw, type=_Told)
+        told = msgspec.json.decode(raw, type=_StackReport)
     except codec.UNREADABLE:
         return None
     return Stacks(pool_id, told.at, told.workers)
@@ -147,28 +151,28 @@ def _stacks(pool_id: str, raw: bytes) -> Stacks | None:
 # Schedules.
 
 
-def periodic(desk: Desk) -> Steps[tuple[Periodic, ...]]:
+def periodic(session: Session) -> Steps[tuple[Periodic, ...]]:
     """The schedules that a pool ever had: in English, with their last tick and their next ones."""
-    found = yield from ask(inspect.schedules(desk.keys))
+    found = yield from ask(inspect.schedules(session.keys))
     now = yield from ask(inspect.now())
-    veil = Veil(desk)
-    yield from veil.learn(schedule.job for schedule in found)
-    live = (yield from _live_schedules(desk)) if found else set()
+    redactor = Redactor(session)
+    yield from redactor.learn(schedule.job for schedule in found)
+    live = (yield from _live_schedules(session)) if found else set()
     return tuple(
-        _periodic(veil, schedule, now, live=live is None or schedule.name in live) for schedule in found
+        _periodic(redactor, schedule, now, live=live is None or schedule.name in live) for schedule in found
     )
 
 
-def _live_schedules(desk: Desk) -> Steps[set[str] | None]:
+def _live_schedules(session: Session) -> Steps[set[str] | None]:
     """Names of the schedules that live pools have; None when a live pool has not listed its own."""
-    registered = yield from pools.pools(desk.keys)
+    registered = yield from pools.pools(session.keys)
     live = [pool.status and pool.status.schedules for pool in registered if pool.lease > 0]
     if None in live:
         return None
     return {name for schedules in live for name in schedules or ()}
 
 
-def _periodic(veil: Veil, schedule: inspect.Schedule, now: float, *, live: bool) -> Periodic:
+def _periodic(redactor: Redactor, schedule: inspect.StoredSchedule, now: float, *, live: bool) -> Periodic:
     english = ""
     ticks: list[float] = []
     if schedule.spec:
@@ -176,48 +180,48 @@ def _periodic(veil: Veil, schedule: inspect.Schedule, now: float, *, live: bool)
             rule = cron.parse(schedule.spec, schedule.timezone)
             english = cron.describe(rule)
             at: int | None = int(now)
-            while live and len(ticks) < NEXT and at is not None:
+            while live and len(ticks) < SHOWN_TICKS and at is not None:
                 at = rule.next_after(at)
                 if at is not None:
                     ticks.append(float(at))
         except BadSchedule as error:
             english = f"cannot be read: {error}"
-    args = veil.args(schedule.job, schedule.args) if schedule.args else None
+    args = redactor.args(schedule.job, schedule.args) if schedule.args else None
     return Periodic(
         schedule.name, schedule.job, schedule.spec, schedule.timezone, english, schedule.paused, schedule.missed, args,
         None if schedule.ticked is None else float(schedule.ticked), tuple(ticks), schedule.paused_by, schedule.paused_at, live,
     )  # fmt: skip
 
 
-def run_schedule(desk: Desk, name: str) -> Steps[Outcome]:
+def run_schedule(session: Session, name: str) -> Steps[Outcome]:
     """Enqueue the job of a schedule now, beside its ticks. Raises BadOption."""
-    schedule = yield from _schedule(desk, name)
+    schedule = yield from _schedule(session, name)
     now = yield from ask(inspect.now())
-    job_id, op = operate.run_schedule(desk.keys, schedule, now=now)
+    job_id, op = operate.run_schedule(session.keys, schedule, now=now)
     yield from ask(op)
-    return (yield from outcome(desk, "run", f"schedule {name}", done=True, says=f"Enqueued as {job_id}."))
+    return (yield from outcome(session, "run", f"schedule {name}", done=True, says=f"Enqueued as {job_id}."))
 
 
-def pause_schedule(desk: Desk, name: str) -> Steps[Outcome]:
+def pause_schedule(session: Session, name: str) -> Steps[Outcome]:
     """Let a schedule tick without enqueueing. Raises BadOption."""
-    yield from _schedule(desk, name)
+    yield from _schedule(session, name)
     now = yield from ask(inspect.now())
-    pause = operate.pause_schedule(desk.keys, name, says=inspect.pause_text(now, desk.actor))
+    pause = operate.pause_schedule(session.keys, name, says=inspect.pause_text(now, session.actor))
     done = (yield from ask(pause)) == "changed"
     says = "Paused." if done else "It was paused already. Nothing was changed."
-    return (yield from outcome(desk, "pause", f"schedule {name}", done=done, says=says))
+    return (yield from outcome(session, "pause", f"schedule {name}", done=done, says=says))
 
 
-def resume_schedule(desk: Desk, name: str) -> Steps[Outcome]:
+def resume_schedule(session: Session, name: str) -> Steps[Outcome]:
     """Let a paused schedule enqueue again, from its next tick on. Raises BadOption."""
-    yield from _schedule(desk, name)
-    done = (yield from ask(operate.resume_schedule(desk.keys, name))) == "changed"
+    yield from _schedule(session, name)
+    done = (yield from ask(operate.resume_schedule(session.keys, name))) == "changed"
     says = "Resumed." if done else "It was not paused. Nothing was changed."
-    return (yield from outcome(desk, "resume", f"schedule {name}", done=done, says=says))
+    return (yield from outcome(session, "resume", f"schedule {name}", done=done, says=says))
 
 
-def _schedule(desk: Desk, name: str) -> Steps[inspect.Schedule]:
-    known = {one.name: one for one in (yield from ask(inspect.schedules(desk.keys)))}
+def _schedule(session: Session, name: str) -> Steps[inspect.StoredSchedule]:
+    known = {one.name: one for one in (yield from ask(inspect.schedules(session.keys)))}
     if name not in known:
         near = suggest(name, list(known))
         raise BadOption(f"no schedule {name!r}{near or '; dayjob periodic ls shows all'}")

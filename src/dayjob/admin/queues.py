@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dayjob.admin.jobs import page
-from dayjob.admin.metrics import RECENT, Window, failing, pairs, totals_of, window
-from dayjob.admin.session import Desk, note, outcome
+from dayjob.admin.metrics import RECENT_MINUTES, Window, failing, pairs, totals_of, window
+from dayjob.admin.session import Session, note, outcome
 from dayjob.admin.views import (
     Outcome,
     Progress,
@@ -31,23 +31,23 @@ from dayjob.text import counted
 #: Jobs that one step of a purge deletes.
 PURGE_STEP = 1000
 #: How deep jobs that came in lately are looked for.
-MOST_GALLOPED = 1 << 20
+MAX_GALLOPED = 1 << 20
 
 
-def listing(desk: Desk) -> Steps[QueuesView]:
+def listing(session: Session) -> Steps[QueuesView]:
     """Every queue: size, age, pause, limit, how many workers it has, what comes in and goes out, and what fails."""
-    overview = yield from inspect.all_queues(desk.keys)
-    registered = yield from pools.pools(desk.keys)
+    overview = yield from inspect.all_queues(session.keys)
+    registered = yield from pools.pools(session.keys)
     last = int(overview.now // 60)
-    minutes = yield from desk.shelf.minutes(range(last - RECENT, last + 1), overview.now)
+    minutes = yield from session.minute_cache.minutes(range(last - RECENT_MINUTES, last + 1), overview.now)
     recent = window([minute.counts for minute in minutes], overview.now)
     crew = _crew(registered)
     return QueuesView(overview.now, tuple(_view(queue, crew, recent, minutes) for queue in overview.queues))
 
 
-def names(desk: Desk) -> Steps[tuple[str, ...]]:
+def names(session: Session) -> Steps[tuple[str, ...]]:
     """The name of every queue: what `listing` has, without looking into any."""
-    return tuple(sorted((yield from ask(maintain.known_jobs(desk.keys)))))
+    return tuple(sorted((yield from ask(maintain.known_jobs(session.keys)))))
 
 
 @dataclass(slots=True)
@@ -94,23 +94,23 @@ def _view(queue: inspect.Queue, crew: _Crew, recent: Window, minutes: list[Minut
     )
 
 
-def detail(desk: Desk, name: str) -> Steps[QueueDetail]:
+def detail(session: Session, name: str) -> Steps[QueueDetail]:
     """One queue: what comes in and goes out, wait and run times of the last hour, the next jobs. Raises BadOption."""
-    yield from _known(desk.keys, name)
-    overview = yield from ask(inspect.queues(desk.keys, [name]))
-    registered = yield from pools.pools(desk.keys)
+    yield from _known(session.keys, name)
+    overview = yield from ask(inspect.queues(session.keys, [name]))
+    registered = yield from pools.pools(session.keys)
     last = int(overview.now // 60)
-    minutes = yield from figures.minutes(desk.keys, range(last - 60, last + 1), name)
-    totals = yield from ask(figures.totals(desk.keys))
+    minutes = yield from figures.minutes(session.keys, range(last - 60, last + 1), name)
+    totals = yield from ask(figures.totals(session.keys))
     times = rollups.merged_times([minute.times for minute in minutes])
     queue = overview.queues[0]
-    recent = window([minute.counts for minute in minutes[-RECENT - 1 :]], overview.now)
+    recent = window([minute.counts for minute in minutes[-RECENT_MINUTES - 1 :]], overview.now)
     view = _view(queue, _crew(registered), recent, minutes)
     able = [pool.id for pool in registered if pool.status is not None and name in pool.status.names]
     rough = 0.0
     if view.incoming is None and not queue.wrong:
-        rough = yield from _incoming(desk.keys, queue, overview.now, minutes[-2].times)
-    following = () if queue.wrong else (yield from page(desk, "waiting", name=name, size=10)).jobs
+        rough = yield from _incoming(session.keys, queue, overview.now, minutes[-2].times)
+    following = () if queue.wrong else (yield from page(session, "waiting", name=name, size=10)).jobs
     return QueueDetail(
         overview.now, view, rough if view.incoming is None else view.incoming, Quantiles.of(times.wait(name)), Quantiles.of(times.run(name)),
         totals_of(totals, name), tuple(able), queue.paused_by, queue.paused_at, following,
@@ -139,7 +139,7 @@ def _incoming(keys: Keys, queue: inspect.Queue, now: float, times: Times) -> Ste
 def _younger(keys: Keys, queue: inspect.Queue, since: float) -> Steps[int]:
     """How many jobs at the left of a queue were enqueued after a moment, to within a few percent."""
     low, high = 0, 1
-    while high <= min(queue.size, MOST_GALLOPED) and (yield from _after(keys, queue.name, high - 1, since)):
+    while high <= min(queue.size, MAX_GALLOPED) and (yield from _after(keys, queue.name, high - 1, since)):
         low, high = high, high * 2
     high = min(high, queue.size)
     while high - low > 1 + low // 32:
@@ -185,57 +185,59 @@ def _known(keys: Keys, name: str) -> Steps[None]:
 # Actions.
 
 
-def pause(desk: Desk, name: str, *, force: bool = False) -> Steps[Outcome]:
+def pause(session: Session, name: str, *, force: bool = False) -> Steps[Outcome]:
     """Stop fetching from a queue; what runs goes on. With `force` also one that does not exist yet. Raises UnknownQueue."""
     check_name(name)
     if not force:
-        yield from _must_exist(desk.keys, "pause", name, forced="pause a queue that does not exist yet")
+        yield from _must_exist(session.keys, "pause", name, forced="pause a queue that does not exist yet")
     now = yield from ask(inspect.now())
-    value = inspect.pause_text(now, desk.actor)
+    value = inspect.pause_text(now, session.actor)
     paused: bool = yield from ask(
-        Op("SET", (desk.keys.paused(name),), (value, "NX"), lambda reply: reply is not None)
+        Op("SET", (session.keys.paused(name),), (value, "NX"), lambda reply: reply is not None)
     )
     says = "Paused." if paused else "It was paused already. Nothing was changed."
-    return (yield from outcome(desk, "pause", f"queue {name}", done=paused, says=says))
+    return (yield from outcome(session, "pause", f"queue {name}", done=paused, says=says))
 
 
-def resume(desk: Desk, name: str) -> Steps[Outcome]:
+def resume(session: Session, name: str) -> Steps[Outcome]:
     """Fetch from a queue again. Raises UnknownQueue."""
-    yield from _must_exist(desk.keys, "resume", name)
-    lifted = yield from operate.resume(desk.keys, name)
+    yield from _must_exist(session.keys, "resume", name)
+    lifted = yield from operate.resume(session.keys, name)
     says = "Resumed." if lifted else "It was not paused. Nothing was changed."
-    return (yield from outcome(desk, "resume", f"queue {name}", done=lifted, says=says))
+    return (yield from outcome(session, "resume", f"queue {name}", done=lifted, says=says))
 
 
-def limit(desk: Desk, name: str, limit: int | None, *, force: bool = False) -> Steps[Outcome]:
+def limit(session: Session, name: str, limit: int | None, *, force: bool = False) -> Steps[Outcome]:
     """Set how many jobs of a name run at once over all pools, or lift it with None. Raises BadOption, UnknownQueue.
 
     With `force` also for a queue that does not exist yet.
     """
     check_name(name)
     if not force:
-        yield from _must_exist(desk.keys, "limit", name, forced="limit a queue that does not exist yet")
-    yield from operate.set_limit(desk.keys, name, limit)
+        yield from _must_exist(session.keys, "limit", name, forced="limit a queue that does not exist yet")
+    yield from operate.set_limit(session.keys, name, limit)
     says = "No limit any more." if limit is None else f"At most {limit:,} at once."
-    return (yield from outcome(desk, "limit", f"queue {name}", done=True, says=says))
+    return (yield from outcome(session, "limit", f"queue {name}", done=True, says=says))
 
 
-def purge(desk: Desk, name: str, *, progress: Callable[[Progress], object] | None = None) -> Steps[Tally]:
+def purge(
+    session: Session, name: str, *, progress: Callable[[Progress], object] | None = None
+) -> Steps[Tally]:
     """Delete the jobs that wait in a queue when it begins, in bounded steps. Raises BadOption.
 
     When `progress` answers False, it stops there.
     """
-    yield from _known(desk.keys, name)
-    total = (yield from ask(inspect.queues(desk.keys, [name]))).queues[0].size
+    yield from _known(session.keys, name)
+    total = (yield from ask(inspect.queues(session.keys, [name]))).queues[0].size
     subject = f"queue {name}"
-    yield from note(desk, "purge", subject, f"begun with {counted(total, 'job')}")
+    yield from note(session, "purge", subject, f"begun with {counted(total, 'job')}")
     deleted = 0
     while deleted < total:
-        gone = yield from operate.purge(desk.keys, name, most=min(PURGE_STEP, total - deleted))
+        gone = yield from operate.purge(session.keys, name, most=min(PURGE_STEP, total - deleted))
         deleted += gone
         stop = progress is not None and progress(Progress(deleted, total, deleted, deleted)) is False
         if not gone or stop:
             break
     says = f"{counted(deleted, 'job')} deleted."
-    noted = yield from note(desk, "purge", subject, says)
+    noted = yield from note(session, "purge", subject, says)
     return Tally(total, total, deleted, says, noted)

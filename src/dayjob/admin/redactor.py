@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from dayjob.admin.session import Desk
+from dayjob.admin.session import Session
 from dayjob.errors import Rejected
 from dayjob.handlers.redact import HIDDEN, UNANNOUNCED, secrets_in, shown, texts_in, without
 from dayjob.store import codec
@@ -27,11 +27,11 @@ _PERHAPS = re.compile(
 _NO_ARGUMENTS = (b"{}", b"null", b"[]")
 
 
-class Veil:
+class Redactor:
     """What is hidden for one operator. `learn` the job names first, then ask."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._hide: dict[str, frozenset[str]] = {}
         #: Job types cannot be read, so that nobody knows what they hide.
         self._blind = False
@@ -44,19 +44,19 @@ class Veil:
         for first in range(0, len(new), job_types.AT_ONCE):
             batch = new[first : first + job_types.AT_ONCE]
             try:
-                found = yield from ask(job_types.some(self._desk.keys, batch))
+                found = yield from ask(job_types.some(self._session.keys, batch))
             except Rejected:
                 self._blind = True
                 return
             for name, known in zip(batch, found, strict=True):
                 own = () if known is None else known.said.redact
-                if known is None and not self._desk.show_unannounced:
+                if known is None and not self._session.show_unannounced:
                     self._unannounced.add(name)
-                self._hide[name] = self._desk.hide.union(own)
+                self._hide[name] = self._session.hide.union(own)
 
     def hide(self, name: str) -> frozenset[str]:
         """The argument names that are hidden for a job name, beside those that look like secrets."""
-        return self._hide.get(name, self._desk.hide)
+        return self._hide.get(name, self._session.hide)
 
     def args(self, name: str, raw: Any) -> Any:
         """Arguments as they may be shown; `raw` is JSON. None when they cannot be read."""

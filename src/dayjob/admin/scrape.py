@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dayjob.admin.queues import listing
-from dayjob.admin.session import Desk
+from dayjob.admin.session import Session
 from dayjob.admin.views import Pool, QueuesView, Sizes
 from dayjob.store.ops import figures, inspect, pools
 from dayjob.store.ops.figures import Counts, Minute, Times, bucket_limit
@@ -14,7 +14,7 @@ from dayjob.store.steps import Steps, ask
 __all__ = ["Counts", "Minute", "Scrape", "Times", "bucket_limit", "ping", "scrape"]
 
 #: How many minutes one scrape reads at most.
-MOST_MINUTES = 60
+MAX_MINUTES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,19 @@ class Scrape:
     minutes: tuple[Minute, ...]
 
 
-def ping(desk: Desk) -> Steps[float]:
+def ping(session: Session) -> Steps[float]:
     """Redis time: whether the server answers."""
-    del desk
+    del session
     return (yield from ask(inspect.now()))
 
 
-def scrape(desk: Desk, *, since: int | None = None) -> Steps[Scrape]:
+def scrape(session: Session, *, since: int | None = None) -> Steps[Scrape]:
     """Queues, pools, totals, and the minutes from `since` on (a minute since the epoch), or the last five."""
-    queues = yield from listing(desk)
-    registered = yield from pools.pools(desk.keys)
-    sizes = yield from inspect.sizes(desk.keys)
-    totals = yield from ask(figures.totals(desk.keys))
+    queues = yield from listing(session)
+    registered = yield from pools.pools(session.keys)
+    sizes = yield from inspect.sizes(session.keys)
+    totals = yield from ask(figures.totals(session.keys))
     last = int(queues.now // 60)
-    first = last - 5 if since is None else min(max(since, last - MOST_MINUTES), last)
-    minutes = yield from figures.minutes(desk.keys, range(first, last + 1))
+    first = last - 5 if since is None else min(max(since, last - MAX_MINUTES), last)
+    minutes = yield from figures.minutes(session.keys, range(first, last + 1))
     return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes))

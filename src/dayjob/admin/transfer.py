@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dayjob.admin.session import Desk, note
+from dayjob.admin.session import Session, note
 from dayjob.errors import BadOption
 from dayjob.job import new_id
 from dayjob.options import check_name
@@ -84,9 +84,9 @@ class Moved(msgspec.Struct, frozen=True):
 Put = Callable[[bytes], Any]
 
 
-def export(desk: Desk, put: Put) -> Steps[Moved]:
+def export(session: Session, put: Put) -> Steps[Moved]:
     """Give `put` one line after the other, each with its end; the next to be fetched first."""
-    keys = desk.keys
+    keys = session.keys
     put(_line(Head("export", _VERSION, new_id(), keys.namespace)))
     counts: dict[str, int] = {}
     changed = []
@@ -123,14 +123,14 @@ def _export_queue(keys: Keys, name: str, put: Put) -> Steps[tuple[int, bool]]:
 
 def _export_set(source: str, state: str, put: Put) -> Steps[int]:
     number = 0
-    seen = yield from ask(inspect.page(source, size=inspect.MOST_ENTRIES))
+    seen = yield from ask(inspect.page(source, size=inspect.MAX_ENTRIES))
     while True:
         for entry in seen.entries:
             put(_record(state, entry.member, at=entry.at))
         number += len(seen.entries)
         if seen.next is None:
             return number
-        seen = yield from ask(inspect.page(source, after=seen.next, size=inspect.MOST_ENTRIES))
+        seen = yield from ask(inspect.page(source, after=seen.next, size=inspect.MAX_ENTRIES))
 
 
 def _record(state: str, payload: bytes, *, name: str = "", at: float | None = None) -> bytes:
@@ -161,7 +161,7 @@ class _Item:
 
 
 def load(
-    desk: Desk, lines: Iterable[bytes], *, progress: Callable[[int], None] | None = None
+    session: Session, lines: Iterable[bytes], *, progress: Callable[[int], None] | None = None
 ) -> Steps[Moved]:
     """Put in what an export has; the same file may be imported again within an hour, after a cut, without doubles.
 
@@ -171,8 +171,8 @@ def load(
     source = _Source(lines)
     counts: dict[str, int] = {}
     done = left_out = there = 0
-    for number, batch in enumerate(_batches(desk.keys, Keys(source.head.namespace), source), 1):
-        stored = yield from _store(desk.keys, source.head.id, number, batch)
+    for number, batch in enumerate(_batches(session.keys, Keys(source.head.namespace), source), 1):
+        stored = yield from _store(session.keys, source.head.id, number, batch)
         counts[batch[0].state] = counts.get(batch[0].state, 0) + stored.new
         left_out += stored.left_out
         there += len(batch) - stored.new - stored.left_out
@@ -181,7 +181,7 @@ def load(
             progress(done)
     moved = Moved(counts, left_out, there=there)
     says = f"{counted(moved.total, 'job')} imported, {there:,} there already, {left_out:,} left out."
-    yield from note(desk, "import", f"export of {source.head.namespace}", says)
+    yield from note(session, "import", f"export of {source.head.namespace}", says)
     source.check_end(done)
     return moved
 
@@ -239,7 +239,7 @@ def _batches(keys: Keys, old: Keys, lines: Iterable[bytes]) -> Iterator[list[_It
             or item.key
             or batch[0].key
             or len(batch) >= _BATCH
-            or size + len(item.payload) > produce.MOST_BYTES
+            or size + len(item.payload) > produce.MAX_BYTES
         ):
             yield batch
             batch, size = [], 0

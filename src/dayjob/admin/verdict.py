@@ -6,7 +6,7 @@ from functools import partial
 
 from dayjob.admin import doctor
 from dayjob.admin.metrics import failing
-from dayjob.admin.session import Desk
+from dayjob.admin.session import Session
 from dayjob.admin.views import Level, Note, Sizes, Verdict
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
@@ -20,39 +20,39 @@ from dayjob.text import counted, doing, span
 
 #: Seconds a job may wait, a due job may stay unmoved, a dead pool may stay unswept, and an event loop may be blocked, before
 #: it is worth a note.
-MOST_WAIT = 60.0
-MOST_OVERDUE = 10.0
-MOST_CONDEMNED = 60.0
-MOST_BLOCKED = 2.0
+MAX_WAIT_SECONDS = 60.0
+MAX_OVERDUE_SECONDS = 10.0
+MAX_CONDEMNED_SECONDS = 60.0
+MAX_BLOCKED = 2.0
 #: What share of the attempts, and how many, must fail within the last ten minutes and this one before it is said.
-FAILING = 0.1
-LEAST_FAILED = 5
-WINDOW = 10
+FAILING_SHARE = 0.1
+MIN_FAILED = 5
+WINDOW_MINUTES = 10
 
 _ORDER: dict[Level, int] = {"error": 0, "warning": 1, "notice": 2, "ok": 3}
 
 
-def verdict(desk: Desk) -> Steps[Verdict]:
+def verdict(session: Session) -> Steps[Verdict]:
     """How everything stands, in words. A bounded look: about fifteen short reads."""
-    overview = yield from inspect.all_queues(desk.keys)
-    registered = yield from pools.pools(desk.keys)
-    condemned = yield from pools.condemned(desk.keys)
-    sizes = yield from inspect.sizes(desk.keys)
+    overview = yield from inspect.all_queues(session.keys)
+    registered = yield from pools.pools(session.keys)
+    condemned = yield from pools.condemned(session.keys)
+    sizes = yield from inspect.sizes(session.keys)
     now = overview.now
     last = int(now // 60)
-    read = partial(desk.shelf.minutes, now=now)
-    minutes = yield from rollups.series(desk.keys, last - WINDOW, last, 1, read)
+    read = partial(session.minute_cache.minutes, now=now)
+    minutes = yield from rollups.series(session.keys, last - WINDOW_MINUTES, last, 1, read)
     live = [pool for pool in registered if pool.lease > 0]
-    used = bool(overview.queues or registered) or (yield from ask(_ever_used(desk.keys)))
+    used = bool(overview.queues or registered) or (yield from ask(_ever_used(session.keys)))
     notes = [
-        *(_about_pools(overview.queues, live, condemned, now) if used else [_unused(desk.keys)]),
+        *(_about_pools(overview.queues, live, condemned, now) if used else [_unused(session.keys)]),
         *_about_workers([pool.status for pool in live if pool.status], now),
         *_about_queues(overview.queues, live),
         *_about_arguments(live),
         *_about_failures(minutes),
-        *(yield from _about_due(desk, now, sizes)),
+        *(yield from _about_due(session, now, sizes)),
         *_about_sets(sizes),
-        *_about_server((yield from desk.shelf.server(now))),
+        *_about_server((yield from session.minute_cache.server(now))),
     ]
     notes.sort(key=lambda note: _ORDER[note.level])
     level: Level = notes[0].level if notes else "ok"
@@ -86,7 +86,7 @@ def _about_pools(
         found.append(Note("error", "pools", f"no pool is running and {doing(waiting, 'job', 'wait')}"))
     elif not live:
         found.append(Note("warning", "pools", "no pool is running"))
-    late = [one for one in condemned if now - one.since > MOST_CONDEMNED]
+    late = [one for one in condemned if now - one.since > MAX_CONDEMNED_SECONDS]
     if late:
         held = sum(one.held for one in late)
         wait = "waits" if held == 1 else "wait"
@@ -106,7 +106,7 @@ def _about_workers(live: list[Status], now: float) -> list[Note]:
         found.append(Note("warning", "busy", f"{counted(stuck, 'worker')} {are}{_listed(names)}"))
     for status in live:
         block = status.loop_blocked
-        if block is not None and now - block.since > MOST_BLOCKED:
+        if block is not None and now - block.since > MAX_BLOCKED:
             by = f' by "{block.name}"' if block.name else ""
             text = f"the event loop of {status.host}/{status.pid} has been blocked for {span(now - block.since)}{by}"
             found.append(Note("warning", "busy", text))
@@ -146,7 +146,7 @@ def _about_queues(queues: tuple[Queue, ...], live: list[Pool]) -> list[Note]:
             text = f"{counted(len(stray), 'queue')} {has} no worker{_listed(stray)}"
             found.append(Note("error", stray[0], text))
     old = max(open_ones, key=lambda queue: queue.age or 0.0, default=None)
-    if old is not None and (old.age or 0.0) > MOST_WAIT:
+    if old is not None and (old.age or 0.0) > MAX_WAIT_SECONDS:
         text = f'the oldest job of "{old.name}" has waited for {span(old.age or 0.0)}'
         found.append(Note("warning", old.name, text))
     return found
@@ -158,21 +158,21 @@ def _about_failures(minutes: list[Counts]) -> list[Note]:
     failed = {name: sum(minute.failed(name) for minute in minutes) for name in names}
     for name, number in sorted(failed.items(), key=lambda item: (-item[1], item[0])):
         share = failing(minutes, name) or 0.0
-        if number >= LEAST_FAILED and share >= FAILING:
+        if number >= MIN_FAILED and share >= FAILING_SHARE:
             found.append(Note("warning", name, f'{share:.0%} of "{name}" fail'))
     return found
 
 
-def _about_due(desk: Desk, now: float, sizes: Sizes) -> Steps[list[Note]]:
+def _about_due(session: Session, now: float, sizes: Sizes) -> Steps[list[Note]]:
     found = []
     for source, name, size in (
-        (desk.keys.scheduled, "scheduled", sizes.scheduled), (desk.keys.retry, "retry", sizes.retry),
+        (session.keys.scheduled, "scheduled", sizes.scheduled), (session.keys.retry, "retry", sizes.retry),
     ):  # fmt: skip
         if size <= 0:
             continue
         first = yield from ask(inspect.page(source, size=1))
         late = now - (first.entries[0].at or now) if first.entries else 0.0
-        if late > MOST_OVERDUE:
+        if late > MAX_OVERDUE_SECONDS:
             text = f"jobs in {name} are overdue by {span(late)}"
             found.append(Note("error", name, text))
     return found

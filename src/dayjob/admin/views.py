@@ -6,21 +6,62 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dayjob.admin.doctor import Finding
-from dayjob.store.ops.audit import Line
+from dayjob.store.ops.audit import AuditEntry
 from dayjob.store.ops.figures import Histogram
 from dayjob.store.ops.find import State
 from dayjob.store.ops.health import Health
 from dayjob.store.ops.inspect import BrokenEntry, BrokenPage, Queue, Sizes
-from dayjob.store.ops.pools import Condemned, Pool, Status, Worker
+from dayjob.store.ops.pools import Condemned, Pool, Status, WorkerStatus
 
 __all__ = [
-    "Argument", "BrokenEntry", "BrokenPage", "BusyWorker", "Condemned", "Count", "Event", "FailedAttempts", "FailureGroup", "Failures", "Finding", "Frame",
-    "JobDetail", "JobMetrics", "JobPage", "JobTypeView", "JobView", "Line", "Metrics", "Note", "Outcome", "Periodic", "Pool",
-    "PoolsView", "Progress", "Quantiles", "Queue", "QueueDetail", "QueueMinute", "QueueView", "QueuesView", "RedisView", "Seen", "Sizes",
-    "Stacks", "State", "Status", "Tally", "Verdict", "Worker", "WorkerStack",
+    "Argument",
+    "AuditEntry",
+    "BrokenEntry",
+    "BrokenPage",
+    "BusyWorker",
+    "Condemned",
+    "Count",
+    "Event",
+    "FailedAttempts",
+    "FailureGroup",
+    "Failures",
+    "Finding",
+    "Frame",
+    "JobDetail",
+    "JobMetrics",
+    "JobPage",
+    "JobTypeView",
+    "JobView",
+    "Line", "Metrics",
+    "Note",
+    "Outcome",
+    "Periodic",
+    "Pool",
+    "PoolsView",
+    "Progress",
+    "Quantiles",
+    "Queue",
+    "QueueDetail",
+    "QueueMinute",
+    "QueueView",
+    "QueuesView",
+    "RedisView",
+    "Seen",
+    "Sizes",
+    "Stacks",
+    "State",
+    "Status",
+    "Tally",
+    "Verdict",
+    "Worker", "WorkerStack",
+    "WorkerStatus",
 ]  # fmt: skip
 
 #: A notice is a fact to know of, and nothing that needs anybody at once.
+#: The names that programs imported before.
+Line = AuditEntry
+Worker = WorkerStatus
+
 Level = Literal["ok", "notice", "warning", "error"]
 
 
@@ -386,7 +427,7 @@ class BusyWorker:
     pool_id: str
     host: str
     pid: int
-    worker: Worker
+    worker: WorkerStatus
     running_for: float
     #: The lease of its pool is over: this is what the pool reported last.
     stale: bool = False

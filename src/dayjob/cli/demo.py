@@ -100,7 +100,7 @@ def ending() -> Iterator[threading.Event]:
             signal.signal(number, action)
 
 
-def stop(both: list[WorkerPool[Any]], web: Console | None) -> None:
+def stop(both: list[WorkerPool[Any]], web: DemoConsole | None) -> None:
     """Stop all of it at once, rather than one after the other."""
     threads = [threading.Thread(target=pool.stop, kwargs={"timeout": PATIENCE}) for pool in both]
     threads += [threading.Thread(target=web.stop)] if web else []
@@ -113,7 +113,7 @@ def stop(both: list[WorkerPool[Any]], web: Console | None) -> None:
 # The console.
 
 
-class Console:
+class DemoConsole:
     """The console in a thread of this process."""
 
     def __init__(self, port: int) -> None:
@@ -158,14 +158,14 @@ def _listen(port: int) -> socket.socket:
     raise AssertionError("the loop ends in one of three other ways")
 
 
-def console_at(port: int) -> Console | None:
+def console_at(port: int) -> DemoConsole | None:
     """The console, where what it needs is installed."""
     if all(importlib.util.find_spec(module) for module in ("starlette", "uvicorn", "jinja2")):
-        return Console(port)
+        return DemoConsole(port)
     return None
 
 
-def greet(web: Console | None, *, opens: bool, wanted: bool) -> None:
+def greet(web: DemoConsole | None, *, opens: bool, wanted: bool) -> None:
     """Say where everything is, and open the console on a desktop."""
     click.echo(f"dayjob demo: embedded server in {FOLDER.resolve()}, namespace {NAMESPACE}. Ctrl-C ends it.")
     if web is None:

@@ -141,4 +141,4 @@ def _fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> Non
     made[f"|x{rng.randint(2, 6)}"] = rng.randint(10, 60)
     flat: list[Arg] = [word for pair in made.items() for word in pair]
     link.run(Op("HSET", (keys.minute(minute),), flat, int))
-    link.run(Op("EXPIRE", (keys.minute(minute),), (figures.KEPT,), int))
+    link.run(Op("EXPIRE", (keys.minute(minute),), (figures.KEPT_SECONDS,), int))

@@ -16,7 +16,7 @@ from dayjob.options import suggest
 from dayjob.pool import WorkerPool
 
 #: How many lines of somebody else's error are shown.
-_MOST_LINES = 3
+_MAX_LINES = 3
 _OURS = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
@@ -102,8 +102,8 @@ def _explained(name: str, error: BaseException) -> str:
     lines = (f"{kind}: {said}" if said else kind).splitlines()
     if isinstance(error, DayjobError):
         lines = said.splitlines()
-    if len(lines) > _MOST_LINES:
-        lines = [*lines[:_MOST_LINES], "..."]
+    if len(lines) > _MAX_LINES:
+        lines = [*lines[:_MAX_LINES], "..."]
     return "\n".join([f"cannot import {name}: {lines[0]}", *lines[1:], *([f"    {where}"] if where else [])])
 
 

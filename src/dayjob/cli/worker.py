@@ -12,7 +12,7 @@ import click
 from dayjob.cli import logs, reload, target
 from dayjob.errors import UsageError
 from dayjob.worker.supervisor.channel import Config, Filed
-from dayjob.worker.supervisor.supervisor import Plan, Supervisor
+from dayjob.worker.supervisor.supervisor import ProcessPlan, Supervisor
 
 
 @click.command()
@@ -98,7 +98,7 @@ def worker(
     config = Config(
         pool=pool, timeout=timeout, tag=tag, log_format=log_format, warnings_only=quiet, **named, filed=Filed(**filed)
     )  # fmt: skip
-    plan = Plan(processes, None if max_memory is None else max_memory << 20, max_jobs)
+    plan = ProcessPlan(processes, None if max_memory is None else max_memory << 20, max_jobs)
     supervisor = Supervisor((sys.executable, "-m", "dayjob.cli.child"), config, plan)
     if reloading:
         reload.watch(Path.cwd(), supervisor.roll)

@@ -12,7 +12,7 @@ import msgspec
 from dayjob.errors import TooLarge
 from dayjob.handlers.arguments import encode_unchecked
 from dayjob.job import Job, new_id, running
-from dayjob.options import How, JobOptions, check_name
+from dayjob.options import EnqueueOptions, JobOptions, check_name
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
@@ -20,7 +20,7 @@ from dayjob.store.ops import produce
 from dayjob.store.ops.produce import Slot, Stored, When
 
 #: A name is added to known_jobs again after this many seconds, should somebody have emptied Redis.
-KNOWN = 300.0
+KNOWN_JOBS_REFRESH_SECONDS = 300.0
 
 
 class Checked(Protocol):
@@ -35,7 +35,7 @@ class Checked(Protocol):
 Find = Callable[[str], Checked]
 
 
-class Draft(msgspec.Struct, frozen=True):
+class NewJob(msgspec.Struct, frozen=True):
     """A job ready to be sent: everything but the slot."""
 
     job: Job
@@ -52,9 +52,9 @@ class Sink(Protocol):
 
     def now(self) -> float: ...
 
-    def store(self, batches: Sequence[Sequence[Draft]], /) -> list[Job | None]: ...
+    def store(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]: ...
 
-    async def astore(self, batches: Sequence[Sequence[Draft]], /) -> list[Job | None]: ...
+    async def astore(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]: ...
 
     def result(self, job_id: str, /) -> Any: ...
 
@@ -73,7 +73,7 @@ class Builder:
         #: Takes the drafts in place of Redis. Here, because copies made by `using()` share their builder.
         self.sink: Sink | None = None
 
-    def encode(self, name: str, args: Mapping[str, Any], how: How) -> tuple[bytes, How]:
+    def encode(self, name: str, args: Mapping[str, Any], how: EnqueueOptions) -> tuple[bytes, EnqueueOptions]:
         """The arguments as JSON, checked against the job type where it is known."""
         if self._find is None:
             return encode_unchecked(check_name(name), args), how
@@ -82,7 +82,7 @@ class Builder:
             how = replace(how, unique_until=job_type.options.unique_until)
         return job_type.encode((), args), how
 
-    def draft(self, name: str, args: bytes, how: How) -> Draft:
+    def new_job(self, name: str, args: bytes, how: EnqueueOptions) -> NewJob:
         """A new job. Raises TooLarge or BadOption."""
         sink = self.sink
         now = time.time() + self.offset if sink is None else sink.now()
@@ -103,19 +103,22 @@ class Builder:
             name, id=job_id, source=source, enqueued_at=now, scheduled_at=at, unique_key=unique_key, raw_args=args,
             expires_at=None if how.expires is None else now + how.expires,
         )  # fmt: skip
-        return Draft(job, name, payload, when, how.id is not None, how.unique_for, how.expires)
+        return NewJob(job, name, payload, when, how.id is not None, how.unique_for, how.expires)
 
-    def op(self, drafts: Sequence[Draft], slot: Slot) -> Op[Stored]:
+    def op(self, new_jobs: Sequence[NewJob], slot: Slot) -> Op[Stored]:
         """The request that stores drafts of one name and one time; more than one only without key and chosen id."""
-        first = drafts[0]
-        introduce = time.monotonic() - self._introduced.get(first.name, -KNOWN) >= KNOWN
+        first = new_jobs[0]
+        introduce = (
+            time.monotonic() - self._introduced.get(first.name, -KNOWN_JOBS_REFRESH_SECONDS)
+            >= KNOWN_JOBS_REFRESH_SECONDS
+        )
         if first.chosen or first.job.unique_key is not None:
             return produce.admit(
                 self.keys, slot, first.name, first.payload, first.when,
                 job_id=first.job.id, chosen=first.chosen, unique_key=first.job.unique_key, unique_for=first.unique_for,
                 introduce=introduce, expires=first.expires,
             )  # fmt: skip
-        payloads = [draft.payload for draft in drafts]
+        payloads = [new_job.payload for new_job in new_jobs]
         if first.when.mode == "now":
             return produce.enqueue(
                 self.keys, slot, first.name, payloads, introduce=introduce, expires=first.expires
@@ -124,36 +127,36 @@ class Builder:
             self.keys, slot, first.name, payloads, first.when, introduce=introduce, expires=first.expires
         )
 
-    def accept(self, drafts: Sequence[Draft], stored: Stored) -> list[Job | None]:
+    def accept(self, new_jobs: Sequence[NewJob], stored: Stored) -> list[Job | None]:
         """What the caller gets, and what is learnt from the answer."""
         now = time.monotonic()
-        self._introduced[drafts[0].name] = now
+        self._introduced[new_jobs[0].name] = now
         if stored.now:
             self.offset = stored.now - time.time()
         if not stored.stored:
             return [None]
         if stored.existed:
-            drafts[0].job.existed = True
-        if stored.due is not None and drafts[0].when.mode != "now":
-            for draft in drafts:
-                draft.job.scheduled_at = stored.due
+            new_jobs[0].job.existed = True
+        if stored.due is not None and new_jobs[0].when.mode != "now":
+            for new_job in new_jobs:
+                new_job.job.scheduled_at = stored.due
         if stored.now:
-            for draft in drafts:
-                if draft.expires is not None:
-                    draft.job.expires_at = stored.now + draft.expires
-        return [draft.job for draft in drafts]
+            for new_job in new_jobs:
+                if new_job.expires is not None:
+                    new_job.job.expires_at = stored.now + new_job.expires
+        return [new_job.job for new_job in new_jobs]
 
-    def batches(self, drafts: Iterable[Draft]) -> list[list[Draft]]:
+    def batches(self, new_jobs: Iterable[NewJob]) -> list[list[NewJob]]:
         """Drafts in requests of bounded size."""
-        found: list[list[Draft]] = []
-        size = produce.MOST_BYTES + 1
-        for draft in drafts:
-            alone = draft.chosen or draft.job.unique_key is not None
-            if alone or size + len(draft.payload) > produce.MOST_BYTES or len(found[-1]) >= produce.MOST_JOBS:
+        found: list[list[NewJob]] = []
+        size = produce.MAX_BYTES + 1
+        for new_job in new_jobs:
+            alone = new_job.chosen or new_job.job.unique_key is not None
+            if alone or size + len(new_job.payload) > produce.MAX_BYTES or len(found[-1]) >= produce.MAX_JOBS:
                 found.append([])
                 size = 0
-            found[-1].append(draft)
-            size += produce.MOST_BYTES + 1 if alone else len(draft.payload)
+            found[-1].append(new_job)
+            size += produce.MAX_BYTES + 1 if alone else len(new_job.payload)
         return found
 
     def _name(self, name: str) -> bytes:
@@ -163,14 +166,14 @@ class Builder:
         return quoted
 
     @staticmethod
-    def _when(how: How, now: float) -> tuple[When, float | None]:
+    def _when(how: EnqueueOptions, now: float) -> tuple[When, float | None]:
         if how.delay is not None:
             return When("in", round(how.delay * 1000)), now + how.delay
         if how.at is not None:
             return When("at", round(how.at * 1000)), how.at
         return When(), None
 
-    def _unique_key(self, name: str, args: bytes, how: How) -> str:
+    def _unique_key(self, name: str, args: bytes, how: EnqueueOptions) -> str:
         if isinstance(how.unique_key, str):
             return self.keys.unique(name, how.unique_key)
         if how.unique_key is not None:
@@ -178,7 +181,9 @@ class Builder:
         return self.keys.unique(name, codec.go_json(codec.json_value(args)) + "\n")
 
     @staticmethod
-    def _extras(how: How, source: str | int | None, unique_key: str | None, now: float) -> dict[str, Any]:
+    def _extras(
+        how: EnqueueOptions, source: str | int | None, unique_key: str | None, now: float
+    ) -> dict[str, Any]:
         extras: dict[str, Any] = {}
         if unique_key is not None and how.unique_for is None:
             extras["unique"] = True

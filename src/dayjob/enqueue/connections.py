@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from dayjob.enqueue.builder import Builder, Draft
+from dayjob.enqueue.builder import Builder, NewJob
 from dayjob.errors import StoreError, Unavailable, Unknown
 from dayjob.job import Job, new_id
 from dayjob.options import Durability
@@ -27,12 +27,12 @@ L = TypeVar("L")
 A = TypeVar("A")
 
 #: How many connections an enqueuer opens at most, one for each call under way.
-MOST_LINKS = 16
+MAX_LINKS = 16
 #: Seconds between two requests of a slot that ask for Redis time and let it live on.
-FRESH = 10.0
+TIME_REFRESH_SECONDS = 10.0
 
 
-class Lane(Generic[L]):
+class NumberedLink(Generic[L]):
     """A link with a slot of its own, on which requests are numbered."""
 
     def __init__(self, link: L) -> None:
@@ -43,25 +43,25 @@ class Lane(Generic[L]):
         """Take a new slot: on the old one a request is open whose repeat must stay possible."""
         self.slot_id = new_id()
         self.number = 0
-        self._fresh_at = -FRESH
+        self._fresh_at = -TIME_REFRESH_SECONDS
 
     def next(self) -> Slot:
         """The slot with the next number."""
         self.number += 1
         now = time.monotonic()
-        fresh = now - self._fresh_at >= FRESH
+        fresh = now - self._fresh_at >= TIME_REFRESH_SECONDS
         if fresh:
             self._fresh_at = now
         return Slot(self.slot_id, self.number, fresh)
 
 
-class Sending(Generic[A]):
+class EnqueueRequest(Generic[A]):
     """What one call has to store. A repeat goes on from where it is, and answers for the whole call."""
 
     def __init__(
         self,
         builder: Builder,
-        batches: Sequence[Sequence[Draft]],
+        batches: Sequence[Sequence[NewJob]],
         read: Callable[[list[Job | None]], A],
         wanted: Durability | None = None,
     ) -> None:
@@ -76,10 +76,10 @@ class Sending(Generic[A]):
         self._doubtful = False
         self.jobs: list[Job | None] = []
 
-    def open(self, lane: Lane[Any]) -> Op[Stored] | None:
+    def open(self, numbered_link: NumberedLink[Any]) -> Op[Stored] | None:
         """The request to send now: the one in doubt again, byte for byte, or the next; None when all is stored."""
         if self._op is None and self._index < len(self.batches):
-            self._op = self._builder.op(self.batches[self._index], lane.next())
+            self._op = self._builder.op(self.batches[self._index], numbered_link.next())
         return self._op
 
     def settle(self, stored: Stored) -> None:
@@ -144,9 +144,9 @@ class Links:
 
     def reset(self) -> None:
         """Forget everything: after a fork sockets and slots are the parent's, and its locks may be held."""
-        self._lanes: deque[Lane[Any]] = deque()
+        self._numbered_links: deque[NumberedLink[Any]] = deque()
         #: Every lane there is. One whose call was interrupted before it could give it back vanishes by itself.
-        self._made: weakref.WeakSet[Lane[Any]] = weakref.WeakSet()
+        self._made: weakref.WeakSet[NumberedLink[Any]] = weakref.WeakSet()
         self._back = threading.Condition()
         self._waiting = 0
         self.lock = threading.Lock()
@@ -155,44 +155,44 @@ class Links:
         self.able: set[Durability] = set()
         self._loops: dict[asyncio.AbstractEventLoop, AsyncPlaces] = {}
 
-    def take(self, make: Callable[[], Lane[Any]]) -> Lane[Any]:
+    def take(self, make: Callable[[], NumberedLink[Any]]) -> NumberedLink[Any]:
         """A lane for one call: an idle one, a new one, or when there are enough the next that comes back."""
         try:
             # The usual case needs no lock: each operation on a deque is atomic.
-            return self._lanes.pop()
+            return self._numbered_links.pop()
         except IndexError:
             pass
         with self._back:
             self._waiting += 1
             try:
-                while not self._lanes:
-                    if len(self._made) < MOST_LINKS:
+                while not self._numbered_links:
+                    if len(self._made) < MAX_LINKS:
                         # Making one opens no connection yet.
-                        lane = make()
-                        self._made.add(lane)
-                        return lane
+                        numbered_link = make()
+                        self._made.add(numbered_link)
+                        return numbered_link
                     self._back.wait()
-                return self._lanes.pop()
+                return self._numbered_links.pop()
             finally:
                 self._waiting -= 1
 
-    def give(self, lane: Lane[Any]) -> None:
+    def give(self, numbered_link: NumberedLink[Any]) -> None:
         """Give a lane back."""
-        self._lanes.append(lane)
+        self._numbered_links.append(numbered_link)
         if self._waiting:
             with self._back:
                 self._back.notify()
 
-    def idle(self) -> list[Lane[Any]]:
+    def idle(self) -> list[NumberedLink[Any]]:
         """The lanes that nobody uses, taken out for good."""
-        found: list[Lane[Any]] = []
-        while self._lanes:
+        found: list[NumberedLink[Any]] = []
+        while self._numbered_links:
             try:
-                found.append(self._lanes.pop())
+                found.append(self._numbered_links.pop())
             except IndexError:
                 break
-        for lane in found:
-            self._made.discard(lane)
+        for numbered_link in found:
+            self._made.discard(numbered_link)
         return found
 
     def here(self) -> AsyncPlaces:
@@ -208,16 +208,16 @@ class Links:
         # Several threads may run loops: each step here is atomic, and only one of them gets the places of a loop.
         for loop in list(self._loops):
             if loop.is_closed() and (places := self._loops.pop(loop, None)) is not None:
-                for lane in places.lanes:
-                    lane.link.drop()
+                for numbered_link in places.numbered_links:
+                    numbered_link.link.drop()
 
 
 class AsyncPlaces:
     """The connections of one event loop."""
 
     def __init__(self) -> None:
-        self.lanes: deque[Lane[Any]] = deque()
-        self.places = asyncio.Semaphore(MOST_LINKS)
+        self.numbered_links: deque[NumberedLink[Any]] = deque()
+        self.places = asyncio.Semaphore(MAX_LINKS)
 
 
 _all_links: weakref.WeakSet[Links] = weakref.WeakSet()

@@ -17,12 +17,21 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeVar, Unpack
 
-from dayjob.enqueue.builder import Builder, Draft, Find, Sink
-from dayjob.enqueue.connections import Lane, Links, Sending, confirmed
+from dayjob.enqueue.builder import Builder, Find, NewJob, Sink
+from dayjob.enqueue.connections import EnqueueRequest, Links, NumberedLink, confirmed
 from dayjob.errors import BadOption, JobFailed, ResultTimeout, StoreError, Unknown
-from dayjob.handlers.registry import certain, epoch, wait_of
+from dayjob.handlers.registry import epoch, require_stored, wait_of
 from dayjob.job import Job
-from dayjob.options import Commit, Durability, How, Seconds, Using, check_text, durability_of, how_of
+from dayjob.options import (
+    Commit,
+    Durability,
+    EnqueueOptions,
+    Seconds,
+    Using,
+    check_text,
+    durability_of,
+    read_using,
+)
 from dayjob.store import addresses, codec
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.link import Link
@@ -38,7 +47,7 @@ A = TypeVar("A")
 TRIES = (0.05, 0.25, 0.7, None)
 
 
-class _Base:
+class _EnqueuerBase:
     """What both enqueuers share: options, and everything that can be done before sending."""
 
     def __init__(
@@ -60,7 +69,7 @@ class _Base:
         self.namespace = addresses.resolve_namespace(namespace)
         self._redis = redis
         self._builder = Builder(self.namespace, max_payload, find)
-        self._how = How(
+        self._how = EnqueueOptions(
             on_commit=on_commit, durability=durability_of(durability, type(self).__name__) or None
         )
 
@@ -68,21 +77,21 @@ class _Base:
         """An enqueuer like this one whose jobs get these options; connections are shared. Raises BadOption."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._how = how_of(options, self._how)
+        twin._how = read_using(options, self._how)
         return twin
 
     def sourced(self, source: str | int | None) -> Self:
         """An enqueuer whose jobs are for `source`."""
         return self.using(source=source)
 
-    def _one(self, name: str, args: Mapping[str, Any], **changes: Any) -> tuple[str, bytes, How]:
+    def _one(self, name: str, args: Mapping[str, Any], **changes: Any) -> tuple[str, bytes, EnqueueOptions]:
         how = replace(self._how, **changes) if changes else self._how
         if how.unique_key is not None or how.unique_for is not None:
             how = replace(how, unique=True)
         encoded, how = self._builder.encode(name, args, how)
         return name, encoded, how
 
-    def _merge(self, how: How) -> How:
+    def _merge(self, how: EnqueueOptions) -> EnqueueOptions:
         """The options of a typed handle, over those of this enqueuer."""
         if not how.commit_said and self._how.on_commit is not None:
             how = replace(how, on_commit=self._how.on_commit)
@@ -92,14 +101,14 @@ class _Base:
             how = replace(how, unique=True)
         return how
 
-    def _many(self, name: str, items: Iterable[Mapping[str, Any]]) -> list[list[Draft]]:
+    def _many(self, name: str, items: Iterable[Mapping[str, Any]]) -> list[list[NewJob]]:
         if self._how.id is not None:
             raise BadOption("enqueue_many: one id cannot serve many jobs; drop using(id=...)")
-        drafts = []
+        new_jobs = []
         for item in items:
             _, encoded, how = self._one(name, item)
-            drafts.append(self._builder.draft(name, encoded, how))
-        return self._builder.batches(drafts)
+            new_jobs.append(self._builder.new_job(name, encoded, how))
+        return self._builder.batches(new_jobs)
 
     def _address(self) -> addresses.Address:
         return addresses.parse_url(addresses.connect_target(addresses.resolve(self._redis)))
@@ -153,7 +162,7 @@ def read_result(raw: bytes, job_id: str) -> Any:
     return answer.get("result")
 
 
-class Enqueuer(_Base):
+class Enqueuer(_EnqueuerBase):
     """Puts jobs in. Safe to share between threads; opens its connections at first use."""
 
     def __init__(
@@ -175,15 +184,15 @@ class Enqueuer(_Base):
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
         """Put a job in its queue. Raises BadArguments, StoreError."""
-        return certain(self.submit(*self._one(name, args)))
+        return require_stored(self.submit(*self._one(name, args)))
 
     def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
         """Put a job in, to run after `delay` seconds."""
-        return certain(self.submit(*self._one(name, args, delay=wait_of(delay))))
+        return require_stored(self.submit(*self._one(name, args, delay=wait_of(delay))))
 
     def enqueue_at(self, name: str, when: datetime, /, **args: Any) -> Job:
         """Put a job in, to run at `when`."""
-        return certain(self.submit(*self._one(name, args, at=epoch(when))))
+        return require_stored(self.submit(*self._one(name, args, at=epoch(when))))
 
     def enqueue_unique(self, name: str, /, **args: Any) -> Job | None:
         """Put a job in unless one like it waits; None when one does."""
@@ -199,24 +208,24 @@ class Enqueuer(_Base):
 
     def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
-        sending = Sending(self._builder, self._many(name, items), _all, self._how.durability)
+        request = EnqueueRequest(self._builder, self._many(name, items), _all, self._how.durability)
         if self._how.on_commit is not None:
             sink = self._builder.sink
-            self._how.on_commit(lambda: self._send(sending, sink))
-            return [draft.job for drafts in sending.batches for draft in drafts]
-        return self._send(sending)
+            self._how.on_commit(lambda: self._send(request, sink))
+            return [new_job.job for new_jobs in request.batches for new_job in new_jobs]
+        return self._send(request)
 
-    def submit(self, name: str, args: bytes, how: How) -> Job | None:
+    def submit(self, name: str, args: bytes, how: EnqueueOptions) -> Job | None:
         """Send one job whose arguments are encoded already."""
         how = self._merge(how)
-        draft = self._builder.draft(name, args, how)
-        sending = Sending(self._builder, [[draft]], _first, how.durability)
+        new_job = self._builder.new_job(name, args, how)
+        request = EnqueueRequest(self._builder, [[new_job]], _first, how.durability)
         if how.on_commit is not None:
             # What was drafted inside a testing block must not reach Redis when the commit comes after it.
             sink = self._builder.sink
-            how.on_commit(lambda: self._send(sending, sink))
-            return draft.job
-        return self._send(sending)
+            how.on_commit(lambda: self._send(request, sink))
+            return new_job.job
+        return self._send(request)
 
     def result(self, job: Job | str, timeout: float | None = None) -> Any:
         """What the job returned, waiting up to `timeout` seconds. Raises ResultTimeout, JobFailed, StoreError.
@@ -252,32 +261,32 @@ class Enqueuer(_Base):
         return None if found is None else found.state
 
     def _walk(self, steps: Steps[A]) -> A:
-        lane = self._links.take(self._lane)
+        numbered_link = self._links.take(self._numbered_link)
         try:
-            lane.link.freshen()
-            return walk(lane.link, steps)
+            numbered_link.link.freshen()
+            return walk(numbered_link.link, steps)
         finally:
-            self._links.give(lane)
+            self._links.give(numbered_link)
 
     def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""
-        lane = self._links.take(self._lane)
+        numbered_link = self._links.take(self._numbered_link)
         try:
-            lane.link.freshen()
-            return lane.link.run(op)
+            numbered_link.link.freshen()
+            return numbered_link.link.run(op)
         finally:
-            self._links.give(lane)
+            self._links.give(numbered_link)
 
     def close(self) -> None:
         """Close idle connections; the next call opens new ones."""
-        for lane in self._links.idle():
-            lane.link.close()
+        for numbered_link in self._links.idle():
+            numbered_link.link.close()
 
-    def _lane(self) -> Lane[Link]:
+    def _numbered_link(self) -> NumberedLink[Link]:
         with self._links.lock:
             if self._links.address is None:
                 self._links.address = self._address()
-        return Lane(
+        return NumberedLink(
             Link(
                 self._links.address,
                 tag=self._builder.keys.known_jobs,
@@ -286,37 +295,37 @@ class Enqueuer(_Base):
             )
         )
 
-    def _send(self, sending: Sending[A], sink: Sink | None = None) -> A:
+    def _send(self, request: EnqueueRequest[A], sink: Sink | None = None) -> A:
         sink = sink or self._builder.sink
         if sink is not None:
-            return sending.read(sink.store(sending.batches))
-        return self._drive(sending)
+            return request.read(sink.store(request.batches))
+        return self._drive(request)
 
-    def _drive(self, sending: Sending[A]) -> A:
+    def _drive(self, request: EnqueueRequest[A]) -> A:
         """Send requests in order; each is resent on its slot and number until it is answered."""
-        lane = self._links.take(self._lane)
+        numbered_link = self._links.take(self._numbered_link)
         try:
-            while (op := sending.open(lane)) is not None:
-                sending.settle(self._insist(lane.link, op, sending))
+            while (op := request.open(numbered_link)) is not None:
+                request.settle(self._insist(numbered_link.link, op, request))
         except BaseException as error:
             # The request may be stored: on its slot nothing else may be sent.
-            lane.renew()
+            numbered_link.renew()
             if isinstance(error, Unknown):
-                error.again = partial(self._drive, sending)
+                error.again = partial(self._drive, request)
             raise
         finally:
-            self._links.give(lane)
-        return sending.read(sending.jobs)
+            self._links.give(numbered_link)
+        return request.read(request.jobs)
 
-    def _insist(self, link: Link, op: Op[Stored], sending: Sending[Any]) -> Stored:
-        deadline = time.monotonic() + self._timeout if sending.wanted else math.inf
+    def _insist(self, link: Link, op: Op[Stored], request: EnqueueRequest[Any]) -> Stored:
+        deadline = time.monotonic() + self._timeout if request.wanted else math.inf
         for wait in TRIES:
             try:
-                if sending.wanted:
-                    return self._confirm(link, op, sending.wanted, deadline)
+                if request.wanted:
+                    return self._confirm(link, op, request.wanted, deadline)
                 return link.run(op)
             except StoreError as error:
-                verdict = sending.judge(error, last=wait is None or time.monotonic() > deadline)
+                verdict = request.judge(error, last=wait is None or time.monotonic() > deadline)
                 if verdict is not None:
                     raise verdict from error
             threading.Event().wait(wait)
@@ -334,7 +343,7 @@ class Enqueuer(_Base):
         return confirmed(wanted, stored, answer, self._timeout)
 
 
-class AsyncEnqueuer(_Base):
+class AsyncEnqueuer(_EnqueuerBase):
     """Puts jobs in, from async code: the methods of Enqueuer, awaited. Opens its connections at first use."""
 
     def __init__(
@@ -359,15 +368,15 @@ class AsyncEnqueuer(_Base):
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
         """Put a job in its queue. Raises BadArguments, StoreError."""
-        return certain(await self.submit(*self._one(name, args)))
+        return require_stored(await self.submit(*self._one(name, args)))
 
     async def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
         """Put a job in, to run after `delay` seconds."""
-        return certain(await self.submit(*self._one(name, args, delay=wait_of(delay))))
+        return require_stored(await self.submit(*self._one(name, args, delay=wait_of(delay))))
 
     async def enqueue_at(self, name: str, when: datetime, /, **args: Any) -> Job:
         """Put a job in, to run at `when`."""
-        return certain(await self.submit(*self._one(name, args, at=epoch(when))))
+        return require_stored(await self.submit(*self._one(name, args, at=epoch(when))))
 
     async def enqueue_unique(self, name: str, /, **args: Any) -> Job | None:
         """Put a job in unless one like it waits; None when one does."""
@@ -383,25 +392,25 @@ class AsyncEnqueuer(_Base):
 
     async def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
-        sending = Sending(self._builder, self._many(name, items), _all, self._how.durability)
+        request = EnqueueRequest(self._builder, self._many(name, items), _all, self._how.durability)
         if self._how.on_commit is not None:
-            await self._send_at_commit(self._how.on_commit, sending)
-            return [draft.job for drafts in sending.batches for draft in drafts]
-        return await self._send(sending)
+            await self._send_at_commit(self._how.on_commit, request)
+            return [new_job.job for new_jobs in request.batches for new_job in new_jobs]
+        return await self._send(request)
 
-    async def submit(self, name: str, args: bytes, how: How) -> Job | None:
+    async def submit(self, name: str, args: bytes, how: EnqueueOptions) -> Job | None:
         """Send one job whose arguments are encoded already."""
         how = self._merge(how)
-        draft = self._builder.draft(name, args, how)
-        sending = Sending(self._builder, [[draft]], _first, how.durability)
+        new_job = self._builder.new_job(name, args, how)
+        request = EnqueueRequest(self._builder, [[new_job]], _first, how.durability)
         if how.on_commit is not None:
-            await self._send_at_commit(how.on_commit, sending)
-            return draft.job
-        return await self._send(sending)
+            await self._send_at_commit(how.on_commit, request)
+            return new_job.job
+        return await self._send(request)
 
-    async def _send_at_commit(self, on_commit: Commit, sending: Sending[Any]) -> None:
+    async def _send_at_commit(self, on_commit: Commit, request: EnqueueRequest[Any]) -> None:
         sink = self._builder.sink
-        answer = _register(on_commit, lambda: self._plain._send(sending, sink))
+        answer = _register(on_commit, lambda: self._plain._send(request, sink))
         if inspect.isawaitable(answer):
             await answer
 
@@ -433,39 +442,39 @@ class AsyncEnqueuer(_Base):
     async def _walk(self, steps: Steps[A]) -> A:
         here = self._links.here()
         async with here.places:
-            lane = await self._lane()
+            numbered_link = await self._numbered_link()
             try:
-                await lane.link.freshen()
-                return await awalk(lane.link, steps)
+                await numbered_link.link.freshen()
+                return await awalk(numbered_link.link, steps)
             finally:
-                here.lanes.append(lane)
+                here.numbered_links.append(numbered_link)
 
     async def run(self, op: Op[Any]) -> Any:
         """Run an op that is safe to repeat on one of the connections."""
         here = self._links.here()
         async with here.places:
-            lane = await self._lane()
+            numbered_link = await self._numbered_link()
             try:
-                await lane.link.freshen()
-                return await lane.link.run(op)
+                await numbered_link.link.freshen()
+                return await numbered_link.link.run(op)
             finally:
-                here.lanes.append(lane)
+                here.numbered_links.append(numbered_link)
 
     async def close(self) -> None:
         """Close idle connections of this event loop; the next call opens new ones."""
         self._plain.close()
-        lanes = self._links.here().lanes
-        while lanes:
-            await lanes.pop().link.close()
+        numbered_links = self._links.here().numbered_links
+        while numbered_links:
+            await numbered_links.pop().link.close()
 
-    async def _lane(self) -> Lane[AsyncLink]:
+    async def _numbered_link(self) -> NumberedLink[AsyncLink]:
         try:
-            return self._links.here().lanes.pop()
+            return self._links.here().numbered_links.pop()
         except IndexError:
             if self._links.address is None:
                 # May start the embedded server, which takes a moment.
                 self._links.address = await asyncio.to_thread(self._address)
-            return Lane(
+            return NumberedLink(
                 AsyncLink(
                     self._links.address,
                     tag=self._builder.keys.known_jobs,
@@ -474,38 +483,38 @@ class AsyncEnqueuer(_Base):
                 )
             )
 
-    async def _send(self, sending: Sending[A]) -> A:
+    async def _send(self, request: EnqueueRequest[A]) -> A:
         sink = self._builder.sink
         if sink is not None:
-            return sending.read(await sink.astore(sending.batches))
-        return await self._drive(sending)
+            return request.read(await sink.astore(request.batches))
+        return await self._drive(request)
 
-    async def _drive(self, sending: Sending[A]) -> A:
+    async def _drive(self, request: EnqueueRequest[A]) -> A:
         here = self._links.here()
         async with here.places:
-            lane = await self._lane()
+            numbered_link = await self._numbered_link()
             try:
-                while (op := sending.open(lane)) is not None:
-                    sending.settle(await self._insist(lane.link, op, sending))
+                while (op := request.open(numbered_link)) is not None:
+                    request.settle(await self._insist(numbered_link.link, op, request))
             except BaseException as error:
                 # Cancelled in mid-request is unknown too: that slot must not be used on.
-                lane.renew()
+                numbered_link.renew()
                 if isinstance(error, Unknown):
-                    error.again = partial(self._drive, sending)
+                    error.again = partial(self._drive, request)
                 raise
             finally:
-                here.lanes.append(lane)
-        return sending.read(sending.jobs)
+                here.numbered_links.append(numbered_link)
+        return request.read(request.jobs)
 
-    async def _insist(self, link: AsyncLink, op: Op[Stored], sending: Sending[Any]) -> Stored:
-        deadline = time.monotonic() + self._timeout if sending.wanted else math.inf
+    async def _insist(self, link: AsyncLink, op: Op[Stored], request: EnqueueRequest[Any]) -> Stored:
+        deadline = time.monotonic() + self._timeout if request.wanted else math.inf
         for wait in TRIES:
             try:
-                if sending.wanted:
-                    return await self._confirm(link, op, sending.wanted, deadline)
+                if request.wanted:
+                    return await self._confirm(link, op, request.wanted, deadline)
                 return await link.run(op)
             except StoreError as error:
-                verdict = sending.judge(error, last=wait is None or time.monotonic() > deadline)
+                verdict = request.judge(error, last=wait is None or time.monotonic() > deadline)
                 if verdict is not None:
                     raise verdict from error
             await asyncio.sleep(wait or 0)

@@ -95,7 +95,7 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SignaturePlan:
     """What reading the annotations of one handler came to."""
 
     wants_context: bool
@@ -129,12 +129,12 @@ class Arguments:
         self._name = job_name
         self._function = function
         self._redact = redact
-        self._plan: Plan | None = None
+        self._plan: SignaturePlan | None = None
         with suppress(*NOT_YET):  # a type defined further down, or in a module that is still being imported
             self._plan = self._read()
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> SignaturePlan:
         """What the handler wants. Raises BadSignature."""
         return self._plan or self.resolve()
 
@@ -143,7 +143,7 @@ class Arguments:
         """Whether every type is known by now."""
         return self._plan is not None
 
-    def resolve(self) -> Plan:
+    def resolve(self) -> SignaturePlan:
         """Look up every type now. Raises BadSignature that names the one that does not exist."""
         try:
             plan = self._read()
@@ -194,7 +194,7 @@ class Arguments:
             return values, {}
         return _split(plan, values)
 
-    def _bind(self, plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _bind(self, plan: SignaturePlan, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = plan.names[: plan.by_position]
         if len(args) > len(names):
             raise self._bad(plan, f"takes {_count(len(names), 'argument')} by position, got {len(args)}")
@@ -205,7 +205,7 @@ class Arguments:
             given[name] = value
         return given
 
-    def _encode_open(self, plan: Plan, given: Mapping[str, Any]) -> bytes:
+    def _encode_open(self, plan: SignaturePlan, given: Mapping[str, Any]) -> bytes:
         try:
             raw = encode_unchecked(self._name, given)
         except BadArguments as error:
@@ -223,7 +223,7 @@ class Arguments:
                 raise self._changed(plan, name, problem)
         return raw
 
-    def _call_open(self, plan: Plan, given: dict[str, Any]) -> Called:
+    def _call_open(self, plan: SignaturePlan, given: dict[str, Any]) -> Called:
         if plan.rest is None:
             raise TypeError("not a handler with **args")
         for name in plan.taken:
@@ -240,7 +240,7 @@ class Arguments:
                     raise msgspec.ValidationError(_inside(name, str(error))) from None
         return args, kwargs
 
-    def _call_leniently(self, plan: Plan, raw: bytes | msgspec.Raw, error: BaseException) -> Called:
+    def _call_leniently(self, plan: SignaturePlan, raw: bytes | msgspec.Raw, error: BaseException) -> Called:
         """The arguments once more, with what other languages make of integers and empty lists put right."""
         try:
             given = _decode_object(raw) or {}
@@ -258,7 +258,7 @@ class Arguments:
         except _UNFIT:
             raise self._refusal(plan, given, error) from None
 
-    def _refusal(self, plan: Plan, given: Mapping[str, Any], error: BaseException) -> BadArguments:
+    def _refusal(self, plan: SignaturePlan, given: Mapping[str, Any], error: BaseException) -> BadArguments:
         if plan.rest is None:
             for name in given:
                 if name not in plan.infos:
@@ -296,18 +296,18 @@ class Arguments:
     def _hidden(self, name: str) -> bool:
         return name in self._redact or _is_secret(name)
 
-    def _changed(self, plan: Plan, name: str, problem: str) -> BadArguments:
+    def _changed(self, plan: SignaturePlan, name: str, problem: str) -> BadArguments:
         # The words may quote a key of the value.
         shown = "it would arrive as something else" if self._hidden(name) else problem
         return self._bad(plan, f"argument {name!r}: {shown}")
 
-    def _bad(self, plan: Plan, problem: str) -> BadArguments:
+    def _bad(self, plan: SignaturePlan, problem: str) -> BadArguments:
         return BadArguments(f"{self._name}: {problem}\n{self._where(plan)}")
 
-    def _where(self, plan: Plan) -> str:
+    def _where(self, plan: SignaturePlan) -> str:
         return f"    {plan.shown}    {self._function.location}"
 
-    def _read(self) -> Plan:
+    def _read(self) -> SignaturePlan:
         function = self._function
         parameters = function.parameters()
         self._check_kind(parameters)
@@ -326,7 +326,7 @@ class Arguments:
             rest = Rest(one.name, infos.pop(one.name), _decoder(hints[one.name]))
         if rest is None and (arguments or "job" not in leading):
             self._check_redact(infos)
-        return Plan(
+        return SignaturePlan(
             wants_context="context" in leading,
             wants_job="job" in leading,
             names=tuple(one.name for one in named),
@@ -451,7 +451,7 @@ def _is_own_class(hint: Any) -> bool:
     return isinstance(hint, type) and hint.__module__ != "builtins"
 
 
-def _split(plan: Plan, values: tuple[Any, ...]) -> Called:
+def _split(plan: SignaturePlan, values: tuple[Any, ...]) -> Called:
     number = plan.by_position
     return values[:number], dict(zip(plan.names[number:], values[number:], strict=True))
 

@@ -22,10 +22,10 @@ from dayjob.options import suggest
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 
 #: How much is said of one job type: arguments, choices of one, characters of a line, bytes in all.
-MOST_ARGUMENTS = 100
-MOST_CHOICES = 100
-MOST_LINE = 200
-MOST_BYTES = 16_384
+MAX_ARGUMENTS = 100
+MAX_CHOICES = 100
+MAX_LINE = 200
+MAX_BYTES = 16_384
 
 _KINDS: tuple[tuple[type[types.Type] | tuple[type[types.Type], ...], Kind], ...] = (
     (types.BoolType, "boolean"),
@@ -36,7 +36,7 @@ _KINDS: tuple[tuple[type[types.Type] | tuple[type[types.Type], ...], Kind], ...]
 )  # fmt: skip
 
 
-class Argument(msgspec.Struct, frozen=True):
+class DescribedArgument(msgspec.Struct, frozen=True):
     """One argument of a job type."""
 
     name: str
@@ -56,7 +56,7 @@ class Described(msgspec.Struct, frozen=True):
     """A job type as its pools describe it."""
 
     name: str
-    arguments: tuple[Argument, ...] = ()
+    arguments: tuple[DescribedArgument, ...] = ()
     #: Takes further arguments of any name.
     open: bool = False
     colour: Literal["sync", "async"] = "sync"
@@ -92,7 +92,7 @@ def describe(job_type: JobType[..., ..., Any]) -> Described:
         "",
     )
     said = msgspec.structs.replace(said, signature=_signature(said))
-    if len(msgspec.json.encode(said)) > MOST_BYTES:
+    if len(msgspec.json.encode(said)) > MAX_BYTES:
         # What must never be shown is said in any case.
         said = msgspec.structs.replace(said, arguments=(), open=True)
     return said
@@ -107,16 +107,18 @@ def fingerprint(said: Described) -> str:
     return hashlib.sha256(msgspec.json.encode((told, said.open))).hexdigest()[:6]
 
 
-def _arguments(job_type: JobType[..., ..., Any]) -> tuple[Argument, ...]:
+def _arguments(job_type: JobType[..., ..., Any]) -> tuple[DescribedArgument, ...]:
     found = []
-    for parameter, info in job_type.arguments()[:MOST_ARGUMENTS]:
+    for parameter, info in job_type.arguments()[:MAX_ARGUMENTS]:
         hidden = is_hidden(parameter.name, job_type.options.redact)
         kind, choices, nullable = _kind(info)
         required = parameter.default is parameter.empty
         annotation = "" if parameter.annotation is parameter.empty else show(parameter.annotation)
         default = None if required or hidden else _plain(parameter.default)
         found.append(
-            Argument(parameter.name, _line(annotation), required, default, kind, choices, nullable, hidden)
+            DescribedArgument(
+                parameter.name, _line(annotation), required, default, kind, choices, nullable, hidden
+            )
         )
     return tuple(found)
 
@@ -139,10 +141,10 @@ def _kind(info: types.Type) -> tuple[Kind, tuple[str | int, ...], bool]:
         return kind, choices, len(some) < len(info.types)
     if isinstance(info, types.LiteralType):
         values = tuple(value for value in info.values if value is not None)
-        return "choice", values[:MOST_CHOICES], None in info.values
+        return "choice", values[:MAX_CHOICES], None in info.values
     if isinstance(info, types.EnumType):
         members = tuple(one.value for one in info.cls if isinstance(one.value, str | int))
-        return "choice", members[:MOST_CHOICES], False
+        return "choice", members[:MAX_CHOICES], False
     for kinds, kind in _KINDS:
         if isinstance(info, kinds):
             return kind, (), False
@@ -159,7 +161,7 @@ def _plain(value: Any) -> Any:
 
 
 def _line(text: str) -> str:
-    return text if len(text) <= MOST_LINE else text[: MOST_LINE - 3] + "..."
+    return text if len(text) <= MAX_LINE else text[: MAX_LINE - 3] + "..."
 
 
 _FITS: dict[Kind, tuple[str, tuple[type, ...]]] = {
@@ -186,11 +188,11 @@ def misfit(said: Described, args: Mapping[str, Any]) -> str:
     return ""
 
 
-def _unfit(argument: Argument, value: Any) -> str:
+def _unfit(argument: DescribedArgument, value: Any) -> str:
     if value is None:
         return "" if argument.nullable or argument.kind == "json" else "must not be null"
     if argument.kind == "choice":
-        if len(argument.choices) < MOST_CHOICES and value not in argument.choices:
+        if len(argument.choices) < MAX_CHOICES and value not in argument.choices:
             return f"expected one of {', '.join(map(str, argument.choices))}"
         return ""
     if argument.kind not in _FITS:

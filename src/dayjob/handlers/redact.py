@@ -28,7 +28,7 @@ _WORD_BREAK = re.compile(r"[^a-zA-Z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
 #: Shorter values are not looked for in texts: nothing would be left of them.
 SHORTEST_SECRET = 3
 #: How many values of one job are looked for in texts.
-MOST_SECRETS = 1000
+MAX_SECRETS = 1000
 #: In bytes that are no JSON: what looks like a key, and like its value.
 _KEY = re.compile(rb'"((?:[^"\\]|\\.){1,100})"\s*:\s*')
 _VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{].*|[^\s,}\]]+', re.DOTALL)
@@ -78,7 +78,7 @@ def secrets_in(value: Any, hide: Collection[str] = ()) -> list[str]:
                 json.dumps(text)[1:-1],
                 json.dumps(text, ensure_ascii=False)[1:-1],
             }
-        if len(found) >= MOST_SECRETS:
+        if len(found) >= MAX_SECRETS:
             break
     return sorted(found, key=len, reverse=True)
 

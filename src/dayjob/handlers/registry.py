@@ -20,9 +20,18 @@ from dayjob.errors import BadOption, BadSignature, NotReady, UnknownJob
 from dayjob.handlers.arguments import Arguments, Called, encode_unchecked
 from dayjob.handlers.signature import Function, NoContext
 from dayjob.job import Job
-from dayjob.options import How, JobOptions, Seconds, Using, check_name, how_of, seconds
+from dayjob.options import EnqueueOptions, JobOptions, Seconds, Using, check_name, read_using, seconds
 
-__all__ = ["AsyncSender", "JobType", "Registry", "Sender", "certain", "encode_unchecked", "epoch", "wait_of"]
+__all__ = [
+    "AsyncSender",
+    "JobType",
+    "Registry",
+    "Sender",
+    "encode_unchecked",
+    "epoch",
+    "require_stored",
+    "wait_of",
+]
 
 Q = ParamSpec("Q")
 P = ParamSpec("P")
@@ -33,7 +42,7 @@ T = TypeVar("T")
 class Sender(Protocol):
     """What a job type enqueues through."""
 
-    def submit(self, name: str, args: bytes, how: How, /) -> Job | None:
+    def submit(self, name: str, args: bytes, how: EnqueueOptions, /) -> Job | None:
         """Enqueue one job; None when it is unique and one like it already waits."""
         ...
 
@@ -45,7 +54,7 @@ class Sender(Protocol):
 class AsyncSender(Protocol):
     """The same, awaited."""
 
-    async def submit(self, name: str, args: bytes, how: How, /) -> Job | None: ...
+    async def submit(self, name: str, args: bytes, how: EnqueueOptions, /) -> Job | None: ...
 
     async def result(self, id: str, timeout: float | None, /) -> Any: ...  # noqa: A002, ASYNC109
 
@@ -78,7 +87,7 @@ class JobType(Generic[Q, P, R_co]):
         #: Where it is defined, as `shop/jobs.py:14`.
         self.location = function.location
         #: What `using()` has set so far.
-        self.how = How(unique_until=options.unique_until)
+        self.how = EnqueueOptions(unique_until=options.unique_until)
         self._function = function
         self._arguments = Arguments(name, function, options.redact)
         self._sender = sender
@@ -141,7 +150,7 @@ class JobType(Generic[Q, P, R_co]):
     def using(self, **options: Unpack[Using]) -> JobType[Q, P, R_co]:
         """The same job type with what only the producer of a job knows. Raises BadOption."""
         chosen = copy.copy(self)
-        chosen.how = how_of(options, self.how)
+        chosen.how = read_using(options, self.how)
         return chosen
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
@@ -222,18 +231,22 @@ class JobType(Generic[Q, P, R_co]):
         """`result`, awaited."""
         return await self._async_sender().result(self._kept(job), timeout)
 
-    def _submit(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
-        return certain(self._sender().submit(self.name, self._arguments.encode(args, kwargs), how))
+    def _submit(self, how: EnqueueOptions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
+        return require_stored(self._sender().submit(self.name, self._arguments.encode(args, kwargs), how))
 
-    def _submit_unique(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job | None:
+    def _submit_unique(
+        self, how: EnqueueOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Job | None:
         raw = self._arguments.encode(args, kwargs)
         return self._sender().submit(self.name, raw, replace(how, unique=True))
 
-    async def _asubmit(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
+    async def _asubmit(self, how: EnqueueOptions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
         raw = self._arguments.encode(args, kwargs)
-        return certain(await self._async_sender().submit(self.name, raw, how))
+        return require_stored(await self._async_sender().submit(self.name, raw, how))
 
-    async def _asubmit_unique(self, how: How, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job | None:
+    async def _asubmit_unique(
+        self, how: EnqueueOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Job | None:
         raw = self._arguments.encode(args, kwargs)
         return await self._async_sender().submit(self.name, raw, replace(how, unique=True))
 
@@ -317,7 +330,7 @@ def _full_name(fn: Callable[..., Any]) -> str:
     return f"{fn.__module__}.{name}" if name else ""
 
 
-def certain(job: Job | None) -> Job:
+def require_stored(job: Job | None) -> Job:
     """The job that was stored. Raises NotReady where a unique one waits already: a plain enqueue has no None."""
     if job is None:
         raise NotReady("a job like it already waits; use enqueue_unique, which returns None for that")

@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from dayjob.errors import StoreError
 from dayjob.store.addresses import Address
 from dayjob.store.link import (
-    ANSWER,
+    ANSWER_SECONDS,
     Link,
     check_tag,
     connection_options,
@@ -104,7 +104,9 @@ def _close_socket(writer: Any) -> None:
 class AsyncLink:
     """One connection, opened at first use and again after any fault or in another loop. Not for two tasks at once."""
 
-    def __init__(self, address: Address, *, tag: str, name: str = "dayjob", timeout: float = ANSWER) -> None:
+    def __init__(
+        self, address: Address, *, tag: str, name: str = "dayjob", timeout: float = ANSWER_SECONDS
+    ) -> None:
         self._connection: Any = None
         check_tag(address, tag)
         self._address = address

@@ -14,10 +14,10 @@ import msgspec
 from dayjob.job import Job
 
 #: Errors and tracebacks are cut at this many bytes.
-MOST_ERROR = 8192
+MAX_ERROR = 8192
 #: Failed attempts that a payload remembers, and characters of the error of each.
-MOST_PAST = 10
-MOST_LINE = 200
+MAX_PAST = 10
+MAX_LINE = 200
 
 _NULL = msgspec.Raw(b"null")
 
@@ -78,7 +78,7 @@ _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _write = msgspec.json.Encoder().encode
 #: What decoding of hostile bytes can raise: bad JSON, bad types, bad UTF-8, endless nesting.
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-#: What keys beside a queue end with, ours and the ancestor's: a payload must not make one of them.
+#: What keys beside a queue end with, ours and gocraft's: a payload must not make one of them.
 _NO_QUEUE = (":paused", ":inprogress", ":lock", ":lock_info", ":max_concurrency")
 #: How arguments begin, and where in a payload of our own, the length of its name left out.
 _OBJECT = b'"args":{'
@@ -177,8 +177,8 @@ def remember(
     wire: Wire, *, attempt: int, at: float, ran: float, error: str, died_in: str = ""
 ) -> list[Fault]:
     """Those, and one more."""
-    line = error.strip().partition("\n")[0][:MOST_LINE]
-    return [*past(wire)[1 - MOST_PAST :], Fault(attempt, int(at * 1000) / 1000, round(ran, 3), line, died_in)]
+    line = error.strip().partition("\n")[0][:MAX_LINE]
+    return [*past(wire)[1 - MAX_PAST :], Fault(attempt, int(at * 1000) / 1000, round(ran, 3), line, died_in)]
 
 
 def json_value(raw: msgspec.Raw | bytes) -> Any:
@@ -218,8 +218,8 @@ def rewrite(payload: bytes, changes: dict[str, Any]) -> bytes:
 def cut(text: str) -> str:
     """`text` as it may be stored: no lone surrogates, and of a bounded length with its end kept."""
     data = text.encode("utf-8", "backslashreplace")
-    if len(data) > MOST_ERROR:
-        half = MOST_ERROR // 2 - 16
+    if len(data) > MAX_ERROR:
+        half = MAX_ERROR // 2 - 16
         data = data[:half] + b"\n ... cut ...\n" + data[-half:]
     return data.decode("utf-8", "ignore")
 
@@ -250,7 +250,7 @@ def go_json(value: Any) -> str:
 def unique_rest(args: msgspec.Raw) -> str | None:
     """What the unique key of a job with these arguments ends in; None when they cannot be read.
 
-    For jobs whose enqueuer, of the ancestor's last release, did not write the key down.
+    For jobs whose enqueuer, of gocraft's last release, did not write the key down.
     """
     try:
         value = json_value(args)

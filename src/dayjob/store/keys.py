@@ -28,7 +28,7 @@ class Keys:
     prefix: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Apply the ancestor's prefix rule: `w1` and `w1:` are the same, and "" has no prefix. Raises BadOption."""
+        """Apply gocraft's prefix rule: `w1` and `w1:` are the same, and "" has no prefix. Raises BadOption."""
         check_namespace(self.namespace)
         bare = self.namespace == "" or self.namespace.endswith(":")
         object.__setattr__(self, "prefix", self.namespace if bare else self.namespace + ":")

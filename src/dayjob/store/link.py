@@ -29,7 +29,7 @@ from dayjob.store.op import Arg, Op
 T = TypeVar("T")
 
 #: Seconds to wait for an answer that is not a blocking one, and for a connection.
-ANSWER = 5.0
+ANSWER_SECONDS = 5.0
 
 #: Bytes above which a request counts as large.
 LARGE = 1 << 16
@@ -148,7 +148,7 @@ def connection_options(address: Address, timeout: float, name: str) -> dict[str,
         "username": address.username,
         "password": address.password,
         "socket_timeout": timeout,
-        "socket_connect_timeout": min(ANSWER, timeout),
+        "socket_connect_timeout": min(ANSWER_SECONDS, timeout),
         "protocol": 2,
         "client_name": name,
         **SILENT,
@@ -255,7 +255,7 @@ class Link:
         *,
         tag: str,
         name: str = "dayjob",
-        timeout: float = ANSWER,
+        timeout: float = ANSWER_SECONDS,
         watch: Watch | None = None,
         slowest: float | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from dayjob.errors import BadOption
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
 from dayjob.testing.clock import FakeClock
-from dayjob.testing.fake_store import Stage
+from dayjob.testing.fake_store import FakeStore
 from dayjob.testing.jobs import Jobs
 
 __all__ = ["FakeClock", "Jobs", "testing"]
@@ -50,7 +50,7 @@ def testing(
     clock = clock or FakeClock()
     # Copies made by using() share a builder.
     builders = {id(enqueuer._builder): enqueuer._builder for enqueuer in enqueuers}
-    return Jobs(Stage(pool, keys, clock, inline=inline), list(builders.values()), clock)
+    return Jobs(FakeStore(pool, keys, clock, inline=inline), list(builders.values()), clock)
 
 
 # pytest would take it for a test wherever it is imported.

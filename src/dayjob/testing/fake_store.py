@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import Context as Variables
 from typing import Any, TypeVar
 
-from dayjob.enqueue.builder import Draft
+from dayjob.enqueue.builder import NewJob
 from dayjob.enqueue.enqueuer import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
@@ -23,8 +23,8 @@ from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry, token_of
 from dayjob.testing.clock import FakeClock
-from dayjob.testing.memory import GRAIN, Kept, Memory
-from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
+from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.event_loop import new_loop
 from dayjob.worker.running.runner import Runner
@@ -33,14 +33,14 @@ from dayjob.worker.runtime import _composed, _direct
 T = TypeVar("T")
 
 #: How many attempts one drain runs before it takes it that they will never end.
-MOST_ATTEMPTS = 50_000
+MAX_ATTEMPTS = 50_000
 #: How deep inline jobs may enqueue one another: well below Python's own limit, for the sake of the message.
-MOST_DEEP = 25
+MAX_DEEP = 25
 #: How many further errors are named beside the one that is raised.
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 
-class Recorder(Runner):
+class RecordingRunner(Runner):
     """The worker's runner, that also remembers what came of an attempt: whoever runs a test wants it back."""
 
     def __init__(self, keys: Keys, context: type, now: Callable[[], float], max_result: int) -> None:
@@ -68,14 +68,14 @@ class Round:
     def add(self, attempt: Attempt, error: BaseException | None) -> None:
         """Count an attempt that was settled. Raises what is not the job's own, and NotReady where there is no end."""
         self.count += 1
-        if error is not None and not isinstance(error, (Signal, *attempt.lane.options.discard_on)):
+        if error is not None and not isinstance(error, (Signal, *attempt.job_type.options.discard_on)):
             error.add_note(f"in job {attempt.name!r}, id {attempt.id}, attempt {attempt.attempt}")
             self._errors.append(error)
             if not isinstance(error, Exception | SystemExit | asyncio.CancelledError):
                 raise error  # Ctrl-C, or a word of the test framework such as pytest.fail()
-        if self.count > MOST_ATTEMPTS:
+        if self.count > MAX_ATTEMPTS:
             raise NotReady(
-                f"drain() ran {MOST_ATTEMPTS:,} attempts and there are more: does {attempt.name!r} enqueue itself, "
+                f"drain() ran {MAX_ATTEMPTS:,} attempts and there are more: does {attempt.name!r} enqueue itself, "
                 "or retry at once for ever? Run such jobs one by one, with run(job)"
             )
 
@@ -83,13 +83,13 @@ class Round:
         """How many attempts were run. With `reraise`, raises the first error among them."""
         if reraise and self._errors:
             first, *others = self._errors
-            for other in others[:MOST_NAMED]:
+            for other in others[:MAX_NAMED]:
                 first.add_note(f"another job failed after it: {type(other).__name__}: {other}")
             raise first
         return self.count
 
 
-class Stage:
+class FakeStore:
     """What stands in for Redis while a block is open. The Sink of its enqueuers."""
 
     def __init__(self, pool: WorkerPool[Any] | None, keys: Keys, clock: FakeClock, *, inline: bool) -> None:
@@ -100,8 +100,10 @@ class Stage:
         self._keys = keys
         self._inline = inline
         options = PoolOptions() if pool is None else pool.options
-        self._runner = Recorder(keys, object if pool is None else pool.context, clock.now, options.max_result)
-        self._lanes: dict[str, Lane] = {}
+        self._runner = RecordingRunner(
+            keys, object if pool is None else pool.context, clock.now, options.max_result
+        )
+        self._job_types: dict[str, PoolJobType] = {}
         self._tokens = itertools.count(1)
         self._deep = 0
         # One loop for all async jobs of a block, as in a pool; busy while a job on it runs another one inline.
@@ -110,7 +112,7 @@ class Stage:
 
     # What enqueuers ask of it.
 
-    def store(self, batches: Sequence[Sequence[Draft]], /) -> list[Job | None]:
+    def store(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]:
         """Keep drafts, and run them at once when the block is inline."""
         answers, due = self._admit(batches)
         if self._inline:
@@ -120,7 +122,7 @@ class Stage:
             round_.close(reraise=True)
         return answers
 
-    async def astore(self, batches: Sequence[Sequence[Draft]], /) -> list[Job | None]:
+    async def astore(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]:
         """`store`, awaited."""
         answers, due = self._admit(batches)
         if self._inline:
@@ -137,7 +139,7 @@ class Stage:
             raise ResultTimeout(f"no result of job {job_id} yet: in a testing block, call drain() first")
         return read_result(raw, job_id)
 
-    def _admit(self, batches: Sequence[Sequence[Draft]]) -> tuple[list[Job | None], list[str]]:
+    def _admit(self, batches: Sequence[Sequence[NewJob]]) -> tuple[list[Job | None], list[str]]:
         """What the caller gets, and the ids of what is due now."""
         if not self.open:
             raise NotReady(
@@ -146,19 +148,19 @@ class Stage:
             )
         answers: list[Job | None] = []
         due: list[str] = []
-        for draft in itertools.chain.from_iterable(batches):
-            stored = self.memory.admit(draft)
-            answers.append(None if stored == "duplicate" else draft.job)
-            if stored == "stored" and (draft.job.scheduled_at or 0.0) <= self.now() + GRAIN:
-                due.append(draft.job.id)
+        for new_job in itertools.chain.from_iterable(batches):
+            stored = self.memory.admit(new_job)
+            answers.append(None if stored == "duplicate" else new_job.job)
+            if stored == "stored" and (new_job.job.scheduled_at or 0.0) <= self.now() + HALF_GRAIN_SECONDS:
+                due.append(new_job.job.id)
         return answers, due
 
     @contextmanager
     def _deeper(self) -> Iterator[Round]:
         with self.memory.lock:
-            if self._deep >= MOST_DEEP:
+            if self._deep >= MAX_DEEP:
                 raise NotReady(
-                    f"inline jobs enqueue one another {MOST_DEEP} deep; does one enqueue itself? "
+                    f"inline jobs enqueue one another {MAX_DEEP} deep; does one enqueue itself? "
                     "Use testing(pool) without inline, and drain()"
                 )
             self._deep += 1
@@ -187,7 +189,7 @@ class Stage:
 
     async def arun(self, attempt: Attempt, round_: Round) -> Any:
         """Run an attempt to its settlement: an async one on this loop, a sync one on a thread beside it."""
-        if attempt.lane.is_async:
+        if attempt.job_type.is_async:
             # Nothing of the test's own variables reaches a job, as in a pool.
             loop = asyncio.get_running_loop()
             task = loop.create_task(self._runner.arun(attempt), context=Variables())
@@ -210,31 +212,33 @@ class Stage:
         _outside_loops(self._loop.close)
 
     def _able(self, name: str) -> bool:
-        if name in self._lanes:
+        if name in self._job_types:
             return True
         if self.pool is None:
             return False
         try:
-            job_type = self.pool.find(name)
+            registered = self.pool.find(name)
         except UnknownJob:
             return False  # it waits, as in production, for a pool that has it
-        lane = Lane(job_type, _composed(self.pool, job_type), Flags(), _direct(self.pool, job_type))
+        job_type = PoolJobType(
+            registered, _composed(self.pool, registered), PoolFlags(), _direct(self.pool, registered)
+        )
         # A plain completion would not be heard of.
-        lane.plain = False
-        self._lanes[name] = lane
+        job_type.plain = False
+        self._job_types[name] = job_type
         return True
 
-    def _attempt(self, kept: Kept) -> Attempt:
+    def _attempt(self, kept: MemoryEntry) -> Attempt:
         wire = kept.wire
-        lane = self._lanes[wire.name]
-        attempt = Attempt(token_of(next(self._tokens), wire.name), wire.name, kept.payload, wire, lane)
+        job_type = self._job_types[wire.name]
+        attempt = Attempt(token_of(next(self._tokens), wire.name), wire.name, kept.payload, wire, job_type)
         attempt.started_at = time.monotonic()
-        if wire.unique_key and (wire.unique_until or lane.options.unique_until) != "done":
+        if wire.unique_key and (wire.unique_until or job_type.options.unique_until) != "done":
             self.memory.release(wire.unique_key, wire.id)
         return attempt
 
     def _settlement(self, attempt: Attempt) -> Settlement:
-        if not attempt.lane.is_async:
+        if not attempt.job_type.is_async:
             return self._runner.run(attempt)
         if not self._loop_free.acquire(blocking=False):
             return Variables().run(asyncio.run, self._runner.arun(attempt))

@@ -13,9 +13,9 @@ from dayjob.job import Job
 from dayjob.options import Seconds
 from dayjob.testing import match
 from dayjob.testing.clock import FakeClock
-from dayjob.testing.fake_store import Round, Stage
+from dayjob.testing.fake_store import FakeStore, Round
 from dayjob.testing.match import AnyJobType
-from dayjob.testing.memory import Kept, by_time
+from dayjob.testing.memory import MemoryEntry, by_time
 from dayjob.worker.running.attempt import Attempt
 
 #: Guards the open blocks and every change of a builder's sink.
@@ -30,7 +30,7 @@ class Jobs:
     Threads may share it. What it says of jobs can be asked after the block too.
     """
 
-    def __init__(self, stage: Stage, builders: Sequence[Builder], clock: FakeClock) -> None:
+    def __init__(self, stage: FakeStore, builders: Sequence[Builder], clock: FakeClock) -> None:
         #: The clock that this block goes by.
         self.clock = clock
         self._stage = stage
@@ -220,7 +220,7 @@ class Jobs:
 
     # Names and words.
 
-    def _jobs(self, kept: Sequence[Kept]) -> list[Job]:
+    def _jobs(self, kept: Sequence[MemoryEntry]) -> list[Job]:
         with self._memory.lock:
             return [one.job() for one in kept]
 

@@ -17,7 +17,7 @@ from dayjob.options import suggest
 AnyJobType = JobType[..., ..., Any]
 
 #: How many jobs a failed assertion lists.
-MOST_LISTED = 20
+MAX_LISTED = 20
 
 
 def check(job_type: AnyJobType, args: Mapping[str, Any]) -> None:
@@ -64,10 +64,10 @@ def listing(jobs: Sequence[tuple[Job, AnyJobType | None]], now: float) -> str:
     if not jobs:
         return "Nothing was enqueued in this block."
     lines = [
-        f"    {shown(job.name, job.args, job_type)}{_notes(job, now)}" for job, job_type in jobs[:MOST_LISTED]
+        f"    {shown(job.name, job.args, job_type)}{_notes(job, now)}" for job, job_type in jobs[:MAX_LISTED]
     ]
-    if len(jobs) > MOST_LISTED:
-        lines.append(f"    and {len(jobs) - MOST_LISTED} more")
+    if len(jobs) > MAX_LISTED:
+        lines.append(f"    and {len(jobs) - MAX_LISTED} more")
     return "\n".join(["Enqueued in this block:", *lines])
 
 

@@ -7,24 +7,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from dayjob.enqueue.builder import Draft
+from dayjob.enqueue.builder import NewJob
 from dayjob.job import Job
 from dayjob.store import codec
-from dayjob.store.ops.consume import KEEP_ERROR, Entry
+from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
 from dayjob.store.ops.produce import When
 from dayjob.worker.running.attempt import Attempt, Settlement
 
 T = TypeVar("T")
 
 #: Half of the grain of times on the wire, which are milliseconds.
-GRAIN = 0.0005
+HALF_GRAIN_SECONDS = 0.0005
 #: Seconds that a unique key outlives the wait of its job, and a chosen id its enqueue.
-UNIQUE_LIFE = 30 * 86_400.0
-ID_LIFE = 86_400.0
+UNIQUE_KEPT_SECONDS = 30 * 86_400.0
+ID_KEPT_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class MemoryEntry:
     """A payload somewhere in memory, and when it is due where it waits for that."""
 
     payload: bytes
@@ -32,7 +32,7 @@ class Kept:
     due: float | None = None
 
     @classmethod
-    def of(cls, payload: bytes, due: float | None = None) -> Kept:
+    def of(cls, payload: bytes, due: float | None = None) -> MemoryEntry:
         """The payload, read."""
         return cls(payload, codec.read(payload), due)
 
@@ -42,14 +42,14 @@ class Kept:
         job.scheduled_at = self.due
         return job
 
-    def requeued(self) -> Kept:
+    def requeued(self) -> MemoryEntry:
         """The same once it is in its queue, as the requeuer would write it."""
         if self.due is None:
             return self
-        return Kept.of(codec.requeued(self.payload, self.wire, self.due))
+        return MemoryEntry.of(codec.requeued(self.payload, self.wire, self.due))
 
 
-def by_time(kept: Kept) -> float:
+def by_time(kept: MemoryEntry) -> float:
     """What `scheduled` and `retry` are sorted by."""
     return kept.due or 0.0
 
@@ -62,40 +62,40 @@ class Memory:
         # Reentrant: to look for a job type may import the modules of `include`, which may do anything.
         self.lock = threading.RLock()
         #: All that was ever stored, in order.
-        self.enqueued: list[Kept] = []
-        self.queued: list[Kept] = []
-        self.scheduled: list[Kept] = []
-        self.retry: list[Kept] = []
-        self.dead: list[Kept] = []
-        self.done: list[Kept] = []
-        self.discarded: list[Kept] = []
+        self.enqueued: list[MemoryEntry] = []
+        self.queued: list[MemoryEntry] = []
+        self.scheduled: list[MemoryEntry] = []
+        self.retry: list[MemoryEntry] = []
+        self.dead: list[MemoryEntry] = []
+        self.done: list[MemoryEntry] = []
+        self.discarded: list[MemoryEntry] = []
         # Keys that expire: value and end.
         self._unique: dict[str, tuple[str, float]] = {}
         self._ids: dict[str, tuple[str, float]] = {}
         self._results: dict[str, tuple[bytes, float]] = {}
 
-    def admit(self, draft: Draft) -> Literal["stored", "again", "duplicate"]:
+    def admit(self, new_job: NewJob) -> Literal["stored", "again", "duplicate"]:
         """Store a draft, unless its chosen id was stored before or its unique key is taken."""
-        job, now = draft.job, self._now()
-        due = _due(draft.when, now)
+        job, now = new_job.job, self._now()
+        due = _due(new_job.when, now)
         with self.lock:
-            if draft.chosen and self._live(self._ids, job.id) is not None:
+            if new_job.chosen and self._live(self._ids, job.id) is not None:
                 job.existed = True
                 return "again"
             if job.unique_key is not None:
                 if self._live(self._unique, job.unique_key) is not None:
                     return "duplicate"
-                life = draft.unique_for or max(0.0, (due or now) - now) + UNIQUE_LIFE
+                life = new_job.unique_for or max(0.0, (due or now) - now) + UNIQUE_KEPT_SECONDS
                 self._unique[job.unique_key] = (job.id, now + life)
-            if draft.chosen:
-                self._ids[job.id] = (job.id, now + ID_LIFE)
-            kept = Kept.of(draft.payload, due)
+            if new_job.chosen:
+                self._ids[job.id] = (job.id, now + ID_KEPT_SECONDS)
+            kept = MemoryEntry.of(new_job.payload, due)
             self.enqueued.append(kept)
             (self.queued if due is None else self.scheduled).append(kept)
         job.scheduled_at = due
         return "stored"
 
-    def fetch(self, able: Callable[[str], bool]) -> Kept | None:
+    def fetch(self, able: Callable[[str], bool]) -> MemoryEntry | None:
         """Take the first job in the queue whose name can be run, after moving what is due there."""
         with self.lock:
             self._requeue()
@@ -104,7 +104,7 @@ class Memory:
                     return self.queued.pop(i)
         return None
 
-    def take(self, job_id: str, able: Callable[[str], bool]) -> Kept | None:
+    def take(self, job_id: str, able: Callable[[str], bool]) -> MemoryEntry | None:
         """Take the job of that id wherever it waits, due or not, if its name can be run."""
         with self.lock:
             for place in (self.queued, self.scheduled, self.retry):
@@ -136,7 +136,7 @@ class Memory:
             return self._live(self._results, key)
 
     def _requeue(self) -> None:
-        latest = self._now() + GRAIN
+        latest = self._now() + HALF_GRAIN_SECONDS
         due = [kept for kept in (*self.scheduled, *self.retry) if by_time(kept) <= latest]
         for place in (self.scheduled, self.retry):
             place[:] = [kept for kept in place if by_time(kept) > latest]
@@ -148,21 +148,21 @@ class Memory:
             case "free":
                 self.release(entry.key, str(entry.value))
             case "retry":
-                self.retry.append(Kept.of(entry.payload, now + seconds))
+                self.retry.append(MemoryEntry.of(entry.payload, now + seconds))
             case "snooze":
-                self.scheduled.append(Kept.of(entry.payload, now + seconds))
+                self.scheduled.append(MemoryEntry.of(entry.payload, now + seconds))
             case "dead":
-                self.dead.append(Kept.of(entry.payload))
-                self._keep(entry, now + KEEP_ERROR / 1000)
+                self.dead.append(MemoryEntry.of(entry.payload))
+                self._keep(entry, now + KEEP_ERROR_MS / 1000)
             case "keep":
-                self.done.append(Kept.of(entry.payload))
+                self.done.append(MemoryEntry.of(entry.payload))
                 self._keep(entry, now + seconds)
             case "done":
-                self.done.append(Kept.of(attempt.payload))
+                self.done.append(MemoryEntry.of(attempt.payload))
             case "drop":
-                self.discarded.append(Kept.of(attempt.payload))
+                self.discarded.append(MemoryEntry.of(attempt.payload))
             case "back":
-                self.queued.insert(0, Kept.of(attempt.payload))
+                self.queued.insert(0, MemoryEntry.of(attempt.payload))
             case _:
                 raise AssertionError(f"{entry.kind} is nothing that a runner says of a job it could read")
 

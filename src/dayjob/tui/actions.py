@@ -30,7 +30,7 @@ Do = Callable[[AsyncAdmin, Any, Report], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Action:
     """One thing that can be done to what is under the cursor."""
 
     key: str
@@ -80,7 +80,7 @@ def seen(subject: Any) -> Seen | None:
     return None
 
 
-def _on_job(key: str, label: str, verb: Verb, *states: State) -> Deed:
+def _on_job(key: str, label: str, verb: Verb, *states: State) -> Action:
     def question(subject: Any) -> str:
         job = seen(subject)
         if (
@@ -99,7 +99,7 @@ def _on_job(key: str, label: str, verb: Verb, *states: State) -> Deed:
         act = getattr(admin, verb)
         return said(await act(job if job.id else subject, state=job.state))
 
-    return Deed(key, label, question, do, verb=verb)
+    return Action(key, label, question, do, verb=verb)
 
 
 RETRY = (
@@ -119,7 +119,7 @@ ONE_JOB = (
 # Groups of failures.
 
 
-def _on_group(key: str, label: str, verb: Verb) -> Deed:
+def _on_group(key: str, label: str, verb: Verb) -> Action:
     def question(subject: Any) -> str:
         if not isinstance(subject, FailureGroup):
             return ""
@@ -131,7 +131,7 @@ def _on_group(key: str, label: str, verb: Verb) -> Deed:
         changed = sum(one.changed for one in tallies)
         return f"{subject.name}: {counted(sum(one.matched for one in tallies), 'job')} matched, {changed:,} changed."
 
-    return Deed(key, label, question, do)
+    return Action(key, label, question, do)
 
 
 def _states(group: FailureGroup) -> tuple[State, ...]:
@@ -190,7 +190,10 @@ def _purge_word(subject: Any) -> str:
     return view.queue.name if view else ""
 
 
-QUEUE = (Deed("p", "pause/resume", _ask_pause, _pause), Deed("u", "purge", _ask_purge, _purge, _purge_word))
+QUEUE = (
+    Action("p", "pause/resume", _ask_pause, _pause),
+    Action("u", "purge", _ask_purge, _purge, _purge_word),
+)
 ONE_QUEUE = QUEUE
 
 
@@ -217,14 +220,14 @@ async def _pause_schedule(admin: AsyncAdmin, subject: Periodic, _: Report) -> st
 
 
 SCHEDULE = (
-    Deed("r", "run now", _ask_run, _run_schedule), Deed("p", "pause/resume", _ask_pause_schedule, _pause_schedule),
+    Action("r", "run now", _ask_run, _run_schedule), Action("p", "pause/resume", _ask_pause_schedule, _pause_schedule),
 )  # fmt: skip
 
 
 # Pools.
 
 
-def _on_pool(key: str, label: str, verb: Literal["quiet", "stop"], what: str) -> Deed:
+def _on_pool(key: str, label: str, verb: Literal["quiet", "stop"], what: str) -> Action:
     def question(subject: Any) -> str:
         if not isinstance(subject, Pool) or subject.status is None:
             return ""
@@ -236,7 +239,7 @@ def _on_pool(key: str, label: str, verb: Literal["quiet", "stop"], what: str) ->
     async def do(admin: AsyncAdmin, subject: Pool, _: Report) -> str:
         return said(await (admin.quiet if verb == "quiet" else admin.stop)(subject.id))
 
-    return Deed(key, label, question, do)
+    return Action(key, label, question, do)
 
 
 POOL = (

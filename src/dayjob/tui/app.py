@@ -21,7 +21,7 @@ from dayjob.cli.console import clean
 from dayjob.errors import DayjobError, StoreError
 from dayjob.text import counted
 from dayjob.tui import actions, views
-from dayjob.tui.actions import Deed
+from dayjob.tui.actions import Action
 from dayjob.tui.bars import Bar, head_line, key_line, tab_line
 from dayjob.tui.dialogs import Confirm, FilterBox, Help, Typed
 from dayjob.tui.sheet import Piece, Sheet, Tone, flowing
@@ -33,7 +33,7 @@ KEYS = "1234567890-="
 
 
 @dataclass(slots=True)
-class Place:
+class OpenView:
     """A view, what is wanted of it, and where one is in it."""
 
     view: View
@@ -65,10 +65,10 @@ class Top(App[None]):
         self._admin = admin
         self._where = where
         self._every = every
-        self._tabs = [Place(view) for view in views.tabs()]
+        self._tabs = [OpenView(view) for view in views.tabs()]
         self._tab = tab
         #: The views that were opened from the tab, one from the other.
-        self._opened: list[Place] = []
+        self._opened: list[OpenView] = []
         self._read_at = 0.0
         self._away = ""
         self._message: Piece = ("", "")
@@ -98,7 +98,7 @@ class Top(App[None]):
         self.call_after_refresh(self._draw)
 
     @property
-    def _here(self) -> Place:
+    def _here(self) -> OpenView:
         return self._opened[-1] if self._opened else self._tabs[self._tab]
 
     # Reading.
@@ -110,12 +110,12 @@ class Top(App[None]):
         self._draw()
         self.run_worker(self._watch(place), group="read", exclusive=True)
 
-    async def _watch(self, place: Place) -> None:
+    async def _watch(self, place: OpenView) -> None:
         while True:
             await self._read(place)
             await asyncio.sleep(self._every)
 
-    async def _read(self, place: Place) -> None:
+    async def _read(self, place: OpenView) -> None:
         try:
             place.sheet = await place.view.read(self._admin, place.wish)
         except StoreError as error:
@@ -151,7 +151,7 @@ class Top(App[None]):
         elif name in moves:
             moves[name]()
         else:
-            self._deed(name)
+            self._action(name)
         self._draw()
 
     def action_turn(self, by: int) -> None:
@@ -175,7 +175,7 @@ class Top(App[None]):
             if place.view is view:
                 self._show_tab(number)
                 return
-        self._opened.append(Place(view))
+        self._opened.append(OpenView(view))
         self._look()
 
     def _back(self) -> None:
@@ -229,24 +229,24 @@ class Top(App[None]):
 
     # Deeds.
 
-    def _deed(self, name: str) -> None:
+    def _action(self, name: str) -> None:
         """Ask for what a key does, if it does anything to what is under the cursor."""
         other = self._here.view.other
         if other is not None and name == other[0]:
             self._show(next(filter(None, map(other[2], self._subjects())), None))
             return
-        for deed in self._here.view.deeds:
-            if name == deed.key and self._body.marked and deed.verb is not None:
-                self._ask_marked(deed)
+        for action in self._here.view.actions:
+            if name == action.key and self._body.marked and action.verb is not None:
+                self._ask_marked(action)
                 return
-            if name == deed.key:
+            if name == action.key:
                 for subject in self._subjects():
-                    question = deed.question(subject)
+                    question = action.question(subject)
                     if question:
-                        self._ask(question, deed.typed(subject), deed.do, subject)
+                        self._ask(question, action.typed(subject), action.do, subject)
                         return
-            if name == deed.key.upper() and self._can_all(deed):
-                self.run_worker(self._ask_all(deed), group="deeds")
+            if name == action.key.upper() and self._can_all(action):
+                self.run_worker(self._ask_all(action), group="deeds")
                 return
 
     def _subjects(self) -> Iterator[Any]:
@@ -255,9 +255,9 @@ class Top(App[None]):
         if self._body.sheet.subject is not None:
             yield self._body.sheet.subject
 
-    def _can_all(self, deed: Deed) -> bool:
+    def _can_all(self, action: Action) -> bool:
         state = self._here.view.state
-        return state is not None and deed.verb is not None and deed.verb in ABLE[state]
+        return state is not None and action.verb is not None and action.verb in ABLE[state]
 
     def _ask(self, question: str, word: str, do: actions.Do, subject: Any) -> None:
         dialog = Typed(clean(question), word) if word else Confirm(clean(question))
@@ -268,8 +268,8 @@ class Top(App[None]):
 
         self.push_screen(dialog, answered)
 
-    def _ask_marked(self, deed: Deed) -> None:
-        verb = deed.verb
+    def _ask_marked(self, action: Action) -> None:
+        verb = action.verb
         if verb is None:
             return
         jobs = [row.subject for row in self._body.marked]
@@ -282,9 +282,9 @@ class Top(App[None]):
 
         self._ask(f"{actions.word(verb)} {counted(len(jobs), 'marked job')}?", "", do, None)
 
-    async def _ask_all(self, deed: Deed) -> None:
+    async def _ask_all(self, action: Action) -> None:
         """Count first: the question says how many."""
-        place, verb, state = self._here, deed.verb, self._here.view.state
+        place, verb, state = self._here, action.verb, self._here.view.state
         if verb is None or state is None:
             return
         where = place.wish.where
@@ -367,9 +367,9 @@ class Top(App[None]):
             yield "esc", "back"
         if row is not None and place.view.opens is not views.nowhere:
             yield "enter", "open"
-        for deed in place.view.deeds:
-            if any(deed.question(subject) for subject in self._subjects()):
-                yield deed.key, deed.label
+        for action in place.view.actions:
+            if any(action.question(subject) for subject in self._subjects()):
+                yield action.key, action.label
         if place.view.other is not None and any(self._subjects()):
             yield place.view.other[:2]
         if place.view.conditions:
@@ -382,18 +382,18 @@ class Top(App[None]):
             yield "<", "page before"
         if place.view.marks and row is not None:
             yield "space", "mark"
-        for deed in place.view.deeds:
-            if row is not None and self._can_all(deed):
-                yield deed.key.upper(), f"{deed.label} all"
+        for action in place.view.actions:
+            if row is not None and self._can_all(action):
+                yield action.key.upper(), f"{action.label} all"
         yield "←→", "tabs"
 
     def _help(self) -> None:
         here = self._here.view
-        on_rows = [(deed.key, deed.label) for deed in here.deeds]
+        on_rows = [(action.key, action.label) for action in here.actions]
         on_all = [
-            (deed.key.upper(), f"{deed.label}: all that match the filter")
-            for deed in here.deeds
-            if self._can_all(deed)
+            (action.key.upper(), f"{action.label}: all that match the filter")
+            for action in here.actions
+            if self._can_all(action)
         ]
         parts = [
             ("Moving", [("↑ ↓ j k", "row by row"), ("PgUp PgDn", "screen by screen"), ("g G", "first and last row"), ("> <", "next page, page before"), ("enter", "open what is under the cursor"), ("esc", "back; clear the filter")]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dayjob.admin.views import AuditEntry as AuditLine
 from dayjob.admin.views import (
     BusyWorker,
     Metrics,
@@ -15,7 +16,6 @@ from dayjob.admin.views import (
     Stacks,
     Status,
 )
-from dayjob.admin.views import Line as AuditLine
 from dayjob.cli.console import ago, clean, took, when
 from dayjob.text import counted, span
 from dayjob.tui.render import BLANK, SIGNS, TONES, arguments, failing, heading, labelled, number, quantiles

@@ -14,7 +14,7 @@ from dayjob.errors import BadOption
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
 from dayjob.tui import actions, render, render_fleet
-from dayjob.tui.actions import Deed
+from dayjob.tui.actions import Action
 from dayjob.tui.sheet import Sheet
 
 #: How many rows one read brings.
@@ -47,7 +47,7 @@ class View:
 
     title: str
     read: Read
-    deeds: tuple[Deed, ...] = ()
+    actions: tuple[Action, ...] = ()
     opens: Open = nowhere
     #: Conditions that its filter takes; none: it has no filter.
     conditions: tuple[str, ...] = ()

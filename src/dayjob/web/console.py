@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import StoreError, UsageError
-from dayjob.web.durations import Ledger
+from dayjob.web.durations import DurationSums
 from dayjob.web.events import Hub, pulse
 from dayjob.web.options import Role, WebOptions
 
@@ -32,7 +32,7 @@ class Console:
         self.admin = admin
         self.options = options
         self.hub = Hub(lambda: pulse(admin))
-        self.ledger = Ledger()
+        self.durations = DurationSums()
         self._work: set[asyncio.Task[Any]] = set()
         #: What is being read for several who asked.
         self._shared: dict[str, asyncio.Task[Any]] = {}

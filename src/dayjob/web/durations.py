@@ -19,7 +19,7 @@ Kind = Literal["run", "wait", "trip"]
 
 
 @dataclass(slots=True)
-class Ledger:
+class DurationSums:
     """Durations of all minutes that were scraped, each counted once."""
 
     sums: dict[tuple[Kind, str], dict[int, int]] = field(default_factory=dict)

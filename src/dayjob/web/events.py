@@ -25,14 +25,14 @@ logger = logging.getLogger("dayjob.web")
 
 #: Seconds between two looks, and the share of its time that the reader may spend looking.
 EVERY = 1.0
-MOST_BUSY = 0.1
+MAX_BUSY = 0.1
 #: Seconds without an event before a comment shows proxies and browsers that somebody is there.
 QUIET = 15.0
 #: Seconds that one client may take to accept an event.
 PATIENCE = 20.0
 #: How many may look at once, and for how many seconds before they must ask again, and show again who they are.
-MOST_LISTENERS = 500
-MOST_LIFE = 900.0
+MAX_LISTENERS = 500
+MAX_LIFE = 900.0
 #: What a stream begins with: how many milliseconds a browser waits before it comes back.
 GREETING = b"retry: 3000\n\n"
 COMMENT = b": still here\n\n"
@@ -94,7 +94,7 @@ class Hub:
         if self._reader is None:
             self._reader = asyncio.create_task(self._run())
         try:
-            end = time.monotonic() + MOST_LIFE
+            end = time.monotonic() + MAX_LIFE
             yield GREETING
             while not self._closed and time.monotonic() < end:
                 yield await box.take(QUIET) or COMMENT
@@ -124,7 +124,7 @@ class Hub:
             for box in self._listeners:
                 box.put(latest)
             took = time.monotonic() - began
-            await asyncio.sleep(max(self._every - took, took / MOST_BUSY - took))
+            await asyncio.sleep(max(self._every - took, took / MAX_BUSY - took))
 
 
 class _Mailbox:
@@ -192,8 +192,8 @@ async def _gone(receive: Receive) -> None:
 async def events(request: Request) -> Response:
     """GET /events."""
     hub: Hub = request.app.state.console.hub
-    if hub.listeners >= MOST_LISTENERS:
-        raise Refusal(503, f"{MOST_LISTENERS} streams are open already.", "Try again later.")
+    if hub.listeners >= MAX_LISTENERS:
+        raise Refusal(503, f"{MAX_LISTENERS} streams are open already.", "Try again later.")
     return Response(headers=HEADERS) if request.method == "HEAD" else EventStream(hub)
 
 

@@ -1,4 +1,4 @@
-"""The JSON API of the ancestor, gocraft/work: its addresses and shapes, so that what was written for it works here.
+"""The JSON API of gocraft/work: its addresses and shapes, so that what was written for it works here.
 
 Lists are never null, errors are JSON with a status that fits. Times are whole seconds, as its clients want them.
 """
@@ -29,7 +29,7 @@ _ESCAPED = str.maketrans(
 
 
 def _answer(value: Any) -> Response:
-    """JSON as the ancestor writes it: with tabs, and nothing in it that a page could take for HTML."""
+    """JSON as gocraft writes it: with tabs, and nothing in it that a page could take for HTML."""
     text = json.dumps(value, indent="\t", ensure_ascii=False).translate(_ESCAPED)
     return Response(text, media_type="application/json; charset=utf-8")
 
@@ -160,7 +160,7 @@ def _route(path: str, handler: Handler, method: str) -> list[Route]:
 
 
 def routes() -> list[Route]:
-    """The ancestor's addresses."""
+    """Gocraft's addresses."""
     table: tuple[tuple[str, Handler, str], ...] = (
         ("/queues", queues, "GET"),
         ("/worker_pools", worker_pools, "GET"),

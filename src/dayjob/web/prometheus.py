@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from dayjob.admin.scrape import Scrape, bucket_limit
 from dayjob.web.console import Console
-from dayjob.web.durations import Kind, Ledger, total_time
+from dayjob.web.durations import DurationSums, Kind, total_time
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 #: Buckets of Redis whose limits are shown: each second one from 0.8 ms to 28 min.
@@ -65,7 +65,7 @@ def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.9g}"
 
 
-def text(scrape: Scrape, ledger: Ledger, namespace: str, took: float) -> str:
+def text(scrape: Scrape, durations: DurationSums, namespace: str, took: float) -> str:
     """All families as the text format."""
     page = _Page(namespace)
     _queues(page, scrape)
@@ -82,13 +82,13 @@ def text(scrape: Scrape, ledger: Ledger, namespace: str, took: float) -> str:
     )
     for kind, name, words in families:
         page.family(name, "histogram", words)
-        for (own, job), buckets in sorted(ledger.sums.items()):
+        for (own, job), buckets in sorted(durations.sums.items()):
             if own == kind:
                 page.histogram(name, buckets, job=job)
     page.family(
         "dayjob_redis_round_trip_seconds", "histogram", "Round trips of the pools' exchanges with Redis."
     )
-    page.histogram("dayjob_redis_round_trip_seconds", ledger.sums.get(("trip", ""), {}))
+    page.histogram("dayjob_redis_round_trip_seconds", durations.sums.get(("trip", ""), {}))
     page.one("dayjob_scrape_seconds", "How long the console needed to read all this from Redis.", took)
     page.one("dayjob_redis_time_seconds", "The time by the server's clock.", scrape.now)
     return "\n".join([*page.lines, ""])
@@ -155,10 +155,10 @@ async def metrics(request: Request) -> Response:
     """GET /metrics."""
     console: Console = request.app.state.console
     began = time.perf_counter()
-    scrape = await console.admin.scrape(since=console.ledger.since)
+    scrape = await console.admin.scrape(since=console.durations.since)
     took = time.perf_counter() - began
-    console.ledger.add(scrape.minutes)
-    return Response(text(scrape, console.ledger, console.admin.namespace, took), media_type=TEXT)
+    console.durations.add(scrape.minutes)
+    return Response(text(scrape, console.durations, console.admin.namespace, took), media_type=TEXT)
 
 
 def routes() -> list[Route]:

@@ -30,7 +30,7 @@ STATIC = {
 #: What stands where there is no number.
 NONE = "\u2013"
 #: How many characters of arguments a table shows.
-MOST_ARGS = 300
+MAX_ARGS = 300
 
 
 @cache
@@ -181,7 +181,7 @@ def args(value: Any) -> Markup:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) and re.fullmatch(r"\S{1,60}", value) else _json(value)
-    return text if len(text) <= MOST_ARGS else text[:MOST_ARGS] + "…"
+    return text if len(text) <= MAX_ARGS else text[:MAX_ARGS] + "…"
 
 
 def pretty(value: Any) -> str:

@@ -21,7 +21,7 @@ WORKED_OUT: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 
 #: How many characters of an error are sent.
-MOST_WORDS = 1000
+MAX_WORDS = 1000
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -92,7 +92,7 @@ def problem(refusal: Refusal) -> Response:
 def _printable(text: str) -> str:
     # What was sent may hold half a character, which no encoding takes, and errors quote it.
     shown = text.encode("utf-8", "replace").decode()
-    return shown if len(shown) <= MOST_WORDS else f"{shown[:MOST_WORDS]}..."
+    return shown if len(shown) <= MAX_WORDS else f"{shown[:MAX_WORDS]}..."
 
 
 def refusal_of(error: DayjobError, status: int = 400) -> Refusal:

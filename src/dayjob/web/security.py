@@ -27,7 +27,7 @@ from dayjob.web.throttle import Throttle
 logger = logging.getLogger("dayjob.web")
 
 #: How many bytes a request may carry.
-MOST_BODY = 1 << 20
+MAX_BODY = 1 << 20
 #: Methods that change nothing.
 SAFE = ("GET", "HEAD", "OPTIONS")
 #: Addresses that say nothing but that somebody is there: for probes, which cannot sign in.
@@ -89,7 +89,7 @@ class Guard:
             _check_site(request.headers)
             _check_may_act(scope[ROLE], options)
         length = request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > MOST_BODY:
+        if not length.isdecimal() or int(length[:20]) > MAX_BODY:
             raise _too_large()
 
 
@@ -258,7 +258,7 @@ def _check_may_act(role: Role, options: WebOptions) -> None:
 
 
 def _too_large() -> Refusal:
-    return Refusal(413, f"The request is larger than {MOST_BODY:,} bytes. Nothing was changed.")
+    return Refusal(413, f"The request is larger than {MAX_BODY:,} bytes. Nothing was changed.")
 
 
 def _bounded(receive: Receive) -> Receive:
@@ -268,7 +268,7 @@ def _bounded(receive: Receive) -> Receive:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MOST_BODY:
+        if taken > MAX_BODY:
             raise _too_large()
         return message
 

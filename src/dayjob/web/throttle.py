@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 
 #: Wrong passwords or tokens that one address may give within a span of seconds.
-MOST_WRONG = 10
+MAX_WRONG = 10
 SPAN = 60.0
 #: Addresses that are remembered at most; the oldest is forgotten first.
-MOST_ADDRESSES = 1000
+MAX_ADDRESSES = 1000
 
 
 class Throttle:
@@ -25,7 +25,7 @@ class Throttle:
         """Seconds until a password from there is looked at again; 0 for at once."""
         until, count = self._wrong.get(address, (0.0, 0))
         left = until - self._clock()
-        return math.ceil(left) if count >= MOST_WRONG and left > 0 else 0
+        return math.ceil(left) if count >= MAX_WRONG and left > 0 else 0
 
     def wrong(self, address: str) -> None:
         """A wrong password came from there."""
@@ -35,5 +35,5 @@ class Throttle:
             self._wrong.pop(address, None)
             until, count = now + SPAN, 0
         self._wrong[address] = (until, count + 1)
-        if len(self._wrong) > MOST_ADDRESSES:
+        if len(self._wrong) > MAX_ADDRESSES:
             del self._wrong[next(iter(self._wrong))]

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from dayjob.worker.running.attempt import Attempt
 
 #: The upper bound of the first bucket of a histogram, in seconds; those of the others are in figures.bucket_limit.
-SHORTEST = figures.bucket_limit(0)
+FIRST_BUCKET_SECONDS = figures.bucket_limit(0)
 
 
 def bucket(seconds: float) -> int:
     """The histogram bucket of a duration."""
-    if seconds <= SHORTEST:
+    if seconds <= FIRST_BUCKET_SECONDS:
         return 0
-    return min(figures.BUCKETS - 1, math.ceil(2 * math.log2(seconds / SHORTEST)))
+    return min(figures.BUCKETS - 1, math.ceil(2 * math.log2(seconds / FIRST_BUCKET_SECONDS)))
 
 
-class Flags:
+class PoolFlags:
     """What all attempts of a pool can see."""
 
     __slots__ = ("stopping",)
@@ -33,7 +33,7 @@ class Flags:
         self.stopping = False
 
 
-class Lane:
+class PoolJobType:
     """A job type in one pool."""
 
     __slots__ = (
@@ -59,7 +59,7 @@ class Lane:
         self,
         job_type: JobType[..., ..., Any],
         call: Callable[[Any, Any], Any],
-        flags: Flags,
+        flags: PoolFlags,
         direct: Callable[[Any], Any] | None = None,
     ) -> None:
         self.type = job_type

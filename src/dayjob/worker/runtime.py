@@ -25,20 +25,20 @@ from dayjob.store.link import SLOWEST_BYTES_PER_SECOND, Link
 from dayjob.store.ops import consume, health, inspect
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.chores import Chores
-from dayjob.worker.chores.periodic import Periodic
+from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.chores.trimmer import Trimmer
 from dayjob.worker.fetching.fetcher import Fetcher
-from dayjob.worker.fetching.listener import WAIT, Listener
+from dayjob.worker.fetching.listener import WAIT_SECONDS, Listener
 from dayjob.worker.green_threads import refuse_green_threads
-from dayjob.worker.pool_job_type import Flags, Lane
+from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
 from dayjob.worker.running.runner import Abandon, Runner
 from dayjob.worker.running.slots import Slots
-from dayjob.worker.running.threads import Board, ThreadExecutor
+from dayjob.worker.running.threads import DeadlineSink, ThreadExecutor
 from dayjob.worker.running.watchdog import Watchdog
 from dayjob.worker.service import Outage, Service
 from dayjob.worker.shared_link import SharedLink
@@ -49,15 +49,15 @@ from dayjob.worker.status.observer import Observer
 logger = SafeLogger("dayjob.worker")
 
 #: Seconds to wait for an answer: all that a pool asks is safe to ask again, on a new connection.
-ANSWER = 3.0
+ANSWER_SECONDS = 3.0
 #: Seconds that the last word to Redis may take.
-LAST_WORD = 0.3
+LEAVE_SECONDS = 0.3
 #: Seconds for giving back and settling once the time of a stop is over.
-SETTLING = 0.65
+SETTLE_SECONDS = 0.65
 #: Seconds that closing may take after the time to settle is over: with it a stop keeps to its deadline and a second.
-CLOSING = 0.2
+CLOSE_SECONDS = 0.2
 #: How often waiting for the end looks again.
-LOOK = 0.01
+POLL_SECONDS = 0.01
 
 
 class Runtime:
@@ -68,7 +68,7 @@ class Runtime:
         pool: WorkerPool[Any],
         *,
         publish: Callable[[str], None] | None = None,
-        board: Board | None = None,
+        board: DeadlineSink | None = None,
         tag: str = "",
         asked: Callable[[], None] | None = None,
         loop_died: Callable[[str, BaseException], None] | None = None,
@@ -112,28 +112,29 @@ class Runtime:
         address = addresses.parse_url(addresses.connect_target(addresses.resolve(None, pool=pool.redis)))
         self._keys = keys = Keys(pool.namespace)
         rng = random.Random()
-        flags = Flags()
-        lanes = {
-            one.name: Lane(one, _composed(pool, one), flags, _direct(pool, one)) for one in pool.registry
+        flags = PoolFlags()
+        job_types = {
+            one.name: PoolJobType(one, _composed(pool, one), flags, _direct(pool, one))
+            for one in pool.registry
         }
-        self._flags, self.lanes = flags, lanes
+        self._flags, self.job_types = flags, job_types
         link = partial(
             Link,
             address,
             tag=keys.known_jobs,
             watch=self.outage,
-            timeout=ANSWER,
+            timeout=ANSWER_SECONDS,
             slowest=SLOWEST_BYTES_PER_SECOND,
         )
         self._exchange_link = link(name="dayjob:exchange")
-        self._bell_link = link(name="dayjob:bell", timeout=WAIT + 1.0)
+        self._bell_link = link(name="dayjob:bell", timeout=WAIT_SECONDS + 1.0)
         chores_link = link(name="dayjob:chores")
         self._shared = SharedLink(chores_link)
         self._links = (self._exchange_link, self._bell_link, chores_link)
         joined = False
         self._announcer = self._new_announcer(keys)
         try:
-            self._build(keys, lanes, rng)
+            self._build(keys, job_types, rng)
             self.fetcher.join()
             joined = True
             self._announcer.announce(self._shared)
@@ -144,28 +145,30 @@ class Runtime:
         except BaseException:
             if joined:
                 self._leave()
-            self._abort(time.monotonic() + CLOSING)
+            self._abort(time.monotonic() + CLOSE_SECONDS)
             raise
         for service in self._services:
             service.start()
         logger.info(
             "pool=%s started: %d jobs, concurrency %d",
             self.fetcher.pool_id,
-            len(lanes),
+            len(job_types),
             pool.options.concurrency,
         )
 
-    def _build(self, keys: Keys, lanes: dict[str, Lane], rng: random.Random) -> None:
+    def _build(self, keys: Keys, job_types: dict[str, PoolJobType], rng: random.Random) -> None:
         pool, options = self._pool, self._pool.options
         self.fetcher = fetcher = Fetcher(
-            keys, self._exchange_link, lanes, options,
+            keys, self._exchange_link, job_types, options,
             rng=rng, arm=self._arm, publish=self._publish, restore=self._announcer.restore,
         )  # fmt: skip
-        self.listener = Listener(keys, self._bell_link, list(lanes), fetcher.ring, fetcher.look_everywhere)
+        self.listener = Listener(
+            keys, self._bell_link, list(job_types), fetcher.ring, fetcher.look_everywhere
+        )
         self._runner = runner = Runner(
             keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng, options.max_result
         )
-        colours = {lane.is_async for lane in lanes.values()}
+        colours = {job_type.is_async for job_type in job_types.values()}
         # Lifespans may be async where no job is.
         wants_loop = True in colours or any(lifespan.is_async for lifespan in pool.lifespans)
         slots = Slots(options.concurrency) if len(colours) == 2 else None
@@ -186,17 +189,17 @@ class Runtime:
             )
         fetcher.capacity.attach(self.threads, self.loop)
         self.observer = Observer(
-            fetcher, options, sorted(lanes), lambda: self._services, self._tag, schedules=sorted(pool.periodics),
+            fetcher, options, sorted(job_types), lambda: self._services, self._tag, schedules=sorted(pool.periodics),
             connections=lambda: sum(link.connected for link in self._links), waited=self._shared.longest_wait,
             blocked=lambda: watchdog.blocked(),  # noqa: PLW0108 - it is built below
-            async_names=sorted(name for name, lane in lanes.items() if lane.is_async),
+            async_names=sorted(name for name, job_type in job_types.items() if job_type.is_async),
             signatures=self._announcer.signatures(),
         )  # fmt: skip
         self.observer.supervised = self._board is not None
         reaper = Reaper(
             keys, self._shared, lease=options.lease, options=self._options_of, on_dead=self._on_dead, rng=rng
         )
-        periodic = Periodic(keys, self._shared, list(pool.periodics.values()), fetcher.redis_now, lambda: fetcher.leads)  # fmt: skip
+        periodic = PeriodicScheduler(keys, self._shared, list(pool.periodics.values()), fetcher.redis_now, lambda: fetcher.leads)  # fmt: skip
         self._announcer.on_lost_schedules = periodic.look_again
         self._chores = Chores(
             keys, self._shared, fetcher,
@@ -205,7 +208,7 @@ class Runtime:
         )  # fmt: skip
         watchdog = Watchdog(
             fetcher, runner, options, threads=self.threads, loop=self.loop,
-            timeouts=[lane.options.timeout for lane in lanes.values() if lane.options.timeout],
+            timeouts=[job_type.options.timeout for job_type in job_types.values() if job_type.options.timeout],
         )  # fmt: skip
         wishes = {"quiet": self._go_quiet, "stop": self._obey_stop, "stacks": self._show_stacks}
         heartbeat = Heartbeat(keys, self._shared, fetcher, self.observer, options, wishes=wishes)
@@ -221,7 +224,7 @@ class Runtime:
     def _new_announcer(self, keys: Keys) -> Announcer:
         pool = self._pool
         schedules = [
-            inspect.Schedule(one.name, 0, False, one.job, one.spec, one.timezone, one.missed, one.args)
+            inspect.StoredSchedule(one.name, 0, False, one.job, one.spec, one.timezone, one.missed, one.args)
             for one in pool.periodics.values()
         ]
         wanted = {one.name: one.options.max_concurrency for one in pool.registry}
@@ -288,7 +291,7 @@ class Runtime:
                     raise NotReady("the pool stopped while it was draining")
                 if deadline is not None and time.monotonic() > deadline:
                     return False
-                pause.wait(LOOK)
+                pause.wait(POLL_SECONDS)
             if self.fetcher.empty_since(seen):
                 return True
 
@@ -311,7 +314,7 @@ class Runtime:
         self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, deadline)
         # Counted from before anything is given back: that takes a moment of its own.
         now = time.monotonic()
-        last = (now if self._hurry.is_set() else max(deadline, now)) + SETTLING
+        last = (now if self._hurry.is_set() else max(deadline, now)) + SETTLE_SECONDS
         self._give_back()
         self.fetcher.flush()
         self._wait_for(lambda: self.fetcher.told, last, hurry=False)
@@ -319,7 +322,7 @@ class Runtime:
 
     def runs(self, attempt: object) -> bool:
         """Whether this is one of our attempts."""
-        return isinstance(attempt, Attempt) and attempt.lane.flags is self._flags
+        return isinstance(attempt, Attempt) and attempt.job_type.flags is self._flags
 
     def hurry(self) -> None:
         """End a stop that is under way now: give back what runs."""
@@ -359,7 +362,7 @@ class Runtime:
             over = self._runner.cancellation(attempt) if attempt.cancelled else [attempt.back()]
             self.fetcher.finish(attempt, over)
         for attempt in running:
-            executor = self.loop if attempt.lane.is_async else self.threads
+            executor = self.loop if attempt.job_type.is_async else self.threads
             if executor is not None:
                 executor.interrupt(attempt, Abandon)
         if running:
@@ -387,13 +390,13 @@ class Runtime:
             while not service.join(min(deadline, time.monotonic() + 0.02)) and time.monotonic() < deadline:
                 self.listener.close()
                 self._shared.interrupt()
-        end = deadline + CLOSING
+        end = deadline + CLOSE_SECONDS
         if not self._services[0].join(time.monotonic()):
             self._exchange_link.retire()
-            self._services[0].join(time.monotonic() + CLOSING / 2)
+            self._services[0].join(time.monotonic() + CLOSE_SECONDS / 2)
         # Said even when Redis seems to be away: it may be back, and a pool that is told of is not missed.
         left = max(0.05, end - 0.05 - time.monotonic())
-        left = min(LAST_WORD, left) if away else left
+        left = min(LEAVE_SECONDS, left) if away else left
         self._exchange_link.hasten(left)
         # On a thread of its own: a new connection is several waits, each of which may take that long.
         leaving = threading.Thread(target=self._leave, name="dayjob-leaving", daemon=True)
@@ -449,7 +452,7 @@ class Runtime:
         while not done():
             if time.monotonic() >= deadline or (hurry and self._hurry.is_set()):
                 return False
-            pause.wait(LOOK)
+            pause.wait(POLL_SECONDS)
         return True
 
     def _died(self, name: str, error: BaseException) -> None:
@@ -481,16 +484,16 @@ class Runtime:
             self.loop.submit(lambda: manager.__aexit__(None, None, None))
 
     def _options_of(self, name: str) -> Any:
-        lane = self.lanes.get(name)
-        return None if lane is None else lane.options
+        job_type = self.job_types.get(name)
+        return None if job_type is None else job_type.options
 
     def _on_dead(self, job: Job, error: BaseException) -> None:
-        lane = self.lanes.get(job.name)
-        if lane is not None and lane.options.on_dead is not None:
-            job.redact = lane.options.redact
+        job_type = self.job_types.get(job.name)
+        if job_type is not None and job_type.options.on_dead is not None:
+            job.redact = job_type.options.redact
             # On a thread of its own: user code must not hold up the chores.
             threading.Thread(
-                target=Runner._hook, args=(lane.options.on_dead, job, error), daemon=True
+                target=Runner._hook, args=(job_type.options.on_dead, job, error), daemon=True
             ).start()
 
 

@@ -15,9 +15,9 @@ from dayjob.safe_logging import SafeLogger
 logger = SafeLogger("dayjob.worker")
 
 #: Waits after the first, second, ... failure in a row.
-BACKOFF = (0.05, 0.1, 0.25, 0.5, 1.0)
+BACKOFF_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0)
 #: Seconds that Redis must be away before it is worth a line.
-MOMENT = 0.3
+OUTAGE_AFTER_SECONDS = 0.3
 
 
 class Outage:
@@ -55,7 +55,7 @@ class Outage:
 
     def _tell_away(self, error: StoreError, now: float) -> None:
         if self._told is None:
-            if now - self._began >= MOMENT:
+            if now - self._began >= OUTAGE_AFTER_SECONDS:
                 self._told = now
                 logger.warning("Redis is away: %s. Waiting for it; jobs that run go on.", error)
         elif now - self._told >= 60:
@@ -144,7 +144,7 @@ class Service:
                 if self._stop.is_set():
                     return
                 self._tell(error)
-                wait = BACKOFF[min(failures, len(BACKOFF) - 1)]
+                wait = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
                 failures += 1
             else:
                 failures = 0

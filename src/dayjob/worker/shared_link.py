@@ -15,7 +15,7 @@ from dayjob.store.op import Op
 T = TypeVar("T")
 
 
-class Turns:
+class FairLock:
     """A lock that is handed over in the order of asking, so that a loop that uses it all the time starves nobody."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class SharedLink:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._turns = Turns()
+        self._turns = FairLock()
         #: The longest wait for a turn since somebody asked, in seconds.
         self._longest = 0.0
 

@@ -13,11 +13,11 @@ from dayjob.store.ops import inspect
 from dayjob.store.scripts import load
 
 #: How many lines are kept, and how many characters of each part.
-MOST_LINES = 1000
-MOST_TEXT = 500
+MAX_LINES = 1000
+MAX_TEXT = 500
 
 
-class _Told(msgspec.Struct):
+class _StoredEntry(msgspec.Struct):
     actor: str = ""
     action: str = ""
     subject: str = ""
@@ -25,7 +25,7 @@ class _Told(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AuditEntry:
     """One action."""
 
     #: When, in Redis seconds.
@@ -40,13 +40,13 @@ class Line:
 
 def note(keys: Keys, *, actor: str, action: str, subject: str, result: str) -> Op[int]:
     """Write a line. The time is the server's."""
-    told = _Told(*(codec.cut(text)[:MOST_TEXT] for text in (actor, action, subject, result)))
-    return Op(load("note"), (keys.audit,), (MOST_LINES, msgspec.json.encode(told)), int)
+    told = _StoredEntry(*(codec.cut(text)[:MAX_TEXT] for text in (actor, action, subject, result)))
+    return Op(load("note"), (keys.audit,), (MAX_LINES, msgspec.json.encode(told)), int)
 
 
-def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[Line, ...]]:
+def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[AuditEntry, ...]]:
     """Lines of the audit, newest first."""
-    size = max(1, min(size, inspect.MOST_ENTRIES))
+    size = max(1, min(size, inspect.MAX_ENTRIES))
     return Op(
         "LRANGE",
         (keys.audit,),
@@ -55,10 +55,10 @@ def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[Line, ...]]
     )
 
 
-def _line(raw: bytes) -> Line:
+def _line(raw: bytes) -> AuditEntry:
     moment, _, text = raw.partition(b" ")
     try:
-        told = msgspec.json.decode(text, type=_Told)
-        return Line(int(moment) / 1000, told.actor, told.action, told.subject, told.result)
+        told = msgspec.json.decode(text, type=_StoredEntry)
+        return AuditEntry(int(moment) / 1000, told.actor, told.action, told.subject, told.result)
     except codec.UNREADABLE:
-        return Line(0.0, "", "", "", raw[:MOST_TEXT].decode("utf-8", "replace"))
+        return AuditEntry(0.0, "", "", "", raw[:MAX_TEXT].decode("utf-8", "replace"))

@@ -13,7 +13,7 @@ from dayjob.store.op import Op, plain
 from dayjob.store.steps import Steps, ask
 
 #: Seconds that a server is given to show that it has the replicas.
-LOOK = 0.25
+REPLICA_CHECK_SECONDS = 0.25
 
 
 def confirm(wanted: Durability, seconds: float) -> Op[int]:
@@ -40,7 +40,7 @@ def shortfall(wanted: Durability, count: int, seconds: float) -> str:
 def able(wanted: Durability) -> Steps[None]:
     """Make sure that the server can confirm at all, before the first job is stored. Raises Rejected and Unavailable."""
     try:
-        count = yield from ask(confirm(wanted, 0.001 if wanted.disk else LOOK))
+        count = yield from ask(confirm(wanted, 0.001 if wanted.disk else REPLICA_CHECK_SECONDS))
     except Unavailable as error:
         raise Unavailable(str(error)) from error  # nothing but the question was sent
     except Rejected as error:

@@ -11,13 +11,13 @@ from dayjob.store.op import Arg, Op, texts
 from dayjob.store.scripts import load
 
 #: What one exchange fetches and settles at most; scripts do bounded work.
-MOST_FETCHED = 500
-MOST_SETTLED = 500
-MOST_BYTES = 1 << 20
+MAX_FETCHED = 500
+MAX_SETTLED = 500
+MAX_BYTES = 1 << 20
 #: Milliseconds for which the error of a dead job is kept where its result would be; exchange says the same.
-KEEP_ERROR = 86_400_000
+KEEP_ERROR_MS = 86_400_000
 #: Seconds for which stacks are kept.
-KEEP_STACKS = 60
+KEEP_STACKS_SECONDS = 60
 
 Status = Literal["ok", "rewound", "again", "late", "refused"]
 Kind = Literal[
@@ -126,7 +126,7 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
         key_list += keys.of_name(name)
     args: list[Arg] = [
         request.pool_id, request.number, request.first_token, request.room, request.extra, int(lease * 1000),
-        f"{u:.17f}", MOST_BYTES, len(names), len(request.entries), len(request.done),
+        f"{u:.17f}", MAX_BYTES, len(names), len(request.entries), len(request.done),
     ]  # fmt: skip
     for want in request.wants:
         args += (want.name, want.weight, 2 if want.fast and want.fetch else int(want.fetch))
@@ -242,7 +242,7 @@ def stacks(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
     return Op(
         load("stacks"),
         (keys.pools, keys.state(pool_id), keys.stacks(pool_id)),
-        (pool_id, text, KEEP_STACKS),
+        (pool_id, text, KEEP_STACKS_SECONDS),
         bool,
     )
 

@@ -56,8 +56,8 @@ class Histogram:
 
 
 #: Seconds for which a minute is kept, exchange and sample say the same; and once its hour is rolled up.
-KEPT = 262_800
-KEPT_ROLLED_UP = 14_400
+KEPT_SECONDS = 262_800
+KEPT_ROLLED_UP_SECONDS = 14_400
 #: How many buckets a histogram has: the last one holds what takes a day or more.
 BUCKETS = 60
 
@@ -244,5 +244,8 @@ def _read_number(raw: bytes) -> int | None:
 def let_go(keys: Keys, first: int, count: int) -> Steps[None]:
     """Keep minutes that are rolled up for a few hours only."""
     yield from ask_all(
-        [plain("EXPIRE", keys.minute(number), KEPT_ROLLED_UP, "LT") for number in range(first, first + count)]
+        [
+            plain("EXPIRE", keys.minute(number), KEPT_ROLLED_UP_SECONDS, "LT")
+            for number in range(first, first + count)
+        ]
     )

@@ -25,7 +25,7 @@ from dayjob.store.steps import Steps, ask, ask_all
 State = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 
 #: How many entries of one key are looked at, in all and in one request.
-MOST_LOOKED = 10_000
+MAX_LOOKED = 10_000
 AT_ONCE = 1000
 #: In a quick look: of one key, and of all queues together.
 QUICK, QUICK_IN_ALL = 1000, 10_000
@@ -35,7 +35,7 @@ FIRST, KEYS_AT_FIRST, KEYS_AT_ONCE = 100, 50, 10
 #: What is said of a job that is not found.
 NOWHERE = (
     "No job {!r} waits, runs or is kept: it completed, was deleted or never was"
-    f" (of each queue the first {MOST_LOOKED:,} were looked at)."
+    f" (of each queue the first {MAX_LOOKED:,} were looked at)."
 )
 
 
@@ -81,7 +81,7 @@ def seek(
     return Op(
         load("seek"),
         (key,),
-        (int(reverse), offset, most, inspect.MOST_BYTES, *texts),
+        (int(reverse), offset, most, inspect.MAX_BYTES, *texts),
         _read_sought,
     )
 
@@ -162,7 +162,7 @@ def find_job(keys: Keys, job_id: str, name: str | None = None, *, quick: bool = 
     A job moves while one looks: the places are visited in the order in which jobs pass them; and then once more, unless
     it is a quick look, those ends where jobs arrive that went the other way.
     """
-    depths = [Depth(MOST_LOOKED), Depth(AT_ONCE, QUICK_IN_ALL, from_next=False)]
+    depths = [Depth(MAX_LOOKED), Depth(AT_ONCE, QUICK_IN_ALL, from_next=False)]
     if quick and name is None:
         depths = [Depth(QUICK, QUICK_IN_ALL)]
     for depth in depths:

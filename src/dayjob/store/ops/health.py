@@ -17,7 +17,7 @@ _SETTINGS = (
     "min-replicas-to-write", "slowlog-log-slower-than", "stop-writes-on-bgsave-error",
 )  # fmt: skip
 #: How many entries of the slow log are read.
-MOST_SLOW = 20
+MAX_SLOW = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def config() -> Op[dict[str, str]]:
 
 def slow_log() -> Op[tuple[Slow, ...]]:
     """The newest entries of the slow log."""
-    return Op("SLOWLOG", (), ("GET", MOST_SLOW), lambda reply: tuple(_slow(entry) for entry in reply))
+    return Op("SLOWLOG", (), ("GET", MAX_SLOW), lambda reply: tuple(_slow(entry) for entry in reply))
 
 
 def _read_info(reply: Any) -> dict[str, str]:

@@ -22,11 +22,11 @@ from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
 #: How many names one overview takes, and how many entries and bytes a page has.
-MOST_NAMES = 200
-MOST_ENTRIES = 500
-MOST_BYTES = 1 << 20
+MAX_NAMES = 200
+MAX_ENTRIES = 500
+MAX_BYTES = 1 << 20
 #: How many bytes of a member a cursor carries as text; the ids of a job come before that.
-MOST_CURSOR = 1500
+MAX_CURSOR = 1500
 
 
 def now() -> Op[float]:
@@ -68,8 +68,8 @@ class Overview:
 
 def queues(keys: Keys, names: Sequence[str]) -> Op[Overview]:
     """How these queues stand, in one round trip. Raises BadOption for more names than one look takes."""
-    if len(names) > MOST_NAMES:
-        raise BadOption(f"{len(names)} queues: one look takes {MOST_NAMES}; use all_queues()")
+    if len(names) > MAX_NAMES:
+        raise BadOption(f"{len(names)} queues: one look takes {MAX_NAMES}; use all_queues()")
     key_list: list[Arg] = [keys.limits]
     for name in names:
         key_list += keys.of_name(name)
@@ -80,7 +80,7 @@ def queues(keys: Keys, names: Sequence[str]) -> Op[Overview]:
 def all_queues(keys: Keys) -> Steps[Overview]:
     """How every known queue stands, by name."""
     names = yield from ask(maintain.known_jobs(keys))
-    looks = [queues(keys, names[i : i + MOST_NAMES]) for i in range(0, len(names), MOST_NAMES)] or [
+    looks = [queues(keys, names[i : i + MAX_NAMES]) for i in range(0, len(names), MAX_NAMES)] or [
         queues(keys, ())
     ]
     parts = yield from ask_all(looks)
@@ -164,7 +164,7 @@ class Cursor:
     @property
     def text(self) -> str:
         """The cursor for a URL."""
-        return f"{self.score!r}~{urlsafe_b64encode(self.member[:MOST_CURSOR]).decode().rstrip('=')}"
+        return f"{self.score!r}~{urlsafe_b64encode(self.member[:MAX_CURSOR]).decode().rstrip('=')}"
 
     @classmethod
     def of(cls, text: str) -> Cursor:
@@ -177,7 +177,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredEntry:
     """One entry of scheduled, retry, dead, done or a queue."""
 
     #: The bytes as they are: what an action must name.
@@ -205,7 +205,7 @@ class Page:
     total: int
     #: How many come before the first of this page.
     offset: int
-    entries: tuple[Kept, ...]
+    entries: tuple[StoredEntry, ...]
     #: Where the next page begins; None when this is the last.
     next: Cursor | None = None
 
@@ -216,8 +216,8 @@ def page(
     """Entries of scheduled, retry, dead or done, after a cursor or from an offset. May have fewer: large ones are rationed."""
     rank: Arg = offset if after is None else ""
     score, member = ("0", b"") if after is None else (repr(after.score), after.member)
-    size = max(1, min(size, MOST_ENTRIES))
-    return Op(load("page"), (source,), (int(newest_first), size, MOST_BYTES, rank, score, member), _read_page)
+    size = max(1, min(size, MAX_ENTRIES))
+    return Op(load("page"), (source,), (int(newest_first), size, MAX_BYTES, rank, score, member), _read_page)
 
 
 def _read_page(reply: Any) -> Page:
@@ -230,21 +230,21 @@ def _read_page(reply: Any) -> Page:
     return Page(reply[0] / 1000, total, first, entries, last)
 
 
-def kept(member: bytes, at: float | None) -> Kept:
+def kept(member: bytes, at: float | None) -> StoredEntry:
     """An entry as people see it."""
     try:
-        return Kept(member, at, codec.read(member))
+        return StoredEntry(member, at, codec.read(member))
     except codec.Broken as why:
-        return Kept(member, at, None, str(why))
+        return StoredEntry(member, at, None, str(why))
 
 
 def peek(keys: Keys, name: str, *, offset: int = 0, size: int = 50, newest_first: bool = False) -> Op[Page]:
     """Jobs that wait in a queue, the next to be fetched first or the newest first."""
-    size = max(1, min(size, MOST_ENTRIES))
+    size = max(1, min(size, MAX_ENTRIES))
     return Op(
         load("peek"),
         (keys.queue(name),),
-        (int(not newest_first), offset, size, MOST_BYTES),
+        (int(not newest_first), offset, size, MAX_BYTES),
         lambda reply: Page(
             reply[0] / 1000, reply[1], offset, tuple(kept(entry, None) for entry in reply[2:])
         ),
@@ -278,7 +278,7 @@ def broken(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[BrokenPage]:
     return Op(
         load("peek"),
         (keys.broken,),
-        (0, offset, max(1, min(size, MOST_ENTRIES)), MOST_BYTES),
+        (0, offset, max(1, min(size, MAX_ENTRIES)), MAX_BYTES),
         lambda reply: BrokenPage(
             reply[1], tuple(_broken(offset + i, entry) for i, entry in enumerate(reply[2:]))
         ),
@@ -324,7 +324,7 @@ def _read_limits(reply: Any) -> list[Limit]:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class StoredSchedule:
     """A periodic schedule, as far as Redis knows it."""
 
     name: str
@@ -354,7 +354,7 @@ class Announced(msgspec.Struct):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def schedules(keys: Keys) -> Op[list[Schedule]]:
+def schedules(keys: Keys) -> Op[list[StoredSchedule]]:
     """The periodic schedules that a pool ever had, by name."""
     return Op("HGETALL", (keys.periodic,), (), _read_schedules)
 
@@ -365,7 +365,7 @@ def announced(keys: Keys, names: Sequence[str]) -> Op[list[bool]]:
     return Op("HMGET", (keys.periodic,), fields, lambda reply: [one is not None for one in reply])
 
 
-def _read_schedules(reply: Any) -> list[Schedule]:
+def _read_schedules(reply: Any) -> list[StoredSchedule]:
     told = {raw.decode("utf-8", "replace"): value for raw, value in _pairs(reply)}
     found = []
     for name, value in sorted(told.items()):
@@ -374,7 +374,7 @@ def _read_schedules(reply: Any) -> list[Schedule]:
         who, since = read_pause(told.get(f"{name}|off"))
         # A schedule of an older release has no such field: its last tick is the best answer there is.
         ticked = told.get(f"{name}|ticked", value)
-        schedule = Schedule(
+        schedule = StoredSchedule(
             name, int(value), f"{name}|off" in told, paused_by=who, paused_at=since,
             ticked=int(ticked) if ticked.isdigit() else None,
         )  # fmt: skip
@@ -384,7 +384,7 @@ def _read_schedules(reply: Any) -> list[Schedule]:
             found.append(schedule)
             continue
         found.append(
-            Schedule(
+            StoredSchedule(
                 name, schedule.last, schedule.paused, known.job, known.spec, known.timezone, known.missed, bytes(known.args),
                 who, since, schedule.ticked,
             )

@@ -16,22 +16,22 @@ from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask
 
 #: How many job types are kept, and how many one request announces, reads or drops.
-MOST_TYPES = 5000
+MAX_TYPES = 5000
 AT_ONCE = 200
 #: Seconds after which it is noted again that a job type is in use, and after which one that nobody uses is dropped.
-DAY = 86_400
-KEPT = 30 * DAY
+DAY_SECONDS = 86_400
+KEPT_SECONDS = 30 * DAY_SECONDS
 
 
 def announce(keys: Keys, said: Sequence[Described]) -> Op[int]:
     """Note what a pool says of its job types, 200 at most; the answer is how many were new, -1 for a wrong key."""
-    args: list[Arg] = [MOST_TYPES, DAY]
+    args: list[Arg] = [MAX_TYPES, DAY_SECONDS]
     for one in said:
         args += (one.name, msgspec.json.encode(one))
     return Op(load("announce"), (keys.job_types,), args, int)
 
 
-def forget(keys: Keys, names: Sequence[str], *, age: float = KEPT) -> Op[int]:
+def forget(keys: Keys, names: Sequence[str], *, age: float = KEPT_SECONDS) -> Op[int]:
     """Drop those of these job types that no pool has announced for `age` seconds; 500 names at most."""
     return Op(load("forget"), (keys.job_types,), (int(age), *names), int)
 
@@ -58,38 +58,38 @@ def _names(reply: Any) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AnnouncedType:
     """A job type and when a pool last said so."""
 
     said: Described
     at: float | None
 
 
-def some(keys: Keys, wanted: Sequence[str]) -> Op[list[Known | None]]:
+def some(keys: Keys, wanted: Sequence[str]) -> Op[list[AnnouncedType | None]]:
     """What is known of these job types, in their order; at least one."""
     fields = [field for name in wanted for field in (name, f"{name}|at")]
     return Op("HMGET", (keys.job_types,), fields, _read_some)
 
 
-def every(keys: Keys) -> Steps[list[Known]]:
+def every(keys: Keys) -> Steps[list[AnnouncedType]]:
     """All job types, by name, in bounded reads."""
     wanted = yield from ask(names(keys))
-    found: list[Known] = []
+    found: list[AnnouncedType] = []
     for first in range(0, len(wanted), AT_ONCE):
         part = yield from ask(some(keys, wanted[first : first + AT_ONCE]))
         found += [one for one in part if one is not None]
     return found
 
 
-def _read_some(reply: Any) -> list[Known | None]:
+def _read_some(reply: Any) -> list[AnnouncedType | None]:
     return [_known(raw, at) for raw, at in zip(reply[::2], reply[1::2], strict=True)]
 
 
-def _known(raw: bytes | None, at: bytes | None) -> Known | None:
+def _known(raw: bytes | None, at: bytes | None) -> AnnouncedType | None:
     try:
         said = None if raw is None else msgspec.json.decode(raw, type=Described)
     except codec.UNREADABLE:
         return None
     if said is None:
         return None
-    return Known(said, _moment(at))
+    return AnnouncedType(said, _moment(at))

@@ -15,7 +15,7 @@ BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueJobs:
     """What is due in one of the side sets."""
 
     now: float
@@ -25,14 +25,14 @@ class Due:
     members: list[tuple[bytes, float]]
 
 
-def read_due(source: str, *, skip: int = 0, most: int = BATCH) -> Op[Due]:
+def read_due(source: str, *, skip: int = 0, most: int = BATCH) -> Op[DueJobs]:
     """Read what is due in `scheduled` or `retry`."""
     return Op(load("due"), (source,), (most, skip), _read_due)
 
 
-def _read_due(reply: Any) -> Due:
+def _read_due(reply: Any) -> DueJobs:
     wait = None if reply[1] < 0 else reply[1] / 1000
-    return Due(reply[0] / 1000, wait, list(zip(reply[2::2], map(float, reply[3::2]), strict=True)))
+    return DueJobs(reply[0] / 1000, wait, list(zip(reply[2::2], map(float, reply[3::2]), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

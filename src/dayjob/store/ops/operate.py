@@ -22,7 +22,7 @@ from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
 #: How far from the end of a list an entry may be that is to be taken out of it.
-MOST_DEEP = 10_000
+MAX_DEEP = 10_000
 #: How often a change of a limit begins anew because others changed that limit at the same time.
 LIMIT_TRIES = 20
 
@@ -216,9 +216,9 @@ def unqueue(
 
     Raises BadOption when it is too deep in its queue to be taken out cheaply.
     """
-    if not 0 <= place < MOST_DEEP:
+    if not 0 <= place < MAX_DEEP:
         raise BadOption(
-            f"the job is number {place + 1:,} in the queue {name!r}; only the first {MOST_DEEP:,} can be taken out one by one"
+            f"the job is number {place + 1:,} in the queue {name!r}; only the first {MAX_DEEP:,} can be taken out one by one"
         )
     wire = _read(payload)
     if kill and wire is None:
@@ -260,7 +260,7 @@ def purge(keys: Keys, name: str, *, most: int | None = None) -> Steps[int]:
     return deleted
 
 
-def _purge(keys: Keys, name: str, entries: Sequence[inspect.Kept]) -> Op[int]:
+def _purge(keys: Keys, name: str, entries: Sequence[inspect.StoredEntry]) -> Op[int]:
     key_list: list[Arg] = [keys.queue(name), keys.totals]
     args: list[Arg] = [name]
     for entry in entries:
@@ -355,7 +355,9 @@ def _read_switched(reply: Any) -> Switched:
     return "unknown" if reply < 0 else "changed" if reply else "same"
 
 
-def run_schedule(keys: Keys, schedule: inspect.Schedule, *, now: float) -> tuple[str, Op[produce.Stored]]:
+def run_schedule(
+    keys: Keys, schedule: inspect.StoredSchedule, *, now: float
+) -> tuple[str, Op[produce.Stored]]:
     """Enqueue a schedule's job now, beside its ticks: the id of the job, and the request. Raises BadOption.
 
     The request may be repeated after a lost answer: the job is stored once.
@@ -371,7 +373,7 @@ def run_schedule(keys: Keys, schedule: inspect.Schedule, *, now: float) -> tuple
     return job_id, produce.enqueue(keys, produce.Slot(new_id(), 1), schedule.job, [payload], introduce=True)
 
 
-def announce(keys: Keys, schedules: Sequence[inspect.Schedule]) -> Op[int]:
+def announce(keys: Keys, schedules: Sequence[inspect.StoredSchedule]) -> Op[int]:
     """Note what schedules enqueue and when, for people; done by pools that registered them. At least one."""
     fields: list[Arg] = []
     for one in schedules:
@@ -397,10 +399,8 @@ def drop_broken(keys: Keys, entry: inspect.BrokenEntry) -> Op[bool]:
 def _mend(
     keys: Keys, entry: inspect.BrokenEntry, payload: bytes, name: str, queue: str, bell: str
 ) -> Op[bool]:
-    if entry.index >= MOST_DEEP:
-        raise BadOption(
-            f"only the first {MOST_DEEP:,} broken entries can be taken out: begin with the oldest"
-        )
+    if entry.index >= MAX_DEEP:
+        raise BadOption(f"only the first {MAX_DEEP:,} broken entries can be taken out: begin with the oldest")
     return Op(
         load("mend"),
         (keys.broken, queue, keys.known_jobs, bell, keys.totals),

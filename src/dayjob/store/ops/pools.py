@@ -15,13 +15,13 @@ from dayjob.store.ops.inspect import now
 from dayjob.store.steps import Steps, ask, ask_all
 
 #: How many pools are shown.
-MOST_POOLS = 1000
+MAX_POOLS = 1000
 
 
 # Structs: a fleet has thousands of workers, and what they do is read several times for one page.
 
 
-class Worker(msgspec.Struct, frozen=True):
+class WorkerStatus(msgspec.Struct, frozen=True):
     """What one worker has been doing for longer than a moment."""
 
     token: str = ""
@@ -73,7 +73,7 @@ class Status(msgspec.Struct, frozen=True):
     leads: bool = False
     held: int = 0
     running: dict[str, int] = {}
-    workers: tuple[Worker, ...] = ()
+    workers: tuple[WorkerStatus, ...] = ()
     worker_ids: tuple[str, ...] = ()
     rss: int = 0
     exchanges: int = 0
@@ -158,7 +158,7 @@ def contradictions(registered: Sequence[Pool]) -> dict[str, int]:
 def leases(keys: Keys) -> Op[list[tuple[str, float]]]:
     """The pools on the register and the ends of their leases, in Redis seconds."""
     return Op(
-        "ZRANGE", (keys.pools,), (0, MOST_POOLS - 1, "WITHSCORES"), lambda reply: _read_scored(reply, 1000)
+        "ZRANGE", (keys.pools,), (0, MAX_POOLS - 1, "WITHSCORES"), lambda reply: _read_scored(reply, 1000)
     )
 
 

@@ -13,8 +13,8 @@ from dayjob.store.op import Arg, Op
 from dayjob.store.scripts import load
 
 #: How many jobs one request stores, and how many bytes, at most.
-MOST_JOBS = 500
-MOST_BYTES = 1 << 20
+MAX_JOBS = 500
+MAX_BYTES = 1 << 20
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 #: Minutes in a roll-up, to seconds for which it is kept: somewhat longer than the hour, the day or the three days that
 #: are shown of it.
-KEPT = {1: 7200, 5: 7200, 15: 93_600, 60: 262_800, 360: 284_400, 1440: 349_200}
+KEPT_SECONDS = {1: 7200, 5: 7200, 15: 93_600, 60: 262_800, 360: 284_400, 1440: 349_200}
 #: Of what a roll-up is summed.
 FINER = {5: 1, 15: 5, 60: 15, 360: 60, 1440: 360}
 
@@ -158,7 +158,7 @@ def times(
 def _pieces(first: int, last: int) -> Iterator[tuple[int, int]]:
     """The fewest spans that make up the minutes from `first` to `last`."""
     while first <= last:
-        span = max(span for span in KEPT if first % span == 0 and first + span - 1 <= last)
+        span = max(span for span in KEPT_SECONDS if first % span == 0 and first + span - 1 <= last)
         yield span, first
         first += span
 
@@ -212,7 +212,12 @@ def _any(keys: Keys, span: int, first: int) -> Op[bool]:
     """Whether there is anything of which a roll-up can be summed."""
     upto = first + span
     # Those of 1 and 5 go before their minutes do.
-    parts = [keys.counts(one, start) for one in KEPT if 15 <= one < span for start in range(first, upto, one)]
+    parts = [
+        keys.counts(one, start)
+        for one in KEPT_SECONDS
+        if 15 <= one < span
+        for start in range(first, upto, one)
+    ]
     return Op("EXISTS", [*parts, *(keys.minute(number) for number in range(first, upto))], (), bool)
 
 
@@ -243,7 +248,7 @@ def roll_up(keys: Keys, span: int, first: int, minutes: ReadMinutes) -> Steps[No
 
 def forget(keys: Keys, first: int, last: int) -> Op[int]:
     """Drop every roll-up that has one of these minutes in it."""
-    spans = [(span, start) for span in KEPT for start in range(first // span * span, last + 1, span)]
+    spans = [(span, start) for span in KEPT_SECONDS for start in range(first // span * span, last + 1, span)]
     return Op(
         "DEL", [key(span, start) for span, start in spans for key in (keys.counts, keys.times)], (), int
     )
@@ -262,4 +267,4 @@ def _once(minutes: ReadMinutes) -> ReadMinutes:
 
 
 def _keep(keys: Keys, kind: Kind[T], span: int, first: int, value: T) -> Op[Any]:
-    return plain("SET", kind.key(keys, span, first), kind.write(value), "EX", KEPT[span])
+    return plain("SET", kind.key(keys, span, first), kind.write(value), "EX", KEPT_SECONDS[span])

@@ -16,7 +16,7 @@ Atomic because: a job must be in exactly one place.
 local source, dead, totals, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local member, payload, name, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- A key holds the id of its job; one that an enqueuer of the ancestor's made for a job that never started holds "1" or JSON.
+-- A key holds the id of its job; one that an enqueuer of gocraft made for a job that never started holds "1" or JSON.
 local function owns(payload, id, holder)
   if holder == id then return true end
   if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end

@@ -117,7 +117,7 @@ local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
 
 -- 1. Settle. Each destination is written before the attempt is dropped.
--- The ancestor's pages read whole seconds only: a death and the end of a long wait, rounded up, are such.
+-- gocraft's pages read whole seconds only: a death and the end of a long wait, rounded up, are such.
 local function score_in(amount)
   local at = now + amount
   return format('%.3f', (amount < 10000 and at or math.ceil(at / 1000) * 1000) / 1000)
@@ -174,7 +174,7 @@ local function release(i, token, key, id, first)
   if holder == id then
     call('DEL', KEYS[key])
   elseif first and type(holder) == 'string' then
-    -- What the ancestor's enqueuers write: "1", or the job with the newest arguments, which is the one to run.
+    -- What gocraft's enqueuers write: "1", or the job with the newest arguments, which is the one to run.
     if holder == '1' then
       call('DEL', KEYS[key])
     elseif is_job(holder, name[i]) then

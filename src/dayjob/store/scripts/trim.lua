@@ -12,7 +12,7 @@ Atomic because: a unique key must not outlive its job.
 ]]
 local source, totals, label = KEYS[1], KEYS[2], ARGV[1]
 
--- A key holds the id of its job; one that an enqueuer of the ancestor's made for a job that never started holds "1" or JSON.
+-- A key holds the id of its job; one that an enqueuer of gocraft made for a job that never started holds "1" or JSON.
 local function owns(payload, id, holder)
   if holder == id then return true end
   if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end

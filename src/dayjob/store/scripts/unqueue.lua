@@ -20,7 +20,7 @@ local seen, payload, corpse, name, id, total = tonumber(ARGV[1]), ARGV[2], ARGV[
 -- What was given back since is ahead of it, what was fetched since no longer is.
 local BACK, FETCHED, CHUNK, MOST_BYTES = 50, 1000, 50, 1048576
 
--- A key holds the id of its job; one that an enqueuer of the ancestor's made for a job that never started holds "1" or JSON.
+-- A key holds the id of its job; one that an enqueuer of gocraft made for a job that never started holds "1" or JSON.
 local function owns(payload, id, holder)
   if holder == id then return true end
   if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end

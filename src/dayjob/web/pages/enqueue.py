@@ -12,7 +12,7 @@ from dayjob.web.pages.shell import Values, page
 from dayjob.web.render import pretty
 
 #: How many names are offered.
-MOST_NAMES = 500
+MAX_NAMES = 500
 
 
 @page("enqueue.html", "/enqueue", "Enqueue")
@@ -27,7 +27,7 @@ async def enqueue(request: Request, admin: AsyncAdmin) -> Values:
     rest = {key: value for key, value in given.items() if key not in known}
     names = sorted({*kinds, *await admin.queue_names()})
     return {
-        "name": name, "names": names[:MOST_NAMES], "kind": kind, "kinds": list(kinds.values()), "given": given,
+        "name": name, "names": names[:MAX_NAMES], "kind": kind, "kinds": list(kinds.values()), "given": given,
         "rest": pretty(rest) if rest else "", "source": asked.get("source", ""),
         "hidden": _list(asked.get("hidden", "")), "large": _list(asked.get("large", "")),
     }  # fmt: skip

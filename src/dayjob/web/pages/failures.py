@@ -14,9 +14,9 @@ from dayjob.web.pages.shell import Values, page
 
 _WINDOWS = (("1", "1 h"), ("24", "24 h"), ("72", "72 h"), ("", "Ever"))
 #: How many jobs of each set are looked at: what can be grouped in the time that a page may take.
-MOST_LOOKED = 1500
+MAX_LOOKED = 1500
 #: How many groups are shown.
-MOST_GROUPS = 200
+MAX_GROUPS = 200
 
 
 @page("failures.html", "/failures", "Failures")
@@ -25,12 +25,12 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
     asked = request.query_params
     window = asked.get("window", "")
     hours = float(window) if window in ("1", "24", "72") else None
-    found = await admin.failures(window=None if hours is None else hours * 3600, most=MOST_LOOKED)
+    found = await admin.failures(window=None if hours is None else hours * 3600, most=MAX_LOOKED)
     name, kind = asked.get("name", ""), asked.get("kind", "")
     groups = [one for one in found.groups if name in ("", one.name) and kind in ("", one.kind)]
     return {
-        "groups": [_shown(one) for one in groups[:MOST_GROUPS]], "found": found,
-        "attempts": [one for one in found.attempts if name in ("", one.name)][:MOST_GROUPS],
+        "groups": [_shown(one) for one in groups[:MAX_GROUPS]], "found": found,
+        "attempts": [one for one in found.attempts if name in ("", one.name)][:MAX_GROUPS],
         "hourly": {one.name: one.last_hour for one in found.attempts}, "windows": _WINDOWS,
         "window": window if hours else "", "name": name, "kind": kind, "now": found.now,
     }  # fmt: skip

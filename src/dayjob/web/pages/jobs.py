@@ -26,7 +26,7 @@ from dayjob.web.responses import shown_key
 
 SIZE = 50
 #: Characters of arguments that the address of the enqueue form takes along.
-MOST_IN_ADDRESS = 4000
+MAX_IN_ADDRESS = 4000
 #: What is not a condition but may be an id.
 _ID = re.compile(r"[\w.:-]{16,200}")
 
@@ -213,7 +213,7 @@ def _again(request: Request, found: JobView) -> str:
     hidden = [key for key, text in texts.items() if HIDDEN in text]
     large: list[str] = []
     fitting = {key: len(key) + len(text) for key, text in texts.items() if key not in hidden}
-    while sum(fitting.values()) > MOST_IN_ADDRESS:
+    while sum(fitting.values()) > MAX_IN_ADDRESS:
         large.append(max(fitting, key=lambda key: fitting[key]))
         del fitting[large[-1]]
     shown = {key: args[key] for key in fitting}

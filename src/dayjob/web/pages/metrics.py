@@ -11,7 +11,7 @@ from dayjob.web.console import Console
 from dayjob.web.pages.shell import Values, page, recent, whole
 
 #: How many jobs are shown, the busiest: more of them nobody reads, and each is a picture to draw.
-MOST_JOBS = 100
+MAX_JOBS = 100
 _STEPS = {1: "a minute", 24: "a quarter of an hour", 72: "an hour"}
 
 
@@ -32,7 +32,7 @@ async def metrics(request: Request, admin: AsyncAdmin) -> Values:
 async def _busiest(console: Console, hours: int) -> Metrics:
     """The figures of some hours; over many hours little changes from one moment to the next."""
     return await recent(
-        console, f"metrics {hours}", 2.0 + hours / 5, lambda: console.admin.metrics(hours, most=MOST_JOBS)
+        console, f"metrics {hours}", 2.0 + hours / 5, lambda: console.admin.metrics(hours, most=MAX_JOBS)
     )
 
 

@@ -8,7 +8,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.web.pages.shell import Values, page
 
 #: How many busy workers are shown, the longest.
-MOST_BUSY = 200
+MAX_BUSY = 200
 
 
 @page("pools.html", "/worker_pools", "Worker pools")
@@ -26,5 +26,5 @@ async def pools(_request: Request, admin: AsyncAdmin) -> Values:
 @page("busy.html", "/busy_workers", "Busy workers")
 async def busy(_request: Request, admin: AsyncAdmin) -> Values:
     """Workers that have run a job for longer than a moment."""
-    found = await admin.busy(most=MOST_BUSY + 1)
-    return {"busy": found[:MOST_BUSY], "more": len(found) > MOST_BUSY}
+    found = await admin.busy(most=MAX_BUSY + 1)
+    return {"busy": found[:MAX_BUSY], "more": len(found) > MAX_BUSY}

@@ -72,7 +72,7 @@ SHORTCUTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavEntry:
     """One line of the navigation."""
 
     path: str
@@ -124,17 +124,17 @@ def around(request: Request, verdict: Verdict | None, here: str, title: str) -> 
     }  # fmt: skip
 
 
-def navigation(here: str, verdict: Verdict | None) -> list[list[Entry]]:
+def navigation(here: str, verdict: Verdict | None) -> list[list[NavEntry]]:
     """The pages, with how much is on them."""
 
-    def entry(path: str, icon: str, words: str, key: str, counted: str | None) -> Entry | None:
+    def entry(path: str, icon: str, words: str, key: str, counted: str | None) -> NavEntry | None:
         count = None
         if verdict is not None and counted is not None:
             count = getattr(verdict, counted, None)
             count = max(0, getattr(verdict.sizes, counted)) if count is None else count
         if counted in _RARE and not count and path != here:
             return None
-        return Entry(
+        return NavEntry(
             path, icon, words, key, path == here, count, counted in ("dead", "broken") and bool(count)
         )
 
@@ -150,7 +150,7 @@ async def failure(request: Request, status: int, error: str, hint: str, further:
 # What takes long to read serves all who look within a while.
 
 
-class Shelf:
+class PageCache:
     """The latest of one kind of answer, and the turn to read it anew."""
 
     def __init__(self) -> None:
@@ -161,22 +161,22 @@ class Shelf:
         self.error: StoreError | None = None
 
 
-_shelves: weakref.WeakKeyDictionary[Console, dict[str, Shelf]] = weakref.WeakKeyDictionary()
+_shelves: weakref.WeakKeyDictionary[Console, dict[str, PageCache]] = weakref.WeakKeyDictionary()
 
 
 async def recent(console: Console, key: str, seconds: float, read: Callable[[], Awaitable[T]]) -> T:
     """What `read` answers, at most so many seconds old. One reads, the others wait for it."""
-    shelf = _shelves.setdefault(console, {}).setdefault(key, Shelf())
-    async with shelf.turn:
-        if time.monotonic() - shelf.read_at > (FRESH if shelf.error else seconds):
+    page_cache = _shelves.setdefault(console, {}).setdefault(key, PageCache())
+    async with page_cache.turn:
+        if time.monotonic() - page_cache.read_at > (FRESH if page_cache.error else seconds):
             try:
-                shelf.value, shelf.error = await read(), None
+                page_cache.value, page_cache.error = await read(), None
             except StoreError as error:
-                shelf.error = error
-            shelf.read_at = time.monotonic()
-        if shelf.error is not None:
-            raise shelf.error.with_traceback(None)
-        value: T = shelf.value
+                page_cache.error = error
+            page_cache.read_at = time.monotonic()
+        if page_cache.error is not None:
+            raise page_cache.error.with_traceback(None)
+        value: T = page_cache.value
         return value
 
 

@@ -90,7 +90,7 @@ class Matched(_Input):
     where: Where = ""
 
 
-class Jobs(Matched, kw_only=True):
+class JobsInput(Matched, kw_only=True):
     """Which jobs, and which part of them."""
 
     after: Annotated[str, Meta(max_length=3000, description="What the page before gave as next.")] = ""
@@ -168,7 +168,7 @@ class NewJob(_Input):
 # The rest.
 
 
-class Schedule(_Input):
+class ScheduleInput(_Input):
     """Which schedule."""
 
     name: Annotated[str, Meta(min_length=1, max_length=1000, description="The name of a schedule.")]
@@ -180,7 +180,7 @@ class Hours(_Input):
     hours: Literal[1, 24, 72] = 1
 
 
-class Figures(Hours):
+class MetricsInput(Hours):
     """Of which jobs: of one, or of the busiest."""
 
     name: Name | None = None

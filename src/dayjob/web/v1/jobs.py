@@ -25,7 +25,7 @@ from dayjob.text import counted
 from dayjob.web.v1.inputs import (
     FailedGroup,
     FailureWindow,
-    Jobs,
+    JobsInput,
     Matched,
     Matching,
     NewJob,
@@ -36,7 +36,7 @@ from dayjob.web.v1.inputs import (
     Verb,
 )
 from dayjob.web.v1.queues import done
-from dayjob.web.v1.streams import Line, streamed
+from dayjob.web.v1.streams import StreamLine, streamed
 from dayjob.web.v1.table import Call, Endpoint, Nothing
 
 
@@ -74,7 +74,7 @@ def _meant(sent: Matched) -> _Meant:
     return {"name": None, "where": replace(where, name=sent.name)}
 
 
-async def _jobs(call: Call[Jobs]) -> JobPage:
+async def _jobs(call: Call[JobsInput]) -> JobPage:
     sent = call.sent
     return await call.admin.jobs(
         sent.state, after=sent.after, size=sent.size, newest_first=sent.newest_first, **_meant(sent)
@@ -173,7 +173,7 @@ def _action(verb: Verb, summary: str) -> Endpoint:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/jobs", "jobs", "Jobs in one state, page by page.", _jobs, JobPage, Jobs),
+    Endpoint("GET", "/jobs", "jobs", "Jobs in one state, page by page.", _jobs, JobPage, JobsInput),
     Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter.", _count, Count, Matched),
     Endpoint("GET", "/job", "jobs", "One job in any state, with its story.", _job, JobDetail, OneJob, finds=True),
     Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob, finds=True),
@@ -184,9 +184,9 @@ ENDPOINTS = (
     _action("cancel", "End a job: one that waits is removed, one that runs is told."),
     Endpoint("POST", "/jobs/selection", "jobs", "The same action on each job of a selection.", _selection, Outcomes, Selected),
     Endpoint("POST", "/jobs/still", "jobs", "Which jobs of a selection are still where they were seen. Changes nothing.", _still, StillThere, SeenJobs),
-    Endpoint("POST", "/jobs/apply", "jobs", "The same action on every job that matches a filter.", _apply, Line, Matching, streams=True),
+    Endpoint("POST", "/jobs/apply", "jobs", "The same action on every job that matches a filter.", _apply, StreamLine, Matching, streams=True),
     Endpoint("GET", "/failures", "failures", "What fails, by error and job name.", _failures, Failures, FailureWindow),
-    Endpoint("POST", "/failures/apply", "failures", "Retry or delete a whole group of failures.", _apply_to_group, Line, FailedGroup, streams=True),
+    Endpoint("POST", "/failures/apply", "failures", "Retry or delete a whole group of failures.", _apply_to_group, StreamLine, FailedGroup, streams=True),
     Endpoint("GET", "/job_types", "jobs", "The job types that pools announced, with their arguments.", _job_types, tuple[JobTypeView, ...]),
     Endpoint("POST", "/enqueue", "jobs", "Put a job in, by name.", _enqueue, Outcome, NewJob),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, Queu
 from dayjob.errors import UnknownQueue
 from dayjob.web.responses import Refusal
 from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, QueueLimit
-from dayjob.web.v1.streams import Line, streamed
+from dayjob.web.v1.streams import StreamLine, streamed
 from dayjob.web.v1.table import Call, Endpoint, Nothing
 
 
@@ -86,7 +86,7 @@ ENDPOINTS = (
     Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; what runs goes on.", _pause, Outcome, NewQueue, finds=True, moves=True),
     Endpoint("POST", "/queue/resume", "queues", "Fetch from a queue again.", _resume, Outcome, OneQueue, finds=True, moves=True),
     Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, finds=True, moves=True),
-    Endpoint("POST", "/queue/purge", "queues", "Delete every job that waits in a queue now.", _purge, Line, OneQueue, streams=True, finds=True),
+    Endpoint("POST", "/queue/purge", "queues", "Delete every job that waits in a queue now.", _purge, StreamLine, OneQueue, streams=True, finds=True),
     Endpoint("GET", "/pools", "pools", "The worker pools and what each says of itself.", _pools, PoolsView),
     Endpoint("GET", "/busy", "pools", "The workers that have run a job for longer than a moment.", _busy, tuple[BusyWorker, ...]),
     Endpoint("POST", "/pool/quiet", "pools", "Let a pool fetch nothing more.", _quiet, Outcome, OnePool, finds=True, moves=True),

@@ -22,7 +22,7 @@ HEADERS = {"x-accel-buffering": "no", "cache-control": "no-store"}
 Work = Callable[[Callable[[Progress], bool]], Coroutine[Any, Any, Tally]]
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class StreamLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line: how far it is, or in the last one what became of it."""
 
     progress: Progress | None = None

@@ -7,12 +7,30 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from dayjob.admin.views import BrokenEntry, Line, Metrics, Outcome, Periodic, RedisView, Throughput, Verdict
+from dayjob.admin.views import (
+    AuditEntry,
+    BrokenEntry,
+    Metrics,
+    Outcome,
+    Periodic,
+    RedisView,
+    Throughput,
+    Verdict,
+)
 from dayjob.version import __version__
 from dayjob.web.options import Role
 from dayjob.web.responses import Refusal, broken_text, digest
 from dayjob.web.scale import Scale, scale
-from dayjob.web.v1.inputs import AuditSlice, Drain, Figures, Hours, Mended, OneBroken, Schedule, Slice
+from dayjob.web.v1.inputs import (
+    AuditSlice,
+    Drain,
+    Hours,
+    Mended,
+    MetricsInput,
+    OneBroken,
+    ScheduleInput,
+    Slice,
+)
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint, Nothing
 
@@ -66,19 +84,19 @@ async def _periodic(call: Call[Nothing]) -> tuple[Periodic, ...]:
     return await call.admin.periodic()
 
 
-async def _run(call: Call[Schedule]) -> Outcome:
+async def _run(call: Call[ScheduleInput]) -> Outcome:
     return done(await call.admin.run_schedule(call.sent.name))
 
 
-async def _pause(call: Call[Schedule]) -> Outcome:
+async def _pause(call: Call[ScheduleInput]) -> Outcome:
     return done(await call.admin.pause_schedule(call.sent.name))
 
 
-async def _resume(call: Call[Schedule]) -> Outcome:
+async def _resume(call: Call[ScheduleInput]) -> Outcome:
     return done(await call.admin.resume_schedule(call.sent.name))
 
 
-async def _metrics(call: Call[Figures]) -> Metrics:
+async def _metrics(call: Call[MetricsInput]) -> Metrics:
     return await call.admin.metrics(call.sent.hours, name=call.sent.name, most=call.sent.most)
 
 
@@ -90,7 +108,7 @@ async def _redis(call: Call[Nothing]) -> RedisView:
     return await call.admin.redis()
 
 
-async def _audit(call: Call[AuditSlice]) -> tuple[Line, ...]:
+async def _audit(call: Call[AuditSlice]) -> tuple[AuditEntry, ...]:
     return await call.admin.audit(offset=call.sent.offset, size=call.sent.size, about=call.sent.about)
 
 
@@ -139,14 +157,14 @@ ENDPOINTS = (
     Endpoint("GET", "/me", "console", "Who asks, and what they may do.", _me, Me),
     Endpoint("GET", "/verdict", "console", "How everything stands, in words.", _verdict, Verdict),
     Endpoint("GET", "/periodic", "periodic", "The schedules, in English, with their next ticks.", _periodic, tuple[Periodic, ...]),
-    Endpoint("POST", "/periodic/run", "periodic", "Enqueue the job of a schedule now, beside its ticks.", _run, Outcome, Schedule, finds=True, moves=True),
-    Endpoint("POST", "/periodic/pause", "periodic", "Let a schedule tick without enqueueing.", _pause, Outcome, Schedule, finds=True, moves=True),
-    Endpoint("POST", "/periodic/resume", "periodic", "Let a paused schedule enqueue again.", _resume, Outcome, Schedule, finds=True, moves=True),
-    Endpoint("GET", "/metrics", "figures", "Throughput, failures, wait and run times by job name.", _metrics, Metrics, Figures),
+    Endpoint("POST", "/periodic/run", "periodic", "Enqueue the job of a schedule now, beside its ticks.", _run, Outcome, ScheduleInput, finds=True, moves=True),
+    Endpoint("POST", "/periodic/pause", "periodic", "Let a schedule tick without enqueueing.", _pause, Outcome, ScheduleInput, finds=True, moves=True),
+    Endpoint("POST", "/periodic/resume", "periodic", "Let a paused schedule enqueue again.", _resume, Outcome, ScheduleInput, finds=True, moves=True),
+    Endpoint("GET", "/metrics", "figures", "Throughput, failures, wait and run times by job name.", _metrics, Metrics, MetricsInput),
     Endpoint("GET", "/throughput", "figures", "What ended and failed over time, of all jobs together.", _throughput, Throughput, Hours),
     Endpoint("GET", "/scale", "figures", "What an autoscaler wants to know.", _scale, Scale, Drain),
     Endpoint("GET", "/redis", "figures", "How the server fares.", _redis, RedisView),
-    Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[Line, ...], AuditSlice),
+    Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
     Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),
     Endpoint("POST", "/broken/drop", "broken", "Delete a broken entry.", _drop, Outcome, OneBroken, moves=True),
     Endpoint("POST", "/broken/mend", "broken", "Put a broken entry into its queue as it should have been.", _mend, Outcome, Mended, moves=True),

@@ -13,7 +13,7 @@ from dayjob.handlers.describe import Described, fingerprint
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import inspect, job_types, operate
-from dayjob.store.ops.inspect import Schedule
+from dayjob.store.ops.inspect import StoredSchedule
 from dayjob.store.steps import Runs
 from dayjob.worker.chores import limits
 
@@ -27,7 +27,7 @@ class Announcer:
         self,
         keys: Keys,
         described: Sequence[Described],
-        schedules: Sequence[Schedule],
+        schedules: Sequence[StoredSchedule],
         wanted: Mapping[str, int | None],
     ) -> None:
         self._keys = keys
@@ -85,7 +85,9 @@ class Announcer:
             batch = self._described[first : first + job_types.AT_ONCE]
             moments = link.run(job_types.announced_at(self._keys, [one.name for one in batch]))
             due = [
-                one for one, at in zip(batch, moments, strict=True) if at is None or now - at >= job_types.DAY
+                one
+                for one, at in zip(batch, moments, strict=True)
+                if at is None or now - at >= job_types.DAY_SECONDS
             ]
             if due:
                 self._announce_types(link, due)

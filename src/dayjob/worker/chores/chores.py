@@ -11,30 +11,30 @@ from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, pools
 from dayjob.store.steps import walk
 from dayjob.worker.chores.announcer import Announcer
-from dayjob.worker.chores.periodic import Periodic
+from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.chores.trimmer import Trimmer
-from dayjob.worker.fetching.fetcher import TERM, Fetcher
+from dayjob.worker.fetching.fetcher import LEADER_TERM_SECONDS, Fetcher
 from dayjob.worker.shared_link import SharedLink
 
 #: Seconds between two passes over leases and bells.
-PASS = 1.0
+PASS_INTERVAL_SECONDS = 1.0
 #: Seconds between two looks at the caps; at the limits, and at what this pool announced.
-TRIM = 10.0
-MEND = 60.0
+TRIM_INTERVAL_SECONDS = 10.0
+REPAIR_INTERVAL_SECONDS = 60.0
 #: Seconds between two looks for job types that nobody announces any more.
-FORGET = 3600.0
+FORGET_INTERVAL_SECONDS = 3600.0
 #: How many names one ring looks at.
-RING = 200
+MAX_NAMES_RUNG = 200
 #: Seconds that one wait for something due sooner lasts at most.
-SLICE = 0.5
+MAX_WAIT_SECONDS = 0.5
 #: Seconds by which a blocking command may end too late.
-COARSE = 0.12
+BLOCKING_OVERRUN_SECONDS = 0.12
 #: Seconds after which it is looked again what is due: for programs that schedule and ring no bell, and for bells that
 #: were lost with another leader.
-LOOK = 1.0
+DUE_CHECK_SECONDS = 1.0
 
 
 class Chores:
@@ -48,14 +48,14 @@ class Chores:
         *,
         requeuer: Requeuer,
         reaper: Reaper,
-        periodic: Periodic,
+        periodic: PeriodicScheduler,
         trimmer: Trimmer,
         recorder: Recorder,
         announcer: Announcer,
         beat: float,
         dead_age: float,
     ) -> None:
-        self._slice = min(SLICE, beat / 4)
+        self._slice = min(MAX_WAIT_SECONDS, beat / 4)
         self._dead_age = dead_age
         self._keys = keys
         self._link = link
@@ -67,7 +67,9 @@ class Chores:
         self._recorder = recorder
         self._announcer = announcer
         #: A pool has announced its job types when it started, and no name is unused for long yet.
-        self._next: dict[str, float] = dict.fromkeys(("restore", "names"), time.monotonic() + MEND)
+        self._next: dict[str, float] = dict.fromkeys(
+            ("restore", "names"), time.monotonic() + REPAIR_INTERVAL_SECONDS
+        )
         #: Monotonic time when something is due, as far as is known.
         self._due_at = 0.0
         self.closing = False
@@ -75,29 +77,34 @@ class Chores:
     def step(self) -> float:
         """One round; the wait for the next is spent listening for something that is due sooner."""
         tick = self._periodic.step()
-        self._every("restore", MEND, self._restore)
+        self._every("restore", REPAIR_INTERVAL_SECONDS, self._restore)
         if not self._fetcher.leads:
             self._due_at = 0.0
-            return min(1.0, PASS if tick is None else tick)
-        self._every("pass", PASS, self._pass)
-        self._every("trim", TRIM, lambda: self._trimmer.trim(self._fetcher.redis_now()))
-        self._every("mend", MEND, self._trimmer.mend_limits)
-        self._every("names", MEND, self._forget_names)
-        self._every("forget", FORGET, lambda: self._recorder.forget_types(self._dead_age))
+            return min(1.0, PASS_INTERVAL_SECONDS if tick is None else tick)
+        self._every("pass", PASS_INTERVAL_SECONDS, self._pass)
+        self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(self._fetcher.redis_now()))
+        self._every("mend", REPAIR_INTERVAL_SECONDS, self._trimmer.mend_limits)
+        self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
+        self._every("forget", FORGET_INTERVAL_SECONDS, lambda: self._recorder.forget_types(self._dead_age))
         if time.monotonic() >= self._due_at:
             due = self._requeuer.step()
-            self._due_at = time.monotonic() + (LOOK if due is None else min(due, LOOK))
+            self._due_at = time.monotonic() + (
+                DUE_CHECK_SECONDS if due is None else min(due, DUE_CHECK_SECONDS)
+            )
         now = time.monotonic()
         waits = [self._next["pass"] - now, self._due_at - now, *([] if tick is None else [tick])]
         # In slices: the heartbeat uses the same connection, and must not wait for long.
         wait = max(0.001, min(*waits, self._slice))
         if self.closing:
             return 0.0
-        if wait <= COARSE:
+        if wait <= BLOCKING_OVERRUN_SECONDS:
             # An idle server looks at the clocks of blocked clients ten times a second: the last stretch is waited here.
             return wait
         try:
-            if self._link.run(consume.wait_bell([self._keys.due], wait - COARSE)) is not None:
+            if (
+                self._link.run(consume.wait_bell([self._keys.due], wait - BLOCKING_OVERRUN_SECONDS))
+                is not None
+            ):
                 self._due_at = 0.0
         except Rejected:
             # Nobody but us uses this key: one of a wrong type is in the way.
@@ -123,11 +130,13 @@ class Chores:
         """Look at leases and bells, and only then renew the leadership: one who is stuck here loses it."""
         self._reaper.step()
         self._ring()
-        self._fetcher.leads = self._link.run(consume.lead(self._keys, self._fetcher.pool_id, term=TERM))
+        self._fetcher.leads = self._link.run(
+            consume.lead(self._keys, self._fetcher.pool_id, term=LEADER_TERM_SECONDS)
+        )
 
     def _ring(self) -> None:
         """Ring for queues that were filled or resumed by those who know nothing of bells."""
         names = self._link.run(maintain.known_jobs(self._keys))
-        for first in range(0, len(names), RING):
-            self._link.run(maintain.ring(self._keys, names[first : first + RING]))
+        for first in range(0, len(names), MAX_NAMES_RUNG):
+            self._link.run(maintain.ring(self._keys, names[first : first + MAX_NAMES_RUNG]))
         self._recorder.record(self._fetcher.redis_now(), names)

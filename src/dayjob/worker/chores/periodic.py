@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dayjob import cron
 from dayjob.errors import Full, Rejected
 from dayjob.job import new_id
-from dayjob.pool import Periodic as Record
+from dayjob.pool import PeriodicJob as Record
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -17,7 +17,7 @@ from dayjob.worker.shared_link import SharedLink
 logger = SafeLogger("dayjob.worker.chores.periodic")
 
 #: Seconds that pools other than the leader wait before they look after a tick.
-LATER = 2.0
+FOLLOWER_DELAY_SECONDS = 2.0
 #: Seconds by which a last tick may be ahead of the time of Redis. With more, the clock was wrong when it ticked.
 AHEAD = 60
 
@@ -35,7 +35,7 @@ class Ticker:
         return 0.0 if self.last is None else self.schedule.next_after(self.last)
 
 
-class Periodic:
+class PeriodicScheduler:
     """Ticks all schedules of one pool."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Periodic:
             at = ticker.next_at()
             if at is None:
                 continue
-            patience = 0.0 if self._leads() or ticker.last is None else LATER
+            patience = 0.0 if self._leads() or ticker.last is None else FOLLOWER_DELAY_SECONDS
             if at + patience <= self._now():
                 try:
                     self._tick(ticker)
@@ -80,7 +80,7 @@ class Periodic:
                     waits.append(1.0)
                     continue
                 before, at = at, ticker.next_at()
-                patience = 0.0 if self._leads() else LATER
+                patience = 0.0 if self._leads() else FOLLOWER_DELAY_SECONDS
                 if at == before:
                     # It did not get on: our idea of Redis time is ahead. Not at once again.
                     waits.append(0.5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from dayjob import retry
 from dayjob.errors import DayjobError, JobTimeout, Rejected
@@ -17,17 +17,15 @@ from dayjob.options import JobOptions
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.op import Op
 from dayjob.store.ops import consume, inspect, maintain
 from dayjob.store.ops.maintain import Rescue
+from dayjob.store.steps import Runs
 from dayjob.worker.running.attempt import KILLED, killed_payload
 
 logger = SafeLogger("dayjob.worker.chores.reaper")
 
-T = TypeVar("T")
-
 #: How many attempts one sweep moves: payloads may be large.
-STEP = 20
+MAX_SWEPT = 20
 
 
 def _order(token: str) -> int:
@@ -41,12 +39,6 @@ def _story(wire: codec.Wire, now: float, error: str, *, died_in: str = "") -> di
     number = 1 + wire.fails + wire.deaths + wire.snoozes
     past = codec.remember(wire, attempt=number, at=now, ran=0, error=error, died_in=died_in)
     return {"past": past, **codec.first_enqueued_field(wire)}
-
-
-class Runs(Protocol):
-    """Anything that runs ops: a link, or a shared one."""
-
-    def run(self, op: Op[T], /) -> T: ...
 
 
 class Reaper:
@@ -97,8 +89,8 @@ class Reaper:
         # Only a job that was held has a story to write a moment into.
         now = self._link.run(inspect.now()) if tokens else 0.0
         moved = 0
-        for first in range(0, len(tokens), STEP) or (0,):
-            batch = tokens[first : first + STEP]
+        for first in range(0, len(tokens), MAX_SWEPT) or (0,):
+            batch = tokens[first : first + MAX_SWEPT]
             payloads = self._link.run(maintain.read_held(self._keys, pool_id, batch)) if batch else []
             cancels = self._link.run(maintain.read_cancels(self._keys, pool_id, batch)) if batch else []
             rescues: list[Rescue] = []
@@ -173,7 +165,7 @@ class Reaper:
         deaths = wire.deaths + 1
         changes: dict[str, Any] = {"deaths": deaths, "attempt": f"{pool_id}/{token}"}
         changes |= _story(wire, now, "its process died", died_in=pool_id)
-        if deaths < retry.MOST_DEATHS:
+        if deaths < retry.MAX_DEATHS:
             return Rescue("queue", name, token, codec.rewrite(payload, changes))
         message = f"its process died {deaths} times while it ran, last in pool {pool_id}"
         changes["failed_at"] = int(now)

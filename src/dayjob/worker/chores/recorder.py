@@ -18,19 +18,19 @@ from dayjob.worker.shared_link import SharedLink
 logger = SafeLogger("dayjob.worker.chores.recorder")
 
 #: How many queues one request counts.
-AT_ONCE = 200
+MAX_QUEUES_COUNTED = 200
 #: Minutes that figures may come late and still be in the roll-up.
-LATE = 2
+LATE_MINUTES = 2
 #: How many spans back a new leader looks for those that nobody rolled up, by minutes in the span: the shortest first,
 #: since the others are summed of them.
-BACK = {1: 60, 5: 12, 15: 4, 60: 72, 360: 12, 1440: 3}
+SPANS_BACK = {1: 60, 5: 12, 15: 4, 60: 72, 360: 12, 1440: 3}
 #: How many of them are rolled up within a minute: some tens of minutes may have to be read for one, by a thread that
 #: has more to do.
-MOST = {1: 8, 5: 4, 15: 2, 60: 1, 360: 1, 1440: 1}
+MAX_ROLLED_UP = {1: 8, 5: 4, 15: 2, 60: 1, 360: 1, 1440: 1}
 #: By how many minutes a clock may be behind that of the server before.
-MOST_REPEATED = 60
+MAX_REPEATED = 60
 #: How many job types one request looks at.
-AT_ONCE_FORGOTTEN = 500
+MAX_TYPES_CHECKED = 500
 
 
 class Recorder:
@@ -51,10 +51,12 @@ class Recorder:
         before, self._sampled = self._sampled, minute
         if minute < before:
             # A failover to a server whose clock is behind: these minutes are to come again.
-            self._link.run(rollups.forget(self._keys, minute, min(before, minute + MOST_REPEATED)))
-        for first in range(0, len(names), AT_ONCE) or (0,):
-            last = first + AT_ONCE >= len(names)
-            self._link.run(maintain.sample(self._keys, minute, names[first : first + AT_ONCE], last=last))
+            self._link.run(rollups.forget(self._keys, minute, min(before, minute + MAX_REPEATED)))
+        for first in range(0, len(names), MAX_QUEUES_COUNTED) or (0,):
+            last = first + MAX_QUEUES_COUNTED >= len(names)
+            self._link.run(
+                maintain.sample(self._keys, minute, names[first : first + MAX_QUEUES_COUNTED], last=last)
+            )
         if minute == before + 1:
             self._roll_up(minute)
         else:
@@ -63,7 +65,7 @@ class Recorder:
 
     def _roll_up(self, minute: int) -> None:
         try:
-            for span in BACK:
+            for span in SPANS_BACK:
                 if not self._roll_up_some(span, minute):
                     # The longer ones would have to be summed of what is not there yet.
                     return
@@ -72,21 +74,21 @@ class Recorder:
 
     def _roll_up_some(self, span: int, minute: int) -> bool:
         """Whether none is left."""
-        last = (minute - LATE) // span * span - span
+        last = (minute - LATE_MINUTES) // span * span - span
         if last <= self._looked.get(span, 0):
             return True
-        first = max(last - (BACK[span] - 1) * span, self._looked.get(span, 0) + span)
+        first = max(last - (SPANS_BACK[span] - 1) * span, self._looked.get(span, 0) + span)
         open_ = walk(self._link, rollups.missing(self._keys, span, range(first, last + 1, span)))
-        for start in open_[: MOST[span]]:
+        for start in open_[: MAX_ROLLED_UP[span]]:
             try:
                 walk(self._link, self._kept(span, start))
             except Rejected as error:
                 # As where we may not write there: readers go by what is not rolled up.
                 logger.error("the figures of %d minutes cannot be rolled up: %s", span, error)  # noqa: TRY400
             self._looked[span] = start
-        if len(open_) <= MOST[span]:
+        if len(open_) <= MAX_ROLLED_UP[span]:
             self._looked[span] = last
-        return len(open_) <= MOST[span]
+        return len(open_) <= MAX_ROLLED_UP[span]
 
     def _kept(self, span: int, first: int) -> Steps[None]:
         if span == 60:
@@ -107,12 +109,12 @@ class Recorder:
         A dead job, which is kept for `dead_age` seconds, is shown as its job type's `redact` option asks.
         """
         # A job may die a day after its job type was last announced, as announcements are renewed once a day.
-        age = max(job_types.KEPT, dead_age + 2 * job_types.DAY)
+        age = max(job_types.KEPT_SECONDS, dead_age + 2 * job_types.DAY_SECONDS)
         dropped = 0
         try:
             names = self._link.run(job_types.names(self._keys))
-            for first in range(0, len(names), AT_ONCE_FORGOTTEN):
-                batch = names[first : first + AT_ONCE_FORGOTTEN]
+            for first in range(0, len(names), MAX_TYPES_CHECKED):
+                batch = names[first : first + MAX_TYPES_CHECKED]
                 dropped += self._link.run(job_types.forget(self._keys, batch, age=age))
         except Rejected as error:
             logger.error("job types cannot be looked at: %s", error)  # noqa: TRY400

@@ -15,7 +15,7 @@ from dayjob.worker.shared_link import SharedLink
 logger = SafeLogger("dayjob.worker.chores.requeuer")
 
 #: Seconds that one set may be worked on before the other chores have their turn.
-TURN = 0.2
+TURN_SECONDS = 0.2
 
 
 class Requeuer:
@@ -41,7 +41,7 @@ class Requeuer:
     def _drain(self, source: str) -> float | None:
         #: Due ones that cannot be moved, because their queue has a wrong type; those behind them go on.
         stuck = 0
-        deadline = time.monotonic() + TURN
+        deadline = time.monotonic() + TURN_SECONDS
         while time.monotonic() < deadline:
             due = self._link.run(maintain.read_due(source, skip=stuck))
             if not due.members:

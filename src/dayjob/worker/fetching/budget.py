@@ -6,18 +6,18 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dayjob.store.ops.consume import MOST_FETCHED
+from dayjob.store.ops.consume import MAX_FETCHED
 
 #: Seconds of work that may be prefetched, for job types that are quick enough to earn it.
-AHEAD = 0.02
+PREFETCH_SECONDS = 0.02
 #: Seconds after which what no worker took is given back.
-PATIENCE = 0.05
+GIVE_BACK_AFTER_SECONDS = 0.05
 #: Seconds without prefetch for a name of which something was given back.
-PENANCE = 1.0
+PREFETCH_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FetchBudget:
     """What an exchange may fetch: of any name, and beyond that of the fast ones."""
 
     free: int
@@ -45,9 +45,9 @@ def sample(weights: Mapping[str, int], draws: int, rng: random.Random) -> dict[s
     return found
 
 
-def reckon(
-    *, free: int, ready: int, usable: int, fast: Mapping[str, float], most: int = MOST_FETCHED
-) -> Room:
+def fetch_budget(
+    *, free: int, ready: int, usable: int, fast: Mapping[str, float], most: int = MAX_FETCHED
+) -> FetchBudget:
     """The room of a pool with `free` slots, `ready` attempts waiting, and `usable` slots that come free soon.
 
     `fast` are the job types that earn a prefetch, with their estimates in seconds: as many are fetched ahead as the
@@ -55,9 +55,9 @@ def reckon(
     """
     free = min(free, most)
     if not fast:
-        return Room(free, 0)
+        return FetchBudget(free, 0)
     slowest = max(2e-6, *fast.values())
-    ahead = int(usable * AHEAD / slowest)
+    ahead = int(usable * PREFETCH_SECONDS / slowest)
     # At most two batches wait: one that is being run, and one on its way.
     extra = max(0, min(ahead - ready, most - free, 2 * most - ready))
-    return Room(free, extra, frozenset(fast))
+    return FetchBudget(free, extra, frozenset(fast))

@@ -9,17 +9,17 @@ from typing import Protocol
 
 from dayjob.options import PoolOptions
 from dayjob.worker.fetching import budget
-from dayjob.worker.fetching.budget import Room
-from dayjob.worker.pool_job_type import Lane
+from dayjob.worker.fetching.budget import FetchBudget
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
-from dayjob.worker.running.ready_queue import Ready
+from dayjob.worker.running.ready_queue import ReadyQueue
 
 
 class Executor(Protocol):
     """What a pool asks of both its executors."""
 
     limit: int
-    ready: Ready
+    ready: ReadyQueue
 
     @property
     def busy(self) -> int: ...
@@ -38,14 +38,14 @@ class Loop(Executor, Protocol):
 class Capacity:
     """The slots of one pool, over both colours."""
 
-    def __init__(self, lanes: Mapping[str, Lane], options: PoolOptions) -> None:
-        self._lanes = lanes
+    def __init__(self, job_types: Mapping[str, PoolJobType], options: PoolOptions) -> None:
+        self._job_types = job_types
         self._concurrency = options.concurrency
         self._threads: Executor | None = None
         self._loop: Loop | None = None
         self._executors: list[Executor] = []
-        self._sync_names = frozenset(name for name, lane in lanes.items() if not lane.is_async)
-        self._async_names = frozenset(lanes) - self._sync_names
+        self._sync_names = frozenset(name for name, job_type in job_types.items() if not job_type.is_async)
+        self._async_names = frozenset(job_types) - self._sync_names
 
     def attach(self, threads: Executor | None, loop: Loop | None) -> None:
         """Name the executors; a pool has one of them or both."""
@@ -58,11 +58,11 @@ class Capacity:
             if attempts:
                 self._executors[0].give(attempts)
             return
-        sync = [attempt for attempt in attempts if not attempt.lane.is_async]
+        sync = [attempt for attempt in attempts if not attempt.job_type.is_async]
         if sync and self._threads is not None:
             self._threads.give(sync)
         if len(sync) < len(attempts) and self._loop is not None:
-            self._loop.give([attempt for attempt in attempts if attempt.lane.is_async])
+            self._loop.give([attempt for attempt in attempts if attempt.job_type.is_async])
 
     def take_back(self, before: float) -> list[Attempt]:
         """Take back what was handed over before a monotonic time and not started."""
@@ -81,7 +81,7 @@ class Capacity:
     @property
     def stale(self) -> bool:
         """Whether something that was handed over has waited too long."""
-        before = time.monotonic() - budget.PATIENCE
+        before = time.monotonic() - budget.GIVE_BACK_AFTER_SECONDS
         return any(oldest <= before for one in self._executors if (oldest := one.ready.oldest) is not None)
 
     def running(self) -> list[Attempt]:
@@ -94,7 +94,7 @@ class Capacity:
         taken = sum(executor.busy + len(executor.ready.attempts) for executor in self._executors)
         return max(0, self._concurrency - taken)
 
-    def room(self, live: Collection[str], coming: int) -> Room:
+    def room(self, live: Collection[str], coming: int) -> FetchBudget:
         """What may be fetched, with these names known to have work, and `coming` attempts about to be handed over."""
         free = max(0, self.idle - coming)
         closed = self.closed()
@@ -102,25 +102,25 @@ class Capacity:
         if threads is not None and threads > 0:
             if not self._sync_names.isdisjoint(live):
                 # Few threads: no more than they can take, and nothing ahead.
-                return Room(min(threads, free), 0, closed=closed)
+                return FetchBudget(min(threads, free), 0, closed=closed)
             closed |= self._sync_names
         now = time.monotonic()
         fast = {
-            name: lane.estimate
-            for name, lane in self._lanes.items()
-            if lane.estimate is not None
-            and lane.estimate <= budget.AHEAD
-            and lane.slow_until <= now
-            and not lane.unique
+            name: job_type.estimate
+            for name, job_type in self._job_types.items()
+            if job_type.estimate is not None
+            and job_type.estimate <= budget.PREFETCH_SECONDS
+            and job_type.slow_until <= now
+            and not job_type.unique
         }
         if any(name not in fast for name in live):
             # A slow queue has work. It gets its share of slots as they come free: nothing is prefetched past it.
             fast = {}
         if not fast:
-            return replace(budget.reckon(free=free, ready=0, usable=0, fast=fast), closed=closed)
+            return replace(budget.fetch_budget(free=free, ready=0, usable=0, fast=fast), closed=closed)
         # Slots that will not come free soon are no reason to prefetch.
-        slow = sum(1 for attempt in self.running() if now - attempt.started_at > budget.AHEAD)
-        reckoned = budget.reckon(
+        slow = sum(1 for attempt in self.running() if now - attempt.started_at > budget.PREFETCH_SECONDS)
+        reckoned = budget.fetch_budget(
             free=free, ready=self.ready + coming, usable=self._concurrency - slow, fast=fast
         )
         return replace(reckoned, closed=closed)

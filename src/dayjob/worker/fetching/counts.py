@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from dayjob.worker.pool_job_type import Lane, bucket
+from dayjob.worker.pool_job_type import PoolJobType, bucket
 
 #: Seconds between two deliveries.
-EVERY = 1.0
+FLUSH_INTERVAL_SECONDS = 1.0
 
 
-class Figures:
+class MinuteCounts:
     """What is to be added to the hash of the current minute."""
 
     def __init__(self) -> None:
@@ -27,29 +27,31 @@ class Figures:
         """Whether it is time to send again."""
         return time.monotonic() >= self._next
 
-    def pending(self, lanes: Iterable[Lane]) -> bool:
+    def pending(self, job_types: Iterable[PoolJobType]) -> bool:
         """Whether anything waits to be sent."""
-        return any(lane.runs or lane.waits or lane.fails or lane.taken for lane in lanes)
+        return any(
+            job_type.runs or job_type.waits or job_type.fails or job_type.taken for job_type in job_types
+        )
 
-    def take(self, lanes: Iterable[Lane], *, most: int = 400) -> dict[str, int]:
+    def take(self, job_types: Iterable[PoolJobType], *, most: int = 400) -> dict[str, int]:
         """The increments since the last time; what does not fit stays for the next."""
-        self._next = time.monotonic() + EVERY
+        self._next = time.monotonic() + FLUSH_INTERVAL_SECONDS
         found: dict[str, int] = {}
-        for lane in lanes:
+        for job_type in job_types:
             if len(found) >= most:
                 break
-            runs, lane.runs = lane.runs, {}
-            waits, lane.waits = lane.waits, {}
+            runs, job_type.runs = job_type.runs, {}
+            waits, job_type.waits = job_type.waits, {}
             for number, count in runs.items():
-                found[f"{lane.name}|r{number}"] = count
+                found[f"{job_type.name}|r{number}"] = count
             for number, count in waits.items():
-                found[f"{lane.name}|w{number}"] = count
-            if lane.fails:
-                found[f"{lane.name}|f"] = lane.fails
-                lane.fails = 0
-            if lane.taken:
-                found[f"{lane.name}|o"] = lane.taken
-                lane.taken = 0
+                found[f"{job_type.name}|w{number}"] = count
+            if job_type.fails:
+                found[f"{job_type.name}|f"] = job_type.fails
+                job_type.fails = 0
+            if job_type.taken:
+                found[f"{job_type.name}|o"] = job_type.taken
+                job_type.taken = 0
         if found:
             trips, self._trips = self._trips, {}
             for number, count in trips.items():

@@ -24,22 +24,22 @@ from dayjob.store.ops import consume, maintain
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.worker.fetching import budget
 from dayjob.worker.fetching.capacity import Capacity
-from dayjob.worker.fetching.counts import Figures
+from dayjob.worker.fetching.counts import MinuteCounts
 from dayjob.worker.fetching.outbox import Outbox
-from dayjob.worker.fetching.start_gate import Gate
-from dayjob.worker.pool_job_type import Lane
+from dayjob.worker.fetching.start_gate import StartGate
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt, Settlement
 
 logger = SafeLogger("dayjob.worker.fetching.fetcher")
 
 #: While busy, all names are asked for at least this often.
-ALL_NAMES = 0.1
+ALL_NAMES_INTERVAL_SECONDS = 0.1
 #: With more names than this at work, each exchange asks for a fair sample of them.
-MOST_NAMES = 12
+MAX_NAMES = 12
 #: How often it is looked whether what was handed over gets started.
-LOOK = 0.004
+HANDOVER_CHECK_SECONDS = 0.004
 #: Seconds of leadership, taken at the start when nobody leads.
-TERM = 3.0
+LEADER_TERM_SECONDS = 3.0
 
 
 class Fetcher:
@@ -49,7 +49,7 @@ class Fetcher:
         self,
         keys: Keys,
         link: Link,
-        lanes: Mapping[str, Lane],
+        job_types: Mapping[str, PoolJobType],
         options: PoolOptions,
         *,
         rng: random.Random,
@@ -59,7 +59,7 @@ class Fetcher:
     ) -> None:
         self._keys = keys
         self._link = link
-        self._lanes = lanes
+        self._job_types = job_types
         self._options = options
         self._rng = rng
         #: Tells the listener that there is room, so that a bell is worth waiting for.
@@ -68,9 +68,9 @@ class Fetcher:
         self._publish = publish
         #: Restores the pool's limits and announcements where Redis lost them.
         self._restore = restore
-        self.capacity = Capacity(lanes, options)
-        self._gate = Gate(keys)
-        self.figures = Figures()
+        self.capacity = Capacity(job_types, options)
+        self._start_gate = StartGate(keys)
+        self.figures = MinuteCounts()
         # What Redis and we agree on.
         self.pool_id = ""
         self._number = 0
@@ -81,12 +81,12 @@ class Fetcher:
         #: What an idle pool will ask when a bell rings, made ready while there is time.
         self._spare: tuple[Request, Op[Reply]] | None = None
         # What waits for the next exchange.
-        self._outbox = Outbox(self._gate)
+        self._outbox = Outbox(self._start_gate)
         #: When people were last told of a name whose keys have a wrong type.
         self._told_wrong: dict[str, float] = {}
         # What there may be to fetch.
         self._belled: set[str] = set()
-        self._live: set[str] = set(lanes)
+        self._live: set[str] = set(job_types)
         self._all_at = 0.0
         # What others ask of us.
         self._event = threading.Event()
@@ -127,7 +127,7 @@ class Fetcher:
                 self._once()
                 # Let go of the interpreter: the worker that was just woken goes before what is left to do here.
                 time.sleep(0)
-                if not (self._due() or self.capacity.ready > 1 or self._gate.waiting):
+                if not (self._due() or self.capacity.ready > 1 or self._start_gate.waiting):
                     self._listen()
                     return
             except StoreError:
@@ -154,7 +154,7 @@ class Fetcher:
     @property
     def told(self) -> bool:
         """Whether Redis knows all that there is to know of this pool."""
-        return not (self.held or self.unsettled or self.figures.pending(self._lanes.values()))
+        return not (self.held or self.unsettled or self.figures.pending(self._job_types.values()))
 
     def close(self) -> None:
         """End the loop after this round."""
@@ -164,7 +164,7 @@ class Fetcher:
     def look_everywhere(self) -> None:
         """Ask for all names at the next exchange, which is now."""
         self._all_at = 0.0
-        self._belled.update(self._lanes)
+        self._belled.update(self._job_types)
         self._event.set()
 
     @property
@@ -196,7 +196,13 @@ class Fetcher:
         self.pool_id = new_id()
         self._publish(self.pool_id)
         answer = self._link.run(
-            consume.join(self._keys, self.pool_id, list(self._lanes), lease=self._options.lease, term=TERM)
+            consume.join(
+                self._keys,
+                self.pool_id,
+                list(self._job_types),
+                lease=self._options.lease,
+                term=LEADER_TERM_SECONDS,
+            )
         )
         if not answer.registered:
             # The answer to a first try was lost: that id is spent.
@@ -205,7 +211,7 @@ class Fetcher:
         self.leads = answer.leads
         self._number, self._token = 0, 1
         self._request = self._op = None
-        self._live = set(self._lanes)
+        self._live = set(self._job_types)
         self._all_at = 0.0
 
     def step(self) -> float:
@@ -235,9 +241,9 @@ class Fetcher:
         if space.free > 0:
             closed = self.capacity.closed()
             if not (self.held or closed):
-                weights = {name: lane.options.priority for name, lane in self._lanes.items()}
+                weights = {name: job_type.options.priority for name, job_type in self._job_types.items()}
                 self._spare = self._request_for(weights, space)
-            self._arm(self._lanes.keys() - closed)
+            self._arm(self._job_types.keys() - closed)
 
     def _wait(self) -> None:
         """Sleep while there is nothing to do. Whoever changes that sets the event."""
@@ -247,11 +253,11 @@ class Fetcher:
             if self._due() or self._closing:
                 break
             self._listen()
-            handed = self.capacity.ready or self._gate.guarding
+            handed = self.capacity.ready or self._start_gate.guarding
             timeout: float | None = None
             if handed:
-                timeout = LOOK
-            elif self._outbox.stuck or self._outbox.later or self.figures.pending(self._lanes.values()):
+                timeout = HANDOVER_CHECK_SECONDS
+            elif self._outbox.stuck or self._outbox.later or self.figures.pending(self._job_types.values()):
                 timeout = 1.0
             if not self._event.wait(timeout):
                 if not handed:
@@ -264,11 +270,11 @@ class Fetcher:
         """Whether there is a reason to make an exchange now."""
         if self._op is not None or self._belled or self._refused or self._outbox.due:
             return True
-        if self._flushing and self.figures.pending(self._lanes.values()):
+        if self._flushing and self.figures.pending(self._job_types.values()):
             return True
         if not self.fetching:
-            return bool(self.capacity.ready or self._gate.waiting)
-        if self._gate.due(self.capacity.idle) or self.capacity.stale:
+            return bool(self.capacity.ready or self._start_gate.waiting)
+        if self._start_gate.due(self.capacity.idle) or self.capacity.stale:
             return True
         live = self._live - self.capacity.closed()
         if not live:
@@ -276,14 +282,12 @@ class Fetcher:
         space = self._room()
         # Prefetching is worth a round trip when the batch before is being used up.
         more = (
-            space.extra > 0
-            and not space.fast.isdisjoint(live)
-            and self.capacity.ready <= consume.MOST_FETCHED
+            space.extra > 0 and not space.fast.isdisjoint(live) and self.capacity.ready <= consume.MAX_FETCHED
         )
         return space.free > 0 or more
 
-    def _room(self) -> budget.Room:
-        return self.capacity.room(self._live, self._gate.coming)
+    def _room(self) -> budget.FetchBudget:
+        return self.capacity.room(self._live, self._start_gate.coming)
 
     def _prepare(self) -> None:
         """Gather what is to be said into one request."""
@@ -295,20 +299,20 @@ class Fetcher:
             return
         entries, done = self._outbox.take(self.redis_now() - time.monotonic())
         resting = self._return_stale(entries)
-        space = budget.Room(0, 0)
+        space = budget.FetchBudget(0, 0)
         if self.fetching:
-            entries += self._gate.ask(self.capacity.idle)
+            entries += self._start_gate.ask(self.capacity.idle)
             space = self._room()
             resting |= space.closed
         names = self._names(entries, done, space)
-        figures = self.figures.take(self._lanes.values()) if self.figures.due() or self._flushing else {}
+        figures = self.figures.take(self._job_types.values()) if self.figures.due() or self._flushing else {}
         if names or figures:
             self._send(self._request_for(names, space, resting, entries, done, figures))
 
     def _request_for(
         self,
         weights: Mapping[str, int],
-        space: budget.Room,
+        space: budget.FetchBudget,
         resting: Collection[str] = (),
         entries: Sequence[Entry] = (),
         done: Mapping[str, Sequence[str]] = MappingProxyType({}),
@@ -342,40 +346,42 @@ class Fetcher:
             self._token,
         ):
             return False
-        if self.figures.due() and self.figures.pending(self._lanes.values()):
+        if self.figures.due() and self.figures.pending(self._job_types.values()):
             return False
         return self.fetching and not (
-            self.held or len(self._outbox) or self._outbox.stuck or self._flushing or self._gate.waiting
+            self.held or len(self._outbox) or self._outbox.stuck or self._flushing or self._start_gate.waiting
         )
 
     def _return_stale(self, entries: list[Entry]) -> set[str]:
         """Give back what no worker took in time, the newest first, so that the oldest is first in its queue again."""
         now = time.monotonic()
-        returned = self.capacity.take_back(now - budget.PATIENCE if self.fetching else now)
-        returned += self._gate.turn_back(everything=not self.fetching)
+        returned = self.capacity.take_back(now - budget.GIVE_BACK_AFTER_SECONDS if self.fetching else now)
+        returned += self._start_gate.turn_back(everything=not self.fetching)
         returned.sort(key=lambda attempt: consume.number_in(attempt.token), reverse=True)
         for attempt in returned:
             attempt.settled = True
-            self._gate.ended(attempt)
-            attempt.lane.slow_until = now + budget.PENANCE
-            attempt.lane.taken -= 1
+            self._start_gate.ended(attempt)
+            attempt.job_type.slow_until = now + budget.PREFETCH_PAUSE_SECONDS
+            attempt.job_type.taken -= 1
             entries.append(attempt.back())
         return {attempt.name for attempt in returned}
 
-    def _names(self, entries: list[Entry], done: Mapping[str, object], space: budget.Room) -> dict[str, int]:
+    def _names(
+        self, entries: list[Entry], done: Mapping[str, object], space: budget.FetchBudget
+    ) -> dict[str, int]:
         """The names that an exchange passes, with their weights; 0 for those that are only settled or rung."""
         now = time.monotonic()
         belled, self._belled = self._belled, set()
         asked = belled
         if space.free or space.extra:
-            if now - self._all_at >= ALL_NAMES:
+            if now - self._all_at >= ALL_NAMES_INTERVAL_SECONDS:
                 self._all_at = now
-                asked = belled | self._lanes.keys()
+                asked = belled | self._job_types.keys()
             else:
                 asked = belled | self._live
-        weights = {name: self._lanes[name].options.priority for name in asked}
-        if len(weights) > MOST_NAMES and now != self._all_at:
-            weights = budget.sample(weights, MOST_NAMES, self._rng)
+        weights = {name: self._job_types[name].options.priority for name in asked}
+        if len(weights) > MAX_NAMES and now != self._all_at:
+            weights = budget.sample(weights, MAX_NAMES, self._rng)
         for name in (*(entry.name for entry in entries), *done, *belled):
             weights.setdefault(name, 0)
         return weights
@@ -457,41 +463,43 @@ class Fetcher:
         ready: list[Attempt] = []
         held, read = self.held, codec.read
         for name, tokens, payloads in batches:
-            lane = self._lanes[name]
+            job_type = self._job_types[name]
             for token, payload in zip(tokens, payloads, strict=True):
                 try:
                     wire = read(payload, name)
                 except codec.Broken as why:
-                    self._break(token, name, payload, str(why), lane)
+                    self._break(token, name, payload, str(why), job_type)
                     continue
-                held[token] = attempt = Attempt(token, name, payload, wire, lane)
-                if (wire.deaths or wire.unique or wire.unique_key) and self._gate.stops(attempt):
+                held[token] = attempt = Attempt(token, name, payload, wire, job_type)
+                if (wire.deaths or wire.unique or wire.unique_key) and self._start_gate.stops(attempt):
                     continue
                 ready.append(attempt)
             self.fetched += len(tokens)
-            lane.taken += len(tokens)
+            job_type.taken += len(tokens)
         self.capacity.give(ready)
 
-    def _break(self, token: str, name: str, payload: bytes, why: str, lane: Lane) -> None:
+    def _break(self, token: str, name: str, payload: bytes, why: str, job_type: PoolJobType) -> None:
         logger.error("job=%s: an entry of its queue cannot be read and is kept in broken: %s", name, why)
         entry = codec.broken_entry(payload, at=self.redis_now(), where=self._keys.queue(name), why=why)
-        self.held[token] = Attempt(token, name, payload, codec.Wire(name), lane)
+        self.held[token] = Attempt(token, name, payload, codec.Wire(name), job_type)
         self._outbox.entries.append(Entry("broken", name, token, entry))
 
     def _let_through(self, request: Request, reply: Reply) -> None:
         """Start what was waiting for this answer."""
-        through, failed = self._gate.answered(request.entries, reply)
+        through, failed = self._start_gate.answered(request.entries, reply)
         for attempt, payload in failed:
             if payload is None:
                 self._lose(attempt)
             else:
-                self._break(attempt.token, attempt.name, payload, "no job in its unique key", attempt.lane)
+                self._break(
+                    attempt.token, attempt.name, payload, "no job in its unique key", attempt.job_type
+                )
         self.capacity.give(through)
 
     def _reconcile(self) -> None:
         """Redis and we disagree about what is held: it lost an answered exchange, or somebody changed it by hand."""
         # Should this answer be lost, the next exchange asks again.
-        self._belled.update(self._lanes)
+        self._belled.update(self._job_types)
         found = self._link.run(consume.held_tokens(self._keys, self.pool_id))
         tokens = set(found)
         ours = set(self.held)
@@ -502,9 +510,9 @@ class Fetcher:
         logger.warning("Redis went back in time: %d attempts given back, %d lost", len(strange), len(gone))
         for token in sorted(strange, key=consume.number_in, reverse=True):
             name = consume.name_in(token)
-            lane = self._lanes.get(name)
-            if lane is not None:
-                self.held[token] = Attempt(token, name, b"", codec.Wire(name), lane)
+            job_type = self._job_types.get(name)
+            if job_type is not None:
+                self.held[token] = Attempt(token, name, b"", codec.Wire(name), job_type)
                 self._outbox.entries.append(Entry("rewound", name, token))
         for token in gone:
             self._lose(self.held[token])
@@ -513,7 +521,7 @@ class Fetcher:
     def _lose(self, attempt: Attempt) -> None:
         """Redis no longer counts on this attempt: its handler learns it at the next check-in."""
         attempt.lost = True
-        self._gate.ended(attempt)
+        self._start_gate.ended(attempt)
         self.held.pop(attempt.token, None)
 
     def _start_again(self) -> None:
@@ -527,7 +535,7 @@ class Fetcher:
             self._lose(attempt)
         self.capacity.take_back(time.monotonic())
         self._outbox.clear()
-        self._gate.clear()
+        self._start_gate.clear()
         self.join()
         # A Redis that lost the id may have lost the limits as well. Until they are back, nothing is fetched: should
         # this fail, the next try takes another id.

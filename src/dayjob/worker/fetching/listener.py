@@ -11,7 +11,7 @@ from dayjob.store.link import Link
 from dayjob.store.ops import consume
 
 #: Seconds one wait lasts; an idle pool costs one command in this time.
-WAIT = 3.0
+WAIT_SECONDS = 3.0
 
 
 class Listener:
@@ -47,7 +47,7 @@ class Listener:
             self._armed.clear()
             return 0.0
         try:
-            bell = self._link.run(consume.wait_bell(self._bells, WAIT))
+            bell = self._link.run(consume.wait_bell(self._bells, WAIT_SECONDS))
         except StoreError:
             # An exchange over all names mends a bell of a wrong type, and shows what Redis forgot while it was away.
             if not self.closing:

@@ -7,20 +7,20 @@ from collections import defaultdict, deque
 
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
-from dayjob.worker.fetching.start_gate import Gate
-from dayjob.worker.pool_job_type import Lane
+from dayjob.worker.fetching.start_gate import StartGate
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
 
 #: How many outcomes that were stuck are tried again in one exchange, and how many seconds apart.
-MOST_STUCK = 100
-AGAIN = 1.0
+MAX_STUCK = 100
+RETRY_STUCK_SECONDS = 1.0
 
 
 class Outbox:
     """What is to be said in the next exchange."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, gate: StartGate) -> None:
+        self._start_gate = gate
         self.finished: deque[Attempt] = deque()
         #: Attempts that finished and are sent later, in the order of their times.
         self.later: deque[Attempt] = deque()
@@ -54,7 +54,7 @@ class Outbox:
         if not self.later:
             return False
         first = self.later[0]
-        return first.lane.stopping or first.hold_until <= time.monotonic()
+        return first.job_type.stopping or first.hold_until <= time.monotonic()
 
     def stick(self, entry: Entry) -> None:
         """Redis could not store this one: it is said again, once a second."""
@@ -72,42 +72,42 @@ class Outbox:
         """
         entries: list[Entry] = []
         size = 0
-        while self.entries and len(entries) < consume.MOST_SETTLED and size < consume.MOST_BYTES:
+        while self.entries and len(entries) < consume.MAX_SETTLED and size < consume.MAX_BYTES:
             entries.append(self.entries.popleft())
             size += _bytes(entries[-1])
         while self._ripe:
             self.finished.append(self.later.popleft())
-        groups: defaultdict[Lane, list[Attempt]] = defaultdict(list)
+        groups: defaultdict[PoolJobType, list[Attempt]] = defaultdict(list)
         finished = self.finished
-        for _ in range(min(len(finished), consume.MOST_SETTLED - len(entries))):
-            if size >= consume.MOST_BYTES:
+        for _ in range(min(len(finished), consume.MAX_SETTLED - len(entries))):
+            if size >= consume.MAX_BYTES:
                 break
             attempt = finished.popleft()
-            groups[attempt.lane].append(attempt)
+            groups[attempt.job_type].append(attempt)
             if attempt.settlement is not None and not attempt.lost:
-                attempt.lane.fails += attempt.settlement[-1].fails
+                attempt.job_type.fails += attempt.settlement[-1].fails
                 entries += attempt.settlement
                 size += sum(map(_bytes, attempt.settlement))
         done: dict[str, list[str]] = {}
-        for lane, attempts in groups.items():
-            tokens = self._learn(lane, attempts, epoch)
+        for job_type, attempts in groups.items():
+            tokens = self._learn(job_type, attempts, epoch)
             if tokens:
-                done[lane.name] = tokens
+                done[job_type.name] = tokens
         if self._again:
-            self._stuck_at = time.monotonic() + AGAIN
-            for _ in range(min(len(self._stuck), MOST_STUCK)):
+            self._stuck_at = time.monotonic() + RETRY_STUCK_SECONDS
+            for _ in range(min(len(self._stuck), MAX_STUCK)):
                 entries.append(self._stuck.popleft())
                 size += _bytes(entries[-1])
-                if size >= consume.MOST_BYTES:
+                if size >= consume.MAX_BYTES:
                     break
         return entries, done
 
-    def _learn(self, lane: Lane, attempts: list[Attempt], epoch: float) -> list[str]:
+    def _learn(self, job_type: PoolJobType, attempts: list[Attempt], epoch: float) -> list[str]:
         """Learn from attempts of one lane that ended; the answer is those that simply completed."""
-        lane.learn([attempt for attempt in attempts if attempt.ran is not None], epoch)
-        if self._gate.suspecting:
+        job_type.learn([attempt for attempt in attempts if attempt.ran is not None], epoch)
+        if self._start_gate.suspecting:
             for attempt in attempts:
-                self._gate.ended(attempt)
+                self._start_gate.ended(attempt)
         return [attempt.token for attempt in attempts if attempt.settlement is None and not attempt.lost]
 
 

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from dayjob.retry import SUSPECT
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops.consume import MOST_SETTLED, Entry, Reply
-from dayjob.worker.fetching.budget import PATIENCE
-from dayjob.worker.pool_job_type import Lane
+from dayjob.store.ops.consume import MAX_SETTLED, Entry, Reply
+from dayjob.worker.fetching.budget import GIVE_BACK_AFTER_SECONDS
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
 
 #: How many suspects may wait without taking up room for others.
-MOST_SUSPECTS = 200
+MAX_WAITING_SUSPECTS = 200
 
 
-class Gate:
+class StartGate:
     """Holds attempts back, asks for what they need, and lets them through."""
 
     def __init__(self, keys: Keys) -> None:
@@ -34,12 +34,12 @@ class Gate:
 
     def stops(self, attempt: Attempt) -> bool:
         """Hold an attempt back if there is something to be done before it starts; false when it may go on."""
-        wire, lane = attempt.wire, attempt.lane
+        wire, job_type = attempt.wire, attempt.job_type
         if wire.unique and not wire.unique_key:
             self._name_key(wire)
-        if wire.unique_key and self._must_release(wire, lane):
+        if wire.unique_key and self._must_release(wire, job_type):
             attempt.given_at = time.monotonic()
-            lane.unique = True
+            job_type.unique = True
             self._guarded.append(attempt)
         elif wire.deaths >= SUSPECT:
             self._suspects.append(attempt)
@@ -68,18 +68,22 @@ class Gate:
             return True
         if not self._guarded:
             return False
-        return idle > len(self._asked) or time.monotonic() - self._guarded[0].given_at > PATIENCE
+        return (
+            idle > len(self._asked) or time.monotonic() - self._guarded[0].given_at > GIVE_BACK_AFTER_SECONDS
+        )
 
     @property
     def coming(self) -> int:
         """How many attempts will want a slot soon."""
         named = self._suspect is not None and not self._suspect.given_at
-        return len(self._guarded) + len(self._asked) + max(0, len(self._suspects) - MOST_SUSPECTS) + named
+        return (
+            len(self._guarded) + len(self._asked) + max(0, len(self._suspects) - MAX_WAITING_SUSPECTS) + named
+        )
 
     def ask(self, idle: int) -> list[Entry]:
         """What is to be asked of Redis now, with so many idle slots."""
         entries: list[Entry] = []
-        for _ in range(min(max(0, idle - len(self._asked)), len(self._guarded), MOST_SETTLED)):
+        for _ in range(min(max(0, idle - len(self._asked)), len(self._guarded), MAX_SETTLED)):
             attempt = self._guarded.popleft()
             if attempt.lost:
                 continue
@@ -100,7 +104,7 @@ class Gate:
         """What waited too long for a worker, its key untouched; or everything that was not asked for."""
         now = time.monotonic()
         returned: list[Attempt] = []
-        while self._guarded and (everything or now - self._guarded[0].given_at > PATIENCE):
+        while self._guarded and (everything or now - self._guarded[0].given_at > GIVE_BACK_AFTER_SECONDS):
             returned.append(self._guarded.popleft())
         if everything:
             returned += self._suspects
@@ -145,7 +149,7 @@ class Gate:
 
     @staticmethod
     def _renew(attempt: Attempt, payload: bytes) -> bool:
-        """Take over newer arguments that an enqueuer of the ancestor's left in the key; false when they are no job."""
+        """Take over newer arguments that an enqueuer of gocraft left in the key; false when they are no job."""
         if payload != attempt.payload:
             try:
                 attempt.wire, attempt.payload = codec.read(payload, attempt.name), payload
@@ -153,12 +157,12 @@ class Gate:
                 return False
         return True
 
-    def _must_release(self, wire: codec.Wire, lane: Lane) -> bool:
-        until = wire.unique_until or lane.options.unique_until
+    def _must_release(self, wire: codec.Wire, job_type: PoolJobType) -> bool:
+        until = wire.unique_until or job_type.options.unique_until
         return until != "done" and wire.unique_key.startswith(self._keys.unique_prefix)
 
     def _name_key(self, wire: codec.Wire) -> None:
-        """Work out the unique key of a job whose enqueuer, of the ancestor's last release, did not write it down."""
+        """Work out the unique key of a job whose enqueuer, of gocraft's last release, did not write it down."""
         rest = codec.unique_rest(wire.args)
         if rest is not None:
             wire.unique_key = self._keys.unique(wire.name, rest)

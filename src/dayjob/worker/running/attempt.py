@@ -16,7 +16,7 @@ from dayjob.store.codec import Wire
 from dayjob.store.ops.consume import Entry
 
 if TYPE_CHECKING:
-    from dayjob.worker.pool_job_type import Lane
+    from dayjob.worker.pool_job_type import PoolJobType
 
 #: The error of a job that an operator killed while it ran.
 KILLED = "killed by an operator while it ran"
@@ -34,7 +34,7 @@ class Attempt(msgspec.Struct, eq=False):
     name: str
     payload: bytes
     wire: Wire
-    lane: Lane
+    job_type: PoolJobType
     job: Job | None = None
     #: Monotonic times: handed over, started, to be ended by.
     given_at: float = 0.0
@@ -74,7 +74,7 @@ class Attempt(msgspec.Struct, eq=False):
         if self.job is None:
             self.job = codec.job_of(self.wire)
             self.job.line = self
-            self.job.redact = self.lane.options.redact
+            self.job.redact = self.job_type.options.redact
         return self.job
 
     def back(self) -> Entry:
@@ -114,7 +114,7 @@ class Attempt(msgspec.Struct, eq=False):
     @property
     def stopping(self) -> bool:
         """Whether the job should wind up."""
-        return self.lost or self.cancelled or self.timed_out or self.lane.stopping
+        return self.lost or self.cancelled or self.timed_out or self.job_type.stopping
 
     @property
     def stop_reason(self) -> StopReason | None:
@@ -125,7 +125,7 @@ class Attempt(msgspec.Struct, eq=False):
             return "cancelled"
         if self.timed_out:
             return "timeout"
-        return "shutdown" if self.lane.stopping else None
+        return "shutdown" if self.job_type.stopping else None
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None:
         """Note what the job says; the next status shows it."""

@@ -17,11 +17,11 @@ from typing import Any
 
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import fork
-from dayjob.worker.fetching.budget import PATIENCE
+from dayjob.worker.fetching.budget import GIVE_BACK_AFTER_SECONDS
 from dayjob.worker.running.attempt import Attempt, Settlement
-from dayjob.worker.running.ready_queue import Ready
+from dayjob.worker.running.ready_queue import ReadyQueue
 from dayjob.worker.running.slots import Slots
-from dayjob.worker.running.threads import Board
+from dayjob.worker.running.threads import DeadlineSink
 
 logger = SafeLogger("dayjob.worker")
 
@@ -63,7 +63,7 @@ class LoopExecutor:
         *,
         limit: int,
         slots: Slots | None = None,
-        board: Board | None = None,
+        board: DeadlineSink | None = None,
     ) -> None:
         #: Places on the board for attempts with a timeout, behind those of the threads.
         self._board = board
@@ -73,7 +73,7 @@ class LoopExecutor:
         self._finish = finish
         self.limit = limit
         self._slots = slots
-        self.ready = Ready()
+        self.ready = ReadyQueue()
         self._tasks: dict[Attempt, asyncio.Task[None]] = {}
         self._loop = new_loop()
         self._poked = False
@@ -102,7 +102,7 @@ class LoopExecutor:
     @property
     def stalled(self) -> bool:
         """Whether a handler blocks the loop, so that nothing else starts."""
-        return self._poked and time.monotonic() - self._poked_at > PATIENCE
+        return self._poked and time.monotonic() - self._poked_at > GIVE_BACK_AFTER_SECONDS
 
     def running(self) -> list[Attempt]:
         """The attempts that run now."""
@@ -236,7 +236,7 @@ class LoopExecutor:
                 self._slots.give(slot)
             return
         started = attempt.started_at = time.monotonic()
-        timeout = attempt.lane.options.timeout
+        timeout = attempt.job_type.options.timeout
         attempt.worker = slot
         place = -1
         if timeout is not None:

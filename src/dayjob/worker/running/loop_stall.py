@@ -18,12 +18,12 @@ from dayjob.worker.status.stacks import is_own
 logger = SafeLogger("dayjob.worker")
 
 #: Seconds that the loop may take to answer, after which a block is told of before its end, and between two lines.
-MOST = 1.0
-LONG = 10.0
-EVERY = 60.0
+MAX_ANSWER_SECONDS = 1.0
+LOG_AFTER_SECONDS = 10.0
+LOG_INTERVAL_SECONDS = 60.0
 
 
-class Stall:
+class LoopStallDetector:
     """Watches one event loop."""
 
     def __init__(self, loop: LoopExecutor) -> None:
@@ -47,15 +47,15 @@ class Stall:
             self._tell(self._answered - self._asked, now, over=True)
             self._asked = None
             return
-        if now - self._asked > MOST / 2:
+        if now - self._asked > MAX_ANSWER_SECONDS / 2:
             self._seen.setdefault(self._loop.current(), self._place())
-        if now - self._asked > LONG:
+        if now - self._asked > LOG_AFTER_SECONDS:
             self._tell(now - self._asked, now, over=False)
 
     def blocked(self, now: float) -> tuple[float, Attempt | None] | None:
         """For how long the loop has not answered, and which attempt blocks it; None while it answers."""
         asked, seen = self._asked, tuple(self._seen)
-        if asked is None or self._answered or now - asked <= MOST or len(seen) != 1:
+        if asked is None or self._answered or now - asked <= MAX_ANSWER_SECONDS or len(seen) != 1:
             return None
         return now - asked, seen[0]
 
@@ -63,7 +63,7 @@ class Stall:
         self._answered = time.monotonic()
 
     def _tell(self, seconds: float, now: float, *, over: bool) -> None:
-        if seconds <= MOST or now - self._told < EVERY or len(self._seen) != 1:
+        if seconds <= MAX_ANSWER_SECONDS or now - self._told < LOG_INTERVAL_SECONDS or len(self._seen) != 1:
             return
         self._told = now
         ((attempt, place),) = self._seen.items()

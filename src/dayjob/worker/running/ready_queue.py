@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dayjob.worker.running.attempt import Attempt
 
 
-class Ready:
+class ReadyQueue:
     """A queue of attempts, oldest first. Executors pop from `attempts` directly: each operation on it is atomic."""
 
     def __init__(self) -> None:

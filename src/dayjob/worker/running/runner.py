@@ -103,7 +103,7 @@ class Runner:
             return self._cancelled(attempt)
         if self._tells_done:
             self._tell_done(attempt)
-        if attempt.lane.plain and not attempt.wire.unique_until:
+        if attempt.job_type.plain and not attempt.wire.unique_until:
             return None
         return self._done(attempt, result)
 
@@ -115,13 +115,13 @@ class Runner:
                 if early is not None:
                     return early
             running.set(attempt)
-            lane = attempt.lane
-            if lane.options.timeout is not None:
+            job_type = attempt.job_type
+            if job_type.options.timeout is not None:
                 result = await self._limited(attempt)
-            elif lane.direct is not None:
-                result = await lane.direct(attempt.wire.args)
+            elif job_type.direct is not None:
+                result = await job_type.direct(attempt.wire.args)
             else:
-                result = await lane.call(self._context(), attempt.open())
+                result = await job_type.call(self._context(), attempt.open())
         except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
             if fork.number != self._forks:
                 _end_child(error)
@@ -132,7 +132,7 @@ class Runner:
             return self._cancelled(attempt)
         if self._tells_done:
             self._tell_done(attempt)
-        if lane.plain and not attempt.wire.unique_until:
+        if job_type.plain and not attempt.wire.unique_until:
             return None
         return self._done(attempt, result)
 
@@ -151,7 +151,7 @@ class Runner:
     def _last_resort(self, attempt: Attempt, problem: BaseException) -> Settlement:
         """Count a fail without running any code of the program: retry a minute later, or dead after the last fail."""
         message = f"dayjob could not handle the failure of this attempt: {type(problem).__name__}"
-        last = attempt.wire.fails + 1 >= attempt.lane.options.max_fails
+        last = attempt.wire.fails + 1 >= attempt.job_type.options.max_fails
         decision = retry.Decision("dead" if last else "retry", LAST_RESORT_SECONDS, counts=True, why=message)
         try:
             if last:
@@ -176,16 +176,16 @@ class Runner:
     def _discard(self, attempt: Attempt, why: str) -> Settlement:
         extra = {"job_id": attempt.wire.id, "job_name": attempt.name, "attempt": attempt.attempt}
         logger.info("job=%s id=%s discarded (%s)", attempt.name, attempt.wire.id, why, extra=extra)
-        self._hook(attempt.lane.options.on_discard, attempt.open(), why)
+        self._hook(attempt.job_type.options.on_discard, attempt.open(), why)
         return self._end(attempt, Entry("drop", attempt.name, attempt.token))
 
     def _call(self, attempt: Attempt) -> Any:
         running.set(attempt)
-        lane = attempt.lane
-        if lane.direct is not None:
-            result = lane.direct(attempt.wire.args)
+        job_type = attempt.job_type
+        if job_type.direct is not None:
+            result = job_type.direct(attempt.wire.args)
         else:
-            result = lane.call(self._context(), attempt.open())
+            result = job_type.call(self._context(), attempt.open())
         if result is not None and inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
@@ -196,10 +196,10 @@ class Runner:
         return result
 
     async def _limited(self, attempt: Attempt) -> Any:
-        timeout = attempt.lane.options.timeout
+        timeout = attempt.job_type.options.timeout
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await attempt.lane.call(self._context(), attempt.open())
+                return await attempt.job_type.call(self._context(), attempt.open())
         except GiveBack:
             attempt.timed_out = limit.expired()
             raise
@@ -210,7 +210,7 @@ class Runner:
             raise
 
     def _done(self, attempt: Attempt, result: Any) -> Settlement:
-        options = attempt.lane.options
+        options = attempt.job_type.options
         if options.on_done is not None and result is not SKIPPED:
             self._hook(options.on_done, attempt.open())
         if options.keep is None and not (attempt.wire.unique_key and self._until_done(attempt)):
@@ -263,7 +263,7 @@ class Runner:
         how = "killed by an operator" if attempt.killed else "cancelled"
         logger.info("job=%s id=%s %s", attempt.name, attempt.wire.id, how)
         if not attempt.killed:
-            self._hook(attempt.lane.options.on_discard, attempt.open(), "cancelled")
+            self._hook(attempt.job_type.options.on_discard, attempt.open(), "cancelled")
         return self.cancellation(attempt)
 
     def cancellation(self, attempt: Attempt) -> Settlement:
@@ -271,42 +271,42 @@ class Runner:
         return attempt.cancellation(self._keys.unique_prefix, self._now())
 
     def _judge(self, attempt: Attempt, error: BaseException) -> Settlement:
-        lane, wire = attempt.lane, attempt.wire
+        job_type, wire = attempt.job_type, attempt.wire
         if attempt.cancelled:
             return self._cancelled(attempt)
         if (
             isinstance(error, Abandon | asyncio.CancelledError)
             and not attempt.timed_out
-            and (lane.stopping or attempt.lost)
+            and (job_type.stopping or attempt.lost)
         ):
             return [Entry("back", attempt.name, attempt.token)]
         interrupted = isinstance(error, Abandon | asyncio.CancelledError | JobTimeout) and not str(error)
         # A check-in is true after a timeout as well: given back, the job would run into it for ever.
         if attempt.timed_out and (interrupted or isinstance(error, GiveBack)):
-            text = f"{attempt.name} ran longer than its timeout of {lane.options.timeout or 0:g} s"
+            text = f"{attempt.name} ran longer than its timeout of {job_type.options.timeout or 0:g} s"
             # With the frames of the interrupt: they show where the handler was.
             error = JobTimeout(text).with_traceback(error.__traceback__)
-        decision = retry.decide(lane.options, error, wire.fails, self._rng)
+        decision = retry.decide(job_type.options, error, wire.fails, self._rng)
         job = attempt.open()
-        secrets = _secrets(job, lane.options.redact)
+        secrets = _secrets(job, job_type.options.redact)
         message, trace = _redacted(error, job)
         if decision.counts:
             job.fails, job.error = wire.fails + 1, message
         self._tell(attempt, decision, message, trace, _where(error))
         if decision.counts:
-            self._hook(lane.options.on_fail, job, error)
+            self._hook(job_type.options.on_fail, job, error)
         if decision.kind == "snooze":
             return [self._snooze(attempt, decision)]
         if decision.kind == "give back":
-            if not lane.stopping:
+            if not job_type.stopping:
                 attempt.hold_until = time.monotonic() + GIVE_BACK_SECONDS
             return [attempt.back()]
         if decision.kind == "retry":
             return [self._again(attempt, decision, message, trace)]
         if decision.kind == "dead":
-            self._hook(lane.options.on_dead, job, error)
+            self._hook(job_type.options.on_dead, job, error)
             return self._end(attempt, self._bury(attempt, decision, message, trace))
-        self._hook(lane.options.on_discard, job, without(decision.why, secrets) or message)
+        self._hook(job_type.options.on_discard, job, without(decision.why, secrets) or message)
         return self._end(attempt, Entry("drop", attempt.name, attempt.token, b"", int(decision.counts)))
 
     def _snooze(self, attempt: Attempt, decision: retry.Decision) -> Entry:
@@ -325,7 +325,7 @@ class Runner:
         if decision.counts:
             changes["fails"] = attempt.wire.fails + 1
         key, answer = "", b""
-        if attempt.lane.options.keep is not None:
+        if attempt.job_type.options.keep is not None:
             key, answer = self._keys.result(attempt.wire.id), msgspec.json.encode({"error": message})
         payload = codec.rewrite(attempt.payload, changes)
         return Entry("dead", attempt.name, attempt.token, payload, int(decision.counts), key, answer)
@@ -335,7 +335,7 @@ class Runner:
         wire = attempt.wire
         changes: dict[str, Any] = {"attempt": self._place(attempt), "at": int(self._now() * 1000)}
         changes |= codec.first_enqueued_field(wire)
-        if wire.unique_key and not wire.unique_until and attempt.lane.options.unique_until == "done":
+        if wire.unique_key and not wire.unique_until and attempt.job_type.options.unique_until == "done":
             changes["unique_until"] = "done"
         return changes
 
@@ -360,7 +360,7 @@ class Runner:
 
     @staticmethod
     def _until_done(attempt: Attempt) -> bool:
-        return attempt.wire.unique_until == "done" or attempt.lane.options.unique_until == "done"
+        return attempt.wire.unique_until == "done" or attempt.job_type.options.unique_until == "done"
 
     def _place(self, attempt: Attempt) -> str:
         return f"{self._pool_id()}/{attempt.token}"
@@ -404,7 +404,9 @@ def _shield(attempt: Attempt) -> None:
     an unmarked attempt needs no lock.
     """
     attempt.over = True
-    if attempt.guard is not None and (attempt.timed_out or attempt.cancelled or attempt.lane.flags.stopping):
+    if attempt.guard is not None and (
+        attempt.timed_out or attempt.cancelled or attempt.job_type.flags.stopping
+    ):
         with attempt.guard:
             raise_in(attempt.thread_id, None)
 

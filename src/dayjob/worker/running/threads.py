@@ -17,23 +17,23 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from dayjob.worker.running.attempt import Attempt, Settlement
-from dayjob.worker.running.ready_queue import Ready
+from dayjob.worker.running.ready_queue import ReadyQueue
 from dayjob.worker.running.slots import Slots
 
 #: One more thread is woken for every so many seconds of quick work that wait.
-SPREAD = 0.004
+SPREAD_SECONDS = 0.004
 #: Attempts that take longer than this may be waiting for something, and get a thread each.
-QUICK = 0.0005
+QUICK_SECONDS = 0.0005
 
 
-class Board(Protocol):
+class DeadlineSink(Protocol):
     """Where the deadlines of running attempts stand, for a supervising parent to read."""
 
     def post(self, worker: int, token: str, deadline: float) -> None: ...
     def clear(self, worker: int) -> None: ...
 
 
-class Worker:
+class WorkerThread:
     """One slot of the executor: a thread and what it runs."""
 
     __slots__ = ("bed", "current", "guard", "number", "posted", "thread")
@@ -61,7 +61,7 @@ class ThreadExecutor:
         *,
         limit: int,
         slots: Slots | None = None,
-        board: Board | None = None,
+        board: DeadlineSink | None = None,
     ) -> None:
         self._board = board
         self._run = run
@@ -69,22 +69,24 @@ class ThreadExecutor:
         self._finish = finish
         self.limit = limit
         self._slots = slots
-        self.ready = Ready()
-        self._idle: deque[Worker] = deque()
+        self.ready = ReadyQueue()
+        self._idle: deque[WorkerThread] = deque()
         self._closing = False
         self._spawning = threading.Lock()
-        self.workers: list[Worker] = []
+        self.workers: list[WorkerThread] = []
         if slots is not None:
             slots.on_free(self._poke)
 
     def give(self, attempts: Sequence[Attempt]) -> None:
         """Hand attempts over, to be started in order."""
         slowest = max(
-            SPREAD if lane.estimate is None or lane.quickest > QUICK else lane.quickest
-            for lane in {attempt.lane for attempt in attempts}
+            SPREAD_SECONDS
+            if job_type.estimate is None or job_type.quickest > QUICK_SECONDS
+            else job_type.quickest
+            for job_type in {attempt.job_type for attempt in attempts}
         )
         self.ready.put(attempts)
-        self.wake(max(1, round(len(attempts) * slowest / SPREAD)))
+        self.wake(max(1, round(len(attempts) * slowest / SPREAD_SECONDS)))
 
     def wake(self, count: int) -> None:
         """Get up to `count` more threads to work."""
@@ -144,7 +146,7 @@ class ThreadExecutor:
         with self._spawning:
             if len(self.workers) >= self.limit or self._closing:
                 return False
-            worker = Worker(len(self.workers))
+            worker = WorkerThread(len(self.workers))
             self.workers.append(worker)
         worker.thread = threading.Thread(
             target=self._work, args=(worker,), name=f"dayjob-worker-{worker.number}", daemon=True
@@ -152,7 +154,7 @@ class ThreadExecutor:
         worker.thread.start()
         return True
 
-    def _work(self, worker: Worker) -> None:
+    def _work(self, worker: WorkerThread) -> None:
         ready, slots = self.ready.attempts, self._slots
         thread_id = threading.get_ident()
         #: When the attempt before ended, while nothing came between: the next starts then, and the clock is asked once.
@@ -179,12 +181,12 @@ class ThreadExecutor:
             if slots is not None:
                 slots.give(slot)
 
-    def _attempt(self, worker: Worker, attempt: Attempt, thread_id: int, started: float) -> float:
+    def _attempt(self, worker: WorkerThread, attempt: Attempt, thread_id: int, started: float) -> float:
         attempt.worker = worker.number
         attempt.thread_id = thread_id
         attempt.guard = worker.guard
         attempt.started_at = started
-        timeout = attempt.lane.options.timeout
+        timeout = attempt.job_type.options.timeout
         if timeout is not None:
             attempt.deadline = started + timeout
             if self._board is not None:
@@ -211,7 +213,7 @@ class ThreadExecutor:
             self._finish(attempt, settlement)
         return now
 
-    def _part(self, worker: Worker, attempt: Attempt, thread_id: int) -> None:
+    def _part(self, worker: WorkerThread, attempt: Attempt, thread_id: int) -> None:
         """Take the attempt off the worker; after this no exception can be sent to it, and none is pending.
 
         Whoever sends one marks the attempt first and then looks whether it is still current; here it is the other
@@ -221,11 +223,11 @@ class ThreadExecutor:
             worker.posted = False
             self._board.clear(worker.number)
         worker.current = None
-        if attempt.timed_out or attempt.cancelled or attempt.lane.flags.stopping:
+        if attempt.timed_out or attempt.cancelled or attempt.job_type.flags.stopping:
             with worker.guard:
                 raise_in(thread_id, None)
 
-    def _rest(self, worker: Worker) -> None:
+    def _rest(self, worker: WorkerThread) -> None:
         self._idle.append(worker)
         if self._closing or (self.ready.attempts and (self._slots is None or self._slots.free)):
             # Something came in between: get up again, unless somebody just woke us.

@@ -18,7 +18,7 @@ from dayjob.safe_logging import SafeLogger
 from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
-from dayjob.worker.running.loop_stall import Stall
+from dayjob.worker.running.loop_stall import LoopStallDetector
 from dayjob.worker.running.runner import Abandon, Runner, TimedOut
 from dayjob.worker.running.threads import ThreadExecutor
 
@@ -46,7 +46,7 @@ class Watchdog:
         self._options = options
         self._threads = threads
         self._loop = loop
-        self._stall = None if loop is None else Stall(loop)
+        self._stall = None if loop is None else LoopStallDetector(loop)
         shortest = min(timeouts, default=2.5)
         self._period = min(0.25, max(0.02, shortest / 10))
         self._asked: dict[Attempt, float] = {}
@@ -87,7 +87,9 @@ class Watchdog:
         attempt.timed_out = True
         self._interrupt(self._threads, attempt, TimedOut, now)
         if not attempt.given_up and not attempt.settled and now - asked > self._options.grace:
-            text = f"{attempt.name} ran longer than its timeout of {attempt.lane.options.timeout or 0:g} s"
+            text = (
+                f"{attempt.name} ran longer than its timeout of {attempt.job_type.options.timeout or 0:g} s"
+            )
             logger.error(
                 "job=%s id=%s does not end: its thread is stuck and keeps its slot",
                 attempt.name,

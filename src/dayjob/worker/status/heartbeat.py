@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dayjob.options import PoolOptions
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
-from dayjob.worker.fetching.fetcher import TERM, Fetcher
+from dayjob.worker.fetching.fetcher import LEADER_TERM_SECONDS, Fetcher
 from dayjob.worker.shared_link import SharedLink
 from dayjob.worker.status.observer import Observer
 
 #: Seconds between two statuses while there is something to watch.
-SHOW = 1.0
+STATUS_INTERVAL_SECONDS = 1.0
 
 
 class Heartbeat:
@@ -51,11 +51,11 @@ class Heartbeat:
         if due or busy or self._shown:
             self._link.run(consume.status(self._keys, self._fetcher.pool_id, self._observer.status()))
             self._shown = busy
-        return max(0.01, min(self._beat_at - time.monotonic(), SHOW))
+        return max(0.01, min(self._beat_at - time.monotonic(), STATUS_INTERVAL_SECONDS))
 
     def _beat(self) -> None:
         pool_id = self._fetcher.pool_id
-        term = TERM if self._fetcher.fetching else 0.0
+        term = LEADER_TERM_SECONDS if self._fetcher.fetching else 0.0
         answer = self._link.run(consume.beat(self._keys, pool_id, lease=self._options.lease, term=term))
         self._fetcher.note_time(answer.now)
         if pool_id != self._fetcher.pool_id:

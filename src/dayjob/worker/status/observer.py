@@ -22,11 +22,11 @@ from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.service import Service
 
 #: Attempts shorter than this are counted, not shown one by one.
-MOMENT = 0.5
+SHOWN_AFTER_SECONDS = 0.5
 #: Arguments longer than this are not shown, in bytes.
-MOST_ARGS = 2000
+MAX_ARGS = 2000
 #: How many workers a status shows one by one.
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 
 
 class Observer:
@@ -62,7 +62,7 @@ class Observer:
         self._tag = tag
         self._started_at = time.time()
         self._host = socket.gethostname()
-        #: A random id for each worker, as the ancestor has them.
+        #: A random id for each worker, as gocraft has them.
         self.worker_ids = [new_id() for _ in range(options.concurrency)]
         self.quiet = False
         self.stopping = False
@@ -72,7 +72,7 @@ class Observer:
     def busy(self) -> bool:
         """Whether there is anything worth showing more often than at each beat."""
         now = time.monotonic()
-        return any(now - attempt.started_at > MOMENT for attempt in self._fetcher.running())
+        return any(now - attempt.started_at > SHOWN_AFTER_SECONDS for attempt in self._fetcher.running())
 
     def status(self) -> bytes:
         """The pool's status as JSON."""
@@ -81,7 +81,7 @@ class Observer:
         counts: dict[str, int] = {}
         for attempt in running:
             counts[attempt.name] = counts.get(attempt.name, 0) + 1
-        long = [attempt for attempt in running if now - attempt.started_at > MOMENT]
+        long = [attempt for attempt in running if now - attempt.started_at > SHOWN_AFTER_SECONDS]
         threads, threads_busy = self._fetcher.capacity.threads()
         return msgspec.json.encode(
             {
@@ -109,8 +109,8 @@ class Observer:
                 "leads": self._fetcher.leads,
                 "held": len(self._fetcher.held),
                 "running": counts,
-                "workers": [self._worker(attempt, now) for attempt in long[:MOST_SHOWN]],
-                "worker_ids": self.worker_ids[:MOST_SHOWN],
+                "workers": [self._worker(attempt, now) for attempt in long[:MAX_SHOWN]],
+                "worker_ids": self.worker_ids[:MAX_SHOWN],
                 "rss": resident(),
                 "exchanges": self._fetcher.exchanges,
                 "connections": self._connections(),
@@ -136,12 +136,12 @@ class Observer:
         args: Any = None
         said = attempt.checkin_text
         size = len(bytes(wire.args))
-        if size > MOST_ARGS:
+        if size > MAX_ARGS:
             # Not even read, since this is done each second for every worker; so nobody knows what its check-in must not say.
             args = {"...": f"{size:,} bytes"}
         else:
             with contextlib.suppress(*codec.UNREADABLE):
-                value, hide = codec.json_value(wire.args), attempt.lane.options.redact
+                value, hide = codec.json_value(wire.args), attempt.job_type.options.redact
                 args = shown(value, hide)
                 said = without(said, secrets_in(value, hide)) if said else said
         age = now - attempt.started_at
@@ -156,7 +156,7 @@ class Observer:
             "args": args,
             "attempt": 1 + wire.fails + wire.deaths + wire.snoozes,
             "started_at": self._fetcher.redis_now() - age,
-            "timeout": attempt.lane.options.timeout,
+            "timeout": attempt.job_type.options.timeout,
             "stuck": _stuck(attempt),
             "lost": attempt.lost,
             "cancelled": attempt.cancelled,

@@ -18,10 +18,10 @@ from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
 
 #: How many workers are shown, frames of each, characters of a source line, and bytes in all.
-MOST_WORKERS = 100
-MOST_FRAMES = 60
-MOST_SOURCE = 200
-MOST_BYTES = 65_536
+MAX_WORKERS = 100
+MAX_FRAMES = 60
+MAX_SOURCE = 200
+MAX_BYTES = 65_536
 
 #: Frames and the line that each is at.
 Frames = list[tuple[FrameType, int]]
@@ -53,25 +53,25 @@ def describe(running: list[Attempt], worker_ids: list[str], loop: LoopExecutor |
     now = time.monotonic()
     threads = sys._current_frames()
     workers = []
-    for attempt in sorted(running, key=lambda one: one.started_at)[:MOST_WORKERS]:
+    for attempt in sorted(running, key=lambda one: one.started_at)[:MAX_WORKERS]:
         frames = _inside(_frames(attempt, loop, threads))
         number = attempt.worker
         # A program may be installed like a library: what shares the handler's package is its own all the same.
-        package = str(getattr(attempt.lane.type.fn, "__module__", "")).partition(".")[0]
+        package = str(getattr(attempt.job_type.type.fn, "__module__", "")).partition(".")[0]
         workers.append(
             {
                 "token": attempt.token,
                 "name": attempt.name,
                 "id": attempt.wire.id,
                 "worker_id": worker_ids[number] if 0 <= number < len(worker_ids) else "",
-                "colour": "async" if attempt.lane.is_async else "sync",
+                "colour": "async" if attempt.job_type.is_async else "sync",
                 "running_for": round(now - attempt.started_at, 3),
-                "frames": [_shown(frame, line, package) for frame, line in frames[-MOST_FRAMES:]],
-                "cut": len(frames) > MOST_FRAMES,
+                "frames": [_shown(frame, line, package) for frame, line in frames[-MAX_FRAMES:]],
+                "cut": len(frames) > MAX_FRAMES,
             }
         )
     text = msgspec.json.encode({"at": at, "workers": workers})
-    while len(text) > MOST_BYTES and workers:
+    while len(text) > MAX_BYTES and workers:
         workers = workers[: len(workers) // 2]
         text = msgspec.json.encode({"at": at, "workers": workers})
     return text
@@ -79,7 +79,7 @@ def describe(running: list[Attempt], worker_ids: list[str], loop: LoopExecutor |
 
 def _frames(attempt: Attempt, loop: LoopExecutor | None, threads: dict[int, FrameType]) -> Frames:
     """The frames of one attempt from the outermost inwards, each with its line."""
-    if not attempt.lane.is_async:
+    if not attempt.job_type.is_async:
         return _chain(threads.get(attempt.thread_id))
     return [] if loop is None else _awaited(loop.coroutine(attempt), threads)
 
@@ -137,6 +137,6 @@ def _inside(frames: Frames) -> Frames:
 def _shown(frame: FrameType, line: int, package: str) -> dict[str, Any]:
     code = frame.f_code
     file = code.co_filename
-    source = linecache.getline(file, line, frame.f_globals).strip()[:MOST_SOURCE]
+    source = linecache.getline(file, line, frame.f_globals).strip()[:MAX_SOURCE]
     own = is_own(file) or str(frame.f_globals.get("__name__", "")).partition(".")[0] == package
     return {"file": file, "line": line, "function": code.co_qualname, "source": source, "own": own}

@@ -151,7 +151,7 @@ _decode = msgspec.json.Decoder(
 ).decode
 
 
-class Line:
+class ParentChannel:
     """One end. Several threads may send; one receives."""
 
     def __init__(self, end: socket.socket) -> None:

@@ -32,15 +32,15 @@ from dayjob.worker.supervisor.channel import (
     Filed,
     Hello,
     Hurry,
-    Line,
     LoopDied,
+    ParentChannel,
     Published,
     Quiet,
     Report,
     Started,
     Stop,
 )
-from dayjob.worker.supervisor.deadlines import Board
+from dayjob.worker.supervisor.deadlines import DeadlineBoard
 from dayjob.worker.supervisor.signals import handle
 
 logger = SafeLogger("dayjob.worker")
@@ -48,13 +48,13 @@ logger = SafeLogger("dayjob.worker")
 #: Exit codes: a mistake in the program, Redis unavailable, a loop died.
 MISTAKE, UNAVAILABLE, INTERNAL = 2, 69, 70
 #: Seconds between two looks whether Redis is there.
-LOOK = 0.5
+REDIS_CHECK_SECONDS = 0.5
 
 
 class ToldOutage(Outage):
     """Tells the parent when Redis goes and comes back: it speaks for all its children, once."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ParentChannel) -> None:
         super().__init__()
         self._line = line
 
@@ -73,7 +73,11 @@ class Child:
     """The life of one supervised process: load, start, work, stop."""
 
     def __init__(
-        self, line: Line, board_fd: int, find: Callable[[str], WorkerPool[Any]], set_up: Callable[..., None]
+        self,
+        line: ParentChannel,
+        board_fd: int,
+        find: Callable[[str], WorkerPool[Any]],
+        set_up: Callable[..., None],
     ) -> None:
         self._line = line
         self._board_fd = board_fd
@@ -204,7 +208,7 @@ class Child:
 
     def _work(self, pool: WorkerPool[Any], config: Config) -> int:
         hello = self._hello(pool, config)
-        board = Board(self._board_fd, hello.workers)
+        board = DeadlineBoard(self._board_fd, hello.workers)
         self._line.send(hello)
         try:
             runtime = self._start(pool, config, hello, board)
@@ -228,7 +232,9 @@ class Child:
         self._line.send(Ended())
         return 0 if runtime.failure is None else INTERNAL
 
-    def _start(self, pool: WorkerPool[Any], config: Config, hello: Hello, board: Board) -> Runtime | None:
+    def _start(
+        self, pool: WorkerPool[Any], config: Config, hello: Hello, board: DeadlineBoard
+    ) -> Runtime | None:
         """A started runtime; None when a stop was asked for while Redis was away."""
 
         def publish(pool_id: str) -> None:
@@ -255,7 +261,7 @@ class Child:
                 if not config.patient:
                     raise
                 self._outage.failed(error)
-                pause.wait(LOOK)
+                pause.wait(REDIS_CHECK_SECONDS)
             else:
                 self._outage.succeeded()
                 return runtime
@@ -310,7 +316,7 @@ def main(
     line_fd, board_fd = map(int, arguments[1:])
     for fd in (line_fd, board_fd):
         os.set_inheritable(fd, False)
-    return Child(Line(socket.socket(fileno=line_fd)), board_fd, find, set_up).run()
+    return Child(ParentChannel(socket.socket(fileno=line_fd)), board_fd, find, set_up).run()
 
 
 def _origin(origin: str, config: Config) -> str:

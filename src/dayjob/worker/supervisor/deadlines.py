@@ -39,7 +39,7 @@ def new_file() -> int:
         return os.dup(file.fileno())
 
 
-class Board:
+class DeadlineBoard:
     """The child's side: one record for each worker."""
 
     def __init__(self, fd: int, workers: int) -> None:
@@ -61,7 +61,7 @@ class Board:
         self._memory[start : start + _SUM.size + _HEAD.size] = bytes(_SUM.size + _HEAD.size)
 
 
-class BoardReader:
+class DeadlineReader:
     """The parent's side."""
 
     def __init__(self, fd: int, workers: int) -> None:

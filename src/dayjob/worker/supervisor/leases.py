@@ -21,17 +21,17 @@ from dayjob.store.keys import Keys
 from dayjob.store.link import SLOWEST_BYTES_PER_SECOND, Link
 from dayjob.store.ops import consume
 from dayjob.worker.chores.reaper import Reaper
-from dayjob.worker.service import BACKOFF
+from dayjob.worker.service import BACKOFF_SECONDS
 
 logger = SafeLogger("dayjob.worker.supervisor.leases")
 
 #: Seconds after which an outage is one: a connection that was cut is opened again sooner.
-MOMENT = 0.3
+OUTAGE_AFTER_SECONDS = 0.3
 #: Seconds until people are told again.
-AGAIN = 60.0
+LOG_AGAIN_SECONDS = 60.0
 
 
-class Place(NamedTuple):
+class PoolAddress(NamedTuple):
     """Where a child's pool is registered."""
 
     url: str
@@ -49,24 +49,24 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    place: Place
+    place: PoolAddress
     causes: Mapping[str, Cause]
     #: Ids to condemn and sweep.
     dead: tuple[str, ...]
     done: Callable[[], None] | None
 
 
-class Keeper:
+class ChildLeases:
     """The parent's one connection to each server."""
 
     def __init__(
         self,
-        wards: Callable[[], Iterable[tuple[Place, str]]],
+        leased_pools: Callable[[], Iterable[tuple[PoolAddress, str]]],
         died: Callable[[BaseException], None],
         kill: Callable[[str, str], None],
     ) -> None:
         #: The ids to beat for.
-        self._wards = wards
+        self._wards = leased_pools
         self._died = died
         #: Called with each beat for every pool id and token that an operator killed and that is still held.
         self._kill = kill
@@ -88,11 +88,11 @@ class Keeper:
         """Start the thread."""
         threading.Thread(target=self._loop, name="dayjob-keeper", daemon=True).start()
 
-    def blame(self, place: Place, causes: Mapping[str, Cause], done: Callable[[], None]) -> None:
+    def blame(self, place: PoolAddress, causes: Mapping[str, Cause], done: Callable[[], None]) -> None:
         """Note why pools are about to be killed, then call `done`."""
         self._add(_Task(place, causes, (), done))
 
-    def bury(self, place: Place, ids: Iterable[str], causes: Mapping[str, Cause]) -> None:
+    def bury(self, place: PoolAddress, ids: Iterable[str], causes: Mapping[str, Cause]) -> None:
         """Condemn and sweep pools whose death is proven."""
         self._add(_Task(place, causes, tuple(ids), None))
 
@@ -128,7 +128,7 @@ class Keeper:
             if self._since is None:
                 return math.inf
             now = time.monotonic()
-            due = self._since + MOMENT if self._told is None else self._told + AGAIN
+            due = self._since + OUTAGE_AFTER_SECONDS if self._told is None else self._told + LOG_AGAIN_SECONDS
             if now < due:
                 return due - now
             error = next(iter(self._away.values()))
@@ -137,7 +137,7 @@ class Keeper:
             else:
                 logger.warning("Redis is still away after %.0f s: %s", now - self._since, error)
             self._told = now
-            return AGAIN
+            return LOG_AGAIN_SECONDS
 
     def _add(self, task: _Task) -> None:
         self._tasks.append(task)
@@ -160,7 +160,7 @@ class Keeper:
                 wait = max(0.0, self._beat_at - time.monotonic())
             else:
                 self.away(0, error)
-                wait = BACKOFF[min(failures, len(BACKOFF) - 1)]
+                wait = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
                 failures += 1
             self._wake.wait(min(wait, self._tell()))
 
@@ -183,15 +183,15 @@ class Keeper:
         now = time.monotonic()
         if now < self._beat_at and trouble is None:
             return None
-        wards = list(self._wards())
+        leased_pools = list(self._wards())
         try:
-            for place, pool_id in wards:
+            for place, pool_id in leased_pools:
                 op = consume.beat(Keys(place.namespace), pool_id, lease=place.lease)
                 for token in self._link(place).run(op).kill:
                     self._kill(pool_id, token)
         except StoreError as error:
             return error
-        self._beat_at = now + min((place.beat for place, _ in wards), default=1.0)
+        self._beat_at = now + min((place.beat for place, _ in leased_pools), default=1.0)
         return trouble
 
     def _do(self, task: _Task) -> None:
@@ -208,7 +208,7 @@ class Keeper:
             )
             reaper.bury(task.dead)
 
-    def _link(self, place: Place) -> Link:
+    def _link(self, place: PoolAddress) -> Link:
         keys = Keys(place.namespace)
         name = (place.url, place.namespace)
         if name not in self._links:

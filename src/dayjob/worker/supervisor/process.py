@@ -16,8 +16,8 @@ from dayjob.worker.supervisor.channel import (
     Ended,
     Failed,
     Hello,
-    Line,
     LoopDied,
+    ParentChannel,
     Published,
     Quiet,
     Report,
@@ -26,13 +26,13 @@ from dayjob.worker.supervisor.channel import (
     ToChild,
     ToParent,
 )
-from dayjob.worker.supervisor.deadlines import BoardReader, Posted, new_file
-from dayjob.worker.supervisor.leases import Cause, Place
+from dayjob.worker.supervisor.deadlines import DeadlineReader, Posted, new_file
+from dayjob.worker.supervisor.leases import Cause, PoolAddress
 
 #: Seconds that a child may take to stop beyond its timeout; what is left of one more second is the parent's, who buries it.
-OVERTIME = 0.65
+STOP_OVERTIME_SECONDS = 0.65
 #: Seconds after a timeout and its grace in which the child may still settle the attempt itself.
-MARGIN = 0.75
+KILL_MARGIN_SECONDS = 0.75
 
 
 class Process:
@@ -48,11 +48,11 @@ class Process:
                 [*command, config.pool, *map(str, fds)],
                 pass_fds=fds, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-        self.line = Line(ours)
+        self.line = ParentChannel(ours)
         self.line.send(config)
         self.pid = self._popen.pid
         self.hello: Hello | None = None
-        self.place: Place | None = None
+        self.place: PoolAddress | None = None
         #: Every id it took, the last one in use.
         self.ids: list[str] = []
         self.started = False
@@ -74,7 +74,7 @@ class Process:
         #: Attempts that an operator killed, and since when the parent knows.
         self.kills: dict[tuple[str, str], float] = {}
         self.killed = False
-        self._board: BoardReader | None = None
+        self._board: DeadlineReader | None = None
         self._look_at = math.inf
 
     def receive(self) -> list[ToChild | ToParent]:
@@ -83,8 +83,8 @@ class Process:
         for message in messages:
             if isinstance(message, Hello):
                 self.hello = message
-                self.place = Place(message.url, message.namespace, message.lease, message.beat)
-                self._board = BoardReader(self._board_fd, message.workers)
+                self.place = PoolAddress(message.url, message.namespace, message.lease, message.beat)
+                self._board = DeadlineReader(self._board_fd, message.workers)
                 self._look_at = time.monotonic() + self._earliest
             elif isinstance(message, Published):
                 self.ids.append(message.id)
@@ -154,7 +154,7 @@ class Process:
             self._signal(signal.SIGTERM)
         else:
             self.line.send(Stop(timeout))
-        self.kill_by(time.monotonic() + timeout + OVERTIME)
+        self.kill_by(time.monotonic() + timeout + STOP_OVERTIME_SECONDS)
 
     def quiet(self) -> None:
         """Ask it to fetch nothing more."""
@@ -190,7 +190,7 @@ class Process:
 
     @property
     def _patience(self) -> float:
-        return MARGIN + (self.hello.grace if self.hello is not None else 0.0)
+        return KILL_MARGIN_SECONDS + (self.hello.grace if self.hello is not None else 0.0)
 
     @property
     def _earliest(self) -> float:

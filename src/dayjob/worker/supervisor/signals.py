@@ -15,7 +15,7 @@ from dayjob.store import fork
 logger = SafeLogger("dayjob.worker")
 
 #: Seconds a pool may take to stop after a signal.
-PATIENCE = 25.0
+STOP_TIMEOUT_SECONDS = 25.0
 
 
 class Stoppable(Protocol):
@@ -27,7 +27,9 @@ class Stoppable(Protocol):
 
 
 @contextlib.contextmanager
-def handle(pool: Stoppable, *, timeout: float = PATIENCE, supervised: bool = False) -> Iterator[None]:
+def handle(
+    pool: Stoppable, *, timeout: float = STOP_TIMEOUT_SECONDS, supervised: bool = False
+) -> Iterator[None]:
     """Let signals stop the pool while the block runs; the handlers before are put back after it.
 
     In a supervised process INT is ignored and a second TERM changes nothing: a service manager sends both to every

@@ -35,8 +35,8 @@ from dayjob.worker.supervisor.channel import (
     Started,
 )
 from dayjob.worker.supervisor.deadlines import Posted
-from dayjob.worker.supervisor.leases import Cause, Keeper, Place
-from dayjob.worker.supervisor.process import OVERTIME, Process
+from dayjob.worker.supervisor.leases import Cause, ChildLeases, PoolAddress
+from dayjob.worker.supervisor.process import STOP_OVERTIME_SECONDS, Process
 
 logger = SafeLogger("dayjob.worker.supervisor.supervisor")
 
@@ -45,18 +45,18 @@ FIRST_PAUSE, LAST_PAUSE = 0.1, 30.0
 #: A child is forgiven its crashes when it worked this long, or this many times as long as the pause before it.
 FORGIVEN, FORGIVING = 60.0, 10.0
 #: Seconds that an interpreter may take to end after its pool has, and a child to die that never started.
-FAREWELL = 5.0
+EXIT_SECONDS = 5.0
 #: Seconds of a stop that are left to the parent's own interpreter, which also takes a moment to end.
-LAST_STEP = 0.2
+OWN_EXIT_SECONDS = 0.2
 #: The exit code when a loop of the parent died.
-INTERNAL = 70
+EXIT_LOOP_DIED = 70
 #: Seconds to wait for Redis to note whom to blame, before a child is killed all the same.
-BLAME = 1.0
+SET_CAUSE_SECONDS = 1.0
 
 _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGTSTP", "SIGUSR1", "SIGCHLD")
 
 
-class Verdict(NamedTuple):
+class ExitStatus(NamedTuple):
     """How it all ended: an exit code, and what to say to people, if anything."""
 
     code: int
@@ -64,7 +64,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProcessPlan:
     """How many children there are and when they are recycled."""
 
     processes: int = 1
@@ -73,7 +73,7 @@ class Plan:
     max_jobs: int | None = None
 
 
-class Slot:
+class ChildSlot:
     """The place of one child among the others."""
 
     def __init__(self) -> None:
@@ -91,14 +91,14 @@ class Slot:
 class Supervisor:
     """The parent."""
 
-    def __init__(self, command: Sequence[str], config: Config, plan: Plan) -> None:
+    def __init__(self, command: Sequence[str], config: Config, plan: ProcessPlan) -> None:
         self._command = command
         report = 0.1 if plan.max_jobs else 1.0 if plan.max_memory else 0.0
         self._config = msgspec.structs.replace(config, report=report)
         self._plan = plan
-        self._slots = [Slot() for _ in range(plan.processes)]
+        self._slots = [ChildSlot() for _ in range(plan.processes)]
         self._processes: list[Process] = []
-        self._keeper = Keeper(self._wards, self._keeper_died, self._hear_of_kill)
+        self._leases = ChildLeases(self._wards, self._keeper_died, self._hear_of_kill)
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         self._heard: deque[int] = deque()
@@ -108,19 +108,19 @@ class Supervisor:
         self._quiet = False
         self._broken = False
         #: Set once it is to end: the verdict, and the monotonic time by which it must have ended.
-        self._verdict: Verdict | None = None
+        self._verdict: ExitStatus | None = None
         self._deadline = math.inf
         #: Slots whose child is to be replaced, and the one whose turn it is with the child that leaves.
-        self._roll: deque[Slot] = deque()
-        self._rolling: Slot | None = None
+        self._roll: deque[ChildSlot] = deque()
+        self._rolling: ChildSlot | None = None
         self._leaving: Process | None = None
         self._roll_asked = ""
         self._terminal = _has_terminal()
         self._nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
-    def run(self) -> Verdict:
+    def run(self) -> ExitStatus:
         """Start the children, and see to them until a signal or a mistake ends it all."""
-        self._keeper.start()
+        self._leases.start()
         with self._signals():
             for slot in self._slots:
                 self._spawn(slot)
@@ -130,7 +130,7 @@ class Supervisor:
                 for process in list(self._processes):
                     self._attend(process)
                 self._keep_house(time.monotonic())
-        self._keeper.finish(self._deadline - LAST_STEP)
+        self._leases.finish(self._deadline - OWN_EXIT_SECONDS)
         return self._verdict
 
     def roll(self, why: str) -> None:
@@ -190,7 +190,7 @@ class Supervisor:
                 else:
                     self._roll_asked = name
         if self._broken and self._verdict is None:
-            self._end(Verdict(INTERNAL), time.monotonic() + self._config.timeout + 1.0)
+            self._end(ExitStatus(EXIT_LOOP_DIED), time.monotonic() + self._config.timeout + 1.0)
             for process in self._processes:
                 process.stop(self._config.timeout)
         if self._roll_asked and self._verdict is None:
@@ -206,15 +206,15 @@ class Supervisor:
             self._deadline = min(self._deadline, now + 2.0)
             for process in self._processes:
                 process.line.send(Hurry())
-                process.kill_by(now + 1.0 + OVERTIME)
+                process.kill_by(now + 1.0 + STOP_OVERTIME_SECONDS)
             return
         timeout = self._config.timeout
         logger.info("%s: stopping within %g s; once more to give back now", why, timeout)
-        self._end(Verdict(0), now + timeout + 1.0)
+        self._end(ExitStatus(0), now + timeout + 1.0)
         for process in self._processes:
             process.stop(timeout)
 
-    def _end(self, verdict: Verdict, deadline: float) -> None:
+    def _end(self, verdict: ExitStatus, deadline: float) -> None:
         self._verdict = verdict
         self._deadline = deadline
         self._roll.clear()
@@ -229,7 +229,7 @@ class Supervisor:
 
     # The children.
 
-    def _spawn(self, slot: Slot, *, successor: bool = False) -> None:
+    def _spawn(self, slot: ChildSlot, *, successor: bool = False) -> None:
         config = msgspec.structs.replace(self._config, patient=self._ever_started)
         slot.restart_at = math.inf
         try:
@@ -252,7 +252,7 @@ class Supervisor:
                 self._has_started(process)
             elif isinstance(message, Asked):
                 logger.info("process %d was asked to stop by an operator", process.pid)
-                process.kill_by(time.monotonic() + self._config.timeout + OVERTIME)
+                process.kill_by(time.monotonic() + self._config.timeout + STOP_OVERTIME_SECONDS)
             elif isinstance(message, LoopDied):
                 logger.error(
                     "process %d: its %s loop died (%s); it is stopping",
@@ -260,13 +260,13 @@ class Supervisor:
                     message.loop,
                     message.error,
                 )
-                process.kill_by(time.monotonic() + self._config.timeout + OVERTIME)
+                process.kill_by(time.monotonic() + self._config.timeout + STOP_OVERTIME_SECONDS)
             elif isinstance(message, Away):
-                self._keeper.away(process.pid, Unavailable(message.why))
+                self._leases.away(process.pid, Unavailable(message.why))
             elif isinstance(message, Back):
-                self._keeper.back(process.pid)
+                self._leases.back(process.pid)
             elif isinstance(message, Ended):
-                process.kill_by(time.monotonic() + FAREWELL)
+                process.kill_by(time.monotonic() + EXIT_SECONDS)
         if process.line.cut:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(process.line)
@@ -300,13 +300,13 @@ class Supervisor:
         self._processes.remove(process)
         with contextlib.suppress(KeyError):
             self._selector.unregister(process.line)
-        self._keeper.back(process.pid)
+        self._leases.back(process.pid)
         if process.ids and process.place is not None and process.failure is None:
             causes = process.causes
             if process.ended and not causes:
                 # It stopped in order; what it could not give back is no death.
                 causes = {pool_id: Cause("", "stopped") for pool_id in process.ids}
-            self._keeper.bury(process.place, process.ids, causes)
+            self._leases.bury(process.place, process.ids, causes)
         process.close()
         if self._leaving is process:
             self._leaving = self._rolling = None
@@ -318,7 +318,7 @@ class Supervisor:
                 slot.process = None
                 self._replace(slot, process)
 
-    def _replace(self, slot: Slot, process: Process) -> None:
+    def _replace(self, slot: ChildSlot, process: Process) -> None:
         if self._verdict is not None:
             return
         failure = process.failure
@@ -339,21 +339,21 @@ class Supervisor:
         else:
             self._put_off(slot, process.obituary())
 
-    def _retire(self, slot: Slot) -> None:
+    def _retire(self, slot: ChildSlot) -> None:
         """A place that an operator has emptied stays empty; with none left there is nothing more to do."""
         slot.restart_at = math.inf
         slot.retired = True
         if all(one.retired for one in self._slots):
             logger.info("every process was asked to stop: the end")
-            self._end(Verdict(0), time.monotonic() + 1.0)
+            self._end(ExitStatus(0), time.monotonic() + 1.0)
 
-    def _put_off(self, slot: Slot, why: str) -> None:
+    def _put_off(self, slot: ChildSlot, why: str) -> None:
         pause = _pause(slot)
         slot.crashes += 1
         slot.restart_at = time.monotonic() + pause
         logger.error("%s; starting another in %g s", why, pause)
 
-    def _successor_died(self, slot: Slot, process: Process) -> None:
+    def _successor_died(self, slot: ChildSlot, process: Process) -> None:
         slot.successor = self._rolling = None
         self._roll.clear()
         if self._verdict is not None:
@@ -365,7 +365,7 @@ class Supervisor:
             slot.spared_until = time.monotonic() + LAST_PAUSE
 
     def _give_up(self, failure: Failed) -> None:
-        self._end(Verdict(failure.code, failure.text), time.monotonic() + 1.0)
+        self._end(ExitStatus(failure.code, failure.text), time.monotonic() + 1.0)
         for process in self._processes:
             process.stop(0.0)
 
@@ -397,7 +397,7 @@ class Supervisor:
                 if slot.successor is None:
                     self._rolling = None
 
-    def _worn_out(self, slot: Slot, now: float) -> bool:
+    def _worn_out(self, slot: ChildSlot, now: float) -> bool:
         process, plan = slot.process, self._plan
         if process is None or slot is self._rolling or slot in self._roll or now < slot.spared_until:
             return False
@@ -443,20 +443,20 @@ class Supervisor:
         # No attempt is to blame: the others go back uncounted, and the killed one is marked as such in Redis.
         self._kill_for(process, process.place, {one: Cause("", why) for one in process.ids})
 
-    def _kill_for(self, process: Process, place: Place, causes: dict[str, Cause]) -> None:
+    def _kill_for(self, process: Process, place: PoolAddress, causes: dict[str, Cause]) -> None:
         """Kill a child once Redis has noted why."""
         process.causes = causes
-        process.kill_by(time.monotonic() + BLAME)
+        process.kill_by(time.monotonic() + SET_CAUSE_SECONDS)
 
         def noted() -> None:
             process.kill_by(time.monotonic())
             self._wake()
 
-        self._keeper.blame(place, process.causes, noted)
+        self._leases.blame(place, process.causes, noted)
 
     # For the keeper.
 
-    def _wards(self) -> list[tuple[Place, str]]:
+    def _wards(self) -> list[tuple[PoolAddress, str]]:
         return [
             (process.place, process.ids[-1])
             for process in list(self._processes)
@@ -473,7 +473,7 @@ class Supervisor:
         logger.critical("the keeper died; stopping", exc_info=problem)
 
 
-def _pause(slot: Slot) -> float:
+def _pause(slot: ChildSlot) -> float:
     """Seconds to wait before the next child of this slot is started."""
     return min(LAST_PAUSE, FIRST_PAUSE * 2.0**slot.crashes)
 

@@ -1,4 +1,4 @@
-"""The ancestor's API: its addresses, verbs and shapes, byte for byte where time allows."""
+"""gocraft's API: its addresses, verbs and shapes, byte for byte where time allows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FUTURE = 32_503_680_000
 
 
 def golden(name: str) -> str:
-    return (GOLDEN / f"ancestor_{name}.json").read_text("utf-8")
+    return (GOLDEN / f"gocraft_{name}.json").read_text("utf-8")
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_client_that_knows_whole_seconds_finds_a_job_that_died_within_one(cons
 
 
 def test_an_id_with_slashes_can_be_named(console, call, keys):
-    """As its own periodic enqueuer makes them: such a job cannot be named in the ancestor's own API."""
+    """As its own periodic enqueuer makes them: such a job cannot be named in gocraft's own API."""
     call("ZADD", keys.dead, 5, b'{"name":"a","id":"periodic:a:*/5 * * * *:1794767300","t":1,"args":null}')
     assert console.post("/delete_dead_job/5/periodic:a:*/5 * * * *:1794767300").status_code == 200
 
