@@ -62,23 +62,23 @@ def run_program(folder, *arguments, **environ):
 @pytest.mark.parametrize(
     ("module", "kind"),
     [
-        ("fetcher", "Fetcher"),
-        ("listener", "Listener"),
-        ("heartbeat", "Heartbeat"),
-        ("chores", "Chores"),
-        ("watchdog", "Watchdog"),
+        ("fetching.fetcher", "Fetcher"),
+        ("fetching.listener", "Listener"),
+        ("status.heartbeat", "Heartbeat"),
+        ("chores.chores", "Chores"),
+        ("running.watchdog", "Watchdog"),
     ],
 )
 def test_a_loop_that_dies_ends_the_process_with_code_70(module, kind, tmp_path, redis_url, keys, link):
     ended = run_program(tmp_path, module, kind, redis_url, keys.namespace)
     assert ended.returncode == 70, ended.stderr
-    assert f"the {module} loop died; stopping the pool" in ended.stderr
+    assert f"the {kind.lower()} loop died; stopping the pool" in ended.stderr
     assert "ZeroDivisionError: as a bug would" in ended.stderr
     # It could say so itself, unless it was the loop that talks: then the sweep has it.
     assert survey(keys, link).places in ({("queue", "hold"): 1}, {("held", "hold"): 1})
 
 
 def test_a_loop_that_dies_ends_the_process_though_its_log_line_raises(tmp_path, redis_url, namespace):
-    ended = run_program(tmp_path, "fetcher", "Fetcher", redis_url, namespace, LOGGING_RAISES="1")
+    ended = run_program(tmp_path, "fetching.fetcher", "Fetcher", redis_url, namespace, LOGGING_RAISES="1")
     assert ended.returncode == 70, ended.stderr
     assert ended.stderr.count("a log line could not be written") == 1

@@ -100,7 +100,7 @@ def test_each_flush_takes_limits_away_only_until_a_pool_fetches_again(own_server
 def test_what_was_deleted_by_hand_is_restored_within_the_minute(
     new_pool, keys, call, link, look, monkeypatch
 ):
-    monkeypatch.setattr(chores, "MEND", 0.05)
+    monkeypatch.setattr(chores, "REPAIR_INTERVAL_SECONDS", 0.05)
     pool = new_pool()
     pool.register("limited", lambda: None, max_concurrency=3)
     pool.register("free", lambda: None)
@@ -119,7 +119,7 @@ def test_what_was_deleted_by_hand_is_restored_within_the_minute(
 def test_a_limit_that_an_operator_set_or_lifted_is_left_alone_by_the_minutes_repair(
     new_pool, keys, call, link, monkeypatch
 ):
-    monkeypatch.setattr(chores, "MEND", 0.05)
+    monkeypatch.setattr(chores, "REPAIR_INTERVAL_SECONDS", 0.05)
     pool = new_pool()
     for name in ("set", "lifted", "lost"):
         pool.register(name, lambda: None, max_concurrency=3)
@@ -135,7 +135,7 @@ def test_a_limit_that_an_operator_set_or_lifted_is_left_alone_by_the_minutes_rep
 
 
 def test_pools_of_two_versions_do_not_change_a_limit_back_and_forth(new_pool, keys, call, link, monkeypatch):
-    monkeypatch.setattr(chores, "MEND", 0.02)
+    monkeypatch.setattr(chores, "REPAIR_INTERVAL_SECONDS", 0.02)
     old, new = new_pool(), new_pool()
     for pool, most in ((old, 2), (new, 5)):
         pool.register("work", lambda: None, max_concurrency=most)

@@ -20,7 +20,7 @@ from dayjob.errors import (
     UnknownJob,
 )
 from dayjob.testing import FakeClock, testing
-from dayjob.testing import fake_store as stage_module
+from dayjob.testing import fake_store
 
 #: Nothing listens there: whatever reaches for a server fails at once.
 NOWHERE = "redis://127.0.0.1:1"
@@ -404,7 +404,7 @@ def test_what_discard_on_names_is_no_error(pool):
 
 
 def test_a_job_that_enqueues_itself_for_ever_is_found_out(pool, monkeypatch):
-    monkeypatch.setattr(stage_module, "MOST_ATTEMPTS", 100)
+    monkeypatch.setattr(fake_store, "MAX_ATTEMPTS", 100)
 
     @pool.job
     def again() -> None:

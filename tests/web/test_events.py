@@ -127,7 +127,7 @@ def test_a_comment_comes_when_nothing_else_does(monkeypatch):
 
 
 def test_a_stream_ends_after_its_time_so_that_who_looks_must_sign_in_again(monkeypatch):
-    monkeypatch.setattr(events, "MOST_LIFE", 0.0)
+    monkeypatch.setattr(events, "MAX_LIFE", 0.0)
 
     async def main():
         hub = Hub(lambda: asyncio.sleep(3600))
@@ -210,7 +210,7 @@ async def large():
 
 
 def test_no_more_streams_than_the_bound(console, monkeypatch):
-    monkeypatch.setattr(events, "MOST_LISTENERS", 1)
+    monkeypatch.setattr(events, "MAX_LISTENERS", 1)
     with listening(console) as (_, told):
         next(told)
         answer = console.get("/events")

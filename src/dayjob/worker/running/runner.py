@@ -34,11 +34,8 @@ from dayjob.worker.running.threads import raise_in
 logger = SafeLogger("dayjob.job")
 
 #: Where the code is that leads to handlers; compared as text with what frames say.
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120
-_OURS = tuple(
-    _PACKAGE + part
-    for part in (f"worker{os.sep}", "middleware.py", "handlers/registry.py", "handlers/arguments.py")
-)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # noqa: PTH120
+_OURS = tuple(_PACKAGE + part for part in (f"worker{os.sep}", f"handlers{os.sep}", "middleware.py"))
 #: Until an attempt is retried whose failure could not be handled.
 LAST_RESORT_SECONDS = 60.0
 

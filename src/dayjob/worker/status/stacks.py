@@ -26,7 +26,7 @@ MAX_BYTES = 65_536
 #: Frames and the line that each is at.
 Frames = list[tuple[FrameType, int]]
 
-_OURS = str(Path(__file__).resolve().parent.parent) + os.sep
+_OURS = str(Path(__file__).resolve().parents[2]) + os.sep
 #: Its jobs are ours, but are shown like any other's.
 _DEMO = f"{_OURS}cli{os.sep}"
 _LIBRARIES = tuple(
