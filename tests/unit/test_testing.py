@@ -19,8 +19,7 @@ from dayjob.errors import (
     TooLarge,
     UnknownJob,
 )
-from dayjob.testing import FakeClock, testing
-from dayjob.testing import fake_store
+from dayjob.testing import FakeClock, fake_store, testing
 
 #: Nothing listens there: whatever reaches for a server fails at once.
 NOWHERE = "redis://127.0.0.1:1"
