@@ -371,7 +371,7 @@ def test_what_is_settled_in_one_exchange_is_bounded_in_bytes(new_pool, server, l
 
 
 def test_a_clock_that_jumps_ahead_does_not_make_idle_pools_ask_for_ticks_all_the_time(
-    new_pool, server, link, look, monkeypatch
+    new_pool, server, link, keys, monkeypatch
 ):
     def tick() -> None: ...
 
@@ -385,7 +385,8 @@ def test_a_clock_that_jumps_ahead_does_not_make_idle_pools_ask_for_ticks_all_the
     pass_time(1.0)
     with monitor(server.port, link) as heard:
         pass_time(1.0)
-    assert len(heard.by_clients) < 60
+    # Ticks only: as a minute begins, the leader sends hundreds of requests to roll up figures.
+    assert len([words for words in heard.by_clients if keys.periodic.encode() in words]) < 60
 
 
 def test_the_time_of_redis_is_learnt_anew_by_an_idle_pool(new_pool, monkeypatch):
