@@ -615,18 +615,18 @@ def test_a_dead_job_whose_unique_key_is_anothers_stays_dead(admin, put, keys, ca
 
 def test_a_running_job_is_told_to_end(admin, new_pool, look):
     began = threading.Event()
-    pool = new_pool(concurrency=1, lease=1.0, beat=0.2)
+    pool = new_pool(concurrency=1, beat=0.2)
 
     def work(job: Job) -> None:
         began.set()
-        wait_until(lambda: job.stopping, 10)
+        wait_until(lambda: job.stopping, 30)
 
     pool.register("work", work)
     pool.start()
     job = pool.enqueuer.enqueue("work", n=7, token=HIDDEN[:1])
-    assert began.wait(5)
+    assert began.wait(20)
     assert "cancel it instead" in admin.delete(job.id).says
-    busy = wait_until(admin.busy, 5)
+    busy = wait_until(admin.busy, 20)
     assert [(one.worker.id, one.worker.args) for one in busy] == [(job.id, {"n": 7, "token": HIDDEN})]
     assert busy[0].running_for > 0.4
     assert admin.cancel(job.id, state="running").done

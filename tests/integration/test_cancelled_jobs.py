@@ -135,7 +135,7 @@ def test_kill_running_interrupts_a_handler_and_leaves_its_process_alone(worker, 
 def test_kill_of_a_job_in_a_pool_without_a_parent_says_that_its_process_is_ended_by_hand(
     new_pool, look, redis_url, namespace
 ):
-    pool = new_pool(concurrency=1, grace=0.1, lease=1.0, beat=0.1)
+    pool = new_pool(concurrency=1, grace=0.1, beat=0.1)
     gate, begun = threading.Event(), threading.Event()
 
     @pool.job
@@ -145,19 +145,19 @@ def test_kill_of_a_job_in_a_pool_without_a_parent_says_that_its_process_is_ended
 
     with pool:
         job = stuck.enqueue()
-        assert begun.wait(5)
-        wait_until(look.workers, 8)
+        assert begun.wait(20)
+        wait_until(look.workers, 20)
         with Admin(namespace, redis=redis_url) as admin:
             outcome = admin.kill(job.id, state="running")
             assert outcome.done
             assert f"end its process {os.getpid()} on" in outcome.says
             assert "by hand" in outcome.says
             assert "An operator asked it to end" in admin.explain(job.id)
-        wait_until(lambda: [one for one in look.workers() if one["cancelled"]], 8)
+        wait_until(lambda: [one for one in look.workers() if one["cancelled"]], 20)
         gate.set()
         (dead,) = wait_until(look.dead)
         assert dead["id"] == job.id
-        assert pool.drain(5)
+        assert pool.drain(20)
     assert look.totals() == {"dead:stuck": 1}
 
 
@@ -179,7 +179,7 @@ def test_a_cancel_that_the_pool_has_not_learned_yet_holds_however_the_attempt_en
 
     with pool:
         job = held.enqueue_unique()
-        assert begun.wait(5)
+        assert begun.wait(20)
         with Admin(namespace, redis=redis_url) as admin:
             assert (admin.kill(job.id, state="running") if kill else admin.cancel(job.id)).done
         if how == "give back":
@@ -187,7 +187,7 @@ def test_a_cancel_that_the_pool_has_not_learned_yet_holds_however_the_attempt_en
             gate.set()
         else:
             gate.set()
-            assert pool.drain(10)
+            assert pool.drain(20)
     assert look.totals() == ({"dead:held": 1} if kill else {"cancelled:held": 1})
     assert look.queue("held") == []
     assert len(look.dead()) == int(kill)

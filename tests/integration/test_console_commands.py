@@ -388,7 +388,7 @@ def test_jobs_are_deleted_killed_run_and_cancelled(run, there, put, enqueuer, lo
 
 
 def test_everything_that_matches_is_cancelled_running_jobs_too(run, there, enqueuer, look, new_pool):
-    pool = new_pool(concurrency=2, lease=1.0, beat=0.2)
+    pool = new_pool(concurrency=2, beat=0.2)
     began = threading.Semaphore(0)
 
     @pool.job
@@ -473,7 +473,7 @@ def test_dead_jobs_are_listed_grouped_retried_and_deleted(run, there, put, look)
 @pytest.fixture
 def quick_pool(new_pool, look):
     """The id of a pool that beats often, and has said who it is."""
-    pool = new_pool(concurrency=2, lease=1.0, beat=0.2)
+    pool = new_pool(concurrency=2, beat=0.2)
     pool.register("work", lambda: None)
     pool.start()
     wait_until(look.status)
@@ -513,7 +513,7 @@ def test_pools_are_asked_to_stop_after_a_question(run, there, quick_pool, look):
 
 
 def test_the_stacks_of_a_pool_are_printed(run, there, new_pool, look):
-    pool = new_pool(concurrency=2, lease=1.0, beat=0.2)
+    pool = new_pool(concurrency=2, beat=0.2)
     gate = threading.Event()
 
     @pool.job

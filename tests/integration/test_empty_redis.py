@@ -148,7 +148,7 @@ def test_pools_of_two_versions_do_not_change_a_limit_back_and_forth(new_pool, ke
 
 
 def test_keys_of_a_wrong_type_do_not_stop_a_pool_that_takes_a_new_id(new_pool, keys, call, look, caplog):
-    pool = new_pool(lease=1.0, beat=0.3)
+    pool = new_pool(beat=0.3)
     ran = threading.Event()
     pool.register("work", ran.set)
     pool.periodic("0 0 1 1 *", "work", name="yearly")
@@ -202,7 +202,7 @@ def test_a_variable_shows_them_on_the_command_line(namespace, redis_url, keys, l
 
 def test_the_next_tick_of_a_schedule_is_enqueued_after_a_flush(own_server, namespace, caplog):
     ran = threading.Event()
-    pool = WorkerPool(namespace=namespace, redis=own_server.url, lease=1.0, beat=0.3)
+    pool = WorkerPool(namespace=namespace, redis=own_server.url, beat=0.3)
     pool.register("work", ran.set)
     pool.periodic("* * * * * *", "work", name="each second")
     keys = Keys(namespace)

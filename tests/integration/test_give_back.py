@@ -65,7 +65,7 @@ def test_a_job_that_gives_itself_back_goes_to_the_head_of_its_queue(new_pool, lo
 
     with pool:
         pool.enqueuer.enqueue_many("held", [{"n": n} for n in (1, 2, 3)])
-        assert begun.wait(5)
+        assert begun.wait(20)
         pool.stop(timeout=10)
     assert [job["args"]["n"] for job in look.queue("held")] == [1, 2, 3]
     assert "fails" not in look.queue("held")[0]
@@ -96,7 +96,7 @@ def test_a_job_that_gives_itself_back_while_its_pool_goes_on_runs_again_and_does
 
     with pool:
         pool.enqueuer.enqueue("shy")
-        wait_until(lambda: len(seen) > 1)
+        wait_until(lambda: len(seen) > 1, 30)
         before = len(seen)
         for _ in range(500):
             other.enqueue()
@@ -122,7 +122,7 @@ def test_a_stop_does_not_wait_for_a_job_that_was_given_back_before(new_pool, loo
 
     with pool:
         shy.enqueue()
-        assert seen.wait(5)
+        assert seen.wait(20)
     assert len(look.queue("shy")) == 1
     assert look.held() == 0
     assert set(look.totals()) == {"given_back:shy"}
@@ -157,7 +157,7 @@ def test_a_job_that_gives_itself_back_because_of_its_timeout_has_failed(new_pool
 
 
 def test_a_cancelled_job_that_gives_itself_back_is_cancelled(new_pool, look, redis_url, namespace):
-    pool = new_pool(concurrency=1, lease=1.0, beat=0.1)
+    pool = new_pool(concurrency=1, beat=0.1)
     reasons, begun = [], threading.Event()
 
     @pool.job
@@ -170,9 +170,9 @@ def test_a_cancelled_job_that_gives_itself_back_is_cancelled(new_pool, look, red
 
     with pool:
         job = long.enqueue()
-        assert begun.wait(5)
+        assert begun.wait(20)
         with Admin(namespace, redis=redis_url) as admin:
             assert admin.cancel(job.id).done
-        assert pool.drain(10)
+        assert pool.drain(20)
     assert reasons == ["cancelled"]
     assert look.totals() == {"cancelled:long": 1}

@@ -273,7 +273,7 @@ def test_what_one_console_hides_is_hidden_too(namespace, redis_url, strewn):
 
 
 def test_what_a_worker_runs_is_shown_as_this_console_may_show_it(namespace, redis_url, new_pool, admin):
-    pool = new_pool(beat=0.2, lease=1.0)
+    pool = new_pool(beat=0.2)
     gate = threading.Event()
 
     @pool.job(redact=["card"])
