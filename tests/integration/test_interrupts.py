@@ -75,7 +75,8 @@ async def catches_all_but_the_third_cancel(n: int) -> None:
 @pytest.fixture
 def worker(tmp_path, redis_url, namespace):
     command = WorkerCommand(tmp_path, redis_url, namespace)
-    command.write(JOBS.replace("grace=0.3", "grace=2.0").replace("concurrency=4", "concurrency=6") + ENDLESS)
+    jobs = JOBS.replace("concurrency=4, lease=1.0, beat=0.3, grace=0.3", "concurrency=6, lease=60, grace=10")
+    command.write(jobs + ENDLESS)
     yield command
     command.close()
 
@@ -100,7 +101,7 @@ def test_a_timeout_ends_a_handler_that_never_lets_an_error_out_and_costs_its_pro
     count = 8
     for n in range(count):
         enqueue(name, n=n)
-    wait_until(lambda: call("ZCARD", keys.dead) == count, 30)
+    wait_until(lambda: call("ZCARD", keys.dead) == count, 45)
     failed = [json.loads(member) for member in call("ZRANGE", keys.dead, 0, -1)]
     assert {one["err"] for one in failed} == {f"JobTimeout: {name} ran longer than its timeout of 0.3 s"}
     assert {one["fails"] for one in failed} == {1}
