@@ -250,22 +250,25 @@ def test_jobs_ls_has_one_shape_in_every_state(run, there, new_pool):
 
     @pool.job
     def work(n: int) -> None:
-        release.wait(30)
+        release.wait(300)
 
     pool.start()
     job = work.using(source=7).enqueue(n=1)
-    wait_until(lambda: "1 of 1 in running" in run("jobs", "ls", "--state", "running", *there).stderr)
-    pages = {
-        state: msgspec.json.decode(run("jobs", "ls", "--state", state, "--json", *there).stdout)
-        for state in ("waiting", "running", "scheduled", "retry", "dead", "done")
-    }
-    assert {state: set(page) for state, page in pages.items()} == dict.fromkeys(pages, set(pages["waiting"]))
-    assert [one["id"] for one in pages["running"]["jobs"]] == [job.id]
-    assert job.id in run("jobs", "ls", "--state", "running", "--where", "source=7", *there).stdout
-    assert run("jobs", "ls", "--state", "running", "--where", "source=8", *there).stdout == (
-        "None of 1 job in running matches.\n"
-    )
-    release.set()
+    try:
+        wait_until(lambda: "1 of 1 in running" in run("jobs", "ls", "--state", "running", *there).stderr, 30)
+        pages = {
+            state: msgspec.json.decode(run("jobs", "ls", "--state", state, "--json", *there).stdout)
+            for state in ("waiting", "running", "scheduled", "retry", "dead", "done")
+        }
+        keys_of = {state: set(page) for state, page in pages.items()}
+        assert keys_of == dict.fromkeys(pages, set(pages["waiting"]))
+        assert [one["id"] for one in pages["running"]["jobs"]] == [job.id]
+        assert job.id in run("jobs", "ls", "--state", "running", "--where", "source=7", *there).stdout
+        assert run("jobs", "ls", "--state", "running", "--where", "source=8", *there).stdout == (
+            "None of 1 job in running matches.\n"
+        )
+    finally:
+        release.set()
 
 
 def test_jobs_ls_pages_through_broken_entries(run, there, keys, call):
@@ -394,7 +397,7 @@ def test_everything_that_matches_is_cancelled_running_jobs_too(run, there, enque
     @pool.job
     def work(job: Job, n: int) -> None:
         began.release()
-        wait_until(lambda: job.stopping, 30)
+        wait_until(lambda: job.stopping, 300)
 
     for n in range(3):
         enqueuer.using(source=n).enqueue("work", n=n)
