@@ -20,6 +20,9 @@ from faults.mutator import NASTY, SEED, TIMES, hostile, job
 from faults.test_fuzz_payloads import PRIVATE
 from web.conftest import running_console
 
+# A thousand requests, one after the other: more than a minute on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
 #: What people get; the rest of the paths is in the API's own table.
 PAGES = (
     "/", "/queues", "/queues/a", "/queues/nobody", "/jobs/dead", "/jobs/retry", "/jobs/scheduled", "/jobs/done", "/jobs/running",
