@@ -22,6 +22,8 @@ import (
 const (
 	mostJobs  = 500
 	mostBytes = 1 << 20
+	// The furthest moment that a job can have, in seconds.
+	mostSeconds = 1_000_000_000_000
 )
 
 // Args are the arguments of a job, by name: anything that encoding/json can write.
@@ -49,7 +51,7 @@ type Options struct {
 	UniqueKey any
 	// UniqueFor keeps others out for so long, whatever becomes of the job. It makes the job unique.
 	UniqueFor time.Duration
-	// Expires discards a job that has not started by then.
+	// Expires discards a job that has not started by then, counted on the Redis clock from the moment it is stored.
 	Expires time.Duration
 }
 
@@ -128,7 +130,7 @@ func (e *Enqueuer) EnqueueIn(ctx context.Context, name string, delay time.Durati
 
 // EnqueueAt puts a job in, to run at a moment.
 func (e *Enqueuer) EnqueueAt(ctx context.Context, name string, at time.Time, args Args) (*Job, error) {
-	return e.one(ctx, name, args, when{"at", at.Round(time.Millisecond).UnixMilli()}, false)
+	return e.oneAt(ctx, name, args, at, false)
 }
 
 // EnqueueUnique puts a job in unless one like it waits; ErrDuplicate when one does.
@@ -143,7 +145,7 @@ func (e *Enqueuer) EnqueueUniqueIn(ctx context.Context, name string, delay time.
 
 // EnqueueUniqueAt is EnqueueUnique, to run at a moment.
 func (e *Enqueuer) EnqueueUniqueAt(ctx context.Context, name string, at time.Time, args Args) (*Job, error) {
-	return e.one(ctx, name, args, when{"at", at.Round(time.Millisecond).UnixMilli()}, true)
+	return e.oneAt(ctx, name, args, at, true)
 }
 
 // EnqueueMany puts many jobs of one name in, a few hundred to a round trip. All are checked before any is sent.
@@ -197,6 +199,14 @@ func (e *Enqueuer) one(ctx context.Context, name string, args Args, at when, uni
 	return jobs[0], nil
 }
 
+func (e *Enqueuer) oneAt(ctx context.Context, name string, args Args, at time.Time, unique bool) (*Job, error) {
+	// In seconds: milliseconds overflow for moments that a time.Time can have.
+	if second := at.Unix(); second <= -mostSeconds || second >= mostSeconds-1 {
+		return nil, invalid("%s: the time to run is out of range (%d seconds since the epoch)", name, second)
+	}
+	return e.one(ctx, name, args, when{"at", at.Round(time.Millisecond).UnixMilli()}, unique)
+}
+
 func (e *Enqueuer) draft(name string, args Args, unique bool) (draft, error) {
 	if err := e.check(name); err != nil {
 		return draft{}, err
@@ -240,6 +250,7 @@ func (e *Enqueuer) write(job *Job, args string) (string, error) {
 		{"unique", true, job.UniqueKey != "" && e.options.UniqueFor == 0},
 		{"unique_key", job.UniqueKey, job.UniqueKey != "" && e.options.UniqueFor == 0},
 		{"source", job.Source, job.Source != nil},
+		// The script replaces this number, so that the job expires on the Redis clock. It looks for it just before "at".
 		{"expires", now + e.options.Expires.Milliseconds(), e.options.Expires != 0},
 		{"at", now, true},
 	}
@@ -314,7 +325,7 @@ func (e *Enqueuer) put(ctx context.Context, name string, one request, at when, s
 	if e.options.ID != "" {
 		keys[5] = e.prefix + "id:" + job.ID
 	}
-	argv := []any{one.number, name, at.mode, at.amount, job.ID, e.options.UniqueFor.Milliseconds()}
+	argv := []any{one.number, name, at.mode, at.amount, job.ID, e.options.UniqueFor.Milliseconds(), e.options.Expires.Milliseconds()}
 	for _, draft := range one.drafts {
 		argv = append(argv, draft.payload)
 	}
@@ -456,7 +467,7 @@ var script = redis.NewScript(put)
 
 // The script that stores jobs: clients/put.lua, word for word.
 const put = `#!lua
---[[ put: store jobs of one name, for enqueuers in any language. The clients beside this file carry it word for word.
+--[[ put: store jobs of one name, for enqueuers in any language. The clients in this folder contain an exact copy of it.
 
 KEYS[1]  sent:<slot>
 KEYS[2]  queue, or scheduled
@@ -470,12 +481,14 @@ ARGV[3]  "now", "in" or "at"
 ARGV[4]  milliseconds from now, or since the epoch; 0 for now
 ARGV[5]  job id, for the unique key
 ARGV[6]  milliseconds the unique key lives, counted from now; 0: thirty days after the job is due
-ARGV[7...]  payloads, 500 at most; one where there is a unique key or a chosen id
+ARGV[7]  milliseconds from now until the jobs expire, or 0. Above 0 each payload ends in "expires":<n>,"at":<n>}
+ARGV[8...]  payloads, 500 at most; one where there is a unique key or a chosen id
 Returns  {"stored" | "duplicate"; when it is due, Redis milliseconds; id of the holder of the unique key or ""}
 Atomic because: a resend must find all or nothing, and two jobs with one key must not both get in.
 ]]
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local number, name, mode, amount, id, life = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local number, name, mode, amount, id = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local life, span = tonumber(ARGV[6]), tonumber(ARGV[7])
 local is_unique, is_chosen = unique ~= sent, chosen ~= sent
 
 local time = redis.call('TIME')
@@ -496,7 +509,21 @@ local function answered(answer, holder)
   return {answer, at, holder}
 end
 
--- Read everything that a write below relies on: what a script wrote before an error stays written.
+-- Check everything that a write below relies on: what a script wrote before an error stays written.
+local function is_span(value) return value == 0 or value >= 1 and value < 1e15 end
+if not (at > -1e15 and at < 1e15 and is_span(life) and is_span(span) and now + span < 1e15) then
+  return redis.error_reply('ERR nothing was stored: the time to run, the life of the unique key or the expiry is out of range')
+end
+if span > 0 then
+  -- Redis time decides when a job expires, not the clock of its enqueuer. Only that number is replaced.
+  for i = 8, #ARGV do
+    local head, tail = string.match(ARGV[i], '^(.*"expires":)%-?%d+(,"at":%-?%d+})$')
+    if not head then
+      return redis.error_reply('ERR nothing was stored: a payload does not end in "expires":<n>,"at":<n>}')
+    end
+    ARGV[i] = head .. string.format('%d', now + span) .. tail
+  end
+end
 redis.call('SCARD', known)
 local first = mode == 'now' and {} or redis.call('ZRANGE', target, 0, 0, 'WITHSCORES')
 if is_chosen and redis.call('EXISTS', chosen) == 1 then
@@ -507,7 +534,7 @@ if is_unique and redis.call('EXISTS', unique) == 1 then
   return answered('duplicate', type(holder) == 'string' and holder or '')
 end
 
-for i = 7, #ARGV do
+for i = 8, #ARGV do
   if mode == 'now' then
     redis.call('LPUSH', target, ARGV[i])
   else

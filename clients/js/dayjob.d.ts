@@ -26,7 +26,7 @@ export interface Options {
   uniqueKey?: string | Args;
   /** Seconds that the key keeps others out, whatever becomes of the job. Makes the job unique. */
   uniqueFor?: number;
-  /** Seconds. A job that has not started by then is discarded. */
+  /** Seconds on the Redis clock, counted from the moment the job is stored. A job that has not started by then is discarded. */
   expires?: number;
 }
 

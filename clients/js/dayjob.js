@@ -4,6 +4,9 @@ import { createHash, randomBytes } from "node:crypto";
 
 const MOST_JOBS = 500;
 const MOST_BYTES = 1 << 20;
+// The longest time in seconds, and the furthest moment in milliseconds, that a job can have.
+const MOST_SECONDS = 1e11;
+const MOST_MILLISECONDS = 1e15;
 const NAME = /^[^\s:/|{}\p{Cc}\p{Cs}]{1,200}$/u;
 // What Redis says only where nothing was stored before; any other error may be the answer to a resend.
 const REFUSALS = /^(WRONGTYPE|NOPERM|NOAUTH|WRONGPASS)\b/;
@@ -179,7 +182,8 @@ export class Enqueuer {
       text += `,"unique":true,"unique_key":${quoted(job.uniqueKey)}`;
     }
     if (job.source !== undefined) text += `,"source":${canonical(job.source)}`;
-    if (this.#options.expires !== undefined) text += `,"expires":${now + Math.floor(this.#options.expires * 1000)}`;
+    // The script replaces this number, so that the job expires on the Redis clock. It looks for it just before "at".
+    if (this.#options.expires !== undefined) text += `,"expires":${now + milliseconds(this.#options.expires)}`;
     return `${text},"at":${now}}`;
   }
 
@@ -224,9 +228,9 @@ export class Enqueuer {
       job.uniqueKey ?? guard,
       this.#options.id === undefined ? guard : `${this.#prefix}id:${job.id}`,
     ];
-    const life = this.#options.uniqueFor === undefined ? 0 : Math.max(1, Math.floor(this.#options.uniqueFor * 1000));
+    const times = [milliseconds(this.#options.uniqueFor), milliseconds(this.#options.expires)];
     const payloads = drafts.map((draft) => draft.payload);
-    const [answer, due] = await this.#evaluate(keys, [number, name, mode, amount, job.id, life, ...payloads].map(String));
+    const [answer, due] = await this.#evaluate(keys, [number, name, mode, amount, job.id, ...times, ...payloads].map(String));
     if (String(answer) === "duplicate") return [null];
     return drafts.map((draft) => (now ? draft.job : { ...draft.job, runAt: new Date(Number(due)) }));
   }
@@ -251,15 +255,21 @@ export class Enqueuer {
 
 const NOW = ["now", 0];
 
+/** An option that is a time, at least a millisecond; 0 where it was not given. */
+function milliseconds(seconds) {
+  return seconds === undefined ? 0 : Math.max(1, Math.floor(seconds * 1000));
+}
+
 function inSeconds(seconds) {
-  if (typeof seconds !== "number" || !Number.isFinite(seconds) || seconds < 0) {
-    throw new Invalid(`${seconds}: give seconds as a number, 0 or more`);
+  if (typeof seconds !== "number" || !(seconds >= 0 && seconds <= MOST_SECONDS)) {
+    throw new Invalid(`${seconds}: give seconds as a number, from 0 to ${MOST_SECONDS}`);
   }
   return ["in", Math.round(seconds * 1000)];
 }
 
 function atDate(date) {
   if (!(date instanceof Date) || Number.isNaN(date.getTime())) throw new Invalid(`${date}: give a Date`);
+  if (Math.abs(date.getTime()) >= MOST_MILLISECONDS) throw new Invalid(`${date.toISOString()}: the time is out of range`);
   return ["at", date.getTime()];
 }
 
@@ -282,8 +292,8 @@ const CHECKS = {
   id: (value) => typeof value === "string" && /^[^\p{Cc}\p{Cs}]{1,200}$/u.test(value),
   source: (value) => value === null || typeof value === "string" || typeof value === "bigint" || Number.isSafeInteger(value),
   uniqueKey: (value) => (typeof value === "string" ? value !== "" : typeof value === "object" && value !== null),
-  uniqueFor: (value) => typeof value === "number" && Number.isFinite(value) && value > 0,
-  expires: (value) => typeof value === "number" && Number.isFinite(value) && value > 0,
+  uniqueFor: (value) => typeof value === "number" && value > 0 && value <= MOST_SECONDS,
+  expires: (value) => typeof value === "number" && value > 0 && value <= MOST_SECONDS,
 };
 
 function checkOption(key, value) {
@@ -293,7 +303,7 @@ function checkOption(key, value) {
 
 // The script that stores jobs: clients/put.lua, word for word.
 const PUT = String.raw`#!lua
---[[ put: store jobs of one name, for enqueuers in any language. The clients beside this file carry it word for word.
+--[[ put: store jobs of one name, for enqueuers in any language. The clients in this folder contain an exact copy of it.
 
 KEYS[1]  sent:<slot>
 KEYS[2]  queue, or scheduled
@@ -307,12 +317,14 @@ ARGV[3]  "now", "in" or "at"
 ARGV[4]  milliseconds from now, or since the epoch; 0 for now
 ARGV[5]  job id, for the unique key
 ARGV[6]  milliseconds the unique key lives, counted from now; 0: thirty days after the job is due
-ARGV[7...]  payloads, 500 at most; one where there is a unique key or a chosen id
+ARGV[7]  milliseconds from now until the jobs expire, or 0. Above 0 each payload ends in "expires":<n>,"at":<n>}
+ARGV[8...]  payloads, 500 at most; one where there is a unique key or a chosen id
 Returns  {"stored" | "duplicate"; when it is due, Redis milliseconds; id of the holder of the unique key or ""}
 Atomic because: a resend must find all or nothing, and two jobs with one key must not both get in.
 ]]
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local number, name, mode, amount, id, life = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local number, name, mode, amount, id = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local life, span = tonumber(ARGV[6]), tonumber(ARGV[7])
 local is_unique, is_chosen = unique ~= sent, chosen ~= sent
 
 local time = redis.call('TIME')
@@ -333,7 +345,21 @@ local function answered(answer, holder)
   return {answer, at, holder}
 end
 
--- Read everything that a write below relies on: what a script wrote before an error stays written.
+-- Check everything that a write below relies on: what a script wrote before an error stays written.
+local function is_span(value) return value == 0 or value >= 1 and value < 1e15 end
+if not (at > -1e15 and at < 1e15 and is_span(life) and is_span(span) and now + span < 1e15) then
+  return redis.error_reply('ERR nothing was stored: the time to run, the life of the unique key or the expiry is out of range')
+end
+if span > 0 then
+  -- Redis time decides when a job expires, not the clock of its enqueuer. Only that number is replaced.
+  for i = 8, #ARGV do
+    local head, tail = string.match(ARGV[i], '^(.*"expires":)%-?%d+(,"at":%-?%d+})$')
+    if not head then
+      return redis.error_reply('ERR nothing was stored: a payload does not end in "expires":<n>,"at":<n>}')
+    end
+    ARGV[i] = head .. string.format('%d', now + span) .. tail
+  end
+end
 redis.call('SCARD', known)
 local first = mode == 'now' and {} or redis.call('ZRANGE', target, 0, 0, 'WITHSCORES')
 if is_chosen and redis.call('EXISTS', chosen) == 1 then
@@ -344,7 +370,7 @@ if is_unique and redis.call('EXISTS', unique) == 1 then
   return answered('duplicate', type(holder) == 'string' and holder or '')
 end
 
-for i = 7, #ARGV do
+for i = 8, #ARGV do
   if mode == 'now' then
     redis.call('LPUSH', target, ARGV[i])
   else

@@ -11,6 +11,7 @@ import json
 import re
 import threading
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,21 +119,23 @@ class Awaited(Calls):
         return self._run(Calls._send(enqueuer, call))
 
 
-def timeless(payload: str | bytes) -> tuple[dict[str, Any], int]:
-    """The fields of a payload without its moments, and how many milliseconds it lives."""
+def timeless(payload: str | bytes) -> tuple[dict[str, Any], int | None]:
+    """The fields of a payload without its moments, and the millisecond when it expires."""
     fields = json.loads(payload)
     at = fields.pop("at")
     assert fields.pop("t") == at // 1000
-    return fields, fields.pop("expires", at) - at
+    return fields, fields.pop("expires", None)
 
 
-def same_payload(found: bytes, wanted: str) -> bool:
-    """Whether two payloads are the same job, enqueued at any time."""
+def same_payload(found: bytes, wanted: str, now: float) -> bool:
+    """Whether two payloads are the same job, enqueued at any time; it expires by Redis time, which is `now`."""
     if not wanted.startswith("{"):
         return found.decode() == wanted
-    (mine, my_life), (its, its_life) = timeless(found), timeless(wanted)
-    # `at` is stamped before the job is sent, `expires` by Redis when it is stored.
-    return mine == its and (my_life == its_life == 0 or abs(my_life - its_life) < 4000)
+    (mine, expires), (its, its_expires) = timeless(found), timeless(wanted)
+    if expires is None or its_expires is None:
+        return mine == its and expires is its_expires
+    stored = expires - (its_expires - json.loads(wanted)["at"])
+    return mine == its and now - 60 <= stored / 1000 <= now
 
 
 def check_key(call, key: str, wanted: dict[str, Any] | None, now: float) -> None:
@@ -142,7 +145,7 @@ def check_key(call, key: str, wanted: dict[str, Any] | None, now: float) -> None
     elif "list" in wanted:
         found = call("LRANGE", key, 0, -1)[::-1]
         assert len(found) == len(wanted["list"])
-        assert all(map(same_payload, found, wanted["list"])), (found, wanted)
+        assert all(map(partial(same_payload, now=now), found, wanted["list"])), (found, wanted)
     elif "length" in wanted:
         assert call("LLEN", key) == wanted["length"]
     elif "set" in wanted:
@@ -158,7 +161,7 @@ def check_key(call, key: str, wanted: dict[str, Any] | None, now: float) -> None
 def check_zset(found: list[bytes], wanted: list[list[Any]], now: float) -> None:
     assert len(found) == 2 * len(wanted)
     for member, score, (wanted_member, wanted_score) in zip(found[::2], found[1::2], wanted, strict=True):
-        assert same_payload(member, wanted_member), (member, wanted_member)
+        assert same_payload(member, wanted_member, now), (member, wanted_member)
         if isinstance(wanted_score, dict):
             # By Redis time, which has gone on a little since.
             assert now - 60 <= float(score) - wanted_score["in"] <= now
@@ -388,12 +391,16 @@ def test_every_section_of_every_file_is_run_here():
 def test_a_comparison_fails_where_redis_holds_something_else(call, keys):
     """The checks above would be worth nothing if they could not fail."""
     call("LPUSH", keys.queue("a"), '{"name":"a","id":"1","t":1,"args":{},"at":1000}')
+    call("LPUSH", keys.queue("b"), '{"name":"b","id":"1","t":1,"args":{},"expires":2000,"at":1000}')
     call("ZADD", keys.scheduled, 5, "x")
     call("SET", "s" + keys.dead, "x")
     wrong = [
         (keys.queue("a"), None),
         (keys.queue("a"), {"list": []}),
         (keys.queue("a"), {"list": ['{"name":"a","id":"2","t":1,"args":{},"at":1000}']}),
+        (keys.queue("a"), {"list": ['{"name":"a","id":"1","t":1,"args":{},"expires":2000,"at":1000}']}),
+        (keys.queue("b"), {"list": ['{"name":"b","id":"1","t":1,"args":{},"expires":2000,"at":1000}']}),
+        (keys.queue("b"), {"list": ['{"name":"b","id":"1","t":1,"args":{},"at":1000}']}),
         (keys.queue("a"), {"length": 2}),
         (keys.known_jobs, {"set": ["a"]}),
         (keys.known_jobs, {"has": ["a"]}),

@@ -108,8 +108,19 @@ for (const [library, connect] of Object.entries(clients)) {
       assert.throws(() => jobs.using({ sorce: 1 }), /^Invalid: using has no option sorce: it has id, source, uniqueKey, uniqueFor, expires$/);
       await assert.rejects(jobs.enqueue("a", [1]), /not an object/);
       await assert.rejects(jobs.enqueueAt("a", 5), /give a Date/);
+      await assert.rejects(jobs.enqueueAt("a", new Date(1e15)), /^Invalid: .*out of range/);
+      await assert.rejects(jobs.enqueueUniqueAt("a", new Date(-1e15)), /^Invalid: .*out of range/);
+      await assert.rejects(jobs.enqueueIn("a", 1e11 + 1), /^Invalid: .*from 0 to 100000000000/);
       await assert.rejects(jobs.using({ id: "x" }).enqueueMany("a", [{}]), /one id cannot serve many/);
-      assert.deepEqual(await waiting(), []);
+      assert.deepEqual(await look.keys(`${ns}:*`), []);
+    });
+
+    test("the furthest times are stored", async () => {
+      await jobs.using({ expires: 1e11 }).enqueue("a");
+      await jobs.using({ uniqueFor: 1e11 }).enqueue("a");
+      await jobs.enqueueUniqueIn("a", 1e11, { v: 1 });
+      await jobs.enqueueAt("a", new Date(1e15 - 1));
+      assert.deepEqual([(await waiting()).length, await look.zcard(`${ns}:scheduled`)], [2, 2]);
     });
 
     test("a plain enqueue of a job that waits is an error that says what to use", async () => {
@@ -256,7 +267,7 @@ class Run {
   async check(key, wanted) {
     const { look } = this;
     if (wanted === null) assert.equal(await look.exists(key), 0, key);
-    else if (wanted.list) assert.deepEqual((await look.lrange(key, 0, -1)).reverse(), wanted.list);
+    else if (wanted.list) checkPayloads((await look.lrange(key, 0, -1)).reverse(), wanted.list, await this.now());
     else if ("length" in wanted) assert.equal(await look.llen(key), wanted.length);
     else if (wanted.set) assert.deepEqual((await look.smembers(key)).sort(), wanted.set.sort());
     else if (wanted.has) for (const one of wanted.has) assert.equal(await look.sismember(key, one), 1);
@@ -267,17 +278,36 @@ class Run {
     }
   }
 
-  async checkZset(found, wanted) {
+  /** Redis time, in seconds. */
+  async now() {
     const [seconds, micros] = await this.look.time();
-    const now = Number(seconds) + Number(micros) / 1e6;
+    return Number(seconds) + Number(micros) / 1e6;
+  }
+
+  async checkZset(found, wanted) {
+    const now = await this.now();
     assert.equal(found.length, wanted.length * 2);
     wanted.forEach(([member, score], n) => {
-      assert.equal(found[n * 2], member);
+      checkPayloads([found[n * 2]], [member], now);
       const foundScore = Number(found[n * 2 + 1]);
       if (typeof score === "object") assertBetween(now - 60, foundScore - score.in, now);
       else assert.equal(foundScore, score);
     });
   }
+}
+
+const EXPIRY = /"expires":(\d+),"at":(\d+)}$/;
+
+/** Payloads are equal but for the moment they expire: Redis time at the call, plus what the vector has after its `at`. */
+function checkPayloads(found, wanted, now) {
+  assert.equal(found.length, wanted.length);
+  wanted.forEach((payload, n) => {
+    const [, expires, at] = payload.match(EXPIRY) ?? [];
+    if (expires === undefined) return assert.equal(found[n], payload);
+    const stored = Number(found[n].match(EXPIRY)[1]) - (expires - at);
+    assertBetween((now - 60) * 1000, stored, now * 1000);
+    assert.equal(found[n].replace(/\d+(?=,"at":\d+}$)/, expires), payload);
+  });
 }
 
 function assertBetween(low, value, high) {

@@ -98,6 +98,9 @@ module Dayjob
   class Enqueuer
     MOST_JOBS = 500
     MOST_BYTES = 1 << 20
+    # The longest time in seconds, and the furthest moment in milliseconds, that a job can have.
+    MOST_SECONDS = 10**11
+    MOST_MILLISECONDS = 10**15
     NAME = %r{\A[[:graph:]&&[^:/|\{\}]]{1,200}\z}.freeze
     OPTIONS = %i[id source unique_key unique_for expires].freeze
     # What Redis says only where nothing was stored before; any other error may be the answer to a resend.
@@ -218,7 +221,8 @@ module Dayjob
       extras = {}
       extras.update("unique" => true, "unique_key" => job.unique_key) if job.unique_key && !@options[:unique_for]
       extras["source"] = job.source unless job.source.nil?
-      extras["expires"] = now + (@options[:expires] * 1000).floor if @options[:expires]
+      # The script replaces this number, so that the job expires on the Redis clock. It looks for it just before "at".
+      extras["expires"] = now + milliseconds(:expires) if @options[:expires]
       extras["at"] = now
       "{#{(fields + extras.map { |key, value| "\"#{key}\":#{Canonical.dump(value)}" }).join(",")}}"
     end
@@ -273,8 +277,8 @@ module Dayjob
         guard, "#{@prefix}#{now ? "jobs:#{name}" : "scheduled"}", "#{@prefix}known_jobs", "#{@prefix}#{now ? "bell:#{name}" : "due"}",
         job.unique_key || guard, @options[:id] ? "#{@prefix}id:#{job.id}" : guard
       ]
-      life = @options[:unique_for] ? [(@options[:unique_for] * 1000).floor, 1].max : 0
-      answer, due, = evaluate(keys, [number, name, *time, job.id, life, *drafts.map(&:payload)])
+      argv = [number, name, *time, job.id, milliseconds(:unique_for), milliseconds(:expires), *drafts.map(&:payload)]
+      answer, due, = evaluate(keys, argv)
       return [nil] if answer == "duplicate"
 
       drafts.map { |one| one.job.tap { |stored| stored.run_at = Time.at(due.to_r / 1000) unless now } }
@@ -293,9 +297,15 @@ module Dayjob
       reply
     end
 
+    # An option that is a time, at least a millisecond; 0 where it was not given.
+    def milliseconds(option)
+      @options[option] ? [(@options[option] * 1000).floor, 1].max : 0
+    end
+
     def wait(seconds)
       number = seconds.respond_to?(:to_r) && !seconds.is_a?(String) && (!seconds.is_a?(Float) || seconds.finite?)
-      raise Invalid, "#{seconds.inspect}: give seconds as a number, 0 or more" unless number && seconds.to_r >= 0
+      fits = number && seconds.to_r.between?(0, MOST_SECONDS)
+      raise Invalid, "#{seconds.inspect}: give seconds as a number, from 0 to #{MOST_SECONDS}" unless fits
 
       (seconds.to_r * 1000).round
     end
@@ -304,7 +314,10 @@ module Dayjob
       time = time.to_time if time.respond_to?(:to_time)
       raise Invalid, "#{time.inspect}: give a Time" unless time.is_a?(Time)
 
-      (time.to_r * 1000).round
+      moment = (time.to_r * 1000).round
+      raise Invalid, "#{time.inspect}: the time is out of range" unless moment.abs < MOST_MILLISECONDS
+
+      moment
     end
 
     def check_option(key, value)
@@ -313,7 +326,7 @@ module Dayjob
         when :id then value.is_a?(String) && value.match?(/\A[^[:cntrl:]]{1,200}\z/)
         when :source then value.nil? || value.is_a?(String) || value.is_a?(Integer)
         when :unique_key then value.is_a?(Hash) || (value.is_a?(String) && !value.empty?)
-        else value.is_a?(Numeric) && value.positive? && value.to_f.finite?
+        else value.is_a?(Numeric) && value.positive? && value <= MOST_SECONDS
         end
       raise Invalid, "using(#{key}: #{value.inspect}): see the README for what it takes" unless fits
     end
@@ -322,7 +335,7 @@ module Dayjob
   # The script that stores jobs: clients/put.lua, word for word.
   PUT = <<~'LUA'
 #!lua
---[[ put: store jobs of one name, for enqueuers in any language. The clients beside this file carry it word for word.
+--[[ put: store jobs of one name, for enqueuers in any language. The clients in this folder contain an exact copy of it.
 
 KEYS[1]  sent:<slot>
 KEYS[2]  queue, or scheduled
@@ -336,12 +349,14 @@ ARGV[3]  "now", "in" or "at"
 ARGV[4]  milliseconds from now, or since the epoch; 0 for now
 ARGV[5]  job id, for the unique key
 ARGV[6]  milliseconds the unique key lives, counted from now; 0: thirty days after the job is due
-ARGV[7...]  payloads, 500 at most; one where there is a unique key or a chosen id
+ARGV[7]  milliseconds from now until the jobs expire, or 0. Above 0 each payload ends in "expires":<n>,"at":<n>}
+ARGV[8...]  payloads, 500 at most; one where there is a unique key or a chosen id
 Returns  {"stored" | "duplicate"; when it is due, Redis milliseconds; id of the holder of the unique key or ""}
 Atomic because: a resend must find all or nothing, and two jobs with one key must not both get in.
 ]]
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local number, name, mode, amount, id, life = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local number, name, mode, amount, id = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local life, span = tonumber(ARGV[6]), tonumber(ARGV[7])
 local is_unique, is_chosen = unique ~= sent, chosen ~= sent
 
 local time = redis.call('TIME')
@@ -362,7 +377,21 @@ local function answered(answer, holder)
   return {answer, at, holder}
 end
 
--- Read everything that a write below relies on: what a script wrote before an error stays written.
+-- Check everything that a write below relies on: what a script wrote before an error stays written.
+local function is_span(value) return value == 0 or value >= 1 and value < 1e15 end
+if not (at > -1e15 and at < 1e15 and is_span(life) and is_span(span) and now + span < 1e15) then
+  return redis.error_reply('ERR nothing was stored: the time to run, the life of the unique key or the expiry is out of range')
+end
+if span > 0 then
+  -- Redis time decides when a job expires, not the clock of its enqueuer. Only that number is replaced.
+  for i = 8, #ARGV do
+    local head, tail = string.match(ARGV[i], '^(.*"expires":)%-?%d+(,"at":%-?%d+})$')
+    if not head then
+      return redis.error_reply('ERR nothing was stored: a payload does not end in "expires":<n>,"at":<n>}')
+    end
+    ARGV[i] = head .. string.format('%d', now + span) .. tail
+  end
+end
 redis.call('SCARD', known)
 local first = mode == 'now' and {} or redis.call('ZRANGE', target, 0, 0, 'WITHSCORES')
 if is_chosen and redis.call('EXISTS', chosen) == 1 then
@@ -373,7 +402,7 @@ if is_unique and redis.call('EXISTS', unique) == 1 then
   return answered('duplicate', type(holder) == 'string' and holder or '')
 end
 
-for i = 7, #ARGV do
+for i = 8, #ARGV do
   if mode == 'now' then
     redis.call('LPUSH', target, ARGV[i])
   else

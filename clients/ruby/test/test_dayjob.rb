@@ -92,7 +92,7 @@ class VectorTest < Minitest::Test
 
     kind, value = wanted.first
     case kind
-    when "list" then assert_equal value, @redis.lrange(key, 0, -1).reverse
+    when "list" then check_payloads(@redis.lrange(key, 0, -1).reverse, value)
     when "length" then assert_equal value, @redis.llen(key)
     when "set" then assert_equal value.sort, @redis.smembers(key).sort
     when "has" then assert_empty value - @redis.smembers(key)
@@ -101,9 +101,26 @@ class VectorTest < Minitest::Test
     end
   end
 
+  EXPIRY = /"expires":(\d+),"at":(\d+)\}\z/.freeze
+
+  # Payloads are equal but for the moment they expire: Redis time at the call, plus what the vector has after its `at`.
+  def check_payloads(found, wanted)
+    assert_equal wanted.size, found.size
+    wanted.zip(found) do |payload, mine|
+      next assert_equal(payload, mine) unless payload.match?(EXPIRY)
+
+      expires, at = payload.match(EXPIRY).captures.map(&:to_i)
+      stored = mine[EXPIRY, 1].to_i - (expires - at)
+      assert_includes (redis_now * 1000 - 60_000)..(redis_now * 1000), stored
+      assert_equal payload, mine.sub(/\d+(?=,"at":\d+\}\z)/, expires.to_s)
+    end
+  end
+
+  def redis_now = @redis.time.then { |seconds, micros| seconds + micros / 1e6 }
+
   def check_zset(found, wanted)
-    assert_equal wanted.map(&:first), found.map(&:first)
-    now = @redis.time.then { |seconds, micros| seconds + micros / 1e6 }
+    check_payloads(found.map(&:first), wanted.map(&:first))
+    now = redis_now
     wanted.zip(found) do |(_, wanted_score), (_, score)|
       next assert_equal(wanted_score, score) unless wanted_score.is_a?(Hash)
 
@@ -170,7 +187,18 @@ class EnqueuerTest < Minitest::Test
     assert_match(/same key/, assert_raises(Dayjob::Invalid) { @jobs.enqueue("a", { "x" => 1, x: 2 }) }.message)
     assert_match(/not a hash/, assert_raises(Dayjob::Invalid) { @jobs.enqueue_many("a", [1]) }.message)
     assert_match(/give a Time/, assert_raises(Dayjob::Invalid) { @jobs.enqueue_at("a", 5) }.message)
-    assert_empty waiting
+    assert_match(/out of range/, assert_raises(Dayjob::Invalid) { @jobs.enqueue_at("a", Time.at(10**12)) }.message)
+    assert_match(/out of range/, assert_raises(Dayjob::Invalid) { @jobs.enqueue_unique_at("a", Time.at(-10**12)) }.message)
+    assert_match(/from 0 to 100000000000/, assert_raises(Dayjob::Invalid) { @jobs.enqueue_in("a", 10**11 + 1) }.message)
+    assert_empty @redis.keys("#{@ns}:*")
+  end
+
+  def test_the_furthest_times_are_stored
+    @jobs.using(expires: 10**11).enqueue("a")
+    @jobs.using(unique_for: 10**11).enqueue("a")
+    @jobs.enqueue_unique_in("a", 10**11, v: 1)
+    @jobs.enqueue_at("a", Time.at(10**12 - 1))
+    assert_equal [2, 2], [waiting.size, @redis.zcard("#{@ns}:scheduled")]
   end
 
   def test_it_works_after_the_scripts_were_flushed
