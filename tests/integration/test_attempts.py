@@ -9,11 +9,13 @@ import threading
 
 import pytest
 
-from crashes import fill
+import pools
+from crashes import dial, fill
 from dayjob import Job, WorkerPool
 from dayjob.options import JobOptions
+from dayjob.store.op import plain
 from dayjob.store.scripts import load
-from dayjob.worker.chores.reaper import MAX_SWEPT, Reaper
+from dayjob.worker.chores.reaper import MAX_SWEEP_BYTES, MAX_SWEPT, Reaper
 from pools import Pool
 from proxy import Proxy, proxied
 from server import Server, wait_until
@@ -101,6 +103,46 @@ def test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since(k
     assert reaper.bury([pool.id]) == len(old)
     waiting = [json.loads(raw)["id"] for raw in reversed(call("LRANGE", keys.queue("a"), 0, -1))]
     assert waiting == [json.loads(raw)["id"] for raw in (*old, *new)]
+
+
+def sweeps(proxy: Proxy) -> list[list[bytes]]:
+    """The payloads of each sweep that was sent and moved something."""
+    found: list[list[bytes]] = []
+    for words in list(proxy.requests):
+        if words[0] == b"EVALSHA" and words[1] == load("sweep").sha.encode():
+            args = words[3 + int(words[2]) :]
+            found.append(args[2 + int(args[1]) + 3 :: 7])
+    return [payloads for payloads in found if payloads]
+
+
+def test_large_jobs_of_a_dead_pool_are_rescued_in_order_by_sweeps_of_bounded_size(proxy, keys, link, call):
+    """One job may be larger than a sweep should be: it goes alone."""
+    kib = [1, 300, 400, 500, 600, 3000, 2, 3, 900, 4, 5, 1024, *[100] * 12]
+    old = [f'{{"name":"a","id":"{n}","args":{{"x":"{"x" * size * 1024}"}}}}' for n, size in enumerate(kib)]
+    for payload in old:
+        pools.fill(keys, link, "a", payload)
+    pool = Pool(keys, link, names=["a"])
+    while call("LLEN", keys.queue("a")):
+        pool.fetch("a")
+    through = dial(proxy.url, keys)
+    link.run(plain("SCRIPT", "LOAD", load("sweep").source))
+    reaper = Reaper(
+        keys, through, lease=15.0, options=lambda name: JobOptions(), on_dead=None, rng=random.Random(0)
+    )
+    assert reaper.bury([pool.id]) == len(old)
+    through.close()
+
+    waiting = [json.loads(raw) for raw in reversed(call("LRANGE", keys.queue("a"), 0, -1))]
+    assert [job["id"] for job in waiting] == [str(n) for n in range(len(old))]
+    assert [len(job["args"]["x"]) for job in waiting] == [size * 1024 for size in kib]
+    assert call("EXISTS", keys.held(pool.id), keys.condemned) == 0
+    sent = sweeps(proxy)
+    assert sum(map(len, sent)) == len(old)
+    # A rescued job has some fields more than the pool held.
+    assert [len(one) for one in sent if sum(map(len, one)) > MAX_SWEEP_BYTES + MAX_SWEPT * 1024] == [1]
+    # What is read of the pool at once is bounded alike.
+    read = [words for words in list(proxy.requests) if words[:2] == [b"HMGET", keys.held(pool.id).encode()]]
+    assert [len(words) - 2 for words in read] == [len(one) for one in sent]
 
 
 def test_an_attempt_that_cancels_itself_because_its_pool_stops_is_given_back_and_has_not_failed(

@@ -309,6 +309,13 @@ ALL = (
         ("tests/integration/test_attempts.py::test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since",),
     ),
     Mutant(
+        "a sweep sends any number of bytes",
+        f"{WORKER}/reaper.py",
+        "if batch and total + size > MAX_SWEEP_BYTES:",
+        "if False:",
+        ("tests/integration/test_attempts.py::test_large_jobs_of_a_dead_pool_are_rescued_in_order_by_sweeps_of_bounded_size",),
+    ),
+    Mutant(
         "deaths are counted on all",
         f"{WORKER}/chores/reaper.py",
         "        if wire.deaths >= retry.SUSPECT and token != suspect:",

@@ -96,6 +96,11 @@ def read_held(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[bytes 
     return Op("HMGET", (keys.held(pool_id),), tokens, list)
 
 
+def held_size(keys: Keys, pool_id: str, token: str) -> Op[int]:
+    """How many bytes the payload of this token has; 0 where it is gone."""
+    return Op("HSTRLEN", (keys.held(pool_id),), (token,), int)
+
+
 def read_cancels(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[bytes | None]]:
     """For each token: None when its job was not cancelled, `kill` when the job goes to dead."""
     return Op("HMGET", (keys.state(pool_id),), [f"cancel:{token}" for token in tokens], list)

@@ -7,7 +7,7 @@ counts only for the suspect that the pool had named before it started it, so tha
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dayjob import retry
@@ -24,8 +24,11 @@ from dayjob.worker.running.attempt import KILLED, killed_payload
 
 logger = SafeLogger("dayjob.worker.chores.reaper")
 
-#: How many attempts one sweep moves: payloads may be large.
+#: How many attempts one sweep moves at most.
 MAX_SWEPT = 20
+#: How many bytes of payloads one sweep moves at most, so that it does not block the server for long. One attempt may
+#: be larger; it is swept alone.
+MAX_SWEEP_BYTES = 1 << 20
 
 
 def _order(token: str) -> int:
@@ -89,8 +92,7 @@ class Reaper:
         # Only a job that was held has a story to write a moment into.
         now = self._link.run(inspect.now()) if tokens else 0.0
         moved = 0
-        for first in range(0, len(tokens), MAX_SWEPT) or (0,):
-            batch = tokens[first : first + MAX_SWEPT]
+        for batch in self._batches(pool_id, tokens):
             payloads = self._link.run(maintain.read_held(self._keys, pool_id, batch)) if batch else []
             cancels = self._link.run(maintain.read_cancels(self._keys, pool_id, batch)) if batch else []
             rescues: list[Rescue] = []
@@ -114,6 +116,23 @@ class Reaper:
             names = ", ".join(sorted({consume.name_in(token) for token in tokens})[:10])
             logger.warning("pool=%s: %s; attempts rescued: %d (%s)", pool_id, why, moved, names)
         return moved
+
+    def _batches(self, pool_id: str, tokens: list[str]) -> Iterator[list[str]]:
+        """The tokens of each sweep, in order. A pool that holds nothing gets one empty sweep, which forgets it."""
+        if not tokens:
+            yield []
+        for first in range(0, len(tokens), MAX_SWEPT):
+            step = tokens[first : first + MAX_SWEPT]
+            sizes = self._link.run_many([maintain.held_size(self._keys, pool_id, token) for token in step])
+            batch: list[str] = []
+            total = 0
+            for token, size in zip(step, sizes, strict=True):
+                if batch and total + size > MAX_SWEEP_BYTES:
+                    yield batch
+                    batch, total = [], 0
+                batch.append(token)
+                total += size
+            yield batch
 
     def _rescue(
         self,
