@@ -16,6 +16,8 @@ from dayjob.store.codec import Wire
 from dayjob.store.ops.consume import Entry
 
 if TYPE_CHECKING:
+    import asyncio
+
     from dayjob.worker.pool_job_type import PoolJobType
 
 #: The error of a job that an operator killed while it ran.
@@ -40,6 +42,8 @@ class Attempt(msgspec.Struct, eq=False):
     given_at: float = 0.0
     started_at: float = 0.0
     deadline: float = 0.0
+    #: The timeout around an async handler: it expires before the handler is cancelled.
+    limit: asyncio.Timeout | None = None
     #: Seconds that it ran; None while it has not ended.
     ran: float | None = None
     worker: int = -1
@@ -114,7 +118,7 @@ class Attempt(msgspec.Struct, eq=False):
     @property
     def stopping(self) -> bool:
         """Whether the job should wind up."""
-        return self.lost or self.cancelled or self.timed_out or self.job_type.stopping
+        return self.stop_reason is not None
 
     @property
     def stop_reason(self) -> StopReason | None:
@@ -123,7 +127,7 @@ class Attempt(msgspec.Struct, eq=False):
             return "lost"
         if self.cancelled:
             return "cancelled"
-        if self.timed_out:
+        if self.timed_out or (self.limit is not None and self.limit.expired()):
             return "timeout"
         return "shutdown" if self.job_type.stopping else None
 

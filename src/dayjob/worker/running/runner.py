@@ -196,6 +196,7 @@ class Runner:
         timeout = attempt.job_type.options.timeout
         try:
             async with asyncio.timeout(timeout) as limit:
+                attempt.limit = limit
                 return await attempt.job_type.call(self._context(), attempt.open())
         except GiveBack:
             attempt.timed_out = limit.expired()
