@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import threading
 
 import pytest
 
-from dayjob import Admin, Enqueuer, GiveBack, Job
+from dayjob import Admin, Discard, Enqueuer, GiveBack, Job, Snooze
 from server import wait_until
 from workers import JOBS, WorkerCommand
 
@@ -126,6 +127,27 @@ def test_a_stop_does_not_wait_for_a_job_that_was_given_back_before(new_pool, loo
     assert len(look.queue("shy")) == 1
     assert look.held() == 0
     assert set(look.totals()) == {"given_back:shy"}
+
+
+@pytest.mark.parametrize(
+    ("signal_raised", "logged"),
+    [
+        (GiveBack("not now"), "given back (GiveBack: not now)"),
+        (Snooze("busy", after=60), "snoozed (Snooze: busy)"),
+        (Discard("too old"), "discarded (Discard: too old)"),
+    ],
+)
+def test_the_log_names_an_outcome_in_the_past_tense(new_pool, caplog, signal_raised, logged):
+    caplog.set_level(logging.INFO, "dayjob.job")
+    pool = new_pool(concurrency=1)
+
+    @pool.job
+    def shy():
+        raise signal_raised
+
+    with pool:
+        job = shy.enqueue()
+        wait_until(lambda: f"job=shy id={job.id} {logged}" in caplog.text)
 
 
 @pytest.mark.parametrize("colour", ["plain", "async"])

@@ -843,7 +843,11 @@ def test_what_other_jobs_wait_for_is_said_in_one_sentence(keys, call, go, enqueu
     call("ZADD", keys.dead, now - 7200, payload("a", "gone", err="boom", unique_key=keys.unique("a", "k")))
     assert (
         go(find.explain(keys, "gone")).sentence
-        == "Is dead since 2.0 h: boom (job holder has its unique key)."
+        == "Has been dead for 2.0 h: boom (job holder has its unique key)."
+    )
+    call("ZADD", keys.dead, now - 7200, payload("a", "large", err="TooLarge: store it elsewhere."))
+    assert (
+        go(find.explain(keys, "large")).sentence == "Has been dead for 2.0 h: TooLarge: store it elsewhere."
     )
     call("ZADD", keys.done, now + 3600 * 5, payload("a", "kept"))
     assert go(find.explain(keys, "kept")).sentence == "Is done, and kept for another 5.0 h."

@@ -330,6 +330,7 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(tmp_path, own
         Enqueuer(namespace, redis=own.url).enqueue("quick", n=1)
         worker.wait_for("quick")
         assert worker.log.count("Redis is away") == 1
+        assert ".. Waiting for it" not in worker.log
         assert worker.log.count("Redis is back") == 1
         assert pids[1] in worker.children()
     finally:

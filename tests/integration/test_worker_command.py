@@ -151,6 +151,13 @@ def test_an_option_out_of_range_ends_it_with_2(worker):
     assert "--concurrency" in fails(worker, 2, "--concurrency", "0")
 
 
+def test_a_pool_with_one_job_is_logged_in_the_singular(worker):
+    worker.write("from dayjob import WorkerPool\npool = WorkerPool()\n@pool.job\ndef only() -> None: ...\n")
+    worker.started()
+    worker.wait_for_log("jobs:pool: 1 job, processes=1")
+    worker.wait_for_log("started: 1 job, concurrency")
+
+
 def test_one_line_says_what_runs_where(worker, server, redis_url):
     worker.redis_url = redis_url.replace("redis://", "redis://default:s3cret@")
     (child,) = worker.started("--concurrency", "7", "--threads", "3", "--tag", "blue")

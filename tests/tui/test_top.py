@@ -117,7 +117,7 @@ def test_a_job_opens_with_its_story_error_and_arguments(top, put):
     screen.wait_for("d-1")
     screen.press("enter")
     shown = screen.wait_for(
-        "Is dead since", "Timeline", "moved to dead", "/app/shop/mail.py", "ValueError: no good", "to='ada'", "api_key='[redacted]'", "acme",
+        "Has been dead for", "Timeline", "moved to dead", "/app/shop/mail.py", "ValueError: no good", "to='ada'", "api_key='[redacted]'", "acme",
         "$ dayjob enqueue mail", "Dead > mail d-1",
     )  # fmt: skip
     assert "geheim" not in shown

@@ -97,7 +97,8 @@ def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
 
 
 def _followed(text: str, advice: str) -> str:
-    return f"{text.rstrip('.')}. {advice}" if advice else text
+    sentence = text.rstrip(".")
+    return f"{sentence}. {advice}" if advice else sentence
 
 
 def _advice(text: str, where: str, *, dialled: bool) -> str:

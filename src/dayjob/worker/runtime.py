@@ -23,6 +23,7 @@ from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import SLOWEST_BYTES_PER_SECOND, Link
 from dayjob.store.ops import consume, health, inspect
+from dayjob.text import counted
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.chores import Chores
 from dayjob.worker.chores.periodic import PeriodicScheduler
@@ -150,9 +151,9 @@ class Runtime:
         for service in self._services:
             service.start()
         logger.info(
-            "pool=%s started: %d jobs, concurrency %d",
+            "pool=%s started: %s, concurrency %d",
             self.fetcher.pool_id,
-            len(job_types),
+            counted(len(job_types), "job"),
             pool.options.concurrency,
         )
 

@@ -421,12 +421,12 @@ def _tell_dead(keys: Keys, found: Found) -> Steps[str]:
     if found.job is None:
         return "Is dead, and only its error is kept."
     moment = yield from ask(inspect.now())
-    told = f"Is dead since {text.span(moment - (found.at or moment))}: {_line(found.job.err) or 'no error is noted'}"
+    told = f"Has been dead for {text.span(moment - (found.at or moment))}: {_line(found.job.err) or 'no error is noted'}"
     if found.job.unique_key.startswith(keys.unique_prefix):
         holder = yield from ask(Op("GET", (found.job.unique_key,), (), lambda reply: reply))
         if holder is not None and holder.decode("utf-8", "replace") != found.job.id:
             told += f" (job {holder.decode('utf-8', 'replace')[:80]} has its unique key)"
-    return told + "."
+    return told if told.endswith(".") else told + "."
 
 
 def _tell_done(keys: Keys, found: Found) -> Steps[str]:  # noqa: ARG001 - one shape for all tellers

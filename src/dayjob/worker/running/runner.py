@@ -43,6 +43,11 @@ LAST_RESORT_SECONDS = 60.0
 #: Seconds that a job which was given back by a pool that goes on is kept from it: it would come back at once.
 GIVE_BACK_SECONDS = 1.0
 
+#: What the log calls an outcome that is neither a retry nor a death.
+_LOGGED_AS: dict[retry.Kind, str] = {
+    "snooze": "snoozed", "give back": "given back", "discard": "discarded", "drop": "dropped"
+}  # fmt: skip
+
 
 class Abandon(BaseException):
     """Raised inside a handler whose attempt is over: its pool stopped, or an operator cancelled it.
@@ -380,7 +385,7 @@ class Runner:
         elif decision.kind == "dead":
             logger.error("job=%s id=%s is dead (%s)\n%s", name, job_id, message, trace, extra=extra)
         else:
-            logger.info("job=%s id=%s %s (%s)", name, job_id, decision.kind, message, extra=extra)
+            logger.info("job=%s id=%s %s (%s)", name, job_id, _LOGGED_AS[decision.kind], message, extra=extra)
 
     @staticmethod
     def _hook(hook: Hook | None, job: Job, *args: Any) -> None:

@@ -112,7 +112,8 @@ class Watchdog:
             self._asked[attempt] = now
             logger.error(
                 "job=%s id=%s was killed by an operator and does not end. "
-                "`dayjob worker` replaces process %d now; a pool without a parent needs somebody to end it. The job will not run again.",
+                "`dayjob worker` replaces process %d within seconds; without `dayjob worker`, restart the process yourself. "
+                "The job will not run again.",
                 attempt.name, attempt.wire.id, os.getpid(),
             )  # fmt: skip
 

@@ -23,6 +23,7 @@ from dayjob.errors import Unavailable
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import addresses
 from dayjob.store.ops import consume
+from dayjob.text import counted
 from dayjob.worker.supervisor.channel import (
     Asked,
     Away,
@@ -282,8 +283,8 @@ class Supervisor:
             for line in hello.conflicts:
                 logger.warning("%s", line)
             logger.info(
-                "%s: %d jobs, processes=%d concurrency=%d namespace=%s redis=%s (%s)",
-                self._config.pool, len(hello.names), self._plan.processes, hello.concurrency, hello.namespace,
+                "%s: %s, processes=%d concurrency=%d namespace=%s redis=%s (%s)",
+                self._config.pool, counted(len(hello.names), "job"), self._plan.processes, hello.concurrency, hello.namespace,
                 hello.server, hello.origin,
             )  # fmt: skip
         if self._quiet:
