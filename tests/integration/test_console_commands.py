@@ -663,6 +663,17 @@ def test_a_server_that_is_away_ends_every_look_with_69(run):
 # export, import, fake-data
 
 
+def test_an_import_of_one_job_is_reported_in_the_singular(tmp_path, run, there, redis_url, namespace, put):
+    put("dead", "mail", "d1")
+    run("export", "jobs.jsonl", *there)
+    target = ("--redis", redis_url, "--namespace", namespace + "2")
+    assert run("import", "jobs.jsonl", *target).stdout == "Imported 1 job (1 dead).\n"
+    assert run("import", "jobs.jsonl", *target).stderr == "1 job of this export was there already.\n"
+    cut = "".join((tmp_path / "jobs.jsonl").read_text().splitlines(keepends=True)[:2])
+    told = run("import", "--redis", redis_url, "--namespace", namespace + "3", text=cut).stderr
+    assert "it has 1 job and lacks lines at its end" in told
+
+
 def test_what_is_exported_can_be_imported(
     tmp_path, run, there, redis_url, namespace, enqueuer, put, keys, call
 ):

@@ -205,9 +205,9 @@ class _Source:
         """Raises BadOption when lines are missing."""
         if self.head.version < _WITH_TAIL or (self._tail is not None and self._tail.jobs == done):
             return
-        wanted = "" if self._tail is None else f" of {self._tail.jobs:,}"
+        has = counted(done, "job") if self._tail is None else f"{done:,} of {counted(self._tail.jobs, 'job')}"
         raise BadOption(
-            f"the export is not complete: it has {done:,}{wanted} jobs and lacks lines"
+            f"the export is not complete: it has {has} and lacks lines"
             f"{' at its end' if self._tail is None else ''}. Those that it has are imported; export again for the rest"
         )
 

@@ -61,7 +61,8 @@ def import_(file: BinaryIO, redis: str | None, namespace: str, as_json: bool) ->
         return
     _summary("Imported", moved, err=False)
     if moved.there:
-        click.echo(f"{counted(moved.there, 'job')} of this export were there already.", err=True)
+        were = "was" if moved.there == 1 else "were"
+        click.echo(f"{counted(moved.there, 'job')} of this export {were} there already.", err=True)
     if moved.left_out:
         click.echo(f"{counted(moved.left_out, 'unique job')} left out: their keys are taken.", err=True)
 
