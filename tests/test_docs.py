@@ -27,6 +27,7 @@ from dayjob.store.keys import Keys
 from server import running, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -178,8 +179,8 @@ STAYING = {
 
 @pytest.mark.timeout(180)
 def test_the_readme_works_as_printed_from_its_program_to_its_last_command(embedded: Path) -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    (_, code), *more = blocks(ROOT / "README.md", "python")
+    text = README.read_text("utf-8")
+    (_, code), *more = blocks(README, "python")
     assert not more
     assert code.startswith("# shop.py\n")
     (embedded / "shop.py").write_text(code, "utf-8")
@@ -192,18 +193,23 @@ def test_the_readme_works_as_printed_from_its_program_to_its_last_command(embedd
     shell = Shell(
         embedded, kept | {"PATH": path, "PYTHONUNBUFFERED": "1", "TERM": "xterm", "DAYJOB_WEB_PORT": "0"}
     )
-    ((_, listed),) = [block for block in blocks(ROOT / "README.md", "") if "shop.py" in block[1]]
-    install, *commands = (line.partition("#")[0].strip() for line in listed.splitlines())
+    listed = [line for _, block in blocks(README, "shell") for line in block.splitlines()]
+    install, *commands = (line.partition("#")[0].strip() for line in listed)
     assert install == "pip install 'dayjob[all]'"
+    printed = ""
     for command in commands:
         staying = STAYING.get(" ".join(command.split()[:2]))
-        if staying is None:
-            shell.call(command)
+        if command.startswith("make "):
+            assert f"\n{command.split()[1]}:" in (ROOT / "Makefile").read_text("utf-8")
+        elif command.startswith("export "):
+            name, _, value = command.removeprefix("export ").partition("=")
+            shell.environ[name] = value
+        elif staying is None:
+            printed = shell.call(command)
         else:
             shell.watch(command + (" --tab queues" if "top" in command else ""), *staying)
-    (name, value) = re.findall(r"`export (\w+)=(\w+)`", text)[0]
-    shell.environ[name] = value
-    job_id = shell.call("dayjob enqueue create_watch user_id=8").split()[0]
+    assert command.startswith("dayjob enqueue "), "the table below it needs the id of a job"
+    job_id = printed.split()[0]
     table = text.partition("| | in the browser | in a terminal |")[2].partition("\n\n")[0]
     operating = re.findall(r"`(dayjob [^`]+)`", table)
     assert len(operating) >= 7
@@ -365,7 +371,7 @@ def test_the_docs_keep_to_the_words_of_the_glossary() -> None:
 def test_a_block_says_which_language_it_is_in() -> None:
     unmarked = [
         name_of(page)
-        for page in PAGES
+        for page in [*PAGES, README]
         if any(one[1] == "" for one in BLOCK.finditer(page.read_text("utf-8")))
     ]
     assert not unmarked

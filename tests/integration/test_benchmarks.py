@@ -49,3 +49,16 @@ def test_the_tables_are_rendered_from_the_results_file(results, tmp_path):
     assert page.read_text().endswith(printed.rstrip("\n") + "\n")
     assert "| A | sync / bare loop |" in printed
     assert "NOT INSTALLED" not in printed
+
+
+def test_the_readme_has_the_five_rows_that_the_results_file_gives(tmp_path):
+    readme, page = tmp_path / "README.md", tmp_path / "page.md"
+    readme.write_text((ROOT / "README.md").read_text("utf-8"), "utf-8")
+    source = ROOT / "benchmarks" / "results" / "full.json"
+    script = ROOT / "benchmarks" / "render.py"
+    subprocess.run([sys.executable, str(script), str(source), str(page), str(readme)], check=True, timeout=20)
+    assert readme.read_text("utf-8") == (ROOT / "README.md").read_text("utf-8")
+    figures = readme.read_text("utf-8").partition("<!-- figures:")[2].partition("<!-- end of figures -->")[0]
+    head, _, *rows = [line for line in figures.splitlines() if line.startswith("|")]
+    assert "jobs/s" in head
+    assert len(rows) == 5
