@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 # What it takes to run dayjob; and beside it what tests and checks need.
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+# What it takes to build the documentation.
+DOCS := $(VENV)/.docs
 
 .PHONY: demo test languages lint types check chaos chaos-stops chaos-recovery chaos-sentinel chaos-cluster chaos-report \
-	chaos-peers durability mutants bench bench-quick bench-pages clean
+	chaos-peers durability mutants bench bench-quick bench-pages docs clean
 
 demo: $(INSTALLED)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
 	$(BIN)/dayjob demo
@@ -58,7 +60,10 @@ bench-pages: $(READY)  ## how long the console's pages take with a large fleet
 bench-quick: $(READY)  ## the short form, under three minutes
 	$(BIN)/python benchmarks/bench.py quick
 
-check: lint types test  ## what CI runs
+docs: $(DOCS)  ## the documentation as a site with search, in build/docs; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+check: lint types docs test  ## what CI runs
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dayjob needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -71,5 +76,9 @@ $(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group lint
 	touch $(READY)
 
+$(DOCS): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+	touch $(DOCS)
+
 clean:
-	rm -rf $(VENV) .dayjob
+	rm -rf $(VENV) .dayjob build

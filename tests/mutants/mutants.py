@@ -310,7 +310,7 @@ ALL = (
     ),
     Mutant(
         "a sweep sends any number of bytes",
-        f"{WORKER}/reaper.py",
+        f"{WORKER}/chores/reaper.py",
         "if batch and total + size > MAX_SWEEP_BYTES:",
         "if False:",
         ("tests/integration/test_attempts.py::test_large_jobs_of_a_dead_pool_are_rescued_in_order_by_sweeps_of_bounded_size",),
