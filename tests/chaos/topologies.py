@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from redis.crc import key_slot
+
 from chaos import look
 from chaos.jobs import RULES, digest
 from chaos.world import Workers
@@ -24,7 +26,7 @@ from dayjob import Enqueuer
 from dayjob.errors import StoreError, Unknown
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link, key_slot
+from dayjob.store.link import Link
 from faults.checker import Story, check, repeats
 from faults.ledger import Ledger, read
 from integration.test_topologies import Cluster, Sentinels, role, tell
@@ -285,7 +287,7 @@ def reshards(folder: Path, seed: int, count: int) -> Outcome:
     cluster = Cluster(folder)
     cluster.start()
     field_ = Field(folder, "{chaos}", cluster.url)
-    slot = key_slot(field_.keys.known_jobs)
+    slot = key_slot(field_.keys.known_jobs.encode())
     try:
         field_.start()
         field_.resume(outcome, "start", time.monotonic())

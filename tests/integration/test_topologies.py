@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis.crc import key_slot
 
 from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool
 from dayjob.errors import Rejected, StoreError, Unavailable
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link, key_slot
+from dayjob.store.link import Link
 from dayjob.store.op import plain
 from server import Server, binary, free_port, missing, running, wait_until
 
@@ -421,12 +422,15 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 def test_a_tagged_namespace_lives_on_one_node_of_a_cluster(cluster, tag):
     works(cluster.url, tag)
     keys = Keys(tag)
-    owner = cluster.owner(key_slot(keys.known_jobs))
+    owner = cluster.owner(key_slot(keys.known_jobs.encode()))
     assert tell(owner.port, "SCARD", keys.known_jobs) == 1
 
 
 def test_tagged_namespaces_are_spread_over_the_nodes(cluster):
-    owners = {cluster.owner(key_slot(Keys(tag).known_jobs)).port for tag in ("{shop}", "{a}", "{b}:x", "{c}")}
+    owners = {
+        cluster.owner(key_slot(Keys(tag).known_jobs.encode())).port
+        for tag in ("{shop}", "{a}", "{b}:x", "{c}")
+    }
     assert len(owners) > 1
 
 
@@ -451,7 +455,7 @@ def test_a_slot_that_moves_takes_pool_and_enqueuers_with_it(cluster):
     """MOVED, ASK and TRYAGAIN come while it moves; each job runs, and none is stored twice."""
     tag = "{moving}"
     keys = Keys(tag)
-    slot = key_slot(keys.known_jobs)
+    slot = key_slot(keys.known_jobs.encode())
     pool = WorkerPool(namespace=tag, redis=cluster.url, concurrency=4)
     seen: list[int] = []
     lock = threading.Lock()
@@ -489,7 +493,7 @@ def test_a_cluster_with_a_node_missing_is_unavailable_or_works(tmp_path):
     cluster = Cluster(tmp_path)
     try:
         cluster.start()
-        owner = cluster.owner(key_slot("{shop}:known_jobs"))
+        owner = cluster.owner(key_slot(b"{shop}:known_jobs"))
         other = next(node for node in cluster.nodes if node is not owner)
         enqueuer = Enqueuer("{shop}", redis=f"redis+cluster://127.0.0.1:{owner.port}")
         enqueuer.enqueue("a", n=1)

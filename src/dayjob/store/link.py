@@ -18,6 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection
 from redis.connection import UnixDomainSocketConnection as _UnixConnection
+from redis.crc import key_slot
 from redis.retry import Retry
 
 from dayjob.errors import BadOption, Full, Rejected, StoreError, Unavailable
@@ -183,21 +184,6 @@ def has_news(number: int) -> bool:
     poll = select.poll()
     poll.register(number, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def key_slot(key: str) -> int:
-    """The cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key."""
-    start = key.find("{")
-    if start >= 0:
-        end = key.find("}", start + 1)
-        if end > start + 1:
-            key = key[start + 1 : end]
-    crc = 0
-    for byte in key.encode():
-        crc ^= byte << 8
-        for _ in range(8):
-            crc = ((crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
-    return crc % 16384
 
 
 def _packer() -> Callable[[Sequence[Arg]], bytes] | None:
@@ -519,7 +505,7 @@ class Link:
         return None if reply is None else (reply[0].decode(), int(reply[1]))
 
     def _ask_node(self, host: str, port: int) -> tuple[str, int] | None:
-        slot = key_slot(self._tag)
+        slot = key_slot(self._tag.encode())
         reply = self._ask_once(host, port, self._address.username, self._address.password, "CLUSTER", "SLOTS")
         for first, last, node, *_ in reply:
             if first <= slot <= last:
