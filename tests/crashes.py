@@ -29,7 +29,7 @@ from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, maintain, operate, produce
+from dayjob.store.ops import consume, inspect, maintain, operate, produce
 from dayjob.store.ops.produce import Slot
 from dayjob.store.steps import walk
 from dayjob.worker.chores.periodic import PeriodicScheduler
@@ -216,7 +216,13 @@ def _trim(url: str, keys: Keys, folder: Path) -> int:
 @operation("revive all", with_dead_jobs)
 def _revive(url: str, keys: Keys, folder: Path) -> int:
     link = dial(url, keys)
-    insist(lambda: walk(link, operate.revive_all(keys)))
+
+    def revive_all() -> None:
+        seen = link.run(inspect.page(keys.dead))
+        for entry in seen.entries:
+            link.run(operate.revive(keys, entry.member, now=seen.now))
+
+    insist(revive_all)
     link.close()
     return 0
 

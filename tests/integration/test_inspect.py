@@ -280,7 +280,7 @@ def test_condemned_pools_show_since_when_and_what_is_left(keys, call, go):
 def test_limits_say_who_set_them(keys, go):
     go(consume.set_limit(keys, "a", 3, by="code"))
     go(operate.set_limit(keys, "b", 0))
-    assert go(inspect.limits(keys)) == [inspect.Limit("a", 3, False), inspect.Limit("b", 0, True)]
+    assert go(consume.get_limits(keys)) == ({"a": 3, "b": 0}, {"b"})
 
 
 def test_a_limit_set_by_an_operator_counts_what_runs_already(keys, call, go, enqueuer, new_ghost):
@@ -385,20 +385,6 @@ def test_a_payload_cannot_name_a_key_outside_the_unique_ones(keys, call, go):
     assert call("GET", keys.leader) == b"victim"
 
 
-def test_clearing_dead_deletes_all_of_it_by_name_and_unreadable_ones_too(keys, call, go, look):
-    for i in range(250):
-        call("ZADD", keys.dead, i, payload("a" if i % 2 else "b", f"id{i}"))
-    call("ZADD", keys.dead, 5, b"\xff")
-    assert go(operate.clear(keys, keys.dead, most=100)) == 100
-    assert go(operate.clear(keys, keys.dead)) == 151
-    assert call("EXISTS", keys.dead) == 0
-    assert look.total("deleted:a") + look.total("deleted:b") + look.total("deleted:") == 251
-
-
-def test_clearing_an_empty_set_is_nothing(keys, go):
-    assert go(operate.clear(keys, keys.dead)) == 0
-
-
 def test_running_now_moves_a_job_with_its_arguments_byte_for_byte_and_rings(keys, call, go, look):
     args = b'{"l":[],"big":9007199254740993,"f":1e400}'
     member = codec.write(b'"a"', "x", 1.0, args)
@@ -464,18 +450,6 @@ def test_the_moment_of_a_death_is_as_fine_as_the_job_says(score, at, moment):
     """Scores of dead are whole seconds; two deaths in one second must be told apart."""
     assert inspect.StoredEntry(b"", score, codec.Wire("a", at=at)).moment == moment
     assert inspect.StoredEntry(b"", score, None).moment == (score or 0.0)
-
-
-def test_reviving_all_leaves_those_that_cannot_be_and_those_that_die_meanwhile(keys, call, go, look):
-    for i in range(230):
-        call("ZADD", keys.dead, 1 + i / 1000, payload("a", f"id{i}"))
-    call("ZADD", keys.dead, 1, b"\xff", 4e9, payload("a", "later"))
-    call("SET", keys.unique("u", "k"), "other")
-    call("ZADD", keys.dead, 1.1, payload("u", "taken", unique_key=keys.unique("u", "k")))
-    assert go(operate.revive_all(keys)) == operate.Revival(moved=230, stayed=2)
-    assert call("ZCARD", keys.dead) == 3
-    assert call("LLEN", keys.queue("a")) == 230
-    assert [job["id"] for job in look.queue("a")] == [f"id{i}" for i in range(230)]
 
 
 def test_killing_moves_a_waiting_retry_to_dead_and_frees_its_key(keys, call, go, enqueuer, look):
@@ -883,7 +857,8 @@ def test_no_look_or_action_changes_what_a_full_server_still_lets_one_do(keys, ca
         assert go(inspect.queues(keys, ["a"])).queues[0].size == 5
         assert go(operate.unqueue(keys, "a", entry.member, 2)) is True
         assert go(operate.kill(keys, keys.retry, payload("a", "r"), now=1.0)) is True
-        assert go(operate.clear(keys, keys.dead)) == 1
+        dead = [entry.member for entry in go(inspect.page(keys.dead)).entries]
+        assert go(operate.delete_many(keys, keys.dead, dead)) == 1
         assert go(operate.purge(keys, "a")) == 4
     finally:
         call("CONFIG", "SET", "maxmemory", 0)

@@ -105,4 +105,4 @@ def test_an_overview_shows_no_limit_while_it_is_counted(put, keys, link):
     put("a", "1")
     interrupted(link, operate.set_limit(keys, "a", 1), 2)
     assert link.run(inspect.queues(keys, ["a"])).queues[0].limit is None
-    assert link.run(inspect.limits(keys)) == []
+    assert link.run(consume.get_limits(keys)) == ({}, set())

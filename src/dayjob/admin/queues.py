@@ -191,10 +191,7 @@ def pause(session: Session, name: str, *, force: bool = False) -> Steps[Outcome]
     if not force:
         yield from _must_exist(session.keys, "pause", name, forced="pause a queue that does not exist yet")
     now = yield from ask(inspect.now())
-    value = inspect.pause_text(now, session.actor)
-    paused: bool = yield from ask(
-        Op("SET", (session.keys.paused(name),), (value, "NX"), lambda reply: reply is not None)
-    )
+    paused = yield from ask(operate.pause(session.keys, name, note=inspect.pause_text(now, session.actor)))
     says = "Paused." if paused else "It was paused already. Nothing was changed."
     return (yield from outcome(session, "pause", f"queue {name}", done=paused, says=says))
 

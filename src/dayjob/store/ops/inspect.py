@@ -296,31 +296,7 @@ def _broken(index: int, entry: bytes) -> BrokenEntry:
     return BrokenEntry(index, entry, payload, moment, str(told.get("where", "")), str(told.get("why", "")))
 
 
-# Limits and schedules.
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A concurrency limit in force."""
-
-    name: str
-    limit: int
-    #: Set by an operator, so that no pool changes it back.
-    by_operator: bool
-
-
-def limits(keys: Keys) -> Op[list[Limit]]:
-    """The concurrency limits in force."""
-    return Op("HGETALL", (keys.limits,), (), _read_limits)
-
-
-def _read_limits(reply: Any) -> list[Limit]:
-    told = {raw.decode("utf-8", "replace"): value.decode("utf-8", "replace") for raw, value in _pairs(reply)}
-    return [
-        Limit(name, int(value), told.get(f"{name}|by") == "operator")
-        for name, value in sorted(told.items())
-        if "|" not in name and value.isdecimal()
-    ]
+# Schedules.
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,19 +74,6 @@ def delete_many(
     return deleted
 
 
-def clear(keys: Keys, source: str, *, most: int | None = None) -> Steps[int]:
-    """Delete what was in a side set when it began, `most` entries at most; the answer is how many."""
-    seen = yield from ask(inspect.page(source, size=BATCH))
-    left = seen.total if most is None else min(most, seen.total)
-    deleted = 0
-    while seen.entries and left > 0:
-        members = [entry.member for entry in seen.entries[:left]]
-        deleted += yield from delete_many(keys, source, members)
-        left -= len(members)
-        seen = yield from ask(inspect.page(source, size=BATCH))
-    return deleted
-
-
 def run_now(keys: Keys, source: str, members: Sequence[bytes], *, now: float) -> Op[int]:
     """Move jobs from scheduled or retry to their queues before they are due; the answer is how many were there.
 
@@ -140,35 +127,6 @@ def revive(keys: Keys, member: bytes, *, now: float) -> Op[Revived]:
         (member, codec.rewrite(member, changes), wire.name, job_id),
         lambda reply: Revived(reply[0].decode(), reply[1].decode("utf-8", "replace")),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Revival:
-    """What became of a retry of many dead jobs."""
-
-    moved: int
-    #: Those that stay dead: their unique key is another's, or they cannot be read.
-    stayed: int
-
-
-def revive_all(keys: Keys, *, most: int | None = None) -> Steps[Revival]:
-    """Retry what was dead when it began, oldest first; what dies again meanwhile is left alone."""
-    moved = stayed = 0
-    seen = yield from ask(inspect.page(keys.dead, size=BATCH))
-    began = seen.now
-    while seen.entries:
-        members = [entry.member for entry in seen.entries if entry.job is not None and entry.moment <= began]
-        stayed += sum(entry.job is None for entry in seen.entries)
-        if most is not None:
-            members = members[: max(0, most - moved)]
-        answers = yield from ask_all([revive(keys, member, now=seen.now) for member in members])
-        moved += sum(answer.fate == "moved" for answer in answers)
-        stayed += sum(answer.fate == "taken" for answer in answers)
-        done = seen.next is None or (seen.entries[-1].at or 0) > began or (most is not None and moved >= most)
-        if done:
-            break
-        seen = yield from ask(inspect.page(keys.dead, after=seen.next, size=BATCH))
-    return Revival(moved, stayed)
 
 
 def kill(
@@ -233,9 +191,12 @@ def unqueue(
     )
 
 
-def pause(keys: Keys, name: str) -> Op[bool]:
-    """Stop fetching from a queue; false when it was paused already. What runs goes on."""
-    return Op("SET", (keys.paused(name),), ("1", "NX"), lambda reply: reply is not None)
+def pause(keys: Keys, name: str, *, note: str = "1") -> Op[bool]:
+    """Stop fetching from a queue; false when it was paused already. Running jobs continue.
+
+    `note` is stored with the pause: when it began and who began it.
+    """
+    return Op("SET", (keys.paused(name),), (note, "NX"), lambda reply: reply is not None)
 
 
 def resume(keys: Keys, name: str) -> Steps[bool]:
