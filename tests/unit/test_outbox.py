@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 import pytest
 
-from dayjob import WorkerPool
-from dayjob.store.codec import Wire
+from attempts import new_attempt, new_job_type
+from dayjob.retry import SUSPECT
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
-from dayjob.worker.fetching.outbox import Outbox
+from dayjob.worker.fetching.outbox import MAX_STUCK, Outbox
 from dayjob.worker.fetching.start_gate import StartGate
-from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
 from dayjob.worker.running.attempt import Attempt
 
 HALF = b"x" * (consume.MAX_BYTES // 2)
@@ -24,8 +26,8 @@ def outbox() -> Outbox:
 
 def finished(count: int) -> list[Attempt]:
     """Attempts with a result of half a mebibyte each."""
-    job_type = PoolJobType(WorkerPool().register("a", lambda: None), lambda *_: None, PoolFlags(), None)
-    attempts = [Attempt(f"{n}:a", "a", b"{}", Wire("a"), job_type) for n in range(1, count + 1)]
+    job_type = new_job_type()
+    attempts = [new_attempt(number, job_type) for number in range(1, count + 1)]
     for attempt in attempts:
         attempt.settlement = [Entry("keep", "a", attempt.token, b"{}", 1000, "key", HALF)]
     return attempts
@@ -71,3 +73,101 @@ def test_one_outcome_that_was_stuck_is_tried_again_beside_large_results(outbox):
     outbox.finished.extend(finished(5))
     entries, _ = outbox.take(0.0)
     assert [entry.token for entry in entries] == ["1:a", "2:a", "9:a"]
+
+
+def test_plain_completions_are_grouped_by_name(outbox):
+    one, other = new_job_type("a"), new_job_type("b")
+    outbox.finished.extend([new_attempt(1, one), new_attempt(2, other), new_attempt(3, one)])
+    assert len(outbox) == 3
+    assert outbox.take(0.0) == ([], {"a": ["1:a", "3:a"], "b": ["2:b"]})
+    assert (len(outbox), outbox.due) == (0, False)
+
+
+def test_one_exchange_carries_a_bounded_number_of_outcomes(outbox):
+    job_type = new_job_type()
+    outbox.entries.append(Entry("back", "a", "9999:a"))
+    outbox.finished.extend(new_attempt(number, job_type) for number in range(consume.MAX_SETTLED))
+    entries, done = outbox.take(0.0)
+    assert len(entries) + len(done["a"]) == consume.MAX_SETTLED
+    assert outbox.take(0.0) == ([], {"a": [f"{consume.MAX_SETTLED - 1}:a"]})
+
+
+def test_lost_attempts_are_learnt_from_and_not_sent(outbox):
+    plain, failed = finished(2)
+    plain.settlement = None
+    for attempt in (plain, failed):
+        attempt.lost, attempt.ran = True, 1.0
+    outbox.finished.extend((plain, failed))
+    assert outbox.take(0.0) == ([], {})
+    assert sum(plain.job_type.runs.values()) == 2
+    assert plain.job_type.fails == 0
+
+
+def test_failed_attempts_are_counted_for_their_job_type(outbox):
+    attempts = finished(3)
+    attempts[0].settlement = [Entry("retry", "a", "1:a", b"{}", 5)]
+    attempts[1].settlement = [Entry("free", "a", "2:a"), Entry("dead", "a", "2:a", b"{}", 1)]
+    outbox.finished.extend(attempts)
+    outbox.take(0.0)
+    assert attempts[0].job_type.fails == 2
+
+
+def test_an_outcome_that_is_held_waits_for_its_time_or_for_the_pool_to_stop(outbox):
+    job_type = new_job_type()
+    attempt, behind = new_attempt(1, job_type), new_attempt(2, job_type)
+    attempt.hold_until, behind.hold_until = math.inf, 0.0
+    outbox.later.extend((attempt, behind))
+    assert not outbox.due
+    assert outbox.take(0.0) == ([], {})
+    job_type.flags.stopping = True
+    assert outbox.due
+    assert outbox.take(0.0) == ([], {"a": ["1:a", "2:a"]})
+
+
+def test_an_outcome_is_sent_when_its_time_has_come(outbox):
+    attempt = new_attempt(1)
+    attempt.hold_until = time.monotonic()
+    outbox.later.append(attempt)
+    assert outbox.due
+    assert outbox.take(0.0) == ([], {"a": ["1:a"]})
+
+
+def test_stuck_outcomes_are_tried_again_no_more_than_once_in_a_while(outbox):
+    entry = Entry("retry", "a", "1:a", b"{}", 5)
+    outbox.stick(entry)
+    assert outbox.due
+    assert len(outbox) == 0, "what is stuck does not keep a pool from stopping"
+    assert outbox.take(0.0) == ([entry], {})
+    outbox.stick(entry)
+    outbox._stuck_at += 100
+    assert outbox.stuck
+    assert not outbox.due
+    assert outbox.take(0.0) == ([], {})
+
+
+def test_one_exchange_tries_a_bounded_number_of_stuck_outcomes(outbox):
+    for number in range(MAX_STUCK + 1):
+        outbox.stick(Entry("back", "a", f"{number}:a"))
+    entries, _ = outbox.take(0.0)
+    assert [entry.token for entry in entries] == [f"{number}:a" for number in range(MAX_STUCK)]
+
+
+def test_a_pool_that_lost_its_id_sends_none_of_its_old_entries(outbox):
+    outbox.entries.append(Entry("back", "a", "1:a"))
+    outbox.stick(Entry("back", "a", "2:a"))
+    outbox.clear()
+    assert (len(outbox), outbox.due, outbox.stuck) == (0, False, False)
+
+
+def test_the_end_of_a_suspect_lets_the_next_one_be_named():
+    gate = StartGate(Keys("t"))
+    outbox = Outbox(gate)
+    attempt = new_attempt(1, deaths=SUSPECT)
+    gate.stops(attempt)
+    gate.ask(0)
+    outbox.finished.append(new_attempt(2))
+    outbox.take(0.0)
+    assert gate.suspecting
+    outbox.finished.append(attempt)
+    outbox.take(0.0)
+    assert not gate.suspecting
