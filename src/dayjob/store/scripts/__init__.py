@@ -1,4 +1,4 @@
-"""Loads `scripts/*.lua` from the package, once each, and reads their headers."""
+"""Loads the Lua scripts from the package and reads their headers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One Lua script: its text and the digest the server knows it by."""
+    """One Lua script: its source, and the SHA-1 digest under which the server caches it."""
 
     name: str
     source: str
     sha: str
-    #: Whether it may write, so that a server that refuses writes refuses it.
+    #: Whether the script may write. A server that refuses writes then refuses the script.
     writes: bool
 
     @property
     def header(self) -> str:
-        """The block comment that documents keys, arguments and answer."""
+        """The block comment that documents keys, arguments and reply."""
         found = re.search(r"--\[\[ (.*?)\]\]", self.source, re.DOTALL)
         return found.group(1) if found else ""
 
@@ -34,9 +34,9 @@ class Script:
 
 @cache
 def load(name: str) -> Script:
-    """The script `name`. It exists, or this is a broken installation."""
+    """Load the script `name` from the package. Each file is read once."""
     source = files("dayjob.store").joinpath("scripts", f"{name}.lua").read_text("utf-8")
-    # The digest protects nothing; it is the name Redis gives a script.
+    # Redis identifies scripts by their SHA-1; it protects nothing here.
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, sha, "no-writes" not in source.partition("\n")[0])
 

@@ -6,20 +6,20 @@ KEYS[1]  sent:<slot>
 KEYS[2]  queue, or scheduled
 KEYS[3]  known_jobs
 KEYS[4]  bell, or due
-KEYS[5]  unique key, or id:<id> again where there is none
-KEYS[6]  id:<id>, or the unique key again where the id is not the caller's
+KEYS[5]  unique key; without one, id:<id> again
+KEYS[6]  id:<id>; where the caller chose no id, the unique key again
 ARGV[1]  number of this request on its slot
-ARGV[2]  job name when known_jobs may lack it, else ""
+ARGV[2]  job name to add to known_jobs, or "" when the enqueuer added it recently
 ARGV[3]  "now", "in" or "at"
 ARGV[4]  milliseconds from now, or since the epoch; 0 for now
 ARGV[5]  payload
 ARGV[6]  job id
 ARGV[7]  1 when there is a unique key
-ARGV[8]  1 when the id is the caller's
-ARGV[9]  milliseconds the unique key lives, counted from now; 0: thirty days after the job is due
+ARGV[8]  1 when the caller chose the id
+ARGV[9]  milliseconds until the unique key expires; 0 for thirty days after the job is due
 ARGV[10]  milliseconds from now until the job expires, or 0
-Returns  {"stored" | "again" for a resend | "existed" for a chosen id that was stored before | "duplicate"; Redis milliseconds; due milliseconds; id of the holder or ""}
-Atomic because: two jobs with one key, or two repeats of one id, must not both get in.
+Returns  {"stored" | "again" for a resend | "existed" for a chosen id that was stored before | "duplicate"; Redis milliseconds; due milliseconds; id of the job that holds the unique key, or ""}
+Atomic because: of two jobs with the same unique key or the same chosen id, only one may be stored.
 ]]
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local number, name, mode, amount = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -31,14 +31,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local at = now
 if mode == 'in' then at = now + amount end
 if mode == 'at' then at = amount end
--- Beyond this the key could not be given its time to live, after the job was stored.
+-- Redis would refuse a larger time to live with an error after the job was already stored, so refuse it here.
 if not (at < 1e15 and life < 1e15) then
   return redis.error_reply('ERR the time to run or the life of the unique key is out of range')
 end
 
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
-  -- A write, so that whoever waits for the last write of this connection to be safe waits for the job too.
+  -- WAIT and WAITAOF cover the last write of a connection. This write makes them cover the job on a resend too.
   redis.call('EXPIRE', sent, 3600)
   local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
   if n == number then return {'duplicate', now, at, holder} end
@@ -61,7 +61,7 @@ if is_unique and redis.call('EXISTS', unique) == 1 then
 end
 
 if span > 0 then
-  -- Redis time decides when a job expires, not the clock of its producer. Only that number is replaced.
+  -- Expiry follows Redis time, not the producer's clock. Only this number in the payload is replaced.
   local head, tail = string.match(payload, '^(.*"expires":)%d+(,"at":%d+})$')
   if head then payload = head .. string.format('%d', now + span) .. tail end
 end

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
---[[ announce: note what a pool says of its job types, where that is new.
+--[[ announce: store a pool's descriptions of its job types, where they are new or changed.
 
 Called by: job_types.announce
 KEYS[1]  job_types
 ARGV[1]  how many job types are kept
-ARGV[2]  seconds after which it is noted again that a job type is in use
-ARGV[3...]  2 per job type, 200 at most: name, JSON
+ARGV[2]  seconds after which an unchanged description is written again, to refresh its time
+ARGV[3...]  2 per job type, 200 at most: name, description as JSON
 Returns  how many were written, or -1 when the key has a wrong type
-Atomic because: what is said of a job type and when it was said belong together.
+Atomic because: the description of a job type and its time must change together.
 ]]
 local types, most, fresh = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 
@@ -18,12 +18,12 @@ if type(known) ~= 'number' then
 end
 local written = 0
 for i = 3, #ARGV, 2 do
-  local name, told = ARGV[i], ARGV[i + 1]
+  local name, description = ARGV[i], ARGV[i + 1]
   local before = redis.call('HMGET', types, name, name .. '|at')
   local old = now - (tonumber(before[2] or '0') or 0) >= fresh
-  if (before[1] or known < 2 * most) and (before[1] ~= told or old) then
+  if (before[1] or known < 2 * most) and (before[1] ~= description or old) then
     if not before[1] then known = known + 2 end
-    redis.call('HSET', types, name, told, name .. '|at', string.format('%d', now))
+    redis.call('HSET', types, name, description, name .. '|at', string.format('%d', now))
     written = written + 1
   end
 end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ beat: renew the lease of a pool; take the leadership if nobody has it.
+--[[ beat: renew the lease of a pool, and make it the leader if there is none.
 
 Called by: consume.beat
 KEYS[1]  pools
@@ -8,10 +8,10 @@ KEYS[3]  leader
 KEYS[4]  held of this pool
 ARGV[1]  pool id
 ARGV[2]  lease, milliseconds
-ARGV[3]  milliseconds of leadership to take if nobody has it; 0 not to
-Returns  {1 when alive, 0 when this id is not registered; Redis milliseconds; 1 when it leads; {what operators wish of it};
-          {those of the following tokens whose jobs go to dead}; tokens to cancel...}
-Atomic because: a condemned pool must not get a lease again.
+ARGV[3]  milliseconds of leadership to take if there is no leader; 0 to leave the leadership alone
+Returns  {1 when registered, 0 when not; Redis milliseconds; 1 when this pool leads; {requests of operators: quiet, stop,
+          stacks}; {those of the tokens to cancel whose jobs go to dead}; tokens to cancel...}
+Atomic because: the lease of a condemned pool must never be renewed.
 ]]
 local pools, state, leader, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]

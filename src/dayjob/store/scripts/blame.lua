@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
---[[ blame: note why a pool is about to be killed, and for which attempt.
+--[[ blame: record why a pool is about to be killed, and which attempt caused it.
 
 Called by: consume.set_cause
 KEYS[1]  state of the pool
 KEYS[2]  held of the pool
-ARGV[1]  token of the culprit, "" when no attempt is to blame
-ARGV[2]  why
-Returns  1 when it was noted, 0 when the pool is gone or does not hold that attempt
-Atomic because: an attempt that ended in the meantime is not to blame.
+ARGV[1]  token of the attempt that caused it, or "" when no attempt did
+ARGV[2]  the cause
+Returns  1 when it was recorded, 0 when the pool is gone or does not hold that attempt
+Atomic because: an attempt that has just ended must not be recorded as the cause.
 ]]
 local state, held, token, why = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 

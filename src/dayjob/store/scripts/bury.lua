@@ -1,22 +1,23 @@
 #!lua flags=allow-oom
---[[ bury: move a job from scheduled or retry to dead, because an operator says so.
+--[[ bury: move a job from scheduled or retry to dead, at an operator's request.
 
 Called by: operate.kill
 KEYS[1]  scheduled or retry
 KEYS[2]  dead
 KEYS[3]  totals
-KEYS[4]  unique key, or dead again where there is none
-ARGV[1]  member as it was seen
+KEYS[4]  unique key; without one, dead again
+ARGV[1]  member, exactly as the operator's client read it
 ARGV[2]  payload for dead
 ARGV[3]  job name
 ARGV[4]  job id where there is a unique key, else ""
-Returns  1 when it was there, else 0
+Returns  1 when it was moved, 0 when it was no longer there
 Atomic because: a job must be in exactly one place.
 ]]
 local source, dead, totals, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local member, payload, name, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- A key holds the id of its job; one that an enqueuer of gocraft made for a job that never started holds "1" or JSON.
+-- dayjob stores the job id in a unique key. gocraft's enqueuers store "1" or the job's JSON, which belongs to this job
+-- as long as it has not been attempted.
 local function owns(payload, id, holder)
   if holder == id then return true end
   if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end

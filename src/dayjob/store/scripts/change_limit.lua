@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ change_limit: bring a concurrency limit into force after the attempts that are held already were counted.
+--[[ change_limit: enforce a new concurrency limit, once all attempts that pools already hold are counted.
 
 Called by: consume.begin_limit, consume.finish_limit, consume.abandon_limit
 KEYS[1]  limits
@@ -7,15 +7,16 @@ KEYS[2]  held set of the name
 KEYS[3]  bell of the name
 ARGV[1]  job name
 ARGV[2]  begin, finish or abandon
-ARGV[3]  mark of this count
+ARGV[3]  mark that identifies this count
 ARGV[4]  the limit, for finish
 ARGV[5]  who sets it, for finish: code or operator
-Returns  begin: the mark of the count that is under way; finish and abandon: 1, or 0 when that count is no longer valid
-Atomic because: the limit comes into force only if every attempt taken since the count began was counted.
+Returns  begin: the mark of the count in progress; finish and abandon: 1, or 0 when that count is no longer valid
+Atomic because: the limit may only be enforced if every attempt fetched since the count began was counted.
 ]]
 local limits, members, bell = KEYS[1], KEYS[2], KEYS[3]
 local name, what, mark, limit, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
--- Exchanges count for any limit. This one restricts nothing, and readers, which expect digits only, do not show it.
+-- A limit too high to restrict anything makes every exchange count its attempts. Readers accept digits only, so they
+-- do not show it as a limit.
 local COUNTING = '1e6'
 
 local stored = redis.call('HMGET', limits, name, name .. '|counting')

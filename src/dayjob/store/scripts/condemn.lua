@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ condemn: move pools whose lease is over, or whose death is proven, from pools to condemned.
+--[[ condemn: move pools whose lease has expired, or whose process is known to be dead, from pools to condemned.
 
 Called by: maintain.condemn
 KEYS[1]  pools
@@ -7,10 +7,10 @@ KEYS[2]  condemned
 KEYS[3]  watch
 KEYS[4]  leader
 ARGV[1]  lease, milliseconds
-ARGV[2]  1 to judge leases, 0 for the proven deaths only
-ARGV[3...]  ids whose death is proven
+ARGV[2]  1 to check leases too, 0 for the following ids only
+ARGV[3...]  ids of pools whose process is known to be dead
 Returns  ids of condemned pools, 100 at most
-Atomic because: from one instant on the pool is refused and what it holds is frozen.
+Atomic because: once condemned, a pool can no longer settle or fetch, so what it holds stays as it is until it is swept.
 ]]
 local pools, condemned, watch, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, judge = tonumber(ARGV[1]), ARGV[2] == '1'
@@ -24,16 +24,16 @@ local over = {}
 if judge then
   local seen = redis.pcall('HMGET', watch, 'last', 'quiet')
   if seen.err then
-    -- Nobody else writes it: a wrong type is mended, and counts as a gap.
+    -- Only this script writes the key, so a wrong type is replaced. The missing values count as a gap, which is safe.
     redis.call('DEL', watch)
     seen = {'0', '0'}
   end
   local last, quiet = tonumber(seen[1] or now), tonumber(seen[2] or 0)
-  -- Nobody could renew while Redis was away, or can tell what a clock that stepped back means: wait one lease.
+  -- After an outage of Redis or a jump of its clock, live pools may look expired: give them one lease to renew.
   if now - last > 5000 or now < last then
     quiet = now + lease
     if now < last then
-      -- Leases were counted by the clock as it was.
+      -- The ends of the leases were computed with the clock before it jumped back: move them by the same amount.
       for _, id in ipairs(redis.call('ZRANGE', pools, 0, 999)) do
         redis.call('ZINCRBY', pools, string.format('%d', now - last), id)
       end
@@ -53,7 +53,7 @@ end
 for _, id in ipairs(over) do
   redis.call('ZADD', condemned, 'NX', time[1], id)
   redis.call('ZREM', pools, id)
-  -- A dead leader makes way for whoever beats or starts next.
+  -- The next pool that sends a heartbeat or starts can become the leader at once.
   if id == leads then redis.call('DEL', leader) end
 end
 return redis.call('ZRANGE', condemned, 0, 99)

@@ -1,12 +1,12 @@
 #!lua flags=no-writes
---[[ due: read what is due in scheduled or retry, and when the next one is.
+--[[ due: read the jobs that are due in scheduled or retry, and the time until the next one.
 
 Called by: maintain.read_due
 KEYS[1]  scheduled or retry
 ARGV[1]  how many members at most
-ARGV[2]  how many due ones to skip: they could not be moved
-Returns  {Redis milliseconds; milliseconds until the next one that is not due, or -1; member, score, ...}
-Atomic because: it is one look.
+ARGV[2]  how many due members to skip, because they could not be moved
+Returns  {Redis milliseconds; milliseconds until the next member becomes due, or -1; member, score, ...}
+Atomic because: the due members and the wait for the next one must come from the same state.
 ]]
 local source, most, skip = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local STEP, MOST_BYTES = 10, 1048576

@@ -7,12 +7,12 @@ KEYS[2]  queue
 KEYS[3]  known_jobs
 KEYS[4]  bell
 ARGV[1]  number of this request on its slot
-ARGV[2]  job name when known_jobs may lack it, else ""
-ARGV[3]  1 now and then: tell the time, and let the slot live another hour
+ARGV[2]  job name to add to known_jobs, or "" when the enqueuer added it recently
+ARGV[3]  1 to return Redis time and keep the slot for another hour; enqueuers set it every few seconds
 ARGV[4]  milliseconds from now until the jobs expire, or 0
 ARGV[5...]  payloads, 500 at most
-Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds, or 0 when neither asked nor needed}
-Atomic because: a resend must find either all of its jobs stored and its number noted, or nothing.
+Returns  {1 when stored now, 0 when this request was stored before; Redis milliseconds, or 0 when not asked for}
+Atomic because: a resend must find either all of its jobs stored and its number recorded, or nothing.
 ]]
 local sent, queue, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local number, name, fresh, span = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
@@ -22,10 +22,10 @@ if fresh or span > 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
--- A lower number is a late copy: closing a socket does not recall what it sent.
+-- A lower number is a late copy of an older request: the server may still read it after the client closed the socket.
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
-  -- A write, so that whoever waits for the last write of this connection to be safe waits for the jobs too.
+  -- WAIT and WAITAOF cover the last write of a connection. This write makes them cover the jobs on a resend too.
   redis.call('EXPIRE', sent, 3600)
   return {0, now}
 end
@@ -34,7 +34,7 @@ if name ~= '' then
 end
 
 if span > 0 then
-  -- Redis time decides when a job expires, not the clock of its producer. Only that number is replaced.
+  -- Expiry follows Redis time, not the producer's clock. Only this number in the payload is replaced.
   for i = 5, #ARGV do
     local head, tail = string.match(ARGV[i], '^(.*"expires":)%d+(,"at":%d+})$')
     if head then ARGV[i] = head .. string.format('%d', now + span) .. tail end
@@ -49,6 +49,6 @@ if fresh or not last then
 else
   redis.call('SET', sent, number, 'KEEPTTL')
 end
--- A bell of a wrong type must not undo an enqueue; the next exchange mends it.
+-- A bell key of a wrong type must not fail the enqueue; the next exchange replaces the key.
 redis.pcall('ZADD', bell, 0, '1')
 return {1, now}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ exchange: settle finished attempts and fetch new jobs, in one step.
+--[[ exchange: settle a pool's finished attempts and fetch new jobs for it.
 
 Called by: consume.exchange
 KEYS[1]  pools
@@ -14,34 +14,36 @@ KEYS[9]  done
 KEYS[10]  broken
 KEYS[11]  due
 KEYS[12]  minute
-KEYS[13...]  4 per job name: queue, paused, held set, bell; then the unique and result keys that entries name
+KEYS[13...]  4 per job name: queue, paused, held set, bell; then the unique and result keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of this request, from 1
 ARGV[3]  number of the first new token
-ARGV[4]  room: how many jobs to fetch of any name
-ARGV[5]  extra: how many more of the names marked fast, if no other one has jobs left
+ARGV[4]  room: how many jobs to fetch, of any name
+ARGV[5]  extra: how many more jobs to fetch of the names marked fast, if no other name has jobs left
 ARGV[6]  lease, milliseconds
 ARGV[7]  a random number from 0 to 1, below 1
-ARGV[8]  most bytes to fetch
+ARGV[8]  maximum bytes to fetch
 ARGV[9]  number of job names
 ARGV[10]  number of entries
 ARGV[11]  number of groups of plain completions
-ARGV[12...]  3 per name: name, weight, 0 not to fetch | 1 to fetch | 2 to fetch and fast;
+ARGV[12...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, and the name is fast;
              7 per entry: kind, name index, token, payload, number, key index, value;
              per group: name index, count, tokens;
-             2 per figure of this minute: field, increment
-Returns  {"ok" | "rewound" | "again" | "late" | "refused"; Redis milliseconds; attempts held; late outcomes;
-          indexes of names that can still be fetched; answers to releases: token, payload or false, ...;
+             2 per metric of this minute: field, increment
+Returns  {"ok" | "rewound": Redis lost earlier requests of this pool | "again": a resend | "late": an older request |
+          "refused": the pool is not registered; Redis milliseconds; attempts held; number of late outcomes;
+          indexes of names that still have jobs to fetch; answers to free: token, payload or false, ...;
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
-          jobs: {name index, payload, ...} per name with jobs, tokens numbered on, or for "again" {token, payload, ...};
-          attempts that were not settled since their job was cancelled: token, 1 | kill, ...}
-Kinds, all but the last two ending the attempt: retry, snooze (number: delay in milliseconds), dead (number: 1 when it
-counts as a fail), drop (the same, and 2 when it was cancelled), done, keep (number: milliseconds to keep; key and value:
-the result), back (key and value: a unique key to take again), rewound, broken;
-free (release a unique key: value is the job id; number: 1 on a first run), suspect (name it in the state).
-A cancelled job never runs again: retry, snooze, back and rewound leave it held, for the pool to end it.
-Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that takes a job, and a
-resend must find all of a request applied or nothing.
+          jobs: {name index, payload, ...} per name with jobs, under consecutive token numbers; or for "again" {token, payload, ...};
+          attempts left unsettled because their job was cancelled: token, 1 | kill, ...}
+Kinds that end the attempt: retry, snooze (number: delay in milliseconds), dead (number: 1 when it counts as a failure),
+drop (number as for dead, and 2 when it was cancelled), done, keep (number: milliseconds to keep; key and value: the
+result), back (key and value: a unique key to take again), rewound, broken.
+Kinds that do not: free (release a unique key; value is the job id, number 1 on a first run), suspect (record the token in
+the pool's state).
+A cancelled job never runs again: retry, snooze, back and rewound leave its attempt held, and the pool ends it.
+Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that fetches the job, and a
+resend must find the whole request applied or nothing.
 ]]
 local pools, state, held, limits, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local retry, dead, scheduled, done, broken, due, minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
@@ -54,7 +56,7 @@ local call, pcall_, format = redis.call, redis.pcall, string.format
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Who asks, and did we hear it before?
+-- Refuse unregistered pools, and recognise requests that were applied before.
 if not call('ZSCORE', pools, pool) then
   return {'refused', now, 0, 0, {}, {}, {}, {}, {}, {}}
 end
@@ -66,7 +68,7 @@ end
 local again = number == last
 local status = again and 'again' or (number > last + 1 and 'rewound' or 'ok')
 
--- Read and check everything that a write below relies on.
+-- Check the types of all keys before the first write: a script that fails halfway is not rolled back.
 local function good(answer)
   return not (type(answer) == 'table' and answer.err)
 end
@@ -116,8 +118,8 @@ local runs_again = {retry = true, snooze = true, back = true, rewound = true}
 local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
 
--- 1. Settle. Each destination is written before the attempt is dropped.
--- gocraft's pages read whole seconds only: a death and the end of a long wait, rounded up, are such.
+-- 1. Settle. Each destination is written before the attempt is removed from held.
+-- gocraft's web UI can only read scores that are whole seconds, so dead jobs and long delays get such scores, rounded up.
 local function score_in(amount)
   local at = now + amount
   return format('%.3f', (amount < 10000 and at or math.ceil(at / 1000) * 1000) / 1000)
@@ -150,7 +152,7 @@ local function settle(kind, i, token, payload, amount, key, value)
   else
     call('RPUSH', key_of(i, 1), call('HGET', held, token))
     add(kind == 'back' and 'given_back' or 'rewound', i, 1)
-    -- It let go of its unique key and never started: it takes it again, unless somebody else has it by now.
+    -- The job released its unique key but never started. It takes the key again, unless another job has it by now.
     if key > 0 then call('SET', KEYS[key], value, 'NX', 'PX', 2592000000) end
   end
   if (kind == 'keep' or kind == 'dead') and key > 0 then
@@ -163,7 +165,7 @@ local function settle(kind, i, token, payload, amount, key, value)
   if token == suspect then suspect_ended = true end
 end
 
--- As far as that can be told without reading it: anything else must not take the place of the job that is here.
+-- A cheap check without parsing: a value that is not a job of this name must not replace the payload.
 local function is_job(payload, of)
   local beginning = '{"name":"' .. of .. '"'
   return string.sub(payload, 1, #beginning) == beginning and string.sub(payload, -1) == '}'
@@ -174,7 +176,7 @@ local function release(i, token, key, id, first)
   if holder == id then
     call('DEL', KEYS[key])
   elseif first and type(holder) == 'string' then
-    -- What gocraft's enqueuers write: "1", or the job with the newest arguments, which is the one to run.
+    -- gocraft's enqueuers store "1", or the job with its newest arguments; in that case run the stored job.
     if holder == '1' then
       call('DEL', KEYS[key])
     elseif is_job(holder, name[i]) then
@@ -197,7 +199,7 @@ for _ = 1, entries do
   elseif kind == 'suspect' then
     if present and not again then named = token end
   elseif again then
-    -- What was settled is gone, so what is still there was stuck.
+    -- The first send removed all attempts that it settled, so one that is still held could not be settled.
     if present then stuck[#stuck + 1] = token end
   elseif not present then
     late = late + 1
@@ -235,13 +237,13 @@ elseif suspect_ended then
   call('HDEL', state, 'suspect')
 end
 
--- 2. What is there to fetch?
+-- 2. Count what can be fetched.
 local left, live = {}, {}
 for i = 1, names do
   left[i] = 0
   local waiting = pcall_('LLEN', key_of(i, 1))
   if not good(waiting) or not limits_known then
-    -- Without its limits nothing is fetched; what finished is settled all the same.
+    -- If the limits cannot be read, nothing is fetched. Finished attempts are settled all the same.
     note_wrong(i)
   elseif waiting > 0 and call('EXISTS', key_of(i, 2)) == 0 then
     left[i] = waiting
@@ -257,7 +259,7 @@ for i = 1, names do
   end
 end
 
--- 3. Fetch: deal the room by weight, then the extra among the fast names.
+-- 3. Fetch: share the room among the names by weight, then the extra among the fast names.
 local take, jobs = {}, {}
 local function deal(slots, least)
   local players = {}
@@ -278,7 +280,7 @@ local function deal(slots, least)
       if left[i] > 0 then rest[#rest + 1] = i end
     end
     slots, players = slots - dealt, rest
-    -- The next digits of u: they say nothing about those that decided what is left over.
+    -- Use other digits of u for the next round, so that one round's rounding does not bias the next.
     u = (u * 65536 + 0.6180339887498949) % 1
   end
 end
@@ -306,7 +308,7 @@ local function fetch(i, count, bytes)
     count = count - taken
     chunk = math.min(chunk * 4, 32)
   end
-  -- Without jobs when the names before it used up the bytes.
+  -- The group is empty if the names before it used up the bytes.
   if #group > 1 then jobs[#jobs + 1] = group end
   return bytes, count
 end
@@ -322,7 +324,7 @@ if again then
 else
   if room > 0 then deal(room, '1') end
   for i = 1, names do
-    -- A slow queue gets its share of slots as they come free: nothing is prefetched past it.
+    -- While a slow queue has jobs left, free slots are shared by weight, so nothing is prefetched from the fast ones.
     if left[i] > 0 and want[i] == '1' then extra = 0 end
   end
   if extra > 0 then deal(extra, '2') end
@@ -336,7 +338,7 @@ else
   end
 end
 
--- 4. Pass the bell on, or silence it.
+-- 4. Ring the bell for the next pool if jobs are left, otherwise clear it.
 for i = 1, names do
   local bell = key_of(i, 4)
   if left[i] > 0 then

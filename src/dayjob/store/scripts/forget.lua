@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
---[[ forget: drop job types that no pool has announced for long.
+--[[ forget: drop job types that no pool has announced recently.
 
 Called by: job_types.forget
 KEYS[1]  job_types
-ARGV[1]  seconds that a job type is kept after it was last announced
-ARGV[2...]  names to look at, 500 at most
+ARGV[1]  seconds for which a job type is kept after it was last announced
+ARGV[2...]  names to check, 500 at most
 Returns  how many were dropped
-Atomic because: one that is announced at this moment must stay.
+Atomic because: a job type that a pool announces at the same time must stay.
 ]]
 local types, age = KEYS[1], tonumber(ARGV[1])
 

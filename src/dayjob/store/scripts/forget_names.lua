@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
---[[ forget_names: remove job names that nothing uses from the known ones.
+--[[ forget_names: remove unused job names from known_jobs.
 
 Called by: maintain.forget_names
 KEYS[1]  known_jobs
 KEYS[2]  limits
 KEYS[3]  job_types
 KEYS[4...]  2 per job name: queue, paused
-ARGV[1]  1 to remove them, 0 to look only
+ARGV[1]  1 to remove them, 0 to list them only
 ARGV[2...]  the job names, 200 at most
-Returns  the indexes of those that nothing uses, from 1
-Atomic because: a name under which a job is enqueued at this moment must stay known.
+Returns  the indexes of the unused names, from 1
+Atomic because: a name whose job is enqueued at the same time must stay in known_jobs.
 ]]
 local known, limits, types = KEYS[1], KEYS[2], KEYS[3]
 local remove = ARGV[1] == '1'
@@ -18,7 +18,7 @@ redis.call('SCARD', known)
 local unused = {}
 for i = 2, #ARGV do
   local name, base = ARGV[i], 3 + (i - 2) * 2
-  -- A key of a wrong type answers with a table: its name is kept.
+  -- For a key of a wrong type pcall returns an error table, which is not 0, so the name is kept.
   if redis.pcall('LLEN', KEYS[base + 1]) == 0 and redis.call('EXISTS', KEYS[base + 2]) == 0
     and redis.pcall('HEXISTS', limits, name) == 0 and redis.pcall('HEXISTS', types, name) == 0 then
     unused[#unused + 1] = i - 1

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ join: register a pool under a new id, and its names.
+--[[ join: register a pool under a new id, and add its job names to known_jobs.
 
 Called by: consume.join
 KEYS[1]  pools
@@ -9,10 +9,10 @@ KEYS[4]  known_jobs
 KEYS[5]  leader
 ARGV[1]  pool id
 ARGV[2]  lease, milliseconds
-ARGV[3]  milliseconds of leadership, taken if nobody has it
+ARGV[3]  milliseconds of leadership to take if there is no leader; 0 to leave the leadership alone
 ARGV[4...]  job names
-Returns  {1 when registered, 0 when this id was used before; Redis milliseconds; 1 when it leads}
-Atomic because: an id that was ever condemned must not come back to life.
+Returns  {1 when registered, 0 when this id was used before; Redis milliseconds; 1 when this pool leads}
+Atomic because: an id that was condemned must never be registered again.
 ]]
 local pools, condemned, state, known, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
---[[ leader: take, renew or give up the leadership.
+--[[ leader: take, renew or give up the leadership for a pool.
 
 Called by: consume.lead
 KEYS[1]  leader
 ARGV[1]  pool id
 ARGV[2]  milliseconds of leadership; 0 to give it up
 Returns  1 when this pool leads, else 0
-Atomic because: only the holder may renew or give up.
+Atomic because: only the leader itself may renew or give up the leadership.
 ]]
 local leader, id, term = KEYS[1], ARGV[1], ARGV[2]
 
--- A key of a wrong type is nobody's leadership; SET replaces it.
+-- A key of a wrong type names no leader; SET replaces it.
 local holder = redis.pcall('GET', leader)
 if type(holder) == 'string' and holder ~= id then
   return 0

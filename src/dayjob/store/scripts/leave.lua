@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ leave: take a pool off the register. What it still holds, if anything, is left to the sweep.
+--[[ leave: remove a pool from pools. If it still holds attempts, it is condemned, and sweep moves them.
 
 Called by: consume.leave
 KEYS[1]  pools
@@ -9,8 +9,8 @@ KEYS[4]  held of this pool
 KEYS[5]  status of this pool
 KEYS[6]  leader
 ARGV[1]  pool id
-Returns  how many attempts it still held
-Atomic because: either the pool is gone with nothing held, or it is condemned with all that it holds.
+Returns  how many attempts the pool still held
+Atomic because: a pool that still holds attempts must be condemned in the same step, or its attempts would be lost.
 ]]
 local pools, condemned, state, held, status, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local id = ARGV[1]

@@ -1,24 +1,24 @@
 #!lua flags=allow-oom
---[[ mend: take an entry out of broken, for good or into a queue as the job that it was meant to be.
+--[[ mend: remove an entry from broken, and put its repaired job into a queue if there is one.
 
 Called by: operate.mend, operate.drop_broken
 KEYS[1]  broken
-KEYS[2]  queue, or broken again to drop it
+KEYS[2]  queue; to drop the entry, broken again
 KEYS[3]  known_jobs
-KEYS[4]  bell, or broken again to drop it
+KEYS[4]  bell; to drop the entry, broken again
 KEYS[5]  totals
-ARGV[1]  index of the entry when it was seen, 10000 at most
-ARGV[2]  the entry as it was seen
-ARGV[3]  payload for the queue, or "" to drop it
-ARGV[4]  job name, or "" to drop it
-Returns  1 when it was still near that place, else 0
+ARGV[1]  index of the entry when the client read it, 10000 at most
+ARGV[2]  the entry, exactly as the client read it
+ARGV[3]  payload for the queue, or "" to drop the entry
+ARGV[4]  job name, or "" to drop the entry
+Returns  1 when the entry was found at that index or shortly before it, else 0
 Atomic because: an entry must be in exactly one place.
 ]]
 local broken, queue, known, bell, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local seen, entry, payload, name = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local NEAR, CHUNK, MOST_BYTES = 1000, 50, 1048576
 
--- Entries come at the right: what was taken out since only moves it to the left.
+-- Entries are added at the right, so removals since the read can only have moved this one to the left.
 local place
 if redis.call('LINDEX', broken, seen) == entry then
   place = seen

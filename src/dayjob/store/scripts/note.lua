@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
---[[ note: write down what an operator did, and forget the oldest lines.
+--[[ note: add an entry to the audit log, and drop the oldest entries.
 
 Called by: audit.note
 KEYS[1]  audit
-ARGV[1]  how many lines to keep
-ARGV[2]  the line, JSON
-Returns  how many lines there are
-Atomic because: the time is the server's, and the list stays short whoever writes.
+ARGV[1]  how many entries to keep
+ARGV[2]  the entry, JSON
+Returns  how many entries there are
+Atomic because: entries must be in the order of their Redis times, and the list must stay bounded.
 ]]
 local audit, most, line = KEYS[1], tonumber(ARGV[1]), ARGV[2]
 

@@ -1,14 +1,14 @@
 #!lua flags=no-writes
---[[ overview: how queues stand, for people.
+--[[ overview: read the size, oldest job, pause and limit of queues.
 
 Called by: inspect.queues
 KEYS[1]  limits
 KEYS[2...]  4 per job name: queue, paused, held set, bell
 ARGV[1...]  the job names, 200 at most
-Returns  {Redis milliseconds; per name {jobs waiting, or -1 when the key is no list; the oldest payload, only its end where
-          it is long, or false; what its pause says, or false when it is not paused; limit, or -1; attempts that count
-          for the limit; 1 while the bell rings}}
-Atomic because: size, limit and pause of a queue belong together.
+Returns  {Redis milliseconds; per name {jobs waiting, or -1 when the key is no list; the oldest payload, only its end if
+          it is long, or false; text of the pause, or false when the queue is not paused; limit, or -1; attempts counted
+          against the limit; 1 while the bell rings}}
+Atomic because: size, limit and pause of a queue must come from the same state.
 ]]
 local limits = KEYS[1]
 local LONG = 4096
@@ -30,11 +30,11 @@ for i = 1, #ARGV do
   end
   local paused, rung = false, redis.call('EXISTS', KEYS[base + 4])
   if redis.call('EXISTS', KEYS[base + 2]) == 1 then
-    -- Anything there pauses; only a text can say who did it.
+    -- Any value pauses the queue. Only a string can hold who paused it and when.
     paused = redis.pcall('GETRANGE', KEYS[base + 2], 0, 299)
     if type(paused) ~= 'string' then paused = '' end
   end
-  -- 1e6: attempts are being counted, and no limit is in force yet.
+  -- 1e6 is the placeholder of change_limit: attempts are being counted, and no limit is enforced yet.
   local most = (not limit[i] or limit[i] == '1e6') and -1 or tonumber(limit[i]) or 0
   answer[i + 1] = {waiting, oldest, paused, most, number('SCARD', KEYS[base + 3]), rung}
 end

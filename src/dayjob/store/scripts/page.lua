@@ -1,16 +1,16 @@
 #!lua flags=no-writes
---[[ page: some members of a sorted set, from a rank or after a cursor that need not be there any more.
+--[[ page: read members of a sorted set, from a rank on or after a cursor. The cursor's member may have been removed.
 
 Called by: inspect.page
 KEYS[1]  the sorted set
 ARGV[1]  1 for the highest scores first
 ARGV[2]  how many members at most
 ARGV[3]  after how many bytes to stop
-ARGV[4]  rank to begin at, counted from the end that comes first; "" to begin after the cursor
+ARGV[4]  rank to begin at, counted in the order of the page; "" to begin after the cursor
 ARGV[5]  score of the cursor
 ARGV[6]  member of the cursor, or the beginning of a long one
 Returns  {Redis milliseconds; how many members there are; rank of the first one returned; member, score, ...}
-Atomic because: the rank of a cursor is only good as long as nothing moves.
+Atomic because: the rank of the cursor changes when members are added or removed.
 ]]
 local set = KEYS[1]
 local reverse, most, most_bytes, rank = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
@@ -19,7 +19,7 @@ local score, member = tonumber(ARGV[5]), ARGV[6]
 local time = redis.call('TIME')
 local total = redis.call('ZCARD', set)
 
--- By bytes, as the set is sorted; Lua's own < follows the locale of the server.
+-- Redis sorts members by bytes. Lua's < depends on the locale of the server.
 local function order(other, other_score)
   if other_score ~= score then return other_score < score and -1 or 1 end
   if string.sub(other, 1, #member) == member then return 0 end

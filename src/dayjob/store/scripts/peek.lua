@@ -1,14 +1,14 @@
 #!lua flags=no-writes
---[[ peek: some entries of a list, from either end.
+--[[ peek: read entries of a list, from either end.
 
 Called by: inspect.peek, inspect.broken
 KEYS[1]  the list
 ARGV[1]  1 to begin at the right, where jobs are fetched
-ARGV[2]  how many entries to leave out first
+ARGV[2]  how many entries to skip first
 ARGV[3]  how many entries at most
 ARGV[4]  after how many bytes to stop
 Returns  {Redis milliseconds; how many entries there are; entry, ...}
-Atomic because: it is one look.
+Atomic because: the entries and the total must come from the same state.
 ]]
 local list = KEYS[1]
 local right, first, most, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

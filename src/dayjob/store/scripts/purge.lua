@@ -1,18 +1,19 @@
 #!lua flags=allow-oom
---[[ purge: delete the oldest jobs of a queue as they were seen, releasing the unique keys they own.
+--[[ purge: delete the oldest jobs of a queue, and release the unique keys that they hold.
 
 Called by: operate.purge
 KEYS[1]  queue
 KEYS[2]  totals
-KEYS[3...]  unique keys that entries name
+KEYS[3...]  unique keys that entries refer to
 ARGV[1]  job name
-ARGV[2...]  3 per entry, oldest first: payload, key index or 0, job id
+ARGV[2...]  3 per entry, oldest first: payload exactly as the client read it, key index or 0, job id
 Returns  how many were deleted
-Atomic because: only what was seen is deleted, and a unique key must not outlive its job.
+Atomic because: only jobs that the client has read may be deleted, and a unique key must be released with its job.
 ]]
 local queue, totals, name = KEYS[1], KEYS[2], ARGV[1]
 
--- A key holds the id of its job; one that an enqueuer of gocraft made for a job that never started holds "1" or JSON.
+-- dayjob stores the job id in a unique key. gocraft's enqueuers store "1" or the job's JSON, which belongs to this job
+-- as long as it has not been attempted.
 local function owns(payload, id, holder)
   if holder == id then return true end
   if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end

@@ -8,10 +8,10 @@ KEYS[3]  broken
 KEYS[4]  totals
 KEYS[5...]  2 per job name: queue, bell
 ARGV[1]  number of job names
-ARGV[2]  1 when being due is required, 0 when an operator moves it now
-ARGV[3...]  the job names, then 3 per entry: name index (0: to broken), member as it is, payload or broken entry
+ARGV[2]  1 to move due members only, 0 to move them before they are due, for an operator
+ARGV[3...]  the job names, then 3 per entry: name index (0: to broken), member as it was read, payload or broken entry
 Returns  how many were moved
-Atomic because: a member must be in exactly one place, and two requeuers may work at once.
+Atomic because: a member must be in exactly one place, and two requeuers may run at once.
 ]]
 local source, known, broken, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local count, strict = tonumber(ARGV[1]), ARGV[2] == '1'

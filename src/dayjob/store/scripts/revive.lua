@@ -1,5 +1,5 @@
 #!lua
---[[ revive: put a dead job back into its queue, with its unique key and without its old result.
+--[[ revive: put a dead job back into its queue, take its unique key again and delete its stored error.
 
 Called by: operate.revive
 KEYS[1]  dead
@@ -7,15 +7,15 @@ KEYS[2]  queue
 KEYS[3]  known_jobs
 KEYS[4]  bell
 KEYS[5]  totals
-KEYS[6]  unique key, or dead again where there is none
+KEYS[6]  unique key; without one, dead again
 KEYS[7]  result:<id>
-ARGV[1]  member as it was seen
+ARGV[1]  member, exactly as the operator's client read it
 ARGV[2]  payload for the queue
 ARGV[3]  job name
 ARGV[4]  job id where there is a unique key, else ""
-Returns  {"moved" | "gone" | "taken"; id of the job that has the unique key, or ""}
-Atomic because: a job must be in one place, and two jobs must not wait with one unique key, and
-whoever waits for the result must not get the failure of the attempt before.
+Returns  {"moved" | "gone" | "taken"; id of the job that holds the unique key, or ""}
+Atomic because: a job must be in exactly one place, two jobs must not wait under one unique key, and a caller that waits
+for the result must not get the error of an earlier attempt.
 ]]
 local dead, queue, known, bell, totals, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local result = KEYS[7]

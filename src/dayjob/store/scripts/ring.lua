@@ -6,7 +6,7 @@ KEYS[1]  limits
 KEYS[2...]  4 per job name: queue, paused, held set, bell
 ARGV[1...]  the job names
 Returns  how many bells were rung
-Atomic because: it is one look, and ringing twice is harmless.
+Atomic because: size, pause and limit of a queue must come from the same state.
 ]]
 local limits = KEYS[1]
 

@@ -1,5 +1,5 @@
 #!lua
---[[ schedule: put jobs of one name into scheduled and wake the leader if one is due sooner than all others.
+--[[ schedule: put jobs of one name into scheduled, and wake the leader if they are due before all others.
 
 Called by: produce.schedule
 KEYS[1]  sent:<slot>
@@ -7,13 +7,13 @@ KEYS[2]  scheduled
 KEYS[3]  known_jobs
 KEYS[4]  due
 ARGV[1]  number of this request on its slot
-ARGV[2]  job name when known_jobs may lack it, else ""
+ARGV[2]  job name to add to known_jobs, or "" when the enqueuer added it recently
 ARGV[3]  "in" or "at"
 ARGV[4]  milliseconds from now, or since the epoch
 ARGV[5]  milliseconds from now until the jobs expire, or 0
 ARGV[6...]  payloads, 500 at most
-Returns  {1 when stored now, 0 when a resend of what was stored before; Redis milliseconds; due milliseconds}
-Atomic because: a resend must find all or nothing, and the leader must not sleep past a job that is due.
+Returns  {1 when stored now, 0 when this request was stored before; Redis milliseconds; due milliseconds}
+Atomic because: a resend must find all of its jobs stored or none, and the leader must not sleep past a due job.
 ]]
 local sent, scheduled, known, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local number, name, mode, amount, span = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -23,9 +23,9 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local at = mode == 'in' and now + amount or amount
 local last = redis.call('GET', sent)
 if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
-  -- A write, so that whoever waits for the last write of this connection to be safe waits for the jobs too.
+  -- WAIT and WAITAOF cover the last write of a connection. This write makes them cover the jobs on a resend too.
   redis.call('EXPIRE', sent, 3600)
-  -- When it is due was decided the first time.
+  -- The first send decided when the jobs are due.
   local n, first_at = string.match(last, '^(%d+):at:(%d+)$')
   return {0, now, n == number and tonumber(first_at) or at}
 end
@@ -39,7 +39,7 @@ local pairs_ = {}
 for i = 6, #ARGV do
   local payload = ARGV[i]
   if span > 0 then
-    -- Redis time decides when a job expires, not the clock of its producer. Only that number is replaced.
+    -- Expiry follows Redis time, not the producer's clock. Only this number in the payload is replaced.
     local head, tail = string.match(payload, '^(.*"expires":)%d+(,"at":%d+})$')
     if head then payload = head .. string.format('%d', now + span) .. tail end
   end

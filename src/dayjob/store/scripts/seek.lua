@@ -1,16 +1,16 @@
 #!lua flags=no-writes
---[[ seek: look for payloads with an id, in a list, a sorted set or a hash. Whoever asks reads them to be sure.
+--[[ seek: search a list, sorted set or hash for payloads with an id. The caller parses the matches to confirm them.
 
 Called by: find.seek
 KEYS[1]  the list, sorted set or hash
 ARGV[1]  1 to begin at the right of a list, or with the highest scores
-ARGV[2]  how many entries to leave out first
-ARGV[3]  how many entries to look at, at most
+ARGV[2]  how many entries to skip first
+ARGV[3]  how many entries to search at most
 ARGV[4]  after how many bytes to stop
-ARGV[5...]  the id as JSON strings, one of which is enough
-Returns  {how many entries there are; how many entries are behind us, those left out included;
-          place, payload, score or token, ... of ten at most}
-Atomic because: it is one look.
+ARGV[5...]  the id as JSON strings; a payload matches if it has one of them
+Returns  {how many entries there are; how many entries were searched or skipped;
+          index, payload, score or token, ... of ten matches at most}
+Atomic because: the entries and the total must come from the same state.
 ]]
 local key = KEYS[1]
 local reverse, first, most, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -27,7 +27,7 @@ elseif kind == 'hash' then
   total = #fields
 end
 
--- Payloads from one place to another, and the tokens of a hash. A list that is read from its right comes the other way round.
+-- The payloads in a range, and their tokens for a hash. A range at the right end of a list comes in reverse order.
 local function read(from, upto)
   if kind == 'list' and reverse then return redis.call('LRANGE', key, -upto - 1, -from - 1) end
   if kind == 'list' then return redis.call('LRANGE', key, from, upto) end
@@ -37,7 +37,7 @@ local function read(from, upto)
   return #tokens > 0 and redis.call('HMGET', key, unpack(tokens)) or {}, tokens
 end
 
--- A text without the quote that it begins with: quotes are everywhere, and what follows them is not.
+-- Search for the id without its leading quote first: every payload is full of quotes, which makes the search slow.
 local tails = {}
 for text = 5, #ARGV do tails[text] = string.sub(ARGV[text], 2) end
 
@@ -70,7 +70,7 @@ while place < last and bytes < most_bytes and #answer < full do
     place = place + 1
     if bytes >= most_bytes or #answer >= full then break end
   end
-  -- Few where they are large: what is read at once cannot be taken back.
+  -- Read fewer large payloads at once, because the byte limit can only stop the search between two reads.
   chunk = bytes - before < 65536 and math.min(chunk * 2, 64) or 8
 end
 answer[2] = place

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ stacks: publish where the busy workers of a pool are in their code, as somebody wished.
+--[[ stacks: publish the stack traces of a pool's busy workers, which an operator asked for.
 
 Called by: consume.stacks
 KEYS[1]  pools
@@ -9,7 +9,7 @@ ARGV[1]  pool id
 ARGV[2]  stacks, JSON
 ARGV[3]  seconds to keep them
 Returns  1 when written, 0 when the pool is not registered
-Atomic because: a late answer must not outlive its pool, and the wish goes with its answer.
+Atomic because: a pool that has left must not leave stacks behind, and the request must be removed with its answer.
 ]]
 local pools, state, stacks = KEYS[1], KEYS[2], KEYS[3]
 local id, text, seconds = ARGV[1], ARGV[2], ARGV[3]
@@ -18,7 +18,7 @@ if not redis.call('ZSCORE', pools, id) then
   return 0
 end
 redis.call('HLEN', state)
--- A list, so that whoever asked can wait for it.
+-- A list, because a client can block until it has an element.
 redis.call('DEL', stacks)
 redis.call('RPUSH', stacks, text)
 redis.call('EXPIRE', stacks, seconds)

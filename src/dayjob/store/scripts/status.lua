@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ status: publish what a pool is doing, for people.
+--[[ status: publish the status of a pool, for the console and the command line.
 
 Called by: consume.status
 KEYS[1]  pools
@@ -7,7 +7,7 @@ KEYS[2]  status of this pool
 ARGV[1]  pool id
 ARGV[2]  status, JSON
 Returns  1 when written, 0 when the pool is not registered
-Atomic because: a late status must not outlive its pool.
+Atomic because: a pool that has left must not leave a status behind.
 ]]
 local pools, status = KEYS[1], KEYS[2]
 local id, text = ARGV[1], ARGV[2]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ sweep: move attempts of a condemned pool to where they go next, and forget the pool when none is left.
+--[[ sweep: move the attempts of a condemned pool to a queue, retry, dead or broken, and delete the pool when none is left.
 
 Called by: maintain.sweep
 KEYS[1]  condemned
@@ -11,14 +11,14 @@ KEYS[6]  retry
 KEYS[7]  broken
 KEYS[8]  totals
 KEYS[9]  due
-KEYS[10...]  3 per job name: queue, held set, bell; then the unique keys that entries name
+KEYS[10...]  3 per job name: queue, held set, bell; then the unique keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of job names
 ARGV[3...]  the job names, then 7 per entry: kind, name index, token, payload, number, key index, job id
 Returns  {1, or 0 when the pool is not condemned; attempts moved; attempts left}
-Kinds: queue (back to the head), dead (number: 1 when it counts as a fail), drop (the same, and 2 when it was cancelled),
-retry (number: delay in milliseconds), broken.
-Atomic because: an attempt must be in exactly one place, and two sweepers may work at once.
+Kinds: queue (back to the head), dead (number: 1 when it counts as a failure), drop (number as for dead, and 2 when it was
+cancelled), retry (number: delay in milliseconds), broken.
+Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -62,7 +62,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
       if number == 1 then add('failed', name) end
       add('dead', name)
     elseif kind == 'retry' then
-      -- As in exchange: a long wait ends on a whole second.
+      -- As in exchange: gocraft's web UI can only read scores that are whole seconds.
       local at = now + number
       if number >= 10000 then at = math.ceil(at / 1000) * 1000 end
       redis.call('ZADD', retry, string.format('%.3f', at / 1000), payload)
@@ -81,7 +81,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
     end
     redis.call('HDEL', held, token)
     redis.pcall('SREM', members, id .. '/' .. token)
-    -- A place in a limit became free.
+    -- A waiting job may now fit under the limit.
     rung[bell] = true
     moved = moved + 1
   end

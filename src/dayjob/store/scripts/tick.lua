@@ -1,5 +1,5 @@
 #!lua
---[[ tick: enqueue the open ticks of one schedule, if nobody did it before.
+--[[ tick: enqueue the jobs for the new ticks of one schedule, unless another pool has done so.
 
 Called by: produce.tick
 KEYS[1]  periodic
@@ -9,18 +9,19 @@ KEYS[4]  bell
 KEYS[5]  totals
 ARGV[1]  schedule
 ARGV[2]  job name
-ARGV[3]  last tick as the caller saw it, or "" when it saw none
-ARGV[4]  new last tick, or "" to store Redis TIME at first sight
-ARGV[5]  how many ticks the policy leaves out
+ARGV[3]  last tick as the caller read it, or "" when there was none
+ARGV[4]  new last tick, or "" to only store Redis TIME if the schedule is new
+ARGV[5]  how many ticks the policy for missed ticks skips
 ARGV[6...]  2 per job: tick, payload; ascending
-Returns  {how many were enqueued; last tick in force; Redis milliseconds; 1 when an operator paused it; why the last tick
-          was replaced by TIME: "junk" when it was no number, "ahead" when it was in the future, else ""}
-Atomic because: one job per tick, with any number of schedulers.
+Returns  {how many were enqueued; last tick now stored; Redis milliseconds; 1 when an operator paused the schedule; why the
+          last tick was replaced by TIME: "junk" when it was no number, "ahead" when it was in the future, else ""}
+Atomic because: a tick must enqueue one job, however many schedulers run.
 ]]
 local periodic, queue, known, bell, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local schedule, name, seen, newest, missed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
--- Seconds by which a last tick may be ahead of TIME, or a tick behind the one before, without a jump of the clock.
+-- Seconds by which the last tick may be ahead of TIME, or a tick later than the one before, before it counts as a jump
+-- of the clock.
 local NEAR, FIRST_JOB = 60, 6
 
 local time = redis.call('TIME')
@@ -37,7 +38,7 @@ if not last or not string.find(last, '^%d+$') or #last > 15 then
 end
 local from, upto = string.match(run, '^(%d+) (%d+)$')
 if tonumber(last) > tonumber(time[1]) + NEAR then
-  -- The clock was ahead. Its ticks since the jump are remembered, so that none of them is enqueued a second time.
+  -- The clock was ahead and has been set back. Record the ticks since the jump, so that none is enqueued twice.
   if upto ~= last then from = last end
   local windows = {from .. ' ' .. last}
   for first, final in string.gmatch(ahead, '(%d+) (%d+)') do

@@ -1,18 +1,19 @@
 #!lua flags=allow-oom
---[[ trim: drop members of dead or done that are over the cap, releasing the unique keys they own.
+--[[ trim: drop members of dead or done that exceed its cap, and release the unique keys that they hold.
 
 Called by: maintain.trim
 KEYS[1]  dead or done
 KEYS[2]  totals
-KEYS[3...]  unique keys that entries name
-ARGV[1]  label of the total that counts them
+KEYS[3...]  unique keys that entries refer to
+ARGV[1]  field of totals that counts them
 ARGV[2...]  3 per entry: member, key index or 0, job id
 Returns  how many were dropped
-Atomic because: a unique key must not outlive its job.
+Atomic because: a unique key must be released with its job.
 ]]
 local source, totals, label = KEYS[1], KEYS[2], ARGV[1]
 
--- A key holds the id of its job; one that an enqueuer of gocraft made for a job that never started holds "1" or JSON.
+-- dayjob stores the job id in a unique key. gocraft's enqueuers store "1" or the job's JSON, which belongs to this job
+-- as long as it has not been attempted.
 local function owns(payload, id, holder)
   if holder == id then return true end
   if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end

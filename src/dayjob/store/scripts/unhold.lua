@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
---[[ unhold: remove members of a limit's held set whose attempts are no longer held.
+--[[ unhold: remove attempts that no pool holds any more from the held set of a limit.
 
 Called by: maintain.unhold
 KEYS[1]  held set of a name
 KEYS[2]  bell of the name
-KEYS[3...]  held of the pools that entries name
+KEYS[3...]  held of the pools that entries refer to
 ARGV[1...]  3 per entry: member, key index of its pool's held, token
 Returns  how many were removed
-Atomic because: an attempt must not lose its place between the look and the removal.
+Atomic because: an attempt that a pool still holds must stay counted.
 ]]
 local members, bell = KEYS[1], KEYS[2]
 
 redis.call('SCARD', members)
 local removed = 0
 for i = 1, #ARGV, 3 do
-  -- A held of a wrong type answers with a table: its places are kept.
+  -- For a held key of a wrong type pcall returns an error table, which is not 0, so its attempts stay counted.
   if redis.pcall('HEXISTS', KEYS[tonumber(ARGV[i + 1])], ARGV[i + 2]) == 0 then
     removed = removed + redis.call('SREM', members, ARGV[i])
   end

@@ -1,26 +1,28 @@
 #!lua flags=allow-oom
---[[ unqueue: take one waiting job out of its queue, for good or to dead.
+--[[ unqueue: remove one waiting job from its queue, and move it to dead if asked to.
 
 Called by: operate.unqueue
 KEYS[1]  queue
 KEYS[2]  dead
 KEYS[3]  totals
-KEYS[4]  unique key, or dead again where there is none
-ARGV[1]  how many jobs were ahead of it when it was seen, 10000 at most
-ARGV[2]  payload as it was seen
+KEYS[4]  unique key; without one, dead again
+ARGV[1]  how many jobs were ahead of it when the client read it, 10000 at most
+ARGV[2]  payload, exactly as the client read it
 ARGV[3]  payload for dead, or "" to delete it
 ARGV[4]  job name
 ARGV[5]  job id where there is a unique key, else ""
 ARGV[6]  the total that counts it: dead, deleted or cancelled
-Returns  1 when it was still near that place, else 0
-Atomic because: a job must be in exactly one place, and places move while jobs are fetched.
+Returns  1 when the job was found near that position, else 0
+Atomic because: a job must be in exactly one place, and positions change while jobs are fetched.
 ]]
 local queue, dead, totals, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local seen, payload, corpse, name, id, total = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
--- What was given back since is ahead of it, what was fetched since no longer is.
+-- Since the client read it, jobs given back (BACK at most) may have come ahead of it, and jobs ahead of it (FETCHED at
+-- most) may have been fetched.
 local BACK, FETCHED, CHUNK, MOST_BYTES = 50, 1000, 50, 1048576
 
--- A key holds the id of its job; one that an enqueuer of gocraft made for a job that never started holds "1" or JSON.
+-- dayjob stores the job id in a unique key. gocraft's enqueuers store "1" or the job's JSON, which belongs to this job
+-- as long as it has not been attempted.
 local function owns(payload, id, holder)
   if holder == id then return true end
   if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end
@@ -51,7 +53,7 @@ local time = redis.call('TIME')
 if corpse ~= '' then
   redis.call('ZADD', dead, time[1], corpse)
 end
--- A list lets go of an entry by value only: give it one that is near the end and nowhere else.
+-- Redis removes list entries by value only, so replace the entry with a value that occurs nowhere else first.
 local tombstone = 'dayjob:deleted:' .. name
 redis.call('LSET', queue, -1 - place, tombstone)
 redis.call('LREM', queue, -1, tombstone)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ wish: ask something of a pool, which learns it with its next beat.
+--[[ wish: ask a pool to go quiet, stop or publish its stacks. The pool reads the request with its next beat.
 
 Called by: operate.wish
 KEYS[1]  pools
@@ -7,8 +7,8 @@ KEYS[2]  state of the pool
 KEYS[3]  stacks of the pool
 ARGV[1]  pool id
 ARGV[2]  quiet, stop or stacks
-Returns  1 when it is wished now, 0 when it was already, -1 when the pool is not registered
-Atomic because: a wish must not outlive its pool, and an old answer must not pass for the new one.
+Returns  1 when the request was stored, 0 when it was there already, -1 when the pool is not registered
+Atomic because: a pool that has left must not get requests, and old stacks must not be taken for the new ones.
 ]]
 local pools, state, stacks = KEYS[1], KEYS[2], KEYS[3]
 local id, wish = ARGV[1], ARGV[2]
