@@ -1,7 +1,7 @@
-"""Schedules: reading cron expressions, finding their ticks, and deciding what becomes of missed ones.
+"""Schedules: parses cron expressions, computes their ticks, and decides which missed ticks to enqueue.
 
-Pure: moments are passed in as seconds since the epoch, no clock is read. `cronsim` reads the fields and walks
-the calendar; time zones and daylight saving are dealt with here.
+Pure: times are passed in as seconds since the epoch, and no clock is read. `cronsim` parses the fields and walks the
+calendar; this module handles time zones and daylight saving.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cronsim import CronSim, CronSimError
 from dayjob.errors import BadSchedule
 from dayjob.options import Missed
 
-#: A tick at most this many seconds old is on time: it covers a change of leader and a Redis restart.
+#: A tick at most this many seconds old is on time. This covers a change of leader and a restart of Redis.
 TOLERANCE = 60.0
 
 _MACROS = {
@@ -35,7 +35,7 @@ _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-#: The six fields in order, each with what may be written there.
+#: The six fields in order, each with its valid values.
 _FIELDS = (
     ("second", "0-59, '*', '*/10', '1-5' or '0,30'"),
     ("minute", "0-59, '*', '*/10', '1-5' or '0,30'"),
@@ -51,7 +51,7 @@ _UNITS = {
     "ns": Fraction(1, 10**9),
     "us": Fraction(1, 10**6),
     "µs": Fraction(1, 10**6),  # the micro sign
-    "μs": Fraction(1, 10**6),  # the Greek letter; Go takes both
+    "μs": Fraction(1, 10**6),  # the Greek letter; Go accepts both
     "ms": Fraction(1, 1000),
     "s": Fraction(1),
     "m": Fraction(60),
@@ -62,14 +62,14 @@ _PREFIX = re.compile(r"(?:CRON_TZ|TZ)=(\S*)(.*)", re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400
 _TEN_YEARS = 3653 * _DAY
-#: Farther than cronsim looks for a match.
+#: Farther ahead than cronsim searches for a match.
 _FAR = 60 * 366 * _DAY
-#: Above what any readable expression needs; keeps a hostile one from costing anything.
+#: Longer than any sensible expression, so that parsing a hostile one is cheap.
 _LONGEST = 1000
 
 
 class Ticks(NamedTuple):
-    """The last ticks of a span, ascending, and the exact number of earlier ones that were left out."""
+    """The last ticks of a time span, ascending, and the exact number of earlier ticks that were left out."""
 
     times: tuple[int, ...]
     skipped: int
@@ -77,33 +77,33 @@ class Ticks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When something is to happen, tick by tick; made by `parse()`.
+    """The times at which a periodic job is enqueued, called ticks; created by `parse()`.
 
-    Daylight saving, in a named time zone: a schedule that has a tick in every hour of the day (`*/15 * * * *`,
-    `30 * * * *`, `@hourly`) follows the local clock as it goes: it skips the hour that does not exist in spring,
-    runs through both passes of the hour that comes twice in autumn, and so keeps its pace in elapsed time.
-    Any other runs once for each local time: what falls into the spring gap runs once at the first moment after
-    it, and what falls into the repeated hour runs in its first pass only. (Where the clock moves by half an hour,
-    as on Lord Howe Island, `0 * * * *` pauses for an hour and a half, since the local hour takes that long.)
+    Daylight saving, in a named time zone: a schedule with ticks in every hour of the day (`*/15 * * * *`,
+    `30 * * * *`, `@hourly`) follows the local clock. It skips the hour that does not exist in spring and ticks in both
+    passes of the hour that is repeated in autumn, so that the elapsed time between ticks stays the same.
+    Any other schedule ticks once for each local time: a tick in the spring gap happens right after the gap, and a tick
+    in the repeated hour happens in its first pass only. (Where the clock moves by half an hour, as on Lord Howe Island,
+    `0 * * * *` pauses for an hour and a half, because the local hour takes that long.)
 
     `@every` ticks are the multiples of its duration since the epoch, so that all pools agree on them.
     """
 
-    #: The expression without its time zone; `parse(spec, timezone)` gives an equal schedule.
+    #: The expression without its time zone; `parse(spec, timezone)` returns an equal schedule.
     spec: str
-    #: The name of the time zone whose clock is followed.
+    #: The name of the time zone whose clock the schedule follows.
     timezone: str
     _rule: _Cron | _Every = field(repr=False, compare=False, kw_only=True)
 
     def next_after(self, epoch_seconds: float) -> int | None:
-        """The first tick strictly after that moment, in whole seconds since the epoch; None when there is none."""
+        """The first tick strictly after that time, in whole seconds since the epoch; None if there is none."""
         return self._rule.next_after(math.floor(epoch_seconds))
 
     def ticks(self, after: float, until: float, limit: int) -> Ticks:
         """The last `limit` ticks in (after, until], ascending, and how many came before them.
 
-        The work grows with `limit` and the number of days, not with the number of ticks: a year of a schedule
-        that ticks each second takes milliseconds.
+        The cost grows with `limit` and the number of days, not with the number of ticks: a year of a schedule
+        that ticks every second takes milliseconds.
         """
         first, last = math.floor(after), math.floor(until)
         return self._rule.ticks(first, last, limit) if first < last else Ticks((), 0)
@@ -111,25 +111,23 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What to do about the ticks since the last one that was dealt with."""
+    """Which ticks since the last processed one get a job."""
 
     #: The ticks to enqueue a job for, ascending.
     enqueue: tuple[int, ...]
-    #: How many ticks get no job; to be counted.
+    #: How many ticks get no job; they are counted as missed.
     missed: int
-    #: The newest tick considered; the `last` of the next call.
+    #: The newest tick processed; pass it as `last` to the next call.
     last: int
 
 
 def parse(spec: str, timezone: str | None = None) -> Schedule:
-    """The schedule that `spec` describes.
+    """Parse a schedule.
 
     `spec` is a cron expression of five fields (minute, hour, day of month, month, day of week) or six (seconds
     first), one of `@hourly @daily @midnight @weekly @monthly @yearly @annually`, or `@every` with a duration of
     whole seconds such as `90s`, `1h30m` or `5000ms`. It may begin with `CRON_TZ=Europe/Paris` or `TZ=...`.
-    The local clock is that of `timezone`, or of the prefix; UTC when neither is given.
-
-    Raises BadSchedule that says what is wrong and what to write instead.
+    The time zone is `timezone` or that of the prefix; UTC when neither is given. Raises BadSchedule.
     """
     if not isinstance(spec, str) or len(spec) > _LONGEST:
         raise BadSchedule(
@@ -140,7 +138,7 @@ def parse(spec: str, timezone: str | None = None) -> Schedule:
     if macro.lower() == "@every":
         if name != "UTC":
             raise BadSchedule(
-                f"{_shown(spec)}: @every counts from the epoch and follows no time zone; leave out {name!r}, "
+                f"{_shown(spec)}: @every counts from the epoch and uses no time zone; leave out {name!r}, "
                 "or write a cron expression"
             )
         return Schedule(f"@every {rest}", name, _rule=_Every(_read_duration(rest, spec)))
@@ -163,12 +161,11 @@ def due(
     *,
     tolerance: float = TOLERANCE,
 ) -> Due:
-    """What to do about the ticks after `last`, up to `now`.
+    """Decide which ticks after `last`, up to `now`, get a job.
 
-    The newest of them is on time when it is at most `tolerance` seconds old: it is enqueued under every policy.
-    All others are missed: "skip" enqueues none of them, "one" the newest of them, "all" each one. At most `limit`
-    are enqueued in all, the newest ones; `limit` is at least 1. With nothing due, or when the clock went back,
-    nothing is done.
+    The newest tick is on time if it is at most `tolerance` seconds old, and is enqueued under every policy. All other
+    ticks are missed: "skip" enqueues none of them, "one" the newest of them, "all" each of them. At most the newest
+    `limit` ticks are enqueued; `limit` is at least 1. If no tick is due, or the clock went back, none is enqueued.
     """
     times, skipped = schedule.ticks(last, now, limit)
     if not times:
@@ -205,7 +202,7 @@ class _Every:
 
 
 class _Stretch(NamedTuple):
-    """The local times in (low, high] that are ticks at that time minus `offset`, or all at the end of a gap."""
+    """A span (low, high] of local times. UTC is local time minus `offset`; in a gap, all ticks happen at its end."""
 
     low: int
     high: int
@@ -220,10 +217,10 @@ class _Stretch(NamedTuple):
 class _Cron:
     """A cron expression and the local clock it follows.
 
-    A local time is an int here: the seconds since the epoch that UTC would have when its clock shows that time.
-    cronsim sees local times only, as if they were UTC. Given a zone (2.8) it, too, lets `*/15 * * * *` follow the
-    clock, but it skips the spring gap and repeats the autumn hour for six fields, `0 */2 * * *` and `*/10 2 * * *`,
-    and where clocks move by half an hour its answer depends on the moment one asks from.
+    A local time is an int here: the seconds since the epoch at which a UTC clock shows that time. cronsim gets local
+    times only, as if they were UTC. Given a zone, cronsim 2.8 also lets `*/15 * * * *` follow the clock, but it skips the
+    spring gap and repeats the autumn hour for six fields, `0 */2 * * *` and `*/10 2 * * *`; and where clocks move by half
+    an hour, its result depends on the start time.
     """
 
     text: str
@@ -263,14 +260,14 @@ class _Cron:
 
     def next_after(self, after: int) -> int | None:
         try:
-            # Most ticks are near, and then the far changes of the clock need not be looked for.
+            # Most ticks are near. A short search then avoids computing clock changes for the next sixty years.
             near = self._first(after, after + 2 * _DAY)
             return near if near is not None else self._first(after, after + _FAR)
         except OverflowError:  # the calendar ends with the year 9999
             return None
 
     def _first(self, after: int, until: int) -> int | None:
-        # A match found for one stretch may lie in a later one; looking for it anew in each would be slow.
+        # A match found for one stretch may be in a later one. Keep it, because searching again for each would be slow.
         since, found = 0, None
         for stretch in self._stretches(after, until):
             if found is None or not since <= stretch.low < found:
@@ -296,9 +293,9 @@ class _Cron:
         return re.sub(r"\b(\d*)([123])th\b", _ordinal, text)
 
     def _stretches(self, after: int, until: int) -> Iterator[_Stretch]:
-        """The local times that come in (after, until], in their order."""
+        """The spans of local time in (after, until], in order."""
         every_hour = len(self.hours) == 24
-        # The two days before tell how far the clock had come if `after` is in an hour that comes twice.
+        # If `after` is in a repeated hour, the two days before show which local times have already passed.
         begin = after if every_hour else after - 2 * _DAY
         reached: int | None = None
         for start, end, offset in self._offsets(begin, until):
@@ -315,7 +312,7 @@ class _Cron:
             reached = max(reached, high)
 
     def _offsets(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
-        """The spans (start, end] of (after, until] in which the offset from UTC, given third, is the same."""
+        """The spans of (after, until] with a constant offset from UTC, as (start, end, offset)."""
         if self.zone is UTC:
             yield after, until, 0
             return
@@ -338,11 +335,11 @@ class _Cron:
         return _seconds(moment.astimezone(self.zone).replace(tzinfo=UTC)) - at
 
     def _walk(self, local: int, *, back: bool = False) -> Iterator[int]:
-        """The matching local times after `local`, or before it going back."""
+        """The matching local times after `local`, or before it in reverse order with `back`."""
         return map(_seconds, CronSim(self.text, _EPOCH + timedelta(seconds=local), reverse=back))
 
     def _count(self, stretch: _Stretch) -> int:
-        """How many ticks the stretch has, counted by days."""
+        """How many ticks the stretch has, counted day by day."""
         midnight = stretch.low // _DAY * _DAY
         days = map(_seconds, CronSim(self.days, _EPOCH + timedelta(seconds=midnight - 1)))
         total = sum(
@@ -373,7 +370,7 @@ def _seconds(moment: datetime) -> int:
 
 
 def _values(text: str, span: int, unit: int) -> tuple[int, ...]:
-    """What one field matches, by trying it over one round of its clock."""
+    """The values that one field matches, found by running it over one full cycle."""
     walk = map(_seconds, CronSim(text, _EPOCH - timedelta(seconds=1)))
     return tuple(at // unit for at in takewhile(lambda at: at < span, walk))
 
@@ -384,14 +381,14 @@ def _ordinal(match: re.Match[str]) -> str:
 
 
 def _split_zone(spec: str, timezone: str | None) -> tuple[str, str]:
-    """The name of the time zone and the expression, blanks made single."""
+    """The name of the time zone and the expression, with single spaces."""
     prefix = _PREFIX.match(spec.strip())
     if prefix is None:
         return ("UTC" if timezone is None else timezone), " ".join(spec.split())
     name, text = prefix.groups()
     if timezone is not None and timezone != name:
         raise BadSchedule(
-            f"{_shown(spec)}: names the time zone {name!r}, and timezone={timezone!r}; give one of them"
+            f"{_shown(spec)}: has the time zone {name!r} and timezone={timezone!r}; give one of them"
         )
     return name, " ".join(text.split())
 
@@ -442,7 +439,7 @@ def _find_zone(name: str, spec: str) -> tzinfo:
         return UTC
     try:
         return zoneinfo.ZoneInfo(name)
-    # Besides the documented KeyError: a folder's name, a path, or a name the file system refuses.
+    # ZoneInfo documents KeyError only. Names of folders, paths and invalid file names raise the others.
     except (KeyError, ValueError, OSError, TypeError, AttributeError):
         _refuse_zone(name, spec)
 

@@ -1,27 +1,27 @@
-"""Every error of dayjob, in one tree, and the signals a handler may raise.
+"""All errors that dayjob raises, in one tree, and the signals that a handler may raise.
 
 DayjobError
-├── UsageError              a mistake in the program; says what to write instead
+├── UsageError              a mistake in the program; the message suggests a fix
 │   ├── BadOption           an option out of range, unknown, or in conflict (also ValueError)
 │   │   └── UnknownQueue    a queue that does not exist in the namespace
 │   ├── BadSignature        a handler or middleware that cannot be called (also TypeError)
 │   ├── BadArguments        arguments that do not fit the handler (also TypeError)
-│   ├── BadSchedule         a cron expression that cannot be read (also ValueError)
+│   ├── BadSchedule         a cron expression that cannot be parsed (also ValueError)
 │   ├── UnknownJob          a job name this pool does not have (also LookupError)
-│   ├── TooLarge            a payload or a result above the limit (also ValueError)
-│   └── NotReady            a pool that has nothing to run, or a result that is never kept
-├── StoreError              Redis did not do what was asked
-│   ├── Unavailable         no answer: refused, cut, timed out, loading, failing over
+│   ├── TooLarge            a payload or a result above the size limit (also ValueError)
+│   └── NotReady            the pool or job cannot do this as it is set up, such as a pool without jobs
+├── StoreError              a request to Redis failed
+│   ├── Unavailable         no usable answer: refused, disconnected, timed out, loading, failing over
 │   ├── Full                the server is out of memory; nothing was stored
-│   ├── Rejected            the server refused: wrong type, no permission, wrong database
-│   └── Unknown             the answer was lost; `repeat()` is safe
+│   ├── Rejected            the server refused the request: wrong type, no permission, wrong database
+│   └── Unknown             the answer was lost, so the job may or may not be stored; `repeat()` is safe
 ├── ServerError             the embedded server cannot be found or started
-│   └── UntrustedFolder     its data folder was not made by this user's dayjob
-├── ResultTimeout           no result within the time given (also TimeoutError)
-├── JobFailed               the job whose result was asked for is dead
+│   └── UntrustedFolder     this user's dayjob did not create its data folder
+├── ResultTimeout           the job has no result within the timeout (also TimeoutError)
+├── JobFailed               the job is dead, so it has no result
 └── JobTimeout              the attempt ran longer than its job type allows (also TimeoutError)
 
-Retry, Snooze, GiveBack, Discard and Dead are signals, not errors: a handler raises them to say how its attempt ends.
+Retry, Snooze, GiveBack, Discard and Dead are signals, not errors: a handler raises one to choose how its attempt ends.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class UnknownQueue(BadOption):
     def __init__(self, problem: str, near: str, forced: str = "") -> None:
         self.problem = problem
         self.near = near
-        #: What `force` is for; "" where it does not help.
+        #: What `force` would do; "" where the action has no `force`.
         self.forced = forced
         super().__init__(f"{problem}\n    {self.advice('force=True')}")
 
     def advice(self, force: str) -> str:
-        """What to do next; `force` is how the caller can insist."""
+        """What to do next. `force` is how the caller's interface spells that option."""
         return f"{self.near} Use {force} to {self.forced}." if self.forced else self.near
 
 
@@ -63,11 +63,11 @@ class BadSignature(UsageError, TypeError):
 
 
 class BadArguments(UsageError, TypeError):
-    """Arguments that do not fit the handler's signature, or that JSON cannot carry."""
+    """Arguments that do not fit the handler's signature, or that cannot be written as JSON."""
 
 
 class BadSchedule(UsageError, ValueError):
-    """A cron expression that cannot be read."""
+    """A cron expression that cannot be parsed."""
 
 
 class UnknownJob(UsageError, LookupError):
@@ -75,26 +75,26 @@ class UnknownJob(UsageError, LookupError):
 
 
 class TooLarge(UsageError, ValueError):
-    """A payload or a result above the limit."""
+    """A payload or a result above the size limit."""
 
 
 class NotReady(UsageError):
-    """Something asked of a pool or job that it cannot do as it is set up."""
+    """The pool or job cannot do this as it is set up."""
 
 
 class StoreError(DayjobError):
-    """Redis did not do what was asked."""
+    """A request to Redis failed."""
 
-    #: How many jobs of an `enqueue_many` are stored for certain: the first ones, in the order they were given.
+    #: How many jobs of an `enqueue_many` are certainly stored: the first ones, in the order they were passed.
     stored: int = 0
 
 
 class Unavailable(StoreError):
-    """No answer that can be used now; the same request may work later."""
+    """Redis gave no usable answer; the same request may succeed later."""
 
     def __init__(self, message: str, *, sent: bool = False) -> None:
         super().__init__(message)
-        #: Whether the request may have reached the server, so that it may have been done.
+        #: Whether the request may have reached the server, which may then have executed it.
         self.sent = sent
 
 
@@ -103,19 +103,20 @@ class Full(StoreError):
 
 
 class Rejected(StoreError):
-    """The server refused the request, and will again until something is changed."""
+    """The server refused the request. It will refuse it again until the request or the server's settings change."""
 
 
 class Unknown(StoreError):
-    """The answer to an enqueue was lost: the job may or may not be stored. Or it is, but not as safely as was asked.
+    """The outcome of an enqueue is not known, because the answer was lost: the job may or may not be stored.
 
-    Or only the first jobs of an `enqueue_many` are: `stored` is how many.
+    Also raised when the job is stored but `durability` was not confirmed, and when only the first jobs of an
+    `enqueue_many` are stored; `stored` is how many.
 
-    `repeat()` sends the same request again on the same slot and number, so that the job is stored once
-    whatever happened; it is safe for an hour. On an `AsyncEnqueuer`, await it.
+    `repeat()` sends the same request again, under the same number, so that the job is stored once in any case. It is
+    safe for an hour. On an `AsyncEnqueuer`, await it.
     """
 
-    #: Set by the enqueuer that raises it.
+    #: Set by the enqueuer that raises the error.
     again: Callable[[], Any]
 
     def repeat(self) -> Any:
@@ -128,7 +129,7 @@ class ServerError(DayjobError):
 
 
 class UntrustedFolder(ServerError):
-    """The data folder of the embedded server was not made by this user's dayjob. Nothing was started."""
+    """The data folder of the embedded server was not created by this user's dayjob, so no server was started."""
 
     def __init__(self, message: str, folder: Path) -> None:
         super().__init__(message)
@@ -136,19 +137,19 @@ class UntrustedFolder(ServerError):
 
 
 class ResultTimeout(DayjobError, TimeoutError):
-    """No result within the time given; the job may still finish."""
+    """The job has no result within the timeout. It may still complete."""
 
 
 class JobFailed(DayjobError):
-    """The job whose result was asked for is dead; its last error is the message."""
+    """The job is dead, so it has no result. The message is its last error."""
 
 
 class JobTimeout(DayjobError, TimeoutError):
-    """The attempt ran longer than its job type's `timeout`. What hooks, logs and the stored job see of a timeout."""
+    """The attempt ran longer than its job type's `timeout`. Hooks, logs and the stored job show this error."""
 
 
 class Signal(Exception):
-    """Root of what a handler may raise to say how its attempt ends."""
+    """Root of the signals: a handler raises one to choose how its attempt ends."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
@@ -156,7 +157,7 @@ class Signal(Exception):
 
 
 class Retry(Signal):
-    """Run it again, and count a fail. `after` seconds from now, or by the job type's backoff."""
+    """Count a failure and retry the job, `after` seconds from now or after the job type's backoff."""
 
     def __init__(self, why: str = "", *, after: float | None = None) -> None:
         super().__init__(why)
@@ -164,7 +165,7 @@ class Retry(Signal):
 
 
 class Snooze(Signal):
-    """Run it again `after` seconds, without counting a fail."""
+    """Run the job again after `after` seconds, without counting a failure."""
 
     def __init__(self, why: str = "", *, after: float) -> None:
         super().__init__(why)
@@ -172,12 +173,12 @@ class Snooze(Signal):
 
 
 class GiveBack(Signal):
-    """Put the job back at the head of its queue, counting nothing; for a job that winds up because its pool stops."""
+    """Put the job back at the head of its queue without counting a failure. For jobs that end early because the pool stops."""
 
 
 class Discard(Signal):
-    """End the job here; nothing is kept but the count."""
+    """End the job without a retry. It is counted as discarded and not kept."""
 
 
 class Dead(Signal):
-    """Send the job to dead now, whatever fails it has left."""
+    """Move the job to dead now, even if it has retries left."""

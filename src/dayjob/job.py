@@ -1,4 +1,4 @@
-"""Job: the bundle of data a handler is given, and what it may say while it runs. No I/O."""
+"""Job: the data that a handler receives, and its check-ins while it runs. No I/O."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def new_id() -> str:
     return os.urandom(12).hex()
 
 
-#: Why a job should wind up: its pool stops, an operator ended it, it passed its timeout, or Redis gave it to another.
+#: Why a job should end early: its pool stops, an operator cancelled it, it passed its timeout, or its pool lost its
+#: lease and the job was requeued.
 StopReason = Literal["shutdown", "cancelled", "timeout", "lost"]
 
 
 class CheckinSink(Protocol):
-    """What connects a running job to its pool."""
+    """Connects a running job to its pool: takes its check-ins and reports whether it should stop."""
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None: ...
 
@@ -37,7 +38,7 @@ class CheckinSink(Protocol):
 
 
 class Job:
-    """One job: a name, an id, arguments. `Job("name")` makes one for unit tests."""
+    """One job: a name, an id and arguments. `Job("name")` creates one for unit tests."""
 
     __slots__ = (
         "_args",
@@ -64,7 +65,7 @@ class Job:
         name: str,
         args: Mapping[str, Any] | None = None,
         *,
-        id: str | None = None,  # noqa: A002 - the word everyone uses
+        id: str | None = None,  # noqa: A002 - the attribute's name too
         source: str | int | None = None,
         enqueued_at: float = 0.0,
         scheduled_at: float | None = None,
@@ -80,23 +81,23 @@ class Job:
         self.id = new_id() if id is None else id
         #: Who the job is for (a tenant, a customer); jobs enqueued while it runs inherit it.
         self.source = source
-        #: When it was enqueued, or became due, in seconds since the epoch; 0 when nobody said.
+        #: When it was enqueued, or became due, in seconds since the epoch; 0 when the payload has no such time.
         self.enqueued_at = enqueued_at
-        #: When it is to run, for a job that was scheduled by this very call.
+        #: When it will run, on the job that `enqueue_in` and `enqueue_at` return.
         self.scheduled_at = scheduled_at
         self.expires_at = expires_at
-        #: Whether a job with this id, chosen with `using(id=...)`, was stored before: then this call stored nothing.
+        #: True if a job with this id, chosen with `using(id=...)`, was stored before. This call then stored nothing.
         self.existed = False
         self.unique_key = unique_key
         #: How many of its attempts failed.
         self.fails = fails
-        #: How many of its attempts ended with the death of their process.
+        #: How many of its attempts ended because their process crashed.
         self.deaths = deaths
         self.snoozes = snoozes
         #: The message of the last failure, or "".
         self.error = error
         self.raw_args = raw_args
-        #: Arguments of its job type whose values no message may show.
+        #: Arguments whose values error messages must not show; from the job type's `redact`.
         self.redact: Collection[str] = ()
         self._args = None if args is None and raw_args is not None else dict(args or {})
         self.line: CheckinSink | None = None
@@ -113,21 +114,21 @@ class Job:
 
     @property
     def attempt(self) -> int:
-        """1 for the first delivery; a give-back does not count."""
+        """The number of this attempt, from 1. Attempts that were given back do not count."""
         return 1 + self.fails + self.deaths + self.snoozes
 
     @property
     def stopping(self) -> bool:
-        """True when the job should wind up: its pool stops, it was cancelled, timed out, or taken away."""
+        """True when the job should end early: its pool stops, or it was cancelled, timed out or requeued elsewhere."""
         return self.line is not None and self.line.stopping
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the job should wind up: "shutdown", "cancelled", "timeout" or "lost"; None while it should go on."""
+        """Why the job should end early: "shutdown", "cancelled", "timeout" or "lost"; None while it should continue."""
         return None if self.line is None else self.line.stop_reason
 
     def checkin(self, text: str = "", *, done: float | None = None, total: float | None = None) -> bool:
-        """Say how far the job is; the answer is `stopping`. Never blocks and needs no await."""
+        """Report progress to the pool. Returns `stopping`. Never blocks and needs no await."""
         self.last_checkin = (text, done, total)
         if self.line is None:
             return False
@@ -135,12 +136,12 @@ class Job:
         return self.line.stopping
 
     def get_str(self, key: str) -> str:
-        """The argument `key` as a string. Raises BadArguments when it is missing or something else."""
+        """The argument `key` as a string. Raises BadArguments when it is missing or not a string."""
         value = self._get(key)
         return value if isinstance(value, str) else self._wrong(key, value, "a string")
 
     def get_int(self, key: str) -> int:
-        """The argument `key` as an integer; a float without fraction will do. Raises BadArguments."""
+        """The argument `key` as an integer; a float without a fraction is accepted. Raises BadArguments."""
         value = self._get(key)
         if isinstance(value, float) and value.is_integer():
             return int(value)
@@ -161,7 +162,7 @@ class Job:
         return value if isinstance(value, bool) else self._wrong(key, value, "a boolean")
 
     def get_list(self, key: str) -> list[Any]:
-        """The argument `key` as a list; the `{}` that Lua makes of an empty one will do. Raises BadArguments."""
+        """The argument `key` as a list; `{}`, which Lua writes for an empty list, is accepted. Raises BadArguments."""
         value = self._get(key)
         if value == {}:
             return []
@@ -183,7 +184,7 @@ class Job:
         kind = type(value).__name__
         if is_hidden(key, self.redact):
             raise BadArguments(f"{self.name}: argument {key!r} is a {kind}, not {wanted}")
-        # Redacted before it is cut: half a secret is still one.
+        # Redact before cutting, because part of a secret would not be recognised as one.
         text = without(repr(shown(value, self.redact)), secrets_in(self.args, self.redact))
         if len(text) > 80:
             text = text[:77] + "..."
@@ -194,7 +195,7 @@ class Job:
 
 
 class RunningJob(Protocol):
-    """What is known of a running job without opening it."""
+    """What the pool knows about a running job without decoding its arguments."""
 
     @property
     def name(self) -> str: ...
@@ -206,5 +207,5 @@ class RunningJob(Protocol):
     def source(self) -> str | int | None: ...
 
 
-#: The job that this thread or task is running; what it enqueues inherits its source.
+#: The job that this thread or task is running. Jobs that it enqueues inherit its source.
 running: ContextVar[RunningJob | None] = ContextVar("dayjob_running", default=None)

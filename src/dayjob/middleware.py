@@ -1,6 +1,6 @@
-"""What is wrapped around every job (middleware) and around the life of a pool (lifespan).
+"""Middleware, which wraps every job, and lifespans, which wrap the lifetime of a pool.
 
-Pure: composes functions and runs nothing by itself.
+Pure: this module composes functions and runs none of them by itself.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ class Skipped:
         return "SKIPPED"
 
 
-#: What a job returns that a middleware did not let run.
+#: The result of a job that a middleware did not run.
 SKIPPED: Final = Skipped()
 
 
 class Middleware:
-    """A function around every job: a generator with one `yield`, or one that takes `call_next`.
+    """A function wrapped around every job: a generator with one `yield`, or a function that takes `call_next`.
 
-    Raises BadSignature when it has neither, asks for what there is not, or is async around sync jobs.
+    Raises BadSignature when it is neither, when it has parameters that cannot be provided, or when it is async and would
+    wrap sync jobs.
     """
 
     def __init__(self, fn: Callable[..., Any], only: Colour | None = None, context: type = NoContext) -> None:
@@ -57,14 +58,14 @@ class Middleware:
             raise function.bad("a middleware is called by position: (ctx, job) or (ctx, job, call_next)")
         if not self.yields and (not parameters or parameters[-1].name != "call_next"):
             raise function.bad("a middleware has one 'yield', where the job runs, or takes 'call_next' last")
-        #: The one colour of jobs that it wraps, or None for both.
+        #: The kind of jobs that it wraps, "sync" or "async", or None for both.
         self.only = self._colour(only)
         with suppress(*NOT_YET):
             self._wants = self._read()
 
     @property
     def wants(self) -> list[Role]:
-        """What it is called with, in order: "context", "job", both or neither. Raises BadSignature."""
+        """Its parameters in order: "context", "job", both or neither. Raises BadSignature."""
         if self._wants is None:
             try:
                 self._wants = self._read()
@@ -73,7 +74,7 @@ class Middleware:
         return self._wants
 
     def starter(self) -> Callable[..., Any]:
-        """The function, to be called with (ctx, job) or (ctx, job, call_next) whatever it wants."""
+        """The function in a form that can always be called with (ctx, job) or (ctx, job, call_next)."""
         fn, wants = self.fn, self.wants
         if len(wants) == 2:
             return fn
@@ -84,7 +85,7 @@ class Middleware:
         return lambda _ctx, _job, *more: fn(*more)
 
     def two_yields(self) -> BadSignature:
-        """The error for a generator that goes on after its `yield` to another one."""
+        """The error for a generator that yields a second time."""
         return self._function.bad("a middleware has one 'yield'; this one came to a second")
 
     def _colour(self, only: Colour | None) -> Colour | None:
@@ -97,7 +98,9 @@ class Middleware:
             )
         own: Colour = "async" if self.is_async else "sync"
         if only not in (None, own):
-            raise self._function.bad(f"with 'call_next', this one can wrap {own} jobs only, not {only} ones")
+            raise self._function.bad(
+                f"with 'call_next', this middleware can wrap {own} jobs only, not {only} ones"
+            )
         return own
 
     def _read(self) -> list[Role]:
@@ -115,7 +118,7 @@ class Middleware:
         if wants not in ([], ["context"], ["job"], ["context", "job"]):
             last = "" if self.yields else ", call_next"
             raise function.bad(
-                f"a middleware takes the context, then the job, each if it wants: (ctx, job{last})"
+                f"a middleware takes the context, then the job, and may leave out either: (ctx, job{last})"
             )
         return wants
 
@@ -151,7 +154,7 @@ def _sync_yield(middleware: Middleware, inner: SyncCall) -> SyncCall:
         try:
             result = inner(ctx, job)
         except BaseException as error:
-            # Everything, so that its `finally` runs here and now, whatever ends the job.
+            # Every exception is thrown into the generator, so that its `finally` runs now, before the attempt ends.
             _throw(middleware, steps, error)
             return None
         _finish(middleware, steps, result)
@@ -257,7 +260,7 @@ def _finish(middleware: Middleware, steps: Steps, result: Any) -> None:
 
 
 def _throw(middleware: Middleware, steps: Steps, error: BaseException) -> None:
-    """Raise `error` at the `yield`; return when the generator caught it and ended."""
+    """Raise `error` at the `yield`; return if the generator catches it and ends."""
     try:
         steps.throw(error)
     except StopIteration:
@@ -287,9 +290,9 @@ def _unwrap(raised: RuntimeError, error: BaseException) -> None:
 
 
 class Lifespan:
-    """A function around the life of a pool in each process: a generator with one `yield`, sync or async.
+    """A function wrapped around the lifetime of a pool in each process: a generator with one `yield`, sync or async.
 
-    Raises BadSignature when it has parameters, or no `yield`.
+    Raises BadSignature when it has required parameters or no `yield`.
     """
 
     def __init__(self, fn: Callable[[], Any]) -> None:
@@ -299,15 +302,15 @@ class Lifespan:
         self.is_async = function.yields == "async"
         if function.yields is None:
             raise function.bad(
-                "a lifespan has one 'yield': before it the pool starts, after it the pool has stopped"
+                "a lifespan has one 'yield': the code before it runs before the pool starts, the code after it once the pool has stopped"
             )
         if any(one.default is one.empty for one in function.parameters()):
             raise function.bad("a lifespan takes no parameters")
 
     def around(self) -> AbstractContextManager[Any]:
-        """The sync lifespan as a context manager, for one life of the pool."""
+        """The sync lifespan as a context manager, for one start and stop of the pool."""
         return contextmanager(self.fn)()
 
     def aaround(self) -> AbstractAsyncContextManager[Any]:
-        """The async lifespan as a context manager, for one life of the pool."""
+        """The async lifespan as a context manager, for one start and stop of the pool."""
         return asynccontextmanager(self.fn)()

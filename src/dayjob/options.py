@@ -1,6 +1,6 @@
-"""What can be set, where, and within which bounds: validated once, frozen after.
+"""The options of job types, pools and enqueue calls, with their valid ranges. Validated once and then frozen.
 
-JobOptions belong to a job type, PoolOptions to a pool, How to one enqueue (what only the producer knows).
+JobOptions belong to a job type, PoolOptions to a pool, EnqueueOptions to one enqueue call.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from dayjob.errors import BadOption
 
-#: Control characters, and those that change the direction of text: they repaint terminals and disguise names.
+#: Control characters, and those that change the direction of text: they can alter a terminal or disguise a name.
 _CONTROLS = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 
-#: Keeps `jobs:<name>:paused` and the like from being mistaken for another job's queue.
+#: The excluded characters keep a key such as `jobs:<name>:paused` from being another job's queue.
 JOB_NAME = re.compile(rf"[^\s:/|{{}}{_CONTROLS}]{{1,200}}")
 
-#: Blanks and line ends are slips of the hand: the same name without them is another namespace.
+#: Spaces and line ends are excluded because they are usually typing mistakes and would make another namespace.
 NAMESPACE = re.compile(rf"[^\s{_CONTROLS}]*")
 
-#: Half a character, as `os.fsdecode` makes of bytes that are no UTF-8. Neither Redis keys nor JSON can carry it.
+#: A lone surrogate, such as `os.fsdecode` returns for bytes that are not UTF-8. Redis keys and JSON cannot hold it.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 UniqueUntil = Literal["start", "done"]
@@ -33,20 +33,20 @@ Backoff = Callable[[int], float]
 Seconds = float | timedelta
 Commit = Callable[[Callable[[], Any]], Any]
 
-#: What an enqueue may wait for, as it is written.
+#: The valid values of `durability`.
 DURABILITY = re.compile(r"memory|disk|replicas:([1-9][0-9]?)")
 
-#: The four things a hook can be told of; `on_dead` also fires for jobs that the system ended.
+#: A function that the worker calls after an attempt: `on_done`, `on_fail`, `on_dead` or `on_discard`.
 Hook = Callable[..., Any]
 
 Options = TypeVar("Options")
 
-#: The longest duration. With it a moment in milliseconds still fits what a payload may hold.
+#: The longest duration. A time this far ahead, in milliseconds, is still within the range that a payload may hold.
 MAX_SECONDS = 10**11
 
 
 def seconds(value: Seconds, option: str) -> float:
-    """`value` as float seconds. Raises BadOption."""
+    """`value` as float seconds. Raises BadOption, which names `option`."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if (
         isinstance(number, bool)
@@ -86,27 +86,27 @@ class JobOptions:
 
     #: The weight of this queue beside the others, 1 to 100000.
     priority: int = 1
-    #: How many runs may fail before the job is dead; 1 means no retry.
+    #: The job is dead after this many failed attempts; 1 means no retry.
     max_fails: int = 4
-    #: How many may run at once over all pools; None for no limit.
+    #: How many of these jobs may run at once over all pools; None for no limit.
     max_concurrency: int | None = None
     #: Seconds an attempt may take; None for no limit.
     timeout: float | None = None
-    #: Seconds to wait after the nth fail: a function of n, a constant, or None for n**4 + 15 + jitter.
+    #: Seconds to wait after the nth failure: a function of n, a constant, or None for n**4 + 15 + jitter.
     backoff: Backoff | float | None = None
-    #: Only these exceptions are retried; any other sends the job to dead at once. None: all are.
+    #: Only these exceptions are retried; any other sends the job to dead at once. None retries all.
     retry_on: tuple[type[BaseException], ...] | None = None
-    #: These exceptions end the job without retry and without dead.
+    #: These exceptions discard the job: it is not retried and not kept in dead.
     discard_on: tuple[type[BaseException], ...] = ()
-    #: Drop the job, rather than keep it in dead, when its fails are used up.
+    #: Drop the job instead of keeping it in dead after its last failure.
     skip_dead: bool = False
     #: Seconds to keep a completed job and its result; None keeps neither.
     keep: float | None = None
-    #: Until when a unique job blocks others like it.
+    #: When a unique job releases its unique key: when its first attempt starts, or when the job ends.
     unique_until: UniqueUntil = "start"
-    #: Arguments whose values are never shown.
+    #: Arguments whose values are hidden in consoles, logs and error messages.
     redact: tuple[str, ...] = ()
-    #: Called with (job, ...) after an attempt ended that way; see the guide on failure.
+    #: Called with (job, ...) after an attempt that ended this way; see the guide on failure.
     on_done: Hook | None = None
     on_fail: Hook | None = None
     on_dead: Hook | None = None
@@ -114,7 +114,7 @@ class JobOptions:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> JobOptions:
-        """The options in `settings`, checked. Raises BadOption that names `where`."""
+        """Validate `settings`. Raises BadOption, which names `where`."""
         return _checked(cls, settings, where, _check_job)
 
 
@@ -134,7 +134,7 @@ class PoolSettings(TypedDict, total=False):
     durability: str
 
 
-#: What WorkerPool takes beside them: a typo may be meant for one of these.
+#: The other parameters of WorkerPool, suggested when an option is misspelled.
 _NAMED = ("namespace", "redis", "include", "on_commit", "context")
 
 
@@ -142,13 +142,13 @@ _NAMED = ("namespace", "redis", "include", "on_commit", "context")
 class PoolOptions:
     """How one pool works."""
 
-    #: How many jobs run at once, sync and async together.
+    #: How many jobs may run at once, sync and async together.
     concurrency: int = 10
     #: How many threads may run sync jobs; None for as many as `concurrency`.
     threads: int | None = None
-    #: Seconds after the last sign of life until a pool counts as dead.
+    #: Seconds after its last heartbeat until a pool counts as dead.
     lease: float = 15.0
-    #: Seconds between two signs of life.
+    #: Seconds between two heartbeats.
     beat: float = 5.0
     #: Largest payload that may be enqueued, in bytes.
     max_payload: int = 1 << 20
@@ -159,20 +159,21 @@ class PoolOptions:
     dead_age: float = 180 * 86400.0
     #: How many completed jobs are kept for job types with `keep`.
     done_count: int = 10_000
-    #: Seconds a timed-out attempt may take to end before it is given up.
+    #: Seconds that a timed-out attempt may take to end before the pool gives it up.
     grace: float = 5.0
-    #: What an enqueue waits for: "memory", "replicas:2" (so many have it), or "disk" (the server's has it).
+    #: What an enqueue waits for: "memory" (the server has it), "replicas:2" (two replicas have it) or "disk" (the
+    #: server has synced it to disk).
     durability: str = "memory"
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> PoolOptions:
-        """The options in `settings`, checked. Raises BadOption that names `where`."""
+        """Validate `settings`. Raises BadOption, which names `where`."""
         return _checked(cls, settings, where, _check_pool, beside=_NAMED)
 
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """What must have a job before its enqueue counts as stored. Neither: the memory of the server will do."""
+    """Where a job must be before its enqueue counts as stored. With neither, the server's memory is enough."""
 
     replicas: int = 0
     disk: bool = False
@@ -186,11 +187,11 @@ class Durability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueOptions:
-    """What the producer of one job knows and nobody else: the options of `using()`, and when to run."""
+    """The options of one enqueue call: those of `using()`, and when the job is to run."""
 
     id: str | None = None
     source: str | int | None = None
-    #: False: the source of the job that is running now is not inherited.
+    #: Whether the job inherits the source of the job that is running now.
     inherit: bool = True
     unique: bool = False
     unique_key: str | Mapping[str, Any] | None = None
@@ -198,12 +199,12 @@ class EnqueueOptions:
     unique_until: UniqueUntil = "start"
     #: Seconds from enqueue until a job that has not started is discarded.
     expires: float | None = None
-    #: None: as the enqueuer has it.
+    #: None uses the enqueuer's durability.
     durability: Durability | None = None
     on_commit: Commit | None = None
-    #: True: `on_commit` was said, be it None, so that the pool's own does not apply.
+    #: Whether `using(on_commit=...)` was given, even as None, so that the pool's own does not apply.
     commit_said: bool = False
-    #: Seconds from now (`delay`) or since the epoch (`at`); neither: at once.
+    #: When to run: `delay` seconds from now, or at `at` seconds since the epoch. At once if both are None.
     delay: float | None = None
     at: float | None = None
 
@@ -221,7 +222,7 @@ class Using(TypedDict, total=False):
 
 
 def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) -> EnqueueOptions:
-    """`base` with what `using(...)` was given. Raises BadOption."""
+    """`base` with the options that were passed to `using(...)`. Raises BadOption."""
     known = {f.name: getattr(base or EnqueueOptions(), f.name) for f in fields(EnqueueOptions)}
     allowed = tuple(Using.__annotations__)
     for key, given in settings.items():
@@ -253,7 +254,7 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
 
 
 def durability_of(value: str, where: str) -> Durability:
-    """What `durability=` was given, understood. Raises BadOption that names `where`."""
+    """Parse a value of `durability=`. Raises BadOption, which names `where`."""
     match = DURABILITY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise BadOption(
@@ -284,14 +285,14 @@ def _is_json(value: Any) -> bool:
 
 
 def check_text(text: str, where: str) -> str:
-    """`text` when Redis and JSON can carry it. Raises BadOption that names `where`."""
+    """Return `text` if Redis and JSON can store it. Raises BadOption, which names `where`."""
     if not text.isascii() and _SURROGATE.search(text):
         raise BadOption(f"{where}: {text!r} has half a character (a lone surrogate), which cannot be stored")
     return text
 
 
 def check_name(name: str) -> str:
-    """`name` when it can be a job name. Raises BadOption that says what to write."""
+    """Return `name` if it is a valid job name. Raises BadOption."""
     if not isinstance(name, str) or not JOB_NAME.fullmatch(name) or _SURROGATE.search(name):
         raise BadOption(
             f"job name {name!r}: use 1 to 200 characters without spaces, control characters, ':', '/', '|', '{{' or '}}' "
@@ -301,7 +302,7 @@ def check_name(name: str) -> str:
 
 
 def check_namespace(namespace: str) -> str:
-    """`namespace` when keys can begin with it. Raises BadOption that says what to write."""
+    """Return `namespace` if it is valid. Raises BadOption."""
     if not isinstance(namespace, str):
         raise BadOption(f"namespace={namespace!r}: give a string")
     if len(namespace) > 200 or not NAMESPACE.fullmatch(namespace) or _SURROGATE.search(namespace):
@@ -323,8 +324,8 @@ def _checked(
     known = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # both callers pass dataclasses
     for key in settings:
         if key not in known:
-            able = (*beside, *known)
-            raise BadOption(f"{where}: no option {key!r}{suggest(key, able)} (options: {', '.join(able)})")
+            valid = (*beside, *known)
+            raise BadOption(f"{where}: no option {key!r}{suggest(key, valid)} (options: {', '.join(valid)})")
     values = dict(settings)
     check(values, where)
     return cls(**values)
@@ -402,6 +403,6 @@ def _boolean(values: dict[str, Any], key: str, where: str) -> None:
 
 
 def suggest(key: str, known: Sequence[str]) -> str:
-    """A question that ends an error about `key`, when something known is near it; else nothing."""
+    """A "Did you mean" question for an error about `key`, or "" when no known name is similar."""
     near = difflib.get_close_matches(key, known, n=1)
     return f". Did you mean {near[0]!r}?" if near else ""

@@ -1,6 +1,7 @@
-"""WorkerPool as the user sees it: job types, middleware, schedules and options.
+"""WorkerPool, the public class that holds job types, middleware, schedules and options.
 
-Inert: nothing here connects, starts a thread or reads the environment. `start()` imports and builds the runtime.
+Creating a pool does nothing else: it does not connect, start a thread or read the environment. `start()` imports and
+builds the runtime.
 """
 
 from __future__ import annotations
@@ -57,17 +58,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Anything:
-    """Accepted only by a parameter that accepts all: typed Any or object, or not at all.
+    """Matches only a parameter that accepts anything: annotated with Any or object, or without an annotation.
 
-    Such a first parameter may be the context, the job or an argument; a type checker cannot know, so that
-    enqueueing such a handler is checked at run time only.
+    Such a first parameter may be the context, the job or an argument. A type checker cannot know which, so calls that
+    enqueue such a handler are checked at run time only.
     """
 
 
 class Decorator(Protocol[C]):
-    """What `@pool.job(...)` gives: a function in, a job type out.
+    """The type of `@pool.job(...)`: takes a function and returns a job type.
 
-    The order matters: what accepts anything first, then from the most that is injected to nothing.
+    The order of the overloads matters: first those whose parameters accept anything, then those with context and job,
+    with one of them, and with neither.
     """
 
     @overload
@@ -88,9 +90,9 @@ class Decorator(Protocol[C]):
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A job that is enqueued by the clock."""
+    """A job that is enqueued on a schedule."""
 
-    #: What tells it from other schedules in Redis.
+    #: Identifies the schedule in Redis.
     name: str
     spec: str
     job: str
@@ -100,7 +102,7 @@ class PeriodicJob:
 
 
 class Running(Protocol):
-    """What the pool asks of its runtime."""
+    """The methods of the runtime that the pool uses."""
 
     def start(self) -> None: ...
 
@@ -122,9 +124,9 @@ class Running(Protocol):
 class WorkerPool(Generic[C]):
     """The jobs of a program and, once started, the workers that run them in this process.
 
-    `context` is any class that needs no arguments; each job gets a fresh one. `redis` is a URL, or
-    "embedded". The variables DAYJOB_REDIS_URL and DAYJOB_NAMESPACE come before what is named here. `include`
-    names modules that define jobs, "shop.mail.*" for every module of a package. Raises BadOption.
+    `context` is any class that needs no arguments; each job gets a new instance. `redis` is a URL, or "embedded".
+    The environment variables DAYJOB_REDIS_URL and DAYJOB_NAMESPACE override `redis` and `namespace`. `include` lists
+    modules that define jobs, "shop.mail.*" for every module of a package. Raises BadOption.
     """
 
     @overload
@@ -164,23 +166,23 @@ class WorkerPool(Generic[C]):
         if isinstance(include, str) or not all(isinstance(one, str) for one in include):
             raise BadOption(f"WorkerPool: include={include!r}: give a list of module names")
         self.context: type[C] = context
-        #: What the pool itself names, or None; see `namespace`.
+        #: The `namespace` argument, or None. The property `namespace` is the one in effect.
         self.named_namespace = None if namespace is None else check_namespace(namespace)
         self.redis = redis
         self.include = tuple(include)
         self.on_commit = on_commit
         self.options = PoolOptions.of(options, "WorkerPool")
-        #: The options that the pool itself names.
+        #: The names of the options that were passed, as opposed to defaults.
         self.named_options = frozenset(options)
         self.registry = Registry()
-        #: Around every job, the first outermost.
+        #: Wrapped around every job, the first outermost.
         self.middlewares: list[Middleware] = []
-        #: Around the life of the pool in each process, the first outermost.
+        #: Wrapped around the lifetime of the pool in each process, the first outermost.
         self.lifespans: list[Lifespan] = []
         self.periodics: dict[str, PeriodicJob] = {}
         self._included = False
         self._runtime: Running | None = None
-        #: The runtime that was built from what is registered here, as soon as it starts.
+        #: The runtime that was built from what is registered here; set as soon as it starts.
         self._built: Running | None = None
 
     def __repr__(self) -> str:
@@ -188,7 +190,7 @@ class WorkerPool(Generic[C]):
 
     @property
     def namespace(self) -> str:
-        """The namespace of its jobs: DAYJOB_NAMESPACE, else its own, else that of ./pyproject.toml, else "dayjob"."""
+        """The namespace in effect: DAYJOB_NAMESPACE, else the argument, else that of ./pyproject.toml, else "dayjob"."""
         from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
 
         return addresses.resolve_namespace(None, pool=self.named_namespace)
@@ -214,9 +216,9 @@ class WorkerPool(Generic[C]):
     def job(self, name: str | None = None, /, **options: Unpack[JobSettings]) -> Decorator[C]: ...
 
     def job(self, name: Any = None, /, **options: Any) -> Any:
-        """Make a job type of a function: `@pool.job`, `@pool.job("name")`, `@pool.job(priority=4)`.
+        """Register a function as a job type: `@pool.job`, `@pool.job("name")`, `@pool.job(priority=4)`.
 
-        Raises BadSignature when the function cannot be called as a handler, BadOption, and NotReady once the pool is
+        Raises BadSignature when the function cannot be called as a handler, BadOption, and NotReady once the pool has
         started.
         """
         if callable(name):
@@ -249,7 +251,7 @@ class WorkerPool(Generic[C]):
     ) -> JobType[P, P, R]: ...
 
     def register(self, name: str, fn: Callable[..., Any], /, **options: Any) -> Any:
-        """Make a job type of a function from anywhere. Raises BadSignature, BadOption, and NotReady once the pool is started."""
+        """Register any function as a job type. Raises BadSignature, BadOption, and NotReady once the pool has started."""
         return self._add(name, fn, options)
 
     @overload
@@ -260,7 +262,7 @@ class WorkerPool(Generic[C]):
     def middleware(self, fn: Any = None, /, *, only: Colour | None = None) -> Any:
         """Wrap every job: `@pool.middleware`, or `@pool.middleware(only="async")`.
 
-        Raises BadSignature, and NotReady once the pool is started.
+        Raises BadSignature, and NotReady once the pool has started.
         """
 
         def keep(given: F) -> F:
@@ -271,7 +273,10 @@ class WorkerPool(Generic[C]):
         return keep if fn is None else keep(fn)
 
     def lifespan(self, fn: F, /) -> F:
-        """Wrap the life of the pool in each process. Raises BadSignature, and NotReady once it is started."""
+        """Run code before the pool starts and after it stops, in each process.
+
+        Raises BadSignature, and NotReady once the pool has started.
+        """
         self._refuse_late(f"lifespan {given_name(fn) or fn!r}")
         self.lifespans.append(Lifespan(fn))
         return fn
@@ -286,14 +291,14 @@ class WorkerPool(Generic[C]):
         missed: Missed = "skip",
         name: str | None = None,
     ) -> PeriodicJob:
-        """Enqueue a job by the clock: cron with five fields, or six with the seconds first.
+        """Enqueue a job on a schedule: a cron expression with five fields, or six with the seconds first.
 
-        The name tells schedules apart in Redis; it defaults to the job and the spec. `missed` says what
-        becomes of ticks while no pool ran. Raises BadSchedule, BadArguments and BadOption, and NotReady once the pool
-        is started.
+        `name` identifies the schedule in Redis; it defaults to the job and the spec. `missed` decides what happens to
+        ticks that passed while no pool was running. Raises BadSchedule, BadArguments and BadOption, and NotReady once
+        the pool has started.
         """
         self._refuse_late(f"periodic {spec!r}")
-        from dayjob.cron import parse  # noqa: PLC0415 - a pool without schedules need not pay for it
+        from dayjob.cron import parse  # noqa: PLC0415 - a pool without schedules does not need it
 
         parse(spec, timezone)
         if missed not in get_args(Missed):
@@ -310,24 +315,25 @@ class WorkerPool(Generic[C]):
 
     @property
     def enqueuer(self) -> Enqueuer:
-        """Enqueues by name, checked against the job types of this pool."""
+        """Enqueues jobs by name, with arguments checked against the job types of this pool."""
         made: Enqueuer | None = self.__dict__.get("enqueuer")
         if made is None:
             from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
-            # Two first users agree on one by setdefault. A lock could be held by another thread when a child is forked.
+            # setdefault makes two threads that get here at once use the same one. A lock could be held by another
+            # thread when the process forks, and would then stay locked in the child.
             made = self.__dict__.setdefault("enqueuer", Enqueuer(self.namespace, **self._sending()))
         return made
 
     def enqueuer_for(self, namespace: str, redis: str | None) -> Enqueuer:
-        """The same for another namespace and server, which a command names."""
+        """An enqueuer like `enqueuer`, for the namespace and server that a command was given."""
         from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
         return Enqueuer(namespace, **{**self._sending(), "redis": redis})
 
     @property
     def async_enqueuer(self) -> AsyncEnqueuer:
-        """The same, awaited."""
+        """Like `enqueuer`, for async code."""
         made: AsyncEnqueuer | None = self.__dict__.get("async_enqueuer")
         if made is None:
             from dayjob.enqueue.enqueuer import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
@@ -338,7 +344,7 @@ class WorkerPool(Generic[C]):
         return made
 
     def import_includes(self) -> None:
-        """Import the modules of `include`. Raises UsageError that names the one that cannot be imported."""
+        """Import the modules of `include`. Raises UsageError, which names the module that cannot be imported."""
         if self._included:
             return
         for name in self.include:
@@ -355,13 +361,13 @@ class WorkerPool(Generic[C]):
         self._included = True
 
     def find(self, name: str) -> JobType[..., ..., Any]:
-        """The job type of that name, from `include` too. Raises UnknownJob and UsageError."""
+        """The job type of that name. Imports `include` if the name is not registered yet. Raises UnknownJob and UsageError."""
         if name not in self.registry:
             self.import_includes()
         return self.registry.get(name)
 
     def check(self) -> list[UsageError]:
-        """Import `include` and look up all that was left for later: what is wrong. Raises UsageError."""
+        """Import `include`, resolve all annotations and check all schedules. Returns the problems. Raises UsageError."""
         self.import_includes()
         problems: list[UsageError] = [*self.registry.resolve_all()]
         for middleware in self.middlewares:
@@ -379,7 +385,7 @@ class WorkerPool(Generic[C]):
         return problems
 
     def start(self) -> None:
-        """Start the workers in this process; nothing when they run. Raises NotReady, UsageError and StoreError."""
+        """Start the workers in this process, unless they are running. Raises NotReady, UsageError and StoreError."""
         with self._lock:
             if not self._running:
                 runtime = self._build()
@@ -387,7 +393,7 @@ class WorkerPool(Generic[C]):
                 self._runtime = runtime
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait until the queues of this pool are empty and nothing runs; false after `timeout` seconds."""
+        """Wait until the queues of this pool are empty and no job is running. Returns False after `timeout` seconds."""
         runtime = self._own()
         if runtime is None:
             raise NotReady("the pool is not started: call start() before drain()")
@@ -395,7 +401,7 @@ class WorkerPool(Generic[C]):
         return runtime.drain(timeout)
 
     def stop(self, timeout: float = 25) -> None:
-        """Stop within `timeout` seconds; what has not ended by then is given back. Nothing when it does not run."""
+        """Stop within `timeout` seconds; jobs that have not ended by then are requeued. Does nothing if not running."""
         own = self._own()
         if own is not None:
             self._refuse_own_job(own, "stop")
@@ -405,7 +411,7 @@ class WorkerPool(Generic[C]):
                 runtime.stop(timeout)
 
     def run(self) -> None:
-        """Start, work until a signal says stop, and stop."""
+        """Start the pool, run until the process receives a stop signal, and stop the pool."""
         with self._lock:
             if self._running:
                 raise NotReady("the pool is started already: run() starts and stops it by itself")
@@ -413,7 +419,7 @@ class WorkerPool(Generic[C]):
         try:
             runtime.run()
         finally:
-            # No lock: whoever called stop() holds it until this run has ended.
+            # Not under the lock: a thread in stop() holds it until this run has ended.
             if self._runtime is runtime:
                 self._runtime = None
 
@@ -426,12 +432,12 @@ class WorkerPool(Generic[C]):
 
     @property
     def _running(self) -> bool:
-        # A runtime that ended by itself, because a loop died, is as good as none.
+        # A runtime may have ended by itself, because one of its loops failed.
         runtime = self._own()
         return runtime is not None and not runtime.ended.is_set()
 
     def _own(self) -> Running | None:
-        """The runtime of this process: in a forked child the parent's is none of its business."""
+        """The runtime of this process. A forked child must not touch the runtime of its parent."""
         runtime = self._runtime
         return runtime if runtime is not None and runtime.pid == os.getpid() else None
 
@@ -453,13 +459,13 @@ class WorkerPool(Generic[C]):
 
     @property
     def _lock(self) -> threading.Lock:
-        # Made at first use, so that a pool is inert, and anew after a fork, when another thread may have held it.
-        # setdefault lets two first users agree on one.
+        # A new lock in each process, because another thread may have held the parent's lock at the fork.
+        # setdefault makes two threads that get here at once use the same lock.
         made: threading.Lock = self.__dict__.setdefault(f"_made_lock_{os.getpid()}", threading.Lock())
         return made
 
     def prepare(self) -> None:
-        """Make sure that the pool can start: its modules imported, its jobs in order. Raises UsageError."""
+        """Import the pool's modules and check its jobs. Raises UsageError if the pool cannot start."""
         problems = self.check()
         if problems:
             raise problems[0]
@@ -518,11 +524,13 @@ class WorkerPool(Generic[C]):
         try:
             job_type = self.registry.get(job_name)
         except UnknownJob:
-            return encode_unchecked(job_name, args)  # may come with `include`; check() will know
+            return encode_unchecked(
+                job_name, args
+            )  # a module of `include` may define the job; check() looks again
         return job_type.encode((), args) if job_type.resolved else encode_unchecked(job_name, args)
 
     def _log_conflicts(self) -> None:
-        """Log where the pool and a variable or pyproject.toml name different servers or namespaces."""
+        """Warn if the pool and an environment variable or pyproject.toml name different servers or namespaces."""
         from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
 
         for line in (
@@ -561,7 +569,7 @@ def _check_context(context: Any) -> None:
     except TypeError as error:
         raise BadOption(f"WorkerPool: {context.__name__} must need no arguments: {error}") from None
     except ValueError:
-        pass  # written in C: it will show when the first context is made
+        pass  # a class written in C may have no signature; creating the first context will show whether it works
 
 
 def _import(name: str) -> Any:
@@ -582,7 +590,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The line of the program where an import failed, on a line of its own; "" where it is not known."""
+    """The line of the user's code where an import failed, on a line of its own; "" if it is not known."""
     if isinstance(error, SyntaxError):
         return f"\n    {error.filename}:{error.lineno}: {(error.text or '').strip()}".removesuffix(": ")
     ours = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - file names of tracebacks are strings

@@ -1,7 +1,7 @@
-"""What becomes of a failed attempt: retried and when, snoozed, discarded, or dead.
+"""Decides what happens after a failed attempt: whether the job is retried and when, snoozed, discarded, or dead.
 
-Pure: the fate is a value, and chance comes from the `random.Random` that is passed in. `exponential` and
-`constant` make backoffs for the `backoff` option of a job type.
+Pure: the decision is a value, and the caller passes in the random generator. `exponential` and `constant` create
+backoffs for the `backoff` option of a job type.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from dayjob.options import Backoff, JobOptions, Seconds, seconds
 
 Kind = Literal["retry", "snooze", "give back", "discard", "dead", "drop"]
 
-#: Ten years, in seconds. A longer wait is a mistake, not a wish.
+#: Ten years, in seconds. A longer delay is taken for a mistake.
 LONGEST = 3653 * 86_400.0
 
 
-#: Deaths at which a job is dead, and from which it is a suspect: it runs alone, so that the last one is its own.
+#: A job whose process crashed MAX_DEATHS times is dead. From SUSPECT crashes on it is a suspect, and its pool starts one
+#: suspect at a time, so that the next crash can be attributed to the right job.
 MAX_DEATHS = 3
 SUSPECT = MAX_DEATHS - 1
 
 
 class Delay(NamedTuple):
-    """Seconds to wait, and what was wrong with the delay that was asked for, if anything."""
+    """Seconds to wait, and a note if the backoff or signal gave an invalid delay."""
 
     seconds: float
     note: str | None = None
@@ -34,31 +35,31 @@ class Delay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The fate of a failed attempt."""
+    """What happens to a job after a failed attempt."""
 
     kind: Kind
     #: Seconds until the next attempt, for "retry" and "snooze".
     after: float | None
-    #: Whether a fail is added to the job.
+    #: Whether the attempt counts as a failure.
     counts: bool
-    #: The reason in words. Holds the text of a signal, but never that of an exception.
+    #: The reason in words. It may contain the text of a signal, but never that of an exception.
     why: str
 
 
 def gocraft(fails: int, rng: random.Random) -> float:
-    """Seconds to wait after the nth fail, as gocraft/work does: n**4 + 15 + [0, 30) * (n + 1)."""
+    """Seconds to wait after the nth failure, as in gocraft/work: n**4 + 15 + [0, 30) * (n + 1)."""
     return fails**4 + 15 + rng.random() * 30 * (fails + 1)
 
 
-#: The name that programs imported before.
+#: The old name, which programs may still import.
 ancestor = gocraft
 
 
 def exponential(base: float = 1.0, factor: float = 2.0, cap: float = 3600.0, jitter: bool = True) -> Backoff:
     """A backoff of base, base * factor, base * factor**2, ... seconds, never above `cap`.
 
-    With `jitter` each wait is a random part of that, between half and all of it, so that jobs that failed
-    together do not come back together. Raises BadOption.
+    With `jitter`, each delay is a random value between half of that and all of it, so that jobs that failed
+    together are not retried together. Raises BadOption.
     """
     for name, value in (("base", base), ("factor", factor), ("cap", cap)):
         low = 1.0 if name == "factor" else 0.0
@@ -76,7 +77,7 @@ def exponential(base: float = 1.0, factor: float = 2.0, cap: float = 3600.0, jit
 
 
 def constant(wait: Seconds) -> Backoff:
-    """A backoff of always the same number of seconds. Raises BadOption."""
+    """A backoff that always waits the same number of seconds. Raises BadOption."""
     fixed = seconds(wait, "constant(seconds)")
     if not 0 <= fixed <= LONGEST:
         raise BadOption(f"constant({wait!r}): give seconds from 0 to {LONGEST:g}")
@@ -84,10 +85,10 @@ def constant(wait: Seconds) -> Backoff:
 
 
 def delay(backoff: Backoff | float | None, fails: int, rng: random.Random) -> Delay:
-    """Seconds to wait after the nth fail by a job type's `backoff`.
+    """Seconds to wait after the nth failure, from a job type's `backoff`.
 
-    A backoff that raises, or whose answer is no sensible number of seconds, is replaced by the default, with a
-    note that says so: a mistake there never breaks the attempt.
+    If the backoff raises or returns an invalid number of seconds, the default backoff is used instead and the result
+    has a note. A mistake in a backoff must not break the attempt.
     """
     usual = min(gocraft(fails, rng), LONGEST)
     if backoff is None:
@@ -96,7 +97,7 @@ def delay(backoff: Backoff | float | None, fails: int, rng: random.Random) -> De
         asked = backoff(fails) if callable(backoff) else backoff
         wait = _sensible(asked)
         problem = f"gave {_shown(asked)}, not seconds from 0 to ten years"
-    except (Exception, SystemExit) as error:  # it is the user's function
+    except (Exception, SystemExit) as error:  # the user's function may raise anything
         wait, problem = None, f"raised {type(error).__name__}"
     if wait is None:
         return Delay(usual, f"backoff {problem}; the default was used")
@@ -104,10 +105,10 @@ def delay(backoff: Backoff | float | None, fails: int, rng: random.Random) -> De
 
 
 def decide(options: JobOptions, exception: BaseException, fails_before: int, rng: random.Random) -> Decision:
-    """The fate of an attempt that ended with `exception`, for a job that had failed `fails_before` times.
+    """Decide about an attempt that ended with `exception`, for a job that had failed `fails_before` times before.
 
-    Signals come first, then `discard_on`, `retry_on` and `max_fails`. `skip_dead` drops a job that would go to
-    dead by these options; the signal `Dead` is obeyed all the same.
+    Signals come first, then `discard_on`, `retry_on` and `max_fails`. `skip_dead` drops a job that these options would
+    send to dead; the signal `Dead` still sends it there.
     """
     fails = fails_before + 1
     if isinstance(exception, Snooze):
@@ -137,7 +138,7 @@ def _end(options: JobOptions, why: str) -> Decision:
 
 
 def _asked(exception: BaseException, options: JobOptions, fails: int, rng: random.Random) -> Delay:
-    """The delay that a signal asks for, or that of the job type."""
+    """The delay that a signal asks for, or else the job type's backoff."""
     after = getattr(exception, "after", None) if isinstance(exception, Retry | Snooze) else None
     if after is None:
         return delay(options.backoff, fails, rng)
@@ -151,7 +152,7 @@ def _asked(exception: BaseException, options: JobOptions, fails: int, rng: rando
 
 
 def _sensible(value: Any) -> float | None:
-    """`value` as seconds one may wait, or None."""
+    """`value` in seconds if it is a valid delay, or None."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -159,15 +160,15 @@ def _sensible(value: Any) -> float | None:
     return float(value) if 0 <= value <= LONGEST else None
 
 
-def _why(exception: BaseException, fate: str, note: str | None = None) -> str:
-    said = getattr(exception, "why", "") if isinstance(exception, Signal) else ""
-    said = said if isinstance(said, str) else _shown(said)
-    return "; ".join(filter(None, (fate + (f": {said}" if said else ""), note)))
+def _why(exception: BaseException, outcome: str, note: str | None = None) -> str:
+    reason = getattr(exception, "why", "") if isinstance(exception, Signal) else ""
+    reason = reason if isinstance(reason, str) else _shown(reason)
+    return "; ".join(filter(None, (outcome + (f": {reason}" if reason else ""), note)))
 
 
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except Exception:  # any object may come here, and a report must not break the attempt
+    except Exception:  # the user's repr may raise anything, and a message must not break the attempt
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,4 +1,4 @@
-"""Spans of time, numbers of things and texts of others as people write and read them: "1h30m", "42 s", "2 jobs"."""
+"""Text for people: durations ("1h30m", "42 s"), counts ("2 jobs"), and untrusted text made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
 def escaped(text: str) -> str:
-    """Text of others for one line of a terminal: control characters and line ends become escape sequences."""
+    """Untrusted text for one line of a terminal: control characters and line ends become escape sequences."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def escaped_json(text: str) -> str:
-    """JSON without characters that a terminal obeys: they become escape sequences, and the value stays the same."""
+    """JSON that is safe to print: control characters become JSON escapes, so that the value stays the same."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def read_span(text: str, option: str) -> float:
-    """`text` in seconds: "90", "1.5s", "1h30m", "2d". Raises BadOption that names `option`."""
+    """Parse a duration such as "90", "1.5s", "1h30m" or "2d" to seconds. Raises BadOption, which names `option`."""
     if re.fullmatch(r"\d{1,11}(\.\d{1,9})?", text):
         return float(text)
     pieces = _PIECE.findall(text)
@@ -36,7 +36,7 @@ def read_span(text: str, option: str) -> float:
 
 
 def span(seconds: float) -> str:
-    """`seconds` for people, roughly: "0.4 s", "42 s", "3 min", "2.5 h", "12 days"."""
+    """`seconds` as a rounded duration for people: "0.4 s", "42 s", "3 min", "2.5 h", "12 days"."""
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -55,5 +55,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def doing(number: int, noun: str, verb: str) -> str:
-    """What a number of things do: "1 job waits", "2,000 jobs wait"."""
+    """A number of things and a verb that agrees with it: "1 job waits", "2,000 jobs wait"."""
     return f"{counted(number, noun)} {verb}" + ("s" if number == 1 else "")

@@ -146,7 +146,7 @@ def test_every_ticks_at_multiples_of_its_duration_wherever_one_starts():
         ("@every 500ms", None, ["whole seconds, from one second"]),
         ("@every 1500ms", None, ["whole seconds"]),
         ("@every 1000000h", None, ["ten years"]),
-        ("@every 5m", "Europe/Paris", ["follows no time zone", "'Europe/Paris'"]),
+        ("@every 5m", "Europe/Paris", ["uses no time zone", "'Europe/Paris'"]),
         ("0 0 30 2 *", None, ["never runs", "'30'", "'2'"]),
         ("0 0 */31 * MON#5", None, ["never runs"]),
         ("0 9 * * *", "Europe/Pariss", ["no time zone 'Europe/Pariss'", "Did you mean 'Europe/Paris'?"]),

@@ -382,7 +382,7 @@ class TestBadMiddleware:
 
         for fn in (order, more, argument):
             text = refusal(BadSignature, Middleware, fn, None, Context)
-            assert "takes the context, then the job, each if it wants: (ctx, job)" in text
+            assert "takes the context, then the job, and may leave out either: (ctx, job)" in text
         assert "called by position" in refusal(BadSignature, Middleware, keyword, None, Context)
 
     def test_only_is_one_of_two_words(self):
