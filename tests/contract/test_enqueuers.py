@@ -372,7 +372,7 @@ def test_enqueue_many_unique_ones_leaves_out_those_that_wait(enqueuer, queued):
 
 
 def test_enqueue_many_cannot_have_one_id(enqueuer):
-    with pytest.raises(BadOption, match="one id cannot serve many"):
+    with pytest.raises(BadOption, match="jobs cannot share one id"):
         enqueuer.using(id="x").enqueue_many("a", [{}])
 
 
@@ -598,7 +598,7 @@ def test_a_result_that_is_not_kept_times_out_in_words(enqueuer, pool):
     started = time.monotonic()
     with pytest.raises(
         ResultTimeout,
-        match=r"no result of job \w+ within 0.2 s: it is not to be found. Only job types with keep=",
+        match=r"no result of job \w+ within 0.2 s: the job was not found. Only job types with keep=",
     ):
         enqueuer.result(job, timeout=0.2)
     assert 0.15 < time.monotonic() - started < 2

@@ -260,7 +260,7 @@ class TestBadSignatures:
         class Mailer:
             def send(self, to: str): ...
 
-        assert "a method has no object here" in refusal(BadSignature, job_type, Mailer.send)
+        assert "a plain method cannot be called without its object" in refusal(BadSignature, job_type, Mailer.send)
 
     def test_a_generator_is_refused(self):
         def f():
@@ -1067,7 +1067,7 @@ def pay_nothing() -> None: ...
 )
 def test_redact_of_what_is_no_argument_is_refused_at_registration(fn, name, near):
     text = refusal(BadOption, job_type, fn, redact=[name])
-    assert f"redact={name!r} is no argument of it{near}" in text
+    assert f"redact={name!r} is not an argument of the job{near}" in text
     assert fn.__name__ in text
 
 

@@ -1,4 +1,4 @@
-"""Draft and Builder: from a name, arguments and options to what is sent. The pure part of both enqueuers."""
+"""NewJob and Builder: turn a name, arguments and options into a request. The part of both enqueuers without I/O."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dayjob.store.op import Op
 from dayjob.store.ops import produce
 from dayjob.store.ops.produce import Slot, Stored, When
 
-#: A name is added to known_jobs again after this many seconds, should somebody have emptied Redis.
+#: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
 KNOWN_JOBS_REFRESH_SECONDS = 300.0
 
 
 class Checked(Protocol):
-    """What an enqueuer knows of a job type: how to check and encode its arguments."""
+    """The part of a job type that an enqueuer uses: its options, and how to check and encode its arguments."""
 
     @property
     def options(self) -> JobOptions: ...
@@ -36,7 +36,7 @@ Find = Callable[[str], Checked]
 
 
 class NewJob(msgspec.Struct, frozen=True):
-    """A job ready to be sent: everything but the slot."""
+    """A job that is ready to be sent."""
 
     job: Job
     name: str
@@ -48,7 +48,7 @@ class NewJob(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """What stands in for Redis inside a `dayjob.testing` block."""
+    """Stores jobs in memory instead of Redis, inside a `dayjob.testing` block."""
 
     def now(self) -> float: ...
 
@@ -60,7 +60,7 @@ class Sink(Protocol):
 
 
 class Builder:
-    """The pure part of both enqueuers: from a name, arguments and options to drafts and ops."""
+    """Builds jobs from names, arguments and options, and requests from jobs. Both enqueuers use it."""
 
     def __init__(self, namespace: str, max_payload: int, find: Find | None) -> None:
         self.keys = Keys(namespace)
@@ -68,13 +68,13 @@ class Builder:
         self._find = find
         self._quoted: dict[str, bytes] = {}
         self._introduced: dict[str, float] = {}
-        #: Redis time minus this machine's, as last seen.
+        #: Redis time minus this machine's time, from the last answer that had it.
         self.offset = 0.0
-        #: Takes the drafts in place of Redis. Here, because copies made by `using()` share their builder.
+        #: Stores the jobs instead of Redis. It is here because copies made by `using()` share their builder.
         self.sink: Sink | None = None
 
     def encode(self, name: str, args: Mapping[str, Any], how: EnqueueOptions) -> tuple[bytes, EnqueueOptions]:
-        """The arguments as JSON, checked against the job type where it is known."""
+        """Encode the arguments as JSON. Checks them against the job type if the enqueuer has one."""
         if self._find is None:
             return encode_unchecked(check_name(name), args), how
         job_type = self._find(name)
@@ -83,7 +83,7 @@ class Builder:
         return job_type.encode((), args), how
 
     def new_job(self, name: str, args: bytes, how: EnqueueOptions) -> NewJob:
-        """A new job. Raises TooLarge or BadOption."""
+        """Build a new job. Raises TooLarge or BadOption."""
         sink = self.sink
         now = time.time() + self.offset if sink is None else sink.now()
         job_id = how.id if how.id is not None else new_id()
@@ -106,7 +106,7 @@ class Builder:
         return NewJob(job, name, payload, when, how.id is not None, how.unique_for, how.expires)
 
     def op(self, new_jobs: Sequence[NewJob], slot: Slot) -> Op[Stored]:
-        """The request that stores drafts of one name and one time; more than one only without key and chosen id."""
+        """The request that stores jobs of one name and one time. A job with a unique key or a chosen id must be alone."""
         first = new_jobs[0]
         introduce = (
             time.monotonic() - self._introduced.get(first.name, -KNOWN_JOBS_REFRESH_SECONDS)
@@ -128,7 +128,7 @@ class Builder:
         )
 
     def accept(self, new_jobs: Sequence[NewJob], stored: Stored) -> list[Job | None]:
-        """What the caller gets, and what is learnt from the answer."""
+        """The jobs to return to the caller, updated with the times of the answer; None for a duplicate."""
         now = time.monotonic()
         self._introduced[new_jobs[0].name] = now
         if stored.now:
@@ -147,7 +147,7 @@ class Builder:
         return [new_job.job for new_job in new_jobs]
 
     def batches(self, new_jobs: Iterable[NewJob]) -> list[list[NewJob]]:
-        """Drafts in requests of bounded size."""
+        """Split jobs into requests of bounded size."""
         found: list[list[NewJob]] = []
         size = produce.MAX_BYTES + 1
         for new_job in new_jobs:
@@ -193,6 +193,6 @@ class Builder:
         if source is not None:
             extras["source"] = source
         if how.expires is not None:
-            # The last of them: that is where the script finds it, and puts in what Redis time makes of it.
+            # Must be the last field: the script looks for it there, to replace it by a value computed from Redis time.
             extras["expires"] = int((now + how.expires) * 1000)
         return extras

@@ -1,6 +1,6 @@
-"""Sending: the requests of one enqueue call, and the connections they go over. No I/O of its own.
+"""The requests of one enqueue call and the connections of an enqueuer. No I/O of its own.
 
-Every request has a slot and a number, under which Redis knows it again: a resend never stores twice.
+Every request has a slot and a number. Redis recognises a resend by them, so that its jobs are not stored twice.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from dayjob.store.ops.produce import Slot, Stored
 L = TypeVar("L")
 A = TypeVar("A")
 
-#: How many connections an enqueuer opens at most, one for each call under way.
+#: How many connections an enqueuer opens at most. Each call in progress uses one.
 MAX_LINKS = 16
-#: Seconds between two requests of a slot that ask for Redis time and let it live on.
+#: Seconds between two requests on a slot that ask for Redis time and extend the slot's expiry.
 TIME_REFRESH_SECONDS = 10.0
 
 
 class NumberedLink(Generic[L]):
-    """A link with a slot of its own, on which requests are numbered."""
+    """A link with its own slot, which numbers its requests."""
 
     def __init__(self, link: L) -> None:
         self.link = link
         self.renew()
 
     def renew(self) -> None:
-        """Take a new slot: on the old one a request is open whose repeat must stay possible."""
+        """Take a new slot, because the old one has an unanswered request that the caller may still repeat."""
         self.slot_id = new_id()
         self.number = 0
         self._fresh_at = -TIME_REFRESH_SECONDS
@@ -56,7 +56,7 @@ class NumberedLink(Generic[L]):
 
 
 class EnqueueRequest(Generic[A]):
-    """What one call has to store. A repeat goes on from where it is, and answers for the whole call."""
+    """The requests of one enqueue call. A repeat continues where it stopped, and returns the result of the whole call."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class EnqueueRequest(Generic[A]):
     ) -> None:
         self._builder = builder
         self.batches = batches
-        #: What has to confirm each request, if anything.
+        #: The durability that each request must reach, if any.
         self.wanted = wanted
-        #: What the caller gets for the jobs that were stored, None for each duplicate.
+        #: Turns the stored jobs, with None for each duplicate, into the return value of the call.
         self.read = read
         self._index = 0
         self._op: Op[Stored] | None = None
@@ -77,20 +77,20 @@ class EnqueueRequest(Generic[A]):
         self.jobs: list[Job | None] = []
 
     def open(self, numbered_link: NumberedLink[Any]) -> Op[Stored] | None:
-        """The request to send now: the one in doubt again, byte for byte, or the next; None when all is stored."""
+        """The request to send now: the unanswered one again, byte for byte, or else the next; None when all is stored."""
         if self._op is None and self._index < len(self.batches):
             self._op = self._builder.op(self.batches[self._index], numbered_link.next())
         return self._op
 
     def settle(self, stored: Stored) -> None:
-        """The open request was answered."""
+        """Record the answer to the open request."""
         self.jobs += self._builder.accept(self.batches[self._index], stored)
         self._index += 1
         self._op = None
         self._doubtful = False
 
     def judge(self, error: StoreError, *, last: bool) -> StoreError | None:
-        """What to raise for this error, or None to try again."""
+        """The error to raise to the caller, or None to try again."""
         if isinstance(error, Unknown):
             self._doubtful = True
             return error
@@ -114,7 +114,7 @@ class EnqueueRequest(Generic[A]):
         stored = sum(job is not None for job in self.jobs)
         others = f", {stored:,} of them new" if stored < len(self.jobs) else ""
         doubt = f"the next {open_:,} may be" if self._doubtful else "the others are not"
-        # What stopped it says of its own request that nothing was stored, which is not true of the call.
+        # "nothing was stored" is true of the request that failed, but not of the whole call.
         cause = str(error).replace("; nothing was stored", "")
         return (
             f"the first {len(self.jobs):,} of {total:,} jobs are stored{others}, {doubt} "
@@ -123,9 +123,12 @@ class EnqueueRequest(Generic[A]):
 
 
 def confirmed(wanted: Durability, stored: Stored, answer: int | StoreError, seconds: float) -> Stored:
-    """`stored`, when it is as safe as wanted. Raises Unknown when that is not known, Unavailable when a resend may tell."""
+    """Return `stored` if it has the wanted durability.
+
+    Raises Unknown if that was not confirmed, and Unavailable if a resend may confirm it.
+    """
     if not stored.stored:
-        return stored  # a duplicate: nothing of ours has to be safe
+        return stored  # a duplicate: this call wrote no job that could be lost
     if isinstance(answer, Unavailable):
         raise Unavailable(str(answer), sent=True)
     if isinstance(answer, StoreError):
@@ -136,29 +139,29 @@ def confirmed(wanted: Durability, stored: Stored, answer: int | StoreError, seco
 
 
 class Links:
-    """The connections of an enqueuer, shared by its using() copies. A forked child starts with none."""
+    """The connections of an enqueuer, which its using() copies share. A forked child starts with none."""
 
     def __init__(self) -> None:
         self.reset()
         _all_links.add(self)
 
     def reset(self) -> None:
-        """Forget everything: after a fork sockets and slots are the parent's, and its locks may be held."""
+        """Drop all state. After a fork the sockets and slots belong to the parent, and its locks may be held."""
         self._numbered_links: deque[NumberedLink[Any]] = deque()
-        #: Every lane there is. One whose call was interrupted before it could give it back vanishes by itself.
+        #: All links. A weak set, so that a link whose call was interrupted before it could be returned is not counted.
         self._made: weakref.WeakSet[NumberedLink[Any]] = weakref.WeakSet()
         self._back = threading.Condition()
         self._waiting = 0
         self.lock = threading.Lock()
         self.address: Address | None = None
-        #: What the server has shown that it can confirm.
+        #: The durabilities that the server is known to be able to confirm.
         self.able: set[Durability] = set()
         self._loops: dict[asyncio.AbstractEventLoop, AsyncPlaces] = {}
 
     def take(self, make: Callable[[], NumberedLink[Any]]) -> NumberedLink[Any]:
-        """A lane for one call: an idle one, a new one, or when there are enough the next that comes back."""
+        """A link for one call: an idle one, a new one, or at MAX_LINKS the next one that another call returns."""
         try:
-            # The usual case needs no lock: each operation on a deque is atomic.
+            # The usual case needs no lock, because each operation on a deque is atomic.
             return self._numbered_links.pop()
         except IndexError:
             pass
@@ -167,7 +170,7 @@ class Links:
             try:
                 while not self._numbered_links:
                     if len(self._made) < MAX_LINKS:
-                        # Making one opens no connection yet.
+                        # Fast enough to do under the lock: a new link connects at its first use.
                         numbered_link = make()
                         self._made.add(numbered_link)
                         return numbered_link
@@ -177,14 +180,14 @@ class Links:
                 self._waiting -= 1
 
     def give(self, numbered_link: NumberedLink[Any]) -> None:
-        """Give a lane back."""
+        """Return a link after a call."""
         self._numbered_links.append(numbered_link)
         if self._waiting:
             with self._back:
                 self._back.notify()
 
     def idle(self) -> list[NumberedLink[Any]]:
-        """The lanes that nobody uses, taken out for good."""
+        """Remove and return all idle links."""
         found: list[NumberedLink[Any]] = []
         while self._numbered_links:
             try:
@@ -196,7 +199,7 @@ class Links:
         return found
 
     def here(self) -> AsyncPlaces:
-        """The connections that belong to the running event loop."""
+        """The connections of the running event loop."""
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
@@ -205,7 +208,7 @@ class Links:
         return found
 
     def _drop_closed_loops(self) -> None:
-        # Several threads may run loops: each step here is atomic, and only one of them gets the places of a loop.
+        # Several threads may run event loops at once. Each step here is atomic, so only one thread closes a loop's links.
         for loop in list(self._loops):
             if loop.is_closed() and (places := self._loops.pop(loop, None)) is not None:
                 for numbered_link in places.numbered_links:

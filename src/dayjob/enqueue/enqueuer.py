@@ -1,6 +1,7 @@
-"""Enqueuer and AsyncEnqueuer: put jobs in, from anywhere. One set of builders, two thin drivers.
+"""Enqueuer and AsyncEnqueuer, which store jobs in Redis. They share the builder and differ in how they send.
 
-An enqueue has three answers: stored (it returns), not stored (an error), unknown (`Unknown`, whose repeat is safe).
+An enqueue has three outcomes: stored (the call returns), not stored (it raises an error), or unknown (it raises
+`Unknown`, and repeating it is safe).
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from dayjob.store.steps import Steps, awalk, walk
 
 A = TypeVar("A")
 
-#: Seconds to wait after each try of a request whose answer was lost or refused for now; None after the last.
+#: Seconds to wait after each failed try of a request; None for the last try.
 TRIES = (0.05, 0.25, 0.7, None)
 
 
 class _EnqueuerBase:
-    """What both enqueuers share: options, and everything that can be done before sending."""
+    """What both enqueuers share: their options, and building the jobs to send."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class _EnqueuerBase:
     ) -> None:
         if not 0.1 <= timeout <= 3600:
             raise BadOption(f"timeout={timeout!r}: give seconds from 0.1 to 3600")
-        #: Seconds to wait for answers in all, shared out among the tries; the waits between them come on top.
+        #: Seconds to wait for answers, divided among the tries. The waits between the tries are not included.
         self._timeout = timeout
         self._answer = timeout / len(TRIES)
         self.namespace = addresses.resolve_namespace(namespace)
@@ -74,14 +75,14 @@ class _EnqueuerBase:
         )
 
     def using(self, **options: Unpack[Using]) -> Self:
-        """An enqueuer like this one whose jobs get these options; connections are shared. Raises BadOption."""
+        """A copy of this enqueuer whose jobs get these options. It shares the connections. Raises BadOption."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._how = read_using(options, self._how)
         return twin
 
     def sourced(self, source: str | int | None) -> Self:
-        """An enqueuer whose jobs are for `source`."""
+        """A copy of this enqueuer whose jobs have this `source`."""
         return self.using(source=source)
 
     def _one(self, name: str, args: Mapping[str, Any], **changes: Any) -> tuple[str, bytes, EnqueueOptions]:
@@ -92,7 +93,7 @@ class _EnqueuerBase:
         return name, encoded, how
 
     def _merge(self, how: EnqueueOptions) -> EnqueueOptions:
-        """The options of a typed handle, over those of this enqueuer."""
+        """The options of a job type's `using()`, with those of this enqueuer as defaults."""
         if not how.commit_said and self._how.on_commit is not None:
             how = replace(how, on_commit=self._how.on_commit)
         if how.durability is None and self._how.durability:
@@ -103,7 +104,7 @@ class _EnqueuerBase:
 
     def _many(self, name: str, items: Iterable[Mapping[str, Any]]) -> list[list[NewJob]]:
         if self._how.id is not None:
-            raise BadOption("enqueue_many: one id cannot serve many jobs; drop using(id=...)")
+            raise BadOption("enqueue_many: jobs cannot share one id; remove using(id=...)")
         new_jobs = []
         for item in items:
             _, encoded, how = self._one(name, item)
@@ -114,20 +115,20 @@ class _EnqueuerBase:
         return addresses.parse_url(addresses.connect_target(addresses.resolve(self._redis)))
 
     def _why_no_result(self, job: Job | str, timeout: float | None) -> Steps[str]:
-        """The message of a ResultTimeout: it says where the job is."""
-        job_id, name = self._sought(job)
-        said = f"no result of job {job_id} within {timeout or 0:g} s"
+        """The message of a ResultTimeout, with the state of the job."""
+        job_id, name = self._id_and_name(job)
+        message = f"no result of job {job_id} within {timeout or 0:g} s"
         try:
-            told = yield from explain(self._builder.keys, job_id, name)
+            explanation = yield from explain(self._builder.keys, job_id, name)
         except StoreError:
-            return said
-        if told.found is None:
-            return f"{said}: it is not to be found. Only job types with keep= keep results, for that long"
-        sentence = told.sentence.partition("\n")[0]
-        return f"{said}: it {sentence[0].lower()}{sentence[1:].rstrip('.')}"
+            return message
+        if explanation.found is None:
+            return f"{message}: the job was not found. Only job types with keep= keep results, for that long"
+        sentence = explanation.sentence.partition("\n")[0]
+        return f"{message}: it {sentence[0].lower()}{sentence[1:].rstrip('.')}"
 
-    def _sought(self, job: Job | str) -> tuple[str, str | None]:
-        """The id of a job that is looked for, and its name where that is known. Raises BadOption."""
+    def _id_and_name(self, job: Job | str) -> tuple[str, str | None]:
+        """The id of a job to look up, and its name if it is known. Raises BadOption."""
         return (check_text(job, "the id of a job"), None) if isinstance(job, str) else (job.id, job.name)
 
     def _result_op(self, job_id: str) -> Op[Any]:
@@ -143,19 +144,19 @@ def _all(jobs: list[Job | None]) -> list[Job]:
 
 
 def _register(on_commit: Commit, send: Callable[[], Any]) -> Any:
-    """Give `send` to `on_commit` from async code. The answer is awaited where it can be."""
+    """Pass `send` to `on_commit` from async code. Returns what `on_commit` returns, which may be awaitable."""
     try:
         return on_commit(send)
     except Exception as error:
         asgiref = sys.modules.get("asgiref.sync")
         if asgiref is None or type(error).__name__ != "SynchronousOnlyOperation":
             raise
-        # Django keeps its transactions in the thread of its plain code, and asgiref knows which one that is.
+        # Django's transactions belong to the thread that runs its sync code; asgiref runs a function in that thread.
         return asgiref.sync_to_async(on_commit, thread_sensitive=True)(send)
 
 
 def read_result(raw: bytes, job_id: str) -> Any:
-    """The result in a stored answer. Raises JobFailed where it is an error."""
+    """Decode a stored result. Raises JobFailed if the job failed."""
     answer = codec.json_value(raw)
     if "error" in answer:
         raise JobFailed(f"{job_id}: {answer['error']}")
@@ -163,7 +164,7 @@ def read_result(raw: bytes, job_id: str) -> Any:
 
 
 class Enqueuer(_EnqueuerBase):
-    """Puts jobs in. Safe to share between threads; opens its connections at first use."""
+    """Stores jobs in Redis. Threads may share one. Connects at first use."""
 
     def __init__(
         self,
@@ -183,31 +184,31 @@ class Enqueuer(_EnqueuerBase):
         self._links = Links()
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
-        """Put a job in its queue. Raises BadArguments, StoreError."""
+        """Enqueue a job. Raises BadArguments, StoreError."""
         return require_stored(self.submit(*self._one(name, args)))
 
     def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
-        """Put a job in, to run after `delay` seconds."""
+        """Schedule a job to run after `delay` seconds."""
         return require_stored(self.submit(*self._one(name, args, delay=wait_of(delay))))
 
     def enqueue_at(self, name: str, when: datetime, /, **args: Any) -> Job:
-        """Put a job in, to run at `when`."""
+        """Schedule a job to run at `when`."""
         return require_stored(self.submit(*self._one(name, args, at=epoch(when))))
 
     def enqueue_unique(self, name: str, /, **args: Any) -> Job | None:
-        """Put a job in unless one like it waits; None when one does."""
+        """Enqueue a job unless another one holds its unique key; then returns None."""
         return self.submit(*self._one(name, args, unique=True))
 
     def enqueue_unique_in(self, name: str, delay: Seconds, /, **args: Any) -> Job | None:
-        """As enqueue_unique, to run after `delay` seconds."""
+        """Like enqueue_unique, to run after `delay` seconds."""
         return self.submit(*self._one(name, args, unique=True, delay=wait_of(delay)))
 
     def enqueue_unique_at(self, name: str, when: datetime, /, **args: Any) -> Job | None:
-        """As enqueue_unique, to run at `when`."""
+        """Like enqueue_unique, to run at `when`."""
         return self.submit(*self._one(name, args, unique=True, at=epoch(when)))
 
     def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
-        """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
+        """Enqueue many jobs of one name, a few hundred per round trip. All are checked before the first is sent."""
         request = EnqueueRequest(self._builder, self._many(name, items), _all, self._how.durability)
         if self._how.on_commit is not None:
             sink = self._builder.sink
@@ -216,23 +217,23 @@ class Enqueuer(_EnqueuerBase):
         return self._send(request)
 
     def submit(self, name: str, args: bytes, how: EnqueueOptions) -> Job | None:
-        """Send one job whose arguments are encoded already."""
+        """Enqueue one job whose arguments are already encoded."""
         how = self._merge(how)
         new_job = self._builder.new_job(name, args, how)
         request = EnqueueRequest(self._builder, [[new_job]], _first, how.durability)
         if how.on_commit is not None:
-            # What was drafted inside a testing block must not reach Redis when the commit comes after it.
+            # A job built inside a testing block must not reach Redis, even if the commit comes after the block.
             sink = self._builder.sink
             how.on_commit(lambda: self._send(request, sink))
             return new_job.job
         return self._send(request)
 
     def result(self, job: Job | str, timeout: float | None = None) -> Any:
-        """What the job returned, waiting up to `timeout` seconds. Raises ResultTimeout, JobFailed, StoreError.
+        """Wait up to `timeout` seconds for the job and return its result. Raises ResultTimeout, JobFailed, StoreError.
 
         Only job types with `keep=` keep results.
         """
-        job_id, _ = self._sought(job)
+        job_id, _ = self._id_and_name(job)
         sink = self._builder.sink
         if sink is not None:
             return sink.result(job_id)
@@ -251,12 +252,12 @@ class Enqueuer(_EnqueuerBase):
             pause.wait(wait)
 
     def state(self, job: Job | str) -> State | None:
-        """Where a job is: waiting, running, scheduled, retry, dead, done; None when it is not found. Raises StoreError.
+        """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError.
 
-        A completed job is found while its type keeps it. By id alone a waiting job is looked for among the first
-        10,000 of each queue; with a Job, of its own queue only.
+        A completed job is found until its job type's `keep` has passed. Given an id, the first 10,000 waiting jobs of
+        each queue are searched; given a Job, those of its own queue only.
         """
-        job_id, name = self._sought(job)
+        job_id, name = self._id_and_name(job)
         found = self._walk(find_job(self._builder.keys, job_id, name))
         return None if found is None else found.state
 
@@ -269,7 +270,7 @@ class Enqueuer(_EnqueuerBase):
             self._links.give(numbered_link)
 
     def run(self, op: Op[Any]) -> Any:
-        """Run an op that is safe to repeat on one of the connections."""
+        """Run one op, other than an enqueue, on one of the connections."""
         numbered_link = self._links.take(self._numbered_link)
         try:
             numbered_link.link.freshen()
@@ -278,7 +279,7 @@ class Enqueuer(_EnqueuerBase):
             self._links.give(numbered_link)
 
     def close(self) -> None:
-        """Close idle connections; the next call opens new ones."""
+        """Close idle connections. The next call opens new ones."""
         for numbered_link in self._links.idle():
             numbered_link.link.close()
 
@@ -302,13 +303,13 @@ class Enqueuer(_EnqueuerBase):
         return self._drive(request)
 
     def _drive(self, request: EnqueueRequest[A]) -> A:
-        """Send requests in order; each is resent on its slot and number until it is answered."""
+        """Send requests in order. Each is resent under the same slot and number until it is answered."""
         numbered_link = self._links.take(self._numbered_link)
         try:
             while (op := request.open(numbered_link)) is not None:
-                request.settle(self._insist(numbered_link.link, op, request))
+                request.settle(self._send_until_answered(numbered_link.link, op, request))
         except BaseException as error:
-            # The request may be stored: on its slot nothing else may be sent.
+            # The unanswered request may be stored. Another one on its slot would make repeat() unsafe.
             numbered_link.renew()
             if isinstance(error, Unknown):
                 error.again = partial(self._drive, request)
@@ -317,7 +318,7 @@ class Enqueuer(_EnqueuerBase):
             self._links.give(numbered_link)
         return request.read(request.jobs)
 
-    def _insist(self, link: Link, op: Op[Stored], request: EnqueueRequest[Any]) -> Stored:
+    def _send_until_answered(self, link: Link, op: Op[Stored], request: EnqueueRequest[Any]) -> Stored:
         deadline = time.monotonic() + self._timeout if request.wanted else math.inf
         for wait in TRIES:
             try:
@@ -325,14 +326,14 @@ class Enqueuer(_EnqueuerBase):
                     return self._confirm(link, op, request.wanted, deadline)
                 return link.run(op)
             except StoreError as error:
-                verdict = request.judge(error, last=wait is None or time.monotonic() > deadline)
-                if verdict is not None:
-                    raise verdict from error
+                raised = request.judge(error, last=wait is None or time.monotonic() > deadline)
+                if raised is not None:
+                    raise raised from error
             threading.Event().wait(wait)
-        raise AssertionError("the last try ends in a verdict")
+        raise AssertionError("the last try returns or raises")
 
     def _confirm(self, link: Link, op: Op[Stored], wanted: Durability, deadline: float) -> Stored:
-        """Send a request and wait until it is as safe as wanted."""
+        """Send a request and wait until it has the wanted durability."""
         if wanted not in self._links.able:
             walk(link, confirm.able(wanted))
             self._links.able.add(wanted)
@@ -344,7 +345,7 @@ class Enqueuer(_EnqueuerBase):
 
 
 class AsyncEnqueuer(_EnqueuerBase):
-    """Puts jobs in, from async code: the methods of Enqueuer, awaited. Opens its connections at first use."""
+    """Stores jobs in Redis from async code: the methods of Enqueuer as coroutines. Connects at first use."""
 
     def __init__(
         self,
@@ -362,36 +363,36 @@ class AsyncEnqueuer(_EnqueuerBase):
             durability=durability, find=find,
         )  # fmt: skip
         self._links = Links()
-        #: Sends at commit, which calls a plain function, on whatever thread the transaction is.
+        #: Sends jobs at commit, because a commit hook is a plain function and may run in any thread.
         self._plain = Enqueuer(namespace, redis=redis, max_payload=max_payload, timeout=timeout)
         self._plain._builder = self._builder
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
-        """Put a job in its queue. Raises BadArguments, StoreError."""
+        """Enqueue a job. Raises BadArguments, StoreError."""
         return require_stored(await self.submit(*self._one(name, args)))
 
     async def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
-        """Put a job in, to run after `delay` seconds."""
+        """Schedule a job to run after `delay` seconds."""
         return require_stored(await self.submit(*self._one(name, args, delay=wait_of(delay))))
 
     async def enqueue_at(self, name: str, when: datetime, /, **args: Any) -> Job:
-        """Put a job in, to run at `when`."""
+        """Schedule a job to run at `when`."""
         return require_stored(await self.submit(*self._one(name, args, at=epoch(when))))
 
     async def enqueue_unique(self, name: str, /, **args: Any) -> Job | None:
-        """Put a job in unless one like it waits; None when one does."""
+        """Enqueue a job unless another one holds its unique key; then returns None."""
         return await self.submit(*self._one(name, args, unique=True))
 
     async def enqueue_unique_in(self, name: str, delay: Seconds, /, **args: Any) -> Job | None:
-        """As enqueue_unique, to run after `delay` seconds."""
+        """Like enqueue_unique, to run after `delay` seconds."""
         return await self.submit(*self._one(name, args, unique=True, delay=wait_of(delay)))
 
     async def enqueue_unique_at(self, name: str, when: datetime, /, **args: Any) -> Job | None:
-        """As enqueue_unique, to run at `when`."""
+        """Like enqueue_unique, to run at `when`."""
         return await self.submit(*self._one(name, args, unique=True, at=epoch(when)))
 
     async def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
-        """Put many jobs of one name in, a few hundred to a round trip. All are checked before any is sent."""
+        """Enqueue many jobs of one name, a few hundred per round trip. All are checked before the first is sent."""
         request = EnqueueRequest(self._builder, self._many(name, items), _all, self._how.durability)
         if self._how.on_commit is not None:
             await self._send_at_commit(self._how.on_commit, request)
@@ -399,7 +400,7 @@ class AsyncEnqueuer(_EnqueuerBase):
         return await self._send(request)
 
     async def submit(self, name: str, args: bytes, how: EnqueueOptions) -> Job | None:
-        """Send one job whose arguments are encoded already."""
+        """Enqueue one job whose arguments are already encoded."""
         how = self._merge(how)
         new_job = self._builder.new_job(name, args, how)
         request = EnqueueRequest(self._builder, [[new_job]], _first, how.durability)
@@ -415,8 +416,8 @@ class AsyncEnqueuer(_EnqueuerBase):
             await answer
 
     async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
-        """What the job returned, waiting up to `timeout` seconds. Raises ResultTimeout, JobFailed, StoreError."""
-        job_id, _ = self._sought(job)
+        """Wait up to `timeout` seconds for the job and return its result. Raises ResultTimeout, JobFailed, StoreError."""
+        job_id, _ = self._id_and_name(job)
         sink = self._builder.sink
         if sink is not None:
             return sink.result(job_id)
@@ -434,8 +435,8 @@ class AsyncEnqueuer(_EnqueuerBase):
             await asyncio.sleep(wait)
 
     async def state(self, job: Job | str) -> State | None:
-        """Where a job is: waiting, running, scheduled, retry, dead, done; None when it is not found. Raises StoreError."""
-        job_id, name = self._sought(job)
+        """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError."""
+        job_id, name = self._id_and_name(job)
         found = await self._walk(find_job(self._builder.keys, job_id, name))
         return None if found is None else found.state
 
@@ -450,7 +451,7 @@ class AsyncEnqueuer(_EnqueuerBase):
                 here.numbered_links.append(numbered_link)
 
     async def run(self, op: Op[Any]) -> Any:
-        """Run an op that is safe to repeat on one of the connections."""
+        """Run one op, other than an enqueue, on one of the connections."""
         here = self._links.here()
         async with here.places:
             numbered_link = await self._numbered_link()
@@ -461,7 +462,7 @@ class AsyncEnqueuer(_EnqueuerBase):
                 here.numbered_links.append(numbered_link)
 
     async def close(self) -> None:
-        """Close idle connections of this event loop; the next call opens new ones."""
+        """Close the idle connections of this event loop. The next call opens new ones."""
         self._plain.close()
         numbered_links = self._links.here().numbered_links
         while numbered_links:
@@ -472,7 +473,7 @@ class AsyncEnqueuer(_EnqueuerBase):
             return self._links.here().numbered_links.pop()
         except IndexError:
             if self._links.address is None:
-                # May start the embedded server, which takes a moment.
+                # In a thread, because it may start the embedded server, which would block the event loop.
                 self._links.address = await asyncio.to_thread(self._address)
             return NumberedLink(
                 AsyncLink(
@@ -495,9 +496,9 @@ class AsyncEnqueuer(_EnqueuerBase):
             numbered_link = await self._numbered_link()
             try:
                 while (op := request.open(numbered_link)) is not None:
-                    request.settle(await self._insist(numbered_link.link, op, request))
+                    request.settle(await self._send_until_answered(numbered_link.link, op, request))
             except BaseException as error:
-                # Cancelled in mid-request is unknown too: that slot must not be used on.
+                # A request that was cancelled before its answer may be stored, so its slot must not be used again.
                 numbered_link.renew()
                 if isinstance(error, Unknown):
                     error.again = partial(self._drive, request)
@@ -506,7 +507,9 @@ class AsyncEnqueuer(_EnqueuerBase):
                 here.numbered_links.append(numbered_link)
         return request.read(request.jobs)
 
-    async def _insist(self, link: AsyncLink, op: Op[Stored], request: EnqueueRequest[Any]) -> Stored:
+    async def _send_until_answered(
+        self, link: AsyncLink, op: Op[Stored], request: EnqueueRequest[Any]
+    ) -> Stored:
         deadline = time.monotonic() + self._timeout if request.wanted else math.inf
         for wait in TRIES:
             try:
@@ -514,14 +517,14 @@ class AsyncEnqueuer(_EnqueuerBase):
                     return await self._confirm(link, op, request.wanted, deadline)
                 return await link.run(op)
             except StoreError as error:
-                verdict = request.judge(error, last=wait is None or time.monotonic() > deadline)
-                if verdict is not None:
-                    raise verdict from error
+                raised = request.judge(error, last=wait is None or time.monotonic() > deadline)
+                if raised is not None:
+                    raise raised from error
             await asyncio.sleep(wait or 0)
-        raise AssertionError("the last try ends in a verdict")
+        raise AssertionError("the last try returns or raises")
 
     async def _confirm(self, link: AsyncLink, op: Op[Stored], wanted: Durability, deadline: float) -> Stored:
-        """Send a request and wait until it is as safe as wanted."""
+        """Send a request and wait until it has the wanted durability."""
         if wanted not in self._links.able:
             await awalk(link, confirm.able(wanted))
             self._links.able.add(wanted)

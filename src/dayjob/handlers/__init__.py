@@ -1,1 +1,1 @@
-"""What a handler asks for, and its arguments to and from JSON."""
+"""Handlers: their signatures, and converting their arguments to and from JSON."""

@@ -1,6 +1,6 @@
-"""Finds arguments that would arrive as something else than was sent, without anybody noticing.
+"""Finds arguments that JSON would silently change on their way to the handler.
 
-JSON has no bytes and no keys but texts, and a pydantic model may write something that it does not read again.
+JSON has no bytes and only string keys, and a pydantic model may write JSON that it cannot read back.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _WATCHED = (types.AnyType, types.CustomType, types.StructType, types.DataclassTy
 
 
 def may_alter(info: types.Type) -> bool:
-    """Whether a value of this type may arrive as something else than was sent."""
+    """Whether a value of this type may change on its way through JSON."""
     return any(isinstance(part, _WATCHED) for part in parts(info))
 
 
 def altered(value: Any, arrived: Any) -> str | None:
-    """What would change in `value` on its way, in words; None when nothing would, or when it shows at the other end."""
+    """What would change in `value`, in words; None if nothing would, or if decoding would raise an error anyway."""
     if value is arrived or _same(value, arrived):
         return None
     if isinstance(value, bytes | bytearray | memoryview):
@@ -59,7 +59,7 @@ def _altered_dict(value: dict[Any, Any], arrived: Any) -> str | None:
 def _altered_model(value: Any, arrived: Any) -> str | None:
     kind = type(value)
     if not hasattr(arrived, "model_dump"):
-        # No type says which model it is: it arrives as JSON, which must be all of it.
+        # Without an annotation the model arrives as plain JSON, so that JSON must hold the whole model.
         try:
             arrived = kind.model_validate(arrived)
         except (TypeError, ValueError):
@@ -81,11 +81,11 @@ def _altered_model(value: Any, arrived: Any) -> str | None:
 
 
 def _fields(kind: type) -> dict[str, str]:
-    """The fields of a dataclass or Struct: the name in JSON, and that of the attribute."""
+    """The fields of a dataclass or Struct: name in JSON to name of the attribute."""
     if issubclass(kind, msgspec.Struct):
         fields = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
         tag = kind.__struct_config__.tag_field
-        # The tag of a Struct is in its JSON and no attribute: its class stands for it.
+        # The tag of a Struct is in its JSON but is no attribute: its class determines it.
         return fields if tag is None else {tag: "__class__", **fields}
     if dataclasses.is_dataclass(kind):
         return {field.name: field.name for field in dataclasses.fields(kind)}
@@ -100,4 +100,4 @@ def _same(value: Any, arrived: Any) -> bool:
     try:
         return bool(value == arrived)
     except Exception:
-        return True  # what the user's own comparison cannot answer is not refused for it
+        return True  # the user's own __eq__ may raise anything; that is no reason to refuse the argument

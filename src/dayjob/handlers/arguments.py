@@ -1,6 +1,6 @@
-"""The arguments of a function as JSON: checked strictly on the way in, leniently on the way out.
+"""Converts arguments to JSON, checked strictly at enqueue, and back, checked leniently in the worker.
 
-The fast path is one typed decode; everything that explains a mistake happens after it failed.
+The fast path is one typed decode. The code that explains a mistake runs only after that has failed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from dayjob.options import suggest
 
 Called = tuple[tuple[Any, ...], dict[str, Any]]
 
-#: What a value that JSON cannot carry, or that does not fit its type, makes msgspec or a model raise.
+#: What msgspec or a model raises for a value that JSON cannot represent, or that does not fit its type.
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 _PATH = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*)`$")
 
-#: Types of values that have no keys inside.
+#: Types whose values contain no keys.
 _SCALARS = (
     types.NoneType, types.BoolType, types.IntType, types.FloatType, types.StrType, types.BytesType, types.DateTimeType,
     types.DateType, types.TimeType, types.TimeDeltaType, types.UUIDType, types.DecimalType, types.EnumType,
     types.LiteralType,
 )  # fmt: skip
 
-#: Names that a person hardly meant as arguments, and what to write.
+#: Parameter names that were probably not meant as arguments, and what to write instead.
 _MEANT = {
     "job": "; write 'job: Job' to be given the job",
     "ctx": "; to be given the context, annotate it with the class that WorkerPool was given",
@@ -47,9 +47,9 @@ _MEANT = {
 
 
 def _dump(value: Any) -> Any:
-    # Pydantic models by their shape: dayjob does not import pydantic.
+    # Pydantic models are recognised by their methods, because dayjob does not import pydantic.
     if hasattr(value, "model_dump"):
-        # What the model itself can read again: by its aliases, without what it computes.
+        # By alias and without computed fields, so that the model can read its own JSON.
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     raise TypeError(f"there is no JSON for the type {type(value).__name__}")
 
@@ -67,12 +67,12 @@ _decode_object = msgspec.json.Decoder(dict[str, Any] | None).decode
 
 
 def encode_result(value: Any) -> bytes:
-    """What a handler returned, as it is kept. Raises TypeError, ValueError or RecursionError where JSON cannot carry it."""
+    """Encode the result of a handler. Raises TypeError, ValueError or RecursionError if JSON cannot represent it."""
     return _encode({"result": value})
 
 
 def encode_unchecked(name: str, kwargs: Mapping[str, Any]) -> bytes:
-    """The arguments as a JSON object, for a job whose handler is not known here. Raises BadArguments."""
+    """Encode arguments as a JSON object, for a job whose handler this process does not have. Raises BadArguments."""
     given = dict(kwargs)
     try:
         raw = _encode(given)
@@ -87,7 +87,7 @@ def encode_unchecked(name: str, kwargs: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The `**args` of a handler, and the type of each."""
+    """The `**args` parameter of a handler, and the type of its values."""
 
     name: str
     info: types.Type
@@ -96,33 +96,33 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class SignaturePlan:
-    """What reading the annotations of one handler came to."""
+    """What the signature and annotations of one handler ask for."""
 
     wants_context: bool
     wants_job: bool
-    #: Every argument in order: first those that may be given by position, then the keyword-only ones.
+    #: All arguments in order: first those that may be passed by position, then the keyword-only ones.
     names: tuple[str, ...]
     by_position: int
     required: frozenset[str]
-    #: Arguments that must be strings: msgspec would send bytes as base64 without a word.
+    #: Arguments that must be strings; without a check msgspec would silently encode bytes as base64.
     texts: tuple[str, ...]
     infos: Mapping[str, types.Type]
-    #: Arguments that may arrive as something else than was sent, each with its field in what `decode` returns.
+    #: Arguments that JSON may change, each with its field in what `decode` returns.
     watched: tuple[tuple[str, str], ...]
     decode: Callable[[bytes | msgspec.Raw], Any]
     rest: Rest | None
-    #: A handler of the job alone reads any arguments from it.
+    #: Whether any arguments are accepted, because the handler takes only the job and reads them from it.
     anything: bool
-    #: Names that `**args` may not use, because the context or the job has them.
+    #: Names that `**args` may not use, because the context or the job parameter has them.
     taken: tuple[str, ...]
     shown: str
 
 
 class Arguments:
-    """The arguments of one handler, both ways.
+    """Encodes and decodes the arguments of one handler.
 
-    A type that does not exist yet is looked for again at first use, and then missing it is BadSignature;
-    any other fault of the signature is BadSignature at once.
+    A type that does not exist yet is looked up again at first use, and only then raises BadSignature. Any other problem
+    of the signature raises BadSignature at once.
     """
 
     def __init__(self, job_name: str, function: Function, redact: Sequence[str] = ()) -> None:
@@ -130,21 +130,23 @@ class Arguments:
         self._function = function
         self._redact = redact
         self._plan: SignaturePlan | None = None
-        with suppress(*NOT_YET):  # a type defined further down, or in a module that is still being imported
+        with suppress(
+            *NOT_YET
+        ):  # the type may be defined further down, or in a module that is still being imported
             self._plan = self._read()
 
     @property
     def plan(self) -> SignaturePlan:
-        """What the handler wants. Raises BadSignature."""
+        """What the handler's signature asks for. Raises BadSignature."""
         return self._plan or self.resolve()
 
     @property
     def resolved(self) -> bool:
-        """Whether every type is known by now."""
+        """Whether every type of the signature has been found."""
         return self._plan is not None
 
     def resolve(self) -> SignaturePlan:
-        """Look up every type now. Raises BadSignature that names the one that does not exist."""
+        """Look up every type now. Raises BadSignature, which names the type that does not exist."""
         try:
             plan = self._read()
         except NOT_YET as error:
@@ -153,13 +155,13 @@ class Arguments:
                     self._function.hint(parameter)
                 except NOT_YET as missing:
                     raise self._function.undefined(parameter, missing) from None
-            # The name is missing inside a type: a field of a dataclass, for example.
+            # The missing name is used inside a type, such as by a field of a dataclass.
             raise self._function.bad(f"a type it uses is not complete: {error}") from None
         self._plan = plan
         return plan
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """The arguments as a JSON object, checked strictly. Raises BadArguments."""
+        """Check the arguments strictly and encode them as a JSON object. Raises BadArguments."""
         plan = self._plan or self.resolve()
         given = self._bind(plan, args, kwargs) if args or type(kwargs) is not dict else kwargs
         if plan.rest is not None or plan.anything:
@@ -180,7 +182,7 @@ class Arguments:
         return raw
 
     def call_args(self, raw: bytes | msgspec.Raw) -> Called:
-        """What to call the handler with, after context and job. Raises BadArguments."""
+        """Decode the arguments to call the handler with, after context and job. Raises BadArguments."""
         plan = self._plan or self.resolve()
         if plan.anything:
             return (), {}
@@ -241,7 +243,7 @@ class Arguments:
         return args, kwargs
 
     def _call_leniently(self, plan: SignaturePlan, raw: bytes | msgspec.Raw, error: BaseException) -> Called:
-        """The arguments once more, with what other languages make of integers and empty lists put right."""
+        """Decode again, after correcting how other languages write integers (7.0) and empty lists ({})."""
         try:
             given = _decode_object(raw) or {}
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -271,24 +273,24 @@ class Arguments:
         return self._bad(plan, problem or self._misfit(str(error)))
 
     def _meant(self, name: str) -> str:
-        """What a parameter that nobody passes may have been meant for: the job, or the context of another pool."""
+        """A hint for a missing argument that was probably meant as the job, or as the context of another pool."""
         first = self._function.parameters()[0]
         if name == first.name and first.annotation is not first.empty:
             hint = self._function.hint(first)
-            # A class of the user may also be an argument that was forgotten.
+            # Only a hint, because the user's class may also be an argument that was left out.
             if _is_own_class(hint) and (name in _MEANT or "Context" in hint.__name__):
                 return f"; {self._function.no_context(name, hint)}"
         return _MEANT.get(name, "")
 
     def _misfit(self, text: str) -> str:
-        """What msgspec or a model said, about an argument rather than about a path."""
+        """An error of msgspec or a model, rephrased to name the argument instead of a JSON path."""
         match = _PATH.search(text)
         if match is None:
             return text
         path = match[1]
         name = re.split(r"[.\[]", path, maxsplit=1)[0]
         if self._hidden(name):
-            # The words may quote the value.
+            # The original message may quote the value, which must stay hidden.
             return f"argument {name!r} does not fit its type"
         what = text[: match.start()].replace("`", "")
         return f"argument {path!r}: {what[:1].lower()}{what[1:]}"
@@ -297,7 +299,7 @@ class Arguments:
         return name in self._redact or _is_secret(name)
 
     def _changed(self, plan: SignaturePlan, name: str, problem: str) -> BadArguments:
-        # The words may quote a key of the value.
+        # The original message may quote a key of the value, which must stay hidden.
         shown = "it would arrive as something else" if self._hidden(name) else problem
         return self._bad(plan, f"argument {name!r}: {shown}")
 
@@ -347,14 +349,14 @@ class Arguments:
         )
 
     def _check_redact(self, infos: Mapping[str, Any]) -> None:
-        """Refuse a name in `redact` that hides nothing. One that is no argument may be a key inside of one."""
+        """Refuse a name in `redact` that is not an argument, unless it may be a key inside one."""
         for name in self._redact:
             if name in infos:
                 continue
             near = suggest(name, [one for one, info in infos.items() if _is_scalar(info) or _is_any(info)])
             if near or all(map(_is_scalar, infos.values())):
                 raise BadOption(
-                    f"job {self._name!r}: redact={name!r} is no argument of it{near}\n"
+                    f"job {self._name!r}: redact={name!r} is not an argument of the job{near}\n"
                     f"    {self._function.shown()}    {self._function.location}"
                 )
 
@@ -378,7 +380,9 @@ class Arguments:
             and parameters[0].name in ("self", "cls")
             and parameters[0].annotation is parameters[0].empty
         ):
-            raise function.bad("a method has no object here: register a bound one, or write a function")
+            raise function.bad(
+                "a plain method cannot be called without its object: register a bound method, or write a function"
+            )
         for one in parameters:
             if one.kind is one.VAR_POSITIONAL:
                 raise function.bad(
@@ -391,7 +395,7 @@ class Arguments:
         except NOT_YET:
             raise
         except Exception as error:
-            # Types are code of the user; whatever msgspec or they raise means the same.
+            # Types are the user's code and may raise anything; the meaning is the same.
             raise self._function.bad(
                 f"{parameter.name}: {show(hint)} cannot be read from JSON ({error})"
             ) from None
@@ -411,7 +415,7 @@ _PLAIN_DEFAULTS = (type(None), bool, int, float, str)
 
 
 def _struct(named: Sequence[inspect.Parameter], hints: Mapping[str, Any], *, forbid: bool) -> Any:
-    # The fields have names of their own, since an argument may be called what a Struct cannot have.
+    # The fields are renamed, because an argument may have a name that a Struct field cannot have.
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for number, one in enumerate(named):
         hint = hints[one.name]
@@ -420,7 +424,7 @@ def _struct(named: Sequence[inspect.Parameter], hints: Mapping[str, Any], *, for
         elif type(one.default) in _PLAIN_DEFAULTS:
             fields.append((f"a{number}", hint, one.default))
         else:
-            # The very object, as in a plain call; as a default msgspec would copy or refuse a mutable one.
+            # A factory passes the same object, as a plain call does; as a default msgspec would copy or refuse it.
             fields.append((f"a{number}", hint, msgspec.field(default_factory=_giving(one.default))))
     rename = {f"a{number}": one.name for number, one in enumerate(named)}
     return msgspec.defstruct("Arguments", fields, kw_only=True, rename=rename, forbid_unknown_fields=forbid)
@@ -435,12 +439,12 @@ def _decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
 
 
 def _inside(name: str, text: str) -> str:
-    """What msgspec said of a value, as it would have said it of an argument of that name."""
+    """An error of msgspec about a value, with the path it would have as an argument of that name."""
     return text.replace("`$", f"`$.{name}") if _PATH.search(text) else f"{text} - at `$.{name}`"
 
 
 def _without(function: Function, star: inspect.Parameter) -> str:
-    """The signature without its `*args`, and with a `**args` for any arguments in their place."""
+    """The signature with `**args` in place of its `*args`."""
     kept = [one for one in function.parameters() if one is not star and one.name != star.name]
     if not any(one.kind is one.VAR_KEYWORD for one in kept):
         kept.append(star.replace(kind=inspect.Parameter.VAR_KEYWORD))
@@ -465,7 +469,7 @@ def _is_any(info: Any) -> bool:
 
 
 def _is_scalar(info: Any) -> bool:
-    """Whether a value of this type has no keys inside."""
+    """Whether values of this type contain no keys."""
     if isinstance(info, types.Metadata):
         return _is_scalar(info.type)
     if isinstance(info, types.UnionType):
@@ -478,7 +482,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _uncarried(given: Mapping[str, Any], hidden: Callable[[str], bool] = _is_secret) -> str | None:
-    """Which argument JSON cannot carry at all, in words."""
+    """A message about the first argument that JSON cannot represent; None if there is none."""
     for name, value in given.items():
         try:
             _encode(value)
@@ -492,7 +496,7 @@ def _uncarried(given: Mapping[str, Any], hidden: Callable[[str], bool] = _is_sec
 
 
 def _not_finite(given: Mapping[str, Any]) -> str | None:
-    """Which argument has a NaN or an infinity: msgspec makes null of them without a word."""
+    """A message about an argument with a NaN or infinity, which msgspec would silently encode as null; or None."""
     for name, value in given.items():
         if value is None or isinstance(value, str | int):
             continue

@@ -1,4 +1,4 @@
-"""Walks over the types that msgspec reads: what is inside one, and values put right by what one says.
+"""Walks msgspec types: lists the types inside a type, and corrects values that other languages write differently.
 
 Other languages write 7.0 for an integer, and Lua writes {} for an empty list.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import inspect as types
 
-#: Beyond this a float is not surely the integer that was sent.
+#: Above this a float may not be exactly the integer that was sent.
 _EXACT = 2**53
 
 _LISTS = (types.ListType, types.SetType, types.FrozenSetType, types.VarTupleType)
@@ -20,7 +20,7 @@ _ANY = types.AnyType()
 
 
 def parts(info: types.Type, seen: set[int] | None = None) -> Iterator[types.Type]:
-    """`info` and every type inside it, each once: types may contain themselves."""
+    """`info` and every type inside it, each once, because types may contain themselves."""
     seen = set() if seen is None else seen
     if id(info) in seen:
         return
@@ -47,7 +47,7 @@ def _inside(info: types.Type) -> Iterable[types.Type]:
 
 
 def lenient(value: Any, info: types.Type) -> Any:
-    """`value` with 7.0 for an integer and {} for an empty list put right, at any depth, where `info` says so."""
+    """Convert 7.0 to 7 and {} to [], at any depth, where the type `info` expects an integer or a list."""
     if isinstance(info, types.Metadata):
         return lenient(value, info.type)
     if isinstance(info, types.UnionType):

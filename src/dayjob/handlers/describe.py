@@ -1,6 +1,6 @@
-"""What a job type asks for and how it is run, as a value that travels: for forms, checks and redaction elsewhere.
+"""Descriptions of job types: arguments and options as plain data, for forms, checks and redaction in consoles.
 
-Written by pools when they start, read by consoles that know nothing of the program.
+Pools store the descriptions in Redis when they start. Consoles read them, because they do not import the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dayjob.options import suggest
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 
-#: How much is said of one job type: arguments, choices of one, characters of a line, bytes in all.
+#: Limits of one description: arguments, choices per argument, characters of a line, bytes in total.
 MAX_ARGUMENTS = 100
 MAX_CHOICES = 100
 MAX_LINE = 200
@@ -40,15 +40,15 @@ class DescribedArgument(msgspec.Struct, frozen=True):
     """One argument of a job type."""
 
     name: str
-    #: As one would write it: `int`, `str | None`.
+    #: The annotation as source code: `int`, `str | None`.
     type: str = ""
     required: bool = True
-    #: A JSON value; None where there is none, or where it is hidden.
+    #: A JSON value; None if there is none, or if it is hidden.
     default: Any = None
     kind: Kind = "json"
     choices: tuple[str | int, ...] = ()
     nullable: bool = False
-    #: Its values are never shown.
+    #: Whether its values are never shown.
     hidden: bool = False
 
 
@@ -57,7 +57,7 @@ class Described(msgspec.Struct, frozen=True):
 
     name: str
     arguments: tuple[DescribedArgument, ...] = ()
-    #: Takes further arguments of any name.
+    #: Whether it accepts further arguments of any name.
     open: bool = False
     colour: Literal["sync", "async"] = "sync"
     priority: int = 1
@@ -67,16 +67,16 @@ class Described(msgspec.Struct, frozen=True):
     keep: float | None = None
     unique_until: str = "start"
     redact: tuple[str, ...] = ()
-    #: The first line of its docstring, and its arguments as errors show them.
+    #: The first line of its docstring, and its signature as error messages show it.
     doc: str = ""
     signature: str = ""
 
 
 def describe(job_type: JobType[..., ..., Any]) -> Described:
-    """What is to be said of a job type; its signature is resolved."""
+    """Describe a job type. Its signature must be resolved."""
     options = job_type.options
     doc = inspect.getdoc(job_type.fn) or ""
-    said = Described(
+    described = Described(
         job_type.name,
         _arguments(job_type),
         job_type.open,
@@ -91,20 +91,20 @@ def describe(job_type: JobType[..., ..., Any]) -> Described:
         _line(doc.strip().partition("\n")[0]),
         "",
     )
-    said = msgspec.structs.replace(said, signature=_signature(said))
-    if len(msgspec.json.encode(said)) > MAX_BYTES:
-        # What must never be shown is said in any case.
-        said = msgspec.structs.replace(said, arguments=(), open=True)
-    return said
+    described = msgspec.structs.replace(described, signature=_signature(described))
+    if len(msgspec.json.encode(described)) > MAX_BYTES:
+        # A description cut to size must still list what to redact.
+        described = msgspec.structs.replace(described, arguments=(), open=True)
+    return described
 
 
-def fingerprint(said: Described) -> str:
-    """A few characters that differ between job types that take different arguments.
+def fingerprint(described: Described) -> str:
+    """A short hash that differs between job types with different arguments.
 
-    By kinds of values rather than by annotations: `Optional[int]` and `int | None` are no contradiction.
+    It uses the kinds of values instead of the annotations, so that `Optional[int]` and `int | None` are the same.
     """
-    told = [(one.name, one.kind, one.required, one.nullable, one.choices) for one in said.arguments]
-    return hashlib.sha256(msgspec.json.encode((told, said.open))).hexdigest()[:6]
+    shape = [(one.name, one.kind, one.required, one.nullable, one.choices) for one in described.arguments]
+    return hashlib.sha256(msgspec.json.encode((shape, described.open))).hexdigest()[:6]
 
 
 def _arguments(job_type: JobType[..., ..., Any]) -> tuple[DescribedArgument, ...]:
@@ -123,18 +123,18 @@ def _arguments(job_type: JobType[..., ..., Any]) -> tuple[DescribedArgument, ...
     return tuple(found)
 
 
-def _signature(said: Described) -> str:
+def _signature(described: Described) -> str:
     parts = []
-    for one in said.arguments:
+    for one in described.arguments:
         default = "..." if one.hidden or (one.default is None and not one.nullable) else repr(one.default)
         parts.append(
             one.name + (f": {one.type}" if one.type else "") + ("" if one.required else f" = {default}")
         )
-    return f"{said.name}({', '.join([*parts, *(['...'] if said.open else [])])})"
+    return f"{described.name}({', '.join([*parts, *(['...'] if described.open else [])])})"
 
 
 def _kind(info: types.Type) -> tuple[Kind, tuple[str | int, ...], bool]:
-    """What kind of value it takes, which ones where they are few, and whether null is one."""
+    """The kind of value that a type accepts, its choices if they are few, and whether null is accepted."""
     if isinstance(info, types.UnionType):
         some = [part for part in info.types if not isinstance(part, types.NoneType)]
         kind, choices, _ = _kind(some[0]) if len(some) == 1 else ("json", (), False)
@@ -152,7 +152,7 @@ def _kind(info: types.Type) -> tuple[Kind, tuple[str | int, ...], bool]:
 
 
 def _plain(value: Any) -> Any:
-    """A default as JSON shows it; None where that cannot be."""
+    """A default as a JSON value; None if it cannot be one."""
     try:
         raw = msgspec.json.encode(value.value if isinstance(value, Enum) else value)
         return msgspec.json.decode(raw) if len(raw) <= 1000 else None
@@ -170,14 +170,14 @@ _FITS: dict[Kind, tuple[str, tuple[type, ...]]] = {
 }  # fmt: skip
 
 
-def misfit(said: Described, args: Mapping[str, Any]) -> str:
-    """Why these arguments do not fit a job type, in words; "" when they do, as far as can be told without its code."""
-    known = {argument.name: argument for argument in said.arguments}
+def misfit(described: Described, args: Mapping[str, Any]) -> str:
+    """Why these arguments do not fit a job type; "" if they do. Only checks what the description contains."""
+    known = {argument.name: argument for argument in described.arguments}
     for name in args:
-        if name not in known and not said.open:
+        if name not in known and not described.open:
             near = suggest(str(name), [one for one in known if one not in args])
             return f"got an unexpected argument {name!r}{near}"
-    for argument in said.arguments:
+    for argument in described.arguments:
         if argument.name not in args:
             if argument.required:
                 return f"missing argument {argument.name!r}"
@@ -198,7 +198,7 @@ def _unfit(argument: DescribedArgument, value: Any) -> str:
     if argument.kind not in _FITS:
         return ""
     words, kinds = _FITS[argument.kind]
-    # Decimals also travel as text.
+    # A Decimal may also be sent as a string.
     fits = isinstance(value, kinds) or (argument.kind == "number" and isinstance(value, str))
     fits = fits and not (isinstance(value, bool) and bool not in kinds)
     return "" if fits else f"expected {words}, got {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""What must not be shown: argument values by key pattern and by job type, in text that people see."""
+"""Redaction: hides argument values, by key pattern and by the job type's `redact` option, in all output."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-#: What takes the place of a value.
+#: Replaces a hidden value.
 HIDDEN = "[redacted]"
-#: What takes the place of all arguments of a job type whose `redact` option is not known.
+#: Replaces all arguments of a job type whose `redact` option is not known.
 UNANNOUNCED = "[redacted: no pool has announced this job type]"
-#: Keys whose values are hidden wherever arguments are shown.
+#: Values of keys that match this are always hidden.
 SECRET = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|private_?key|authorization", re.IGNORECASE
 )
-#: More of them, as whole words at the end of a key: `auth` hides http_auth and auth_header, not author or auth_method.
+#: More such keys, matched as whole words: `auth` hides http_auth and auth_header, not author or auth_method.
 _SECRET_WORDS = re.compile(
     r"(?:^|_)(?:(?:cookie|csrf|xsrf|ssn|iban|cvv|cvc)s?|session|auth)"
     r"(?:_?(?:id|key|value|data|header|code|number|string))?$"
     r"|card_?number|sess_?id$"
 )
-#: A key without any of this has none of those words; most keys are done with after this.
+#: A quick first test: a key that does not match this contains none of those words.
 _PERHAPS = re.compile("cookie|sess|csrf|xsrf|ssn|iban|cvv|cvc|auth|card", re.IGNORECASE)
-#: Where a word of a key begins: after what is no letter or digit, and at a capital after a small letter.
+#: The boundaries between the words of a key: characters other than letters and digits, or a capital after a small letter.
 _WORD_BREAK = re.compile(r"[^a-zA-Z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
-#: Shorter values are not looked for in texts: nothing would be left of them.
+#: Shorter values are not removed from texts, because they occur everywhere.
 SHORTEST_SECRET = 3
-#: How many values of one job are looked for in texts.
+#: How many values of one job are removed from texts at most.
 MAX_SECRETS = 1000
-#: In bytes that are no JSON: what looks like a key, and like its value.
+#: In bytes that are not valid JSON: what looks like a key, and like its value.
 _KEY = re.compile(rb'"((?:[^"\\]|\\.){1,100})"\s*:\s*')
 _VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{].*|[^\s,}\]]+', re.DOTALL)
 
@@ -40,14 +40,14 @@ def is_hidden(key: object, hide: Collection[str] = ()) -> bool:
 
 
 def looks_secret(key: str) -> bool:
-    """Whether a key is named like those of passwords, tokens, cookies, cards and the like."""
+    """Whether the name of a key suggests a password, token, cookie, card number or similar."""
     if SECRET.search(key):
         return True
     return bool(_PERHAPS.search(key) and _SECRET_WORDS.search(_WORD_BREAK.sub("_", key).lower()))
 
 
 def shown(value: Any, hide: Collection[str] = (), *, secrets: Sequence[str] = (), depth: int = 6) -> Any:
-    """`value` as it may be shown: keys that match are hidden, at any depth; long and deep parts are cut.
+    """`value` with hidden keys redacted at any depth, and long and deep parts cut.
 
     `secrets` are texts that must not appear in any string of it.
     """
@@ -67,7 +67,7 @@ def shown(value: Any, hide: Collection[str] = (), *, secrets: Sequence[str] = ()
 
 
 def secrets_in(value: Any, hide: Collection[str] = ()) -> list[str]:
-    """The texts that must not be shown: values under hidden keys, plain and as repr or JSON writes them; longest first."""
+    """The values under hidden keys, as plain text and as repr and JSON write them, longest first."""
     found: set[str] = set()
     for leaf in _hidden_leaves(value, hide):
         text = str(leaf)
@@ -84,21 +84,21 @@ def secrets_in(value: Any, hide: Collection[str] = ()) -> list[str]:
 
 
 def texts_in(value: Any) -> list[str]:
-    """All values of arguments as texts that must not be shown; longest first."""
+    """All values inside `value`, as texts to redact, longest first."""
     return secrets_in({"secret": value})
 
 
 def without(text: str, secrets: Sequence[str]) -> str:
-    """`text` with every secret taken out. Do this before it is cut: half a secret is still one."""
+    """`text` with every secret redacted. Call it before cutting the text, because part of a secret is not recognised."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def veiled(raw: bytes, hide: Collection[str] = ()) -> bytes:
-    """Bytes that cannot be read as JSON, with what looks like the value of a hidden key taken out.
+    """Bytes that are not valid JSON, with everything that looks like the value of a hidden key redacted.
 
-    Of a list or an object nobody knows the end: all that follows goes with it.
+    The end of a list or object cannot be found in such bytes, so everything after its start is redacted.
     """
     parts: list[bytes] = []
     at = 0
@@ -120,7 +120,7 @@ def _hidden_leaves(value: Any, hide: Collection[str]) -> Iterator[Any]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """What is inside a value, at any depth."""
+    """All scalar values inside a value, at any depth."""
     if isinstance(value, dict):
         for item in value.values():
             yield from _leaves(item)

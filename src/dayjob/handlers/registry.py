@@ -1,6 +1,6 @@
-"""Job types by name: the handler, its options, and how a job of that name is enqueued.
+"""Job types and the registry that holds them by name. A job type is a handler with options and enqueue methods.
 
-Sends nothing itself: a job type hands its arguments as bytes to the sender its pool gives it.
+This module sends nothing: a job type encodes its arguments and passes them to the sender that its pool provides.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ T = TypeVar("T")
 
 
 class Sender(Protocol):
-    """What a job type enqueues through."""
+    """What a job type uses to enqueue jobs and to read results."""
 
     def submit(self, name: str, args: bytes, how: EnqueueOptions, /) -> Job | None:
-        """Enqueue one job; None when it is unique and one like it already waits."""
+        """Enqueue one job; None if it is unique and another job holds its unique key."""
         ...
 
     def result(self, id: str, timeout: float | None, /) -> Any:  # noqa: A002 - the word everyone uses
-        """What the job returned, once it is done."""
+        """Wait for the job and return its result."""
         ...
 
 
 class AsyncSender(Protocol):
-    """The same, awaited."""
+    """Like Sender, for async code."""
 
     async def submit(self, name: str, args: bytes, how: EnqueueOptions, /) -> Job | None: ...
 
@@ -60,10 +60,10 @@ class AsyncSender(Protocol):
 
 
 class JobType(Generic[Q, P, R_co]):
-    """A handler with its name and options: call it as before, or enqueue it.
+    """A handler with its name and options. It can be called like the function, or enqueued.
 
     `Q` are the parameters to call it with, `P` those to enqueue it with: the same without context and job.
-    The enqueue methods raise BadArguments before anything is sent, and StoreError when Redis cannot.
+    The enqueue methods raise BadArguments before anything is sent, and StoreError if the request to Redis fails.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class JobType(Generic[Q, P, R_co]):
         self.name = check_name(name)
         self.fn = fn
         self.options = options
-        #: Decided once, here: the worker never asks again.
+        #: Computed once, because the worker needs it for every job.
         self.is_async = function.is_async
         #: Where it is defined, as `shop/jobs.py:14`.
         self.location = function.location
@@ -94,7 +94,7 @@ class JobType(Generic[Q, P, R_co]):
         self._async_sender = async_sender
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> R_co:
-        """Call the plain function, here and now."""
+        """Call the function directly, without enqueueing."""
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class JobType(Generic[Q, P, R_co]):
 
     @property
     def signature(self) -> str:
-        """The arguments as errors show them: `create_watch(user_id: int, email: str = "")`."""
+        """The signature as error messages show it: `create_watch(user_id: int, email: str = "")`."""
         return self._arguments.plan.shown
 
     @property
@@ -128,7 +128,7 @@ class JobType(Generic[Q, P, R_co]):
 
     @property
     def resolved(self) -> bool:
-        """Whether all types in the signature are known by now."""
+        """Whether all types in the signature have been found."""
         return self._arguments.resolved
 
     def resolve(self) -> None:
@@ -136,45 +136,45 @@ class JobType(Generic[Q, P, R_co]):
         self._arguments.resolve()
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """The arguments as a JSON object, checked strictly. Raises BadArguments."""
+        """Check the arguments strictly and encode them as a JSON object. Raises BadArguments."""
         return self._arguments.encode(args, kwargs)
 
     @property
     def call_args(self) -> Callable[[bytes | msgspec.Raw], Called]:
-        """Says what to call the handler with, after context and job: (args, kwargs). What it returns raises BadArguments.
+        """A function that decodes a JSON object or null to the (args, kwargs) of the handler, after context and job.
 
-        It takes a JSON object or null. An argument that was not sent has the function's own default.
+        It raises BadArguments. An argument that was not sent gets the handler's own default.
         """
         return self._arguments.call_args
 
     def using(self, **options: Unpack[Using]) -> JobType[Q, P, R_co]:
-        """The same job type with what only the producer of a job knows. Raises BadOption."""
+        """A copy of this job type with options for the jobs that it enqueues. Raises BadOption."""
         chosen = copy.copy(self)
         chosen.how = read_using(options, self.how)
         return chosen
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Put a job in its queue."""
+        """Enqueue a job."""
         return self._submit(self.how, args, kwargs)
 
     def enqueue_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Put a job in its queue `delay` seconds from now."""
+        """Schedule a job to run `delay` seconds from now."""
         return self._submit(replace(self.how, delay=wait_of(delay)), args, kwargs)
 
     def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Put a job in its queue at `when`, which has a time zone."""
+        """Schedule a job to run at `when`, which must have a time zone."""
         return self._submit(replace(self.how, at=epoch(when)), args, kwargs)
 
     def enqueue_unique(self, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
-        """Put a job in its queue, unless one like it already waits: then None."""
+        """Enqueue a job unless another one holds its unique key; then returns None."""
         return self._submit_unique(self.how, args, kwargs)
 
     def enqueue_unique_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
-        """The same, `delay` seconds from now."""
+        """Like enqueue_unique, to run `delay` seconds from now."""
         return self._submit_unique(replace(self.how, delay=wait_of(delay)), args, kwargs)
 
     def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
-        """The same, at `when`, which has a time zone."""
+        """Like enqueue_unique, to run at `when`, which must have a time zone."""
         return self._submit_unique(replace(self.how, at=epoch(when)), args, kwargs)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
@@ -210,10 +210,10 @@ class JobType(Generic[Q, P, R_co]):
     def result(self, job: Job | str, timeout: float | None = None) -> R_co: ...
 
     def result(self, job: Job | str, timeout: float | None = None) -> Any:
-        """What a job returned, as JSON carries it, once it is done.
+        """Wait for a job and return its result, decoded from JSON.
 
-        Raises ResultTimeout after `timeout` seconds, JobFailed when the job is dead, and NotReady when this
-        job type keeps no results.
+        Raises ResultTimeout after `timeout` seconds, JobFailed if the job is dead, and NotReady if this job type keeps
+        no results.
         """
         return self._sender().result(self._kept(job), timeout)
 
@@ -263,7 +263,7 @@ class Registry:
         self._types: dict[str, JobType[..., ..., Any]] = {}
 
     def add(self, job_type: JobType[..., ..., Any]) -> None:
-        """Keep a job type. Raises BadOption when its name is taken by another function."""
+        """Add a job type. Raises BadOption if another function has its name."""
         first = self._types.get(job_type.name)
         if first is not None and not _same_function(first, job_type):
             raise BadOption(
@@ -284,7 +284,7 @@ class Registry:
         return list(self._types)
 
     def resolve_all(self) -> list[BadSignature]:
-        """Look up all types that did not exist at registration; what is still missing."""
+        """Look up all types that did not exist at registration. Returns an error for each that is still missing."""
         problems = []
         for job_type in self:
             if not job_type.resolved:
@@ -317,7 +317,7 @@ class Registry:
 
 
 def _same_function(one: JobType[..., ..., Any], other: JobType[..., ..., Any]) -> bool:
-    # A module that is imported again makes a new function at the same place.
+    # A module that is imported again defines a new function with the same name and location.
     return one.fn is other.fn or (
         one.location == other.location
         and _full_name(one.fn) == _full_name(other.fn)
@@ -331,14 +331,16 @@ def _full_name(fn: Callable[..., Any]) -> str:
 
 
 def require_stored(job: Job | None) -> Job:
-    """The job that was stored. Raises NotReady where a unique one waits already: a plain enqueue has no None."""
+    """Return the stored job. Raises NotReady for a duplicate, because a plain enqueue cannot return None."""
     if job is None:
-        raise NotReady("a job like it already waits; use enqueue_unique, which returns None for that")
+        raise NotReady(
+            "another job already holds this unique key; use enqueue_unique, which returns None in that case"
+        )
     return job
 
 
 def wait_of(delay: Seconds) -> float:
-    """`delay` as float seconds from now. Raises BadOption when it is negative or no duration."""
+    """`delay` as float seconds. Raises BadOption if it is negative or not a duration."""
     wait = seconds(delay, "enqueue_in: delay")
     if wait < 0:
         raise BadOption(f"enqueue_in: delay={delay!r}: must not be negative; enqueue() is for now")
@@ -346,7 +348,7 @@ def wait_of(delay: Seconds) -> float:
 
 
 def epoch(when: datetime) -> float:
-    """`when` as seconds since the epoch. Raises BadOption when it is naive or no datetime."""
+    """`when` as seconds since the epoch. Raises BadOption if it has no time zone or is not a datetime."""
     if not isinstance(when, datetime):
         raise BadOption(
             f"enqueue_at: when={when!r}: give a datetime with a time zone, or use enqueue_in for seconds"

@@ -1,6 +1,6 @@
-"""What a function asks for, read once from its annotations, and how it is shown to people.
+"""Reads the parameters of a handler or middleware from its annotations, and formats signatures for error messages.
 
-Knows the order context, job, arguments. Knows nothing of names, options or JSON.
+A handler takes the context, then the job, then its arguments; the first two are optional.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from dayjob.job import Job
 Colour = Literal["sync", "async"]
 Role = Literal["context", "job", "argument"]
 
-#: What stands before a name in the printed form of a type, unless it is inside a string.
+#: The module in front of a name in the repr of a type, unless it is inside a string.
 _PREFIX = re.compile(r"('[^']*')|(?:[\w<>]+\.)+")
 
-#: Errors that a name which does not exist yet gives: it may exist later.
+#: Errors raised for a name that does not exist yet, but may exist later.
 NOT_YET = (NameError, AttributeError)
 
 
 class NoContext:
-    """The context of a pool that was given none."""
+    """The context of a pool without a context class."""
 
 
 class Function:
-    """A callable of the user, and all that can be read from it without calling it."""
+    """A callable of the user, and everything that can be read from it without calling it."""
 
     def __init__(self, call: Callable[..., Any], context: type = NoContext) -> None:
         self.call = call
@@ -42,12 +42,12 @@ class Function:
         self.plain = _plain(call)
         self.name = given_name(call) or type(call).__name__
         self.is_async = is_async(call)
-        #: The colour of the generator that calling it gives, or None when it gives none.
+        #: "sync" or "async" if calling it returns a generator of that kind, otherwise None.
         self.yields = _yields(call)
         self.location = _location(self.plain)
 
     def parameters(self) -> list[inspect.Parameter]:
-        """The parameters as they stand now. Raises BadSignature when they cannot be read."""
+        """The parameters. Raises BadSignature if they cannot be read."""
         try:
             return list(_signature(self.call).parameters.values())
         except (TypeError, ValueError):
@@ -56,10 +56,9 @@ class Function:
             ) from None
 
     def hint(self, parameter: inspect.Parameter) -> Any:
-        """The type that `parameter` is annotated with, Any when it is not.
+        """The type that `parameter` is annotated with; Any without an annotation.
 
-        Raises NameError or AttributeError while a name in it does not exist, and BadSignature for anything
-        that is no type.
+        Raises NameError or AttributeError while a name in it does not exist, and BadSignature if it is not a type.
         """
         annotation = parameter.annotation
         if annotation is parameter.empty:
@@ -71,7 +70,7 @@ class Function:
         except NOT_YET:
             raise
         except Exception as error:
-            # An annotation is code of the user: evaluating it may raise anything.
+            # Evaluating the user's annotation may raise anything.
             raise self.bad(f"{parameter.name}: {show(annotation)} is no type ({error})") from None
 
     def undefined(self, parameter: inspect.Parameter, error: BaseException) -> BadSignature:
@@ -82,7 +81,7 @@ class Function:
         )
 
     def role(self, hint: Any) -> Role:
-        """What a parameter of this type asks for."""
+        """Whether a parameter of this type receives the context, the job or an argument."""
         kind = _bare(hint)
         if kind is Job:
             return "job"
@@ -91,7 +90,7 @@ class Function:
         return "context" if kind in self.context.__mro__ else "argument"
 
     def no_context(self, name: str, hint: Any) -> str:
-        """Why a class of the user is taken for an argument: it is not the context of this pool."""
+        """The explanation for a class that was probably meant as the context but is not this pool's context."""
         kind = show(hint)
         if self.context is NoContext:
             return f"{name}: {kind} is not the context of this pool, which has none: write WorkerPool({kind})"
@@ -99,12 +98,12 @@ class Function:
         return f"{name}: {kind} is not the context of this pool, which is {own}: write {name}: {own}"
 
     def shown(self, parameters: Sequence[inspect.Parameter] | None = None) -> str:
-        """`name(parameters)` as one would write it."""
+        """`name(parameters)` as in source code."""
         chosen = self.parameters() if parameters is None else parameters
         return self.name + str(inspect.Signature([_shown(one) for one in chosen]))
 
     def bad(self, problem: str) -> BadSignature:
-        """An error that shows the function, where it is, and the problem."""
+        """An error that shows the function, its location and the problem."""
         return BadSignature(f"{self.shown()}    {self.location}\n    {problem}")
 
     def misplaced(self, roles: Mapping[str, Role]) -> BadSignature:
@@ -122,7 +121,7 @@ class Function:
         return self.bad(f"context, then job, then the arguments: {self.shown([*first, *rest])}")
 
     def _names(self) -> dict[str, Any]:
-        # What the module and the closure say comes first: its own `Job` may be something else.
+        # Names of the module and the closure come first, because its own `Job` may be another class.
         cells = zip(
             getattr(getattr(self.plain, "__code__", None), "co_freevars", ()),
             getattr(self.plain, "__closure__", None) or (),
@@ -139,18 +138,18 @@ class Function:
 
 
 def given_name(call: Callable[..., Any]) -> str | None:
-    """The name in its `def`, or None for lambdas and for objects that can be called."""
+    """The name in its `def`, or None for lambdas and callable objects."""
     name = getattr(_unbound(call), "__name__", "<lambda>")
     return None if name == "<lambda>" else str(name)
 
 
 def is_async(call: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine: through partials, and for objects with an async `__call__`."""
+    """Whether calling it returns a coroutine. Looks through partials, and at the `__call__` of objects."""
     return any(inspect.iscoroutinefunction(one) for one in _called(call))
 
 
 def show(annotation: Any) -> str:
-    """A type as one would write it, without modules."""
+    """A type as in source code, without modules."""
     if isinstance(annotation, str):
         return annotation
     if isinstance(annotation, typing.ForwardRef):
@@ -159,7 +158,7 @@ def show(annotation: Any) -> str:
 
 
 class _Text:
-    """Prints as it is where `inspect` would print a repr."""
+    """A string whose repr is the string itself, for `inspect`, which prints annotations and defaults by repr."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -231,7 +230,7 @@ def _location(plain: Any) -> str:
     if code is None:
         return f"{getattr(plain, '__module__', None) or '?'}"
     path = Path(code.co_filename)
-    with suppress(ValueError, OSError):  # elsewhere, or the working directory is gone: the whole path will do
+    with suppress(ValueError, OSError):  # outside the working directory, or that is gone: show the whole path
         path = path.relative_to(Path.cwd())
     return f"{path}:{code.co_firstlineno}"
 
