@@ -490,7 +490,7 @@ def test_a_sync_handler_that_returns_something_to_await_fails_in_words(new_pool,
         forgot.enqueue()
         assert pool.drain(10)
     (dead,) = look.dead()
-    assert "forgot is a plain function but returned something to await" in dead["err"]
+    assert "forgot is a plain function but returned an awaitable" in dead["err"]
     assert "async def" in dead["err"]
 
 
@@ -575,7 +575,7 @@ def test_a_result_above_max_result_fails_the_attempt_and_names_its_size(new_pool
         with pytest.raises(JobFailed) as caught:
             answer.result(large, timeout=10)
         assert pool.drain(10)
-    words = "answer: its result has 2,001 bytes as JSON, the limit is 2,000."
+    words = "answer: the result has 2,001 bytes as JSON, the limit is 2,000."
     assert words in str(caught.value)
     assert words in look.dead()[0]["err"]
     assert look.totals() == {"done:answer": 1, "failed:answer": 1, "dead:answer": 1}

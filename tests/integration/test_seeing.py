@@ -305,7 +305,7 @@ def test_a_result_that_json_cannot_carry_fails_the_job_in_words(new_pool, look):
 
     with pool:
         job = opaque.enqueue()
-        with pytest.raises(JobFailed, match="cannot be kept as JSON"):
+        with pytest.raises(JobFailed, match="cannot be stored as JSON"):
             opaque.result(job, timeout=10)
     assert "opaque" in look.dead()[0]["err"]
 

@@ -260,7 +260,9 @@ class TestBadSignatures:
         class Mailer:
             def send(self, to: str): ...
 
-        assert "a plain method cannot be called without its object" in refusal(BadSignature, job_type, Mailer.send)
+        assert "a plain method cannot be called without its object" in refusal(
+            BadSignature, job_type, Mailer.send
+        )
 
     def test_a_generator_is_refused(self):
         def f():

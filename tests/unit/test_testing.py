@@ -631,7 +631,7 @@ def test_a_result_that_json_cannot_carry_fails_the_job(pool):
 
     with testing(pool) as jobs:
         job = make.enqueue()
-        with pytest.raises(Exception, match="cannot be kept as JSON"):
+        with pytest.raises(Exception, match="cannot be stored as JSON"):
             jobs.drain()
         with pytest.raises(JobFailed):
             make.result(job)

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 #: The error of a job that an operator killed while it ran.
 KILLED = "killed by an operator while it ran"
-#: How an attempt ended: None for a plain completion, else what the next exchange does with it.
+#: How an attempt ended: None for a plain completion, else the entries for the next exchange.
 Settlement = Sequence[Entry] | None
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """What is known of one attempt. Also the line through which its job checks in.
+    """The state of one attempt. Also receives the check-ins of its job.
 
-    A struct, because a hundred thousand of them are made in a second; compared by identity.
+    A msgspec struct because it is fast to create, and every job needs one. Compared by identity.
     """
 
     token: str
@@ -38,35 +38,35 @@ class Attempt(msgspec.Struct, eq=False):
     wire: Wire
     job_type: PoolJobType
     job: Job | None = None
-    #: Monotonic times: handed over, started, to be ended by.
+    #: Monotonic times: when it was handed to an executor, when it started, and its deadline.
     given_at: float = 0.0
     started_at: float = 0.0
     deadline: float = 0.0
-    #: The timeout around an async handler: it expires before the handler is cancelled.
+    #: The timeout around an async handler. It expires before the handler is cancelled.
     limit: asyncio.Timeout | None = None
-    #: Seconds that it ran; None while it has not ended.
+    #: Seconds that it ran; None until it ends.
     ran: float | None = None
     worker: int = -1
     thread_id: int = 0
-    #: Held while an exception is being sent to its thread; None where nobody does.
+    #: Held while another thread raises an exception in its thread; None for async attempts.
     guard: AbstractContextManager[object] | None = None
-    #: Its handler has ended: no exception is sent to its thread any more.
+    #: Its handler has ended: no exception may be raised in its thread any more.
     over: bool = False
-    #: Redis no longer counts on us: the outcome stays in this process.
+    #: Redis no longer has this attempt: its outcome is not reported.
     lost: bool = False
-    #: An operator asked for its end: the job never runs again. With `killed` it goes to dead.
+    #: An operator cancelled the job: it never runs again. With `killed` it also goes to dead.
     cancelled: bool = False
     killed: bool = False
     timed_out: bool = False
-    #: The watchdog reports its outcome, since its thread does not end.
+    #: The watchdog reports its outcome, because its thread is stuck.
     given_up: bool = False
-    #: Its unique key was let go.
+    #: Its unique key was released.
     released: bool = False
-    #: An outcome was reported; a second one is not.
+    #: An outcome was reported. Later ones are ignored.
     settled: bool = False
     #: Monotonic time before which its outcome is not sent, unless the pool stops.
     hold_until: float = 0.0
-    #: What the next exchange does with it; None for a plain completion.
+    #: The reported outcome.
     settlement: Settlement = None
     checkin_text: str = ""
     checkin_at: float = 0.0
@@ -74,7 +74,7 @@ class Attempt(msgspec.Struct, eq=False):
     total: float | None = None
 
     def open(self) -> Job:
-        """The job as its handler sees it, made at first use: most handlers ask for their arguments only."""
+        """The job as its handler sees it. Created at first use, because most handlers need only their arguments."""
         if self.job is None:
             self.job = codec.job_of(self.wire)
             self.job.line = self
@@ -82,13 +82,16 @@ class Attempt(msgspec.Struct, eq=False):
         return self.job
 
     def back(self) -> Entry:
-        """What gives it back to its queue, with its unique key if it let go of it and never started."""
+        """The entry that returns it to its queue.
+
+        If it released its unique key but never started, the entry also takes the key again.
+        """
         if self.released and not self.started_at:
             return Entry("back", self.name, self.token, key=self.wire.unique_key, value=self.wire.id)
         return Entry("back", self.name, self.token)
 
     def cancellation(self, unique_prefix: str, now: float) -> list[Entry]:
-        """What ends a cancelled job: it is dropped, or sent to dead, and its unique key goes with it."""
+        """The entries that end a cancelled job: drop it, or move it to dead if killed, and release its unique key."""
         wire = self.wire
         entries: list[Entry] = []
         if wire.unique_key.startswith(unique_prefix):
@@ -112,17 +115,17 @@ class Attempt(msgspec.Struct, eq=False):
 
     @property
     def source(self) -> str | int | None:
-        """Who the job is for."""
+        """The job's `source`, as its enqueuer set it."""
         return self.wire.source
 
     @property
     def stopping(self) -> bool:
-        """Whether the job should wind up."""
+        """Whether the handler should stop."""
         return self.stop_reason is not None
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the job should wind up, or None."""
+        """Why the handler should stop, or None."""
         if self.lost:
             return "lost"
         if self.cancelled:
@@ -132,16 +135,16 @@ class Attempt(msgspec.Struct, eq=False):
         return "shutdown" if self.job_type.stopping else None
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None:
-        """Note what the job says; the next status shows it."""
-        # Whatever it is given, the status must be able to show it.
+        """Store a check-in of the handler. The next status shows it."""
+        # A handler may pass anything, and the status must be able to encode it.
         self.checkin_text = codec.cut(text if isinstance(text, str) else repr(text))[:1000]
         self.progress, self.total = _number(done), _number(total)
         self.checkin_at = time.monotonic()
 
 
 def killed_payload(payload: bytes, now: float) -> bytes:
-    """The payload of a running job that an operator killed; as it is where its fields cannot be read."""
-    # An attempt that no other has, so that two jobs with the same bytes stay two in the sorted set.
+    """The dead payload of a running job that an operator killed. Unchanged if its fields cannot be read."""
+    # A unique `attempt`, so that two jobs with the same bytes stay two members of the sorted set.
     changes = {"err": KILLED, "failed_at": int(now), "attempt": f"operator/{new_id()}"}
     try:
         return codec.rewrite(payload, changes)

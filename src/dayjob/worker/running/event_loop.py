@@ -1,4 +1,4 @@
-"""LoopExecutor: runs async attempts as tasks of one event loop, on a thread of its own. Does no network I/O."""
+"""LoopExecutor: runs async attempts as tasks of one event loop on its own thread. Does no network I/O."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()  # type: ignore[no-any-return,unused-ignore]  # an extra without types everywhere
 
 
-#: Every executor of this process, for a process that is forked off it.
+#: All executors of this process. A forked process must not return to their loops.
 _executors: weakref.WeakSet[LoopExecutor] = weakref.WeakSet()
 _ENDED = (
-    b"dayjob: a process that an async job forked went back to the event loop, which is its parent's: ended. "
-    b"Let it os._exit() before it awaits.\n"
+    b"dayjob: ended a process that an async job forked, because it returned to the event loop of its parent. "
+    b"Call os._exit() in the forked process before it awaits.\n"
 )
 
 
@@ -65,7 +65,7 @@ class LoopExecutor:
         slots: Slots | None = None,
         board: DeadlineSink | None = None,
     ) -> None:
-        #: Places on the board for attempts with a timeout, behind those of the threads.
+        #: Records on the board for attempts with a timeout. The threads use the records before them.
         self._board = board
         self._places = deque(range(limit, 2 * limit))
         self._run = run
@@ -92,7 +92,7 @@ class LoopExecutor:
         self._poke()
 
     def nudge(self) -> None:
-        """Nothing to do: every attempt is started as soon as there is a place for it."""
+        """Does nothing: the loop starts each attempt as soon as a slot is free."""
 
     @property
     def busy(self) -> int:
@@ -101,7 +101,7 @@ class LoopExecutor:
 
     @property
     def stalled(self) -> bool:
-        """Whether a handler blocks the loop, so that nothing else starts."""
+        """Whether a handler blocks the loop, so that no other attempt can start."""
         return self._poked and time.monotonic() - self._poked_at > GIVE_BACK_AFTER_SECONDS
 
     def running(self) -> list[Attempt]:
@@ -109,7 +109,7 @@ class LoopExecutor:
         return list(self._tasks)
 
     def coroutine(self, attempt: Attempt) -> Any:
-        """What runs `attempt`, or None; for those who want to see where it is."""
+        """The coroutine that runs `attempt`, or None; for showing its stack."""
         task = self._tasks.get(attempt)
         return None if task is None else task.get_coro()
 
@@ -119,16 +119,16 @@ class LoopExecutor:
         return self._thread.ident or 0
 
     def current(self) -> Attempt | None:
-        """The attempt whose code runs at this moment, as seen from another thread."""
+        """The attempt whose code the loop runs now. Called from another thread."""
         task = asyncio.current_task(self._loop)
         return next((attempt for attempt, one in list(self._tasks.items()) if one is task), None)
 
     def call(self, work: Callable[[], object]) -> None:
-        """Have the loop call something as soon as it comes to it; nothing when it is closed."""
+        """Make the loop call `work` soon. Does nothing if the loop is closed."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(work)
 
-    def interrupt(self, attempt: Attempt, kind: type[BaseException]) -> bool:  # noqa: ARG002 - same shape as the threads'
+    def interrupt(self, attempt: Attempt, kind: type[BaseException]) -> bool:  # noqa: ARG002 - same signature as ThreadExecutor's
         """Cancel the task that runs `attempt`."""
         task = self._tasks.get(attempt)
         if task is None or self._closed:
@@ -137,7 +137,7 @@ class LoopExecutor:
         return True
 
     def submit(self, work: Callable[[], Awaitable[Any]], *, timeout: float | None = None) -> Any:
-        """Run something on the loop and wait for it; for lifespans. Raises TimeoutError where a handler blocks it."""
+        """Run `work` on the loop and wait for its result. Raises TimeoutError if the loop is blocked."""
 
         async def call() -> Any:
             return await work()
@@ -145,7 +145,7 @@ class LoopExecutor:
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(timeout)
 
     def close(self) -> None:
-        """Stop the loop; tasks that still run are cancelled and left behind."""
+        """Stop the loop. Tasks that still run are cancelled, and abandoned if they do not end."""
         if self._closed:
             return
         self._closed = True
@@ -158,17 +158,19 @@ class LoopExecutor:
             try:
                 self._loop.run_forever()
             except BaseException:  # sys.exit() in a task or callback that a handler started ends run_forever
-                logger.exception("something that a handler started tried to end the event loop; it goes on")
+                logger.exception(
+                    "a task or callback that a handler started tried to end the event loop. The loop continues."
+                )
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         with contextlib.suppress(RuntimeError, TimeoutError):
-            self._loop.run_until_complete(self._farewell())
+            self._loop.run_until_complete(self._end_tasks())
         self._loop.close()
 
-    async def _farewell(self) -> None:
+    async def _end_tasks(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            # A task that swallows its cancellation does not hold up the end.
+            # Limited, because a task may swallow its cancellation.
             await asyncio.wait(others, timeout=0.2)
         await self._loop.shutdown_asyncgens()
 
@@ -179,13 +181,13 @@ class LoopExecutor:
             try:
                 self._loop.call_soon_threadsafe(self._pump)
             except RuntimeError:
-                # The loop was closed in between: the pool is stopping and takes back what is ready.
+                # The loop was closed in between: the pool is stopping and gives back the ready attempts.
                 self._closed = True
 
     def end_after_fork(self) -> None:
-        """In a process that was forked on this loop: let the code that forked go on, but never return to the loop.
+        """Called in a process that was forked on this loop: end it as soon as its code returns to the loop.
 
-        The loop and its sockets are the parent's, and so are the jobs whose tasks wait there.
+        The loop, its sockets and the jobs of its tasks belong to the parent process.
         """
         if threading.get_ident() != self._thread.ident:
             return
@@ -195,12 +197,12 @@ class LoopExecutor:
             top = top.f_back
 
         def profile(frame: FrameType, event: str, _arg: object) -> None:
-            # A coroutine that awaits returns to the loop, as far as the interpreter is concerned.
+            # For the interpreter, a coroutine that awaits also returns to the loop.
             if frame is top and event == "return":
                 os.write(2, _ENDED)
                 os._exit(1)
 
-        # Only this thread is left in the process.
+        # For this thread only: a forked process has no other.
         sys.setprofile(profile)
 
     def _pump(self) -> None:
@@ -225,12 +227,12 @@ class LoopExecutor:
                 if slots is not None:
                     slots.give(slot)
                 continue
-            # Fresh variables, so that nothing leaks from the job that happened to poke us.
+            # A fresh context, so that context variables do not leak from the job whose end called this method.
             self._tasks[attempt] = self._loop.create_task(self._attempt(attempt, slot), context=Variables())
 
     async def _attempt(self, attempt: Attempt, slot: int) -> None:
         if attempt.settled:
-            # Given back between its task being made and its first step: somebody else may run it by now.
+            # Given back after its task was created and before its first step: another pool may run it by now.
             del self._tasks[attempt]
             if self._slots is not None:
                 self._slots.give(slot)
@@ -244,7 +246,7 @@ class LoopExecutor:
             if self._board is not None:
                 place = self._places.popleft()
                 self._board.post(place, attempt.token, attempt.deadline)
-        #: Should neither of the two below return, the attempt goes back to its queue.
+        #: If both calls below raise, the attempt goes back to its queue.
         settlement: Settlement = (attempt.back(),)
         try:
             settlement = await self._run(attempt)
@@ -264,7 +266,7 @@ class LoopExecutor:
         if self._slots is not None:
             self._slots.give(slot)
         if self.ready.attempts and not self._poked:
-            # On the loop's own thread no wake-up call is needed.
+            # This is the loop's own thread, which needs no wake-up through a socket.
             self._poked = True
             self._poked_at = time.monotonic()
             self._loop.call_soon(self._pump)

@@ -1,6 +1,6 @@
-"""Stall: notices when an async handler blocks the event loop, and says which one, where and for how long.
+"""LoopStallDetector: notices when an async handler blocks the event loop, and logs which one, where and how long.
 
-Asked on the watchdog's thread; the loop answers when it comes to it.
+The watchdog's thread schedules a callback on the loop, and measures how long the loop takes to call it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from dayjob.worker.status.stacks import is_own
 
 logger = SafeLogger("dayjob.worker")
 
-#: Seconds that the loop may take to answer, after which a block is told of before its end, and between two lines.
+#: Seconds that the loop may take to answer before it counts as blocked.
 MAX_ANSWER_SECONDS = 1.0
+#: Seconds after which a block is logged although it has not ended.
 LOG_AFTER_SECONDS = 10.0
+#: Seconds between two log lines.
 LOG_INTERVAL_SECONDS = 60.0
 
 
@@ -28,29 +30,29 @@ class LoopStallDetector:
 
     def __init__(self, loop: LoopExecutor) -> None:
         self._loop = loop
-        #: When the loop was asked; None when it has answered.
+        #: When the callback was scheduled; None if none is pending.
         self._asked: float | None = None
         self._answered = 0.0
-        #: Who runs while it does not answer, and where; several mean that it is busy, not blocked.
+        #: The attempts that ran while the loop did not answer, and where. Several mean that it is busy, not blocked.
         self._seen: dict[Attempt | None, str] = {}
-        self._told = -math.inf
+        self._logged_at = -math.inf
 
     def look(self, now: float) -> None:
-        """Ask the loop, or see how long it has not answered."""
+        """Schedule a callback, or check how long the pending one has waited."""
         if self._asked is None:
             if self._loop.busy:
-                # Before it is asked: it may answer before the call returns.
+                # Set before the call, because the loop may answer before the call returns.
                 self._asked, self._answered, self._seen = now, 0.0, {}
                 self._loop.call(self._answer)
             return
         if self._answered:
-            self._tell(self._answered - self._asked, now, over=True)
+            self._log_stall(self._answered - self._asked, now, over=True)
             self._asked = None
             return
         if now - self._asked > MAX_ANSWER_SECONDS / 2:
             self._seen.setdefault(self._loop.current(), self._place())
         if now - self._asked > LOG_AFTER_SECONDS:
-            self._tell(now - self._asked, now, over=False)
+            self._log_stall(now - self._asked, now, over=False)
 
     def blocked(self, now: float) -> tuple[float, Attempt | None] | None:
         """For how long the loop has not answered, and which attempt blocks it; None while it answers."""
@@ -62,14 +64,23 @@ class LoopStallDetector:
     def _answer(self) -> None:
         self._answered = time.monotonic()
 
-    def _tell(self, seconds: float, now: float, *, over: bool) -> None:
-        if seconds <= MAX_ANSWER_SECONDS or now - self._told < LOG_INTERVAL_SECONDS or len(self._seen) != 1:
+    def _log_stall(self, seconds: float, now: float, *, over: bool) -> None:
+        if (
+            seconds <= MAX_ANSWER_SECONDS
+            or now - self._logged_at < LOG_INTERVAL_SECONDS
+            or len(self._seen) != 1
+        ):
             return
-        self._told = now
+        self._logged_at = now
         ((attempt, place),) = self._seen.items()
-        who = f"job={attempt.name} id={attempt.wire.id}" if attempt else "something that a handler started"
+        who = (
+            f"job={attempt.name} id={attempt.wire.id}"
+            if attempt
+            else "a task or callback that a handler started"
+        )
         logger.warning(
-            "%s blocked the event loop for %.1f s%s at %s: no other async job could go on. Await what takes long, or make it a plain `def`",
+            "%s blocked the event loop for %.1f s%s at %s: no other async job could run. "
+            "Await slow calls, or make the job a plain `def`.",
             who, seconds, "" if over else " and still does", place,
         )  # fmt: skip
 

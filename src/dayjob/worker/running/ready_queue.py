@@ -1,4 +1,4 @@
-"""Ready: attempts that were handed to an executor and are not started. Shared by threads without a lock."""
+"""ReadyQueue: attempts that were handed to an executor and have not started. Threads share it without a lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The life of one attempt, in named steps: open, call, judge, report. Both colours share all but the call."""
+"""Runner: runs one attempt in four steps: open the job, call its handler, judge the outcome, build the entries.
+
+Sync and async attempts share all steps but the call.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,14 @@ from dayjob.worker.running.threads import raise_in
 
 logger = SafeLogger("dayjob.job")
 
-#: Where the code is that leads to handlers; compared as text with what frames say.
+#: Files of this package that call handlers. Their frames are cut from stored tracebacks.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # noqa: PTH120
 _OURS = tuple(_PACKAGE + part for part in (f"worker{os.sep}", f"handlers{os.sep}", "middleware.py"))
-#: Until an attempt is retried whose failure could not be handled.
+#: Seconds until the retry of an attempt whose failure could not be handled.
 LAST_RESORT_SECONDS = 60.0
 
-
-#: Seconds that a job which was given back by a pool that goes on is kept from it: it would come back at once.
+#: Seconds that a running pool waits before it returns a job that raised GiveBack. Otherwise the pool would fetch
+#: the job again at once.
 GIVE_BACK_SECONDS = 1.0
 
 #: What the log calls an outcome that is neither a retry nor a death.
@@ -50,18 +53,18 @@ _LOGGED_AS: dict[retry.Kind, str] = {
 
 
 class Abandon(BaseException):
-    """Raised inside a handler whose attempt is over: its pool stopped, or an operator cancelled it.
+    """Raised inside a handler whose pool stops or whose job an operator cancelled.
 
-    Not an Exception: a handler, a client library or a log handler that catches those must not swallow it.
+    Not an Exception, so that handlers and libraries that catch Exception do not swallow it.
     """
 
 
 class TimedOut(Abandon):
-    """Raised inside a handler that passed its timeout. Hooks, logs and the stored job see a JobTimeout instead."""
+    """Raised inside a handler that passed its timeout. Hooks, logs and the stored job get a JobTimeout instead."""
 
 
 class Runner:
-    """Runs attempts of one pool and says how each ended."""
+    """Runs the attempts of one pool, and returns how each ended as a settlement."""
 
     def __init__(
         self,
@@ -78,20 +81,20 @@ class Runner:
         self._now = redis_now
         self._rng = rng
         self._max_result = max_result
-        #: Asked once: at a hundred thousand jobs a second even the question costs something.
-        self._tells_done = logger.is_enabled(logging.DEBUG)
+        #: Read once, because checking the log level for each job would cost throughput.
+        self._logs_done = logger.is_enabled(logging.DEBUG)
         self._forks = fork.number
 
     def run(self, attempt: Attempt) -> Settlement:
         """Run a sync attempt on this thread, to its settlement."""
         try:
             if attempt.cancelled or attempt.wire.expires:
-                early = self._unwanted(attempt)
+                early = self._skip_start(attempt)
                 if early is not None:
                     return early
-            # Fresh variables, so that nothing leaks from job to job on this thread.
+            # A fresh context, so that context variables do not leak from job to job on this thread.
             result = Variables().run(self._call, attempt)
-        except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
+        except BaseException as error:  # whatever a handler raises must end only its own attempt
             _shield(attempt)
             if fork.number != self._forks:
                 _end_child(error, attempt)
@@ -103,8 +106,8 @@ class Runner:
             return None
         if attempt.cancelled:
             return self._cancelled(attempt)
-        if self._tells_done:
-            self._tell_done(attempt)
+        if self._logs_done:
+            self._log_done(attempt)
         if attempt.job_type.plain and not attempt.wire.unique_until:
             return None
         return self._done(attempt, result)
@@ -113,7 +116,7 @@ class Runner:
         """Run an async attempt in this task, to its settlement."""
         try:
             if attempt.cancelled or attempt.wire.expires:
-                early = self._unwanted(attempt)
+                early = self._skip_start(attempt)
                 if early is not None:
                     return early
             running.set(attempt)
@@ -124,7 +127,7 @@ class Runner:
                 result = await job_type.direct(attempt.wire.args)
             else:
                 result = await job_type.call(self._context(), attempt.open())
-        except BaseException as error:  # whatever a handler raises ends its attempt and nothing else
+        except BaseException as error:  # whatever a handler raises must end only its own attempt
             if fork.number != self._forks:
                 _end_child(error)
             return self._failed(attempt, error)
@@ -132,40 +135,40 @@ class Runner:
             _end_child(None)
         if attempt.cancelled:
             return self._cancelled(attempt)
-        if self._tells_done:
-            self._tell_done(attempt)
+        if self._logs_done:
+            self._log_done(attempt)
         if job_type.plain and not attempt.wire.unique_until:
             return None
         return self._done(attempt, result)
 
     def give_up(self, attempt: Attempt, error: BaseException) -> Settlement:
-        """The settlement of an attempt whose thread does not end, or whose outcome could not be decided. Never raises."""
+        """The settlement of an attempt whose thread is stuck, or whose outcome could not be decided. Never raises."""
         try:
             if not attempt.given_up:
                 _shield(attempt)
             return self._failed(attempt, error)
-        except (
-            BaseException
-        ) as problem:  # an attempt that is never settled would keep its place and its lease for ever
-            logger.exception("job=%s id=%s: its failure could not be handled", attempt.name, attempt.wire.id)
+        except BaseException as problem:  # an attempt that is never settled would occupy its worker forever
+            logger.exception(
+                "job=%s id=%s: dayjob could not handle the failure of this job", attempt.name, attempt.wire.id
+            )
             return self._last_resort(attempt, problem)
 
     def _last_resort(self, attempt: Attempt, problem: BaseException) -> Settlement:
-        """Count a fail without running any code of the program: retry a minute later, or dead after the last fail."""
+        """Count a failure without calling user code: retry a minute later, or move to dead after the last failure."""
         message = f"dayjob could not handle the failure of this attempt: {type(problem).__name__}"
         last = attempt.wire.fails + 1 >= attempt.job_type.options.max_fails
         decision = retry.Decision("dead" if last else "retry", LAST_RESORT_SECONDS, counts=True, why=message)
         try:
             if last:
-                return self._end(attempt, self._bury(attempt, decision, message, ""))
-            return [self._again(attempt, decision, message, "")]
+                return self._end(attempt, self._dead_entry(attempt, decision, message, ""))
+            return [self._retry_entry(attempt, decision, message, "")]
         except codec.Broken as why:
             return self._break(attempt, why)
-        except BaseException:  # out of memory, for example: another pool may be able to run it
+        except BaseException:  # for example out of memory: another pool may be able to run the job
             return [attempt.back()]
 
-    def _unwanted(self, attempt: Attempt) -> Settlement:
-        """The settlement of an attempt that need not start any more, or None."""
+    def _skip_start(self, attempt: Attempt) -> Settlement:
+        """The settlement of an attempt that was cancelled or expired before its start; None if it must run."""
         if attempt.cancelled:
             return self._cancelled(attempt)
         if self._expired(attempt):
@@ -192,8 +195,8 @@ class Runner:
             if inspect.iscoroutine(result):
                 result.close()
             raise DayjobError(
-                f"{attempt.name} is a plain function but returned something to await; make it `async def`, "
-                "or return a value"
+                f"{attempt.name} is a plain function but returned an awaitable. Make it `async def`, "
+                "or return a value."
             )
         return result
 
@@ -230,11 +233,13 @@ class Runner:
         try:
             answer = encode_result(value)
         except (TypeError, ValueError, RecursionError) as error:
-            problem: DayjobError = DayjobError(f"{attempt.name}: its result cannot be kept as JSON: {error}")
+            problem: DayjobError = DayjobError(
+                f"{attempt.name}: the result cannot be stored as JSON: {error}"
+            )
             return self._failed(attempt, problem)
         if len(answer) > self._max_result:
             problem = TooLarge(
-                f"{attempt.name}: its result has {len(answer):,} bytes as JSON, the limit is {self._max_result:,}. "
+                f"{attempt.name}: the result has {len(answer):,} bytes as JSON, the limit is {self._max_result:,}. "
                 "Store the data elsewhere and return a reference, or raise max_result."
             )
             return self._failed(attempt, problem)
@@ -250,7 +255,7 @@ class Runner:
         return self._end(attempt, entry)
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Settlement:
-        """Judge an exception: retry, snooze, discard, dead. Bytes that cannot be written again go to broken."""
+        """Settle an attempt that raised. A payload that cannot be rewritten goes to broken."""
         try:
             return self._judge(attempt, error)
         except codec.Broken as why:
@@ -262,7 +267,7 @@ class Runner:
         return [Entry("broken", attempt.name, attempt.token, entry)]
 
     def _cancelled(self, attempt: Attempt) -> Settlement:
-        """An operator ended it: however its handler came out, it is over, and neither done nor failed."""
+        """Settle a job that an operator ended. The outcome of its handler does not matter."""
         how = "killed by an operator" if attempt.killed else "cancelled"
         logger.info("job=%s id=%s %s", attempt.name, attempt.wire.id, how)
         if not attempt.killed:
@@ -270,7 +275,7 @@ class Runner:
         return self.cancellation(attempt)
 
     def cancellation(self, attempt: Attempt) -> Settlement:
-        """What ends a job that was cancelled or killed; no hook runs."""
+        """The entries that end a cancelled or killed job. Calls no hook."""
         return attempt.cancellation(self._keys.unique_prefix, self._now())
 
     def _judge(self, attempt: Attempt, error: BaseException) -> Settlement:
@@ -284,10 +289,11 @@ class Runner:
         ):
             return [Entry("back", attempt.name, attempt.token)]
         interrupted = isinstance(error, Abandon | asyncio.CancelledError | JobTimeout) and not str(error)
-        # A check-in is true after a timeout as well: given back, the job would run into it for ever.
+        # After a timeout `checkin` also returns True. A handler that then raises GiveBack has timed out:
+        # given back, the job would run into its timeout again and again.
         if attempt.timed_out and (interrupted or isinstance(error, GiveBack)):
             text = f"{attempt.name} ran longer than its timeout of {job_type.options.timeout or 0:g} s"
-            # With the frames of the interrupt: they show where the handler was.
+            # The frames of the interrupt show where the handler was.
             error = JobTimeout(text).with_traceback(error.__traceback__)
         decision = retry.decide(job_type.options, error, wire.fails, self._rng)
         job = attempt.open()
@@ -295,36 +301,36 @@ class Runner:
         message, trace = _redacted(error, job)
         if decision.counts:
             job.fails, job.error = wire.fails + 1, message
-        self._tell(attempt, decision, message, trace, _where(error))
+        self._log_failure(attempt, decision, message, trace, _where(error))
         if decision.counts:
             self._hook(job_type.options.on_fail, job, error)
         if decision.kind == "snooze":
-            return [self._snooze(attempt, decision)]
+            return [self._snooze_entry(attempt, decision)]
         if decision.kind == "give back":
             if not job_type.stopping:
                 attempt.hold_until = time.monotonic() + GIVE_BACK_SECONDS
             return [attempt.back()]
         if decision.kind == "retry":
-            return [self._again(attempt, decision, message, trace)]
+            return [self._retry_entry(attempt, decision, message, trace)]
         if decision.kind == "dead":
             self._hook(job_type.options.on_dead, job, error)
-            return self._end(attempt, self._bury(attempt, decision, message, trace))
+            return self._end(attempt, self._dead_entry(attempt, decision, message, trace))
         self._hook(job_type.options.on_discard, job, without(decision.why, secrets) or message)
         return self._end(attempt, Entry("drop", attempt.name, attempt.token, b"", int(decision.counts)))
 
-    def _snooze(self, attempt: Attempt, decision: retry.Decision) -> Entry:
-        changes = self._changes(attempt) | {"snoozes": attempt.wire.snoozes + 1}
+    def _snooze_entry(self, attempt: Attempt, decision: retry.Decision) -> Entry:
+        changes = self._common_fields(attempt) | {"snoozes": attempt.wire.snoozes + 1}
         payload = codec.rewrite(attempt.payload, changes)
         return Entry("snooze", attempt.name, attempt.token, payload, _milliseconds(decision.after))
 
-    def _again(self, attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> Entry:
-        changes = self._changes(attempt) | self._fault(attempt, message, trace)
+    def _retry_entry(self, attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> Entry:
+        changes = self._common_fields(attempt) | self._error_fields(attempt, message, trace)
         changes["fails"] = attempt.wire.fails + 1
         payload = codec.rewrite(attempt.payload, changes)
         return Entry("retry", attempt.name, attempt.token, payload, _milliseconds(decision.after))
 
-    def _bury(self, attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> Entry:
-        changes = self._changes(attempt) | self._fault(attempt, message, trace)
+    def _dead_entry(self, attempt: Attempt, decision: retry.Decision, message: str, trace: str) -> Entry:
+        changes = self._common_fields(attempt) | self._error_fields(attempt, message, trace)
         if decision.counts:
             changes["fails"] = attempt.wire.fails + 1
         key, answer = "", b""
@@ -333,8 +339,11 @@ class Runner:
         payload = codec.rewrite(attempt.payload, changes)
         return Entry("dead", attempt.name, attempt.token, payload, int(decision.counts), key, answer)
 
-    def _changes(self, attempt: Attempt) -> dict[str, Any]:
-        """What is noted in every payload that goes to a side set: two jobs must never have the same bytes there."""
+    def _common_fields(self, attempt: Attempt) -> dict[str, Any]:
+        """Fields of every payload that goes to retry, scheduled or dead.
+
+        They make the payload unique: two jobs with the same bytes would be one member of a sorted set.
+        """
         wire = attempt.wire
         changes: dict[str, Any] = {"attempt": self._place(attempt), "at": int(self._now() * 1000)}
         changes |= codec.first_enqueued_field(wire)
@@ -342,14 +351,14 @@ class Runner:
             changes["unique_until"] = "done"
         return changes
 
-    def _fault(self, attempt: Attempt, message: str, trace: str) -> dict[str, Any]:
-        # Never 0, which stands for an attempt whose start is not known.
+    def _error_fields(self, attempt: Attempt, message: str, trace: str) -> dict[str, Any]:
+        # Not 0, which would mean that the start of the attempt is unknown.
         now, ran = self._now(), max(0.001, time.monotonic() - attempt.started_at)
         past = codec.remember(attempt.wire, attempt=attempt.attempt, at=now, ran=ran, error=message)
         return {"err": message, "failed_at": int(now), "trace": trace, "past": past}
 
     def _end(self, attempt: Attempt, entry: Entry | None) -> Settlement:
-        """The entries that end a job for good: its unique key goes with it."""
+        """The entries that end a job for good and release its unique key."""
         entries: list[Entry] = []
         wire = attempt.wire
         if wire.unique_key.startswith(self._keys.unique_prefix):
@@ -357,7 +366,7 @@ class Runner:
         if entry is not None:
             entries.append(entry)
         elif entries:
-            # A plain completion that only has a key to release.
+            # A completion without a stored result.
             entries.append(Entry("done", attempt.name, attempt.token))
         return entries or None
 
@@ -369,14 +378,19 @@ class Runner:
         return f"{self._pool_id()}/{attempt.token}"
 
     @staticmethod
-    def _tell_done(attempt: Attempt) -> None:
+    def _log_done(attempt: Attempt) -> None:
         extra = {"job_id": attempt.wire.id, "job_name": attempt.name, "attempt": attempt.attempt}
         ran = (time.monotonic() - attempt.started_at) * 1000
         logger.debug("job=%s id=%s done in %.1f ms", attempt.name, attempt.wire.id, ran, extra=extra)
 
     @staticmethod
-    def _tell(attempt: Attempt, decision: retry.Decision, message: str, trace: str, where: str) -> None:
-        """Log it. The traceback goes into the text: as exc_info it could show what was redacted, or cannot be written."""
+    def _log_failure(
+        attempt: Attempt, decision: retry.Decision, message: str, trace: str, where: str
+    ) -> None:
+        """Log a failed attempt.
+
+        The traceback is part of the text: passed as exc_info it could show redacted values, or fail to format.
+        """
         name, job_id = attempt.name, attempt.wire.id
         extra = {"job_id": job_id, "job_name": name, "attempt": attempt.attempt}
         if decision.kind == "retry":
@@ -393,18 +407,19 @@ class Runner:
             return
         try:
             hook(job, *args)
-        except BaseException as error:  # a hook must not change the fate of its job
-            # As text, redacted: as exc_info its chain would show the handler's own message.
+        except BaseException as error:  # a failing hook must not change the outcome of its job
+            # As redacted text: passed as exc_info, its chain would show the handler's exception.
             message, trace = _redacted(error, job)
             name = getattr(hook, "__qualname__", hook)
             logger.error("hook %s failed (%s)\n%s", name, message, trace)  # noqa: TRY400 - see above
 
 
 def _shield(attempt: Attempt) -> None:
-    """From here on no exception is sent to this thread: it could end it with the lock of a log handler in its hands.
+    """Make sure that no exception is raised in this thread from here on.
 
-    Whoever sends one marks the attempt first and then looks whether it is over; here it is the other way round, so that
-    an unmarked attempt needs no lock.
+    It could be raised while this thread holds the lock of a log handler, which would then never be released. An
+    interrupt sets a flag of the attempt first and then checks `over`. This function sets `over` first and then checks
+    the flags, so that attempts without a flag need no lock.
     """
     attempt.over = True
     if attempt.guard is not None and (
@@ -415,13 +430,13 @@ def _shield(attempt: Attempt) -> None:
 
 
 def _end_child(error: BaseException | None, attempt: Attempt | None = None) -> None:
-    """End a process that a handler forked and that came back from it: the attempt is its parent's, and so is the pool."""
+    """End a process that a handler forked and that returned from the handler. The attempt belongs to its parent."""
     code = 0 if error is None else 1
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     elif error is not None:
         _, trace = _redacted(error, attempt.open()) if attempt is not None else _explain(error)
-        print(trace, file=sys.stderr)  # noqa: T201 - as an interpreter ends that nobody runs jobs in
+        print(trace, file=sys.stderr)  # noqa: T201 - as the interpreter does for an uncaught exception
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -432,13 +447,13 @@ def _milliseconds(seconds: float | None) -> int:
 
 
 def _where(error: BaseException) -> str:
-    """Where it was raised, for a log line."""
+    """The file and line where an error was raised, for a log line."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 def _from_handler(error: BaseException) -> TracebackType | None:
-    """The traceback without the frames that lead to the handler. A refusal of ours comes from nowhere else."""
+    """The traceback without the frames that lead to the handler. None for an error that dayjob itself raised."""
     frame = error.__traceback__
     while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
         frame = frame.tb_next
@@ -446,17 +461,17 @@ def _from_handler(error: BaseException) -> TracebackType | None:
 
 
 def _explain(error: BaseException) -> tuple[str, str]:
-    """Message and traceback. Hostile exceptions, whose str() raises anything, are survived."""
+    """Message and traceback of an exception, even if its str() raises."""
     try:
         text = str(error)
     except BaseException:
-        text = "(its message cannot be shown)"
+        text = "(the message of this exception cannot be shown)"
     kind = type(error).__name__
     message = f"{kind}: {text}" if text else kind
     try:
         trace = "".join(traceback.format_exception(type(error), error, _from_handler(error)))
     except BaseException:
-        # Its own formatting can fail: a hostile cause, or a race in the interpreter's parser. The frames cannot.
+        # Formatting can fail, for example because of a `__cause__` whose str() raises. Extracting frames cannot.
         frames = traceback.extract_tb(error.__traceback__)
         lines = "".join(
             f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n' for frame in frames
@@ -466,15 +481,15 @@ def _explain(error: BaseException) -> tuple[str, str]:
 
 
 def _redacted(error: BaseException, job: Job) -> tuple[str, str]:
-    """Message and traceback of an error of a job's code, as they may be stored and logged."""
+    """Message and traceback of an error of a job, without redacted values, for storing and logging."""
     secrets = _secrets(job, tuple(job.redact))
-    # Redacted before it is cut: half a secret is still one.
+    # Redacted before it is cut, because a secret that is cut in half would not be found.
     message, trace = (codec.cut(without(text, secrets)) for text in _explain(error))
     return message, trace
 
 
 def _secrets(job: Job, redact: tuple[str, ...]) -> list[str]:
-    """The texts that must not be stored or logged: values of redacted arguments."""
+    """The values of redacted arguments, which must not be stored or logged."""
     try:
         return secrets_in(job.args, redact)
     except codec.UNREADABLE:

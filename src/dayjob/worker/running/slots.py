@@ -1,4 +1,4 @@
-"""Slots: how many attempts may run at once, counted over both colours without a lock."""
+"""Slots: limits how many attempts, sync and async together, run at once. Works without a lock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Slots:
-    """A bag of permits. Taking and giving back are single operations on a deque, which are atomic."""
+    """A set of permits. Each operation on the deque is atomic."""
 
     def __init__(self, count: int) -> None:
         self._permits = deque(range(count))
@@ -25,7 +25,7 @@ class Slots:
             return None
 
     def give(self, slot: int) -> None:
-        """Give a slot back, and let those who wait for one know."""
+        """Give a slot back, and call the executors that may use it."""
         self._permits.append(slot)
         for poke in self._waiting:
             poke()

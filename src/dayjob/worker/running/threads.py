@@ -1,8 +1,8 @@
 """ThreadExecutor: runs sync attempts on threads that grow on demand. Does no network I/O.
 
-Work goes through one shared deque without a lock. A thread with nothing to do sleeps on a lock of its own, and is
-woken, the last one first, only when there is more to do than those awake will get done soon: quick jobs need few
-threads, slow ones many.
+Attempts wait in one shared deque without a lock. An idle thread sleeps on its own lock. The executor wakes the thread
+that fell asleep last, and only if the awake threads will not finish the waiting attempts soon: quick jobs need few
+threads, slow jobs need many.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.ready_queue import ReadyQueue
 from dayjob.worker.running.slots import Slots
 
-#: One more thread is woken for every so many seconds of quick work that wait.
+#: One more thread is woken for this many seconds of waiting quick work.
 SPREAD_SECONDS = 0.004
-#: Attempts that take longer than this may be waiting for something, and get a thread each.
+#: Attempts that take longer than this probably wait for I/O, and get a thread each.
 QUICK_SECONDS = 0.0005
 
 
 class DeadlineSink(Protocol):
-    """Where the deadlines of running attempts stand, for a supervising parent to read."""
+    """Stores the deadlines of running attempts, where the parent process can read them."""
 
     def post(self, worker: int, token: str, deadline: float) -> None: ...
     def clear(self, worker: int) -> None: ...
 
 
 class WorkerThread:
-    """One slot of the executor: a thread and what it runs."""
+    """One worker of the executor: a thread and the attempt that it runs."""
 
-    __slots__ = ("bed", "current", "guard", "number", "posted", "thread")
+    __slots__ = ("current", "guard", "number", "posted", "sleep_lock", "thread")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.bed = threading.Lock()
-        self.bed.acquire()
-        #: Held while an exception is being sent to this thread, or its attempt ends.
+        self.sleep_lock = threading.Lock()
+        self.sleep_lock.acquire()
+        #: Held while another thread raises an exception in this one, and while an interrupted attempt ends.
         self.guard = threading.Lock()
         self.current: Attempt | None = None
-        #: Its attempt stands on the board.
+        #: The deadline of its attempt is on the board.
         self.posted = False
         self.thread: threading.Thread | None = None
 
@@ -89,7 +89,7 @@ class ThreadExecutor:
         self.wake(max(1, round(len(attempts) * slowest / SPREAD_SECONDS)))
 
     def wake(self, count: int) -> None:
-        """Get up to `count` more threads to work."""
+        """Wake or start up to `count` more threads."""
         for _ in range(min(count, self.limit)):
             try:
                 worker = self._idle.pop()
@@ -97,10 +97,10 @@ class ThreadExecutor:
                 if not self._spawn():
                     return
             else:
-                worker.bed.release()
+                worker.sleep_lock.release()
 
     def nudge(self) -> None:
-        """Wake a thread for everything that waits: what is awake does not get it done."""
+        """Wake a thread for each waiting attempt: the awake threads have not started them in time."""
         if self.ready.attempts:
             self.wake(len(self.ready.attempts))
 
@@ -114,9 +114,10 @@ class ThreadExecutor:
         return [attempt for worker in self.workers if (attempt := worker.current) is not None]
 
     def interrupt(self, attempt: Attempt, kind: type[BaseException]) -> bool:
-        """Raise `kind` in the thread that runs `attempt`, which is marked already.
+        """Raise `kind` in the thread that runs `attempt`. The caller has set a flag of the attempt before.
 
-        False when the thread no longer runs it, or is taking or releasing a lock: try again a moment later.
+        Returns False if the thread no longer runs it, or is taking or releasing a lock. Then the caller tries again
+        later.
         """
         worker = self.workers[attempt.worker]
         with worker.guard:
@@ -124,17 +125,17 @@ class ThreadExecutor:
                 return False
             raise_in(attempt.thread_id, kind)
             if _at_a_lock(attempt.thread_id):
-                # The thread ran on between the look and the exception.
+                # The thread reached a lock after the first check.
                 raise_in(attempt.thread_id, None)
                 return False
             return True
 
     def close(self) -> None:
-        """Let idle threads end; those that run end after their attempt."""
+        """End idle threads. Busy threads end after their attempt."""
         self._closing = True
         while self._idle:
             try:
-                self._idle.popleft().bed.release()
+                self._idle.popleft().sleep_lock.release()
             except IndexError:
                 return
 
@@ -157,7 +158,8 @@ class ThreadExecutor:
     def _work(self, worker: WorkerThread) -> None:
         ready, slots = self.ready.attempts, self._slots
         thread_id = threading.get_ident()
-        #: When the attempt before ended, while nothing came between: the next starts then, and the clock is asked once.
+        #: When the previous attempt ended, if this thread did not sleep since: also the start of the next, which
+        #: saves one call of the clock.
         now = 0.0
         while not self._closing:
             slot = 0
@@ -197,8 +199,8 @@ class ThreadExecutor:
         ended = False
         problem: BaseException | None = None
         while True:
-            # An exception that was sent to this thread may arrive at any instruction, in a function just called too:
-            # so everything up to the end is inside, and the end can be done twice.
+            # An exception raised in this thread by another one can surface at any instruction, even inside `_give_up`
+            # or `_part`. So all of it is inside the try, and `_part` may run twice.
             try:
                 if not ended:
                     settlement = self._run(attempt) if problem is None else self._give_up(attempt, problem)
@@ -214,10 +216,10 @@ class ThreadExecutor:
         return now
 
     def _part(self, worker: WorkerThread, attempt: Attempt, thread_id: int) -> None:
-        """Take the attempt off the worker; after this no exception can be sent to it, and none is pending.
+        """Take the attempt off the worker. After this, no exception can be raised in it and none is pending.
 
-        Whoever sends one marks the attempt first and then looks whether it is still current; here it is the other
-        way round, so that an unmarked attempt needs no lock.
+        An interrupt sets a flag of the attempt first and then checks `current`. This method clears `current` first and
+        then checks the flags, so that attempts without a flag need no lock.
         """
         if worker.posted and self._board is not None:
             worker.posted = False
@@ -230,16 +232,17 @@ class ThreadExecutor:
     def _rest(self, worker: WorkerThread) -> None:
         self._idle.append(worker)
         if self._closing or (self.ready.attempts and (self._slots is None or self._slots.free)):
-            # Something came in between: get up again, unless somebody just woke us.
+            # Work arrived in between: do not sleep. If another thread has just taken this one off the idle list, it also
+            # releases the lock, which must be acquired again.
             try:
                 self._idle.remove(worker)
             except ValueError:
-                worker.bed.acquire()
+                worker.sleep_lock.acquire()
             return
-        worker.bed.acquire()
+        worker.sleep_lock.acquire()
 
 
-#: Functions of the standard library in which an exception could leave a lock taken for good, such as a log handler's.
+#: Functions of the standard library in which an exception could leave a lock acquired forever.
 _LOCKING = frozenset(
     ("acquire", "release", "__enter__", "__exit__", "_acquireLock", "_releaseLock", "_acquire_restore", "_release_save")
 )  # fmt: skip
@@ -247,13 +250,13 @@ _LOCKING_FILES = frozenset((logging.__file__, threading.__file__))
 
 
 def _at_a_lock(thread_id: int) -> bool:
-    """Whether a thread is about to take or release a lock; the exception would be raised in its innermost frame."""
+    """Whether a thread is taking or releasing a lock. An exception would be raised in its innermost frame."""
     frame = sys._current_frames().get(thread_id)
     code = frame.f_code if frame is not None else None
     return code is not None and code.co_name in _LOCKING and code.co_filename in _LOCKING_FILES
 
 
 def raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
-    """Set, or clear, the exception that a thread raises at its next instruction."""
+    """Set the exception that a thread raises at its next instruction; None clears it."""
     thing = ctypes.py_object(kind) if kind is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), thing)

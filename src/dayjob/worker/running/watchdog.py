@@ -1,8 +1,9 @@
-"""Watchdog: ends attempts that passed their timeout, and those that an operator cancelled.
+"""Watchdog: ends attempts that passed their timeout or that an operator cancelled.
 
-Async attempts are cancelled by their own task. A thread can only be interrupted by an exception, which user code may
-swallow: so it is raised again until the attempt ends. A thread that does not end within the grace period is settled as
-failed, keeps its slot, and is shown as stuck. In a supervised process the parent then kills the process.
+An async attempt is cancelled through its task. A thread can only be interrupted by an exception, which user code may
+swallow, so the watchdog raises it repeatedly until the attempt ends. If a thread does not end within the grace period,
+its attempt is settled as failed, the thread keeps its slot, and the status shows it as stuck. In a supervised process,
+the parent then kills the process.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from dayjob.worker.running.threads import ThreadExecutor
 
 logger = SafeLogger("dayjob.worker.running.watchdog")
 
-#: An attempt is interrupted so many times within its grace: each leaves its handler a part of the grace to clean up.
+#: How often an attempt is interrupted within its grace. Between two interrupts the handler has time to clean up.
 INTERRUPTS = 4
 
 
 class Watchdog:
-    """Looks at what runs, a few times a second while anything with a timeout may run."""
+    """Checks the running attempts several times a second."""
 
     def __init__(
         self,
@@ -49,76 +50,77 @@ class Watchdog:
         self._stall = None if loop is None else LoopStallDetector(loop)
         shortest = min(timeouts, default=2.5)
         self._period = min(0.25, max(0.02, shortest / 10))
-        self._asked: dict[Attempt, float] = {}
+        self._late_since: dict[Attempt, float] = {}
         #: When each attempt was last interrupted.
         self._interrupted: dict[Attempt, float] = {}
         self._pause = options.grace / INTERRUPTS
-        #: Threads whose job was cancelled, and since when they know.
-        self._told: dict[Attempt, float] = {}
+        #: Attempts on threads whose job was cancelled, and when the watchdog first saw that.
+        self._cancelled_since: dict[Attempt, float] = {}
 
     def step(self) -> float:
-        """Look once."""
+        """Check every running attempt once."""
         now = time.monotonic()
         if self._threads is not None:
             for attempt in self._threads.running():
-                self._look(attempt, now)
+                self._check_thread(attempt, now)
         if self._stall is not None:
             self._stall.look(now)
         if self._loop is not None:
             for attempt in self._loop.running():
-                self._look_at_task(attempt, now)
+                self._check_task(attempt, now)
         running = set(self._fetcher.running())
-        self._asked = {attempt: when for attempt, when in self._asked.items() if attempt in running}
+        self._late_since = {attempt: when for attempt, when in self._late_since.items() if attempt in running}
         self._interrupted = {one: when for one, when in self._interrupted.items() if one in running}
-        self._told = {attempt: when for attempt, when in self._told.items() if attempt in running}
+        self._cancelled_since = {
+            attempt: when for attempt, when in self._cancelled_since.items() if attempt in running
+        }
         return self._period
 
     def blocked(self) -> tuple[float, Attempt | None] | None:
-        """For how long the event loop has been blocked, and by which attempt; None while it is not."""
+        """How long the event loop has been blocked, and by which attempt; None if it is not blocked."""
         return None if self._stall is None else self._stall.blocked(time.monotonic())
 
-    def _look(self, attempt: Attempt, now: float) -> None:
+    def _check_thread(self, attempt: Attempt, now: float) -> None:
         over = bool(attempt.deadline) and now > attempt.deadline
         if not over:
             if attempt.cancelled:
                 self._cancel(attempt, now)
             return
-        asked = self._asked.setdefault(attempt, now)
+        late_since = self._late_since.setdefault(attempt, now)
         attempt.timed_out = True
         self._interrupt(self._threads, attempt, TimedOut, now)
-        if not attempt.given_up and not attempt.settled and now - asked > self._options.grace:
+        if not attempt.given_up and not attempt.settled and now - late_since > self._options.grace:
             text = (
                 f"{attempt.name} ran longer than its timeout of {attempt.job_type.options.timeout or 0:g} s"
             )
             logger.error(
-                "job=%s id=%s does not end: its thread is stuck and keeps its slot",
+                "job=%s id=%s passed its timeout and does not end: its thread is stuck and keeps its slot",
                 attempt.name,
                 attempt.wire.id,
             )
             attempt.given_up = True
-            # On a thread of its own: hooks are user code, and must not end all other timeouts.
+            # On its own thread: hooks are user code, and must not delay the timeouts of other jobs.
             error = JobTimeout(text + " and does not end")
             threading.Thread(
                 target=self._give_up, args=(attempt, error), name="dayjob-give-up", daemon=True
             ).start()
 
     def _cancel(self, attempt: Attempt, now: float) -> None:
-        """Interrupt a cancelled job whose check-ins did not end it within the grace; at once when it was killed."""
-        told = self._told.setdefault(attempt, now)
-        late = now - told > self._options.grace
+        """Interrupt a killed job at once, and a cancelled job that does not end by itself within the grace."""
+        since = self._cancelled_since.setdefault(attempt, now)
+        late = now - since > self._options.grace
         if attempt.killed or late:
             self._interrupt(self._threads, attempt, Abandon, now)
-        if attempt.killed and late and attempt not in self._asked:
-            self._asked[attempt] = now
+        if attempt.killed and late and attempt not in self._late_since:
+            self._late_since[attempt] = now
             logger.error(
-                "job=%s id=%s was killed by an operator and does not end. "
-                "`dayjob worker` replaces process %d within seconds; without `dayjob worker`, restart the process yourself. "
-                "The job will not run again.",
+                "job=%s id=%s was killed by an operator and does not end. The job will not run again. "
+                "`dayjob worker` replaces process %d within seconds. Without `dayjob worker`, end that process yourself.",
                 attempt.name, attempt.wire.id, os.getpid(),
             )  # fmt: skip
 
-    def _look_at_task(self, attempt: Attempt, now: float) -> None:
-        """Cancel a task whose job was cancelled, or that swallowed the cancellation of its own timeout."""
+    def _check_task(self, attempt: Attempt, now: float) -> None:
+        """Cancel a task whose job was cancelled, or that swallowed the cancellation at its timeout."""
         if attempt.deadline and now > attempt.deadline + self._pause:
             attempt.timed_out = True
         if attempt.cancelled or attempt.timed_out:
@@ -131,13 +133,13 @@ class Watchdog:
         kind: type[BaseException],
         now: float,
     ) -> None:
-        """Interrupt an attempt, unless that was done a moment ago."""
+        """Interrupt an attempt, unless it was interrupted within the last `_pause` seconds."""
         if executor is None or now - self._interrupted.get(attempt, -math.inf) < self._pause:
             return
         if executor.interrupt(attempt, kind):
             self._interrupted[attempt] = now
 
     def _give_up(self, attempt: Attempt, error: JobTimeout) -> None:
-        # Its thread does not end: for the figures, this is how long it ran.
+        # Counted in the figures although its thread has not ended.
         attempt.ran = time.monotonic() - attempt.started_at
         self._fetcher.finish(attempt, self._runner.give_up(attempt, error))
