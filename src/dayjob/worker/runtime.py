@@ -1,4 +1,4 @@
-"""Runtime: everything that a started pool consists of, put together on one page. Built anew by every start."""
+"""Runtime: builds, starts and stops everything that a running pool consists of. Each start builds a new one."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ from dayjob.worker.status.observer import Observer
 
 logger = SafeLogger("dayjob.worker")
 
-#: Seconds to wait for an answer: all that a pool asks is safe to ask again, on a new connection.
+#: Seconds to wait for an answer from Redis. Every request of a pool is safe to send again on a new connection.
 ANSWER_SECONDS = 3.0
-#: Seconds that the last word to Redis may take.
+#: Seconds that `leave`, the pool's last request, may take while Redis seems unreachable.
 LEAVE_SECONDS = 0.3
-#: Seconds for giving back and settling once the time of a stop is over.
+#: Seconds for giving back and settling attempts once the timeout of a stop has passed.
 SETTLE_SECONDS = 0.65
-#: Seconds that closing may take after the time to settle is over: with it a stop keeps to its deadline and a second.
+#: Seconds that closing may take after SETTLE_SECONDS. A stop must end at most one second after its timeout.
 CLOSE_SECONDS = 0.2
-#: How often waiting for the end looks again.
+#: Seconds between two checks of a condition that drain() or stop() waits for.
 POLL_SECONDS = 0.01
 
 
@@ -74,25 +74,25 @@ class Runtime:
         asked: Callable[[], None] | None = None,
         loop_died: Callable[[str, BaseException], None] | None = None,
     ) -> None:
-        #: What is to be done when an operator asks the pool to stop.
-        self._asked = asked or self._stop_by_itself
+        #: Called when an operator asks the pool to stop.
+        self._on_stop_request = asked or self._stop_by_itself
         self._pool = pool
-        self._publish = publish or _nobody
-        #: Called with the name of a loop that died, and why, before the pool stops.
+        self._publish = publish or _no_parent
+        #: Called with the name and the exception of a loop that died, before the pool stops.
         self._loop_died = loop_died or _ignore
         self._board = board
         self._tag = tag
         self.pid = os.getpid()
         self.outage = Outage()
-        #: Set when a loop died; the pool stops by itself then.
+        #: The exception of a loop that died. The pool then stops by itself.
         self.failure: BaseException | None = None
         self.ended = threading.Event()
         self._services: list[Service] = []
         self._exits = ExitStack()
         self._stopping = threading.Lock()
         self._hurry = threading.Event()
-        #: An operator asked for its end, and was heard.
-        self._wished_away = False
+        #: An operator's request to stop was handled; the heartbeat repeats the request.
+        self._stop_requested = False
 
     def start(self) -> None:
         """Build everything, register the pool and start its loops. Raises StoreError, UsageError."""
@@ -101,7 +101,7 @@ class Runtime:
         problems = pool.registry.resolve_all()
         if problems:
             raise problems[0]
-        # From here on, what is registered is not seen any more.
+        # Jobs that are registered from here on are not part of this runtime.
         pool._built = self
         try:
             self._start(pool)
@@ -141,7 +141,7 @@ class Runtime:
             self._announcer.announce(self._shared)
             self._warn_of_eviction()
             self._enter_lifespans()
-            # They are user code, and may be where a program sets up its logging.
+            # Lifespans are user code and may have configured logging.
             restore_loggers()
         except BaseException:
             if joined:
@@ -170,7 +170,7 @@ class Runtime:
             keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng, options.max_result
         )
         colours = {job_type.is_async for job_type in job_types.values()}
-        # Lifespans may be async where no job is.
+        # A pool without async jobs may still have async lifespans.
         wants_loop = True in colours or any(lifespan.is_async for lifespan in pool.lifespans)
         slots = Slots(options.concurrency) if len(colours) == 2 else None
         self.threads = self.loop = None
@@ -232,46 +232,45 @@ class Runtime:
         return Announcer(keys, [describe(one) for one in pool.registry], schedules, wanted)
 
     def _warn_of_eviction(self) -> None:
-        """A server that evicts keys loses jobs, and nobody notices before they are missed."""
+        """Warn about a server that evicts keys: it would delete jobs without any error."""
         try:
             policy = self._shared.run(health.eviction_policy())
         except Rejected:
-            # This user may not read it; `dayjob doctor` says so.
+            # This Redis user may not read the configuration. `dayjob doctor` reports that.
             return
         if policy not in ("", "noeviction"):
             logger.warning(
-                "the server deletes keys when it is full (maxmemory-policy %s): jobs would be lost."
-                " Set maxmemory-policy to noeviction: CONFIG SET maxmemory-policy noeviction, and the same in its"
-                " configuration file",
+                "the Redis server deletes keys when its memory is full (maxmemory-policy %s): jobs would be lost."
+                " Run CONFIG SET maxmemory-policy noeviction, and set the same in the server's configuration file.",
                 policy,
             )
 
     def _arm(self, names: Collection[str]) -> None:
         self.listener.arm(names)
 
-    # While it runs.
+    # While the pool runs.
 
     def quiet(self) -> None:
-        """Fetch nothing more; what runs goes on."""
+        """Stop fetching jobs. Running jobs continue."""
         self.observer.quiet = True
         self.fetcher.fetching = False
         self.fetcher.wake()
 
-    # What operators wish, called by the heartbeat.
+    # Requests of operators, called by the heartbeat.
 
     def _go_quiet(self) -> None:
         if not self.observer.quiet:
-            logger.info("pool=%s: an operator asked it to fetch nothing more", self.fetcher.pool_id)
+            logger.info("pool=%s: an operator asked this pool to stop fetching jobs", self.fetcher.pool_id)
             self.quiet()
 
     def _obey_stop(self) -> None:
-        if not self._wished_away:
-            self._wished_away = True
-            logger.info("pool=%s: an operator asked it to stop", self.fetcher.pool_id)
-            self._asked()
+        if not self._stop_requested:
+            self._stop_requested = True
+            logger.info("pool=%s: an operator asked this pool to stop", self.fetcher.pool_id)
+            self._on_stop_request()
 
     def _stop_by_itself(self) -> None:
-        # On a thread of its own: the heart goes on beating while what runs winds up.
+        # On its own thread, because the heartbeat calls this and must keep renewing the lease during the stop.
         threading.Thread(target=self.stop, name="dayjob-stop", daemon=True).start()
 
     def _show_stacks(self) -> None:
@@ -281,7 +280,10 @@ class Runtime:
         self._shared.run(consume.stacks(self._keys, self.fetcher.pool_id, text))
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait until every queue of this pool is empty, paused or at its limit, and nothing runs; false in time."""
+        """Wait until every queue of this pool is empty, paused or at its limit, and no job runs.
+
+        Returns False if that takes longer than `timeout` seconds.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = threading.Event()
         while True:
@@ -289,7 +291,7 @@ class Runtime:
             self.fetcher.look_everywhere()
             while self.fetcher.exchanges == seen or self.fetcher.busy:
                 if self.ended.is_set():
-                    raise NotReady("the pool stopped while it was draining")
+                    raise NotReady("the pool was stopped while drain() was waiting")
                 if deadline is not None and time.monotonic() > deadline:
                     return False
                 pause.wait(POLL_SECONDS)
@@ -297,23 +299,23 @@ class Runtime:
                 return True
 
     def stop(self, timeout: float = 25.0) -> None:
-        """Stop within `timeout` seconds and one more: wait for what runs, then give back what does not end."""
+        """Wait up to `timeout` seconds for running jobs, then give the others back. Ends within one more second."""
         with self._stopping:
             if self.ended.is_set():
                 return
             try:
                 self._wind_up(time.monotonic() + max(0.0, timeout))
             finally:
-                # Whatever failed on the way: a program that waits for the end must not wait for ever.
+                # Set even if stopping failed: a program that waits for `ended` must not wait forever.
                 self.ended.set()
             logger.info("pool=%s stopped", self.fetcher.pool_id)
 
     def _wind_up(self, deadline: float) -> None:
         self._flags.stopping = self.observer.stopping = True
         self.quiet()
-        self._tell_running("waiting for")
+        self._log_running("waiting for")
         self._wait_for(lambda: not self.fetcher.held and not self.fetcher.unsettled, deadline)
-        # Counted from before anything is given back: that takes a moment of its own.
+        # Computed before _give_back, which itself takes part of this time.
         now = time.monotonic()
         last = (now if self._hurry.is_set() else max(deadline, now)) + SETTLE_SECONDS
         self._give_back()
@@ -322,25 +324,26 @@ class Runtime:
         self._close(last)
 
     def runs(self, attempt: object) -> bool:
-        """Whether this is one of our attempts."""
+        """Whether `attempt` belongs to this pool."""
         return isinstance(attempt, Attempt) and attempt.job_type.flags is self._flags
 
     def hurry(self) -> None:
-        """End a stop that is under way now: give back what runs."""
+        """Make a stop that is under way give back its running jobs now."""
         self._hurry.set()
 
     def run(self) -> None:
-        """Start, and work until a signal says stop. Raises SystemExit(70) when a loop died."""
+        """Start, and run until a signal stops the pool. Raises SystemExit(70) when a loop died."""
         from dayjob.worker.supervisor.signals import handle  # noqa: PLC0415 - signals belong to programs, not to embedded pools
 
         if threading.current_thread() is not threading.main_thread():
             raise NotReady(
-                "run() handles signals, which only the main thread can: use start() and stop() here"
+                "run() installs signal handlers, which only the main thread can do. "
+                "Use start() and stop() in this thread."
             )
         self.start()
         try:
             with handle(self):
-                # In slices: a signal handler runs between them on every platform.
+                # With a timeout, because on some platforms signal handlers run only between two waits.
                 while not self.ended.wait(1.0):
                     pass
         finally:
@@ -348,18 +351,19 @@ class Runtime:
         if self.failure is not None:
             raise SystemExit(70)
 
-    # The end.
+    # Stopping.
 
     def _give_back(self) -> None:
-        """What has not ended by now goes back to its queue, the newest first so that the oldest is at its head.
+        """Return all attempts that have not ended to their queues, and interrupt their handlers.
 
-        The handlers are told; what they still say is dropped.
+        The newest is returned first, so that the oldest ends up at the head of its queue. Outcomes that the
+        handlers still produce are ignored.
         """
         running = self.fetcher.running()
         for attempt in sorted(
             self.fetcher.held.values(), key=lambda one: consume.number_in(one.token), reverse=True
         ):
-            # One that was cancelled is over; given back it would run again.
+            # A cancelled job must not run again, so it is not given back.
             over = self._runner.cancellation(attempt) if attempt.cancelled else [attempt.back()]
             self.fetcher.finish(attempt, over)
         for attempt in running:
@@ -369,16 +373,16 @@ class Runtime:
         if running:
             self._wait_for(lambda: not self.fetcher.running(), time.monotonic() + 0.25, hurry=False)
 
-    def _tell_running(self, what: str) -> None:
-        """Say which jobs a stop is about."""
+    def _log_running(self, what: str) -> None:
+        """Log which jobs a stop waits for."""
         now = time.monotonic()
         running = self.fetcher.running()
         if running:
             some = ", ".join(f"{one.name} ({now - one.started_at:.0f} s)" for one in running[:10])
-            logger.info("pool=%s: %s %d: %s", self.fetcher.pool_id, what, len(running), some)
+            logger.info("pool=%s: %s %d running jobs: %s", self.fetcher.pool_id, what, len(running), some)
 
     def _close(self, deadline: float) -> None:
-        # Asked now: ending the loops below looks like an outage to their links.
+        # Read first: closing the loops below interrupts their links, which then count as failed.
         away = self.outage.away > 0
         self._chores.closing = True
         for service in self._services:
@@ -387,7 +391,7 @@ class Runtime:
         self.listener.close()
         self._shared.interrupt()
         for service in self._services:
-            # Again and again: a loop may be on its way into a blocking call when the first shout comes.
+            # Repeated, because a loop may enter a blocking call just after the first interrupt.
             while not service.join(min(deadline, time.monotonic() + 0.02)) and time.monotonic() < deadline:
                 self.listener.close()
                 self._shared.interrupt()
@@ -395,11 +399,11 @@ class Runtime:
         if not self._services[0].join(time.monotonic()):
             self._exchange_link.retire()
             self._services[0].join(time.monotonic() + CLOSE_SECONDS / 2)
-        # Said even when Redis seems to be away: it may be back, and a pool that is told of is not missed.
+        # Tried even if Redis seems unreachable: if `leave` succeeds, other pools need not wait for the lease to end.
         left = max(0.05, end - 0.05 - time.monotonic())
         left = min(LEAVE_SECONDS, left) if away else left
         self._exchange_link.hasten(left)
-        # On a thread of its own: a new connection is several waits, each of which may take that long.
+        # On its own thread: opening a connection is several waits, each of which may take `left` seconds.
         leaving = threading.Thread(target=self._leave, name="dayjob-leaving", daemon=True)
         leaving.start()
         leaving.join(left)
@@ -412,25 +416,31 @@ class Runtime:
         try:
             left = self._exchange_link.run(consume.leave(self._keys, self.fetcher.pool_id))
         except StoreError as error:
-            logger.warning("pool=%s could not leave (%s); its lease will end", self.fetcher.pool_id, error)
+            logger.warning(
+                "pool=%s could not deregister (%s). Another pool removes it when its lease ends.",
+                self.fetcher.pool_id,
+                error,
+            )
         else:
             if left:
                 logger.warning(
-                    "pool=%s left %d attempts behind; they are rescued", self.fetcher.pool_id, left
+                    "pool=%s stopped with %d unsettled attempts. Another pool puts them back into their queues.",
+                    self.fetcher.pool_id,
+                    left,
                 )
 
     def _abort(self, deadline: float) -> None:
         try:
             self._exits.close()
-        except Exception:  # a lifespan that fails at the end must not keep the rest from closing
-            logger.exception("a lifespan failed at the end")
-        # On a thread of its own: a handler that blocks the loop, or will not be cancelled, must not hold up the end.
+        except Exception:  # an error in a lifespan must not keep the rest from closing
+            logger.exception("a lifespan failed while the pool stopped")
+        # On its own thread: a handler that blocks the event loop or ignores its cancellation must not delay the stop.
         closing = threading.Thread(target=self._close_executors, name="dayjob-closing", daemon=True)
         closing.start()
         closing.join(max(0.02, deadline - time.monotonic()))
         for link in (self._exchange_link, self._bell_link, self._shared):
             link.retire()
-            # A loop that did not end in time may still be using it; it closes it when it notices.
+            # A loop that did not end in time may still use the link. That loop closes it later.
             if all(service.join(0.0) for service in self._services):
                 link.close()
 
@@ -441,7 +451,7 @@ class Runtime:
                 executor.close()
 
     def _close_enqueuer(self) -> None:
-        """The connections that async handlers enqueued over belong to our loop and end with it."""
+        """Close the connections of the async enqueuer, which belong to the pool's event loop."""
         loop = getattr(self, "loop", None)
         enqueuer = self._pool.__dict__.get("async_enqueuer")
         if loop is not None and enqueuer is not None:
@@ -457,13 +467,13 @@ class Runtime:
         return True
 
     def _died(self, name: str, error: BaseException) -> None:
-        # The log line comes last: nothing that fails there may keep the pool from stopping.
+        # Logged last, because a log handler that raises must not keep the pool from stopping.
         self.failure = error
         self._loop_died(name, error)
         threading.Thread(target=self.stop, args=(0.0,), name="dayjob-last", daemon=True).start()
         logger.critical("the %s loop died; stopping the pool", name, exc_info=error)
 
-    # What user code is called for.
+    # Calls of user code.
 
     def _enter_lifespans(self) -> None:
         for lifespan in self._pool.lifespans:
@@ -476,7 +486,7 @@ class Runtime:
                 yield
             return
         if self.loop is None:
-            raise Unavailable("no loop for an async lifespan")
+            raise Unavailable("an async lifespan needs the event loop, and this pool has none")
         manager = lifespan.aaround()
         self.loop.submit(manager.__aenter__)
         try:
@@ -492,22 +502,22 @@ class Runtime:
         job_type = self.job_types.get(job.name)
         if job_type is not None and job_type.options.on_dead is not None:
             job.redact = job_type.options.redact
-            # On a thread of its own: user code must not hold up the chores.
+            # On its own thread: user code must not delay the chores.
             threading.Thread(
                 target=Runner._hook, args=(job_type.options.on_dead, job, error), daemon=True
             ).start()
 
 
-def _nobody(_pool_id: str) -> None:
-    """There is no parent to tell."""
+def _no_parent(_pool_id: str) -> None:
+    """Used where no parent process needs the pool's id."""
 
 
 def _ignore(_loop: str, _error: BaseException) -> None:
-    """There is no parent that must learn of it."""
+    """Used where no parent process needs to know of a loop that died."""
 
 
 def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any, Any], Any]:
-    """The handler of a job type, taking context and job, with the pool's middleware around it."""
+    """The handler of a job type wrapped in the pool's middleware. It takes a context and a job."""
     fn, call_args = job_type.fn, job_type.call_args
     context, wants_job = job_type.wants_context, job_type.wants_job
 
@@ -526,7 +536,7 @@ def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callab
 
 
 def _direct(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any], Any] | None:
-    """The shortest way to a handler that asks for its arguments only; None where there is more to do."""
+    """A shortcut for handlers that take only their arguments. None if context, job or middleware are needed."""
     if job_type.wants_context or job_type.wants_job or pool.middlewares:
         return None
     fn, call_args = job_type.fn, job_type.call_args

@@ -1,6 +1,6 @@
 """Fetcher: gets jobs from Redis and reports finished attempts, in one exchange at a time.
 
-The only caller of consume.exchange. Whatever finishes while one exchange is under way goes into the next.
+It is the only caller of consume.exchange. Attempts that finish during one exchange are reported with the next.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from dayjob.worker.running.attempt import Attempt, Settlement
 
 logger = SafeLogger("dayjob.worker.fetching.fetcher")
 
-#: While busy, all names are asked for at least this often.
+#: Seconds after which an exchange of a busy pool asks for all names, not only for those known to have jobs.
 ALL_NAMES_INTERVAL_SECONDS = 0.1
-#: With more names than this at work, each exchange asks for a fair sample of them.
+#: If more names than this have jobs, each exchange asks for a random sample of them, by priority.
 MAX_NAMES = 12
-#: How often it is looked whether what was handed over gets started.
+#: Seconds between checks that handed-over attempts have started.
 HANDOVER_CHECK_SECONDS = 0.004
-#: Seconds of leadership, taken at the start when nobody leads.
+#: Seconds of leadership that a pool takes when it joins and no other pool leads.
 LEADER_TERM_SECONDS = 3.0
 
 
 class Fetcher:
-    """The pool's one line to its queues."""
+    """Makes the exchanges of one pool, and keeps track of the attempts that the pool holds."""
 
     def __init__(
         self,
@@ -62,36 +62,36 @@ class Fetcher:
         self._job_types = job_types
         self._options = options
         self._rng = rng
-        #: Tells the listener that there is room, so that a bell is worth waiting for.
+        #: Makes the listener wait for the bells of these names.
         self._arm = arm
-        #: Tells the supervising parent our id before Redis hears it.
+        #: Sends the pool's id to the parent process before the pool registers in Redis.
         self._publish = publish
-        #: Restores the pool's limits and announcements where Redis lost them.
+        #: Writes the pool's limits and announcements again if Redis lost them.
         self._restore = restore
         self.capacity = Capacity(job_types, options)
         self._start_gate = StartGate(keys)
         self.figures = MinuteCounts()
-        # What Redis and we agree on.
+        # The state that this pool and Redis share.
         self.pool_id = ""
         self._number = 0
         self._token = 1
         self.held: dict[str, Attempt] = {}
         self._request: Request | None = None
         self._op: Op[Reply] | None = None
-        #: What an idle pool will ask when a bell rings, made ready while there is time.
+        #: The request that an idle pool sends when a bell rings, prepared in advance to save time.
         self._spare: tuple[Request, Op[Reply]] | None = None
-        # What waits for the next exchange.
+        # Reported with the next exchange.
         self._outbox = Outbox(self._start_gate)
-        #: When people were last told of a name whose keys have a wrong type.
-        self._told_wrong: dict[str, float] = {}
-        # What there may be to fetch.
+        #: Job name to the monotonic time when a wrong type of its keys was last logged.
+        self._wrong_type_logged_at: dict[str, float] = {}
+        # Names that may have jobs: their bell rang, or the last exchange left jobs in their queues.
         self._belled: set[str] = set()
         self._live: set[str] = set(job_types)
         self._all_at = 0.0
-        # What others ask of us.
+        # Set by other threads.
         self._event = threading.Event()
         self._sleeping = False
-        #: Held by the thread that makes an exchange: this loop's, or the listener's while this one sleeps.
+        #: Held by the thread that makes an exchange: the fetcher's own, or the listener's while the fetcher sleeps.
         self._turn = threading.Lock()
         self._refused = False
         self._closing = False
@@ -99,7 +99,7 @@ class Fetcher:
         self.fetching = True
         self.leads = False
         self._redis_offset = 0.0
-        #: For people: exchanges made, jobs fetched.
+        #: Shown in the pool's status: exchanges made, jobs fetched.
         self.exchanges = 0
         self.fetched = 0
         self._fetched_at = 0
@@ -107,7 +107,7 @@ class Fetcher:
     # Called from other threads.
 
     def finish(self, attempt: Attempt, settlement: Settlement) -> None:
-        """An executor reports how an attempt ended. A second outcome of the same attempt is not reported."""
+        """Report how an attempt ended; called by the executors. A second outcome of an attempt is ignored."""
         if attempt.settled:
             return
         attempt.settled = True
@@ -120,73 +120,77 @@ class Fetcher:
             self._event.set()
 
     def ring(self, name: str) -> None:
-        """The listener heard a bell. While this loop sleeps, its thread makes the exchange: one hop less to the handler."""
+        """Note that a bell rang; called by the listener.
+
+        If the fetcher's loop sleeps, the listener's thread makes the exchange itself. That saves a thread switch
+        before the handler starts.
+        """
         self._belled.add(name)
         if self._sleeping and self._turn.acquire(blocking=False):
             try:
                 self._once()
-                # Let go of the interpreter: the worker that was just woken goes before what is left to do here.
+                # Release the GIL, so that the worker that was just woken starts before the rest of this method.
                 time.sleep(0)
                 if not (self._due() or self.capacity.ready > 1 or self._start_gate.waiting):
                     self._listen()
                     return
             except StoreError:
-                # The request is kept; the loop sends it again, with its own patience.
+                # The request is kept. The fetcher's loop sends it again, with a backoff.
                 pass
             finally:
                 self._turn.release()
         self._event.set()
 
     def refuse(self) -> None:
-        """A beat was refused: this pool was condemned while it slept."""
+        """Note that Redis refused a heartbeat: this pool was condemned, for example while the machine slept."""
         self._refused = True
         self._event.set()
 
     def wake(self) -> None:
-        """Look again now."""
+        """Make the loop check now whether an exchange is needed."""
         self._event.set()
 
     def flush(self) -> None:
-        """Send the figures that wait, too."""
+        """Send the pending figures with the next exchange, even before they are due."""
         self._flushing = True
         self._event.set()
 
     @property
     def told(self) -> bool:
-        """Whether Redis knows all that there is to know of this pool."""
+        """Whether every outcome and every figure of this pool has reached Redis."""
         return not (self.held or self.unsettled or self.figures.pending(self._job_types.values()))
 
     def close(self) -> None:
-        """End the loop after this round."""
+        """End the wait of the loop. The service ends the loop after this step."""
         self._closing = True
         self._event.set()
 
     def look_everywhere(self) -> None:
-        """Ask for all names at the next exchange, which is now."""
+        """Make an exchange now that asks for all names."""
         self._all_at = 0.0
         self._belled.update(self._job_types)
         self._event.set()
 
     @property
     def busy(self) -> bool:
-        """Whether anything is held or waits to be settled, or more is there to fetch."""
+        """Whether attempts are held or unsettled, or queues may have more jobs."""
         return bool(self.held or self.unsettled or self._belled or (self._live and self.fetching))
 
     def empty_since(self, exchange: int) -> bool:
-        """Whether no exchange since that one fetched anything."""
+        """Whether no exchange after number `exchange` fetched a job."""
         return self._fetched_at <= exchange
 
     def note_time(self, now: float) -> None:
-        """Redis has just said what time it is."""
+        """Set the pool's Redis clock from a time that Redis has just answered."""
         self._redis_offset = now - time.time()
 
     def redis_now(self) -> float:
-        """Redis time, by the last answer and our own clock."""
+        """Redis time, computed from the last answer and the local clock."""
         return time.time() + self._redis_offset
 
     @property
     def unsettled(self) -> int:
-        """Outcomes that Redis has not confirmed."""
+        """How many outcomes Redis has not confirmed; a request under way counts as one."""
         return len(self._outbox) + (0 if self._op is None else 1)
 
     # The loop.
@@ -205,8 +209,10 @@ class Fetcher:
             )
         )
         if not answer.registered:
-            # The answer to a first try was lost: that id is spent.
-            raise Unavailable("join: this id was used before; taking another")
+            # The answer to a first try was lost. An id can be registered only once.
+            raise Unavailable(
+                "join: this pool id is already registered; the pool tries again with another id"
+            )
         self.note_time(answer.now)
         self.leads = answer.leads
         self._number, self._token = 0, 1
@@ -215,7 +221,7 @@ class Fetcher:
         self._all_at = 0.0
 
     def step(self) -> float:
-        """Wait until there is something to say or to ask, and make one exchange."""
+        """Wait until an exchange is needed, and make it."""
         self._wait()
         with self._turn:
             if self._refused:
@@ -225,7 +231,7 @@ class Fetcher:
         return 0.0
 
     def _once(self) -> None:
-        """Make one exchange, if there is anything to say. Whoever calls it has the turn."""
+        """Make one exchange, if one is needed. The caller holds `_turn`."""
         if self._refused:
             return
         if self._op is None:
@@ -234,7 +240,7 @@ class Fetcher:
             self._exchange()
 
     def _listen(self) -> None:
-        """Have the listener wait for the bells of all that there is room for, and have ready what a bell will ask."""
+        """Make the listener wait for the bells of all names that can run, and prepare the request for a bell."""
         if not self.fetching:
             return
         space = self._room()
@@ -246,7 +252,7 @@ class Fetcher:
             self._arm(self._job_types.keys() - closed)
 
     def _wait(self) -> None:
-        """Sleep while there is nothing to do. Whoever changes that sets the event."""
+        """Sleep until an exchange is needed. Other threads set `_event` when that may be so."""
         while not (self._due() or self._closing):
             self._event.clear()
             self._sleeping = True
@@ -261,13 +267,13 @@ class Fetcher:
                 timeout = 1.0
             if not self._event.wait(timeout):
                 if not handed:
-                    # Only the figures wait: they go now.
+                    # Only figures, stuck outcomes or delayed outcomes wait: send what is due.
                     break
                 self.capacity.nudge()
         self._sleeping = False
 
     def _due(self) -> bool:
-        """Whether there is a reason to make an exchange now."""
+        """Whether an exchange is needed now."""
         if self._op is not None or self._belled or self._refused or self._outbox.due:
             return True
         if self._flushing and self.figures.pending(self._job_types.values()):
@@ -280,7 +286,7 @@ class Fetcher:
         if not live:
             return False
         space = self._room()
-        # Prefetching is worth a round trip when the batch before is being used up.
+        # Prefetch only when the batch before is nearly used up, so that each round trip brings many jobs.
         more = (
             space.extra > 0 and not space.fast.isdisjoint(live) and self.capacity.ready <= consume.MAX_FETCHED
         )
@@ -290,7 +296,7 @@ class Fetcher:
         return self.capacity.room(self._live, self._start_gate.coming)
 
     def _prepare(self) -> None:
-        """Gather what is to be said into one request."""
+        """Put outcomes, requests of the start gate, wanted names and figures into one request."""
         spare, self._spare = self._spare, None
         if spare is not None and self._fits(spare):
             self._belled = set()
@@ -318,7 +324,7 @@ class Fetcher:
         done: Mapping[str, Sequence[str]] = MappingProxyType({}),
         figures: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[Request, Op[Reply]]:
-        """The next request, under the next number, and how it is sent."""
+        """The next request, with the next number, and the op that sends it."""
         order = list(weights)
         self._rng.shuffle(order)
         wants = [
@@ -333,12 +339,12 @@ class Fetcher:
         return request, consume.exchange(self._keys, request, lease=self._options.lease, u=self._rng.random())
 
     def _send(self, prepared: tuple[Request, Op[Reply]]) -> None:
-        """Make this the request that is under way, until it is answered."""
+        """Make this the current request. It stays current until Redis answers it."""
         self._request, self._op = prepared
         self._number = self._request.number
 
     def _fits(self, spare: tuple[Request, Op[Reply]]) -> bool:
-        """Whether there is still nothing else to say than what was made ready when the pool fell asleep."""
+        """Whether the request prepared while idle is still the right one to send."""
         request, _ = spare
         if (request.pool_id, request.number, request.first_token) != (
             self.pool_id,
@@ -353,7 +359,10 @@ class Fetcher:
         )
 
     def _return_stale(self, entries: list[Entry]) -> set[str]:
-        """Give back what no worker took in time, the newest first, so that the oldest is first in its queue again."""
+        """Add entries that return attempts which no worker started in time. Returns their job names.
+
+        The newest is returned first, so that the oldest ends up at the head of its queue.
+        """
         now = time.monotonic()
         returned = self.capacity.take_back(now - budget.GIVE_BACK_AFTER_SECONDS if self.fetching else now)
         returned += self._start_gate.turn_back(everything=not self.fetching)
@@ -369,7 +378,7 @@ class Fetcher:
     def _names(
         self, entries: list[Entry], done: Mapping[str, object], space: budget.FetchBudget
     ) -> dict[str, int]:
-        """The names that an exchange passes, with their weights; 0 for those that are only settled or rung."""
+        """The names of an exchange with their weights. Names that are only settled, or whose bell rang, have 0."""
         now = time.monotonic()
         belled, self._belled = self._belled, set()
         asked = belled
@@ -391,14 +400,14 @@ class Fetcher:
         if request is None or op is None:
             return
         started = time.perf_counter()
-        # An error leaves the request as it is: it is sent again, byte for byte, until it is answered.
+        # After an error the same bytes are sent again, until Redis answers: the script detects a repeated number.
         reply = self._link.run(op)
         self.figures.trip(time.perf_counter() - started)
         self.exchanges += 1
         self._request = self._op = None
         self.note_time(reply.now)
         if reply.status in ("refused", "late"):
-            # Condemned while it slept, or its numbers were used by somebody else: only a new id is safe.
+            # This pool was condemned, or another process used its numbers: only a new id is safe.
             self._refused = True
         else:
             self._apply(request, reply)
@@ -419,9 +428,10 @@ class Fetcher:
                 self.held.pop(entry.token, None)
         if reply.late:
             logger.warning(
-                "%d outcomes came too late and were discarded: their attempts were reaped", reply.late
+                "%d outcomes came too late and were discarded: another pool had already put their jobs back",
+                reply.late,
             )
-        self._tell_wrong(reply.wrong)
+        self._log_wrong_types(reply.wrong)
         asked = {want.name for want in request.wants}
         self._live = (self._live - asked) | set(reply.live)
         self._take(reply)
@@ -430,31 +440,32 @@ class Fetcher:
             self._reconcile()
 
     def _end_cancelled(self, token: str, *, killed: bool) -> None:
-        """Redis kept an outcome back, since an operator cancelled the job: end it with the next exchange."""
+        """End a cancelled job with the next exchange. Redis did not apply its outcome because of the cancellation."""
         attempt = self.held.get(token)
         if attempt is None:
             return
         attempt.killed, attempt.cancelled = killed, True
         if not attempt.payload:
-            # Held by Redis alone, after it went back in time: the job says which unique key it has.
+            # Only Redis had this attempt, after a rollback. Its payload is needed for the unique key.
             (payload,) = self._link.run(maintain.read_held(self._keys, self.pool_id, [token]))
             attempt.payload = payload or b""
             with contextlib.suppress(codec.Broken):
                 attempt.wire = codec.read(attempt.payload, attempt.name)
         self._outbox.entries.extend(attempt.cancellation(self._keys.unique_prefix, self.redis_now()))
 
-    def _tell_wrong(self, names: list[str]) -> None:
+    def _log_wrong_types(self, names: list[str]) -> None:
         now = time.monotonic()
         for name in names:
-            if now - self._told_wrong.get(name, -60.0) >= 60.0:
-                self._told_wrong[name] = now
+            if now - self._wrong_type_logged_at.get(name, -60.0) >= 60.0:
+                self._wrong_type_logged_at[name] = now
                 logger.error(
-                    "job=%s: a key of its queue has a wrong type; it is left alone until somebody mends it",
+                    "job=%s: a Redis key of this queue has a wrong type. "
+                    "Its jobs do not run until an operator repairs the key.",
                     name,
                 )
 
     def _take(self, reply: Reply) -> None:
-        """Look at each new job once: broken, guarded, suspect, or ready to run."""
+        """Sort the fetched jobs: unreadable ones, those that the start gate holds back, and those that can start."""
         batches = [batch for batch in reply.batches if batch.tokens]
         if not batches:
             return
@@ -479,26 +490,33 @@ class Fetcher:
         self.capacity.give(ready)
 
     def _break(self, token: str, name: str, payload: bytes, why: str, job_type: PoolJobType) -> None:
-        logger.error("job=%s: an entry of its queue cannot be read and is kept in broken: %s", name, why)
+        logger.error("job=%s: an entry of this queue cannot be read and was moved to broken: %s", name, why)
         entry = codec.broken_entry(payload, at=self.redis_now(), where=self._keys.queue(name), why=why)
         self.held[token] = Attempt(token, name, payload, codec.Wire(name), job_type)
         self._outbox.entries.append(Entry("broken", name, token, entry))
 
     def _let_through(self, request: Request, reply: Reply) -> None:
-        """Start what was waiting for this answer."""
+        """Start the attempts whose request to the start gate was answered."""
         through, failed = self._start_gate.answered(request.entries, reply)
         for attempt, payload in failed:
             if payload is None:
                 self._lose(attempt)
             else:
                 self._break(
-                    attempt.token, attempt.name, payload, "no job in its unique key", attempt.job_type
+                    attempt.token,
+                    attempt.name,
+                    payload,
+                    "its unique key does not contain a readable job",
+                    attempt.job_type,
                 )
         self.capacity.give(through)
 
     def _reconcile(self) -> None:
-        """Redis and we disagree about what is held: it lost an answered exchange, or somebody changed it by hand."""
-        # Should this answer be lost, the next exchange asks again.
+        """Make the held attempts of this pool and of Redis the same.
+
+        They differ if Redis lost an exchange that it had answered, or if an operator changed keys by hand.
+        """
+        # All names are asked for in the next exchange, so that a difference is found again if this answer is lost.
         self._belled.update(self._job_types)
         found = self._link.run(consume.held_tokens(self._keys, self.pool_id))
         tokens = set(found)
@@ -507,7 +525,11 @@ class Fetcher:
         gone = ours - tokens
         if not strange and not gone:
             return
-        logger.warning("Redis went back in time: %d attempts given back, %d lost", len(strange), len(gone))
+        logger.warning(
+            "Redis lost recent writes (a restore or a failover): %d attempts given back, %d lost",
+            len(strange),
+            len(gone),
+        )
         for token in sorted(strange, key=consume.number_in, reverse=True):
             name = consume.name_in(token)
             job_type = self._job_types.get(name)
@@ -519,15 +541,18 @@ class Fetcher:
         self._token = max([self._token, *(consume.number_in(token) + 1 for token in tokens)])
 
     def _lose(self, attempt: Attempt) -> None:
-        """Redis no longer counts on this attempt: its handler learns it at the next check-in."""
+        """Mark an attempt that Redis no longer has. Its handler learns of it at the next check-in."""
         attempt.lost = True
         self._start_gate.ended(attempt)
         self.held.pop(attempt.token, None)
 
     def _start_again(self) -> None:
-        """Forget a condemned id and what it held, and go on under a new one."""
-        logger.warning("pool=%s was reaped while it was silent; going on under a new id", self.pool_id)
-        # Redis may have forgotten it without condemning it (a restore, a flush): then nobody would sweep it.
+        """Drop the condemned pool id and its attempts, and join again with a new id."""
+        logger.warning(
+            "pool=%s lost its lease and was reaped while it was silent. It continues under a new id.",
+            self.pool_id,
+        )
+        # Redis may have lost the id without condemning it (a restore, a flush). Then no pool would sweep it.
         self._link.run(
             maintain.condemn(self._keys, lease=self._options.lease, proven=[self.pool_id], judge=False)
         )
@@ -537,8 +562,8 @@ class Fetcher:
         self._outbox.clear()
         self._start_gate.clear()
         self.join()
-        # A Redis that lost the id may have lost the limits as well. Until they are back, nothing is fetched: should
-        # this fail, the next try takes another id.
+        # If Redis lost the id, it may have lost the limits too. The pool fetches nothing until they are restored:
+        # if this raises, `_refused` stays set and the next step tries again with another id.
         self._restore(self._link, self.redis_now())
         self._refused = False
 
