@@ -311,7 +311,7 @@ def test_a_pool_that_nobody_heard_for_a_lease_and_that_was_then_killed_is_over(h
         Event("fault", 9.0, 9, 1, name="near", how="net: black hole"),
         Event("fault", 10.0, 9, 2, name="far", how="net: black hole"),
         Event("healed", healed, 9, 3, name="far", how="net: black hole"),
-        Event("said", 21.0, 5, 3, how="Redis is away"),
+        Event("said", 21.0, 5, 3, how="Redis is unreachable"),
     ]
     if gone:
         told.append(Event("gone", 22.0, 9, 4, target=5))

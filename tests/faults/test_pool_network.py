@@ -248,7 +248,7 @@ def test_a_black_hole_ends_and_the_pool_goes_on(proxy, pool, runs, enqueuer, tot
     release.set()
     for n in range(20):
         enqueuer.enqueue("a", n=n)
-    wait_until(lambda: lines(caplog, "Redis is away"), 15)
+    wait_until(lambda: lines(caplog, "Redis is unreachable"), 15)
     # The worst moment to end: new connections have just been taken in silence as well.
     connections = proxy.connections
     wait_until(lambda: proxy.connections > connections, 15)
@@ -258,11 +258,11 @@ def test_a_black_hole_ends_and_the_pool_goes_on(proxy, pool, runs, enqueuer, tot
     took = time.monotonic() - ended
     assert took <= RESUME, took
     assert set(runs.counts.values()) == {1}
-    wait_until(lambda: lines(caplog, "Redis is back"))
+    wait_until(lambda: lines(caplog, "Redis is reachable again"))
     # Longer than a beat: no loop tells it again.
     quiet(6)
-    assert len(lines(caplog, "Redis is away")) == 1, caplog.text
-    assert len(lines(caplog, "Redis is back")) == 1, caplog.text
+    assert len(lines(caplog, "Redis is unreachable")) == 1, caplog.text
+    assert len(lines(caplog, "Redis is reachable again")) == 1, caplog.text
 
 
 def quiet(seconds: float) -> None:
@@ -291,7 +291,7 @@ def test_refused_connections_make_one_warning_and_one_recovery_line(
     enqueuer.enqueue_many("a", [{"n": n} for n in range(50)])
     wait_until(lambda: totals().get("done:a") == 50)
     proxy.refuse()
-    wait_until(lambda: lines(caplog, "Redis is away"))
+    wait_until(lambda: lines(caplog, "Redis is unreachable"))
     enqueuer.enqueue_many("a", [{"n": n} for n in range(50)])
     quiet(3)
     assert totals()["done:a"] == 50
@@ -299,9 +299,9 @@ def test_refused_connections_make_one_warning_and_one_recovery_line(
     ended = time.monotonic()
     wait_until(lambda: totals().get("done:a") == 100, 15)
     assert time.monotonic() - ended <= RESUME
-    wait_until(lambda: lines(caplog, "Redis is back"))
+    wait_until(lambda: lines(caplog, "Redis is reachable again"))
     quiet(2)
-    away, back = lines(caplog, "Redis is away"), lines(caplog, "Redis is back")
+    away, back = lines(caplog, "Redis is unreachable"), lines(caplog, "Redis is reachable again")
     assert len(away) == 1, caplog.text
     assert len(back) == 1, caplog.text
     assert f"127.0.0.1:{proxy.port}" in away[0]
@@ -313,14 +313,14 @@ def test_an_idle_pool_tells_an_outage_too(proxy, pool, runs, enqueuer, caplog):
     pool.start()
     assert pool.drain(10)
     proxy.refuse()
-    wait_until(lambda: lines(caplog, "Redis is away"), 10)
+    wait_until(lambda: lines(caplog, "Redis is unreachable"), 10)
     quiet(1.5)
     proxy.accept()
     enqueuer.enqueue("a", n=1)
     wait_until(lambda: len(runs) == 1, RESUME)
-    wait_until(lambda: lines(caplog, "Redis is back"))
-    assert len(lines(caplog, "Redis is away")) == 1, caplog.text
-    assert len(lines(caplog, "Redis is back")) == 1, caplog.text
+    wait_until(lambda: lines(caplog, "Redis is reachable again"))
+    assert len(lines(caplog, "Redis is unreachable")) == 1, caplog.text
+    assert len(lines(caplog, "Redis is reachable again")) == 1, caplog.text
 
 
 def test_a_slow_network_costs_time_and_nothing_else(proxy, pool, runs, enqueuer, totals, caplog):
@@ -379,7 +379,7 @@ def test_stop_returns_in_time_when_redis_is_away(proxy, namespace, enqueuer, run
         proxy.each(lambda words: SWALLOW)
     if noticed:
         enqueuer.enqueue("a", n=2)
-        wait_until(lambda: lines(caplog, "Redis is away"), 15)
+        wait_until(lambda: lines(caplog, "Redis is unreachable"), 15)
     began = time.monotonic()
     pool.stop(timeout=1)
     assert time.monotonic() - began <= 2.1
@@ -488,18 +488,18 @@ def test_a_server_that_refuses_writes_for_a_while(tmp_path, namespace, runs, cap
         wait_until(lambda: pool._runtime.fetcher.held)
         link.run(plain(*on))
         hold.set()
-        wait_until(lambda: lines(caplog, "Redis is away"), 10)
+        wait_until(lambda: lines(caplog, "Redis is unreachable"), 10)
         quiet(1)
         link.run(plain(*off))
         wait_until(lambda: int(link.run(plain("HGET", Keys(namespace).totals, "done:a")) or 0) == 20, RESUME)
-        wait_until(lambda: lines(caplog, "Redis is back"), RESUME)
+        wait_until(lambda: lines(caplog, "Redis is reachable again"), RESUME)
         pool.stop(timeout=5)
         link.close()
         enqueuer.close()
     assert set(runs.counts) == {(job.id, 1) for job in known}
     assert set(runs.counts.values()) == {1}
-    assert len(lines(caplog, "Redis is away")) == 1, caplog.text
-    assert len(lines(caplog, "Redis is back")) == 1, caplog.text
+    assert len(lines(caplog, "Redis is unreachable")) == 1, caplog.text
+    assert len(lines(caplog, "Redis is reachable again")) == 1, caplog.text
 
 
 def test_a_large_result_gets_through_a_slow_connection(server, namespace, enqueuer):

@@ -320,18 +320,18 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(tmp_path, own
     try:
         pids = worker.started(processes=2)
         own.kill()
-        worker.wait_for_log("Redis is away")
+        worker.wait_for_log("Redis is unreachable")
         os.kill(pids[0], signal.SIGKILL)
         worker.wait_for_log("was killed by SIGKILL")
         wait_until(lambda: len(worker.children()) == 2)
         own.start()
-        worker.wait_for_log("Redis is back after")
+        worker.wait_for_log("Redis is reachable again after")
         worker.wait_for_log("started:", 3)
         Enqueuer(namespace, redis=own.url).enqueue("quick", n=1)
         worker.wait_for("quick")
-        assert worker.log.count("Redis is away") == 1
-        assert ".. Waiting for it" not in worker.log
-        assert worker.log.count("Redis is back") == 1
+        assert worker.log.count("Redis is unreachable") == 1
+        assert ".. " not in worker.log
+        assert worker.log.count("Redis is reachable again") == 1
         assert pids[1] in worker.children()
     finally:
         worker.close()
@@ -342,7 +342,7 @@ def test_a_stop_while_redis_is_away_keeps_its_deadline(tmp_path, own, namespace)
     try:
         worker.started("--timeout", "0.5", processes=2)
         own.kill()
-        worker.wait_for_log("Redis is away")
+        worker.wait_for_log("Redis is unreachable")
         started = time.monotonic()
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0

@@ -1,6 +1,6 @@
-"""Service: one loop on one thread, that can be woken and stopped, and outlives every fault of Redis.
+"""Service: one loop on one thread. It can be stopped, and it continues after every error of Redis.
 
-A step does one round and returns the seconds until the next. An error that is not Redis's ends the pool, loudly.
+A step does one round and returns the seconds until the next. Any error other than a StoreError ends the pool.
 """
 
 from __future__ import annotations
@@ -14,58 +14,58 @@ from dayjob.safe_logging import SafeLogger
 
 logger = SafeLogger("dayjob.worker")
 
-#: Waits after the first, second, ... failure in a row.
+#: Seconds to wait after the first, second, ... consecutive failure.
 BACKOFF_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0)
-#: Seconds that Redis must be away before it is worth a line.
+#: Seconds that Redis must be unreachable before it is logged.
 OUTAGE_AFTER_SECONDS = 0.3
 
 
 class Outage:
-    """Tells people once when Redis goes away, at most once a minute while it is away, and once when it is back.
+    """Logs when Redis becomes unreachable, at most once a minute while it is, and when it is reachable again.
 
-    A cut connection that is open again at once is no outage; a server that answers reads and refuses writes is one,
-    so only answers to writes end it.
+    A connection that is cut and opened again at once is not an outage. A server that answers reads but refuses writes
+    is one, so only answers to writes end an outage.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: float | None = None
-        self._told: float | None = None
-        #: Connections opened before this may be cut without knowing it.
+        self._reported_at: float | None = None
+        #: Connections that were opened before this time may be broken without having noticed it.
         self.failed_at = 0.0
 
     def failed(self, error: StoreError) -> None:
-        """A request could not be done."""
+        """Note that a request failed."""
         now = time.monotonic()
         with self._lock:
             if self._since is None:
                 self._since = now
             if isinstance(error, Unavailable) and error.sent:
                 self.failed_at = now
-            self._tell_away(error, now)
+            self._report_unreachable(error, now)
 
     def succeeded(self) -> None:
-        """A write was answered."""
+        """Note that Redis answered a write."""
         if self._since is None:
             return
         with self._lock:
             if self._since is not None:
-                self._tell_back(time.monotonic())
+                self._report_reachable(time.monotonic())
                 self._since = None
 
-    def _tell_away(self, error: StoreError, now: float) -> None:
-        if self._told is None:
+    def _report_unreachable(self, error: StoreError, now: float) -> None:
+        if self._reported_at is None:
             if now - self._began >= OUTAGE_AFTER_SECONDS:
-                self._told = now
-                logger.warning("Redis is away: %s. Waiting for it; jobs that run go on.", error)
-        elif now - self._told >= 60:
-            self._told = now
-            logger.warning("Redis is still away after %.0f s: %s", now - self._began, error)
+                self._reported_at = now
+                logger.warning("Redis is unreachable: %s. Running jobs continue; retrying.", error)
+        elif now - self._reported_at >= 60:
+            self._reported_at = now
+            logger.warning("Redis is still unreachable after %.0f s: %s", now - self._began, error)
 
-    def _tell_back(self, now: float) -> None:
-        if self._told is not None:
-            logger.warning("Redis is back after %.1f s", now - self._began)
-        self._told = None
+    def _report_reachable(self, now: float) -> None:
+        if self._reported_at is not None:
+            logger.warning("Redis is reachable again after %.1f s", now - self._began)
+        self._reported_at = None
 
     @property
     def _began(self) -> float:
@@ -73,7 +73,7 @@ class Outage:
 
     @property
     def away(self) -> float:
-        """Seconds since Redis went away; 0 while it is there."""
+        """Seconds since Redis became unreachable; 0 while it is reachable."""
         since = self._since
         return 0.0 if since is None else max(1e-9, time.monotonic() - since)
 
@@ -94,9 +94,9 @@ class Service:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        #: When the last round ended, monotonic; for people and the watchdog.
+        #: Monotonic time when the last round ended; shown in the pool's status.
         self.beaten_at = time.monotonic()
-        self._told_at = -60.0
+        self._logged_at = -60.0
 
     def start(self) -> None:
         """Start the thread."""
@@ -121,20 +121,20 @@ class Service:
         """Whether the loop was asked to end."""
         return self._stop.is_set()
 
-    def _tell(self, error: StoreError) -> None:
-        """Say what Redis refuses, at most once a minute; that it is away, the link has told the outage."""
+    def _log_refusal(self, error: StoreError) -> None:
+        """Log an error that Redis answered, at most once a minute. The link reports Unavailable to the Outage."""
         now = time.monotonic()
-        if not isinstance(error, Unavailable) and now - self._told_at >= 60:
-            self._told_at = now
-            logger.error("the %s cannot do its work: %s", self.name, error)
+        if not isinstance(error, Unavailable) and now - self._logged_at >= 60:
+            self._logged_at = now
+            logger.error("the %s loop failed and will retry: %s", self.name, error)
 
     def _loop(self) -> None:
         try:
-            self._go_round()
-        except BaseException as error:  # whatever ends a loop must end the pool
+            self._run_loop()
+        except BaseException as error:  # any other error of a loop must end the pool
             self._died(self.name, error)
 
-    def _go_round(self) -> None:
+    def _run_loop(self) -> None:
         failures = 0
         while not self._stop.is_set():
             self._wake.clear()
@@ -143,7 +143,7 @@ class Service:
             except StoreError as error:
                 if self._stop.is_set():
                     return
-                self._tell(error)
+                self._log_refusal(error)
                 wait = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
                 failures += 1
             else:

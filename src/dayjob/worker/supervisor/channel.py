@@ -1,6 +1,6 @@
-"""Line: what a parent and a child tell each other, as JSON lines over a pair of sockets.
+"""ParentChannel: the messages between the parent and a child, as JSON lines over a pair of sockets.
 
-Whoever finds the line cut knows that the other side is gone.
+A closed socket means that the other process has ended.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import threading
 
 import msgspec
 
-#: How much is read at a time.
+#: Bytes read at a time.
 _PIECE = 65_536
 
 
 class Filed(msgspec.Struct, omit_defaults=True):
-    """What pyproject.toml gives for settings that a pool may give, too: the pool comes first."""
+    """Settings of pyproject.toml that a pool may also set. The pool's own value takes precedence."""
 
     redis: str | None = None
     namespace: str | None = None
@@ -25,7 +25,10 @@ class Filed(msgspec.Struct, omit_defaults=True):
 
 
 class Config(msgspec.Struct, tag="config"):
-    """Parent to child, first of all: what to run, and how. Not in its arguments, where passwords could be seen."""
+    """Parent to child, first message: what to run, and how.
+
+    Not passed as arguments, because the process list would show passwords.
+    """
 
     pool: str
     timeout: float
@@ -37,31 +40,31 @@ class Config(msgspec.Struct, tag="config"):
     tag: str = ""
     log_format: str = "auto"
     warnings_only: bool = False
-    #: Wait for Redis, rather than fail, when it is away at the start.
+    #: If Redis is unreachable at the start, wait for it instead of failing.
     patient: bool = False
     #: Seconds between two reports; 0 for none.
     report: float = 0.0
 
 
 class Stop(msgspec.Struct, tag="stop"):
-    """Parent to child: stop within so many seconds."""
+    """Parent to child: stop within `timeout` seconds."""
 
     timeout: float
 
 
 class Hurry(msgspec.Struct, tag="hurry"):
-    """Parent to child: give back now."""
+    """Parent to child: return running jobs to their queues now."""
 
 
 class Quiet(msgspec.Struct, tag="quiet"):
-    """Parent to child: fetch nothing more."""
+    """Parent to child: stop fetching jobs."""
 
 
 class Hello(msgspec.Struct, tag="hello"):
-    """Child to parent, before it starts: all that the parent must know without importing user code."""
+    """Child to parent, before the pool starts: settings that the parent cannot read without importing user code."""
 
     url: str
-    #: The same without its password, and who named it.
+    #: The URL without its password, and the setting that it comes from.
     server: str
     origin: str
     namespace: str
@@ -70,63 +73,63 @@ class Hello(msgspec.Struct, tag="hello"):
     grace: float
     concurrency: int
     names: list[str]
-    #: Records on the board.
+    #: Number of records on the deadline board.
     workers: int
     #: Job name to its timeout, for those that have one.
     timeouts: dict[str, float]
-    #: The folder of the embedded server where nobody named a server; "" where somebody did.
+    #: The folder of the embedded server if no setting names a server, else "".
     fallback: str = ""
-    #: Lines about a pool and a variable or file that name different things.
+    #: Log lines about settings for which the pool and a variable or file have different values.
     conflicts: list[str] = []
 
 
 class Published(msgspec.Struct, tag="id"):
-    """Child to parent: the id that it registers next."""
+    """Child to parent: the pool id that it is about to register."""
 
     id: str
 
 
 class Started(msgspec.Struct, tag="started"):
-    """Child to parent: jobs can run."""
+    """Child to parent: the pool has started."""
 
 
 class Failed(msgspec.Struct, tag="failed"):
-    """Child to parent: it cannot start, and trying again would change nothing."""
+    """Child to parent: it cannot start, and a restart would not help."""
 
     code: int
     text: str
 
 
 class Report(msgspec.Struct, tag="report"):
-    """Child to parent: what decides about recycling."""
+    """Child to parent: figures that decide whether it is recycled."""
 
     jobs: int
     resident: int
 
 
 class Asked(msgspec.Struct, tag="asked"):
-    """Child to parent: an operator asked it to stop, and it does; it is not to be replaced."""
+    """Child to parent: it stops because an operator asked it to. The parent must not replace it."""
 
 
 class LoopDied(msgspec.Struct, tag="loop-died"):
-    """Child to parent: one of its loops died, so it stops. Its lease must not be renewed any more."""
+    """Child to parent: it stops because one of its loops died. The parent must not renew its lease."""
 
     loop: str
     error: str
 
 
 class Away(msgspec.Struct, tag="away"):
-    """Child to parent: Redis went away."""
+    """Child to parent: Redis is unreachable."""
 
     why: str
 
 
 class Back(msgspec.Struct, tag="back"):
-    """Child to parent: Redis is back."""
+    """Child to parent: Redis is reachable again."""
 
 
 class Ended(msgspec.Struct, tag="ended"):
-    """Child to parent: the pool stopped; only the interpreter has to end."""
+    """Child to parent: the pool has stopped, and the interpreter is about to exit."""
 
 
 ToChild = Config | Stop | Hurry | Quiet
@@ -152,26 +155,26 @@ _decode = msgspec.json.Decoder(
 
 
 class ParentChannel:
-    """One end. Several threads may send; one receives."""
+    """One end of the channel. Several threads may send, one thread receives."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._rest = b""
         self._sending = threading.Lock()
-        #: The other side is gone.
+        #: The other process has ended.
         self.cut = False
 
     def fileno(self) -> int:
-        """For selectors."""
+        """The descriptor, for selectors."""
         return self._socket.fileno()
 
     def send(self, message: ToChild | ToParent) -> None:
-        """Send one message; nothing when the other side is gone."""
+        """Send one message. Does nothing if the other process has ended."""
         with self._sending, contextlib.suppress(OSError):
             self._socket.sendall(_encode(message) + b"\n")
 
     def receive(self, *, wait: bool) -> list[ToChild | ToParent]:
-        """What arrived; with `wait`, at least one message unless the line is cut."""
+        """The messages that arrived. With `wait`, at least one, unless the other process has ended."""
         found: list[ToChild | ToParent] = []
         while not self.cut and not (wait and found):
             try:

@@ -1,4 +1,4 @@
-"""Child: one supervised process, a pool that its parent watches. Stops and gives back when the parent is gone."""
+"""Child: runs the pool of one supervised process. Stops, and gives back its jobs, when the parent has ended."""
 
 from __future__ import annotations
 
@@ -45,32 +45,32 @@ from dayjob.worker.supervisor.signals import handle
 
 logger = SafeLogger("dayjob.worker")
 
-#: Exit codes: a mistake in the program, Redis unavailable, a loop died.
+#: Exit codes: an error in the program or its settings, Redis unreachable, a loop died.
 MISTAKE, UNAVAILABLE, INTERNAL = 2, 69, 70
-#: Seconds between two looks whether Redis is there.
+#: Seconds between two checks whether Redis is reachable.
 REDIS_CHECK_SECONDS = 0.5
 
 
-class ToldOutage(Outage):
-    """Tells the parent when Redis goes and comes back: it speaks for all its children, once."""
+class ReportedOutage(Outage):
+    """Reports an outage of Redis to the parent, which logs it once for all its children."""
 
     def __init__(self, line: ParentChannel) -> None:
         super().__init__()
         self._line = line
 
-    def _tell_away(self, error: StoreError, now: float) -> None:
-        if self._told is None:
-            self._told = now
+    def _report_unreachable(self, error: StoreError, now: float) -> None:
+        if self._reported_at is None:
+            self._reported_at = now
             self._line.send(Away(str(error)))
 
-    def _tell_back(self, now: float) -> None:  # noqa: ARG002 - the parent has a clock of its own
-        if self._told is not None:
+    def _report_reachable(self, now: float) -> None:  # noqa: ARG002 - the parent measures the time itself
+        if self._reported_at is not None:
             self._line.send(Back())
-        self._told = None
+        self._reported_at = None
 
 
 class Child:
-    """The life of one supervised process: load, start, work, stop."""
+    """Runs one supervised process: loads the pool, starts it, waits for its end."""
 
     def __init__(
         self,
@@ -84,27 +84,27 @@ class Child:
         self._find = find
         self._set_up = set_up
         self._config: Config | None = None
-        self._told = threading.Event()
-        self._outage = ToldOutage(line)
+        self._configured = threading.Event()
+        self._outage = ReportedOutage(line)
         self._lock = threading.Lock()
         self._loaded = False
         self._runtime: Runtime | None = None
         self._quiet = False
-        #: Who named the server.
+        #: The setting that names the server.
         self._origin = ""
-        #: Seconds within which to stop, once that was asked for.
+        #: Seconds within which to stop; None until a stop was requested.
         self._within: float | None = None
         threading.Thread(target=self._watch, name="dayjob-parent", daemon=True).start()
 
     def run(self) -> int:
-        """Live; the answer is the exit code."""
-        self._told.wait()
+        """Run until the pool has stopped. Returns the exit code."""
+        self._configured.wait()
         config = self._config
         if config is None:
             return 0
         try:
             pool = self._load(config)
-            # While it loads a TERM simply ends the process: nothing is held yet.
+            # While user code is imported, TERM has its default action: the process holds no jobs yet.
             with handle(self, timeout=config.timeout, supervised=True):
                 self._loaded = True
                 return self._work(pool, config)
@@ -113,7 +113,7 @@ class Child:
             return UNAVAILABLE if isinstance(error, StoreError) else MISTAKE
 
     def stop(self, timeout: float = 25.0) -> None:
-        """Stop within `timeout` seconds; at once while nothing has started."""
+        """Stop within `timeout` seconds. Ends the process at once if the pool is not loaded yet."""
         if not self._loaded:
             os._exit(0)
         with self._lock:
@@ -124,50 +124,50 @@ class Child:
         if runtime is not None:
             runtime.stop(timeout)
 
-    def _asked(self, timeout: float) -> None:
-        """An operator wants this one to stop. The parent hears it first, or it would start another."""
+    def _stop_on_request(self, timeout: float) -> None:
+        """Stop because an operator asked for it. The parent must know it first, or it would start another child."""
         if self._within is None:
             self._line.send(Asked())
             threading.Thread(target=self.stop, args=(timeout,), name="dayjob-stop", daemon=True).start()
 
     def _loop_died(self, loop: str, error: BaseException) -> None:
-        """Have the parent let the lease end, and kill this process should it not end by itself."""
+        """Report a dead loop. The parent no longer renews the lease, and kills this process if it does not end."""
         self._line.send(LoopDied(loop, type(error).__name__))
 
     def hurry(self) -> None:
-        """Give back now."""
+        """Return running jobs to their queues now."""
         if self._runtime is not None:
             self._runtime.hurry()
 
     def quiet(self) -> None:
-        """Fetch nothing more."""
+        """Stop fetching jobs."""
         self._quiet = True
         if self._runtime is not None:
             self._runtime.quiet()
 
     def _watch(self) -> None:
-        """Do what the parent says. A cut line means that it is dead."""
+        """Handle the messages of the parent. Stop if the channel is closed: the parent has ended."""
         timeout = 0.0
         while not self._line.cut:
             for message in self._line.receive(wait=True):
                 if isinstance(message, Config):
                     self._config, timeout = message, message.timeout
-                    self._told.set()
+                    self._configured.set()
                 elif isinstance(message, Stop):
-                    # On a thread of its own: the next message may be to hurry.
+                    # On its own thread, because the next message may be Hurry.
                     threading.Thread(target=self.stop, args=(message.timeout,), daemon=True).start()
                 elif isinstance(message, Hurry):
                     self.hurry()
                 elif isinstance(message, Quiet):
                     self.quiet()
-        self._told.set()
+        self._configured.set()
         if self._within is None:
-            logger.error("the parent is gone: stopping within %.0f s", timeout)
+            logger.error("the parent process has ended: stopping within %.0f s", timeout)
         self.stop(timeout)
 
     def _load(self, config: Config) -> WorkerPool[Any]:
-        # In the environment, which comes before the pool: for all that this process connects, the enqueuers that user
-        # code makes included.
+        # In the environment, which takes precedence over the pool, so that enqueuers created by user code use the
+        # same server and namespace.
         if config.redis is not None:
             os.environ["DAYJOB_REDIS_URL"] = config.redis
         if config.namespace is not None:
@@ -175,10 +175,10 @@ class Child:
         try:
             pool = self._find(config.pool)
         finally:
-            # A program that patches threads while it is imported may fail there for that very reason.
+            # Checked even if the import failed: patched threads may be the reason.
             refuse_green_threads()
         self._take_filed(pool, config.filed)
-        # After the import, so that a program that sets up logging itself is left alone.
+        # After the import, so that the logging configuration of the program is kept.
         self._set_up(form=config.log_format, warnings_only=config.warnings_only)
         restore_loggers()
         given = {"concurrency": config.concurrency, "threads": config.threads}
@@ -193,7 +193,7 @@ class Child:
 
     @staticmethod
     def _take_filed(pool: WorkerPool[Any], filed: Filed) -> None:
-        """Take what [tool.dayjob.worker] names and neither a variable nor the pool does."""
+        """Apply settings of [tool.dayjob.worker] that neither a variable nor the pool sets."""
         if (
             filed.redis is not None
             and addresses.pool_redis(pool.redis) is None
@@ -202,7 +202,7 @@ class Child:
             os.environ.setdefault("DAYJOB_REDIS_URL", filed.redis)
         if filed.namespace is not None and pool.named_namespace is None:
             os.environ.setdefault("DAYJOB_NAMESPACE", filed.namespace)
-        # Made by user code while it was imported; made again where they are used.
+        # Enqueuers that user code created during the import may use other settings. They are created again when used.
         for made in ("enqueuer", "async_enqueuer"):
             pool.__dict__.pop(made, None)
 
@@ -214,7 +214,7 @@ class Child:
             runtime = self._start(pool, config, hello, board)
         except DayjobError:
             raise
-        except Exception:  # what a lifespan raises may heal: the parent tries again
+        except Exception:  # an error of a lifespan may be temporary: the parent starts another child
             logger.exception("the pool could not start")
             return 1
         if runtime is None:
@@ -235,7 +235,7 @@ class Child:
     def _start(
         self, pool: WorkerPool[Any], config: Config, hello: Hello, board: DeadlineBoard
     ) -> Runtime | None:
-        """A started runtime; None when a stop was asked for while Redis was away."""
+        """A started runtime; None if a stop was requested while Redis was unreachable."""
 
         def publish(pool_id: str) -> None:
             board.generation += 1
@@ -248,13 +248,13 @@ class Child:
                 publish=publish,
                 board=board,
                 tag=config.tag,
-                asked=lambda: self._asked(config.timeout),
+                asked=lambda: self._stop_on_request(config.timeout),
                 loop_died=self._loop_died,
             )
             runtime.outage = self._outage
             try:
                 if config.patient:
-                    # Asked before, so that each try does not take another id.
+                    # Checked first, because each call of start() uses up a pool id.
                     _ping(hello)
                 runtime.start()
             except Unavailable as error:
@@ -269,7 +269,7 @@ class Child:
 
     def _wait(self, runtime: Runtime, period: float) -> None:
         last: Report | None = None
-        # In slices: a signal handler runs between them on every platform.
+        # With a timeout, because on some platforms signal handlers run only between two waits.
         while not runtime.ended.wait(period or 1.0):
             if period:
                 finished = runtime.fetcher.fetched - len(runtime.fetcher.held)
@@ -281,7 +281,7 @@ class Child:
     def _hello(self, pool: WorkerPool[Any], config: Config) -> Hello:
         target = addresses.resolve(None, pool=pool.redis)
         self._origin = _origin(target.origin, config)
-        # The parent says once, for all of us, that nobody named a server.
+        # `told`: the parent logs once for all children that no setting names a server.
         url = addresses.connect_target(target, told=True)
         options = pool.options
         timeouts = {one.name: one.options.timeout for one in pool.registry if one.options.timeout is not None}
@@ -296,7 +296,7 @@ class Child:
             grace=options.grace,
             concurrency=options.concurrency,
             names=[job_type.name for job_type in pool.registry],
-            # Threads, then tasks.
+            # Records for threads first, then for tasks.
             workers=2 * options.concurrency,
             timeouts=timeouts,
             conflicts=_conflicts(pool, config),
@@ -312,7 +312,7 @@ class Child:
 def main(
     arguments: Sequence[str], *, find: Callable[[str], WorkerPool[Any]], set_up: Callable[..., None]
 ) -> int:
-    """Run a child: its pool, for people who look at the list of processes, and the descriptors of line and board."""
+    """Run a child. `arguments` are the pool, which is there for the process list only, and two file descriptors."""
     line_fd, board_fd = map(int, arguments[1:])
     for fd in (line_fd, board_fd):
         os.set_inheritable(fd, False)
@@ -326,7 +326,10 @@ def _origin(origin: str, config: Config) -> str:
 
 
 def _conflicts(pool: WorkerPool[Any], config: Config) -> list[str]:
-    """Lines about settings that the pool and a variable or file give differently; an option of the call needs none."""
+    """Log lines about settings for which the pool and a variable or file have different values.
+
+    An option on the command line is explicit, so it needs no line.
+    """
     lines = []
     if config.redis is None:
         lines.append(addresses.conflict("redis", pool.redis, file=config.filed.redis))
@@ -344,8 +347,8 @@ def _ping(hello: Hello) -> None:
 
 
 def _most_resident() -> int:
-    """The most memory this process ever had, in bytes: the next best where the present figure cannot be told."""
-    import resource  # noqa: PLC0415 - where there is no /proc
+    """The peak memory of this process in bytes, used where the current value is not available."""
+    import resource  # noqa: PLC0415 - needed only where there is no /proc
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024

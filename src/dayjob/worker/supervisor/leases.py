@@ -1,6 +1,7 @@
-"""Keeper: what the parent does in Redis for its children: beats while they live, condemns and sweeps when they die.
+"""ChildLeases: what the parent does in Redis for its children.
 
-On a thread of its own, so that an outage never holds up signals or restarts; what could not be done is tried again.
+It renews their leases while they live, and condemns and sweeps their pools when they have died. It runs on its own
+thread, so that an outage of Redis never delays signals or restarts. Failed requests are repeated.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from dayjob.worker.service import BACKOFF_SECONDS
 
 logger = SafeLogger("dayjob.worker.supervisor.leases")
 
-#: Seconds after which an outage is one: a connection that was cut is opened again sooner.
+#: Seconds after which an outage is logged. A cut connection is usually open again sooner.
 OUTAGE_AFTER_SECONDS = 0.3
-#: Seconds until people are told again.
+#: Seconds between two log lines about an outage.
 LOG_AGAIN_SECONDS = 60.0
 
 
@@ -41,7 +42,7 @@ class PoolAddress(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why the parent ends a pool: the token to blame, or "" when nobody is, and the words for it."""
+    """Why the parent killed a pool: the token of the attempt that caused it, or "" for none, and a text."""
 
     culprit: str
     why: str
@@ -57,7 +58,7 @@ class _Task:
 
 
 class ChildLeases:
-    """The parent's one connection to each server."""
+    """Renews leases and buries pools for the parent, with one connection to each server."""
 
     def __init__(
         self,
@@ -65,10 +66,10 @@ class ChildLeases:
         died: Callable[[BaseException], None],
         kill: Callable[[str, str], None],
     ) -> None:
-        #: The ids to beat for.
-        self._wards = leased_pools
+        #: Returns the pools whose leases must be renewed.
+        self._leased_pools = leased_pools
         self._died = died
-        #: Called with each beat for every pool id and token that an operator killed and that is still held.
+        #: Called at each beat with the pool id and token of every attempt that an operator killed and that still runs.
         self._kill = kill
         self._tasks: deque[_Task] = deque()
         self._links: dict[tuple[str, str], Link] = {}
@@ -76,11 +77,11 @@ class ChildLeases:
         self._idle = threading.Condition()
         self._closing = False
         self._beat_at = 0.0
-        self._telling = threading.Lock()
-        #: Since when somebody is away, and when people were last told of it.
+        self._outage_lock = threading.Lock()
+        #: When the outage began, and when it was last logged.
         self._since: float | None = None
-        self._told: float | None = None
-        #: Who cannot reach Redis (a child's pid, or 0 for ourselves), and what they said.
+        self._logged_at: float | None = None
+        #: Processes that cannot reach Redis (the pid of a child, 0 for the parent), and their last error.
         self._away: dict[int, StoreError] = {}
         self._rng = random.Random()
 
@@ -89,15 +90,15 @@ class ChildLeases:
         threading.Thread(target=self._loop, name="dayjob-keeper", daemon=True).start()
 
     def blame(self, place: PoolAddress, causes: Mapping[str, Cause], done: Callable[[], None]) -> None:
-        """Note why pools are about to be killed, then call `done`."""
+        """Store in Redis why pools are about to be killed, then call `done`."""
         self._add(_Task(place, causes, (), done))
 
     def bury(self, place: PoolAddress, ids: Iterable[str], causes: Mapping[str, Cause]) -> None:
-        """Condemn and sweep pools whose death is proven."""
+        """Condemn and sweep pools whose process has exited."""
         self._add(_Task(place, causes, tuple(ids), None))
 
     def finish(self, deadline: float) -> bool:
-        """Wait until nothing is left to do, or a monotonic deadline; true when all is done."""
+        """Wait until all tasks are done, or until a monotonic deadline. Returns whether all are done."""
         with self._idle:
             done = self._idle.wait_for(lambda: not self._tasks, max(0.0, deadline - time.monotonic()))
         self._closing = True
@@ -105,38 +106,42 @@ class ChildLeases:
         return done
 
     def away(self, who: int, error: StoreError) -> None:
-        """Somebody cannot reach Redis. People are told once, if it lasts, and then at most once a minute."""
-        with self._telling:
+        """Note that a process cannot reach Redis. An outage that lasts is logged once, then once a minute."""
+        with self._outage_lock:
             self._away[who] = error
             if self._since is None:
                 self._since = time.monotonic()
                 self._wake.set()
 
     def back(self, who: int) -> None:
-        """Somebody reached Redis again, or is no more."""
-        with self._telling:
+        """Note that a process has reached Redis again, or has exited."""
+        with self._outage_lock:
             self._away.pop(who, None)
             if self._away or self._since is None:
                 return
-            if self._told is not None:
-                logger.warning("Redis is back after %.1f s", time.monotonic() - self._since)
-            self._since = self._told = None
+            if self._logged_at is not None:
+                logger.warning("Redis is reachable again after %.1f s", time.monotonic() - self._since)
+            self._since = self._logged_at = None
 
-    def _tell(self) -> float:
-        """Tell people of an outage; the answer is the seconds until it is to be told again."""
-        with self._telling:
+    def _log_outage(self) -> float:
+        """Log an outage if a line is due. Returns the seconds until the next line is due."""
+        with self._outage_lock:
             if self._since is None:
                 return math.inf
             now = time.monotonic()
-            due = self._since + OUTAGE_AFTER_SECONDS if self._told is None else self._told + LOG_AGAIN_SECONDS
+            due = (
+                self._since + OUTAGE_AFTER_SECONDS
+                if self._logged_at is None
+                else self._logged_at + LOG_AGAIN_SECONDS
+            )
             if now < due:
                 return due - now
             error = next(iter(self._away.values()))
-            if self._told is None:
-                logger.warning("Redis is away: %s. Waiting for it; jobs that run go on.", error)
+            if self._logged_at is None:
+                logger.warning("Redis is unreachable: %s. Running jobs continue; retrying.", error)
             else:
-                logger.warning("Redis is still away after %.0f s: %s", now - self._since, error)
-            self._told = now
+                logger.warning("Redis is still unreachable after %.0f s: %s", now - self._since, error)
+            self._logged_at = now
             return LOG_AGAIN_SECONDS
 
     def _add(self, task: _Task) -> None:
@@ -145,11 +150,11 @@ class ChildLeases:
 
     def _loop(self) -> None:
         try:
-            self._go_round()
-        except BaseException as problem:  # a loop that dies must end the parent, whatever killed it
+            self._run_loop()
+        except BaseException as problem:  # any error of this loop must end the parent
             self._died(problem)
 
-    def _go_round(self) -> None:
+    def _run_loop(self) -> None:
         failures = 0
         while not self._closing:
             self._wake.clear()
@@ -162,18 +167,22 @@ class ChildLeases:
                 self.away(0, error)
                 wait = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
                 failures += 1
-            self._wake.wait(min(wait, self._tell()))
+            self._wake.wait(min(wait, self._log_outage()))
 
     def _round(self) -> StoreError | None:
-        """Do all there is to do; the answer is what went wrong, if anything."""
-        trouble: StoreError | None = None
+        """Do all tasks, and renew the leases if that is due. Returns the error of Redis, if any."""
+        failure: StoreError | None = None
         for task in list(self._tasks):
             try:
                 self._do(task)
             except Rejected as error:
-                logger.warning("pools %s are left to their lease: %s", ", ".join(task.dead), error)
+                logger.warning(
+                    "pools %s could not be swept: %s. Other pools sweep them when their leases end.",
+                    ", ".join(task.dead),
+                    error,
+                )
             except StoreError as error:
-                trouble = error
+                failure = error
                 continue
             with self._idle:
                 self._tasks.remove(task)
@@ -181,9 +190,9 @@ class ChildLeases:
             if task.done is not None:
                 task.done()
         now = time.monotonic()
-        if now < self._beat_at and trouble is None:
+        if now < self._beat_at and failure is None:
             return None
-        leased_pools = list(self._wards())
+        leased_pools = list(self._leased_pools())
         try:
             for place, pool_id in leased_pools:
                 op = consume.beat(Keys(place.namespace), pool_id, lease=place.lease)
@@ -192,17 +201,17 @@ class ChildLeases:
         except StoreError as error:
             return error
         self._beat_at = now + min((place.beat for place, _ in leased_pools), default=1.0)
-        return trouble
+        return failure
 
     def _do(self, task: _Task) -> None:
         place, keys, link = task.place, Keys(task.place.namespace), self._link(task.place)
         for pool_id, cause in task.causes.items():
             if cause.culprit and link.run(consume.set_cause(keys, pool_id, cause.culprit, cause.why)):
                 continue
-            # Nobody is to blame, or it was settled in the meantime: whatever else is held must not suffer for it.
+            # No attempt caused this, or that attempt was settled in the meantime. The other attempts must not count it.
             link.run(consume.set_cause(keys, pool_id, "", cause.why))
         if task.dead:
-            # Without hooks: a job that would be dead is left to a pool that may run its hook.
+            # The parent runs no hooks. A job that would go to dead is left to a pool that can run its hook.
             reaper = Reaper(
                 keys, link, lease=place.lease, options=lambda _: None, on_dead=None, rng=self._rng
             )

@@ -1,4 +1,4 @@
-"""Process: one child as its parent sees it: what it said, whether it lives, and how to reach it."""
+"""Process: the parent's view of one child: the messages it sent, whether it is alive, and how to stop it."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ from dayjob.worker.supervisor.channel import (
 from dayjob.worker.supervisor.deadlines import DeadlineReader, Posted, new_file
 from dayjob.worker.supervisor.leases import Cause, PoolAddress
 
-#: Seconds that a child may take to stop beyond its timeout; what is left of one more second is the parent's, who buries it.
+#: Seconds that a child may take to stop beyond its timeout. The rest of one second is for the parent, which then sweeps
+#: the child's pool.
 STOP_OVERTIME_SECONDS = 0.65
-#: Seconds after a timeout and its grace in which the child may still settle the attempt itself.
+#: Seconds after timeout and grace in which the child may still settle the attempt itself.
 KILL_MARGIN_SECONDS = 0.75
 
 
 class Process:
-    """A child, from its start to the proof of its death."""
+    """A child process, from its start until waitpid reports its exit."""
 
     def __init__(self, command: Sequence[str], config: Config) -> None:
         ours, theirs = socket.socketpair()
         self._board_fd = new_file()
         fds = (theirs.fileno(), self._board_fd)
         with theirs:
-            # A session of its own: a Ctrl-C in the terminal is for the parent to decide upon.
+            # In its own session, so that a Ctrl-C in the terminal reaches only the parent.
             self._popen = subprocess.Popen(  # noqa: S603 - our own interpreter
                 [*command, config.pool, *map(str, fds)],
                 pass_fds=fds, stdin=subprocess.DEVNULL, start_new_session=True,
@@ -53,39 +54,39 @@ class Process:
         self.pid = self._popen.pid
         self.hello: Hello | None = None
         self.place: PoolAddress | None = None
-        #: Every id it took, the last one in use.
+        #: Every pool id that it has used. The last one is in use.
         self.ids: list[str] = []
         self.started = False
         self.started_at = math.inf
         self.ended = False
         #: An operator asked it to stop: it is not replaced.
         self.asked = False
-        #: One of its loops died: it stops, and gets no lease from us.
+        #: One of its loops died: it is stopping, and the parent does not renew its lease.
         self.loop_died = False
         self.failure: Failed | None = None
         self.report = Report(0, 0)
-        #: Suspended by a signal: it gets no lease from us.
+        #: Suspended by a signal: the parent does not renew its lease.
         self.suspended = False
-        #: The exit code, negative for a signal; None while it lives.
+        #: The exit code, negative for a signal; None while it is alive.
         self.code: int | None = None
-        #: When to kill it, and what to write of each id then.
+        #: When to kill it, and the cause to store for each of its pool ids.
         self.kill_at = math.inf
         self.causes: dict[str, Cause] = {}
-        #: Attempts that an operator killed, and since when the parent knows.
+        #: Pool id and token of attempts that an operator killed, and when the parent learned of it.
         self.kills: dict[tuple[str, str], float] = {}
         self.killed = False
         self._board: DeadlineReader | None = None
         self._look_at = math.inf
 
     def receive(self) -> list[ToChild | ToParent]:
-        """What it said since the last time, noted here as far as it is about itself."""
+        """The messages since the last call. What they report about the child is stored here."""
         messages = self.line.receive(wait=False)
         for message in messages:
             if isinstance(message, Hello):
                 self.hello = message
                 self.place = PoolAddress(message.url, message.namespace, message.lease, message.beat)
                 self._board = DeadlineReader(self._board_fd, message.workers)
-                self._look_at = time.monotonic() + self._earliest
+                self._look_at = time.monotonic() + self._shortest_overdue
             elif isinstance(message, Published):
                 self.ids.append(message.id)
             elif isinstance(message, Started):
@@ -104,7 +105,7 @@ class Process:
         return messages
 
     def look(self) -> None:
-        """Learn from the system whether it was suspended, goes on, or is dead."""
+        """Ask the operating system whether the child was suspended, was resumed, or has exited."""
         while self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid == 0:
@@ -113,59 +114,62 @@ class Process:
                 self.suspended = True
             elif os.WIFCONTINUED(status):
                 self.suspended = False
-                # Its watchdog could not run: it gets the time to settle what went over.
-                self._look_at = time.monotonic() + self._patience
+                # Its watchdog could not run. It gets time to settle attempts that passed their timeout.
+                self._look_at = time.monotonic() + self._kill_delay
             else:
                 self.code = self._popen.returncode = os.waitstatus_to_exitcode(status)
 
     @property
     def alive(self) -> bool:
-        """Whether it may be given a lease."""
+        """Whether the parent may renew its lease."""
         return self.code is None and not (self.suspended or self.ended or self.loop_died)
 
     @property
     def look_at(self) -> float:
-        """When its board is worth a look."""
+        """When the parent must read its deadlines next."""
         return math.inf if self.suspended or self.causes or self.killed else self._look_at
 
     def overdue(self, now: float) -> Posted | None:
-        """An attempt that passed its timeout and the grace. What is posted from now on cannot be due before look_at."""
+        """An attempt that passed its timeout and the grace, or None.
+
+        Sets `look_at` to the earliest time when another attempt can be overdue.
+        """
         if now < self.look_at or self._board is None:
             return None
         posted = self._board.posted()
         first = min(posted, key=lambda one: one.deadline, default=None)
-        self._look_at = now + self._earliest
+        self._look_at = now + self._shortest_overdue
         if first is None:
             return None
-        self._look_at = min(self._look_at, first.deadline + self._patience)
+        self._look_at = min(self._look_at, first.deadline + self._kill_delay)
         return first if self._look_at <= now else None
 
     def outlasts_kill(self, pool_id: str, token: str, now: float) -> bool:
-        """Whether an attempt that an operator killed had the time to learn it and to end, and did not."""
+        """Whether an attempt that an operator killed still runs although it had time to end."""
         if self.place is None or self.causes or self.killed:
             return False
-        # The child learns of it with its own beat.
-        return now - self.kills.setdefault((pool_id, token), now) > self.place.beat + self._patience
+        # The child learns of the kill at its next heartbeat.
+        return now - self.kills.setdefault((pool_id, token), now) > self.place.beat + self._kill_delay
 
     def stop(self, timeout: float) -> None:
-        """Ask it to stop; it is killed when it has not within a moment more than that."""
+        """Ask it to stop, and kill it if it has not ended STOP_OVERTIME_SECONDS after `timeout`."""
         if self.hello is None:
-            # It is still being imported, and holds nothing.
+            # It is still importing user code, and holds no jobs.
             self._signal(signal.SIGTERM)
         else:
             self.line.send(Stop(timeout))
         self.kill_by(time.monotonic() + timeout + STOP_OVERTIME_SECONDS)
 
     def quiet(self) -> None:
-        """Ask it to fetch nothing more."""
+        """Ask it to stop fetching jobs."""
         self.line.send(Quiet())
 
     def kill_by(self, when: float) -> None:
-        """Kill it at that time, unless it was to be earlier."""
+        """Kill it at that monotonic time, or earlier if an earlier time is set."""
         self.kill_at = min(self.kill_at, when)
 
     def kill(self, why: str) -> None:
-        """Kill it now. Nothing that it held counts that as a death, since it is our doing."""
+        """Kill it now. Its jobs do not count this as a crash, because the parent did it."""
         self.killed = True
         self.kill_at = math.inf
         self.causes = {pool_id: self.causes.get(pool_id, Cause("", why)) for pool_id in self.ids}
@@ -182,30 +186,30 @@ class Process:
         return f"process {self.pid} was killed by {name}{hint}"
 
     def close(self) -> None:
-        """Let go of what belonged to it."""
+        """Close its channel and its shared memory."""
         self.line.close()
         if self._board is not None:
             self._board.close()
         os.close(self._board_fd)
 
     @property
-    def _patience(self) -> float:
+    def _kill_delay(self) -> float:
         return KILL_MARGIN_SECONDS + (self.hello.grace if self.hello is not None else 0.0)
 
     @property
-    def _earliest(self) -> float:
-        """Seconds from the start of an attempt until it can be overdue."""
+    def _shortest_overdue(self) -> float:
+        """Seconds from its start after which an attempt with the shortest timeout is overdue."""
         timeouts = self.hello.timeouts.values() if self.hello is not None else ()
-        return min(timeouts, default=math.inf) + self._patience
+        return min(timeouts, default=math.inf) + self._kill_delay
 
     def _signal(self, number: int) -> None:
-        # Not reaped yet, so the pid is still this child's.
+        # While waitpid has not reported the exit, the pid still belongs to this child.
         if self.code is None:
             os.kill(self.pid, number)
 
 
 def _signal_name(number: int) -> str:
-    """The name of a signal; of the real-time ones only the first and the last have one."""
+    """The name of a signal. Most real-time signals have none."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""One signal story: TERM and INT stop, a second one gives back now, TSTP and USR1 go quiet."""
+"""Signal handlers of a pool: TERM and INT stop it, a second one hurries the stop, TSTP and USR1 stop fetching."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOP_TIMEOUT_SECONDS = 25.0
 
 
 class Stoppable(Protocol):
-    """What signals act on."""
+    """What the signal handlers call."""
 
     def stop(self, timeout: float = ...) -> None: ...
     def quiet(self) -> None: ...
@@ -30,10 +30,10 @@ class Stoppable(Protocol):
 def handle(
     pool: Stoppable, *, timeout: float = STOP_TIMEOUT_SECONDS, supervised: bool = False
 ) -> Iterator[None]:
-    """Let signals stop the pool while the block runs; the handlers before are put back after it.
+    """Install the signal handlers while the block runs, and restore the previous ones afterwards.
 
-    In a supervised process INT is ignored and a second TERM changes nothing: a service manager sends both to every
-    process of its group, and the parent alone decides.
+    A supervised process ignores INT and a second TERM: a service manager sends signals to every process of the group,
+    and only the parent decides what to do.
     """
     asked = threading.Event()
     began = fork.number
@@ -47,7 +47,7 @@ def handle(
                 pool.hurry()
             return
         asked.set()
-        once_more = "" if supervised else "; once more to give back now"
+        once_more = "" if supervised else ". Send it again to return running jobs to their queues now."
         logger.info("%s: stopping within %.0f s%s", signal.Signals(number).name, timeout, once_more)
         threading.Thread(target=pool.stop, args=(timeout,), name="dayjob-stop", daemon=True).start()
 
@@ -55,7 +55,7 @@ def handle(
         if fork.number != began:
             _act_by_default(number)
             return
-        logger.info("%s: fetching nothing more", signal.Signals(number).name)
+        logger.info("%s: fetching no more jobs", signal.Signals(number).name)
         pool.quiet()
 
     actions = {
@@ -74,6 +74,6 @@ def handle(
 
 
 def _act_by_default(number: int) -> None:
-    """In a process that a job forked: the pool is its parent's, so the signal does what it does without a handler."""
+    """Apply the default action of a signal. Called in a process that a job forked, which has no pool of its own."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

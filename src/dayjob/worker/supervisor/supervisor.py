@@ -1,6 +1,7 @@
-"""Supervisor: the parent of `dayjob worker`. Runs no user code; starts, watches, replaces and stops the children.
+"""Supervisor: the parent process of `dayjob worker`. It starts, watches, replaces and stops the child processes.
 
-Proof of death is waitpid of one's own child, nothing else. Redis is the keeper's business, on its own thread.
+The parent runs no user code. It treats a child as dead only after waitpid reported its exit. All Redis traffic is done
+by ChildLeases on a thread of its own.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ from dayjob.worker.supervisor.process import STOP_OVERTIME_SECONDS, Process
 
 logger = SafeLogger("dayjob.worker.supervisor.supervisor")
 
-#: Seconds before a crashed child is started again, doubling from the first to the last.
+#: Seconds before a crashed child is restarted. The pause doubles with each crash, from the first to the last value.
 FIRST_PAUSE, LAST_PAUSE = 0.1, 30.0
-#: A child is forgiven its crashes when it worked this long, or this many times as long as the pause before it.
+#: The pause is reset once a child has run for FORGIVEN seconds, or FORGIVING times as long as the pause before it.
 FORGIVEN, FORGIVING = 60.0, 10.0
-#: Seconds that an interpreter may take to end after its pool has, and a child to die that never started.
+#: Seconds that the interpreter of a child may take to exit after its pool has stopped.
 EXIT_SECONDS = 5.0
-#: Seconds of a stop that are left to the parent's own interpreter, which also takes a moment to end.
+#: Seconds of a stop that are reserved for the exit of the parent's own interpreter.
 OWN_EXIT_SECONDS = 0.2
 #: The exit code when a loop of the parent died.
 EXIT_LOOP_DIED = 70
-#: Seconds to wait for Redis to note whom to blame, before a child is killed all the same.
+#: Seconds to wait until Redis has stored why a child is killed. After that it is killed anyway.
 SET_CAUSE_SECONDS = 1.0
 
 _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGTSTP", "SIGUSR1", "SIGCHLD")
 
 
 class ExitStatus(NamedTuple):
-    """How it all ended: an exit code, and what to say to people, if anything."""
+    """The exit code of the parent, and a message for the operator, if any."""
 
     code: int
     text: str = ""
@@ -66,7 +67,7 @@ class ExitStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProcessPlan:
-    """How many children there are and when they are recycled."""
+    """How many children to run, and when to recycle them."""
 
     processes: int = 1
     #: Bytes; None for no limit.
@@ -75,22 +76,22 @@ class ProcessPlan:
 
 
 class ChildSlot:
-    """The place of one child among the others."""
+    """One of the `--processes` positions: its current child and the state of its restarts."""
 
     def __init__(self) -> None:
         self.process: Process | None = None
-        #: The one that will take over once it has started.
+        #: The child that replaces `process` once it has started.
         self.successor: Process | None = None
         self.crashes = 0
         self.restart_at = math.inf
-        #: Not recycled before: its last successor could not start.
+        #: Monotonic time before which it is not recycled, because its last successor could not start.
         self.spared_until = 0.0
-        #: An operator asked its child to stop.
+        #: An operator asked its child to stop: it is not restarted.
         self.retired = False
 
 
 class Supervisor:
-    """The parent."""
+    """Runs the parent process."""
 
     def __init__(self, command: Sequence[str], config: Config, plan: ProcessPlan) -> None:
         self._command = command
@@ -99,19 +100,19 @@ class Supervisor:
         self._plan = plan
         self._slots = [ChildSlot() for _ in range(plan.processes)]
         self._processes: list[Process] = []
-        self._leases = ChildLeases(self._wards, self._keeper_died, self._hear_of_kill)
+        self._leases = ChildLeases(self._leased_pools, self._leases_died, self._add_kill)
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
-        self._heard: deque[int] = deque()
-        #: Attempts that operators killed and that are still held: pool id and token.
+        self._received_signals: deque[int] = deque()
+        #: Pool id and token of attempts that operators killed and that still run.
         self._kills: deque[tuple[str, str]] = deque()
         self._ever_started = False
         self._quiet = False
         self._broken = False
-        #: Set once it is to end: the verdict, and the monotonic time by which it must have ended.
-        self._verdict: ExitStatus | None = None
+        #: Set when the parent shall end: the exit status, and the monotonic time by which the parent must have ended.
+        self._exit_status: ExitStatus | None = None
         self._deadline = math.inf
-        #: Slots whose child is to be replaced, and the one whose turn it is with the child that leaves.
+        #: Slots whose child will be replaced; the slot being replaced now; and its old child, which is stopping.
         self._roll: deque[ChildSlot] = deque()
         self._rolling: ChildSlot | None = None
         self._leaving: Process | None = None
@@ -120,22 +121,22 @@ class Supervisor:
         self._nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
     def run(self) -> ExitStatus:
-        """Start the children, and see to them until a signal or a mistake ends it all."""
+        """Start the children and supervise them until a signal or a configuration error ends the parent."""
         self._leases.start()
         with self._signals():
             for slot in self._slots:
                 self._spawn(slot)
-            while self._verdict is None or self._processes:
+            while self._exit_status is None or self._processes:
                 self._wait()
-                self._obey()
+                self._handle_requests()
                 for process in list(self._processes):
-                    self._attend(process)
-                self._keep_house(time.monotonic())
+                    self._check_child(process)
+                self._do_housekeeping(time.monotonic())
         self._leases.finish(self._deadline - OWN_EXIT_SECONDS)
-        return self._verdict
+        return self._exit_status
 
     def roll(self, why: str) -> None:
-        """Replace all children, one at a time. May be called by any thread."""
+        """Replace all children, one at a time. Any thread may call this."""
         self._roll_asked = why
         self._wake()
 
@@ -148,7 +149,7 @@ class Supervisor:
         self._selector.register(self._woken, selectors.EVENT_READ)
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         before = {
-            number: signal.signal(number, self._hear)
+            number: signal.signal(number, self._record_signal)
             for number in (signal.Signals[name] for name in _SIGNALS)
         }
         try:
@@ -158,72 +159,76 @@ class Supervisor:
             for number, former in before.items():
                 signal.signal(number, former)
 
-    def _hear(self, number: int, _frame: Any) -> None:
-        self._heard.append(number)
+    def _record_signal(self, number: int, _frame: Any) -> None:
+        self._received_signals.append(number)
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
             self._waker.send(b"\0")
 
     def _wait(self) -> None:
-        moments = [] if self._quiet else [slot.restart_at for slot in self._slots]
-        moments += [moment for process in self._processes for moment in (process.kill_at, process.look_at)]
-        first = min(moments, default=math.inf)
+        times = [] if self._quiet else [slot.restart_at for slot in self._slots]
+        times += [at for process in self._processes for at in (process.kill_at, process.look_at)]
+        first = min(times, default=math.inf)
         self._selector.select(None if first == math.inf else max(0.0, first - time.monotonic()))
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
 
-    # What it is told.
+    # Signals and other requests.
 
-    def _obey(self) -> None:
-        while self._heard:
-            number = self._heard.popleft()
+    def _handle_requests(self) -> None:
+        while self._received_signals:
+            number = self._received_signals.popleft()
             name = signal.Signals(number).name
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._stop(name)
             elif number in (signal.SIGTSTP, signal.SIGUSR1):
                 self._go_quiet(name)
             elif number == signal.SIGHUP:
-                # A terminal that was closed says the same, and means the end.
+                # The kernel also sends SIGHUP when the terminal is closed. Then the parent stops.
                 if self._terminal and not self._nohup and not _has_terminal():
-                    self._stop("the terminal is gone")
+                    self._stop("the terminal was closed")
                 else:
                     self._roll_asked = name
-        if self._broken and self._verdict is None:
+        if self._broken and self._exit_status is None:
             self._end(ExitStatus(EXIT_LOOP_DIED), time.monotonic() + self._config.timeout + 1.0)
             for process in self._processes:
                 process.stop(self._config.timeout)
-        if self._roll_asked and self._verdict is None:
+        if self._roll_asked and self._exit_status is None:
             why, self._roll_asked = self._roll_asked, ""
-            logger.info("%s: replacing the processes one by one", why)
+            logger.info("%s: replacing the processes one at a time", why)
             self._quiet = False
             self._roll = deque(self._slots)
 
     def _stop(self, why: str) -> None:
         now = time.monotonic()
-        if self._verdict is not None:
-            logger.info("%s again: giving back now", why)
+        if self._exit_status is not None:
+            logger.info("%s received again: returning running jobs to their queues now", why)
             self._deadline = min(self._deadline, now + 2.0)
             for process in self._processes:
                 process.line.send(Hurry())
                 process.kill_by(now + 1.0 + STOP_OVERTIME_SECONDS)
             return
         timeout = self._config.timeout
-        logger.info("%s: stopping within %g s; once more to give back now", why, timeout)
+        logger.info(
+            "%s: stopping within %g s. Send it again to return running jobs to their queues now.",
+            why,
+            timeout,
+        )
         self._end(ExitStatus(0), now + timeout + 1.0)
         for process in self._processes:
             process.stop(timeout)
 
-    def _end(self, verdict: ExitStatus, deadline: float) -> None:
-        self._verdict = verdict
+    def _end(self, status: ExitStatus, deadline: float) -> None:
+        self._exit_status = status
         self._deadline = deadline
         self._roll.clear()
         for slot in self._slots:
             slot.restart_at = math.inf
 
     def _go_quiet(self, why: str) -> None:
-        logger.info("%s: fetching nothing more", why)
+        logger.info("%s: fetching no more jobs", why)
         self._quiet = True
         for process in self._processes:
             process.quiet()
@@ -236,7 +241,7 @@ class Supervisor:
         try:
             process = Process(self._command, config)
         except OSError as error:
-            self._put_off(slot, f"a process could not be started: {error}")
+            self._restart_later(slot, f"a worker process could not be started: {error}")
             return
         self._processes.append(process)
         self._selector.register(process.line, selectors.EVENT_READ)
@@ -245,8 +250,11 @@ class Supervisor:
         else:
             slot.process = process
 
-    def _attend(self, process: Process) -> None:
-        """Look whether it is dead before its last words are read: then they are the last."""
+    def _check_child(self, process: Process) -> None:
+        """Handle the messages of a child, and its exit.
+
+        The exit is checked first, so that all messages of a dead child are read before it is replaced.
+        """
         process.look()
         for message in process.receive():
             if isinstance(message, Started):
@@ -292,7 +300,7 @@ class Supervisor:
         slot = self._rolling
         if slot is not None and slot.successor is process:
             self._leaving, slot.process, slot.successor = slot.process, process, None
-            if self._leaving is None or self._verdict is not None:
+            if self._leaving is None or self._exit_status is not None:
                 self._rolling = None
             else:
                 self._leaving.stop(self._config.timeout)
@@ -305,7 +313,7 @@ class Supervisor:
         if process.ids and process.place is not None and process.failure is None:
             causes = process.causes
             if process.ended and not causes:
-                # It stopped in order; what it could not give back is no death.
+                # It stopped normally. Attempts that it could not give back must not count a crash.
                 causes = {pool_id: Cause("", "stopped") for pool_id in process.ids}
             self._leases.bury(process.place, process.ids, causes)
         process.close()
@@ -320,7 +328,7 @@ class Supervisor:
                 self._replace(slot, process)
 
     def _replace(self, slot: ChildSlot, process: Process) -> None:
-        if self._verdict is not None:
+        if self._exit_status is not None:
             return
         failure = process.failure
         if failure is not None and not any(other.started for other in self._processes):
@@ -331,24 +339,24 @@ class Supervisor:
         if process.asked:
             self._retire(slot)
             return
-        # The pause before this one was half of what the next would be.
+        # `_pause` is the next pause. The one before this child was half as long.
         if time.monotonic() - process.started_at > min(FORGIVEN, FORGIVING * _pause(slot) / 2):
             slot.crashes = 0
         if process.killed or (process.ended and process.code == 0):
-            # Our own doing, or that of somebody who asked this one to stop: no crash.
+            # The parent killed it, or it was asked to stop: not a crash, so it is restarted without a pause.
             slot.restart_at = time.monotonic()
         else:
-            self._put_off(slot, process.obituary())
+            self._restart_later(slot, process.obituary())
 
     def _retire(self, slot: ChildSlot) -> None:
-        """A place that an operator has emptied stays empty; with none left there is nothing more to do."""
+        """Do not restart a child that an operator stopped. End the parent when no slot is left."""
         slot.restart_at = math.inf
         slot.retired = True
         if all(one.retired for one in self._slots):
-            logger.info("every process was asked to stop: the end")
+            logger.info("an operator asked every process to stop: the parent ends, too")
             self._end(ExitStatus(0), time.monotonic() + 1.0)
 
-    def _put_off(self, slot: ChildSlot, why: str) -> None:
+    def _restart_later(self, slot: ChildSlot, why: str) -> None:
         pause = _pause(slot)
         slot.crashes += 1
         slot.restart_at = time.monotonic() + pause
@@ -357,11 +365,13 @@ class Supervisor:
     def _successor_died(self, slot: ChildSlot, process: Process) -> None:
         slot.successor = self._rolling = None
         self._roll.clear()
-        if self._verdict is not None:
+        if self._exit_status is not None:
             return
-        logger.error("a new process cannot start, so the others go on as they are: %s", process.obituary())
+        logger.error(
+            "a new process cannot start, so the current processes are not replaced: %s", process.obituary()
+        )
         if slot.process is None:
-            self._put_off(slot, "the one it was to replace is gone too")
+            self._restart_later(slot, "the process that it should have replaced has ended, too")
         else:
             slot.spared_until = time.monotonic() + LAST_PAUSE
 
@@ -372,7 +382,7 @@ class Supervisor:
 
     # Housekeeping.
 
-    def _keep_house(self, now: float) -> None:
+    def _do_housekeeping(self, now: float) -> None:
         while self._kills:
             self._end_killed(*self._kills.popleft(), now)
         for process in self._processes:
@@ -382,48 +392,53 @@ class Supervisor:
                 late = process.overdue(now)
                 if late is not None:
                     self._time_out(process, late)
-        if self._verdict is not None:
+        if self._exit_status is not None:
             return
         for slot in self._slots:
             if slot.restart_at <= now and not self._quiet:
                 self._spawn(slot)
-            elif self._worn_out(slot, now):
+            elif self._must_recycle(slot, now):
                 self._roll.append(slot)
         while self._roll and self._rolling is None:
             slot = self._roll.popleft()
-            # One that is still starting is as new as can be.
+            # A child that is still starting needs no replacement.
             if slot.process is not None and slot.process.started:
                 self._rolling = slot
                 self._spawn(slot, successor=True)
                 if slot.successor is None:
                     self._rolling = None
 
-    def _worn_out(self, slot: ChildSlot, now: float) -> bool:
+    def _must_recycle(self, slot: ChildSlot, now: float) -> bool:
         process, plan = slot.process, self._plan
         if process is None or slot is self._rolling or slot in self._roll or now < slot.spared_until:
             return False
-        worn = ""
-        # Not one that has done nothing yet: its successor would be as large.
+        reason = ""
+        # Only after it has run jobs: a successor of an unused process would need as much memory.
         if plan.max_memory is not None and process.report.jobs and process.report.resident > plan.max_memory:
-            worn = f"uses {process.report.resident >> 20} MB"
+            reason = f"uses {process.report.resident >> 20} MB"
         elif plan.max_jobs is not None and process.report.jobs >= plan.max_jobs:
-            worn = f"has run {process.report.jobs} jobs"
-        if worn:
-            logger.info("process %d %s: recycling it", process.pid, worn)
-        return bool(worn)
+            reason = f"has run {process.report.jobs} jobs"
+        if reason:
+            logger.info("process %d %s: recycling it", process.pid, reason)
+        return bool(reason)
 
     def _kill(self, process: Process) -> None:
         if not process.causes and not process.ended:
             logger.warning("process %d did not stop in time: killing it", process.pid)
-        process.kill("stopped, and did not end in time")
+        process.kill("the process did not stop in time and was killed")
 
     def _time_out(self, process: Process, late: Posted) -> None:
-        """Kill a child for an attempt that does not end, after Redis was told whom to blame."""
+        """Kill a child whose attempt passed its timeout and grace, after Redis has stored which attempt it was."""
         if process.place is None or process.hello is None:
             return
         name = consume.name_in(late.token)
         why = f"timed out after {process.hello.timeouts.get(name, 0.0):g} s and was killed"
-        logger.error("job=%s token=%s does not end: killing process %d", name, late.token, process.pid)
+        logger.error(
+            "job=%s token=%s passed its timeout and does not end: killing process %d",
+            name,
+            late.token,
+            process.pid,
+        )
         causes = {
             pool_id: Cause(late.token if place == late.generation else "", why)
             for place, pool_id in enumerate(process.ids)
@@ -431,7 +446,7 @@ class Supervisor:
         self._kill_for(process, process.place, causes)
 
     def _end_killed(self, pool_id: str, token: str, now: float) -> None:
-        """Replace the process of an attempt that an operator killed, once it had the time to end by itself."""
+        """Kill the process of an attempt that an operator killed, if the attempt has not ended by itself in time."""
         process = next((one for one in self._processes if pool_id in one.ids), None)
         if process is None or process.place is None or not process.outlasts_kill(pool_id, token, now):
             return
@@ -441,37 +456,39 @@ class Supervisor:
             name, token, process.pid,
         )  # fmt: skip
         why = f"its process was replaced to end {name}, which an operator killed"
-        # No attempt is to blame: the others go back uncounted, and the killed one is marked as such in Redis.
+        # Without a culprit: the other attempts are requeued without a count. Redis already has the killed one marked.
         self._kill_for(process, process.place, {one: Cause("", why) for one in process.ids})
 
     def _kill_for(self, process: Process, place: PoolAddress, causes: dict[str, Cause]) -> None:
-        """Kill a child once Redis has noted why."""
+        """Kill a child as soon as Redis has stored the causes, or after SET_CAUSE_SECONDS."""
         process.causes = causes
         process.kill_by(time.monotonic() + SET_CAUSE_SECONDS)
 
-        def noted() -> None:
+        def cause_stored() -> None:
             process.kill_by(time.monotonic())
             self._wake()
 
-        self._leases.blame(place, process.causes, noted)
+        self._leases.blame(place, process.causes, cause_stored)
 
-    # For the keeper.
+    # Called by ChildLeases, on its thread.
 
-    def _wards(self) -> list[tuple[PoolAddress, str]]:
+    def _leased_pools(self) -> list[tuple[PoolAddress, str]]:
         return [
             (process.place, process.ids[-1])
             for process in list(self._processes)
             if process.alive and process.place is not None and process.ids
         ]
 
-    def _hear_of_kill(self, pool_id: str, token: str) -> None:
+    def _add_kill(self, pool_id: str, token: str) -> None:
         self._kills.append((pool_id, token))
         self._wake()
 
-    def _keeper_died(self, problem: BaseException) -> None:
+    def _leases_died(self, problem: BaseException) -> None:
         self._broken = True
         self._wake()
-        logger.critical("the keeper died; stopping", exc_info=problem)
+        logger.critical(
+            "the thread that renews the leases of the child processes died; stopping", exc_info=problem
+        )
 
 
 def _pause(slot: ChildSlot) -> float:
