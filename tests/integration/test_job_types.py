@@ -127,7 +127,7 @@ def test_a_pool_starts_where_job_types_cannot_be_announced_and_says_so(new_pool,
     pool.start()
     work.enqueue()
     assert ran.wait(10)
-    assert "consoles cannot know our job types" in caplog.text
+    assert "consoles cannot show the job types of this pool" in caplog.text
 
 
 def test_old_ones_are_forgotten_by_the_leader(keys, link, call, look):

@@ -304,8 +304,8 @@ ALL = (
     Mutant(
         "a sweep begins with the lowest tokens",
         f"{WORKER}/chores/reaper.py",
-        "tokens = sorted(held, key=_order, reverse=True)",
-        "tokens = sorted(held, key=_order)",
+        "tokens = sorted(held, key=_token_number, reverse=True)",
+        "tokens = sorted(held, key=_token_number)",
         ("tests/integration/test_attempts.py::test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since",),
     ),
     Mutant(
@@ -510,7 +510,7 @@ ALL = (
     Mutant(
         "a pool does not look after an outage",
         f"{WORKER}/fetching/listener.py",
-        "            if not self.closing:\n                self._look()\n",
+        "            if not self.closing:\n                self._on_error()\n",
         "",
         (f"{CRASHES}::test_an_idle_pool_learns_that_redis_forgot_what_it_had_settled",),
     ),

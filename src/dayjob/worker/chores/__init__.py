@@ -1,1 +1,1 @@
-"""Chores: what one pool, the leader, does for all."""
+"""Chores: the work that one pool, the leader, does for all pools."""

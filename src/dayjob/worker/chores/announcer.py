@@ -1,7 +1,7 @@
-"""Announcer: brings a pool's limits into force, and announces its job types and schedules to consoles.
+"""Announcer: writes a pool's limits, job types and schedules to Redis.
 
-Redis may lose all of it (a restart without persistence, a flush, a key deleted by hand), so a pool restores what is missing
-under every new id, before it fetches anything, and once a minute.
+Redis may lose them (a restart without persistence, a flush, a key deleted by hand). So a pool restores what is missing
+once a minute, and each time it joins with a new id, before it fetches jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = SafeLogger("dayjob.worker")
 
 
 class Announcer:
-    """Announces what one pool has registered."""
+    """Writes the announcements of one pool."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class Announcer:
         self._keys = keys
         self._described = described
         self._schedules = schedules
-        #: Job name to the limit that its code asks for.
+        #: Job name to the limit that its code declares.
         self._wanted = wanted
-        #: Called when Redis has lost schedules, and with them their last ticks.
+        #: Called when Redis has lost schedules together with their last ticks.
         self.on_lost_schedules: Callable[[], None] | None = None
 
     def signatures(self) -> list[str]:
@@ -43,22 +43,23 @@ class Announcer:
         return [fingerprint(one) for one in sorted(self._described, key=lambda one: one.name)]
 
     def announce(self, link: Runs) -> None:
-        """Announce everything, as a pool does when it starts. Raises StoreError."""
+        """Write all announcements. Called when the pool starts. Raises StoreError."""
         limits.declare(self._keys, link, self._wanted)
         if self._schedules:
             link.run(operate.announce(self._keys, self._schedules))
         self._announce_types(link, self._described)
 
     def restore(self, link: Runs, now: float) -> None:
-        """Announce what Redis does not have, or has not had announced for a day. Raises StoreError but Rejected.
+        """Write announcements that Redis does not have, or that are a day old. Raises StoreError, except Rejected.
 
-        What others set stays: pools of two versions would change it back and forth.
+        Existing values of other pools stay: pools of two versions would otherwise overwrite each other all the time.
         """
         for part in (self._restore_limits, self._restore_schedules):
             try:
                 part(link)
             except Rejected as error:
-                # A key of a wrong type must not stop jobs that do not need it. Without limits nothing is fetched.
+                # A key of a wrong type must not stop jobs that do not need it: the pool fetches nothing before this
+                # method ends.
                 logger.error("a limit or a schedule cannot be announced: %s", error)  # noqa: TRY400
         try:
             self._restore_types(link, now)
@@ -96,5 +97,8 @@ class Announcer:
         for first in range(0, len(described), job_types.AT_ONCE):
             batch = described[first : first + job_types.AT_ONCE]
             if link.run(job_types.announce(self._keys, batch)) < 0:
-                logger.error("%s has a wrong type: consoles cannot know our job types", self._keys.job_types)
+                logger.error(
+                    "the Redis key %s has a wrong type: consoles cannot show the job types of this pool",
+                    self._keys.job_types,
+                )
                 return

@@ -1,4 +1,4 @@
-"""Chores: what one pool does for all of them, and the timetable of it. Harmless when two do it at once."""
+"""Chores: the work that the leader does for all pools, and when. Harmless if two pools do it at once."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from dayjob.worker.chores.trimmer import Trimmer
 from dayjob.worker.fetching.fetcher import LEADER_TERM_SECONDS, Fetcher
 from dayjob.worker.shared_link import SharedLink
 
-#: Seconds between two passes over leases and bells.
+#: Seconds between two passes that check leases and ring bells.
 PASS_INTERVAL_SECONDS = 1.0
-#: Seconds between two looks at the caps; at the limits, and at what this pool announced.
+#: Seconds between two checks of the caps; and of the limits, the known names and this pool's announcements.
 TRIM_INTERVAL_SECONDS = 10.0
 REPAIR_INTERVAL_SECONDS = 60.0
-#: Seconds between two looks for job types that nobody announces any more.
+#: Seconds between two checks for job types that no pool announces any more.
 FORGET_INTERVAL_SECONDS = 3600.0
-#: How many names one ring looks at.
+#: Names that one call of the ring script checks.
 MAX_NAMES_RUNG = 200
-#: Seconds that one wait for something due sooner lasts at most.
+#: Longest wait for the bell of due jobs, in seconds.
 MAX_WAIT_SECONDS = 0.5
-#: Seconds by which a blocking command may end too late.
+#: Seconds by which a blocking command of Redis may return too late.
 BLOCKING_OVERRUN_SECONDS = 0.12
-#: Seconds after which it is looked again what is due: for programs that schedule and ring no bell, and for bells that
-#: were lost with another leader.
+#: Seconds after which due jobs are checked even without a bell: some programs schedule jobs without ringing it, and a
+#: bell may be lost when the leader changes.
 DUE_CHECK_SECONDS = 1.0
 
 
 class Chores:
-    """The leader's round. A pool that does not lead only looks after its own schedules."""
+    """Runs the leader's chores. A pool that does not lead only ticks and announces its own schedules."""
 
     def __init__(
         self,
@@ -66,16 +66,16 @@ class Chores:
         self._trimmer = trimmer
         self._recorder = recorder
         self._announcer = announcer
-        #: A pool has announced its job types when it started, and no name is unused for long yet.
+        #: Monotonic time of the next run of each chore. These two have nothing to do directly after the start.
         self._next: dict[str, float] = dict.fromkeys(
             ("restore", "names"), time.monotonic() + REPAIR_INTERVAL_SECONDS
         )
-        #: Monotonic time when something is due, as far as is known.
+        #: Monotonic time when the next scheduled or retry job is due, as far as this pool knows.
         self._due_at = 0.0
         self.closing = False
 
     def step(self) -> float:
-        """One round; the wait for the next is spent listening for something that is due sooner."""
+        """Do the chores that are due, then wait for the bell that announces earlier due jobs."""
         tick = self._periodic.step()
         self._every("restore", REPAIR_INTERVAL_SECONDS, self._restore)
         if not self._fetcher.leads:
@@ -93,12 +93,12 @@ class Chores:
             )
         now = time.monotonic()
         waits = [self._next["pass"] - now, self._due_at - now, *([] if tick is None else [tick])]
-        # In slices: the heartbeat uses the same connection, and must not wait for long.
+        # A short wait, because the heartbeat uses the same connection.
         wait = max(0.001, min(*waits, self._slice))
         if self.closing:
             return 0.0
         if wait <= BLOCKING_OVERRUN_SECONDS:
-            # An idle server looks at the clocks of blocked clients ten times a second: the last stretch is waited here.
+            # An idle server checks blocked clients only ten times a second, so short waits are done on this side.
             return wait
         try:
             if (
@@ -107,7 +107,7 @@ class Chores:
             ):
                 self._due_at = 0.0
         except Rejected:
-            # Nobody but us uses this key: one of a wrong type is in the way.
+            # Only dayjob uses this key, so a value of a wrong type can be deleted.
             self._link.run(plain("DEL", self._keys.due))
         return 0.0
 
@@ -127,7 +127,7 @@ class Chores:
         self._announcer.restore(self._link, self._fetcher.redis_now())
 
     def _pass(self) -> None:
-        """Look at leases and bells, and only then renew the leadership: one who is stuck here loses it."""
+        """Check leases and ring bells, then renew the leadership. A pool that is stuck here loses it."""
         self._reaper.step()
         self._ring()
         self._fetcher.leads = self._link.run(
@@ -135,7 +135,7 @@ class Chores:
         )
 
     def _ring(self) -> None:
-        """Ring for queues that were filled or resumed by those who know nothing of bells."""
+        """Ring the bells of queues that a program filled or resumed without ringing, such as gocraft's."""
         names = self._link.run(maintain.known_jobs(self._keys))
         for first in range(0, len(names), MAX_NAMES_RUNG):
             self._link.run(maintain.ring(self._keys, names[first : first + MAX_NAMES_RUNG]))

@@ -1,4 +1,4 @@
-"""Limits: brings the concurrency limits that job types declare into force, except where an operator decided."""
+"""Limits: writes the concurrency limits of job types to Redis. Limits that an operator set take precedence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dayjob.store.steps import Runs, walk
 
 
 def declare(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
-    """Set the limits of these names as their code says, except where an operator set them otherwise."""
+    """Set the limits that the code declares, except where an operator set another."""
     in_force, by_operator = link.run(consume.get_limits(keys))
     for name, limit in wanted.items():
         if name not in by_operator and in_force.get(name) != limit:
@@ -18,7 +18,7 @@ def declare(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
 
 
 def restore(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
-    """Set those limits that are missing, except where an operator lifted them."""
+    """Set the declared limits that are missing in Redis, except where an operator removed them."""
     table = link.run(consume.limit_table(keys))
     for name, limit in wanted.items():
         if limit is not None and name not in table.in_force and name not in table.lifted:

@@ -1,4 +1,4 @@
-"""Periodic: enqueues the ticks of the schedules that this pool registered. At most one job per tick, fleet-wide."""
+"""PeriodicScheduler: enqueues the ticks of schedules. All pools together enqueue at most one job per tick."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dayjob.worker.shared_link import SharedLink
 
 logger = SafeLogger("dayjob.worker.chores.periodic")
 
-#: Seconds that pools other than the leader wait before they look after a tick.
+#: Seconds after which a pool that does not lead enqueues a tick that the leader has not.
 FOLLOWER_DELAY_SECONDS = 2.0
-#: Seconds by which a last tick may be ahead of the time of Redis. With more, the clock was wrong when it ticked.
+#: Seconds by which a last tick may be ahead of Redis time. With more, the clock was wrong at that tick.
 AHEAD = 60
 
 
 class Ticker:
-    """One schedule and what is known of its last tick."""
+    """One schedule and its last tick, if known."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -31,7 +31,7 @@ class Ticker:
         self.last: int | None = None
 
     def next_at(self) -> float | None:
-        """When it ticks next, in Redis time; at once when its last tick is not known yet."""
+        """The Redis time of the next tick. 0 if the last tick is not known yet, None if there is no next one."""
         return 0.0 if self.last is None else self.schedule.next_after(self.last)
 
 
@@ -54,11 +54,11 @@ class PeriodicScheduler:
         self._look_again = False
 
     def look_again(self) -> None:
-        """Read the last ticks anew: Redis may have lost them, and a tick that finds none is not enqueued."""
+        """Read the last ticks again. Redis may have lost them, and a tick without one is not enqueued."""
         self._look_again = True
 
     def step(self) -> float | None:
-        """Enqueue what is due; the answer is the seconds until the next tick, or None."""
+        """Enqueue all due ticks. Returns the seconds until the next tick, or None."""
         if self._look_again:
             self._look_again = False
             for ticker in self._tickers:
@@ -70,23 +70,23 @@ class PeriodicScheduler:
             at = ticker.next_at()
             if at is None:
                 continue
-            patience = 0.0 if self._leads() or ticker.last is None else FOLLOWER_DELAY_SECONDS
-            if at + patience <= self._now():
+            delay = 0.0 if self._leads() or ticker.last is None else FOLLOWER_DELAY_SECONDS
+            if at + delay <= self._now():
                 try:
                     self._tick(ticker)
                 except (Rejected, Full) as error:
-                    # A key of a wrong type, or no memory: the other schedules and chores go on.
-                    logger.error("schedule=%s cannot tick: %s", ticker.record.name, error)  # noqa: TRY400
+                    # A key has a wrong type, or Redis is out of memory. The other schedules must still tick.
+                    logger.error("schedule=%s: its tick could not be enqueued: %s", ticker.record.name, error)  # noqa: TRY400
                     waits.append(1.0)
                     continue
                 before, at = at, ticker.next_at()
-                patience = 0.0 if self._leads() else FOLLOWER_DELAY_SECONDS
+                delay = 0.0 if self._leads() else FOLLOWER_DELAY_SECONDS
                 if at == before:
-                    # It did not get on: our idea of Redis time is ahead. Not at once again.
+                    # Redis did not accept the tick, because the pool's estimate of Redis time is ahead.
                     waits.append(0.5)
                     continue
             if at is not None:
-                waits.append(at + patience - self._now())
+                waits.append(at + delay - self._now())
         return max(0.001, min(waits)) if waits else None
 
     def _tick(self, ticker: Ticker) -> None:
@@ -110,18 +110,18 @@ class PeriodicScheduler:
             ticker.last = last = answer.last
             if answer.enqueued or not changed:
                 if answer.enqueued:
-                    logger.debug("schedule=%s enqueued %d", record.name, answer.enqueued)
+                    logger.debug("schedule=%s: enqueued %d jobs", record.name, answer.enqueued)
                 return
 
     def _read_last(self, record: Record) -> int:
-        """The last tick that Redis knows."""
+        """The last tick that is stored in Redis."""
         seen = self._link.run(produce.tick(self._keys, record.name, record.job, seen=None, newest=None))
         self._log_replaced(record, seen)
         return seen.last
 
     @staticmethod
     def _log_replaced(record: Record, answer: produce.Ticked) -> None:
-        """Log that the script replaced a last tick; it does so once, whichever pool asks first."""
+        """Log that the script replaced a wrong last tick. It does so once, for the first pool that asks."""
         if answer.replaced == "junk":
             logger.warning(
                 "schedule=%s: its last tick in Redis was not a number. It ticks again from now on.",
@@ -129,7 +129,7 @@ class PeriodicScheduler:
             )
         elif answer.replaced == "ahead":
             logger.warning(
-                "schedule=%s: its last tick was in the future, as after a clock of the Redis server that was ahead. "
+                "schedule=%s: its last tick was in the future. The clock of the Redis server was probably ahead. "
                 "It ticks again from now on; ticks that were enqueued early are not enqueued again.",
                 record.name,
             )

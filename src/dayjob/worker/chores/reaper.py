@@ -1,7 +1,8 @@
-"""Reaper: rescues the attempts of dead pools, in two steps: condemn, then sweep.
+"""Reaper: puts the attempts of dead pools back into their queues, in two steps: condemn the pool, then sweep it.
 
-Deaths are counted on the job, apart from its fails. The first death of a pool marks all that it held; a further one
-counts only for the suspect that the pool had named before it started it, so that a poison job takes nobody with it.
+A job counts the crashes of its pools (`deaths`) apart from its failures. A job with `retry.SUSPECT` deaths is a suspect:
+its pool stores its token in Redis before it starts it, and a further crash counts only for the stored suspect. So jobs
+that run beside a crashing job are not moved to dead.
 """
 
 from __future__ import annotations
@@ -24,28 +25,27 @@ from dayjob.worker.running.attempt import KILLED, killed_payload
 
 logger = SafeLogger("dayjob.worker.chores.reaper")
 
-#: How many attempts one sweep moves at most.
+#: Attempts that one call of the sweep script moves.
 MAX_SWEPT = 20
-#: How many bytes of payloads one sweep moves at most, so that it does not block the server for long. One attempt may
-#: be larger; it is swept alone.
+#: Bytes of payloads that one call moves, so that it does not block the server for long. A larger attempt is moved alone.
 MAX_SWEEP_BYTES = 1 << 20
 
 
-def _order(token: str) -> int:
-    """The number in a token, and -1 for a field that somebody else put there."""
+def _token_number(token: str) -> int:
+    """The number in a token; -1 for a field that is not a token."""
     number = token.partition(":")[0]
     return int(number) if number.isdecimal() else -1
 
 
-def _story(wire: codec.Wire, now: float, error: str, *, died_in: str = "") -> dict[str, Any]:
-    """The fields that keep what happened to a job: this attempt, and when the job was first enqueued."""
+def _history_fields(wire: codec.Wire, now: float, error: str, *, died_in: str = "") -> dict[str, Any]:
+    """The payload fields that record this attempt and when the job was first enqueued."""
     number = 1 + wire.fails + wire.deaths + wire.snoozes
     past = codec.remember(wire, attempt=number, at=now, ran=0, error=error, died_in=died_in)
     return {"past": past, **codec.first_enqueued_field(wire)}
 
 
 class Reaper:
-    """Condemns pools past their lease, or proven dead, and sweeps what they held."""
+    """Condemns pools whose lease has ended or whose process has exited, and sweeps their attempts."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class Reaper:
         self._link = link
         self._lease = lease
         self._options = options
-        #: None where no user code may run: jobs with a hook are then left to a pool that may run it.
+        #: None in the parent process, which runs no user code. Jobs that would go to dead are then left to a pool.
         self._on_dead = on_dead
         self._rng = rng
 
     def step(self) -> int:
-        """One pass over the leases; the answer is how many attempts were rescued."""
+        """Condemn pools whose lease has ended, and sweep them. Returns how many attempts were moved."""
         condemned = self._link.run(maintain.condemn(self._keys, lease=self._lease))
         return sum(map(self._sweep_if_sound, condemned))
 
@@ -74,22 +74,25 @@ class Reaper:
         try:
             return self.sweep(pool_id)
         except Rejected as error:
-            # Keys of a wrong type: the other dead pools are swept all the same, and this one comes last next time.
+            # A key has a wrong type. The other dead pools must still be swept. This one is tried last next time.
             logger.error("pool=%s cannot be swept: %s", pool_id, error)  # noqa: TRY400
             self._link.run(maintain.defer(self._keys, pool_id))
             return 0
 
     def bury(self, pool_ids: Sequence[str]) -> int:
-        """Condemn and sweep pools whose death is proven."""
+        """Condemn and sweep pools whose process has exited."""
         self._link.run(maintain.condemn(self._keys, lease=self._lease, proven=pool_ids, judge=False))
         return sum(self.sweep(pool_id) for pool_id in pool_ids)
 
     def sweep(self, pool_id: str) -> int:
-        """Move all attempts of a condemned pool, a batch at a time, highest tokens first."""
+        """Move all attempts of a condemned pool, in batches. Returns how many were moved.
+
+        The highest tokens are moved first, so that the oldest job ends up at the head of its queue.
+        """
         held = self._link.run(consume.held_tokens(self._keys, pool_id))
-        tokens = sorted(held, key=_order, reverse=True)
+        tokens = sorted(held, key=_token_number, reverse=True)
         suspect, culprit, cause = self._link.run(maintain.read_state(self._keys, pool_id))
-        # Only a job that was held has a story to write a moment into.
+        # The time is only needed if there are payloads to write.
         now = self._link.run(inspect.now()) if tokens else 0.0
         moved = 0
         for batch in self._batches(pool_id, tokens):
@@ -112,7 +115,7 @@ class Reaper:
                 if self._on_dead is not None:
                     self._on_dead(job, error)
         if moved:
-            why = cause or "it is dead"
+            why = cause or "its process crashed or lost its lease"
             names = ", ".join(sorted({consume.name_in(token) for token in tokens})[:10])
             logger.warning("pool=%s: %s; attempts rescued: %d (%s)", pool_id, why, moved, names)
         return moved
@@ -155,7 +158,7 @@ class Reaper:
             return Rescue("broken", name, token, entry)
 
     def _end_cancelled(self, token: str, payload: bytes, wire: codec.Wire, *, killed: bool) -> Rescue:
-        """An operator ended the job while it ran: it never runs again."""
+        """End a job that an operator cancelled or killed while it ran. It never runs again."""
         logger.info("job=%s id=%s %s", wire.name, wire.id, KILLED if killed else "cancelled")
         if killed:
             now = self._link.run(inspect.now())
@@ -176,21 +179,23 @@ class Reaper:
         name = wire.name
         if culprit is not None:
             if token != culprit:
-                # The parent killed that process for somebody else's sake.
+                # The parent killed the process because of another attempt.
                 return Rescue("queue", name, token, payload)
-            return self._blame(token, payload, wire, cause or "killed", f"{pool_id}/{token}", now, dead)
+            return self._rescue_culprit(
+                token, payload, wire, cause or "killed", f"{pool_id}/{token}", now, dead
+            )
         if wire.deaths >= retry.SUSPECT and token != suspect:
             return Rescue("queue", name, token, payload)
         deaths = wire.deaths + 1
         changes: dict[str, Any] = {"deaths": deaths, "attempt": f"{pool_id}/{token}"}
-        changes |= _story(wire, now, "its process died", died_in=pool_id)
+        changes |= _history_fields(wire, now, "its process died", died_in=pool_id)
         if deaths < retry.MAX_DEATHS:
             return Rescue("queue", name, token, codec.rewrite(payload, changes))
         message = f"its process died {deaths} times while it ran, last in pool {pool_id}"
         changes["failed_at"] = int(now)
-        return self._bury(token, payload, wire, message, changes, dead)
+        return self._rescue_as_dead(token, payload, wire, message, changes, dead)
 
-    def _blame(
+    def _rescue_culprit(
         self,
         token: str,
         payload: bytes,
@@ -202,20 +207,20 @@ class Reaper:
     ) -> Rescue | None:
         options = self._options(wire.name)
         if options is None and self._on_dead is None:
-            # Left to a pool that knows how often this one may fail.
+            # The parent does not know the job's options. A pool that knows them rescues this attempt.
             return None
         options = options or JobOptions()
         changes: dict[str, Any] = {"attempt": place, "fails": wire.fails + 1, "err": cause, "trace": cause}
-        changes |= {"failed_at": int(now), **_story(wire, now, cause)}
+        changes |= {"failed_at": int(now), **_history_fields(wire, now, cause)}
         decision = retry.decide(options, JobTimeout(cause), wire.fails, self._rng)
         if decision.kind == "retry":
             delay = max(0, round((decision.after or 0) * 1000))
             return Rescue("retry", wire.name, token, codec.rewrite(payload, changes), delay)
         if decision.kind in ("discard", "drop"):
             return Rescue("drop", wire.name, token, b"", 1, *self._key(wire))
-        return self._bury(token, payload, wire, cause, changes, dead, fail=1)
+        return self._rescue_as_dead(token, payload, wire, cause, changes, dead, fail=1)
 
-    def _bury(
+    def _rescue_as_dead(
         self,
         token: str,
         payload: bytes,

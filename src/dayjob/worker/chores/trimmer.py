@@ -1,4 +1,4 @@
-"""Trimmer: keeps dead and done within their caps, and limits' held sets true. Bounded steps, counted."""
+"""Trimmer: removes dead and done jobs over their caps, unused job names, and stale holders of concurrency limits."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from dayjob.worker.shared_link import SharedLink
 
 logger = SafeLogger("dayjob.worker.chores.trimmer")
 
-#: How many known names one pass looks at, and how many one request does.
+#: Known names that one pass checks, and names that one request checks.
 MAX_NAMES = 5000
 NAMES_AT_ONCE = 200
-#: Seconds that a name must be unused before it is removed. Enqueuers, gocraft's too, introduce a name only once in five
-#: minutes: one that is removed sooner would be missing in lists although a job waits under it.
+#: Seconds that a name must be unused before it is removed. Enqueuers (also gocraft's) write a name only once in five
+#: minutes: a name that is removed sooner would be missing in lists although it has waiting jobs.
 UNUSED_SECONDS = 600.0
 
 
 class Trimmer:
-    """Drops what is over the caps."""
+    """Does the clean-up work of the leader."""
 
     def __init__(self, keys: Keys, link: SharedLink, options: PoolOptions) -> None:
         self._keys = keys
         self._link = link
         self._options = options
-        #: Unused name to when it was first seen unused, monotonic; and the name that the last pass ended with.
+        #: Unused name to the monotonic time when it was first seen unused; and the name that the last pass ended with.
         self._unused: dict[str, float] = {}
         self._upto = ""
-        #: Name to the mark of a count for a new limit that was under way a minute ago.
+        #: Name to the mark of a count for a new limit that was already under way in the last pass.
         self._counting: dict[str, str] = {}
 
     def trim(self, now: float) -> int:
-        """Drop a bounded number of dead and done jobs over their cap of count or age; the answer is how many."""
+        """Remove a bounded number of dead and done jobs over their caps (count or age). Returns how many."""
         options = self._options
         dropped = self._trim(self._keys.dead, "trimmed:dead", options.dead_count, now - options.dead_age)
         return dropped + self._trim(self._keys.done, "trimmed:done", options.done_count, now)
@@ -66,9 +66,9 @@ class Trimmer:
         return member, wire.unique_key, wire.id
 
     def forget_names(self, used: Collection[str], *, now: float | None = None) -> int:
-        """Remove known names that have been unused for long, 5,000 looked at in a pass; the answer is how many.
+        """Remove known names that have long been unused, at most MAX_NAMES checked in a pass. Returns how many.
 
-        `used` are the names of live pools. A name is known again as soon as a job is enqueued under it.
+        `used` are the names of live pools. A removed name is added again when a job is enqueued under it.
         """
         now = time.monotonic() if now is None else now
         known = [name for name in self._link.run(maintain.known_jobs(self._keys)) if name not in used]
@@ -91,16 +91,16 @@ class Trimmer:
                 for name in gone:
                     del self._unused[name]
         if removed:
-            logger.info("%d job names that nothing uses were removed from the known ones", removed)
+            logger.info("removed %d unused job names from the list of known names", removed)
         return removed
 
     def mend_limits(self) -> int:
-        """Free places of limits whose attempts are no longer held; the answer is how many."""
+        """Remove holders of concurrency limits whose attempts no longer run. Returns how many."""
         freed = 0
         table = self._link.run(consume.limit_table(self._keys))
         for name, mark in table.counting.items():
             if self._counting.get(name) == mark:
-                # Counting takes less than a second: whoever began it was interrupted.
+                # Counting takes less than a second, so the process that began it was interrupted.
                 self._link.run(consume.abandon_limit(self._keys, name, mark))
         self._counting = table.counting
         for name in table.in_force:
@@ -109,6 +109,6 @@ class Trimmer:
                 if members:
                     freed += self._link.run(maintain.unhold(self._keys, name, members))
             except Rejected as error:
-                # One key of a wrong type must not keep the other limits from being mended.
-                logger.error("job=%s: its limit cannot be mended: %s", name, error)  # noqa: TRY400
+                # A key of a wrong type must not keep the other limits from being repaired.
+                logger.error("job=%s: its concurrency limit cannot be checked: %s", name, error)  # noqa: TRY400
         return freed
