@@ -1,1 +1,1 @@
-"""Runs jobs. Knows the store and the domain, never the console."""
+"""Worker: fetches and runs jobs. Uses the store and the job definitions, never the console."""

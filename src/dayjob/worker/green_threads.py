@@ -1,4 +1,4 @@
-"""Green: whether gevent or eventlet has replaced threads in this process. A pool needs real ones."""
+"""Green threads: refuses to start a pool where gevent or eventlet has replaced the threads of the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from dayjob.errors import NotReady
 
-#: Library, its module that patches others, the function that answers, and what it is asked for.
+#: Library, its patching module, the function that reports a patch, and the argument of that function.
 _PATCHERS = (
     ("gevent", "gevent.monkey", "is_module_patched", "threading"),
     ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
@@ -14,11 +14,11 @@ _PATCHERS = (
 
 
 def refuse_green_threads() -> None:
-    """Raise NotReady where threads are patched: the pool's loops would block each other for ever."""
-    for library, module, asked, what in _PATCHERS:
+    """Raise NotReady if threads are patched: the loops of a pool would block each other forever."""
+    for library, module, is_patched, argument in _PATCHERS:
         patcher = sys.modules.get(module)
-        if patcher is not None and getattr(patcher, asked)(what):
+        if patcher is not None and getattr(patcher, is_patched)(argument):
             raise NotReady(
-                f"{library} has patched the threads of this process, and a pool cannot start without real ones.\n"
+                f"{library} has patched the threads of this process, and a pool needs real threads.\n"
                 f"    Run the workers in a process without {library}, such as: dayjob worker app.jobs:pool"
             )

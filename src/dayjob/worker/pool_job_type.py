@@ -1,4 +1,4 @@
-"""Lane: one job type as a pool runs it, with its composed handler, its estimate and its figures."""
+"""PoolJobType: one job type in a pool, with its handler, its estimated duration and its figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dayjob.store.ops import figures
 if TYPE_CHECKING:
     from dayjob.worker.running.attempt import Attempt
 
-#: The upper bound of the first bucket of a histogram, in seconds; those of the others are in figures.bucket_limit.
+#: The upper bound of the first bucket of a histogram, in seconds. See figures.bucket_limit for the others.
 FIRST_BUCKET_SECONDS = figures.bucket_limit(0)
 
 
@@ -25,7 +25,7 @@ def bucket(seconds: float) -> int:
 
 
 class PoolFlags:
-    """What all attempts of a pool can see."""
+    """Flags that all attempts of a pool share."""
 
     __slots__ = ("stopping",)
 
@@ -68,36 +68,36 @@ class PoolJobType:
         self.is_async = job_type.is_async
         #: The handler with its middleware around it: (context, job) to a result.
         self.call = call
-        #: The handler by its raw arguments alone, where it wants neither context nor job and has no middleware.
+        #: The handler as a function of its raw arguments, if it needs neither context nor job and has no middleware.
         self.direct = direct
-        #: Whether a completion needs nothing more than to be counted.
+        #: Whether a completion needs no hook, no stored result and no release of a key.
         options = job_type.options
         self.plain = options.keep is None and options.on_done is None and options.unique_until == "start"
         self.flags = flags
-        #: Running estimate of an attempt's seconds; None before the first.
+        #: Moving average of the seconds of an attempt; None before the first.
         self.estimate: float | None = None
-        #: The same of the shortest in each batch: what an attempt takes when it does not wait for its turn.
+        #: The same for the shortest attempt of each batch: the duration without waiting for the GIL.
         self.quickest = 0.0
-        #: Monotonic time until which nothing is prefetched, since some of it had to be given back.
+        #: Monotonic time until which nothing is prefetched, because an attempt had to be given back.
         self.slow_until = 0.0
-        #: Unique jobs came in: nothing is prefetched, since a job keeps its key until there is a worker for it.
+        #: The pool fetched unique jobs: nothing is prefetched, because a job keeps its key until a worker is free.
         self.unique = False
-        #: Figures since the last flush: bucket to count.
+        #: Histograms since the last flush: bucket to count.
         self.runs: dict[int, int] = {}
         self.waits: dict[int, int] = {}
-        #: How many attempts failed since then, and how many jobs were taken from the queue, those given back left out.
+        #: Since the last flush: attempts that failed, and jobs taken from the queue without those given back.
         self.fails = 0
         self.taken = 0
 
     @property
     def stopping(self) -> bool:
-        """Whether the pool stops."""
+        """Whether the pool is stopping."""
         return self.flags.stopping
 
     def learn(self, attempts: Sequence[Attempt], epoch: float) -> None:
-        """Take attempts that ran into the estimates and the figures. `epoch` is Redis time at monotonic zero.
+        """Add attempts that ran to the estimates and figures. `epoch` is the Redis time at monotonic 0.
 
-        Called by the fetcher alone, once for each attempt, so that the figures are exact.
+        Only the fetcher calls this, once for each attempt, so the figures are exact without a lock.
         """
         times = [attempt.ran or 0.0 for attempt in attempts]
         if not times:
@@ -119,13 +119,13 @@ class PoolJobType:
         if self.estimate is None:
             self.estimate, self.quickest = mean, least
         else:
-            # As many small steps as there were attempts.
+            # Equal to one small step for each attempt.
             self.estimate += (mean - self.estimate) * (1 - 0.9**count)
             self.quickest += (least - self.quickest) * 0.3
 
 
 def _add(histogram: dict[int, int], seconds: Sequence[float]) -> None:
-    """Count durations. Those that come together mostly belong together, so the ends are looked at first."""
+    """Count durations. Those of a batch are usually in one bucket, so minimum and maximum are checked first."""
     if not seconds:
         return
     number = bucket(min(seconds))

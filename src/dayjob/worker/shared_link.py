@@ -1,4 +1,4 @@
-"""SharedLink: the pool's third connection, for everything that is neither exchange nor bell."""
+"""SharedLink: the pool's third connection. Heartbeat and chores share it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class FairLock:
-    """A lock that is handed over in the order of asking, so that a loop that uses it all the time starves nobody."""
+    """A lock that threads get in the order of their requests, so that no thread starves."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class FairLock:
 
     @contextmanager
     def mine(self) -> Iterator[None]:
-        """Wait for one's turn, and pass it on at the end."""
+        """Hold the lock while the block runs."""
         with self._lock:
             turn = None
             if self._taken:
@@ -51,18 +51,18 @@ class SharedLink:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._turns = FairLock()
-        #: The longest wait for a turn since somebody asked, in seconds.
+        #: The longest wait for the connection since the last call of longest_wait(), in seconds.
         self._longest = 0.0
 
     def run(self, op: Op[T]) -> T:
-        """Run one op when it is our turn."""
+        """Run one op when the connection is free."""
         asked = time.monotonic()
         with self._turns.mine():
             self._longest = max(self._longest, time.monotonic() - asked)
             return self._link.run(op)
 
     def longest_wait(self) -> float:
-        """The longest wait for the connection since the last time this was asked."""
+        """The longest wait for the connection in seconds since the last call."""
         longest, self._longest = self._longest, 0.0
         return longest
 
@@ -72,13 +72,13 @@ class SharedLink:
             return self._link.run_many(ops)
 
     def interrupt(self) -> None:
-        """End a blocking op of another thread."""
+        """Interrupt a blocking op of another thread."""
         self._link.interrupt()
 
     def retire(self) -> None:
-        """End what is under way, and open no connection again."""
+        """Interrupt the current op, and never open a connection again."""
         self._link.retire()
 
     def close(self) -> None:
-        """Close the connection; for when nobody uses it any more."""
+        """Close the connection. No thread may use it any more."""
         self._link.close()

@@ -1,1 +1,1 @@
-"""Fetching: one exchange at a time gets jobs and reports finished attempts."""
+"""Fetching: gets jobs from Redis and reports finished attempts, in one exchange at a time."""

@@ -1,4 +1,4 @@
-"""How many jobs to ask for: pure arithmetic over what the pool is doing."""
+"""Fetch budget: computes how many jobs an exchange may fetch. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from dayjob.store.ops.consume import MAX_FETCHED
 
-#: Seconds of work that may be prefetched, for job types that are quick enough to earn it.
+#: Seconds of work that may be prefetched, for job types whose attempts take at most as long.
 PREFETCH_SECONDS = 0.02
-#: Seconds after which what no worker took is given back.
+#: Seconds after which an attempt that no worker has started is given back.
 GIVE_BACK_AFTER_SECONDS = 0.05
-#: Seconds without prefetch for a name of which something was given back.
+#: Seconds without prefetch for a job name after one of its attempts was given back.
 PREFETCH_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FetchBudget:
-    """What an exchange may fetch: of any name, and beyond that of the fast ones."""
+    """How many jobs an exchange may fetch: `free` of any name, and `extra` of the fast names."""
 
     free: int
     extra: int
@@ -28,9 +28,10 @@ class FetchBudget:
 
 
 def sample(weights: Mapping[str, int], draws: int, rng: random.Random) -> dict[str, int]:
-    """So many draws by weight, as a new weight for each name drawn: on average each name gets its share.
+    """Draw names by weight, `draws` times. Returns how often each name was drawn.
 
-    One random point and then equal steps over the names laid end to end: no name gets one more or less than is due.
+    Systematic sampling: one random start and then equal steps over the cumulated weights. So the number of draws of a
+    name differs from its exact share by less than one.
     """
     names = list(weights)
     rng.shuffle(names)
@@ -48,16 +49,16 @@ def sample(weights: Mapping[str, int], draws: int, rng: random.Random) -> dict[s
 def fetch_budget(
     *, free: int, ready: int, usable: int, fast: Mapping[str, float], most: int = MAX_FETCHED
 ) -> FetchBudget:
-    """The room of a pool with `free` slots, `ready` attempts waiting, and `usable` slots that come free soon.
+    """The budget of a pool with `free` slots, `ready` waiting attempts, and `usable` slots that become free soon.
 
-    `fast` are the job types that earn a prefetch, with their estimates in seconds: as many are fetched ahead as the
-    pool will finish in a moment, by the slowest of them, so that nothing is taken that cannot be used in time.
+    `fast` are the job types that may be prefetched, with their estimates in seconds. The pool prefetches as many jobs
+    as it finishes within PREFETCH_SECONDS if all of them are as slow as the slowest of these types.
     """
     free = min(free, most)
     if not fast:
         return FetchBudget(free, 0)
     slowest = max(2e-6, *fast.values())
     ahead = int(usable * PREFETCH_SECONDS / slowest)
-    # At most two batches wait: one that is being run, and one on its way.
+    # At most two batches: one that the workers use up, and one that this exchange fetches.
     extra = max(0, min(ahead - ready, most - free, 2 * most - ready))
     return FetchBudget(free, extra, frozenset(fast))

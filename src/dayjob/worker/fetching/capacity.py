@@ -1,4 +1,4 @@
-"""Capacity: what the executors are doing, and how much more the pool can take."""
+"""Capacity: hands attempts to the executors, and computes how many more jobs the pool can fetch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dayjob.worker.running.ready_queue import ReadyQueue
 
 
 class Executor(Protocol):
-    """What a pool asks of both its executors."""
+    """The interface of both executors."""
 
     limit: int
     ready: ReadyQueue
@@ -29,14 +29,14 @@ class Executor(Protocol):
 
 
 class Loop(Executor, Protocol):
-    """The executor of async attempts, which one handler can block."""
+    """The executor of async attempts. A handler can block it."""
 
     @property
     def stalled(self) -> bool: ...
 
 
 class Capacity:
-    """The slots of one pool, over both colours."""
+    """The slots of one pool, for sync and async attempts together."""
 
     def __init__(self, job_types: Mapping[str, PoolJobType], options: PoolOptions) -> None:
         self._job_types = job_types
@@ -48,12 +48,12 @@ class Capacity:
         self._async_names = frozenset(job_types) - self._sync_names
 
     def attach(self, threads: Executor | None, loop: Loop | None) -> None:
-        """Name the executors; a pool has one of them or both."""
+        """Set the executors. A pool has one of them or both."""
         self._threads, self._loop = threads, loop
         self._executors = [executor for executor in (threads, loop) if executor is not None]
 
     def give(self, attempts: Sequence[Attempt]) -> None:
-        """Hand attempts to the executor of their colour, in order."""
+        """Hand sync attempts to the threads and async ones to the loop, in order."""
         if len(self._executors) == 1:
             if attempts:
                 self._executors[0].give(attempts)
@@ -65,43 +65,43 @@ class Capacity:
             self._loop.give([attempt for attempt in attempts if attempt.job_type.is_async])
 
     def take_back(self, before: float) -> list[Attempt]:
-        """Take back what was handed over before a monotonic time and not started."""
+        """Take back attempts that were handed over before a monotonic time and have not started."""
         return [attempt for executor in self._executors for attempt in executor.ready.take_back(before)]
 
     def nudge(self) -> None:
-        """Wake a worker for everything that waits."""
+        """Wake a worker for each waiting attempt."""
         for executor in self._executors:
             executor.nudge()
 
     @property
     def ready(self) -> int:
-        """Attempts handed over and not started."""
+        """How many attempts were handed over and have not started."""
         return sum(len(executor.ready.attempts) for executor in self._executors)
 
     @property
     def stale(self) -> bool:
-        """Whether something that was handed over has waited too long."""
+        """Whether an attempt that was handed over has waited too long for a worker."""
         before = time.monotonic() - budget.GIVE_BACK_AFTER_SECONDS
         return any(oldest <= before for one in self._executors if (oldest := one.ready.oldest) is not None)
 
     def running(self) -> list[Attempt]:
-        """The attempts that run now, those that were lost included: they keep their slots."""
+        """The attempts that run now. Includes lost attempts, because they occupy their slots."""
         return [attempt for executor in self._executors for attempt in executor.running()]
 
     @property
     def idle(self) -> int:
-        """Slots for which nothing runs and nothing is ready."""
+        """How many slots are free when all ready attempts have started."""
         taken = sum(executor.busy + len(executor.ready.attempts) for executor in self._executors)
         return max(0, self._concurrency - taken)
 
     def room(self, live: Collection[str], coming: int) -> FetchBudget:
-        """What may be fetched, with these names known to have work, and `coming` attempts about to be handed over."""
+        """How many jobs may be fetched. `live` names have jobs, and `coming` attempts will need a slot soon."""
         free = max(0, self.idle - coming)
         closed = self.closed()
         threads = self._threads_free()
         if threads is not None and threads > 0:
             if not self._sync_names.isdisjoint(live):
-                # Few threads: no more than they can take, and nothing ahead.
+                # Fewer threads than slots: fetch no more than the threads can take, and prefetch nothing.
                 return FetchBudget(min(threads, free), 0, closed=closed)
             closed |= self._sync_names
         now = time.monotonic()
@@ -114,23 +114,23 @@ class Capacity:
             and not job_type.unique
         }
         if any(name not in fast for name in live):
-            # A slow queue has work. It gets its share of slots as they come free: nothing is prefetched past it.
+            # A slow queue has jobs. Prefetched jobs of fast queues would take its share of the slots.
             fast = {}
         if not fast:
             return replace(budget.fetch_budget(free=free, ready=0, usable=0, fast=fast), closed=closed)
-        # Slots that will not come free soon are no reason to prefetch.
+        # Slots with slow jobs will not become free soon, so they do not count for the prefetch.
         slow = sum(1 for attempt in self.running() if now - attempt.started_at > budget.PREFETCH_SECONDS)
-        reckoned = budget.fetch_budget(
+        result = budget.fetch_budget(
             free=free, ready=self.ready + coming, usable=self._concurrency - slow, fast=fast
         )
-        return replace(reckoned, closed=closed)
+        return replace(result, closed=closed)
 
     def threads(self) -> tuple[int, int]:
-        """How many threads there may be for plain functions, and how many of them run one."""
+        """How many threads there may be for plain functions, and how many are busy."""
         return (0, 0) if self._threads is None else (self._threads.limit, self._threads.busy)
 
     def closed(self) -> frozenset[str]:
-        """Names that are not fetched now because no thread, or a loop that is blocked, could not run them."""
+        """Names that cannot run now, because no thread is free or the event loop is blocked."""
         free = self._threads_free()
         closed = frozenset() if free is None or free > 0 else self._sync_names
         if self._loop is not None and self._loop.stalled:
@@ -138,7 +138,7 @@ class Capacity:
         return closed
 
     def _threads_free(self) -> int | None:
-        """How many more sync jobs the threads can take; None where they are as many as the slots."""
+        """How many more sync jobs the threads can take; None if there is a thread for each slot."""
         threads = self._threads
         if threads is None or threads.limit >= self._concurrency:
             return None

@@ -1,4 +1,4 @@
-"""Figures: counts and histograms per job name, gathered here and sent with the exchange once a second."""
+"""MinuteCounts: collects counts and histograms per job name. The fetcher sends them once a second."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Iterable
 
 from dayjob.worker.pool_job_type import PoolJobType, bucket
 
-#: Seconds between two deliveries.
+#: Seconds after which collected figures are sent.
 FLUSH_INTERVAL_SECONDS = 1.0
 
 
 class MinuteCounts:
-    """What is to be added to the hash of the current minute."""
+    """The increments for the hash of the current minute."""
 
     def __init__(self) -> None:
         self._next = 0.0
         self._trips: dict[int, int] = {}
 
     def trip(self, seconds: float) -> None:
-        """Note one round trip of the exchange."""
+        """Count the duration of one exchange."""
         number = bucket(seconds)
         self._trips[number] = self._trips.get(number, 0) + 1
 
     def due(self) -> bool:
-        """Whether it is time to send again."""
+        """Whether figures should be sent now."""
         return time.monotonic() >= self._next
 
     def pending(self, job_types: Iterable[PoolJobType]) -> bool:
-        """Whether anything waits to be sent."""
+        """Whether there are figures to send."""
         return any(
             job_type.runs or job_type.waits or job_type.fails or job_type.taken for job_type in job_types
         )
 
     def take(self, job_types: Iterable[PoolJobType], *, most: int = 400) -> dict[str, int]:
-        """The increments since the last time; what does not fit stays for the next."""
+        """The increments since the last call. Those that do not fit are left for the next call."""
         self._next = time.monotonic() + FLUSH_INTERVAL_SECONDS
         found: dict[str, int] = {}
         for job_type in job_types:

@@ -1,4 +1,4 @@
-"""Listener: waits for a bell while the pool has room, on a connection of its own."""
+"""Listener: waits for a bell while the pool has free slots, on its own connection."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume
 
-#: Seconds one wait lasts; an idle pool costs one command in this time.
+#: Seconds of one wait. An idle pool sends one command in this time.
 WAIT_SECONDS = 3.0
 
 
 class Listener:
-    """Blocks on the bells of all names; whoever pops one tells the fetcher."""
+    """Blocks on the bells of the armed names, and calls the fetcher when one rings."""
 
     def __init__(
         self,
@@ -26,9 +26,9 @@ class Listener:
         look: Callable[[], None],
     ) -> None:
         self._link = link
-        self._heard = heard
-        #: Called when a bell cannot be heard.
-        self._look = look
+        self._on_bell = heard
+        #: Called when waiting for a bell failed.
+        self._on_error = look
         self._armed = threading.Event()
         self._bell = {name: keys.bell(name) for name in names}
         self._names = {bell: name for name, bell in self._bell.items()}
@@ -36,12 +36,12 @@ class Listener:
         self.closing = False
 
     def arm(self, names: Collection[str]) -> None:
-        """There is room for jobs of these names: listen until one of their bells rings."""
+        """Wait for the bells of these names until one of them rings."""
         self._bells = [self._bell[name] for name in names]
         self._armed.set()
 
     def step(self) -> float:
-        """Wait for one bell, if there is room for what it announces."""
+        """Wait until the listener is armed, and then for one bell."""
         self._armed.wait()
         if self.closing or not self._bells:
             self._armed.clear()
@@ -49,14 +49,14 @@ class Listener:
         try:
             bell = self._link.run(consume.wait_bell(self._bells, WAIT_SECONDS))
         except StoreError:
-            # An exchange over all names mends a bell of a wrong type, and shows what Redis forgot while it was away.
+            # An exchange over all names repairs a bell of a wrong type, and shows what Redis lost during an outage.
             if not self.closing:
-                self._look()
+                self._on_error()
             raise
         if bell is not None:
-            # Not armed again until the fetcher has looked: it may be busy with what this bell announced.
+            # The fetcher arms the listener again when it has free slots after this bell's jobs.
             self._armed.clear()
-            self._heard(self._names[bell])
+            self._on_bell(self._names[bell])
         return 0.0
 
     def close(self) -> None:

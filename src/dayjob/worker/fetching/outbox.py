@@ -1,4 +1,4 @@
-"""Outbox: how attempts ended, until an exchange tells Redis. Executors fill it from their threads, the fetcher empties it."""
+"""Outbox: outcomes of attempts that wait for the next exchange. The executors add them, the fetcher takes them."""
 
 from __future__ import annotations
 
@@ -11,71 +11,71 @@ from dayjob.worker.fetching.start_gate import StartGate
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
 
-#: How many outcomes that were stuck are tried again in one exchange, and how many seconds apart.
+#: Stuck outcomes that one exchange sends again, and the seconds between two tries.
 MAX_STUCK = 100
 RETRY_STUCK_SECONDS = 1.0
 
 
 class Outbox:
-    """What is to be said in the next exchange."""
+    """The outcomes for the next exchanges."""
 
     def __init__(self, gate: StartGate) -> None:
         self._start_gate = gate
         self.finished: deque[Attempt] = deque()
-        #: Attempts that finished and are sent later, in the order of their times.
+        #: Finished attempts that are reported at their `hold_until`, in that order.
         self.later: deque[Attempt] = deque()
-        #: What is to be done with attempts that no executor had.
+        #: Entries for attempts that no executor ran.
         self.entries: deque[Entry] = deque()
         #: Outcomes that Redis cannot store because a key has a wrong type.
         self._stuck: deque[Entry] = deque()
         self._stuck_at = 0.0
 
     def __len__(self) -> int:
-        """How many outcomes wait, those that are stuck left out."""
+        """How many outcomes wait, without the stuck ones."""
         return len(self.finished) + len(self.entries)
 
     @property
     def due(self) -> bool:
-        """Whether there is anything to be said now."""
-        return bool(self.finished or self.entries or self._again or self._ripe)
+        """Whether an outcome should be sent now."""
+        return bool(self.finished or self.entries or self._retry_due or self._later_due)
 
     @property
     def stuck(self) -> bool:
-        """Whether something could not be stored and is tried again later."""
+        """Whether Redis could not store some outcomes, so that they are sent again later."""
         return bool(self._stuck)
 
     @property
-    def _again(self) -> bool:
+    def _retry_due(self) -> bool:
         return bool(self._stuck) and time.monotonic() >= self._stuck_at
 
     @property
-    def _ripe(self) -> bool:
-        """Whether the first of those that are sent later is to be sent now."""
+    def _later_due(self) -> bool:
+        """Whether the first of the delayed attempts should be reported now."""
         if not self.later:
             return False
         first = self.later[0]
         return first.job_type.stopping or first.hold_until <= time.monotonic()
 
     def stick(self, entry: Entry) -> None:
-        """Redis could not store this one: it is said again, once a second."""
+        """Keep an outcome that Redis could not store. It is sent again once a second."""
         self._stuck.append(entry)
 
     def clear(self) -> None:
-        """Forget what was to be said under an id that is spent; attempts that finished are marked as lost."""
+        """Drop the entries of a condemned pool id. Finished attempts stay, but are marked as lost."""
         self.entries.clear()
         self._stuck.clear()
 
     def take(self, epoch: float) -> tuple[list[Entry], dict[str, list[str]]]:
-        """What is said now: entries, and by job name the tokens of which there is nothing to say but that they are done.
+        """The outcomes for one exchange, within its limits: entries, and job name to the tokens of plain completions.
 
-        As much as one exchange may carry. `epoch` is Redis time when the monotonic clock was 0.
+        `epoch` is the Redis time at which the monotonic clock was 0.
         """
         entries: list[Entry] = []
         size = 0
         while self.entries and len(entries) < consume.MAX_SETTLED and size < consume.MAX_BYTES:
             entries.append(self.entries.popleft())
             size += _bytes(entries[-1])
-        while self._ripe:
+        while self._later_due:
             self.finished.append(self.later.popleft())
         groups: defaultdict[PoolJobType, list[Attempt]] = defaultdict(list)
         finished = self.finished
@@ -90,10 +90,10 @@ class Outbox:
                 size += sum(map(_bytes, attempt.settlement))
         done: dict[str, list[str]] = {}
         for job_type, attempts in groups.items():
-            tokens = self._learn(job_type, attempts, epoch)
+            tokens = self._count(job_type, attempts, epoch)
             if tokens:
                 done[job_type.name] = tokens
-        if self._again:
+        if self._retry_due:
             self._stuck_at = time.monotonic() + RETRY_STUCK_SECONDS
             for _ in range(min(len(self._stuck), MAX_STUCK)):
                 entries.append(self._stuck.popleft())
@@ -102,8 +102,8 @@ class Outbox:
                     break
         return entries, done
 
-    def _learn(self, job_type: PoolJobType, attempts: list[Attempt], epoch: float) -> list[str]:
-        """Learn from attempts of one lane that ended; the answer is those that simply completed."""
+    def _count(self, job_type: PoolJobType, attempts: list[Attempt], epoch: float) -> list[str]:
+        """Count ended attempts of one job type in its figures. Returns the tokens of plain completions."""
         job_type.learn([attempt for attempt in attempts if attempt.ran is not None], epoch)
         if self._start_gate.suspecting:
             for attempt in attempts:
@@ -112,5 +112,5 @@ class Outbox:
 
 
 def _bytes(entry: Entry) -> int:
-    """How much of an exchange one entry takes."""
+    """The size of an entry, as far as it counts against MAX_BYTES."""
     return len(entry.payload) + len(entry.value)

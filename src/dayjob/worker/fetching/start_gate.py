@@ -1,7 +1,8 @@
-"""Gate: attempts that may not start before Redis knows something.
+"""Start gate: holds back attempts that need something from Redis before they start.
 
-A unique job first lets go of its key, and only when a worker is free for it. A suspect, which was held by two pools that
-died, is first named in the pool's state, one at a time, so that a further death can be laid at its door.
+A unique job must release its unique key first, and does so only when a worker is free for it. A suspect (a job whose
+last two pools crashed) must first be recorded in the pool's state, one at a time, so that the next crash can be
+attributed to the right job.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from dayjob.worker.fetching.budget import GIVE_BACK_AFTER_SECONDS
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
 
-#: How many suspects may wait without taking up room for others.
+#: Suspects that may wait here before they count against the fetch budget.
 MAX_WAITING_SUSPECTS = 200
 
 
 class StartGate:
-    """Holds attempts back, asks for what they need, and lets them through."""
+    """Decides whether an attempt may start, and what to ask Redis for if it may not."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -33,7 +34,7 @@ class StartGate:
         self._suspect: Attempt | None = None
 
     def stops(self, attempt: Attempt) -> bool:
-        """Hold an attempt back if there is something to be done before it starts; false when it may go on."""
+        """Hold `attempt` back until its request is answered. Returns False if it may start now."""
         wire, job_type = attempt.wire, attempt.job_type
         if wire.unique and not wire.unique_key:
             self._name_key(wire)
@@ -49,21 +50,21 @@ class StartGate:
 
     @property
     def suspecting(self) -> bool:
-        """Whether a suspect was let through, or is about to be."""
+        """Whether a suspect runs, or is about to start."""
         return self._suspect is not None
 
     @property
     def guarding(self) -> bool:
-        """Whether an attempt waits for a worker before it lets go of its key; it does not wait for long."""
+        """Whether a unique job waits for a free worker. If none is free soon, the job is given back."""
         return bool(self._guarded)
 
     @property
     def waiting(self) -> bool:
-        """Whether anything is held back that has not been asked for."""
+        """Whether attempts are held back whose request has not been sent."""
         return bool(self._guarded or self._suspects)
 
     def due(self, idle: int) -> bool:
-        """Whether there is something to ask for or to give back, with so many idle slots."""
+        """Whether a request should be sent or an attempt given back, with this many idle slots."""
         if self._suspects and self._suspect is None:
             return True
         if not self._guarded:
@@ -74,14 +75,14 @@ class StartGate:
 
     @property
     def coming(self) -> int:
-        """How many attempts will want a slot soon."""
+        """How many attempts will need a slot soon."""
         named = self._suspect is not None and not self._suspect.given_at
         return (
             len(self._guarded) + len(self._asked) + max(0, len(self._suspects) - MAX_WAITING_SUSPECTS) + named
         )
 
     def ask(self, idle: int) -> list[Entry]:
-        """What is to be asked of Redis now, with so many idle slots."""
+        """The requests to send to Redis now, with this many idle slots."""
         entries: list[Entry] = []
         for _ in range(min(max(0, idle - len(self._asked)), len(self._guarded), MAX_SETTLED)):
             attempt = self._guarded.popleft()
@@ -101,7 +102,7 @@ class StartGate:
         return entries
 
     def turn_back(self, *, everything: bool) -> list[Attempt]:
-        """What waited too long for a worker, its key untouched; or everything that was not asked for."""
+        """Attempts that waited too long for a worker; with `everything`, all whose request has not been sent."""
         now = time.monotonic()
         returned: list[Attempt] = []
         while self._guarded and (everything or now - self._guarded[0].given_at > GIVE_BACK_AFTER_SECONDS):
@@ -114,7 +115,11 @@ class StartGate:
     def answered(
         self, entries: Sequence[Entry], reply: Reply
     ) -> tuple[list[Attempt], list[tuple[Attempt, bytes | None]]]:
-        """What may start now; and what may not: attempts that are gone (None), or whose new payload is no job."""
+        """Read the answers to the requests.
+
+        Returns the attempts that may start, and those that may not: with None if Redis no longer has the attempt, else
+        with the new payload, which is not a readable job.
+        """
         through: list[Attempt] = []
         failed: list[tuple[Attempt, bytes | None]] = []
         for token, payload in reply.released.items():
@@ -136,12 +141,12 @@ class StartGate:
         return through, failed
 
     def ended(self, attempt: Attempt) -> None:
-        """An attempt ended: if it was the suspect, the next one may be named."""
+        """Note that an attempt ended. If it was the recorded suspect, the next one may be recorded."""
         if attempt is self._suspect:
             self._suspect = None
 
     def clear(self) -> None:
-        """Forget everything: the pool's id is gone."""
+        """Drop all attempts, because the pool's id was condemned."""
         self._guarded.clear()
         self._asked.clear()
         self._suspects.clear()
@@ -149,7 +154,7 @@ class StartGate:
 
     @staticmethod
     def _renew(attempt: Attempt, payload: bytes) -> bool:
-        """Take over newer arguments that an enqueuer of gocraft left in the key; false when they are no job."""
+        """Use the newer payload that a gocraft enqueuer stored in the unique key. Returns False if it is unreadable."""
         if payload != attempt.payload:
             try:
                 attempt.wire, attempt.payload = codec.read(payload, attempt.name), payload
@@ -162,7 +167,7 @@ class StartGate:
         return until != "done" and wire.unique_key.startswith(self._keys.unique_prefix)
 
     def _name_key(self, wire: codec.Wire) -> None:
-        """Work out the unique key of a job whose enqueuer, of gocraft's last release, did not write it down."""
+        """Compute the unique key of a job. The enqueuer of gocraft's last release does not store it in the payload."""
         rest = codec.unique_rest(wire.args)
         if rest is not None:
             wire.unique_key = self._keys.unique(wire.name, rest)

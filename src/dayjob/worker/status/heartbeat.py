@@ -1,4 +1,4 @@
-"""Heartbeat: says that the pool is alive, and publishes its status. On a thread of its own: handlers cannot stop it."""
+"""Heartbeat: renews the pool's lease and publishes its status. It has its own thread, so handlers cannot delay it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dayjob.worker.fetching.fetcher import LEADER_TERM_SECONDS, Fetcher
 from dayjob.worker.shared_link import SharedLink
 from dayjob.worker.status.observer import Observer
 
-#: Seconds between two statuses while there is something to watch.
+#: Seconds between two statuses while a job runs that the status shows.
 STATUS_INTERVAL_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Renews the lease and shows what is going on."""
+    """Renews the lease, publishes the status, and carries out the requests of operators."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Heartbeat:
         *,
         wishes: Mapping[str, Callable[[], None]],
     ) -> None:
-        #: What operators may ask of the pool, and who does it.
+        #: Request of an operator to the function that carries it out.
         self._wishes = wishes
         self._keys = keys
         self._link = link
@@ -37,11 +37,11 @@ class Heartbeat:
         self._observer = observer
         self._options = options
         self._beat_at = 0.0
-        #: The last status showed somebody at work: it must be replaced when that is over.
+        #: The last status showed running jobs, so another must follow when they have ended.
         self._shown = False
 
     def step(self) -> float:
-        """Beat when it is time to; look each second, but say nothing while nothing runs for longer than a moment."""
+        """Renew the lease if it is time. Publish the status with each beat, and each second while long jobs run."""
         now = time.monotonic()
         due = now >= self._beat_at
         if due:
@@ -70,6 +70,6 @@ class Heartbeat:
                 attempt.killed = token in answer.kill
                 attempt.cancelled = True
         for wish in answer.wishes:
-            # One that a newer version knows is left alone.
+            # A request of a newer version of dayjob is ignored.
             if wish in self._wishes:
                 self._wishes[wish]()

@@ -1,4 +1,4 @@
-"""Observer: says what the pool and each of its workers are doing, for people. Reads, never decides."""
+"""Observer: builds the status of the pool and its workers for operators. It only reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.service import Service
 
-#: Attempts shorter than this are counted, not shown one by one.
+#: Seconds after which a running attempt is shown individually. Shorter ones are only counted.
 SHOWN_AFTER_SECONDS = 0.5
-#: Arguments longer than this are not shown, in bytes.
+#: Bytes of arguments that are shown. Longer arguments are replaced by their size.
 MAX_ARGS = 2000
-#: How many workers a status shows one by one.
+#: Workers that a status shows individually.
 MAX_SHOWN = 200
 
 
@@ -47,11 +47,11 @@ class Observer:
         async_names: list[str],
         signatures: list[str],
     ) -> None:
-        #: For how long the event loop has been blocked, and by what.
+        #: Returns how long the event loop has been blocked, and by which attempt.
         self._blocked = blocked
         self._async_names = async_names
         self._signatures = signatures
-        #: How many connections are open, and how long somebody had to wait for the shared one.
+        #: Return how many connections are open, and the longest wait for the shared one.
         self._connections = connections
         self._waited = waited
         self._fetcher = fetcher
@@ -62,7 +62,7 @@ class Observer:
         self._tag = tag
         self._started_at = time.time()
         self._host = socket.gethostname()
-        #: A random id for each worker, as gocraft has them.
+        #: A random id for each worker, as in gocraft.
         self.worker_ids = [new_id() for _ in range(options.concurrency)]
         self.quiet = False
         self.stopping = False
@@ -70,7 +70,7 @@ class Observer:
         self.supervised = False
 
     def busy(self) -> bool:
-        """Whether there is anything worth showing more often than at each beat."""
+        """Whether attempts run that the status shows individually."""
         now = time.monotonic()
         return any(now - attempt.started_at > SHOWN_AFTER_SECONDS for attempt in self._fetcher.running())
 
@@ -134,16 +134,17 @@ class Observer:
     def _worker(self, attempt: Attempt, now: float) -> dict[str, Any]:
         wire = attempt.wire
         args: Any = None
-        said = attempt.checkin_text
+        checkin = attempt.checkin_text
         size = len(bytes(wire.args))
         if size > MAX_ARGS:
-            # Not even read, since this is done each second for every worker; so nobody knows what its check-in must not say.
+            # Large arguments are not parsed, because this runs every second for every worker. So redacted values
+            # cannot be removed from the check-in.
             args = {"...": f"{size:,} bytes"}
         else:
             with contextlib.suppress(*codec.UNREADABLE):
                 value, hide = codec.json_value(wire.args), attempt.job_type.options.redact
                 args = shown(value, hide)
-                said = without(said, secrets_in(value, hide)) if said else said
+                checkin = without(checkin, secrets_in(value, hide)) if checkin else checkin
         age = now - attempt.started_at
         return {
             "worker_id": self.worker_ids[attempt.worker]
@@ -160,7 +161,7 @@ class Observer:
             "stuck": _stuck(attempt),
             "lost": attempt.lost,
             "cancelled": attempt.cancelled,
-            "checkin": said,
+            "checkin": checkin,
             "checkin_at": self._fetcher.redis_now() - (now - attempt.checkin_at)
             if attempt.checkin_at
             else None,
@@ -170,12 +171,12 @@ class Observer:
 
 
 def _stuck(attempt: Attempt) -> bool:
-    """Whether its timeout is over and its thread does not end: it counts as failed, and keeps its worker."""
+    """Whether the attempt passed its timeout and was settled as failed, but its thread does not end."""
     return attempt.timed_out and attempt.settled
 
 
 def resident() -> int:
-    """The memory of this process, in bytes; 0 where it cannot be told."""
+    """The memory of this process in bytes; 0 if it is not available."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - read once a beat
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

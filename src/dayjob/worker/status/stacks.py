@@ -1,4 +1,4 @@
-"""Stacks: where each busy worker is in its code, for people who asked. File, line, function and source; no values."""
+"""Stacks: the stacks of running jobs, when an operator asks for them. Shows source lines, but no values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import msgspec
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
 
-#: How many workers are shown, frames of each, characters of a source line, and bytes in all.
+#: Limits: workers, frames of each worker, characters of a source line, and bytes of the whole text.
 MAX_WORKERS = 100
 MAX_FRAMES = 60
 MAX_SOURCE = 200
@@ -27,7 +27,7 @@ MAX_BYTES = 65_536
 Frames = list[tuple[FrameType, int]]
 
 _OURS = str(Path(__file__).resolve().parents[2]) + os.sep
-#: Its jobs are ours, but are shown like any other's.
+#: The jobs of the demo are in this package, but are shown like the jobs of a program.
 _DEMO = f"{_OURS}cli{os.sep}"
 _LIBRARIES = tuple(
     path.rstrip(os.sep) + os.sep
@@ -37,26 +37,26 @@ _LIBRARIES = tuple(
     }
     if path
 )  # fmt: skip
-#: Where a program's own environment may be, below its own folder.
+#: Folders of installed packages, for a virtual environment inside the folder of the program.
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 def is_own(file: str) -> bool:
-    """Whether a file is the program's own code, rather than a library's, the interpreter's or ours."""
+    """Whether a file belongs to the program, not to a library, the interpreter or dayjob."""
     if file.startswith(("<", _OURS, *_LIBRARIES)):
         return False
     return not any(part in file for part in _INSTALLED)
 
 
 def describe(running: list[Attempt], worker_ids: list[str], loop: LoopExecutor | None, at: float) -> bytes:
-    """The stacks of what runs, the longest first, as JSON of a bounded size."""
+    """The stacks of the running attempts as JSON of limited size, longest-running first."""
     now = time.monotonic()
     threads = sys._current_frames()
     workers = []
     for attempt in sorted(running, key=lambda one: one.started_at)[:MAX_WORKERS]:
         frames = _inside(_frames(attempt, loop, threads))
         number = attempt.worker
-        # A program may be installed like a library: what shares the handler's package is its own all the same.
+        # A program may be installed like a library, so code in the handler's own package also counts as the program's.
         package = str(getattr(attempt.job_type.type.fn, "__module__", "")).partition(".")[0]
         workers.append(
             {
@@ -78,7 +78,7 @@ def describe(running: list[Attempt], worker_ids: list[str], loop: LoopExecutor |
 
 
 def _frames(attempt: Attempt, loop: LoopExecutor | None, threads: dict[int, FrameType]) -> Frames:
-    """The frames of one attempt from the outermost inwards, each with its line."""
+    """The frames of one attempt, outermost first, each with its line."""
     if not attempt.job_type.is_async:
         return _chain(threads.get(attempt.thread_id))
     return [] if loop is None else _awaited(loop.coroutine(attempt), threads)
@@ -93,7 +93,7 @@ def _chain(frame: FrameType | None) -> Frames:
 
 
 def _awaited(coroutine: Any, threads: dict[int, FrameType]) -> Frames:
-    """What a coroutine waits in: itself, what it awaits, and so on. One that runs at this moment has its thread's stack."""
+    """The frames of a coroutine and of what it awaits. If the coroutine runs now, the stack of its thread."""
     found: Frames = []
     while coroutine is not None:
         frame = next(
@@ -124,7 +124,7 @@ def _awaited(coroutine: Any, threads: dict[int, FrameType]) -> Frames:
 
 
 def _inside(frames: Frames) -> Frames:
-    """Without what leads up to the handler: the threads and loops that called it."""
+    """The frames without those of dayjob that lead to the handler."""
     first = 0
     for number, (frame, _) in enumerate(frames):
         if frame.f_code.co_filename.startswith(_OURS) and not frame.f_code.co_filename.startswith(_DEMO):
