@@ -169,12 +169,12 @@ class Runtime:
         self._runner = runner = Runner(
             keys, lambda: fetcher.pool_id, pool.context, fetcher.redis_now, rng, options.max_result
         )
-        colours = {job_type.is_async for job_type in job_types.values()}
+        kinds = {job_type.is_async for job_type in job_types.values()}
         # A pool without async jobs may still have async lifespans.
-        wants_loop = True in colours or any(lifespan.is_async for lifespan in pool.lifespans)
-        slots = Slots(options.concurrency) if len(colours) == 2 else None
+        wants_loop = True in kinds or any(lifespan.is_async for lifespan in pool.lifespans)
+        slots = Slots(options.concurrency) if len(kinds) == 2 else None
         self.threads = self.loop = None
-        if False in colours:
+        if False in kinds:
             limit = min(options.threads or options.concurrency, options.concurrency)
             self.threads = ThreadExecutor(
                 runner.run, runner.give_up, fetcher.finish, limit=limit, slots=slots, board=self._board

@@ -22,13 +22,13 @@ class Listener:
         keys: Keys,
         link: Link,
         names: Sequence[str],
-        heard: Callable[[str], None],
-        look: Callable[[], None],
+        on_bell: Callable[[str], None],
+        on_error: Callable[[], None],
     ) -> None:
         self._link = link
-        self._on_bell = heard
+        self._on_bell = on_bell
         #: Called when waiting for a bell failed.
-        self._on_error = look
+        self._on_error = on_error
         self._armed = threading.Event()
         self._bell = {name: keys.bell(name) for name in names}
         self._names = {bell: name for name, bell in self._bell.items()}

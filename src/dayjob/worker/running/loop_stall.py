@@ -55,7 +55,7 @@ class LoopStallDetector:
             self._log_stall(now - self._asked, now, over=False)
 
     def blocked(self, now: float) -> tuple[float, Attempt | None] | None:
-        """For how long the loop has not answered, and which attempt blocks it; None while it answers."""
+        """How long the loop has not answered, and which attempt blocks it; None if it is not blocked."""
         asked, seen = self._asked, tuple(self._seen)
         if asked is None or self._answered or now - asked <= MAX_ANSWER_SECONDS or len(seen) != 1:
             return None

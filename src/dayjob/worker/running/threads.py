@@ -1,4 +1,4 @@
-"""ThreadExecutor: runs sync attempts on threads that grow on demand. Does no network I/O.
+"""ThreadExecutor: runs sync attempts on threads that it starts on demand. Does no network I/O.
 
 Attempts wait in one shared deque without a lock. An idle thread sleeps on its own lock. The executor wakes the thread
 that fell asleep last, and only if the awake threads will not finish the waiting attempts soon: quick jobs need few
