@@ -177,7 +177,7 @@ def test_scripts_that_were_flushed_do_not_make_a_false_proof(make, primary, repl
 def test_with_too_few_replicas_nothing_is_stored(make, primary, replica, namespace):
     enqueuer = make(primary.url, durability="replicas:2")
     with pytest.raises(
-        Unavailable, match="replicas:2': the server has 1 replicas in reach; nothing was stored"
+        Unavailable, match="replicas:2': 1 replicas of the server respond; nothing was stored"
     ):
         enqueuer.enqueue("a", n=1)
     assert stored(primary, namespace) == []
@@ -249,7 +249,7 @@ def test_a_log_that_is_synced_every_second_is_waited_for_or_refused(make, namesp
             refusal = str(error)
         if refusal is not None:
             assert (
-                "nothing was stored. With appendfsync everysec only Redis 8.0 and newer can be believed"
+                "nothing was stored. With appendfsync everysec, only Redis 8.0 and newer confirm that data is on disk"
                 in refusal
             )
             assert stored(server, namespace) == []

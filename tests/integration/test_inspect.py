@@ -178,7 +178,7 @@ def test_an_unreadable_entry_is_shown_with_its_reason(keys, call, go):
 
 def test_a_nonsense_cursor_is_refused_in_words():
     for text in ("", "x", "abc~", "~", "1~a"):
-        with pytest.raises(BadOption, match="is no cursor"):
+        with pytest.raises(BadOption, match="is not a cursor"):
             inspect.Cursor.of(text)
 
 

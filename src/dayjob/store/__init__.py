@@ -1,1 +1,1 @@
-"""Everything that knows Redis, and nothing that knows jobs' handlers or threads' roles."""
+"""Access to Redis: keys, scripts, requests and connections. Nothing here knows handlers or the worker."""

@@ -1,4 +1,4 @@
-"""AsyncLink: one connection to the server, for an event loop. The twin of sync.Link, over the same ops."""
+"""AsyncLink: one connection to the server, for async code. The counterpart of Link, with the same ops."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _LoopGuard:
     def __init__(self) -> None:
         self.connections: weakref.WeakSet[Any] = weakref.WeakSet()
         self._generator = self._wait_for_shutdown()
-        # The first step needs no await. From here on the loop knows the generator and closes it at shutdown.
+        # Running the generator's first step registers it with the loop, which closes it at shutdown.
         with suppress(StopIteration):
             self._generator.__anext__().send(None)
 
@@ -65,10 +65,10 @@ class _LoopGuard:
             _guards.pop(asyncio.get_running_loop(), None)
             for connection in list(self.connections):
                 if connection._writer is not None:
-                    # Named, because a writer that is collected before its transport is closed warns.
+                    # Keep a reference, because a writer that is collected before its transport is closed warns.
                     writer = _take_writer(connection)
                     writer.transport.abort()
-            await asyncio.sleep(0)  # the sockets are closed in the next round of the loop
+            await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
 
 
 #: The guard of each event loop that has connections.
@@ -88,21 +88,24 @@ def _guard() -> _LoopGuard:
 
 
 def _take_writer(connection: Any) -> Any:
-    """The writer of a connection, which counts as closed from here on."""
+    """Remove and return the writer of a connection, which then counts as closed."""
     writer, connection._writer, connection._reader = connection._writer, None, None
     return writer
 
 
 def _close_socket(writer: Any) -> None:
-    """Close the socket of a writer whose event loop is closed: the transport can no longer do that itself."""
-    # uvloop shows no socket here: it closes all of its sockets when it is closed.
+    """Close the socket of a writer whose event loop is closed, because the transport can no longer do it."""
+    # uvloop gives no socket here; it closes all of its sockets when it is closed.
     found = getattr(writer.get_extra_info("socket"), "_sock", None)
     if found is not None:
         found.close()
 
 
 class AsyncLink:
-    """One connection, opened at first use and again after any fault or in another loop. Not for two tasks at once."""
+    """One connection, opened at first use, and again after an error or in another event loop.
+
+    Only one task may use it at a time.
+    """
 
     def __init__(
         self, address: Address, *, tag: str, name: str = "dayjob", timeout: float = ANSWER_SECONDS
@@ -113,16 +116,16 @@ class AsyncLink:
         self._tag = tag
         self._name = name
         self._timeout = timeout
-        #: The process and the event loop that the connection belongs to. A link must not keep a loop alive.
+        #: The process and the event loop that the connection belongs to. A weak reference must not keep the loop alive.
         self._pid = 0
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     async def run(self, op: Op[T]) -> T:
-        """Send one op and read its answer. Raises StoreError; the connection is then as good as new."""
+        """Send one op and read its answer. Raises StoreError; the link can then be used again."""
         return op.read(await self._ask(op))
 
     async def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
-        """Send several ops in one round trip. Raises the first StoreError; the others may have been done."""
+        """Send several ops in one round trip. Raises the first StoreError; the server may have executed the others."""
         replies = await self._ask_many(ops)
         for i, reply in enumerate(replies):
             if isinstance(reply, redis.ResponseError):
@@ -130,7 +133,7 @@ class AsyncLink:
         return [op.read(reply) for op, reply in zip(ops, replies, strict=True)]
 
     async def _ask_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
-        """The answers; a refusal is among them as the error it is."""
+        """The answers. An error reply is returned, not raised."""
         connection = await self._open()
         packed = connection.pack_commands([op.words() for op in ops])
         replies: list[Any] = []
@@ -150,13 +153,13 @@ class AsyncLink:
     async def run_confirmed(self, op: Op[T], proof: Op[int], patience: float) -> tuple[T, int | StoreError]:
         """Send an op and, in the same round trip, a command that waits up to `patience` seconds for what it wrote.
 
-        Raises StoreError for the op; that of the proof is returned, because the op is done then.
+        Raises StoreError for the op. An error of the proof is returned, because the op has been executed then.
         """
         connection = await self._open()
         try:
             first, second = await self._ask_both(connection, op, proof, patience, whole_script=False)
             if isinstance(first, redis.ResponseError) and is_noscript(first):
-                # The proof was of what came before: it counts for nothing.
+                # The op was not executed, so the first proof was about an earlier write.
                 first, second = await self._ask_both(connection, op, proof, patience, whole_script=True)
         except BaseException as error:
             self._cut(error)
@@ -172,7 +175,7 @@ class AsyncLink:
     async def _ask_both(
         self, connection: Any, op: Op[Any], proof: Op[Any], patience: float, *, whole_script: bool
     ) -> tuple[Any, Any]:
-        """Both answers; a refusal is among them as the error it is."""
+        """Both answers. An error reply is returned, not raised."""
         words = [op.words(whole_script=whole_script), proof.words()]
         async with asyncio.timeout(self._timeout):
             await connection.send_packed_command(connection.pack_commands(words), check_health=False)
@@ -181,17 +184,17 @@ class AsyncLink:
             return first, await _answer(connection)
 
     async def close(self) -> None:
-        """Close the connection; the next run opens another."""
+        """Close the connection. The next run opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             writer = getattr(connection, "_writer", None)
             await connection.disconnect(nowait=True)
             if writer is not None:
-                # TLS would wait for the server's goodbye, and leave the socket open where the loop ends before it comes.
+                # A TLS close waits for the server's reply, and leaves the socket open if the loop ends before that.
                 writer.transport.abort()
 
     async def freshen(self) -> None:
-        """Let go of a connection that the server closed while nobody used it: the next run opens another."""
+        """Drop a connection that the server closed while it was idle. The next run opens a new one."""
         if self._connection is None or not self._at_home():
             return
         writer = self._connection._writer
@@ -202,7 +205,7 @@ class AsyncLink:
         connection = await self._open()
         for whole_script in (False, True):
             try:
-                # One limit for the whole of it: the library's own take a task for each request.
+                # One timeout for sending and reading; the client library's own would create a task for each request.
                 async with asyncio.timeout(self._timeout):
                     await send(connection, op.words(whole_script=whole_script))
                     return await connection.read_response()
@@ -213,7 +216,7 @@ class AsyncLink:
             except BaseException as error:
                 self._cut(error)
                 raise
-        raise AssertionError("a whole script cannot be unknown")
+        raise AssertionError("the server cannot lack a script that was sent with its source")
 
     async def _refuse(self, error: Exception) -> Any:
         if misplaced(error):
@@ -221,7 +224,10 @@ class AsyncLink:
         raise mapped(error, sent=False, where=str(self._address)) from error
 
     def _cut(self, error: BaseException) -> None:
-        """Cancelled or cut in mid-answer: the rest would be taken for the next one's. Raises StoreError for what is Redis's."""
+        """Drop the connection after a request that was cancelled or failed. Raises StoreError for errors of Redis.
+
+        The rest of a half-read answer would be taken for the next one.
+        """
         self._abandon()
         if isinstance(error, TimeoutError):
             error = redis.TimeoutError(f"no answer within {self._timeout:g} s")
@@ -255,7 +261,7 @@ class AsyncLink:
         """Close the connection from outside its event loop."""
         connection, self._connection = self._connection, None
         if getattr(connection, "_writer", None) is None or self._pid != os.getpid():
-            return  # the socket of a forked child's parent stays open
+            return  # in a forked child the socket belongs to the parent
         writer = _take_writer(connection)
         loop = None if self._loop is None else self._loop()
         if loop is None or loop.is_closed():
@@ -264,7 +270,7 @@ class AsyncLink:
             loop.call_soon_threadsafe(writer.close)
 
     def __del__(self) -> None:
-        # An enqueuer that was made for one call may be gone before its loop shuts down.
+        # An enqueuer that was created for one call may be collected before its event loop shuts down.
         if self._connection is not None:
             self.drop()
 

@@ -1,6 +1,6 @@
-"""Job to bytes and back: the only place that knows the job JSON.
+"""Encodes and decodes the job JSON. No other module knows its format.
 
-Arguments stay the bytes they came as, through every retry and requeue; so do fields that we do not know.
+Arguments and unknown fields keep their original bytes through every retry and requeue.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dayjob.job import Job
 
 #: Errors and tracebacks are cut at this many bytes.
 MAX_ERROR = 8192
-#: Failed attempts that a payload remembers, and characters of the error of each.
+#: How many failed attempts a payload records, and how many characters of each error.
 MAX_PAST = 10
 MAX_LINE = 200
 
 _NULL = msgspec.Raw(b"null")
 
 
-#: A moment in seconds or milliseconds; beyond this it is no moment.
+#: A time in seconds or milliseconds since the epoch. Values beyond this range are refused.
 Moment = (
     Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 )
@@ -30,7 +30,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 class Wire(msgspec.Struct, gc=False):
-    """The job JSON as it is read; every field but the name may be missing."""
+    """The decoded job JSON. Every field except the name may be missing."""
 
     name: str
     id: str = ""
@@ -55,51 +55,53 @@ class Wire(msgspec.Struct, gc=False):
 
 
 class Fault(msgspec.Struct, array_like=True, frozen=True):
-    """One failed attempt as the payload remembers it: its number, when it failed, how long it ran, its error's first line.
+    """A failed attempt, as the payload records it: its number, when it failed, how long it ran, first line of its error.
 
-    Or one whose process died. How long that one ran is not known, which is 0.
+    Also an attempt whose process crashed. How long that one ran is not known, so `ran` is 0.
     """
 
     attempt: Count
     at: Moment
     ran: Moment
     error: str
-    #: Id of the pool whose process died; "" for an attempt that failed.
+    #: Id of the pool whose process crashed; "" for an attempt that failed.
     died_in: str = ""
 
 
 class Broken(Exception):
-    """Bytes that are not a job; the message says why."""
+    """The bytes are not a job. The message gives the reason."""
 
 
 _read = msgspec.json.Decoder(Wire).decode
 _read_past = msgspec.json.Decoder(list[Fault]).decode
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _write = msgspec.json.Encoder().encode
-#: What decoding of hostile bytes can raise: bad JSON, bad types, bad UTF-8, endless nesting.
+#: What decoding untrusted bytes can raise: bad JSON, bad types, bad UTF-8, deep nesting.
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-#: What keys beside a queue end with, ours and gocraft's: a payload must not make one of them.
+#: Suffixes of other keys that start like a queue, of dayjob and gocraft. A job with such a name would write to them.
 _NO_QUEUE = (":paused", ":inprogress", ":lock", ":lock_info", ":max_concurrency")
-#: How arguments begin, and where in a payload of our own, the length of its name left out.
+#: How the arguments start in the payload, and at which index in a payload that dayjob wrote, without the name's length.
 _OBJECT = b'"args":{'
 _ARGS_AT = len('{"name":"","id":"0123456789abcdef01234567","t":1000000000,')
 
 
 def read(payload: bytes, name: str | None = None) -> Wire:
-    """The job in `payload`. Raises Broken when it is not one, or not one of `name`."""
+    """Decode `payload`. Raises Broken if it is not a job, or has another name than `name`."""
     try:
         if not payload.isascii():
-            # The decoder passes over strings it does not need; a later rewrite would stumble over them.
+            # The decoder does not check the UTF-8 of fields that it skips, and a later rewrite would fail on them.
             payload.decode()
         wire = _read(payload)
     except UNREADABLE as error:
         raise Broken(f"not a job: {error}") from None
     if name is None:
         if not wire.name or wire.name.endswith(_NO_QUEUE):
-            raise Broken(f"a job cannot be named {wire.name!r}: its queue would be something else's key")
+            raise Broken(
+                f"a job cannot be named {wire.name!r}: its queue would be another key of dayjob or gocraft"
+            )
     elif wire.name != name:
         raise Broken(f"a job named {wire.name!r} in the queue of {name!r}")
-    # Our own payloads say so at the same place each time; others are looked at closely.
+    # A payload that dayjob wrote has the arguments at a fixed index; others need the slower check.
     if not payload.startswith(_OBJECT, len(wire.name) + _ARGS_AT) and bytes(wire.args)[:1] not in (
         b"{",
         b"n",
@@ -109,18 +111,18 @@ def read(payload: bytes, name: str | None = None) -> Wire:
 
 
 def enqueued_at(wire: Wire) -> float:
-    """When a job was enqueued or became due, in seconds; 0 when it does not say.
+    """When a job was enqueued or became due, in seconds; 0 if the payload has no such time.
 
-    `at` is `t` to the millisecond. Other programs that requeue a job renew `t` alone, so the later of the two counts.
+    `at` is `t` in milliseconds. Other programs that requeue a job update `t` only, so the later of the two counts.
     """
     return wire.at / 1000 if wire.at >= wire.t * 1000 else float(wire.t)
 
 
 def first_enqueued(wire: Wire, *, settled: bool = False) -> float:
-    """When a job was enqueued for the first time, in seconds; 0 when that is not known.
+    """When a job was enqueued for the first time, in seconds; 0 if that is not known.
 
-    `t` is that moment until the job is requeued for its second attempt. `settled`: an attempt has put the payload where it
-    is, and it has not been requeued since. In that case `at` is when the attempt ended.
+    `t` is that time until the job is requeued for its second attempt. `settled` means that an attempt stored the payload
+    in its current set and it has not been requeued since; then `at` is when that attempt ended.
     """
     if wire.enqueued_at:
         return wire.enqueued_at / 1000
@@ -131,19 +133,19 @@ def first_enqueued(wire: Wire, *, settled: bool = False) -> float:
 
 
 def first_enqueued_field(wire: Wire, *, settled: bool = False) -> dict[str, int]:
-    """The field that keeps the moment of the first enqueue while `t` changes; none where it is not known."""
+    """The field that keeps the time of the first enqueue when `t` changes; empty if that time is not known."""
     found = first_enqueued(wire, settled=settled)
     return {"enqueued_at": int(found * 1000)} if found else {}
 
 
 def requeued(payload: bytes, wire: Wire, at: float) -> bytes:
-    """`payload` of a side set as it goes to its queue, due at `at`. Raises Broken."""
+    """The payload to put into the queue for a scheduled or retried job that was due at `at`. Raises Broken."""
     first = first_enqueued_field(wire, settled=True)
     return rewrite(payload, {"t": int(at), "at": int(at * 1000), **first})
 
 
 def job_of(wire: Wire) -> Job:
-    """The Job a handler is given."""
+    """The Job to pass to a handler."""
     job = Job.__new__(Job)
     job.name = wire.name
     job.id = wire.id
@@ -166,7 +168,7 @@ def job_of(wire: Wire) -> Job:
 
 
 def past(wire: Wire) -> list[Fault]:
-    """The failed attempts that the payload remembers, oldest first."""
+    """The failed attempts that the payload records, oldest first."""
     try:
         return [] if wire.past is _NULL else _read_past(wire.past)
     except UNREADABLE:
@@ -176,13 +178,13 @@ def past(wire: Wire) -> list[Fault]:
 def remember(
     wire: Wire, *, attempt: int, at: float, ran: float, error: str, died_in: str = ""
 ) -> list[Fault]:
-    """Those, and one more."""
+    """The failed attempts that the payload records, and one more."""
     line = error.strip().partition("\n")[0][:MAX_LINE]
     return [*past(wire)[1 - MAX_PAST :], Fault(attempt, int(at * 1000) / 1000, round(ran, 3), line, died_in)]
 
 
 def json_value(raw: msgspec.Raw | bytes) -> Any:
-    """The value that JSON bytes stand for. Raises one of UNREADABLE."""
+    """Decode JSON. Raises one of UNREADABLE."""
     return msgspec.json.decode(raw)
 
 
@@ -192,7 +194,7 @@ def quoted(text: str) -> bytes:
 
 
 def write(name: bytes, job_id: str, at: float, args: bytes, extras: dict[str, Any] | None = None) -> bytes:
-    """A new payload. `name` is quoted already (it is cached), `at` in seconds, `args` JSON, `extras` further fields."""
+    """A new payload. `name` is already a JSON string (callers cache it), `at` in seconds, `args` JSON, `extras` more fields."""
     milliseconds = int(at * 1000)
     head = b'{"name":%b,"id":%b,"t":%d,"args":%b' % (name, _write(job_id), milliseconds // 1000, args)
     if extras:
@@ -202,7 +204,7 @@ def write(name: bytes, job_id: str, at: float, args: bytes, extras: dict[str, An
 
 
 def rewrite(payload: bytes, changes: dict[str, Any]) -> bytes:
-    """`payload` with fields changed, and dropped where the new value is None; all others byte for byte. Raises Broken."""
+    """`payload` with changed fields; None removes a field. All other fields keep their bytes. Raises Broken."""
     try:
         fields: dict[str, Any] = dict(_read_fields(payload))
     except UNREADABLE as error:
@@ -216,7 +218,7 @@ def rewrite(payload: bytes, changes: dict[str, Any]) -> bytes:
 
 
 def cut(text: str) -> str:
-    """`text` as it may be stored: no lone surrogates, and of a bounded length with its end kept."""
+    """`text` without lone surrogates and with its middle cut out if it is too long to store."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) > MAX_ERROR:
         half = MAX_ERROR // 2 - 16
@@ -225,12 +227,12 @@ def cut(text: str) -> str:
 
 
 def broken_entry(payload: bytes, *, at: float, where: str, why: str) -> bytes:
-    """What is kept of bytes that are not a job: a header line, then the bytes as they were."""
+    """The entry for `broken` of bytes that are not a job: a header line, then the original bytes."""
     return _write({"at": int(at * 1000), "where": where, "why": cut(why)[:500]}) + b"\n" + payload
 
 
 def go_json(value: Any) -> str:
-    """JSON exactly as Go's encoder writes it, for unique keys that Go enqueuers must agree with."""
+    """JSON exactly as Go's encoder writes it, because unique keys must be the same as those of Go enqueuers."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -248,9 +250,9 @@ def go_json(value: Any) -> str:
 
 
 def unique_rest(args: msgspec.Raw) -> str | None:
-    """What the unique key of a job with these arguments ends in; None when they cannot be read.
+    """The end of the unique key of a job with these arguments; None if they cannot be decoded.
 
-    For jobs whose enqueuer, of gocraft's last release, did not write the key down.
+    For jobs of gocraft's last release, whose enqueuer did not store the key in the payload.
     """
     try:
         value = json_value(args)
@@ -267,7 +269,7 @@ def _go_float(value: float) -> str:
     if size != 0 and (size < 1e-6 or size >= 1e21):
         mantissa, _, exponent = text.partition("e")
         return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
-    # repr has the shortest digits that make this number again; Decimal writes them out without an exponent.
+    # repr gives the shortest digits that parse to this number; Decimal formats them without an exponent.
     return format(Decimal(text), "f").removesuffix(".0")
 
 

@@ -1,10 +1,10 @@
-"""How often this process was forked off another, so that what belongs to the parent is left alone."""
+"""Counts forks, so that a forked child can recognise connections that belong to its parent."""
 
 from __future__ import annotations
 
 import os
 
-#: Differs between a process and every child it forks. A name of the module, since it is read for every job.
+#: Differs between a process and every child that it forks. A module variable, because it is read for every job.
 number = 0
 
 

@@ -1,6 +1,6 @@
-"""Link: one connection to the server, for threads. The errors of the client library end here.
+"""Link: one connection to the server, for sync code. Turns errors of the client library into StoreErrors.
 
-The client's own retries are off: after a lost reply they would send an enqueue twice.
+The retries of the client library are off, because after a lost reply they would send an enqueue twice.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from dayjob.store.op import Arg, Op
 
 T = TypeVar("T")
 
-#: Seconds to wait for an answer that is not a blocking one, and for a connection.
+#: Seconds to wait for a connection, and for the answer to a command that does not block.
 ANSWER_SECONDS = 5.0
 
 #: Bytes above which a request counts as large.
 LARGE = 1 << 16
-#: How fast a worker's connection must be at least. Workers send a request until it is answered: without time for its size,
-#: a large one would never get through a slow connection.
+#: The slowest connection that a worker supports. Workers resend a request until it is answered, so without extra time for
+#: its size, a large request would never get through a slow connection.
 SLOWEST_BYTES_PER_SECOND = 1_000_000.0
 
-#: The client library shall not announce itself at every connection; newer versions have one option for that.
+#: Keeps the client library from sending its name and version on every connection. Newer versions have one option for it.
 SILENT: dict[str, Any] = (
     {"driver_info": None}
     if "driver_info" in inspect.signature(AbstractConnection.__init__).parameters
     else {"lib_name": None, "lib_version": None}
 )
 
-#: Error replies that say "not now": what they begin with.
+#: How error replies start that mean a temporary problem.
 PASSING = (
     "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "UNBLOCKED", "NOREPLICAS", "MISCONF",
     "BUSY", "ERR max number of clients",
 )  # fmt: skip
-#: Those after which the connection points to the wrong server, or to one that is going away.
+#: Those that mean that the connection leads to the wrong server, or to one that is shutting down.
 MISPLACED = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "MOVED", "ASK", "UNBLOCKED")
 
-#: The client library cuts the code off the replies it has a class for; this puts it back.
+#: The client library removes the code from replies that it has an exception class for. This maps the class to the code.
 _CODES = {
     "BusyLoadingError": "LOADING", "MasterDownError": "MASTERDOWN", "ReadOnlyError": "READONLY",
     "ClusterDownError": "CLUSTERDOWN", "TryAgainError": "TRYAGAIN", "MovedError": "MOVED", "AskError": "ASK",
@@ -63,7 +63,7 @@ _CODES = {
 
 
 def reply_text(error: Exception) -> str:
-    """An error reply as the server wrote it, its code in front."""
+    """An error reply as the server sent it, starting with its code."""
     code = _CODES.get(type(error).__name__)
     text = str(error)
     if code == "NOAUTH" and text.startswith("invalid"):
@@ -72,7 +72,7 @@ def reply_text(error: Exception) -> str:
 
 
 def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
-    """The one place where errors of the client library become ours."""
+    """Turn an error of the client library into a StoreError. `sent` means that the server may have got the request."""
     if not isinstance(
         error,
         redis.ResponseError
@@ -103,7 +103,7 @@ def _followed(text: str, advice: str) -> str:
 
 
 def _advice(text: str, where: str, *, dialled: bool) -> str:
-    """What to do about an error that a mistake in the URL, or a server that was stopped, often gives."""
+    """Advice for errors that usually come from a mistake in the URL or from a stopped server; else ""."""
     for codes, advice in _ADVICE:
         if any(code in text for code in codes):
             return advice
@@ -122,7 +122,7 @@ def _advice(text: str, where: str, *, dialled: bool) -> str:
     return ""
 
 
-#: What the client library says when nobody is at the other end, or nobody any more.
+#: What the client library's messages contain when no server is listening, or the server closed the connection.
 _CUT = ("connecting to", "Broken pipe", "closed by server", "reset by peer")
 
 #: Words in an error reply, and what to do about it.
@@ -139,12 +139,12 @@ def is_noscript(error: Exception) -> bool:
 
 
 def misplaced(error: Exception) -> bool:
-    """Whether the server must be looked for again."""
+    """Whether the client must locate the server again."""
     return reply_text(error).startswith(MISPLACED)
 
 
 def connection_options(address: Address, timeout: float, name: str) -> dict[str, Any]:
-    """What both colours of connection are made with."""
+    """The options of sync and async connections."""
     return {
         "db": address.db,
         "username": address.username,
@@ -159,7 +159,7 @@ def connection_options(address: Address, timeout: float, name: str) -> dict[str,
 
 
 def tls_options(address: Address) -> dict[str, Any]:
-    """The certificate options of a URL, for either colour of connection."""
+    """The TLS options of a URL, for sync and async connections."""
     if not address.tls:
         return {}
     options = {key: value for key, value in address.options.items() if key.startswith("ssl_")}
@@ -169,17 +169,17 @@ def tls_options(address: Address) -> dict[str, Any]:
 
 
 def keepalive() -> dict[int, int]:
-    """TCP options that find a peer that is gone within about half a minute."""
+    """TCP options that detect a lost peer within about half a minute."""
     wanted = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000))
     return {getattr(socket, option): value for option, value in wanted if hasattr(socket, option)}
 
 
 def has_news(number: int) -> bool:
-    """Whether there is something to read at a socket; where nothing was asked, it is the end of it."""
+    """Whether a socket has something to read. If no request is open, this means that the server closed it."""
     if number < 0:
         return True
     if not hasattr(select, "poll"):
-        # Windows. There select takes sockets of any number.
+        # Windows has no poll, but its select accepts any socket number.
         return bool(select.select([number], [], [], 0)[0])
     poll = select.poll()
     poll.register(number, select.POLLIN)
@@ -187,7 +187,7 @@ def has_news(number: int) -> bool:
 
 
 def _packer() -> Callable[[Sequence[Arg]], bytes] | None:
-    """The C function that writes a command as bytes, where it is installed; else the client library does it."""
+    """The C function that encodes commands, if hiredis is installed; None to let the client library do it."""
     try:
         import hiredis  # noqa: PLC0415 - an extra
     except ImportError:
@@ -200,7 +200,7 @@ pack = _packer()
 
 
 def packed(connection: Any, words: Sequence[Arg]) -> Sequence[bytes]:
-    """One command as bytes. The library's own packing looks at each word twice, which shows with a thousand of them."""
+    """Encode one command. hiredis is used if possible, because the client library is slow for a thousand arguments."""
     if pack is None:
         chunks: Sequence[bytes] = connection.pack_command(*words)
         return chunks
@@ -215,7 +215,7 @@ def _answer(connection: Any) -> Any:
 
 
 class Watch(Protocol):
-    """Who wants to know how a link fares. Several links may share one."""
+    """Is notified when requests on a link fail and succeed. Several links may share one."""
 
     #: Monotonic time of the last failure: connections opened before it are suspect.
     failed_at: float
@@ -225,7 +225,7 @@ class Watch(Protocol):
 
 
 def check_tag(address: Address, tag: str) -> None:
-    """Refuse a namespace whose keys would be strewn over a cluster. Raises BadOption."""
+    """Refuse a namespace whose keys would be on several nodes of a cluster. Raises BadOption."""
     if address.kind == "cluster" and not re.search(r"\{[^}]+\}", tag):
         namespace = tag.rpartition("known_jobs")[0].rstrip(":")
         raise BadOption(
@@ -234,7 +234,7 @@ def check_tag(address: Address, tag: str) -> None:
 
 
 class Link:
-    """One connection, opened at first use and again after any fault. Not for two threads at once."""
+    """One connection, opened at first use and again after an error. Only one thread may use it at a time."""
 
     def __init__(
         self,
@@ -250,25 +250,25 @@ class Link:
         self._address = address
         self._watch = watch
         self._opened_at = 0.0
-        #: The connection that is being opened, so that interrupt() reaches it.
+        #: The connection that is being opened; kept for interrupt().
         self._dialled: Any = None
         self._retired = False
-        #: Any key of the namespace: in a cluster it says which node to talk to.
+        #: Any key of the namespace: in a cluster it determines the node.
         self._tag = tag
         self._name = name
         self._timeout = timeout
-        #: Bytes per second at which a large request may be sent beyond the timeout; None for no such time.
+        #: Bytes per second from which the extra time of a large request is computed; None for no extra time.
         self._slowest = slowest
-        #: Seconds that the connection now has beyond the timeout.
+        #: The extra seconds that the socket's timeout now includes.
         self._extra = 0.0
         #: Any: the client library's connections are not typed.
         self._connection: Any = None
-        #: A request was sent whose answer has not been read: what comes next would be taken for that answer.
+        #: Whether a request was sent whose answer was not read. The next read would return that answer.
         self._unanswered = False
         self._forks = fork.number
 
     def run(self, op: Op[T]) -> T:
-        """Send one op and read its answer. Raises StoreError; the connection is then as good as new."""
+        """Send one op and read its answer. Raises StoreError; the link can then be used again."""
         if self._watch is None:
             return op.read(self._ask(op))
         try:
@@ -281,7 +281,7 @@ class Link:
         return op.read(reply)
 
     def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
-        """Send several ops in one round trip. Raises the first StoreError; the others may have been done."""
+        """Send several ops in one round trip. Raises the first StoreError; the server may have executed the others."""
         connection = self._open()
         self._unanswered = True
         try:
@@ -306,14 +306,14 @@ class Link:
     def run_confirmed(self, op: Op[T], proof: Op[int], patience: float) -> tuple[T, int | StoreError]:
         """Send an op and, in the same round trip, a command that waits up to `patience` seconds for what it wrote.
 
-        Raises StoreError for the op; that of the proof is returned, because the op is done then.
+        Raises StoreError for the op. An error of the proof is returned, because the op has been executed then.
         """
         connection = self._open()
         self._unanswered = True
         try:
             first, second = self._ask_both(connection, op, proof, patience, whole_script=False)
             if isinstance(first, redis.ResponseError) and is_noscript(first):
-                # The proof was of what came before: it counts for nothing.
+                # The op was not executed, so the first proof was about an earlier write.
                 first, second = self._ask_both(connection, op, proof, patience, whole_script=True)
         except BaseException as error:
             self.close()
@@ -332,7 +332,7 @@ class Link:
     def _ask_both(
         self, connection: Any, op: Op[Any], proof: Op[Any], patience: float, *, whole_script: bool
     ) -> tuple[Any, Any]:
-        """Both answers; a refusal is among them as the error it is."""
+        """Both answers. An error reply is returned, not raised."""
         words = [op.words(whole_script=whole_script), proof.words()]
         connection.send_packed_command(connection.pack_commands(words), check_health=False)
         first = _answer(connection)
@@ -342,20 +342,20 @@ class Link:
         return first, second
 
     def close(self) -> None:
-        """Close the connection; the next run opens another."""
+        """Close the connection. The next run opens a new one."""
         connection, self._connection = self._connection, None
         self._extra = 0.0
         if connection is not None:
             connection.disconnect()
 
     def freshen(self) -> None:
-        """Let go of a connection that the server closed while nobody used it: the next run opens another."""
+        """Drop a connection that the server closed while it was idle. The next run opens a new one."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None and self._forks == fork.number and has_news(sock.fileno()):
             self.close()
 
     def interrupt(self) -> None:
-        """End a blocking run of another thread: its socket is shut down under it."""
+        """End a blocking run in another thread by shutting down its socket."""
         for connection in (self._connection, self._dialled):
             sock = getattr(connection, "_sock", None)
             if sock is not None:
@@ -363,7 +363,7 @@ class Link:
                     sock.shutdown(socket.SHUT_RDWR)
 
     def hasten(self, seconds: float) -> None:
-        """Wait no longer than this for an answer from now on."""
+        """Change the timeout for answers to this many seconds, from now on."""
         self._timeout = seconds
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
@@ -371,7 +371,7 @@ class Link:
                 sock.settimeout(seconds)
 
     def retire(self) -> None:
-        """End what is under way in another thread, and open no connection again."""
+        """End a run in another thread, and refuse to connect again."""
         self._retired = True
         self.interrupt()
 
@@ -396,7 +396,7 @@ class Link:
             self._unanswered = False
             return self._refuse(error)
         except BaseException as error:
-            # A half-read answer would be taken for the next one's: this connection is finished.
+            # The rest of a half-read answer would be taken for the next one, so close the connection.
             self.close()
             if isinstance(error, redis.RedisError | OSError):
                 raise mapped(error, sent=True, where=str(self._address)) from error
@@ -405,7 +405,7 @@ class Link:
         return reply
 
     def _send(self, connection: Any, data: Sequence[bytes]) -> None:
-        """Send what is packed already. A large request gets more time, to be sent and to be answered."""
+        """Send an encoded request. A large one gets more time to be sent and answered."""
         if self._slowest is not None:
             size = sum(map(len, data))
             extra = size / self._slowest if size > LARGE else 0.0
@@ -421,11 +421,11 @@ class Link:
 
     def _open(self) -> Any:
         if self._forks != fork.number:
-            # After a fork the socket is the parent's: leave it alone.
+            # After a fork the socket belongs to the parent, so it must not be closed.
             self._connection, self._forks = None, fork.number
         self._check_retired()
         if self._unanswered:
-            # The thread that sent it was interrupted, even while it closed the connection.
+            # The thread that sent the request was interrupted, perhaps while it closed the connection.
             self.close()
             self._unanswered = False
         if (
@@ -433,7 +433,7 @@ class Link:
             and self._watch is not None
             and self._opened_at < self._watch.failed_at
         ):
-            # What cut another connection may have cut this one in silence.
+            # The failure of another connection may have broken this one too, without a sign of it.
             self.close()
         if self._connection is None:
             try:
@@ -441,14 +441,14 @@ class Link:
                 self._opened_at = time.monotonic()
             except (redis.RedisError, OSError) as error:
                 raise mapped(error, sent=False, where=str(self._address)) from error
-            # It may have been said while it was being opened.
+            # retire() may have been called while the connection was being opened.
             self._check_retired()
         return self._connection
 
     def _check_retired(self) -> None:
         if self._retired:
             self.close()
-            raise Unavailable("this connection was closed for good")
+            raise Unavailable("this connection was closed and may not be opened again")
 
     def _dial(self) -> Any:
         address = self._address
@@ -475,7 +475,7 @@ class Link:
         return connection
 
     def locate(self) -> tuple[str, int]:
-        """Host and port of the server to talk to, asking sentinels or cluster nodes where there are any."""
+        """Host and port of the server to connect to. Asks the sentinels or cluster nodes if there are any."""
         address = self._address
         if address.kind == "single":
             return address.hosts[0]
@@ -494,7 +494,7 @@ class Link:
                 return found
             problems.append(f"{host}:{port}: does not know it")
         what = f"master {address.service!r}" if address.kind == "sentinel" else "the node of this namespace"
-        raise redis.ConnectionError(f"no one knows {what} ({'; '.join(problems)})")
+        raise redis.ConnectionError(f"cannot locate {what} ({'; '.join(problems)})")
 
     def _ask_sentinel(self, host: str, port: int) -> tuple[str, int] | None:
         options = {key: str(value) for key, value in self._address.options.items()}

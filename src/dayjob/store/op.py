@@ -1,4 +1,4 @@
-"""Op: one request to Redis as a value. Two thin drivers send it, sync.py and aio.py."""
+"""Op: one request to Redis as a value. `Link` and `AsyncLink` send it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Arg = str | bytes | int | float
 
 
 class Op(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What to send, and how to read the answer."""
+    """A command with its keys and arguments, and a function that reads the reply."""
 
     command: Script | str
     keys: Sequence[Arg]
@@ -24,11 +24,11 @@ class Op(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
     @property
     def writes(self) -> bool:
-        """Whether an answer shows that the server takes writes; that of a blocking command may date from before."""
+        """Whether a reply proves that the server accepts writes. Plain commands prove nothing: a blocking one may be old."""
         return not isinstance(self.command, str) and self.command.writes
 
     def words(self, *, whole_script: bool = False) -> list[Arg]:
-        """The command as it goes over the wire; a script by its digest, or whole where the server lacks it."""
+        """The command as it is sent: a script by its digest, or with its source if the server does not have it cached."""
         if isinstance(self.command, str):
             return [self.command, *self.keys, *self.args]
         if whole_script:
@@ -37,7 +37,7 @@ class Op(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 def texts(reply: Iterable[bytes]) -> list[str]:
-    """The ids or tokens in a reply. What is no text was not written by us, and can neither be asked for nor stop the others."""
+    """The ids or tokens in a reply. Skips values that are not UTF-8: dayjob did not write them and cannot use them."""
     found: list[str] = []
     for raw in reply:
         with contextlib.suppress(UnicodeDecodeError):
@@ -46,5 +46,5 @@ def texts(reply: Iterable[bytes]) -> list[str]:
 
 
 def plain(command: str, *args: Arg) -> Op[Any]:
-    """A plain command whose answer is passed on as it is."""
+    """A plain command whose reply is returned unchanged."""
     return Op(command, (), args, lambda reply: reply)

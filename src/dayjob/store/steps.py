@@ -1,6 +1,7 @@
-"""Steps: several requests in a row as a value, for reads and actions that one Op cannot say.
+"""Steps: a sequence of requests as a generator, for reads and actions that need more than one Op.
 
-A generator yields an Op, or a list of them for one round trip, and is sent the answers; a refusal is thrown into it.
+The generator yields an Op, or a list of Ops for one round trip, and receives the answers. A StoreError is thrown into it.
+`walk` and `awalk` run it over a sync or async link.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from dayjob.store.op import Op
 
 T = TypeVar("T")
 
-#: What yields requests and returns a T.
+#: A generator that yields requests and returns a T.
 Steps = Generator[Op[Any] | list[Op[Any]], Any, T]
 
 
 def ask(op: Op[T]) -> Steps[T]:
-    """One request, typed; to be used with `yield from`."""
+    """Send one request and return its typed answer; use it with `yield from`."""
     answer: T = yield op
     return answer
 
 
 def ask_all(ops: Sequence[Op[T]]) -> Steps[list[T]]:
-    """Several requests in one round trip."""
+    """Send several requests in one round trip and return their answers; use it with `yield from`."""
     if not ops:
         return []
     answers: list[T] = yield list(ops)
@@ -32,7 +33,7 @@ def ask_all(ops: Sequence[Op[T]]) -> Steps[list[T]]:
 
 
 class Runs(Protocol):
-    """What a sync driver needs: a Link, or a shared one."""
+    """What `walk` needs: a Link or a SharedLink."""
 
     def run(self, op: Op[T], /) -> T: ...
 
@@ -40,7 +41,7 @@ class Runs(Protocol):
 
 
 class AsyncRuns(Protocol):
-    """What an async driver needs: an AsyncLink."""
+    """What `awalk` needs: an AsyncLink."""
 
     async def run(self, op: Op[T], /) -> T: ...
 
@@ -48,7 +49,7 @@ class AsyncRuns(Protocol):
 
 
 def walk(link: Runs, steps: Steps[T]) -> T:
-    """Take the steps over a link; the answer is what they return. Raises StoreError that they do not catch."""
+    """Run the steps over a link and return their result. Raises a StoreError that the steps do not catch."""
     try:
         request = next(steps)
         while True:
@@ -64,7 +65,7 @@ def walk(link: Runs, steps: Steps[T]) -> T:
 
 
 async def awalk(link: AsyncRuns, steps: Steps[T]) -> T:
-    """The same, awaited."""
+    """Like `walk`, over an async link."""
     try:
         request = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""Who did what: one line for each action of an operator, newest first, a bounded number of them."""
+"""The audit log: one entry for each action of an operator, newest first, with a bounded number of entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dayjob.store.op import Op
 from dayjob.store.ops import inspect
 from dayjob.store.scripts import load
 
-#: How many lines are kept, and how many characters of each part.
+#: How many entries are kept, and how many characters of each field.
 MAX_LINES = 1000
 MAX_TEXT = 500
 
@@ -28,24 +28,24 @@ class _StoredEntry(msgspec.Struct):
 class AuditEntry:
     """One action."""
 
-    #: When, in Redis seconds.
+    #: Redis time in seconds.
     at: float
     actor: str
     action: str
-    #: What it was about, as the operator named it.
+    #: What the action was applied to, as the operator wrote it.
     subject: str
-    #: What became of it, in words.
+    #: The outcome, in words.
     result: str
 
 
 def note(keys: Keys, *, actor: str, action: str, subject: str, result: str) -> Op[int]:
-    """Write a line. The time is the server's."""
+    """Add an entry, with the current Redis time."""
     told = _StoredEntry(*(codec.cut(text)[:MAX_TEXT] for text in (actor, action, subject, result)))
     return Op(load("note"), (keys.audit,), (MAX_LINES, msgspec.json.encode(told)), int)
 
 
 def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[AuditEntry, ...]]:
-    """Lines of the audit, newest first."""
+    """Entries of the audit log, newest first."""
     size = max(1, min(size, inspect.MAX_ENTRIES))
     return Op(
         "LRANGE",

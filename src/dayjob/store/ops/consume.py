@@ -1,4 +1,4 @@
-"""What a pool asks of Redis: join, exchange, beat, status, limits, leave."""
+"""The requests of a pool: join, exchange, beat, status, limits, leave."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
 from dayjob.store.scripts import load
 
-#: What one exchange fetches and settles at most; scripts do bounded work.
+#: Limits of one exchange, because a script blocks the server while it runs.
 MAX_FETCHED = 500
 MAX_SETTLED = 500
 MAX_BYTES = 1 << 20
-#: Milliseconds for which the error of a dead job is kept where its result would be; exchange says the same.
+#: Milliseconds for which the error of a dead job is kept under its result key. The exchange script has the same number.
 KEEP_ERROR_MS = 86_400_000
-#: Seconds for which stacks are kept.
+#: Seconds for which stack traces are kept.
 KEEP_STACKS_SECONDS = 60
 
 Status = Literal["ok", "rewound", "again", "late", "refused"]
@@ -26,7 +26,7 @@ Kind = Literal[
 
 
 def token_of(number: int, name: str) -> str:
-    """The token of an attempt. The exchange script makes the same."""
+    """The token of an attempt. The exchange script builds the same text."""
     return f"{number}:{name}"
 
 
@@ -42,14 +42,14 @@ def number_in(token: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing to do with one held attempt, other than a plain completion."""
+    """What to do with one held attempt, other than a plain completion. exchange.lua documents the kinds."""
 
     kind: Kind
     name: str
     token: str
     payload: bytes = b""
     number: int = 0
-    #: A unique key or a result key, and what belongs in or to it.
+    #: A unique key and its job id, or a result key and its value.
     key: str = ""
     value: bytes | str = b""
 
@@ -61,7 +61,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """One job name in an exchange, with its weight."""
+    """A job name that takes part in an exchange, with its weight."""
 
     name: str
     weight: int
@@ -71,7 +71,7 @@ class Want:
 
 @dataclass(slots=True)
 class Request:
-    """All that one exchange says. Its words are built once, so that a resend is byte-identical."""
+    """The content of one exchange. The command is built from it once, so that a resend is byte-identical."""
 
     pool_id: str
     number: int
@@ -82,7 +82,7 @@ class Request:
     entries: Sequence[Entry] = ()
     #: Plain completions: tokens by job name.
     done: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Figures of a minute since the epoch: field to increment.
+    #: Metrics to add to a minute since the epoch: field to increment.
     minute: int = 0
     figures: Mapping[str, int] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class Reply:
-    """What an exchange answered."""
+    """The answer to an exchange."""
 
     status: Status
     now: float
@@ -108,14 +108,14 @@ class Reply:
     released: dict[str, bytes | None]
     stuck: list[str]
     wrong: list[str]
-    #: In the order of their tokens' numbers.
+    #: In the order of the token numbers.
     batches: list[Batch]
-    #: Tokens that were not settled since their job was cancelled; true where it goes to dead.
+    #: Tokens that were not settled because their job was cancelled; True if the job goes to dead.
     cancelled: dict[str, bool] = field(default_factory=dict)
 
 
 def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Reply]:
-    """Settle what finished and fetch what there is room for, in one step."""
+    """Settle finished attempts and fetch new jobs, in one step."""
     names = [want.name for want in request.wants]
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [
@@ -203,14 +203,14 @@ class Beaten:
     now: float
     leads: bool
     cancel: tuple[str, ...]
-    #: What operators ask of the pool: quiet, stop, stacks.
+    #: Requests of operators: quiet, stop, stacks.
     wishes: tuple[str, ...] = ()
-    #: Those to cancel whose jobs go to dead.
+    #: Those of `cancel` whose jobs go to dead.
     kill: tuple[str, ...] = ()
 
 
 def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Beaten]:
-    """Renew a pool's lease; with a `term`, also take the leadership if nobody has it."""
+    """Renew a pool's lease. With a `term`, also take the leadership if there is no leader."""
     return Op(
         load("beat"),
         (keys.pools, keys.state(pool_id), keys.leader, keys.held(pool_id)),
@@ -233,12 +233,12 @@ def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
 
 
 def status(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
-    """Publish the pool's status for people."""
+    """Publish the pool's status, for the console and the command line."""
     return Op(load("status"), (keys.pools, keys.pool(pool_id)), (pool_id, text), bool)
 
 
 def stacks(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
-    """Publish where the busy workers are in their code, and forget that it was asked for."""
+    """Publish the stack traces of the busy workers, and remove the request for them."""
     return Op(
         load("stacks"),
         (keys.pools, keys.state(pool_id), keys.stacks(pool_id)),
@@ -248,7 +248,7 @@ def stacks(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
 
 
 def leave(keys: Keys, pool_id: str) -> Op[int]:
-    """Take the pool off the register; the answer is how many attempts it left behind for the sweep."""
+    """Unregister the pool. Returns how many attempts it still held; the leader sweeps these."""
     return Op(
         load("leave"),
         (
@@ -265,29 +265,29 @@ def leave(keys: Keys, pool_id: str) -> Op[int]:
 
 
 def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:
-    """The tokens that Redis says a pool holds."""
+    """The tokens of the attempts that a pool holds, according to Redis."""
     return Op("HKEYS", (keys.held(pool_id),), (), texts)
 
 
 def set_cause(keys: Keys, pool_id: str, token: str, why: str) -> Op[int]:
-    """Note why a pool is about to be killed, and which attempt is to blame."""
+    """Record why a pool is about to be killed, and which attempt caused it."""
     return Op(load("blame"), (keys.state(pool_id), keys.held(pool_id)), (token, why), int)
 
 
 def wait_bell(bells: Sequence[str], seconds: float) -> Op[str | None]:
-    """Wait until one of the bells rings, and silence it; the answer is its key."""
+    """Wait until one of the bells rings and clear it. Returns its key, or None after `seconds`."""
     return Op("BZPOPMIN", bells, (f"{seconds:.3f}",), lambda reply: reply[0].decode() if reply else None)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitTable:
-    """What the hash of limits holds."""
+    """The content of the hash `limits`."""
 
     in_force: dict[str, int]
-    #: Names whose limit an operator set, and names whose limit an operator lifted.
+    #: Names whose limit an operator set, and names whose limit an operator removed.
     by_operator: set[str]
     lifted: set[str]
-    #: Name to the mark of the count that is under way for its new limit.
+    #: Name to the mark of the count in progress for its new limit.
     counting: dict[str, str]
 
 
@@ -313,7 +313,7 @@ def _read_limits(reply: Any) -> tuple[dict[str, int], set[str], set[str], dict[s
 
 
 def set_limit(keys: Keys, name: str, limit: int | None, *, by: str) -> Op[int]:
-    """Set or lift the limit of a job name; the answer is the limit before, or -1."""
+    """Set or remove the limit of a job name. Returns the limit before, or -1."""
     return Op(
         load("limit"),
         (keys.limits, keys.held_of(name), keys.limits, keys.bell(name)),
@@ -323,7 +323,7 @@ def set_limit(keys: Keys, name: str, limit: int | None, *, by: str) -> Op[int]:
 
 
 def seed_limit(keys: Keys, name: str, pool_id: str, tokens: Sequence[str]) -> Op[int]:
-    """Count attempts that a pool took before the name had a limit; 500 at most."""
+    """Count attempts that a pool fetched before the name had a limit; 500 at most."""
     return Op(
         load("limit"),
         (keys.limits, keys.held_of(name), keys.held(pool_id), keys.bell(name)),
@@ -333,19 +333,19 @@ def seed_limit(keys: Keys, name: str, pool_id: str, tokens: Sequence[str]) -> Op
 
 
 def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
-    """Count every attempt that is taken from now on; the answer is the mark of the count, ours or an earlier one."""
+    """Count every attempt fetched from now on. Returns the mark of the count: `mark`, or that of a count in progress."""
     return Op(
         load("change_limit"), _limit_keys(keys, name), (name, "begin", mark), lambda reply: reply.decode()
     )
 
 
 def finish_limit(keys: Keys, name: str, limit: int, *, by: str, mark: str) -> Op[bool]:
-    """Bring a limit into force; false when attempts taken since this count began may not have been counted."""
+    """Enforce a limit. False if attempts fetched since this count began may not have been counted."""
     return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, limit, by), bool)
 
 
 def abandon_limit(keys: Keys, name: str, mark: str) -> Op[bool]:
-    """Remove the mark of a count whose caller is gone; false when another count is under way, or none."""
+    """Remove the mark of a count whose caller is gone. False if that count is no longer in progress."""
     return Op(load("change_limit"), _limit_keys(keys, name), (name, "abandon", mark), bool)
 
 
@@ -354,10 +354,10 @@ def _limit_keys(keys: Keys, name: str) -> tuple[str, str, str]:
 
 
 def pool_ids(keys: Keys) -> Op[list[str]]:
-    """Every pool on the register, with the end of its lease left out."""
+    """The ids of all registered pools."""
     return Op("ZRANGE", (keys.pools,), (0, -1), texts)
 
 
 def condemned_ids(keys: Keys) -> Op[list[str]]:
-    """Every pool that is condemned and not swept yet."""
+    """The ids of all condemned pools that are not swept yet."""
     return Op("ZRANGE", (keys.condemned,), (0, -1), texts)

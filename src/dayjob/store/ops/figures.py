@@ -1,4 +1,4 @@
-"""What was counted: exact totals by job name, and the figures of each minute."""
+"""Metrics: exact totals by job name, and the counts and histograms of each minute."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Histogram:
 
     @property
     def seconds(self) -> float:
-        """How long all of them took together: about, by the middle of each bucket."""
+        """The approximate sum of all durations, computed from the middle of each bucket."""
         return sum(count * bucket_limit(number) / 2**0.25 for number, count in self.buckets.items())
 
     def quantile(self, q: float) -> float | None:
-        """The duration, in seconds, that a share `q` of all does not exceed; None when there are none."""
+        """The `q` quantile of the durations, in seconds; None if there are none."""
         rest = q * self.count
         for number in sorted(self.buckets):
             rest -= self.buckets[number]
@@ -55,10 +55,10 @@ class Histogram:
         return None
 
 
-#: Seconds for which a minute is kept, exchange and sample say the same; and once its hour is rolled up.
+#: Seconds for which a minute is kept (exchange and sample have the same number), and once its hour is rolled up.
 KEPT_SECONDS = 262_800
 KEPT_ROLLED_UP_SECONDS = 14_400
-#: How many buckets a histogram has: the last one holds what takes a day or more.
+#: How many buckets a histogram has. The last one counts durations of a day or more.
 BUCKETS = 60
 
 
@@ -69,18 +69,18 @@ def bucket_limit(number: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many, by job name, in one minute since the epoch or in several from there on."""
+    """Counts by job name, of one minute since the epoch or of several minutes from there on."""
 
     minute: int
     #: Attempts that ended, and those of them that failed.
     ended: Mapping[str, int] = field(default_factory=dict)
     fails: Mapping[str, int] = field(default_factory=dict)
-    #: Jobs that were taken from the queue, those that were given back left out.
+    #: Jobs that pools fetched from the queue, without those they gave back.
     taken: Mapping[str, int] = field(default_factory=dict)
-    #: Jobs that waited when it began; None where nobody counted them.
+    #: Jobs that were waiting when the minute began; None if the leader did not count them.
     sizes: Mapping[str, int] | None = None
-    #: When they were counted, in Redis seconds: later than its beginning in the first minute of a namespace, and where no
-    #: pool led for a while. None where nobody counted them, or where it is the sum of several minutes.
+    #: When the leader counted them, in Redis seconds. Later than the start of the minute in the first minute of a
+    #: namespace, and after a time without a leader. None if it did not count them, and for a sum of several minutes.
     counted_at: int | None = None
 
     def ran(self, name: str) -> int:
@@ -92,19 +92,19 @@ class Counts:
         return self.fails.get(name, 0)
 
     def fetched(self, name: str) -> int:
-        """How many jobs left their queue to be run."""
+        """How many jobs pools fetched to run them."""
         return self.taken.get(name, 0)
 
     def size(self, name: str) -> int | None:
-        """How many jobs waited when it began; None where nobody counted them."""
+        """How many jobs were waiting when the minute began; None if the leader did not count them."""
         return None if self.sizes is None else self.sizes.get(name, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long, in some minutes: durations by bucket."""
+    """Histograms of durations over some minutes: number by bucket."""
 
-    #: By job name: how long attempts ran, and how long jobs waited before.
+    #: By job name: how long attempts ran, and how long jobs waited before an attempt.
     runs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     waits: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     #: Round trips of the exchange.
@@ -125,21 +125,21 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """All figures of one minute."""
+    """All metrics of one minute."""
 
     counts: Counts
     times: Times
 
     @property
     def number(self) -> int:
-        """Which minute since the epoch."""
+        """The number of the minute since the epoch."""
         return self.counts.minute
 
 
 def came_in(one: Counts, following: Counts | None, name: str) -> int | None:
-    """How many jobs came into a queue: what went out, and by how much it grew. None where its size is not known.
+    """How many jobs were added to a queue: those fetched plus the growth of the queue. None if its size is not known.
 
-    True to what flows within a second, since that is how often figures are sent; jobs that were deleted are missing.
+    May be off by the jobs of one second, because pools send metrics once a second. Deleted jobs are not included.
     """
     if one.sizes is None or following is None or following.sizes is None:
         return None
@@ -147,7 +147,7 @@ def came_in(one: Counts, following: Counts | None, name: str) -> int | None:
 
 
 def minute(keys: Keys, number: int, only: str | None = None) -> Op[Minute]:
-    """The figures of one minute, of all job names or of one."""
+    """The metrics of one minute, of all job names or of one."""
     if only is None:
         return Op("HGETALL", (keys.minute(number),), (), lambda reply: _read_minute(reply, number))
     fields = _fields_of(only)
@@ -155,7 +155,7 @@ def minute(keys: Keys, number: int, only: str | None = None) -> Op[Minute]:
 
 
 def minutes(keys: Keys, numbers: Sequence[int], only: str | None = None) -> Steps[list[Minute]]:
-    """The figures of some minutes, sixty to a round trip."""
+    """The metrics of some minutes, sixty per round trip."""
     found: list[Minute] = []
     for first in range(0, len(numbers), 60):
         some = numbers[first : first + 60]
@@ -167,7 +167,7 @@ def minutes(keys: Keys, numbers: Sequence[int], only: str | None = None) -> Step
 
 
 def _one_by_one(keys: Keys, numbers: Sequence[int], only: str | None) -> Steps[list[Minute]]:
-    """The same where one has a wrong type, which must not hide the others: it is empty."""
+    """Like `minutes`, one request per minute: a key of a wrong type counts as empty and does not hide the others."""
     found: list[Minute] = []
     for number in numbers:
         try:
@@ -179,7 +179,7 @@ def _one_by_one(keys: Keys, numbers: Sequence[int], only: str | None) -> Steps[l
 
 @functools.lru_cache(maxsize=64)
 def _fields_of(name: str) -> tuple[bytes, ...]:
-    """Every field that a minute can have for one job name, and the mark of all sizes."""
+    """Every field that a minute can have for one job name, and the field that marks the sizes as complete."""
     figures = [f"{kind}{number}" for kind in "rw" for number in range(BUCKETS)]
     return (*(f"{name}|{figure}".encode() for figure in (*figures, "f", "o", "q")), b"|q")
 
@@ -194,17 +194,17 @@ def _read_some(reply: list[bytes | None], fields: Sequence[bytes], number: int) 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _read_field(raw: bytes) -> tuple[str, int]:
-    """Kind of figure and job name in one text, and the number of the bucket, or -1. Kept: every minute has the same fields."""
+    """Parse a field to its kind plus job name, and its bucket or -1. Cached, because all minutes have the same fields."""
     name, _, figure = raw.decode("utf-8", "replace").rpartition("|")
     kind, number = figure[:1], figure[1:]
     if kind in ("r", "w", "x") and number.isdecimal() and len(number) <= 2 and int(number) < BUCKETS:
         return kind + name, int(number)
-    # One that was not written by us goes where nobody looks.
+    # Fields that dayjob did not write go under "", which is never read.
     return (kind + name if kind in ("f", "q", "o") and not number else ""), -1
 
 
 def _read_minute(reply: Any, number: int) -> Minute:
-    # As little as possible for each field: two hundred busy names have six thousand.
+    # Fast code for each field, because two hundred busy names have six thousand fields.
     slots: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (slot, bucket), value in zip(map(_read_field, reply[::2]), _read_numbers(reply[1::2]), strict=True):
         slots[slot][bucket] = value
@@ -215,7 +215,7 @@ def _read_minute(reply: Any, number: int) -> Minute:
     # Failed, waiting when the minute began, taken from the queue.
     fails, sizes, taken = ({name: one[-1] for name, one in kinds[kind].items()} for kind in "fqo")
     ended = {name: sum(buckets.values()) for name, buckets in kinds["r"].items()}
-    # Without the mark of the last one, not all sizes were noted.
+    # Without this field, the leader has not recorded all sizes yet.
     mark = sizes.pop("", None)
     if mark is None:
         counts = Counts(number, ended, fails, taken)
@@ -229,12 +229,12 @@ def _read_numbers(raws: Sequence[bytes]) -> list[int]:
     try:
         return list(map(int, raws))
     except ValueError:
-        # Some were not written by us: as good as nothing.
+        # Values that dayjob did not write count as 0.
         return [_read_number(raw) or 0 for raw in raws]
 
 
 def _read_number(raw: bytes) -> int | None:
-    """A number as Redis counts, of 64 bits; None for what is none."""
+    """A 64-bit integer as Redis writes it; None for anything else."""
     try:
         return int(raw) if len(raw) <= 20 else None
     except ValueError:
@@ -242,7 +242,7 @@ def _read_number(raw: bytes) -> int | None:
 
 
 def let_go(keys: Keys, first: int, count: int) -> Steps[None]:
-    """Keep minutes that are rolled up for a few hours only."""
+    """Shorten the expiry of minutes that are rolled up."""
     yield from ask_all(
         [
             plain("EXPIRE", keys.minute(number), KEPT_ROLLED_UP_SECONDS, "LT")

@@ -1,4 +1,4 @@
-"""How the server itself fares: its own figures, settings and slow log. Managed servers may refuse to tell some of it."""
+"""The state of the server: INFO, settings and slow log. Managed servers may refuse some of these commands."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ MAX_SLOW = 20
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A command that the server noted as slow. Without its arguments: there may be payloads among them."""
+    """A command of the slow log, without its arguments, because these may contain payloads."""
 
     at: float
     seconds: float
-    #: The command, or `script <name>` for one of ours.
+    #: The command, or `script <name>` for a script of dayjob.
     command: str
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the server says of itself."""
+    """The server's INFO, settings and slow log."""
 
     #: The fields of INFO.
     info: dict[str, str]
-    #: The settings that matter; None when the server refuses to tell.
+    #: The settings that matter to jobs; None if the server refuses to show them.
     config: dict[str, str] | None
-    #: The newest entries of its slow log; None when the server refuses to tell.
+    #: The newest entries of its slow log; None if the server refuses to show it.
     slow: tuple[Slow, ...] | None
 
 
 def health() -> Steps[Health]:
-    """The server's figures, settings and slow log."""
+    """Read the server's INFO, settings and slow log."""
     told = yield from read_info()
     try:
         settings: dict[str, str] | None = yield from ask(config())
@@ -57,7 +57,7 @@ def health() -> Steps[Health]:
 
 
 def read_info() -> Steps[dict[str, str]]:
-    """The fields of INFO, from servers too old to give several sections at once too."""
+    """The fields of INFO. Also works with old servers, which give one section at a time."""
     try:
         return (yield from ask(Op("INFO", (), _SECTIONS, _read_info)))
     except Rejected:
@@ -65,7 +65,7 @@ def read_info() -> Steps[dict[str, str]]:
 
 
 def settings() -> Steps[Health]:
-    """The server's figures and settings, as far as it gives them to this user."""
+    """The server's INFO and settings, as far as this user may read them."""
     try:
         info = yield from read_info()
     except Rejected:
@@ -77,7 +77,7 @@ def settings() -> Steps[Health]:
 
 
 def eviction_policy() -> Op[str]:
-    """What the server does when it is full: its maxmemory-policy, "" where it does not give it."""
+    """The server's maxmemory-policy; "" if it does not show it."""
     return Op("INFO", (), ("memory",), lambda reply: _read_info(reply).get("maxmemory_policy", ""))
 
 

@@ -1,6 +1,6 @@
-"""What an operator can see: queues, pages of the side sets, limits and schedules. Reads only.
+"""Reads for operators: queues, pages of scheduled, retry, dead and done, limits and schedules. Writes nothing.
 
-Every look is bounded in entries and bytes, and none uses KEYS or SCAN.
+Every read is bounded in entries and bytes, and none uses KEYS or SCAN.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dayjob.store.ops import maintain
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
-#: How many names one overview takes, and how many entries and bytes a page has.
+#: How many names one overview reads, and how many entries and bytes a page has.
 MAX_NAMES = 200
 MAX_ENTRIES = 500
 MAX_BYTES = 1 << 20
-#: How many bytes of a member a cursor carries as text; the ids of a job come before that.
+#: How many bytes of a member a cursor contains. The id of a job comes earlier in its payload.
 MAX_CURSOR = 1500
 
 
@@ -39,37 +39,37 @@ def now() -> Op[float]:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """One queue as it stands."""
+    """The current state of one queue."""
 
     name: str
     size: int
-    #: Seconds since its oldest job was enqueued or became due; None when it is empty or the job does not say.
+    #: Seconds since its oldest job was enqueued or became due; None if the queue is empty or the job has no such time.
     age: float | None
     paused: bool
-    #: How many may run at once over all pools, and how many of those places are taken.
+    #: How many of its jobs may run at once over all pools, and how many attempts count against that limit.
     limit: int | None
     held: int
-    #: Whether its bell rings: there is something to fetch that nobody came for yet.
+    #: Whether its bell rings: it has jobs that no pool has come to fetch yet.
     rung: bool
-    #: Its key is no list; nothing can be enqueued or fetched.
+    #: Whether its key is not a list, so that nothing can be enqueued or fetched.
     wrong: bool = False
-    #: Who paused it and when, where the pause says so.
+    #: Who paused it and when; "" and None if that was not recorded.
     paused_by: str = ""
     paused_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Queues at one moment."""
+    """The state of several queues at the Redis time `now`."""
 
     now: float
     queues: tuple[Queue, ...]
 
 
 def queues(keys: Keys, names: Sequence[str]) -> Op[Overview]:
-    """How these queues stand, in one round trip. Raises BadOption for more names than one look takes."""
+    """The state of these queues, in one round trip. Raises BadOption for more than MAX_NAMES names."""
     if len(names) > MAX_NAMES:
-        raise BadOption(f"{len(names)} queues: one look takes {MAX_NAMES}; use all_queues()")
+        raise BadOption(f"{len(names)} queues: one request reads at most {MAX_NAMES}; use all_queues()")
     key_list: list[Arg] = [keys.limits]
     for name in names:
         key_list += keys.of_name(name)
@@ -78,7 +78,7 @@ def queues(keys: Keys, names: Sequence[str]) -> Op[Overview]:
 
 
 def all_queues(keys: Keys) -> Steps[Overview]:
-    """How every known queue stands, by name."""
+    """The state of every known queue, sorted by name."""
     names = yield from ask(maintain.known_jobs(keys))
     looks = [queues(keys, names[i : i + MAX_NAMES]) for i in range(0, len(names), MAX_NAMES)] or [
         queues(keys, ())
@@ -103,18 +103,18 @@ def _read_overview(reply: Any, names: list[str]) -> Overview:
 
 
 def pause_text(now: float, actor: str) -> str:
-    """What a pause says; anything pauses, this also tells when and by whom."""
+    """The value of a pause key. Any value pauses; this one records when and by whom."""
     return f"{int(now)} {actor}"
 
 
 def read_pause(raw: bytes | None) -> tuple[str, float | None]:
-    """Who paused something and when; "" and None where that was not written."""
+    """Who paused something and when; "" and None if that was not recorded."""
     moment, _, who = (raw or b"").decode("utf-8", "replace").partition(" ")
     return (who, float(moment)) if who and moment.isdecimal() else ("", None)
 
 
 def enqueued_at(payload: bytes) -> float | None:
-    """When a job was enqueued or became due; None when it does not say. The end of a long payload will do."""
+    """When a job was enqueued or became due; None if the payload has no such time. The end of a long payload is enough."""
     try:
         wire = codec.read(payload)
     except codec.Broken:
@@ -125,7 +125,7 @@ def enqueued_at(payload: bytes) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many entries the sets beside the queues have; -1 where the key has a wrong type."""
+    """The sizes of scheduled, retry, dead, done and broken; -1 if the key has a wrong type."""
 
     scheduled: int
     retry: int
@@ -135,7 +135,7 @@ class Sizes:
 
 
 def sizes(keys: Keys) -> Steps[Sizes]:
-    """How many jobs wait or are kept beside the queues."""
+    """Read the sizes of scheduled, retry, dead, done and broken."""
     looks = [maintain.size(key) for key in (keys.scheduled, keys.retry, keys.dead, keys.done)]
     looks.append(Op("LLEN", (keys.broken,), (), int))
     try:
@@ -155,7 +155,7 @@ def sizes(keys: Keys) -> Steps[Sizes]:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a sorted set: behind this member, whether or not it is still there."""
+    """A position in a sorted set: after this member, which may have been removed."""
 
     score: float
     #: The member, or the beginning of a long one.
@@ -168,37 +168,39 @@ class Cursor:
 
     @classmethod
     def of(cls, text: str) -> Cursor:
-        """The cursor that `text` was made from. Raises BadOption."""
+        """Parse a cursor from its text. Raises BadOption."""
         score, _, member = text.partition("~")
         try:
             return cls(float(score), urlsafe_b64decode(member + "=" * (-len(member) % 4)))
         except ValueError:
-            raise BadOption(f"{text[:80]!r} is no cursor: take it from a page that you were given") from None
+            raise BadOption(
+                f"{text[:80]!r} is not a cursor: use the cursor that the page before returned"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
     """One entry of scheduled, retry, dead, done or a queue."""
 
-    #: The bytes as they are: what an action must name.
+    #: The stored bytes. An action must send them to identify the entry.
     member: bytes
     #: When it is due, died or completed, in seconds since the epoch; None in a queue.
     at: float | None
-    #: The job, or None when the bytes cannot be read; then `problem` says why.
+    #: The job, or None if the bytes cannot be parsed; then `problem` is the reason.
     job: codec.Wire | None
     problem: str = ""
 
     @property
     def moment(self) -> float:
-        """When it died, to the millisecond where the job says so: scores of dead are whole seconds."""
-        told = self.job.at / 1000 if self.job is not None else 0.0
+        """When it died. In milliseconds if the payload has them, because scores in dead are whole seconds."""
+        fields = self.job.at / 1000 if self.job is not None else 0.0
         score = self.at or 0.0
-        return told if 0 <= told - score < 1 else score
+        return fields if 0 <= fields - score < 1 else score
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some entries in order."""
+    """Some entries of a queue or sorted set, in order."""
 
     now: float
     #: How many there are in all.
@@ -206,14 +208,17 @@ class Page:
     #: How many come before the first of this page.
     offset: int
     entries: tuple[StoredEntry, ...]
-    #: Where the next page begins; None when this is the last.
+    #: Where the next page begins; None if this is the last.
     next: Cursor | None = None
 
 
 def page(
     source: str, *, after: Cursor | None = None, offset: int = 0, size: int = 50, newest_first: bool = False
 ) -> Op[Page]:
-    """Entries of scheduled, retry, dead or done, after a cursor or from an offset. May have fewer: large ones are rationed."""
+    """Entries of scheduled, retry, dead or done, after a cursor or from an offset.
+
+    May return fewer than `size` entries, because a page is limited in bytes too.
+    """
     rank: Arg = offset if after is None else ""
     score, member = ("0", b"") if after is None else (repr(after.score), after.member)
     size = max(1, min(size, MAX_ENTRIES))
@@ -231,7 +236,7 @@ def _read_page(reply: Any) -> Page:
 
 
 def kept(member: bytes, at: float | None) -> StoredEntry:
-    """An entry as people see it."""
+    """Decode a stored entry."""
     try:
         return StoredEntry(member, at, codec.read(member))
     except codec.Broken as why:
@@ -239,7 +244,7 @@ def kept(member: bytes, at: float | None) -> StoredEntry:
 
 
 def peek(keys: Keys, name: str, *, offset: int = 0, size: int = 50, newest_first: bool = False) -> Op[Page]:
-    """Jobs that wait in a queue, the next to be fetched first or the newest first."""
+    """Waiting jobs of a queue: the next to be fetched first, or the newest first."""
     size = max(1, min(size, MAX_ENTRIES))
     return Op(
         load("peek"),
@@ -253,12 +258,12 @@ def peek(keys: Keys, name: str, *, offset: int = 0, size: int = 50, newest_first
 
 @dataclass(frozen=True, slots=True)
 class BrokenEntry:
-    """Bytes that could not be read as a job, and what is known of them."""
+    """Bytes that could not be parsed as a job, and what is known about them."""
 
-    #: What an action must name: its place when it was seen, and the whole entry.
+    #: Its index when it was read, and the whole entry. An action must send both to identify it.
     index: int
     entry: bytes
-    #: The bytes as they were found.
+    #: The original bytes.
     payload: bytes
     at: float | None
     where: str
@@ -274,7 +279,7 @@ class BrokenPage:
 
 
 def broken(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[BrokenPage]:
-    """Entries that could not be read, oldest first."""
+    """Entries that could not be parsed as jobs, oldest first."""
     return Op(
         load("peek"),
         (keys.broken,),
@@ -288,12 +293,14 @@ def broken(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[BrokenPage]:
 def _broken(index: int, entry: bytes) -> BrokenEntry:
     header, _, payload = entry.partition(b"\n")
     try:
-        told = msgspec.json.decode(header, type=dict[str, Any])
+        fields = msgspec.json.decode(header, type=dict[str, Any])
     except codec.UNREADABLE:
         return BrokenEntry(index, entry, entry, None, "", "")
-    at = told.get("at")
+    at = fields.get("at")
     moment = at / 1000 if isinstance(at, int) and at > 0 else None
-    return BrokenEntry(index, entry, payload, moment, str(told.get("where", "")), str(told.get("why", "")))
+    return BrokenEntry(
+        index, entry, payload, moment, str(fields.get("where", "")), str(fields.get("why", ""))
+    )
 
 
 # Schedules.
@@ -301,27 +308,27 @@ def _broken(index: int, entry: bytes) -> BrokenEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
-    """A periodic schedule, as far as Redis knows it."""
+    """A periodic schedule, as it is stored in Redis."""
 
     name: str
-    #: The last tick that was dealt with, or when the schedule was first seen, in seconds since the epoch.
+    #: The last processed tick, or when the schedule was first registered, in seconds since the epoch.
     last: int
     paused: bool
-    #: What its pools announced; "" and None where none did.
+    #: What its pools announced; "" and None if no pool has.
     job: str = ""
     spec: str = ""
     timezone: str | None = None
     missed: str = ""
     args: bytes | None = None
-    #: Who paused it and when, where that was written.
+    #: Who paused it and when; "" and None if that was not recorded.
     paused_by: str = ""
     paused_at: float | None = None
-    #: The last tick that enqueued a job; None when no tick has.
+    #: The last tick that enqueued a job; None if no tick has.
     ticked: int | None = None
 
 
 class Announced(msgspec.Struct):
-    """What a pool says of a schedule that it registered."""
+    """A pool's description of a schedule that it registered."""
 
     job: str
     spec: str
@@ -331,31 +338,31 @@ class Announced(msgspec.Struct):
 
 
 def schedules(keys: Keys) -> Op[list[StoredSchedule]]:
-    """The periodic schedules that a pool ever had, by name."""
+    """All periodic schedules that pools have registered, sorted by name."""
     return Op("HGETALL", (keys.periodic,), (), _read_schedules)
 
 
 def announced(keys: Keys, names: Sequence[str]) -> Op[list[bool]]:
-    """Whether pools have announced what these schedules are, in their order; at least one name."""
+    """Whether pools have announced descriptions of these schedules, in the same order; at least one name."""
     fields = [f"{name}|is" for name in names]
     return Op("HMGET", (keys.periodic,), fields, lambda reply: [one is not None for one in reply])
 
 
 def _read_schedules(reply: Any) -> list[StoredSchedule]:
-    told = {raw.decode("utf-8", "replace"): value for raw, value in _pairs(reply)}
+    fields = {raw.decode("utf-8", "replace"): value for raw, value in _pairs(reply)}
     found = []
-    for name, value in sorted(told.items()):
+    for name, value in sorted(fields.items()):
         if name.endswith(("|off", "|is", "|ticked", "|run", "|ahead")) or not value.isdigit():
             continue
-        who, since = read_pause(told.get(f"{name}|off"))
-        # A schedule of an older release has no such field: its last tick is the best answer there is.
-        ticked = told.get(f"{name}|ticked", value)
+        who, since = read_pause(fields.get(f"{name}|off"))
+        # Schedules of older releases have no such field; their last tick is the closest value.
+        ticked = fields.get(f"{name}|ticked", value)
         schedule = StoredSchedule(
-            name, int(value), f"{name}|off" in told, paused_by=who, paused_at=since,
+            name, int(value), f"{name}|off" in fields, paused_by=who, paused_at=since,
             ticked=int(ticked) if ticked.isdigit() else None,
         )  # fmt: skip
         try:
-            known = msgspec.json.decode(told.get(f"{name}|is", b""), type=Announced)
+            known = msgspec.json.decode(fields.get(f"{name}|is", b""), type=Announced)
         except codec.UNREADABLE:
             found.append(schedule)
             continue

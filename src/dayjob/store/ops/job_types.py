@@ -1,4 +1,4 @@
-"""The job types of the fleet: what pools say of theirs, kept for consoles that know nothing of the program."""
+"""Descriptions of job types that pools announce in Redis, for consoles that do not import the program."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dayjob.store.steps import Steps, ask
 #: How many job types are kept, and how many one request announces, reads or drops.
 MAX_TYPES = 5000
 AT_ONCE = 200
-#: Seconds after which it is noted again that a job type is in use, and after which one that nobody uses is dropped.
+#: Seconds after which a pool refreshes an announcement, and after which an unused job type is dropped.
 DAY_SECONDS = 86_400
 KEPT_SECONDS = 30 * DAY_SECONDS
 
 
-def announce(keys: Keys, said: Sequence[Described]) -> Op[int]:
-    """Note what a pool says of its job types, 200 at most; the answer is how many were new, -1 for a wrong key."""
+def announce(keys: Keys, described: Sequence[Described]) -> Op[int]:
+    """Store descriptions of job types, 200 at most. Returns how many were written, -1 if the key has a wrong type."""
     args: list[Arg] = [MAX_TYPES, DAY_SECONDS]
-    for one in said:
+    for one in described:
         args += (one.name, msgspec.json.encode(one))
     return Op(load("announce"), (keys.job_types,), args, int)
 
@@ -37,7 +37,7 @@ def forget(keys: Keys, names: Sequence[str], *, age: float = KEPT_SECONDS) -> Op
 
 
 def announced_at(keys: Keys, names: Sequence[str]) -> Op[list[float | None]]:
-    """When these job types were last announced, in their order; None for those that are missing. 200 names at most."""
+    """When these job types were last announced, in the same order; None for missing ones. 200 names at most."""
     return Op(
         "HMGET", (keys.job_types,), [f"{name}|at" for name in names], lambda reply: [*map(_moment, reply)]
     )
@@ -59,20 +59,20 @@ def _names(reply: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedType:
-    """A job type and when a pool last said so."""
+    """The description of a job type, and when a pool last announced it."""
 
     said: Described
     at: float | None
 
 
 def some(keys: Keys, wanted: Sequence[str]) -> Op[list[AnnouncedType | None]]:
-    """What is known of these job types, in their order; at least one."""
+    """The descriptions of these job types, in the same order; at least one."""
     fields = [field for name in wanted for field in (name, f"{name}|at")]
     return Op("HMGET", (keys.job_types,), fields, _read_some)
 
 
 def every(keys: Keys) -> Steps[list[AnnouncedType]]:
-    """All job types, by name, in bounded reads."""
+    """All job types, sorted by name, in bounded reads."""
     wanted = yield from ask(names(keys))
     found: list[AnnouncedType] = []
     for first in range(0, len(wanted), AT_ONCE):
@@ -87,9 +87,9 @@ def _read_some(reply: Any) -> list[AnnouncedType | None]:
 
 def _known(raw: bytes | None, at: bytes | None) -> AnnouncedType | None:
     try:
-        said = None if raw is None else msgspec.json.decode(raw, type=Described)
+        described = None if raw is None else msgspec.json.decode(raw, type=Described)
     except codec.UNREADABLE:
         return None
-    if said is None:
+    if described is None:
         return None
-    return AnnouncedType(said, _moment(at))
+    return AnnouncedType(described, _moment(at))

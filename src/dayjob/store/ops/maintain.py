@@ -1,4 +1,4 @@
-"""The chores: move what is due, condemn and sweep dead pools, ring, trim, mend limits."""
+"""The leader's chores: requeue due jobs, condemn and sweep dead pools, ring bells, trim, correct limits."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class DueJobs:
-    """What is due in one of the side sets."""
+    """The due jobs of scheduled or retry."""
 
     now: float
-    #: Seconds until the next one that is not due yet; None when there is none.
+    #: Seconds until the next job becomes due; None if there is none.
     wait: float | None
-    #: Member and the second it was due.
+    #: Member, and the time in seconds at which it was due.
     members: list[tuple[bytes, float]]
 
 
 def read_due(source: str, *, skip: int = 0, most: int = BATCH) -> Op[DueJobs]:
-    """Read what is due in `scheduled` or `retry`."""
+    """Read the due jobs of `scheduled` or `retry`."""
     return Op(load("due"), (source,), (most, skip), _read_due)
 
 
@@ -37,7 +37,7 @@ def _read_due(reply: Any) -> DueJobs:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One member to move to its queue, or to broken when it has no name."""
+    """A member to move to its queue, or to broken if it has no name."""
 
     name: str | None
     member: bytes
@@ -45,7 +45,7 @@ class Move:
 
 
 def requeue(keys: Keys, source: str, moves: Sequence[Move], *, due: bool = True) -> Op[int]:
-    """Move members that are still there, and due unless an operator says now; the answer is how many."""
+    """Move members that are still there. `due=False` moves them before they are due. Returns how many were moved."""
     names = sorted({move.name for move in moves if move.name is not None})
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [source, keys.known_jobs, keys.broken, keys.totals]
@@ -58,7 +58,7 @@ def requeue(keys: Keys, source: str, moves: Sequence[Move], *, due: bool = True)
 
 
 def condemn(keys: Keys, *, lease: float, proven: Sequence[str] = (), judge: bool = True) -> Op[list[str]]:
-    """Condemn pools past their lease (`judge`) and those proven dead; the answer is all that are condemned."""
+    """Condemn the pools in `proven` and, with `judge`, those with an expired lease. Returns all condemned pools."""
     return Op(
         load("condemn"),
         (keys.pools, keys.condemned, keys.watch, keys.leader),
@@ -68,17 +68,17 @@ def condemn(keys: Keys, *, lease: float, proven: Sequence[str] = (), judge: bool
 
 
 def defer(keys: Keys, pool_id: str) -> Op[int]:
-    """Put a condemned pool behind the others: it cannot be swept as it is."""
+    """Move a condemned pool behind the others, because it cannot be swept now."""
     return Op("ZINCRBY", (keys.condemned,), (60, pool_id), float_to_int)
 
 
 def float_to_int(reply: Any) -> int:
-    """A score as a whole number."""
+    """Convert a score to an integer."""
     return int(float(reply))
 
 
 def read_state(keys: Keys, pool_id: str) -> Op[tuple[str | None, str | None, str | None]]:
-    """The suspect, culprit and cause in a pool's state."""
+    """The fields `suspect`, `culprit` and `cause` of a pool's state."""
     return Op(
         "HMGET",
         (keys.state(pool_id),),
@@ -92,7 +92,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def read_held(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[bytes | None]]:
-    """The payloads of these tokens; None for those that are gone."""
+    """The payloads of these tokens; None for those that are no longer held."""
     return Op("HMGET", (keys.held(pool_id),), tokens, list)
 
 
@@ -102,13 +102,13 @@ def held_size(keys: Keys, pool_id: str, token: str) -> Op[int]:
 
 
 def read_cancels(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[bytes | None]]:
-    """For each token: None when its job was not cancelled, `kill` when the job goes to dead."""
+    """For each token: None if its job was not cancelled, `kill` if the job goes to dead."""
     return Op("HMGET", (keys.state(pool_id),), [f"cancel:{token}" for token in tokens], list)
 
 
 @dataclass(frozen=True, slots=True)
 class Rescue:
-    """Where one attempt of a condemned pool goes."""
+    """Where to move one attempt of a condemned pool."""
 
     kind: Literal["queue", "dead", "retry", "broken", "drop"]
     name: str
@@ -129,7 +129,7 @@ class Swept:
 
 
 def sweep(keys: Keys, pool_id: str, rescues: Sequence[Rescue]) -> Op[Swept]:
-    """Move attempts of a condemned pool; with none left to hold, forget the pool."""
+    """Move attempts of a condemned pool. Deletes the pool when it holds no more."""
     names = sorted({rescue.name for rescue in rescues})
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [
@@ -151,7 +151,7 @@ def sweep(keys: Keys, pool_id: str, rescues: Sequence[Rescue]) -> Op[Swept]:
 
 
 def known_jobs(keys: Keys) -> Op[list[str]]:
-    """Every job name ever enqueued or registered."""
+    """All names in known_jobs: those that were enqueued or registered."""
     return Op(
         "SMEMBERS",
         (keys.known_jobs,),
@@ -161,7 +161,7 @@ def known_jobs(keys: Keys) -> Op[list[str]]:
 
 
 def forget_names(keys: Keys, names: Sequence[str], *, remove: bool) -> Op[list[str]]:
-    """Those of these names that no queue, pause, limit or job type uses; removed if asked to. 200 names at most."""
+    """Those of these names that no queue, pause, limit or job type uses. `remove` removes them. 200 names at most."""
     key_list: list[Arg] = [keys.known_jobs, keys.limits, keys.job_types]
     for name in names:
         key_list += (keys.queue(name), keys.paused(name))
@@ -179,7 +179,10 @@ def ring(keys: Keys, names: Sequence[str]) -> Op[int]:
 
 
 def sample(keys: Keys, minute: int, names: Sequence[str], *, last: bool) -> Op[int]:
-    """Note how many jobs wait under these names as a minute begins; 200 names at most, `last` with the last of them."""
+    """Record how many jobs of these names are waiting at the start of a minute; 200 names at most.
+
+    `last` marks the last request of the minute.
+    """
     return Op(
         load("sample"), (keys.minute(minute), *(keys.queue(name) for name in names)), (int(last), *names), int
     )
@@ -213,7 +216,7 @@ def trim(keys: Keys, source: str, label: str, members: Sequence[tuple[bytes, str
 
 
 def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
-    """Some members of a limit's held set, taken at random."""
+    """Some random members of a limit's held set."""
     return Op(
         "SRANDMEMBER", (keys.held_of(name),), (most,),
         lambda reply: [member.decode("utf-8", "surrogateescape") for member in reply],
@@ -228,7 +231,7 @@ def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
     for member in members:
         pool_id, _, token = member.partition("/")
         if pool_id not in places:
-            # What is no text is no pool's id: nobody holds that.
+            # An id that is not UTF-8 belongs to no pool, so no pool holds this attempt.
             key_list.append(keys.held(pool_id if pool_id.isprintable() else ""))
             places[pool_id] = len(key_list)
         args += (_raw(member), places[pool_id], _raw(token))
@@ -236,5 +239,5 @@ def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
 
 
 def _raw(text: str) -> bytes:
-    """A member as it was read, be it text or not: whatever is in a held set counts for its limit until it is removed."""
+    """The original bytes of a member, even if they are not UTF-8, because such members count for the limit too."""
     return text.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Who works: the pools on the register with what each says of itself, the condemned ones, the leader. Reads only."""
+"""Reads the registered pools with their statuses, the condemned pools and the leader. Writes nothing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dayjob.store.steps import Steps, ask, ask_all
 MAX_POOLS = 1000
 
 
-# Structs: a fleet has thousands of workers, and what they do is read several times for one page.
+# msgspec Structs, because a fleet has thousands of workers and a page decodes their statuses several times.
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """What one worker has been doing for longer than a moment."""
+    """A worker whose job has been running for some time; jobs that end quickly are not listed."""
 
     token: str = ""
     name: str = ""
@@ -35,7 +35,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     timeout: float | None = None
     stuck: bool = False
     lost: bool = False
-    #: Somebody cancelled it, and it was told.
+    #: Whether an operator cancelled the job and the pool has passed that on to it.
     cancelled: bool = False
     checkin: str | None = None
     checkin_at: float | None = None
@@ -44,17 +44,17 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
 
 class LoopBlock(msgspec.Struct, frozen=True):
-    """A handler that blocks the event loop of its pool, so that no other async job goes on."""
+    """A handler that blocks the event loop of its pool, so that no other async job makes progress."""
 
     #: Redis time.
     since: float = 0.0
-    #: The job that blocks it; "" where something that a handler started does.
+    #: The job that blocks the loop; "" if a task that a handler started does.
     name: str = ""
     id: str = ""
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What a pool last said of itself."""
+    """The last status that a pool published."""
 
     id: str = ""
     host: str = ""
@@ -68,7 +68,7 @@ class Status(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     quiet: bool = False
     stopping: bool = False
-    #: A parent process can replace its process.
+    #: Whether a parent process restarts it.
     supervised: bool = False
     leads: bool = False
     held: int = 0
@@ -79,37 +79,37 @@ class Status(msgspec.Struct, frozen=True):
     exchanges: int = 0
     fetched: int = 0
     loops: dict[str, float] = {}
-    #: Seconds between two beats.
+    #: Seconds between two heartbeats.
     beat: float = 5.0
     #: Open connections, and the longest wait for the shared one since the last status, in seconds.
     connections: int = 0
     connection_wait: float = 0.0
-    #: How many threads there may be for plain functions, and how many of them run one; 0 where no job is a plain function.
+    #: How many threads may run sync jobs, and how many do; 0 if the pool has no sync jobs.
     threads: int = 0
     threads_busy: int = 0
-    #: Workers whose job passed its timeout and does not end. They can run nothing else.
+    #: Workers whose job does not end after its timeout. They cannot run another job.
     stuck: int = 0
     loop_blocked: LoopBlock | None = None
     #: Those of `names` that are coroutine functions.
     async_names: tuple[str, ...] = ()
-    #: Names of its schedules; None where the pool's release does not list them.
+    #: Names of its schedules; None if the pool runs an older release that does not list them.
     schedules: tuple[str, ...] | None = None
-    #: For each of `names`, in their order: a fingerprint of its arguments.
+    #: For each of `names`, in the same order: a fingerprint of its arguments.
     signatures: tuple[str, ...] = ()
 
     @property
     def in_use(self) -> int:
-        """How many workers are taken: by attempts that are held, and by those that count as failed but do not end."""
+        """How many workers are occupied: by held attempts, and by timed-out ones that do not end."""
         return max(sum(self.running.values()), self.held + self.stuck)
 
     @property
     def few_threads(self) -> bool:
-        """Whether fewer plain functions than workers can run at once."""
+        """Whether the pool has fewer threads for sync jobs than workers."""
         return 0 < self.threads < self.concurrency
 
     @property
     def troubles(self) -> list[str]:
-        """What keeps some of its workers from working, a few words each."""
+        """Short descriptions of what keeps some of its workers from working."""
         words = []
         if self.few_threads:
             words.append(f"{self.threads_busy}/{self.threads} threads busy")
@@ -121,24 +121,24 @@ class Status(msgspec.Struct, frozen=True):
         return words
 
     def workers_for(self, name: str) -> int:
-        """How many jobs of this name the pool can run at once; workers that are stuck count."""
+        """How many jobs of this name the pool can run at once, including workers that are stuck."""
         return self.threads if self.few_threads and name not in self.async_names else self.concurrency
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool on the register."""
+    """A registered pool."""
 
     id: str
-    #: Seconds until its lease is over; below 0 when it will be condemned at the next pass.
+    #: Seconds until its lease expires. Below 0 if it has expired, so that the leader will condemn the pool.
     lease: float
-    #: None when it has not said anything yet, or cannot be understood.
+    #: None if it has not published a status yet, or the status cannot be parsed.
     status: Status | None
 
 
 def contradictions(registered: Sequence[Pool]) -> dict[str, int]:
-    """Job names whose arguments live pools disagree about, to how many pools know them."""
-    # Most pools of a fleet run the same program.
+    """Job names for which registered pools announce different arguments, to how many pools have them."""
+    # Group pools that run the same program, because most pools of a fleet do.
     programs: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
     for pool in registered:
         if pool.lease > 0 and pool.status and len(pool.status.names) == len(pool.status.signatures):
@@ -156,14 +156,14 @@ def contradictions(registered: Sequence[Pool]) -> dict[str, int]:
 
 
 def leases(keys: Keys) -> Op[list[tuple[str, float]]]:
-    """The pools on the register and the ends of their leases, in Redis seconds."""
+    """The ids of the registered pools and the ends of their leases, in Redis seconds."""
     return Op(
         "ZRANGE", (keys.pools,), (0, MAX_POOLS - 1, "WITHSCORES"), lambda reply: _read_scored(reply, 1000)
     )
 
 
 def pools(keys: Keys) -> Steps[list[Pool]]:
-    """The pools on the register, with what each says of itself."""
+    """The registered pools with their statuses."""
     moment = yield from ask(now())
     found = yield from ask(leases(keys))
     statuses = yield from ask(_statuses(keys, [pool_id for pool_id, _ in found]))
@@ -174,18 +174,18 @@ def pools(keys: Keys) -> Steps[list[Pool]]:
 
 
 def _statuses(keys: Keys, pool_ids: Sequence[str]) -> Op[list[Status | None]]:
-    # One key that is never there, because MGET wants one.
+    # Add a key that never exists, because MGET needs at least one.
     wanted = [keys.pool(pool_id) for pool_id in pool_ids] or [keys.pool("")]
     return Op("MGET", wanted, (), lambda reply: [read_status(raw) for raw in reply[: len(pool_ids)]])
 
 
 def status(keys: Keys, pool_id: str) -> Op[Status | None]:
-    """What one pool last said of itself."""
+    """The last status that one pool published."""
     return Op("GET", (keys.pool(pool_id),), (), read_status)
 
 
 def wait_stacks(keys: Keys, pool_id: str, seconds: float) -> Op[bytes | None]:
-    """Wait for the stacks that were asked for; they stay, for others who wait."""
+    """Wait for the requested stack traces. They are not removed, because other clients may wait for them too."""
     key = keys.stacks(pool_id)
     return Op("BLMOVE", (key, key), ("LEFT", "LEFT", f"{seconds:.3f}"), lambda reply: reply)
 
@@ -194,7 +194,7 @@ _decode = msgspec.json.Decoder(Status).decode
 
 
 def read_status(raw: bytes | None) -> Status | None:
-    """The status in these bytes; None when there is none."""
+    """Decode a status; None if there is none or it cannot be parsed."""
     try:
         return None if raw is None else _decode(raw)
     except codec.UNREADABLE:
@@ -203,10 +203,10 @@ def read_status(raw: bytes | None) -> Status | None:
 
 @dataclass(frozen=True, slots=True)
 class Condemned:
-    """A dead pool whose attempts are being rescued."""
+    """A dead pool whose attempts the leader is moving."""
 
     id: str
-    #: Since when, in Redis seconds.
+    #: When it was condemned, in Redis seconds.
     since: float
     #: How many attempts are left.
     held: int
@@ -222,7 +222,7 @@ def condemned(keys: Keys) -> Steps[list[Condemned]]:
 
 
 def leader(keys: Keys) -> Op[str | None]:
-    """The pool that does the chores."""
+    """The id of the leader, the pool that does the chores."""
     return Op(
         "GET", (keys.leader,), (), lambda reply: None if reply is None else reply.decode("utf-8", "replace")
     )

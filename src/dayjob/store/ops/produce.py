@@ -1,4 +1,4 @@
-"""Putting jobs in: enqueue, schedule, unique, bulk, periodic ticks."""
+"""Requests that store jobs: enqueue, schedule, unique, bulk, periodic ticks."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.scripts import load
 
-#: How many jobs one request stores, and how many bytes, at most.
+#: The maximum number of jobs and bytes of one request.
 MAX_JOBS = 500
 MAX_BYTES = 1 << 20
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """Where an enqueuer's connection notes the number of its last request, so that a resend is safe."""
+    """Identifies a request of one enqueuer connection. Redis stores the last number of a slot to recognise resends."""
 
     id: str
     number: int
-    #: Now and then true: the request asks for Redis time, and lets the slot live another hour.
+    #: Whether the request asks for Redis time and keeps the slot for another hour; set every few seconds.
     fresh: bool = True
 
 
 class When(msgspec.Struct, frozen=True, gc=False):
-    """When a job is to run: now, in or at so many milliseconds."""
+    """When a job is to run: now, in some milliseconds, or at a time in milliseconds since the epoch."""
 
     mode: Literal["now", "in", "at"] = "now"
     milliseconds: int = 0
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """What became of an enqueue."""
+    """The outcome of an enqueue."""
 
     #: False for a duplicate of a unique job, which was not stored.
     stored: bool
-    #: Redis time, or 0 where nobody asked, and when the job is due, in seconds.
+    #: Redis time, or 0 if it was not asked for, and when the job is due, in seconds.
     now: float
     due: float | None = None
     #: Id of the job that holds the unique key of a duplicate.
     holder: str = ""
-    #: Whether this very request stored it: false for a resend too.
+    #: Whether this request stored the job; False for a resend, too.
     new: bool = True
-    #: Whether a job with the id that its caller chose was stored before, by another request.
+    #: Whether another request stored a job with the same chosen id before.
     existed: bool = False
 
 
@@ -60,7 +60,7 @@ def enqueue(
 ) -> Op[Stored]:
     """Store jobs of one name in its queue and ring its bell. `introduce` adds the name to known_jobs.
 
-    `expires` is how many seconds from now they expire. It replaces the moment that stands in the payloads.
+    `expires` is in how many seconds the jobs expire. The script replaces the time in the payloads by Redis time plus it.
     """
     return Op(
         load("enqueue"),
@@ -138,13 +138,13 @@ def _span(seconds: float | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What became of a tick."""
+    """The outcome of a tick."""
 
     enqueued: int
     last: int
     now: float
     paused: bool
-    #: Why the last tick was replaced by the time of Redis: "junk", "ahead", or "" when it was not.
+    #: Why Redis time replaced the last tick: "junk" (no number), "ahead" (in the future), or "" if it did not.
     replaced: str = ""
 
 
@@ -158,7 +158,7 @@ def tick(
     missed: int = 0,
     jobs: Sequence[tuple[int, bytes]] = (),
 ) -> Op[Ticked]:
-    """Enqueue the ticks of a schedule if its last tick is still `seen`. With `newest=None`: only look."""
+    """Enqueue the ticks of a schedule if its last tick is still `seen`. With `newest=None`, only read the last tick."""
     flat: list[Arg] = []
     for moment, payload in jobs:
         flat += (moment, payload)

@@ -1,8 +1,8 @@
-"""Roll-ups: the figures of one minute that is over, of five, of a quarter of an hour, an hour, six, a day; each as two values.
+"""Roll-ups: the metrics of 1, 5, 15, 60, 360 and 1440 minutes, each stored as two values, counts and times.
 
-Three days are then not four thousand reads. Counts, of which a chart needs every one, are small and by themselves; times
-are large, and only their sum is ever shown, which a few long roll-ups make up. What is not rolled up yet is summed from
-shorter ones, and at last from minutes.
+They make a chart of three days possible without reading four thousand minutes. Counts are small, and a chart needs each of
+them. Times are large, but only their sum is shown, which needs a few long roll-ups only. A span that is not rolled up yet
+is summed from shorter ones, and in the end from minutes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from dayjob.store.steps import Steps, ask, ask_all
 
 T = TypeVar("T")
 
-#: Minutes in a roll-up, to seconds for which it is kept: somewhat longer than the hour, the day or the three days that
-#: are shown of it.
+#: Minutes of a roll-up to the seconds for which it is kept: a little longer than the charts that use it (an hour, a day,
+#: three days).
 KEPT_SECONDS = {1: 7200, 5: 7200, 15: 93_600, 60: 262_800, 360: 284_400, 1440: 349_200}
-#: Of what a roll-up is summed.
+#: Minutes of a roll-up to the minutes of the shorter ones it is summed from.
 FINER = {5: 1, 15: 5, 60: 15, 360: 60, 1440: 360}
 
-#: Reads minutes that nobody has rolled up.
+#: Reads minutes that are not rolled up.
 ReadMinutes = Callable[[Sequence[int]], Steps[list[Minute]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """One of the two values of a roll-up."""
+    """How to store, read and sum one of the two values of a roll-up."""
 
     key: Callable[[Keys, int, int], str]
     write: Callable[[T], bytes]
@@ -44,17 +44,17 @@ class Kind(Generic[T]):
 
 
 class _Counts(msgspec.Struct):
-    """Counts as they are kept: all by job name."""
+    """Counts as they are stored, by job name."""
 
     ended: dict[str, int]
     fails: dict[str, int]
     taken: dict[str, int]
-    #: Those of its beginning; None where nobody counted them.
+    #: Queue sizes at its start; None if the leader did not record them.
     sizes: dict[str, int] | None
 
 
 class _Times(msgspec.Struct):
-    """Times as they are kept: by job name and bucket."""
+    """Times as they are stored, by job name and bucket."""
 
     runs: dict[str, dict[int, int]]
     waits: dict[str, dict[int, int]]
@@ -77,7 +77,7 @@ def _read_counts(raw: bytes, first: int) -> Counts:
 
 
 def merged_counts(parts: Sequence[Counts], first: int) -> Counts:
-    """The sum of counts that begin with the minute `first`."""
+    """The sum of counts that start at the minute `first`."""
     ended: dict[str, int] = {}
     fails: dict[str, int] = {}
     taken: dict[str, int] = {}
@@ -166,7 +166,7 @@ def _pieces(first: int, last: int) -> Iterator[tuple[int, int]]:
 def _sums(
     keys: Keys, kind: Kind[T], span: int, starts: Sequence[int], last: int, minutes: ReadMinutes
 ) -> Steps[dict[int, T]]:
-    """The sums of the spans that begin there, by where they begin; none where nothing is known of one."""
+    """The sums of the spans that start at `starts`, by start; a span without data has none."""
     kept: list[T | None] = []
     for begin in range(0, len(starts), 60):
         kept += yield from ask(_rolled_up(keys, kind, span, starts[begin : begin + 60]))
@@ -184,7 +184,7 @@ def _sums(
 def _parts(
     keys: Keys, kind: Kind[T], span: int, starts: Sequence[int], last: int, minutes: ReadMinutes
 ) -> Steps[dict[int, list[T]]]:
-    """What each of the spans that begin there is summed of."""
+    """The parts that each of the spans at `starts` is summed from."""
     finer = FINER[span]
     inner = [one for start in starts for one in range(start, min(start + span, last + 1), finer)]
     found = yield from _sums(keys, kind, finer, inner, last, minutes)
@@ -199,7 +199,7 @@ def _rolled_up(keys: Keys, kind: Kind[T], span: int, starts: Sequence[int]) -> O
         try:
             return None if raw is None else kind.read(raw, start)
         except codec.UNREADABLE:
-            # Not written by us: what it would have been is summed again.
+            # dayjob did not write this value, so sum the span again.
             return None
 
     return Op(
@@ -209,9 +209,9 @@ def _rolled_up(keys: Keys, kind: Kind[T], span: int, starts: Sequence[int]) -> O
 
 
 def _any(keys: Keys, span: int, first: int) -> Op[bool]:
-    """Whether there is anything of which a roll-up can be summed."""
+    """Whether there is any data that a roll-up can be summed from."""
     upto = first + span
-    # Those of 1 and 5 go before their minutes do.
+    # Roll-ups of 1 and 5 minutes expire before their minutes do.
     parts = [
         keys.counts(one, start)
         for one in KEPT_SECONDS
@@ -225,7 +225,7 @@ def _any(keys: Keys, span: int, first: int) -> Op[bool]:
 
 
 def missing(keys: Keys, span: int, starts: Sequence[int]) -> Steps[list[int]]:
-    """Those of the spans that begin there which nobody has rolled up, though there are figures."""
+    """Those of the spans at `starts` that have data but are not rolled up."""
     known = yield from ask_all([Op("EXISTS", (keys.counts(span, start),), (), bool) for start in starts])
     open_ = [start for start, one in zip(starts, known, strict=True) if not one]
     there = yield from ask_all([_any(keys, span, start) for start in open_])
@@ -233,7 +233,7 @@ def missing(keys: Keys, span: int, starts: Sequence[int]) -> Steps[list[int]]:
 
 
 def roll_up(keys: Keys, span: int, first: int, minutes: ReadMinutes) -> Steps[None]:
-    """Keep the sum of `span` minutes from `first` on."""
+    """Store the sum of `span` minutes from `first` on."""
     once = _once(minutes)
     if span == 1:
         (minute,) = yield from once([first])
@@ -242,12 +242,12 @@ def roll_up(keys: Keys, span: int, first: int, minutes: ReadMinutes) -> Steps[No
         last = first + span - 1
         counts = merged_counts((yield from _parts(keys, COUNTS, span, [first], last, once))[first], first)
         times_ = merged_times((yield from _parts(keys, TIMES, span, [first], last, once))[first])
-    # Counts say that it is rolled up, so they are last.
+    # `missing` looks at the counts only, so they are stored last.
     yield from ask_all([_keep(keys, TIMES, span, first, times_), _keep(keys, COUNTS, span, first, counts)])
 
 
 def forget(keys: Keys, first: int, last: int) -> Op[int]:
-    """Drop every roll-up that has one of these minutes in it."""
+    """Delete every roll-up that contains one of these minutes."""
     spans = [(span, start) for span in KEPT_SECONDS for start in range(first // span * span, last + 1, span)]
     return Op(
         "DEL", [key(span, start) for span, start in spans for key in (keys.counts, keys.times)], (), int
@@ -255,7 +255,7 @@ def forget(keys: Keys, first: int, last: int) -> Op[int]:
 
 
 def _once(minutes: ReadMinutes) -> ReadMinutes:
-    """Reads each minute once, for both values."""
+    """Wrap `minutes` so that each minute is read once for both values."""
     known: dict[int, Minute] = {}
 
     def read(numbers: Sequence[int]) -> Steps[list[Minute]]:
