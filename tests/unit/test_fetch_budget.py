@@ -85,12 +85,13 @@ def test_a_sample_gives_each_name_its_share_rounded_up_or_down(weights, draws, s
         assert math.floor(share - 1e-6) <= found.get(name, 0) <= math.ceil(share + 1e-6)
 
 
-def test_a_sample_reaches_light_names_too():
+def test_over_many_samples_a_light_name_gets_its_share():
     weights = {"heavy": 97, "a": 1, "b": 1, "c": 1}
     drawn: Counter[str] = Counter()
-    for seed in range(300):
+    for seed in range(2000):
         drawn.update(sample(weights, 5, random.Random(seed)))
-    assert set(drawn) == set(weights)
+    assert drawn.total() == 10_000
+    assert all(50 < drawn[name] < 150 for name in "abc")
 
 
 class FakeExecutor:
