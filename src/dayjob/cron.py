@@ -158,19 +158,17 @@ def due(
     now: float,
     policy: Missed,
     limit: int = 100,
-    *,
-    tolerance: float = TOLERANCE,
 ) -> Due:
     """Decide which ticks after `last`, up to `now`, get a job.
 
-    The newest tick is on time if it is at most `tolerance` seconds old, and is enqueued under every policy. All other
+    The newest tick is on time if it is at most TOLERANCE seconds old, and is enqueued under every policy. All other
     ticks are missed: "skip" enqueues none of them, "one" the newest of them, "all" each of them. At most the newest
     `limit` ticks are enqueued; `limit` is at least 1. If no tick is due, or the clock went back, none is enqueued.
     """
     times, skipped = schedule.ticks(last, now, limit)
     if not times:
         return Due((), 0, last)
-    on_time = 1 if now - times[-1] <= tolerance else 0
+    on_time = 1 if now - times[-1] <= TOLERANCE else 0
     late = {"skip": 0, "one": 1, "all": limit}[policy]
     enqueue = times[max(0, len(times) - late - on_time) :]
     return Due(enqueue, skipped + len(times) - len(enqueue), times[-1])

@@ -393,8 +393,3 @@ def test_every_tick_is_either_enqueued_or_counted_and_never_more_than_the_limit(
     assert found.last == NOON
     assert found.enqueue == tuple(range(NOON - 3600 * (len(found.enqueue) - 1), NOON + 1, 3600))
     assert due(parse("@hourly"), found.last, now, policy, limit) == Due((), 0, NOON)
-
-
-def test_how_late_is_late_can_be_set():
-    assert due(parse("@hourly"), NOON - 3600, NOON + 300, "skip", tolerance=300).enqueue == (NOON,)
-    assert due(parse("@hourly"), NOON - 3600, NOON + 1, "skip", tolerance=0).enqueue == ()
