@@ -84,7 +84,9 @@ def test_failing_jobs_are_settled_and_cost_no_worker(new_pool, look, broken_logg
         for _ in range(6):
             work.enqueue()
         assert pool.drain(20)
-        assert look.totals() == {"failed:fail": 6, "dead:fail": 6, "done:work": 6}
+        # On a busy machine a pool also gives back what no worker started in time.
+        totals = {name: count for name, count in look.totals().items() if not name.startswith("given_back:")}
+        assert totals == {"failed:fail": 6, "dead:fail": 6, "done:work": 6}
         assert look.held() == 0
 
 
