@@ -49,6 +49,13 @@ def span(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
+def took(seconds: float) -> str:
+    """A duration of a job, which may be short: "0.4 ms", "72 ms", "3 min"."""
+    if seconds >= 1:
+        return span(seconds)
+    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.2g} ms"
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things: "1 job", "2,000 jobs"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

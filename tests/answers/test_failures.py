@@ -70,10 +70,12 @@ def test_failures_that_a_retry_made_good_are_counted(faces, admin, new_pool, loo
     assert faces.api("/failures")["attempts"] == [{"name": "receipt", "last_hour": 10}]
     page = faces.page("/failures")
     assert "No failed job is in retry or dead" in page
-    assert "receipt 10 Every attempt that failed" in page
+    assert "receipt 10 All failed attempts" in page
     listed = faces.run("dead", "groups")
-    assert "No job is in retry or dead for a failure.\nreceipt failed 10 times in the last hour" in listed
-    faces.top("failures").wait_for("failed in the last hour, healed failures included: receipt 10 times")
+    assert 'No job is in retry or dead for a failure.\n"receipt" failed 10 times in the last hour' in listed
+    faces.top("failures").wait_for(
+        'failed in the last hour, including attempts that succeeded on retry: "receipt" 10 times'
+    )
 
 
 def test_a_group_shows_how_often_its_job_failed_beside_how_many_jobs_it_has_now(faces, admin, new_pool, look):
@@ -88,5 +90,5 @@ def test_a_group_shows_how_often_its_job_failed_beside_how_many_jobs_it_has_now(
         wait_until(look.dead, 30)
         wait_until(lambda: [one for one in admin.failures().attempts if one.last_hour == 3], 30)
     assert admin.failures().groups[0].count == 1
-    assert "1 dead the job failed 3 times in the last hour 1 1 1 1" in faces.page("/failures")
-    assert "charge failed 3 times in the last hour" in faces.run("dead", "groups")
+    assert "1 dead failed 3 times in the last hour 1 1 1 1" in faces.page("/failures")
+    assert '"charge" failed 3 times in the last hour' in faces.run("dead", "groups")

@@ -57,10 +57,10 @@ def test_the_workers_of_a_pool_whose_lease_is_over_are_not_counted_as_busy(
         assert busy.stale
         assert faces.api("/busy")[0]["stale"]
         assert "0 live pools with 0 workers, 0 of them busy." in faces.page("/worker_pools")
-        assert "its pool is silent" in faces.page("/busy_workers")
-        assert "its pool is silent" in faces.run("jobs", "ls", "--state", "running")
-        faces.top("pools").wait_for("0 of 0 workers busy", "its lease is over")
-        faces.top("busy").wait_for("its pool is silent")
+        assert "no heartbeat from its pool" in faces.page("/busy_workers")
+        assert "no heartbeat from its pool" in faces.run("jobs", "ls", "--state", "running")
+        faces.top("pools").wait_for("0 of 0 workers busy", "no heartbeat")
+        faces.top("busy").wait_for("no heartbeat from its pool")
     finally:
         os.kill(worker.process.pid, signal.SIGCONT)
         worker.close()

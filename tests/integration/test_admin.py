@@ -200,7 +200,7 @@ def test_pause_and_resume_say_who_and_whether_it_changed_anything(admin, enqueue
     found = admin.queue("mail")
     assert (found.paused_by, found.view.queue.paused) == ("ada", True)
     job = admin.jobs("waiting", name="mail").jobs[0]
-    assert "paused by ada since" in admin.explain(job.id)
+    assert "its queue was paused by ada" in admin.explain(job.id)
     assert admin.resume("mail").done
     assert not admin.resume("mail").done
     assert not admin.queue("mail").view.queue.paused

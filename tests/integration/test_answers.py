@@ -210,14 +210,14 @@ def test_jobs_behind_a_blocked_event_loop_are_not_about_to_run(operator, new_poo
     culprit = blocks.enqueue()
     wait_until(lambda: any(one["loop_blocked"] for one in look.status()))
     held = waits.enqueue()
-    told = rf"the event loop of {HERE} has been blocked for [\d.]+ s by blocks \(id {culprit.id}\)\."
+    told = rf"the event loop of {HERE} has been blocked for [\d.]+ s by \"blocks\" \(id {culprit.id}\)\."
     for answer in operator.explained(held):
         assert re.search(told, answer), answer
         assert "about to" not in answer
     assert "and blocks its event loop" in operator.admin.explain(culprit.id)
-    assert "event loop blocked by blocks" in operator.run("pools", "ls")
-    assert "event loop blocked by blocks" in operator.page("/worker_pools")
-    operator.top("pools", "event loop blocked by blocks")
+    assert 'event loop blocked by "blocks"' in operator.run("pools", "ls")
+    assert 'event loop blocked by "blocks"' in operator.page("/worker_pools")
+    operator.top("pools", 'event loop blocked by "blocks"')
 
 
 # In and out per minute.
@@ -260,8 +260,13 @@ def test_in_and_out_a_minute_are_the_same_everywhere(began, operator, look):
     check(lambda: of(r"mail 0 0 0 (\d+) (\d+)", operator.run("queues", "ls")))
     check(lambda: of(r"in/min ([\d.]+) out/min ([\d.]+)", operator.run("queues", "show", "mail")))
     check(lambda: of(r"mail 0 – 0 0 (\d+) (\d+)", operator.page("/queues")))
-    check(lambda: of(r"In a minute (\d+) counted Out a minute (\d+)", operator.page("/queue", name="mail")))
-    check(lambda: of(r"(\d+) jobs a minute end.* Ended a minute (\d+)", operator.page("/")))
+    check(
+        lambda: of(
+            r"Enqueued per minute (\d+) in the last 5 minutes Finished per minute (\d+)",
+            operator.page("/queue", name="mail"),
+        )
+    )
+    check(lambda: of(r"(\d+) jobs/min completed.* Completed per minute (\d+)", operator.page("/")))
     check(lambda: of(row := r"mail 0 0 0 (\d+) (\d+)", operator.top("queues", row)))
     assert "no figures" not in operator.run("queues", "show", "mail")
 

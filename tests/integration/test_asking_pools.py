@@ -284,7 +284,7 @@ def test_a_sync_job_that_is_cancelled_learns_it_by_its_check_in_and_is_gone(admi
     assert began.wait(10)
     done = admin.cancel(job.id, state="running")
     assert done.done
-    assert "told to end it with its next beat" in done.says
+    assert "stops it at its next heartbeat" in done.says
     wait_until(lambda: look.total("cancelled:work") == 1)
     assert pool.drain(10)
     # Neither done, nor failed, nor kept.
@@ -398,7 +398,7 @@ def test_everything_that_matches_is_cancelled_in_every_state_where_it_can_be(
     assert admin.count("running", where="source=1").matched == 1
     tally = admin.apply("cancel", "running", where="source=1")
     assert (tally.looked, tally.matched, tally.changed) == (3, 1, 1)
-    assert "told to end with their pool's next beat" in tally.says
+    assert "cancelling at their pool's next heartbeat" in tally.says
     wait_until(lambda: look.total("cancelled:work") == 1)
     assert sorted(job.source for job in admin.jobs("running").jobs) == [0, 2]
     enqueuer.enqueue_many("mail", [{"n": n} for n in range(4)])

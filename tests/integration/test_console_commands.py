@@ -324,14 +324,14 @@ def test_jobs_show_and_explain_tell_the_story_of_one(run, there, put, announce):
     assert shown.returncode == 0
     for text in (
         "mail d1",
-        "Has been dead for",
+        "Died",
         "attempt 1 failed: Timeout: slow",
         "    Traceback of it",
         "[redacted]",
     ):
         assert text in shown.stdout
     assert "hunter2" not in shown.stdout
-    assert run("jobs", "explain", "d1", *there).stdout.startswith("Has been dead for")
+    assert run("jobs", "explain", "d1", *there).stdout.startswith("Died")
     missing = run("jobs", "show", "nobody", *there)
     assert (missing.returncode, "No job 'nobody'" in missing.stderr) == (1, True)
 

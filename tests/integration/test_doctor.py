@@ -182,7 +182,7 @@ def test_broken_entries_are_a_warning(examine, call, keys):
     call("RPUSH", keys.broken, b'{"at":1,"where":"x","why":"no JSON"}\nbytes')
     finding = examine()["broken"]
     assert finding.level == "warning"
-    assert "1 entries could not be read, the oldest: no JSON" in finding.what
+    assert "1 entry could not be read, the oldest: no JSON" in finding.what
 
 
 def test_jobs_that_nobody_moves_when_they_are_due_are_an_error(examine, call, keys):
@@ -197,7 +197,7 @@ def test_a_pool_that_stays_condemned_is_an_error(examine, call, keys):
     call("HSET", keys.held("p1"), "1:a", "x")
     finding = examine()["condemned"]
     assert finding.level == "error"
-    assert "not swept for 5 min, with 1 attempts" in finding.what
+    assert "not swept for 5 min, with 1 attempt" in finding.what
 
 
 def test_a_running_pool_leads_and_its_names_are_known(examine, keys, new_pool, call):

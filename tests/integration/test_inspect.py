@@ -778,7 +778,7 @@ def test_what_a_waiting_job_waits_for_is_said_in_one_sentence(keys, call, go, en
     def say(**status):
         call("SET", keys.pool("p1"), msgspec.json.encode({"id": "p1", "concurrency": 2, **status}))
 
-    assert "no live pool knows this name (1 pool, 1 silent)" in explained(go, keys, job)
+    assert "no live pool knows this name (1 pool, 1 not reporting yet)" in explained(go, keys, job)
     say(names=["b"])
     assert "no live pool knows this name (1 pool)" in explained(go, keys, job)
     say(names=["a"], quiet=True)
@@ -808,23 +808,18 @@ def test_what_a_waiting_job_waits_for_is_said_in_one_sentence(keys, call, go, en
 
 def test_what_other_jobs_wait_for_is_said_in_one_sentence(keys, call, go, enqueuer, look):
     later = enqueuer.enqueue_in("a", 42)
-    assert explained(go, keys, later) in ("Is due in 42 s.", "Is due in 41 s.")
+    assert explained(go, keys, later) in ("Due in 42 s.", "Due in 41 s.")
     now = look.now()
     call("ZADD", keys.retry, now - 100, payload("a", "late", fails=2, err="ValueError: no\nmore"))
     late = go(find.explain(keys, "late")).sentence
-    assert late.startswith("Was due 100 s ago after 2 fails, the last: ValueError: no: no pool leads")
+    assert late.startswith("Was due 100 s ago after 2 fails, the last: ValueError: no: no pool is the leader")
     call("SET", keys.unique("a", "k"), "holder")
     call("ZADD", keys.dead, now - 7200, payload("a", "gone", err="boom", unique_key=keys.unique("a", "k")))
-    assert (
-        go(find.explain(keys, "gone")).sentence
-        == "Has been dead for 2.0 h: boom (job holder has its unique key)."
-    )
+    assert go(find.explain(keys, "gone")).sentence == "Died 2.0 h ago: boom (job holder has its unique key)."
     call("ZADD", keys.dead, now - 7200, payload("a", "large", err="TooLarge: store it elsewhere."))
-    assert (
-        go(find.explain(keys, "large")).sentence == "Has been dead for 2.0 h: TooLarge: store it elsewhere."
-    )
+    assert go(find.explain(keys, "large")).sentence == "Died 2.0 h ago: TooLarge: store it elsewhere."
     call("ZADD", keys.done, now + 3600 * 5, payload("a", "kept"))
-    assert go(find.explain(keys, "kept")).sentence == "Is done, and kept for another 5.0 h."
+    assert go(find.explain(keys, "kept")).sentence == "Completed, and kept for another 5.0 h."
     nobody = go(find.explain(keys, "nobody"))
     assert nobody.found is None
     assert "never was" in nobody.sentence
@@ -838,13 +833,13 @@ def test_a_running_job_says_where_and_for_how_long(keys, call, go, enqueuer, new
     job = enqueuer.enqueue("a")
     ghost = new_ghost(lease=30)
     ((token, _),) = ghost.take("a")
-    assert f"Is held by pool {ghost.id}" in explained(go, keys, job)
+    assert f"Fetched by pool {ghost.id}" in explained(go, keys, job)
     worker = {"token": token, "name": "a", "id": job.id, "started_at": look.now() - 30, "checkin": "row 3"}
     status = {"id": ghost.id, "host": "box", "pid": 7, "workers": [worker]}
     call("SET", keys.pool(ghost.id), msgspec.json.encode(status))
-    assert explained(go, keys, job) == f"Is running on pool {ghost.id} (box, pid 7) since 30 s: row 3."
+    assert explained(go, keys, job) == "Running for 30 s on box/7: row 3."
     go(maintain.condemn(keys, lease=1, proven=[ghost.id], judge=False))
-    assert "which is dead; its attempts are being rescued" in explained(go, keys, job)
+    assert "which died; its attempts are being rescued" in explained(go, keys, job)
 
 
 def test_no_look_or_action_changes_what_a_full_server_still_lets_one_do(keys, call, go, enqueuer):

@@ -71,12 +71,12 @@ def test_every_tab_shows_what_it_is_about(top, pool, put, admin, enqueuer):
     screen = top(columns=140)
     expected = {
         "2": ("3 queues", "charge", "! paused"),
-        "3": ("1 pool", f"{os.getpid()}", "leads"),
+        "3": ("1 pool", f"{os.getpid()}", "leader"),
         "4": ("hold", "33%", "row 3 of 9"),
         "5": ("1 job in retry", "r-1", "no bank for order 8"),
         "6": ("1 job in scheduled", "s-1", "to='ada'"),
         "7": ("1 job in dead", "d-1", "no bank for order 7"),
-        "8": ("1 kind of failure in 2 jobs", "no bank for order #"),
+        "8": ("1 kind of failure, 2 jobs", "no bank for order #"),
         "9": ("1 schedule", "At 03:00 every day", "Europe/Paris"),
         "0": ("last 1 h: 0 attempts", "No figures yet."),
         "-": ("per second", "persistence"),
@@ -86,10 +86,10 @@ def test_every_tab_shows_what_it_is_about(top, pool, put, admin, enqueuer):
         screen.press(key)
         screen.wait_for(*texts)
     screen.press("4", "enter")
-    shown = screen.wait_for(f"id           {held.id}", "Is running on pool", "[redacted]")
+    shown = screen.wait_for(f"id           {held.id}", "Running for", "[redacted]")
     assert "geheim" not in shown
     screen.press("escape")
-    screen.wait_for("busy for longer than a moment")
+    screen.wait_for("busy for more than 0.5 s")
     screen.press("right")
     screen.wait_for("1 job in retry")
     screen.press("0")
@@ -117,7 +117,7 @@ def test_a_job_opens_with_its_story_error_and_arguments(top, put):
     screen.wait_for("d-1")
     screen.press("enter")
     shown = screen.wait_for(
-        "Has been dead for", "Timeline", "moved to dead", "/app/shop/mail.py", "ValueError: no good", "to='ada'", "api_key='[redacted]'", "acme",
+        "Died", "Timeline", "moved to dead", "/app/shop/mail.py", "ValueError: no good", "to='ada'", "api_key='[redacted]'", "acme",
         "$ dayjob enqueue mail", "Dead > mail d-1",
     )  # fmt: skip
     assert "geheim" not in shown
@@ -172,7 +172,7 @@ def test_the_row_under_the_cursor_stays_on_its_line_while_others_come_and_go(top
     screen.wait_for("64 jobs in dead")
     screen.settle(lambda: "d-18" in screen.cursor)
     screen.press("r")
-    screen.wait_for("Retry mail d-18?")
+    screen.wait_for('Retry "mail" d-18?')
 
 
 def test_long_lists_have_pages(top, put):
@@ -197,9 +197,9 @@ def test_the_filter_is_that_of_jobs_ls_and_a_mistake_in_it_is_explained(top, put
     screen.press("/")
     screen.wait_for("Show only what matches")
     screen.fill("nam=mail")
-    screen.wait_for("'nam=mail' is no condition. Did you mean 'name'?")
+    screen.wait_for("Unknown filter: nam. Did you mean 'name'?")
     screen.press("escape")
-    screen.wait_for("2 jobs in dead", gone="is no condition")
+    screen.wait_for("2 jobs in dead", gone="Unknown filter")
     screen.press("/")
     screen.wait_for("Show only what matches")
     screen.fill("error~Timeout")
@@ -228,7 +228,7 @@ def test_retry_asks_first_and_says_what_became_of_it(top, put, look, admin):
     screen = top("--tab", "dead")
     screen.wait_for("d-1")
     screen.press("r")
-    screen.wait_for("Retry mail d-1?", "y yes   n no")
+    screen.wait_for('Retry "mail" d-1?', "y yes   n no")
     screen.press("n")
     screen.wait_for("d-1", gone="y yes")
     assert len(look.dead()) == 1
@@ -245,7 +245,7 @@ def test_a_job_that_moved_on_is_left_alone_and_the_answer_says_so(top, put, look
     screen = top("--tab", "dead")
     screen.wait_for("d-1")
     screen.press("d")
-    screen.wait_for("Delete mail d-1?")
+    screen.wait_for('Delete "mail" d-1?')
     assert admin.retry("d-1").done
     screen.press("y")
     screen.wait_for("It has moved on: it was dead, now it waits in its queue. Nothing was changed.")
@@ -259,9 +259,9 @@ def test_scheduled_and_retried_jobs_are_run_killed_and_deleted(top, put, look, k
     screen = top("--tab", "scheduled")
     screen.wait_for("s-2")
     for key, question, answer, left in (
-        ("r", "Run mail s-0?", "In the queue 'mail' now.", "2 jobs in scheduled"),
-        ("x", "Kill mail s-1?", "Dead now.", "1 job in scheduled"),
-        ("d", "Delete mail s-2?", "Deleted.", "No jobs in scheduled."),
+        ("r", 'Run "mail" s-0?', "In the queue 'mail' now.", "2 jobs in scheduled"),
+        ("x", 'Kill "mail" s-1?', "Dead now.", "1 job in scheduled"),
+        ("d", 'Delete "mail" s-2?', "Deleted.", "No jobs in scheduled."),
     ):
         screen.press(key)
         screen.wait_for(question)
@@ -270,7 +270,7 @@ def test_scheduled_and_retried_jobs_are_run_killed_and_deleted(top, put, look, k
     screen.press("5")
     screen.wait_for("r-0")
     screen.press("x")
-    screen.wait_for("Kill mail r-0?")
+    screen.wait_for('Kill "mail" r-0?')
     screen.press("y")
     screen.wait_for("No jobs in retry.")
     assert [job["id"] for job in look.queue("mail")] == ["s-0"]
@@ -295,7 +295,7 @@ def test_marked_jobs_and_all_that_match_are_done_at_once(top, put, look):
     screen.fill("name=charge")
     screen.wait_for("filter name=charge", gone="m-2")
     screen.press("R")
-    screen.wait_for("Retry all 3 jobs in dead that match name=charge?")
+    screen.wait_for("Retry 3 jobs in dead matching name=charge?")
     screen.press("y")
     screen.wait_for("3 jobs matched, 3 changed.")
     assert {job["id"] for job in look.dead()} == {"m-2", "m-3"}
@@ -310,9 +310,9 @@ def test_a_group_of_failures_is_retried_as_a_whole(top, put, look):
     screen = top("--tab", "failures")
     screen.wait_for("order #")
     screen.press("r")
-    screen.wait_for("Retry 4 jobs of charge that failed with")
+    screen.wait_for('Retry 4 jobs of "charge" that failed with')
     screen.press("y")
-    screen.wait_for("charge: 4 jobs matched, 4 changed.")
+    screen.wait_for('"charge": 4 jobs matched, 4 changed.')
     assert len(look.queue("charge")) == 4
     assert [job["id"] for job in look.dead()] == ["m-0"]
 
@@ -322,15 +322,15 @@ def test_queues_are_paused_resumed_and_purged_by_typing_their_name(top, enqueuer
     screen = top("--tab", "queues")
     screen.wait_for("mail")
     screen.press("p")
-    screen.wait_for("Pause the queue mail?")
+    screen.wait_for('Pause the queue "mail"?')
     screen.press("y")
     screen.wait_for("queue mail: Paused.", "! paused")
     screen.press("p")
-    screen.wait_for("Resume the queue mail?")
+    screen.wait_for('Resume the queue "mail"?')
     screen.press("y")
     screen.wait_for("queue mail: Resumed.", gone="! paused")
     screen.press("u")
-    screen.wait_for("Delete all 7 jobs that wait in mail?", "Type mail and enter")
+    screen.wait_for('Delete 7 jobs waiting in "mail", for good?', "Type mail and enter")
     screen.fill("mial")
     screen.wait_for("That is not mail: nothing is done.")
     assert len(look.queue("mail")) == 7
@@ -339,7 +339,7 @@ def test_queues_are_paused_resumed_and_purged_by_typing_their_name(top, enqueuer
     screen.press("u")
     screen.wait_for("Type mail and enter")
     screen.fill("mail")
-    screen.wait_for("queue mail: 7 jobs deleted.")
+    screen.wait_for('queue "mail": 7 jobs deleted.')
     assert look.queue("mail") == []
 
 
@@ -350,12 +350,12 @@ def test_a_queue_opens_with_the_jobs_that_wait_in_it(top, enqueuer, look):
     screen.press("enter")
     screen.wait_for("n=0", "n=2", "per minute", "Queues > mail")
     screen.press("down", "d")
-    screen.wait_for(f"Delete mail {jobs[1].id}?")
+    screen.wait_for(f'Delete "mail" {jobs[1].id}?')
     screen.press("y")
     screen.wait_for("Deleted.", gone="n=1")
     assert [job["args"]["n"] for job in look.queue("mail")] == [0, 2]
     screen.press("p")
-    screen.wait_for("Pause the queue mail?")
+    screen.wait_for('Pause the queue "mail"?')
 
 
 def test_a_running_job_is_cancelled_and_its_pool_made_quiet_and_stopped(top, pool, enqueuer, look):
@@ -368,9 +368,9 @@ def test_a_running_job_is_cancelled_and_its_pool_made_quiet_and_stopped(top, poo
     screen.press("escape")
     screen.wait_for("row 3 of 9")
     screen.press("c")
-    screen.wait_for("Cancel hold ")
+    screen.wait_for('Cancel "hold" ')
     screen.press("y")
-    screen.wait_for("is told to end it with its next beat")
+    screen.wait_for("stops it at its next heartbeat")
     screen.wait_for("No worker has run a job")
     assert look.total("cancelled:hold") == 1
     screen.press("3")
@@ -391,13 +391,13 @@ def test_schedules_are_run_paused_and_resumed(top, pool, look):
     screen = top("--tab", "periodic")
     screen.wait_for("At 03:00 every day")
     screen.press("r")
-    screen.wait_for("Enqueue mail now")
+    screen.wait_for('Enqueue "mail" now')
     screen.press("y")
     screen.wait_for("schedule nightly: Enqueued as")
     wait_until(lambda: look.total("done:mail") == 1, 60)
     for question, state in (
-        ("Pause the schedule nightly?", "! paused"),
-        ("Resume the schedule nightly?", ""),
+        ('Pause the schedule "nightly"?', "! paused"),
+        ('Resume the schedule "nightly"?', ""),
     ):
         screen.press("p")
         screen.wait_for(question)
@@ -451,7 +451,7 @@ def test_it_works_in_small_terminals(top, put, look, columns, lines):
         screen.press(key)
     screen.wait_for("> mail")
     screen.press("r")
-    screen.wait_for("Retry mail d-1?")
+    screen.wait_for('Retry "mail" d-1?')
     screen.press("y")
     wait_until(lambda: len(look.queue("mail")) == 1, 60)
     screen.press("q")
@@ -498,7 +498,7 @@ def test_colours_are_those_of_the_terminal(top, put):
 def test_only_the_tab_that_is_shown_is_read_and_each_read_is_small(top, put, server, link, keys):
     put("dead", "mail", "d-1")
     screen = top("--tab", "audit")
-    screen.wait_for("Nobody has done anything yet.")
+    screen.wait_for("No actions yet.")
     with monitor(server.port, link) as heard:
         seen = screen.raw
 

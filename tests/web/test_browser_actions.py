@@ -79,7 +79,7 @@ def test_a_scheduled_job_runs_now_and_another_is_deleted_after_a_question(consol
     assert queue(console.admin, "first").size == 1
     row = tab.page.locator("tr", has_text="second")
     row.get_by_role("button", name="Delete").click()
-    tab.page.locator("#ask").get_by_text("Leave it").click()
+    tab.page.locator("#ask").get_by_text("Cancel", exact=True).click()
     assert console.admin.verdict().sizes.scheduled == 1
     row.get_by_role("button", name="Delete").click()
     tab.confirm()
@@ -108,7 +108,7 @@ def test_a_job_that_moved_on_is_left_alone_and_that_is_said(console, tab):
     console.admin.enqueue("greet", {}, delay=1000)
     (job,) = console.admin.jobs("scheduled").jobs
     tab.open("/scheduled_jobs")
-    tab.page.get_by_role("button", name="Pause or go on").or_(tab.page.locator("#live")).first.click()
+    tab.page.get_by_role("button", name="Pause or resume").or_(tab.page.locator("#live")).first.click()
     console.admin.run_now(job)
     tab.page.locator("tr", has_text="greet").get_by_role("button", name="Run now").click()
     tab.told("It has moved on")
@@ -121,14 +121,14 @@ def test_a_selection_is_made_with_the_shift_key_and_acted_on(console, tab):
     boxes = tab.page.locator("[data-pick]")
     boxes.nth(1).click()
     boxes.nth(5).click(modifiers=["Shift"])
-    tab.page.get_by_text("5 picked").wait_for()
+    tab.page.get_by_text("5 selected").wait_for()
     tab.page.locator("#pickbar").get_by_role("button", name="Delete").click()
     tab.confirm()
     tab.told("5 done.")
     left = console.admin.jobs("scheduled").jobs
     assert [job.args["n"] for job in left] == [0, 6, 7]
     tab.page.locator("[data-all]").click()
-    tab.page.get_by_text("3 picked").wait_for()
+    tab.page.get_by_text("3 selected").wait_for()
     tab.page.keyboard.press("Escape")
     assert tab.page.locator("#pickbar").is_hidden()
 
@@ -137,8 +137,9 @@ def test_everything_that_matches_is_counted_first_and_done_in_steps(console, tab
     for n in range(230):
         console.admin.enqueue("greet", {"n": n}, delay=1000, source="even" if n % 2 == 0 else "odd")
     tab.open("/scheduled_jobs?where=source%3Deven")
-    tab.post("Delete those…")
-    tab.page.locator("#ask", has_text="115 jobs in scheduled where source=even").wait_for()
+    tab.post("Delete all matching…")
+    ask = tab.page.locator("#ask", has_text="115 jobs in scheduled where source=even")
+    ask.get_by_role("button", name="Delete 115 matching").wait_for()
     tab.confirm()
     tab.told("115 jobs matched, 115 changed.")
     assert console.admin.verdict().sizes.scheduled == 115
@@ -212,8 +213,10 @@ def test_a_running_job_shows_its_progress_and_stack_and_is_cancelled(console, ta
         assert tab.page.locator("#show .own-frame").count() >= 1
         tab.page.locator("#show").get_by_role("button", name="Close").click()
         row.get_by_role("button", name="Cancel").click()
+        # Only one of the two buttons of the question says Cancel.
+        tab.page.locator("#ask").get_by_role("button", name="Go back").wait_for()
         tab.confirm()
-        tab.told("is told to end it with its next beat.")
+        tab.told("stops it at its next heartbeat.")
         wait_until(lambda: not run.admin.busy())
         assert run.admin.queue("pack").totals["cancelled"] == 1
 
@@ -316,9 +319,9 @@ def test_a_broken_entry_is_mended_and_another_is_deleted(console, tab, link, key
     tab.open("/broken")
     rows = tab.page.locator("tbody tr")
     assert rows.count() == 2
-    rows.filter(has_text="b1").get_by_role("button", name="Mend…").click()
+    rows.filter(has_text="b1").get_by_role("button", name="Repair…").click()
     tab.page.fill("#mend-text", '{"name":"greet","id":"b1","t":1,"args":{}}')
-    tab.page.locator("#mend").get_by_role("button", name="Put it into its queue").click()
+    tab.page.locator("#mend").get_by_role("button", name="Repair and enqueue").click()
     tab.told("In its queue now.")
     assert [job.id for job in console.admin.jobs("waiting", name="greet").jobs] == ["b1"]
     rows.filter(has_text="nonsense").get_by_role("button", name="Delete").click()

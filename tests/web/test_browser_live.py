@@ -82,7 +82,7 @@ def test_a_selection_survives_what_comes_in(console, tab):
     console.admin.enqueue("greet", {}, delay=10)
     page.locator("#fresh", has_text="1 new").wait_for()
     assert page.locator("[data-pick]:checked").count() == 1
-    assert page.get_by_text("1 picked").is_visible()
+    assert page.get_by_text("1 selected").is_visible()
 
 
 def bury(console, call, keys, ids) -> None:
@@ -97,20 +97,20 @@ def test_a_picked_job_that_new_ones_push_off_the_page_stays_picked_until_it_is_g
     page = tab.open("/dead_jobs")
     # The last two rows of the first page.
     for job_id in ("old-3", "old-2"):
-        page.get_by_label(f"Pick greet {job_id}", exact=True).check()
+        page.get_by_label(f"Select greet {job_id}", exact=True).check()
     page.mouse.move(0, 0)
     bury(console, call, keys, [(100 + n, f"new-{n}") for n in range(10)])
     page.locator("#fresh", has_text="10 new").wait_for()
-    page.get_by_text("2 picked").wait_for()
+    page.get_by_text("2 selected").wait_for()
     # Also when the new ones are shown.
     page.locator("#fresh").click()
     page.get_by_text("new-9", exact=True).wait_for()
-    expect(page.get_by_label("Pick greet old-3", exact=True)).to_be_checked()
-    expect(page.get_by_label("Pick greet old-2", exact=True)).to_be_checked()
-    page.get_by_text("2 picked").wait_for()
+    expect(page.get_by_label("Select greet old-3", exact=True)).to_be_checked()
+    expect(page.get_by_label("Select greet old-2", exact=True)).to_be_checked()
+    page.get_by_text("2 selected").wait_for()
     (gone,) = console.admin.jobs("dead", where="id=old-2").jobs
     assert console.admin.delete(gone).done
-    page.get_by_text("1 picked").wait_for()
+    page.get_by_text("1 selected").wait_for()
     page.locator("#pickbar").get_by_role("button", name="Delete").click()
     tab.confirm()
     tab.told("1 done.")
@@ -127,7 +127,7 @@ def test_a_picked_job_in_a_queue_stays_picked_until_it_is_gone(console, tab):
     page.mouse.move(0, 0)
     first = console.admin.jobs("waiting", name="greet").jobs[0]
     assert console.admin.delete(first).done
-    page.get_by_text("1 picked").wait_for()
+    page.get_by_text("1 selected").wait_for()
 
 
 def test_a_job_that_ends_while_it_is_watched_is_shown_as_ended(console, tab, redis_url, namespace):
@@ -225,7 +225,7 @@ def test_the_keyboard_goes_everywhere(console, tab):
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("x")
-    page.get_by_text("1 picked").wait_for()
+    page.get_by_text("1 selected").wait_for()
     assert page.locator("tbody tr").nth(1).locator("[data-pick]").is_checked()
     page.keyboard.press("k")
     page.keyboard.press("Enter")
@@ -274,7 +274,7 @@ def test_a_chart_says_what_a_bar_is(console, tab):
     console.admin.enqueue("greet", {})
     page = tab.open("/metrics")
     page.locator(".hit").last.hover()
-    page.locator("[data-tip]", has_text="0 ended, 0 failed").wait_for()
+    page.locator("[data-tip]", has_text="0 completed, 0 failed").wait_for()
     page.get_by_text("As a table").click()
     page.locator("figure table").wait_for()
     # It stays open while the page goes on.

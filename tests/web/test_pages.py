@@ -131,7 +131,7 @@ def test_a_server_that_is_silent_is_named_in_whole_sentences(namespace, tmp_path
         told = words(page(console, "/queues"))
     where = re.escape(f"Redis at {server.url}/0")
     assert re.search(
-        rf"Redis does not answer\. {where}: no answer (in time|within \d+ s)\. This page goes on", told
+        rf"Redis does not answer\. {where}: no answer (in time|within \d+ s)\. This page reconnects", told
     )
 
 
@@ -176,7 +176,7 @@ def test_a_queue_says_who_paused_it_and_what_waits(console):
     assert "user-0" in text
     assert "All 12" in text
     assert "by test" in words(page(console, "/queues", show="paused"))
-    assert "No queue is like that" in words(page(console, "/queues", q="nothing"))
+    assert "No matching queue" in words(page(console, "/queues", q="nothing"))
 
 
 def test_an_unknown_queue_is_said_with_one_that_is_like_it(console):
@@ -194,8 +194,8 @@ def test_a_list_is_filtered_by_the_address_and_paged(console):
     (target,) = [link for link in Markup(first).links if "after=" in link]
     assert "10 of 60" in words(page(console, target))
     assert "30 of 60" in words(page(console, "/scheduled_jobs", where="source=1"))
-    assert "None of 60 jobs match" in words(page(console, "/scheduled_jobs", where="name=other"))
-    assert "is no condition" in words(page(console, "/scheduled_jobs", 400, where="bogus words"))
+    assert "No match among 60 jobs" in words(page(console, "/scheduled_jobs", where="name=other"))
+    assert "Unknown filter: bogus" in words(page(console, "/scheduled_jobs", 400, where="bogus words"))
 
 
 def test_an_id_in_the_filter_leads_to_the_job(console):
@@ -223,7 +223,7 @@ def test_a_job_has_a_page_in_every_state(console, redis_url, namespace):
 
         running_job = run.admin.busy()[0].worker
         text = words(page(console, "/job", id=running_job.id))
-        assert "Is running on pool" in text
+        assert "Running for" in text
         assert "packing" in text
         dead = told("dead")
         assert "OutOfStock: item 0 is out of stock" in dead
@@ -231,12 +231,12 @@ def test_a_job_has_a_page_in_every_state(console, redis_url, namespace):
         assert "dayjob enqueue order_goods --json" in dead
         assert "Attempts 1" in dead
         assert "acme" in told("retry")
-        assert "Is done" in told("done")
+        assert "Completed" in told("done")
         waiting = told("waiting", "unknown_name")
         assert "no live pool knows this name" in waiting
         assert "[redacted]" in waiting
         assert "hunter2" not in waiting
-        assert "Is due in" in told("scheduled")
+        assert "Due in" in told("scheduled")
         assert "Every" in words(page(console, "/periodic")) or "At 09:00" in words(page(console, "/periodic"))
 
 
@@ -297,7 +297,7 @@ def test_the_form_is_made_from_the_type_hints(console, redis_url, namespace):
     ):
         assert piece in text
     free = page(console, "/enqueue", name="never_heard_of")
-    assert "No pool has said what this job takes" in words(free)
+    assert "No pool has announced the arguments of this job" in words(free)
 
 
 def test_metrics_have_a_table_beside_the_chart(console, redis_url, namespace):
@@ -308,7 +308,7 @@ def test_metrics_have_a_table_beside_the_chart(console, redis_url, namespace):
         text = page(console, "/metrics", hours=hours)
         assert 'role="img"' in text
         assert "As a table" in words(text)
-        assert "3 ended, 3 failed" in words(text)
+        assert "0 completed, 3 failed" in words(text)
 
 
 def test_a_viewer_sees_everything_and_no_button_that_acts(redis_url, namespace):
@@ -371,7 +371,7 @@ def test_pages_do_not_grow_with_the_jobs(console, link, keys, server):
 def test_a_filter_over_all_queues_says_when_it_has_not_seen_all(console, link, keys):
     fill(link, keys, 6000)
     text = words(page(console, "/jobs", where="error~nothing"))
-    assert "None of the 3,000 jobs looked at match" in text
+    assert "No match among the first 3,000 jobs" in text
     for name in ("", "mail"):
         first = page(console, "/jobs", where="error~nothing", name=name)
         (target,) = [link for link in Markup(first).links if "after=" in link]
@@ -387,14 +387,14 @@ def test_the_waiting_jobs_of_all_queues_are_paged_to_the_last(console):
         found += re.findall(r'data-key="(\w+)', text)
         target = next((link for link in Markup(text).links if "after=" in link), "")
     assert (len(found), len(set(found))) == (120, 120)
-    assert "20 of 120, 20 looked at" in words(text)
+    assert "20 of 120, 20 searched" in words(text)
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/dead_jobs", "/retry_jobs", "/scheduled_jobs"])
 def test_a_filter_that_cannot_be_read_shows_its_error_and_claims_nothing(console, link, keys, path):
     fill(link, keys, 5)
     text = words(page(console, path, 400, where="foo=bar"))
-    assert "'foo=bar' is no condition" in text
+    assert "Unknown filter: foo" in text
     assert "No jobs are shown" in text
     for claim in ("No job is dead", "No job waits", "Nothing is scheduled"):
         assert claim not in text
@@ -411,7 +411,7 @@ def test_metrics_show_the_busiest_of_many_jobs_and_any_other_by_its_name(console
     assert 'data-key="job029"' not in text
     one = page(console, "/metrics", name="job029")
     assert one.count('data-key="job') == 1
-    assert "30 ended, 0 failed" in words(one)
+    assert "30 completed, 0 failed" in words(one)
     assert "busiest" not in words(one)
 
 
@@ -424,7 +424,7 @@ def test_of_many_busy_workers_the_longest_are_shown(console, link, keys):
     link.run(plain("SET", keys.pool("p"), msgspec.json.encode(status)))
     link.run(plain("ZADD", keys.pools, int((now + 60) * 1000), "p"))
     text = page(console, "/busy_workers")
-    assert "The 200 longest." in words(text)
+    assert "The 200 that have run longest." in words(text)
     assert "id249" in text
     assert "id049" not in text
     assert len(console.admin.busy()) == 250
@@ -444,7 +444,7 @@ def test_numbers_are_written_for_people():
         "12.3",
         "1,234",
     ]
-    assert [took(n) for n in (None, 0.0123, 1.5, 90)] == ["–", "12.3 ms", "1.5 s", "90 s"]
+    assert [took(n) for n in (None, 0.0123, 1.5, 90)] == ["–", "12 ms", "1.5 s", "90 s"]
     shares = [share(*n) for n in ((0, 0), (1, 2), (1, 30), (1, 10_000))]
     assert shares == ["0%", "50%", "3.3%", "<0.1%"]
     assert [size(n) for n in (0, 512, 5 * 1024**2, 3 * 1024**4)] == ["–", "512 B", "5 MiB", "3072 GiB"]

@@ -67,7 +67,7 @@ def cancel(session: Session, job: Job, *, state: State | None = None) -> Steps[O
 def selection(session: Session, verb: Verb, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
     """The same action on each job of a selection, 500 at most. Raises BadOption."""
     if len(jobs) > MAX_SELECTED:
-        raise BadOption(f"{len(jobs)} jobs: a selection has {MAX_SELECTED} at most; use a filter for more")
+        raise BadOption(f"{len(jobs):,} jobs: a selection has {MAX_SELECTED} at most; use a filter for more")
     outcomes: list[Outcome] = []
     for job in jobs:
         outcomes += [(yield from act(session, verb, job, None))]
@@ -146,7 +146,7 @@ def _kill_running(session: Session, job: JobView) -> Steps[Tried]:
         return None
     registered = yield from pools.pools(session.keys)
     status = next((one.status for one in registered if one.id == job.pool_id), None)
-    says = f"Pool {job.pool_id} ends it with its next beat and moves it to dead."
+    says = f"Pool {job.pool_id} stops it at its next heartbeat and moves it to dead."
     if status is not None and status.supervised:
         return True, f"{says} If it does not stop within the grace, its process is replaced."
     where = "" if status is None else f" {status.pid} on {status.host}"
@@ -176,7 +176,7 @@ def _kill(session: Session, job: JobView) -> Steps[Tried]:
 def _cancel(session: Session, job: JobView) -> Steps[Tried]:
     if job.state == "running":
         told = yield from ask(operate.cancel(session.keys, job.pool_id, job.token))
-        return (True, f"Pool {job.pool_id} is told to end it with its next beat.") if told else None
+        return (True, f"Cancelling: pool {job.pool_id} stops it at its next heartbeat.") if told else None
     if job.state in ("dead", "done"):
         return False, f"It {_WHERE[job.state]}: there is nothing to cancel. Nothing was changed."
     return (True, "Cancelled.") if (yield from _remove(session, job, "cancelled")) else None

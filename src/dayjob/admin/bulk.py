@@ -34,7 +34,7 @@ ABLE: dict[str, tuple[Verb, ...]] = {
 
 
 #: What was done, in words.
-_DID: dict[tuple[str, str], str] = {("cancel", "running"): "told to end with their pool's next beat"}
+_DID: dict[tuple[str, str], str] = {("cancel", "running"): "cancelling at their pool's next heartbeat"}
 
 
 def count(

@@ -234,11 +234,11 @@ def check_role(info: dict[str, str]) -> Finding:
         where = ", ".join(
             f"{one.get('ip', '?')}:{one.get('port', '?')} is {one.get('state', '?')}" for one in away
         )
-        what = f"master with {len(replicas)} replicas, of which not all are in step: {where}"
+        what = f"master with {text.counted(len(replicas), 'replica')}, not all in step: {where}"
         return warning("role", what, "a failover now could lose jobs: look after the replica")
     if replicas:
         lag = max(int(one.get("lag", "0")) for one in replicas)
-        return ok("role", f"master with {len(replicas)} replicas in step (lag {lag} s)")
+        return ok("role", f"master with {text.counted(len(replicas), 'replica')} in step (lag {lag} s)")
     return ok("role", "master, no replicas")
 
 
@@ -279,7 +279,7 @@ def check_clients(server: Health) -> Finding:
     most = _int((server.config or {}).get("maxclients") or server.info.get("maxclients"))
     if used is None or not most:
         return unsure("clients", "the server does not tell its connections", "watch them by other means")
-    what = f"{used} of {most} connections"
+    what = f"{used:,} of {most:,} connections"
     if used < 0.8 * most:
         return ok("clients", what)
     return warning("clients", what, "raise maxclients, or find out who opens so many (CLIENT LIST)")
@@ -329,7 +329,7 @@ def _keys(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one
             if kind not in ("none", expected[key])
         ]
     if not wrong:
-        return [ok("keys", f"{len(wanted)} keys looked at, all of the right type")]
+        return [ok("keys", f"{text.counted(len(wanted), 'key')} checked, all of the right type")]
     what = _some(wrong)
     return [
         error("keys", what, "another program writes here: give each a namespace, then RENAME or DEL the key")
@@ -372,7 +372,7 @@ def _pools(keys: Keys, now: float) -> Steps[list[Finding]]:
     found += _workers(live, now)
     stale = [one for one in condemned if now - one.since > MAX_CONDEMNED_SECONDS]
     if stale:
-        what = f"{len(stale)} dead pools were not swept for {text.span(now - stale[0].since)}, with {sum(one.held for one in stale)} attempts"
+        what = f"{text.counted(len(stale), 'dead pool')} not swept for {text.span(now - stale[0].since)}, with {text.counted(sum(one.held for one in stale), 'attempt')}"
         found.append(
             error("condemned", what, "start a pool of the same jobs: their attempts are rescued by it")
         )
@@ -417,7 +417,7 @@ def _queues(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - o
             )
         ]
     if any(pool.status is None for pool in live):
-        return [unsure("queues", "a pool has not said yet which jobs it knows", "look again in five seconds")]
+        return [unsure("queues", "a pool has not reported its jobs yet", "look again in five seconds")]
     known = {name for pool in live if pool.status for name in pool.status.names}
     stray = [queue for queue in waiting if queue.name not in known]
     if stray:
@@ -439,7 +439,7 @@ def _due(keys: Keys, now: float) -> Steps[list[Finding]]:
     if not late:
         return [ok("due", "no scheduled or retried job is overdue")]
     what = f"jobs are overdue in {_some(late)}"
-    return [error("due", what, "start a pool, or look into the log of the one that leads")]
+    return [error("due", what, "start a pool, or look into the log of the leader")]
 
 
 def _namespace(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one shape for all looks
@@ -466,7 +466,7 @@ def _broken(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - o
     seen = yield from ask(inspect.broken(keys, size=1))
     if not seen.total:
         return [ok("broken", "no entry that could not be read")]
-    what = f"{seen.total:,} entries could not be read, the oldest: {seen.entries[0].why[:100] or 'unknown'}"
+    what = f"{seen.total:,} {'entry' if seen.total == 1 else 'entries'} could not be read, the oldest: {seen.entries[0].why[:100] or 'unknown'}"
     return [
         warning(
             "broken",

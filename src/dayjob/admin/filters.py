@@ -13,7 +13,7 @@ from typing import Any
 from dayjob.errors import BadOption
 from dayjob.options import suggest
 from dayjob.store import codec
-from dayjob.text import read_span
+from dayjob.text import escaped, read_span
 
 #: Key and sign to the field they set.
 _WORDS = {
@@ -107,9 +107,10 @@ def filter_of(where: Filter | str | None) -> Filter:
 
 
 def _hint(word: str, key: str) -> str:
-    near = suggest(key, _KEYS) if key not in _KEYS else ""
+    known = key in _KEYS
+    near = "" if known else suggest(key, _KEYS)
     return (
-        f"{word!r} is no condition{near or '.'}\n"
+        f"Unknown filter: {escaped(word if known else key)[:80]}{near or '.'}\n"
         "    Write name=mail, name~mail, error~'timed out', kind='...', source=42, id=..., age>1h or age<2d"
     )
 

@@ -458,8 +458,8 @@ def _completed(session: Session, sentence: str, found: find.Found) -> Steps[str]
         who, since = yield from paused_by(session.keys, found.name)
         if who:
             now = yield from ask(inspect.now())
-            ago = f" since {text.span(now - since)}" if since else ""
-            return sentence.replace("its queue is paused", f"its queue is paused by {who}{ago}")
+            ago = f" {text.span(now - since)} ago" if since else ""
+            return sentence.replace("its queue is paused", f"its queue was paused by {who}{ago}")
     elif "its limit is reached" in sentence:
         holders = yield from ask(maintain.held_members(session.keys, found.name, most=5))
         shown = sorted(one for one in holders if one.isprintable())
@@ -510,7 +510,7 @@ def _came_in(job: JobView, now: float) -> list[Event]:
     # The attempt that ended last began after the job was due; those before it ended before.
     before = job.past[:-1] if job.state in ("retry", "dead") else job.past
     if job.enqueued_at is None and not before:
-        return [Event(due, "enqueued, or due again")]
+        return [Event(due, "queued")]
     # Side sets keep the second alone, which may begin before the attempt of that second failed.
     due = max(due, before[-1].at) if before and due == int(due) else due
     return [*events, Event(due, "due again" if before else "due")]
@@ -519,7 +519,7 @@ def _came_in(job: JobView, now: float) -> list[Event]:
 def _ended_badly(one: PastAttempt) -> Event:
     if one.died_in:
         return Event(one.at, f"attempt {one.attempt}: {one.error} (pool {one.died_in})")
-    ran = f" after {text.span(one.ran) if one.ran >= 1 else f'{one.ran * 1000:.3g} ms'}" if one.ran else ""
+    ran = f" after {text.took(one.ran)}" if one.ran else ""
     return Event(one.at, f"attempt {one.attempt} failed{ran}: {one.error}")
 
 

@@ -49,7 +49,7 @@ def listing(session: Session, *, workers: bool = True) -> Steps[PoolsView]:
 def busy(
     session: Session, *, pool_id: str | None = None, most: int = MAX_BUSY
 ) -> Steps[tuple[BusyWorker, ...]]:
-    """The workers that have run a job for longer than a moment, the longest first: of all pools or of one; 10,000 at most."""
+    """The workers that have run a job for more than 0.5 s, the longest first: of all pools or of one; 10,000 at most."""
     now = yield from ask(inspect.now())
     if pool_id is None:
         registered = yield from pools.pools(session.keys)

@@ -422,7 +422,7 @@ class PoolsView:
 
 @dataclass(frozen=True, slots=True)
 class BusyWorker:
-    """A worker that has run a job for longer than a moment."""
+    """A worker that has run a job for more than 0.5 s."""
 
     pool_id: str
     host: str
@@ -625,7 +625,7 @@ class Throughput:
 class RedisView:
     """How the server fares."""
 
-    #: What is well and what is not.
+    #: The checks of the server and the namespace.
     findings: tuple[Finding, ...]
     health: Health
     #: Round trips of the pools' exchanges in the last ten minutes.

@@ -24,4 +24,4 @@ def audit(size: int, offset: int, about: str, redis: str | None, namespace: str,
         click.echo(f"Nothing is noted about {about!r}." if about else "Nothing is noted.")
     else:
         rows = [(console.when(line.at), line.actor, line.action, line.subject, line.result) for line in lines]
-        console.table(("WHEN", "WHO", "DID", "TO", "RESULT"), rows)
+        console.table(("WHEN", "WHO", "ACTION", "TARGET", "RESULT"), rows)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from dayjob import text
 from dayjob.admin.client import Admin
 from dayjob.admin.views import BrokenEntry, JobView, Outcome, Progress
 from dayjob.cli import target
@@ -109,9 +110,7 @@ def attempt_number(job: JobView) -> tuple[str, int]:
 
 def took(seconds: float | None) -> str:
     """A duration of a job, which may be short."""
-    if seconds is None or seconds >= 1:
-        return ago(seconds)
-    return f"{seconds * 1000:.3g} ms"
+    return "" if seconds is None else text.took(seconds)
 
 
 # What is asked, and how it ends.
@@ -122,7 +121,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question}\n    There is no terminal to ask on: add --yes to say so.")
+        raise UsageError(f"{question}\n    There is no terminal to ask on: add --yes to confirm.")
     click.confirm(question, abort=True, err=True)
 
 

@@ -35,7 +35,7 @@ def ls(ctx: click.Context, /, **given: Any) -> None:
 def groups(within: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
     """Group the jobs in retry and dead by error and job name: how many, how many failed last in 1 h, 24 h and 72 h, since when.
 
-    Also shows how often each job failed in the last hour, attempts that a retry made good included.
+    Also shows how often each job failed in the last hour, including attempts that succeeded on retry.
     """
     window = None if within is None else text.read_span(within, "--within")
     with console.opened(redis, namespace) as admin:
@@ -52,7 +52,7 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
     else:
         rows = [
             (
-                group.name, f"{group.count:,}", group.last_hour, group.last_day, group.last_three_days, f"{group.dead:,}",
+                group.name, f"{group.count:,}", f"{group.last_hour:,}", f"{group.last_day:,}", f"{group.last_three_days:,}", f"{group.dead:,}",
                 since(found.now, group), group.kind,
             )
             for group in found.groups
@@ -61,7 +61,11 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
         console.table(head, rows, right="JOBS 1H 24H 72H DEAD")
     for one in found.attempts:
         times = text.counted(one.last_hour, "time")
-        click.echo(console.clean(f"{one.name} failed {times} in the last hour, healed failures included"))
+        click.echo(
+            console.clean(
+                f'"{one.name}" failed {times} in the last hour, including attempts that succeeded on retry'
+            )
+        )
     if found.looked < found.total:
         click.echo(f"{found.looked:,} of {found.total:,} entries looked at", err=True)
 

@@ -282,7 +282,7 @@ def _close(now: Snapshot, first: Snapshot, took: float) -> None:
     done, failed = (now.count(what) - first.count(what) for what in ("done", "failed"))
     waiting = sum(queue.size for queue in now.queues) + now.sizes.scheduled + now.sizes.retry
     click.echo(
-        f"\nRan {done:,} jobs in {took:.0f} s; {failed:,} attempts failed, {now.sizes.dead} jobs are dead and"
+        f"\nRan {done:,} jobs in {took:.0f} s; {failed:,} attempts failed, {now.sizes.dead:,} jobs are dead and"
         f" {waiting:,} wait in {FOLDER} for the next demo.\n"
         f"Try: {_command()} top --redis embedded --namespace {NAMESPACE}\n"
         f"     {_command()} doctor --redis embedded --namespace {NAMESPACE}"

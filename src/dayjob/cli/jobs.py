@@ -68,7 +68,7 @@ def ls(
 
 
 def _print_running(page: JobPage, busy: Sequence[BusyWorker]) -> None:
-    """With what the pools report of jobs that have run for longer than a moment."""
+    """With what the pools report of jobs that have run for more than 0.5 s."""
     reported = {(one.pool_id, one.worker.token): one for one in busy}
     rows = [_running_row(job, reported.get((job.pool_id, job.token))) for job in page.jobs]
     head = ("ID", "NAME", "FOR", "TIMEOUT", "WHERE", "DONE", "CHECK-IN", "SOURCE", "ARGUMENTS")
@@ -80,9 +80,9 @@ def _running_row(job: JobView, one: BusyWorker | None) -> tuple[object, ...]:
     name, source = job.name, "" if job.source is None else job.source
     if one is None:
         return job.id or "(unreadable)", name, "", "", f"pool {job.pool_id}", "", "", source, _line(job)
-    checkin = "told to end" if one.worker.cancelled else one.worker.checkin or ""
+    checkin = "cancelling" if one.worker.cancelled else one.worker.checkin or ""
     if one.stale:
-        checkin = "its pool is silent"
+        checkin = "no heartbeat from its pool"
     progress = "" if one.progress is None else f"{one.progress:.0%}"
     host = f"{one.host}/{one.pid}"
     return job.id, name, ago(one.running_for), ago(one.timeout), host, progress, checkin, source, one.args
@@ -288,7 +288,7 @@ def kill(running: bool, **given: Any) -> None:
 @jobs.command(epilog="Example: dayjob jobs cancel --state running --where name=export --dry-run")
 @_acting(None)
 def cancel(**given: Any) -> None:
-    """End jobs: those that wait are removed, those that run are told with their pool's next beat."""
+    """End jobs: those that wait are removed, those that run are stopped at their pool's next heartbeat."""
     perform("cancel", None, **given)
 
 
@@ -316,7 +316,7 @@ def types(redis: str | None, namespace: str, as_json: bool) -> None:
         )
         for one in found
     ]
-    head = ("JOB", "COLOUR", "PRIORITY", "FAILS", "TIMEOUT", "HIDDEN", "")
+    head = ("JOB", "KIND", "PRIORITY", "FAILS", "TIMEOUT", "HIDDEN", "")
     console.table(head, rows, right="PRIORITY FAILS TIMEOUT")
 
 

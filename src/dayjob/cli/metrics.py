@@ -40,13 +40,13 @@ def _print_jobs(found: Metrics) -> None:
         "JOB",
         "RAN",
         "FAILED",
-        "WAIT-50%",
-        "WAIT-95%",
-        "RUN-50%",
-        "RUN-95%",
-        "RUN-99%",
-        "DONE-EVER",
-        "FAILED-EVER",
+        "WAIT-P50",
+        "WAIT-P95",
+        "RUN-P50",
+        "RUN-P95",
+        "RUN-P99",
+        "TOTAL-DONE",
+        "TOTAL-FAILED",
     )
     console.table(head, rows, right=" ".join(head[1:]))
 

@@ -26,7 +26,7 @@ def pools() -> None:
 @pools.command(epilog="Example: dayjob pools ls --json")
 @console.options
 def ls(redis: str | None, namespace: str, as_json: bool) -> None:
-    """List the pools: where they run, how busy they are, and when they were last heard of."""
+    """List the pools: where they run, how busy they are, and how long their lease lasts."""
     with console.opened(redis, namespace) as admin:
         found = admin.pools()
     if as_json:
@@ -48,16 +48,16 @@ def _print(found: PoolsView) -> None:
 
 def _row(pool: Pool, *, leads: bool) -> tuple[object, ...]:
     status = pool.status
-    lease = ago(pool.lease) if pool.lease > 0 else "over"
+    lease = ago(pool.lease) if pool.lease > 0 else "no heartbeat"
     if status is None:
-        return pool.id, "", "", "", "", "", lease, "", "has not said anything yet", ""
+        return pool.id, "", "", "", "", "", lease, "", "no status reported yet", ""
     quiet = "stopping " if status.stopping else "quiet " if status.quiet else ""
-    state = ", ".join(filter(None, [f"{quiet}{'leads' if leads else ''}".strip(), *status.troubles]))
-    busy = f"{sum(status.running.values())}/{status.concurrency}"
+    state = ", ".join(filter(None, [f"{quiet}{'leader' if leads else ''}".strip(), *status.troubles]))
+    busy = f"{sum(status.running.values()):,}/{status.concurrency:,}"
     names = ", ".join(status.names[:5]) + (
-        f" and {len(status.names) - 5} more" if len(status.names) > 5 else ""
+        f" and {len(status.names) - 5:,} more" if len(status.names) > 5 else ""
     )
-    memory = f"{status.rss / (1 << 20):.0f} MiB" if status.rss else ""
+    memory = f"{status.rss / (1 << 20):,.0f} MiB" if status.rss else ""
     return pool.id, status.host, status.pid, busy, memory, status.version, lease, status.tag, state, names
 
 
@@ -80,7 +80,7 @@ def _chosen(fn: F) -> F:
 @_chosen
 @console.options
 def quiet(**given: Any) -> None:
-    """Ask pools to fetch nothing more; what runs goes on. They hear it with their next beat, within 5 seconds."""
+    """Ask pools to fetch nothing more; what runs goes on. They do so at their next heartbeat, within 5 seconds."""
     _ask("quiet", **given)
 
 
@@ -144,7 +144,7 @@ def _of_host(found: PoolsView, host: str | None) -> list[str]:
 )
 @console.options
 def stacks(pool_id: str, own: bool, wait: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show where each busy worker of a pool is in its code. Ends with 1 when the pool does not say."""
+    """Show where each busy worker of a pool is in its code. Ends with 1 when the pool does not answer."""
     with console.opened(redis, namespace) as admin:
         found = admin.stacks(pool_id, wait=read_span(wait, "--wait"))
     if found is None:

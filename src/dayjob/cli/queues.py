@@ -41,7 +41,7 @@ def _print_all(found: QueuesView) -> None:
         (
             view.queue.name, f"{view.queue.size:,}", ago(view.queue.age), f"{view.running:,}", view.crew,
             "" if view.incoming is None else f"{view.incoming:,.0f}", f"{view.out:,.0f}",
-            "" if not view.failing else f"{view.failing:.0%}", view.queue.limit if view.queue.limit is not None else "",
+            "" if not view.failing else f"{view.failing:.0%}", "" if view.queue.limit is None else f"{view.queue.limit:,}",
             _remark(view, found.now),
         )
         for view in found.queues
@@ -105,7 +105,9 @@ def _print_one(found: QueueDetail) -> None:
 def _times(found: Quantiles) -> str:
     if not found.count:
         return "no figures in the last hour"
-    return f"half in {took(found.p50)}, 95% in {took(found.p95)}, 99% in {took(found.p99)} (last hour, {found.count:,})"
+    return (
+        f"median {took(found.p50)}, p95 {took(found.p95)}, p99 {took(found.p99)} (last hour, {found.count:,})"
+    )
 
 
 @queues.command(epilog="Example: dayjob queues pause send_mail")

@@ -62,8 +62,13 @@ _WORDS: dict[Verb, str] = {
 #: What each verb comes to, for those who use it the first time.
 _EFFECTS: dict[Verb, str] = {
     "retry": "back to its queue, as if it had never failed", "delete": "it is gone for good", "kill": "it moves to dead",
-    "run_now": "it moves to its queue now", "cancel": "it is told to end; one that waits is removed",
+    "run_now": "it moves to its queue now", "cancel": "a running job is stopped, a waiting one is removed",
 }  # fmt: skip
+
+
+def quoted(name: str) -> str:
+    """A name, set apart from the sentence around it."""
+    return f'"{name}"'
 
 
 def word(verb: Verb) -> str:
@@ -89,7 +94,7 @@ def _on_job(key: str, label: str, verb: Verb, *states: State) -> Action:
             or (states and job.state not in states)
         ):
             return ""
-        return f"{word(verb)} {job.name or 'the unreadable entry'} {job.id}? ({_EFFECTS[verb]})"
+        return f"{word(verb)} {quoted(job.name) if job.name else 'the unreadable entry'} {job.id}? ({_EFFECTS[verb]})"
 
     async def do(admin: AsyncAdmin, subject: Any, _: Report) -> str:
         job = seen(subject)
@@ -123,13 +128,13 @@ def _on_group(key: str, label: str, verb: Verb) -> Action:
     def question(subject: Any) -> str:
         if not isinstance(subject, FailureGroup):
             return ""
-        return f"{word(verb)} {counted(subject.count, 'job')} of {subject.name} that failed with {subject.kind!r}?"
+        return f"{word(verb)} {counted(subject.count, 'job')} of {quoted(subject.name)} that failed with {subject.kind!r}?"
 
     async def do(admin: AsyncAdmin, subject: FailureGroup, report: Report) -> str:
         where = Filter(name=subject.name, kind=subject.kind)
         tallies = [await admin.apply(verb, state, where=where, progress=report) for state in _states(subject)]
         changed = sum(one.changed for one in tallies)
-        return f"{subject.name}: {counted(sum(one.matched for one in tallies), 'job')} matched, {changed:,} changed."
+        return f"{quoted(subject.name)}: {counted(sum(one.matched for one in tallies), 'job')} matched, {changed:,} changed."
 
     return Action(key, label, question, do)
 
@@ -160,7 +165,9 @@ def _ask_pause(subject: Any) -> str:
     if view is None:
         return ""
     verb = "Resume" if view.queue.paused else "Pause"
-    return f"{verb} the queue {view.queue.name}?" + ("" if view.queue.paused else " (what runs goes on)")
+    return f"{verb} the queue {quoted(view.queue.name)}?" + (
+        "" if view.queue.paused else " (what runs goes on)"
+    )
 
 
 async def _pause(admin: AsyncAdmin, subject: Any, _: Report) -> str:
@@ -175,14 +182,14 @@ def _ask_purge(subject: Any) -> str:
     view = _queue(subject)
     if view is None or not view.queue.size:
         return ""
-    return f"Delete all {counted(view.queue.size, 'job')} that wait in {view.queue.name}? They are gone for good."
+    return f"Delete {counted(view.queue.size, 'job')} waiting in {quoted(view.queue.name)}, for good?"
 
 
 async def _purge(admin: AsyncAdmin, subject: Any, report: Report) -> str:
     view = _queue(subject)
     if view is None:
         return "There is no queue under the cursor."
-    return f"queue {view.queue.name}: {said(await admin.purge(view.queue.name, progress=report))}"
+    return f"queue {quoted(view.queue.name)}: {said(await admin.purge(view.queue.name, progress=report))}"
 
 
 def _purge_word(subject: Any) -> str:
@@ -201,7 +208,7 @@ ONE_QUEUE = QUEUE
 
 
 def _ask_run(subject: Any) -> str:
-    return f"Enqueue {subject.job} now, beside its ticks?" if isinstance(subject, Periodic) else ""
+    return f"Enqueue {quoted(subject.job)} now, beside its ticks?" if isinstance(subject, Periodic) else ""
 
 
 async def _run_schedule(admin: AsyncAdmin, subject: Periodic, _: Report) -> str:
@@ -211,7 +218,7 @@ async def _run_schedule(admin: AsyncAdmin, subject: Periodic, _: Report) -> str:
 def _ask_pause_schedule(subject: Any) -> str:
     if not isinstance(subject, Periodic):
         return ""
-    return f"{'Resume' if subject.paused else 'Pause'} the schedule {subject.name}?"
+    return f"{'Resume' if subject.paused else 'Pause'} the schedule {quoted(subject.name)}?"
 
 
 async def _pause_schedule(admin: AsyncAdmin, subject: Periodic, _: Report) -> str:

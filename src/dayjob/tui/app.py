@@ -299,12 +299,12 @@ class Top(App[None]):
         number = (
             counted(count.matched, "job") if count.complete else f"at least {counted(count.matched, 'job')}"
         )
-        which = f" that match {where}" if where else ""
+        which = f" matching {where}" if where else ""
 
         async def do(admin: AsyncAdmin, _: Any, report: actions.Report) -> str:
             return actions.said(await admin.apply(verb, state, where=where, progress=report))
 
-        self._ask(f"{actions.word(verb)} all {number} in {state}{which}?", "", do, None)
+        self._ask(f"{actions.word(verb)} {number} in {state}{which}?", "", do, None)
 
     async def _do(self, do: actions.Do, subject: Any) -> None:
         try:

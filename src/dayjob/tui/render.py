@@ -92,7 +92,9 @@ def home(found: Verdict, waiting: Sequence[float], running: Sequence[float]) -> 
     ]
     columns = (Column("LEVEL"), Column("ABOUT", rank=1), Column("WHAT", most=200, least=30))
     if not rows:
-        return Sheet((*lines, BLANK, (("Nothing needs you. 2 shows the queues, ? all keys.", "dim"),)))
+        return Sheet(
+            (*lines, BLANK, (("Nothing needs your attention. 2 shows the queues, ? all keys.", "dim"),))
+        )
     return Sheet((*lines, BLANK), columns, tuple(rows))
 
 
@@ -148,13 +150,13 @@ def queue(found: QueueDetail, page: JobPage) -> Sheet:
     lines = [
         labelled("waiting", f"{view.queue.size:,}" + (f", the oldest for {ago(view.queue.age)}" if view.queue.age else "")),
         labelled("workers", f"{view.crew} in {counted(len(found.pools), 'pool')}, {view.running:,} running"),
-        labelled("per minute", f"about {found.incoming:,.0f} in, {view.out:,.1f} out"),
+        labelled("per minute", f"{'' if found.incoming_exact else 'about '}{found.incoming:,.0f} in, {view.out:,.1f} out"),
         labelled("last hour", f"waited: {quantiles(found.waits)}; ran: {quantiles(found.runs)}"),
     ]  # fmt: skip
     if view.queue.limit is not None:
         lines.append(labelled("limit", f"{view.queue.held:,} of {view.queue.limit:,} held"))
     if totals:
-        lines.append(labelled("ever", totals))
+        lines.append(labelled("all time", totals))
     if view.queue.paused:
         by = f" by {found.paused_by} at {when(found.paused_at)}" if found.paused_by else ""
         lines.append(labelled("paused", f"yes{by}", "warning"))
@@ -166,7 +168,7 @@ def quantiles(found: Quantiles) -> str:
     """Durations in words."""
     if not found.count:
         return "no figures"
-    return f"{took(found.p50)} (p95 {took(found.p95)}, p99 {took(found.p99)})"
+    return f"median {took(found.p50)}, p95 {took(found.p95)}, p99 {took(found.p99)}"
 
 
 # Jobs.
@@ -193,9 +195,9 @@ def jobs(page: JobPage) -> Sheet:
     if page.beyond:
         about.append(f"{page.beyond:,} behind the first 10,000 cannot be listed")
     line = ", ".join(about)
-    empty = f"None of {page.looked:,} matches the filter." if page.looked else f"No jobs in {page.state}."
+    empty = f"No match among {counted(page.looked, 'job')}." if page.looked else f"No jobs in {page.state}."
     if page.state == "waiting":
-        empty = f"None of {page.looked:,} matches the filter." if page.looked else "No jobs wait."
+        empty = f"No match among {counted(page.looked, 'job')}." if page.looked else "No jobs wait."
     return Sheet((((line, "dim"),),) if line else (), columns, rows, empty, page.next)
 
 
@@ -297,7 +299,7 @@ def failures(found: Failures, groups: Sequence[Any]) -> Sheet:
         for one in groups
     )  # fmt: skip
     kinds = counted(len(found.groups), "kind")
-    line = f"{kinds} of failure in {counted(found.looked, 'job')} that are in dead or retry now"
+    line = f"{kinds} of failure, {counted(found.looked, 'job')} in dead or retry now"
     if found.looked < found.total:
         line += f", the newest of {found.total:,}"
     empty = (
@@ -305,7 +307,11 @@ def failures(found: Failures, groups: Sequence[Any]) -> Sheet:
     )
     lines: list[Line] = [((line, "dim"),)]
     if found.attempts:
-        some = ", ".join(f"{clean(one.name)} {counted(one.last_hour, 'time')}" for one in found.attempts[:5])
+        some = ", ".join(
+            f'"{clean(one.name)}" {counted(one.last_hour, "time")}' for one in found.attempts[:5]
+        )
         more = f" and {counted(len(found.attempts) - 5, 'other job')}" if len(found.attempts) > 5 else ""
-        lines.append(((f"failed in the last hour, healed failures included: {some}{more}", "dim"),))
+        lines.append(
+            ((f"failed in the last hour, including attempts that succeeded on retry: {some}{more}", "dim"),)
+        )
     return Sheet(tuple(lines), _FAILURES, rows, empty)

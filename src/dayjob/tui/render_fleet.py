@@ -52,20 +52,20 @@ def _pool(pool: Pool, now: float, *, leads: bool) -> Row:
     if status is None:
         return Row(
             pool.id,
-            ("?", "", "", "", "", "", "", "", clean(pool.id), ("has not said anything yet", "dim")),
+            ("?", "", "", "", "", "", "", "", clean(pool.id), ("no status reported yet", "dim")),
             pool,
         )
     busy = sum(status.running.values())
     share = busy / max(1, status.concurrency)
-    told = (("stopping", status.stopping), ("quiet", status.quiet and not status.stopping), ("leads", leads))
+    told = (("stopping", status.stopping), ("quiet", status.quiet and not status.stopping), ("leader", leads))
     words = [word for word, true in told if true] + [clean(word) for word in status.troubles]
     tone: Tone = "warning" if status.quiet or status.stuck or status.loop_blocked else "dim"
     if pool.lease <= 0:
-        words, tone = ["✖ its lease is over"], "error"
+        words, tone = ["✖ no heartbeat"], "error"
     return Row(
         pool.id,
         (
-            (clean(status.host), "bold"), str(status.pid), f"{busy}/{status.concurrency}", (bar(share, 10), "ok" if share < 1 else "warning"),
+            (clean(status.host), "bold"), str(status.pid), f"{busy:,}/{status.concurrency:,}", (bar(share, 10), "ok" if share < 1 else "warning"),
             memory(status.rss), ago(now - status.beat_at), clean(status.tag), clean(status.version), (clean(pool.id), "dim"), (", ".join(words), tone),
         ),
         pool,
@@ -75,12 +75,12 @@ def _pool(pool: Pool, now: float, *, leads: bool) -> Row:
 def pool(found: Pool, now: float) -> Sheet:
     """One pool and what its workers do."""
     status = found.status or Status(id=found.id)
-    running = ", ".join(f"{count} {name}" for name, count in sorted(status.running.items())) or "nothing"
+    running = ", ".join(f'{count:,} "{name}"' for name, count in sorted(status.running.items())) or "nothing"
     slow = {name: seconds for name, seconds in status.loops.items() if seconds > 10}
     lines = [
         labelled("pool", found.id), labelled("process", f"{status.host}, pid {status.pid}, Python {status.python}, dayjob {status.version}"),
-        labelled("up", f"{ago(now - status.started_at)}, last beat {ago(now - status.beat_at)} ago, lease {ago(found.lease) if found.lease > 0 else 'over'}"),
-        labelled("memory", memory(status.rss) or "unknown"), labelled("work", f"{status.fetched:,} jobs fetched in {status.exchanges:,} exchanges; {status.held:,} held"),
+        labelled("up", f"{ago(now - status.started_at)}, last heartbeat {ago(now - status.beat_at)} ago, lease {ago(found.lease) if found.lease > 0 else 'expired'}"),
+        labelled("memory", memory(status.rss) or "unknown"), labelled("work", f"{counted(status.fetched, 'job')} fetched in {counted(status.exchanges, 'exchange')}; {status.held:,} held"),
         labelled("running", running), labelled("jobs", ", ".join(status.names)),
     ]  # fmt: skip
     if status.quiet:
@@ -91,7 +91,7 @@ def pool(found: Pool, now: float) -> Sheet:
         lines.append(
             labelled(
                 "loops",
-                ", ".join(f"{name} silent for {seconds:g} s" for name, seconds in slow.items()),
+                ", ".join(f"{name} has not run for {seconds:g} s" for name, seconds in slow.items()),
                 "error",
             )
         )
@@ -104,7 +104,7 @@ def pool(found: Pool, now: float) -> Sheet:
         (*lines, BLANK),
         sheet.columns,
         sheet.rows,
-        "No worker has run a job for longer than a moment.",
+        "No worker has run a job for more than 0.5 s.",
         subject=found,
     )
 
@@ -139,10 +139,10 @@ _BUSY = (
 
 
 def busy(found: Iterable[BusyWorker]) -> Sheet:
-    """Workers that have run a job for longer than a moment."""
+    """Workers that have run a job for more than 0.5 s."""
     rows = tuple(_worker(one) for one in found)
-    line = f"{counted(len(rows), 'worker')} busy for longer than a moment"
-    return Sheet((((line, "dim"),),), _BUSY, rows, "No worker has run a job for longer than a moment.")
+    line = f"{counted(len(rows), 'worker')} busy for more than 0.5 s"
+    return Sheet((((line, "dim"),),), _BUSY, rows, "No worker has run a job for more than 0.5 s.")
 
 
 def _worker(one: BusyWorker) -> Row:
@@ -152,11 +152,11 @@ def _worker(one: BusyWorker) -> Row:
     left = "" if worker.timeout is None else span(max(0.0, worker.timeout - one.running_for)) + " left"
     said: Piece = (clean(worker.checkin or ""), "")
     if worker.stuck or worker.lost:
-        said = ("✖ hangs past its timeout" if worker.stuck else "! lost: another pool has it", "error")
+        said = ("✖ stuck past its timeout" if worker.stuck else "! lost: another pool has it", "error")
     elif one.stale:
-        said = ("✖ its pool is silent", "error")
+        said = ("✖ no heartbeat from its pool", "error")
     elif worker.cancelled:
-        said = ("! told to end", "warning")
+        said = ("! cancelling", "warning")
     source = "" if worker.source is None else clean(worker.source)
     return Row(
         f"{one.pool_id}/{worker.token}",
@@ -222,9 +222,9 @@ def schedule(one: Periodic) -> Sheet:
 # Figures, the server, the audit.
 
 _METRICS = (
-    Column("JOB"), Column("RAN", right=True), Column("FAILS", right=True), Column("OVER TIME", most=30, rank=1), Column("RUN 50%", right=True, rank=1), Column("RUN 95%", right=True, rank=1),
-    Column("RUN 99%", right=True, rank=3), Column("WAIT 50%", right=True, rank=4), Column("WAIT 95%", right=True, rank=2), Column("DONE EVER", right=True, rank=5),
-    Column("FAILED EVER", right=True, rank=5),
+    Column("JOB"), Column("RAN", right=True), Column("FAILS", right=True), Column("OVER TIME", most=30, rank=1), Column("RUN P50", right=True, rank=1), Column("RUN P95", right=True, rank=1),
+    Column("RUN P99", right=True, rank=3), Column("WAIT P50", right=True, rank=4), Column("WAIT P95", right=True, rank=2), Column("TOTAL DONE", right=True, rank=5),
+    Column("TOTAL FAILED", right=True, rank=5),
 )  # fmt: skip
 
 
@@ -256,8 +256,8 @@ def redis(found: RedisView) -> Sheet:
     lines = [
         labelled("server", f"{server.title()} {version}, up {span(float(info.get('uptime_in_seconds', 0)))}"),
         labelled("memory", f"{info.get('used_memory_human', '?')} of {info.get('maxmemory_human', '?').replace('0B', 'no limit')}, the most {info.get('used_memory_peak_human', '?')}"),
-        labelled("clients", f"{info.get('connected_clients', '?')} connected, {info.get('blocked_clients', '?')} waiting for a bell"),
-        labelled("commands", f"{info.get('instantaneous_ops_per_sec', '?')} per second"),
+        labelled("clients", f"{grouped(info.get('connected_clients', '?'))} connected, {_idle(info.get('blocked_clients', ''))}"),
+        labelled("commands", f"{grouped(info.get('instantaneous_ops_per_sec', '?'))} per second"),
         labelled("round trips", f"{quantiles(found.trips)} over the last ten minutes"),
     ]  # fmt: skip
     rows = [
@@ -292,9 +292,9 @@ def audit(found: Iterable[AuditLine]) -> Sheet:
         for one in found
     )
     columns = (
-        Column("WHEN"), Column("WHO", rank=1), Column("ACTION"), Column("WHAT", most=70, least=24), Column("RESULT", most=200, least=20, rank=2),
+        Column("WHEN"), Column("WHO", rank=1), Column("ACTION"), Column("TARGET", most=70, least=24), Column("RESULT", most=200, least=20, rank=2),
     )  # fmt: skip
-    return Sheet((), columns, rows, "Nobody has done anything yet.")
+    return Sheet((), columns, rows, "No actions yet.")
 
 
 def told(found: AuditLine) -> Sheet:
@@ -303,10 +303,19 @@ def told(found: AuditLine) -> Sheet:
         ("when", when(found.at)),
         ("who", found.actor),
         ("action", found.action),
-        ("what", found.subject),
+        ("target", found.subject),
         ("result", found.result),
     )
     return Sheet(tuple(labelled(label, value) for label, value in pairs), subject=found)
+
+
+def grouped(text: str) -> str:
+    """A number that the server gave as text, with commas between its thousands."""
+    return f"{int(text):,}" if text.isdecimal() else text
+
+
+def _idle(blocked: str) -> str:
+    return counted(int(blocked), "idle pool") if blocked.isdecimal() else "? idle pools"
 
 
 def memory(size: int) -> str:

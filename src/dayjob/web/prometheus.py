@@ -145,7 +145,7 @@ def _pools(page: _Page, scrape: Scrape) -> None:
 
 
 def _totals(page: _Page, scrape: Scrape) -> None:
-    page.family("dayjob_total", "counter", "Exact totals since the beginning, by what happened.")
+    page.family("dayjob_total", "counter", "Exact all-time totals, by what happened.")
     for counter, by_name in sorted(scrape.totals.items()):
         for job, number in sorted(by_name.items()):
             page.sample("dayjob_total", number, counter=counter, job=job)

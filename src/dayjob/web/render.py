@@ -101,9 +101,7 @@ def counted(value: int, noun: str, plural: str = "") -> str:
 
 def took(seconds: float | None) -> str:
     """A duration of a job, which may be short."""
-    if seconds is None:
-        return NONE
-    return text.span(seconds) if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+    return NONE if seconds is None else text.took(seconds)
 
 
 def share(part: float, whole: float) -> str:

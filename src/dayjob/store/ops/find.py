@@ -279,7 +279,7 @@ def _obstacle(
     able = [pool.status for pool in live if pool.status is not None and queue.name in pool.status.names]
     if not able:
         silent = sum(pool.status is None for pool in live)
-        count = text.counted(len(live), "pool") + (f", {silent} silent" if silent else "")
+        count = text.counted(len(live), "pool") + (f", {silent} not reporting yet" if silent else "")
         return f"no live pool knows this name ({count})", ""
     if all(status.quiet for status in able):
         return f"every pool that knows it has gone quiet ({len(able)})", ""
@@ -319,7 +319,7 @@ def _of(some: Sequence[pools.Status]) -> str:
 
 def _blocked_loop(status: pools.Status, now: float) -> str:
     block = status.loop_blocked or pools.LoopBlock(since=now)
-    by = f"by {block.name} (id {block.id})" if block.name else "by something that a handler started"
+    by = f'by "{block.name}" (id {block.id})' if block.name else "by something that a handler started"
     return (
         f"the event loop of {_where(status)} has been blocked for {text.span(now - block.since)} {by[:300]}"
     )
@@ -364,7 +364,8 @@ def _what_to_do(
         )
     if blocked:
         name = blocked[0].loop_blocked.name if blocked[0].loop_blocked else ""
-        return f"Await what takes long in {name or 'that handler'}, or make it a plain `def`."
+        where = f'"{name}"' if name else "that handler"
+        return f"Await what takes long in {where}, or make it a plain `def`."
     if threadless:
         return "Raise threads=, or make these jobs `async def`."
     return "See `dayjob jobs ls --state running`, or start more workers."
@@ -375,21 +376,21 @@ def _tell_running(keys: Keys, found: Found) -> Steps[str]:
     moment = yield from ask(inspect.now())
     pool = next((one for one in registered if one.id == found.pool_id), None)
     if pool is None:
-        return f"Was running on pool {found.pool_id}, which is dead; its attempts are being rescued."
+        return f"Was running on pool {found.pool_id}, which died; its attempts are being rescued."
     status = pool.status
-    where = f"pool {found.pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
+    where = _where(status) if status else f"pool {found.pool_id}"
     worker = next((one for one in status.workers if one.token == found.token), None) if status else None
     (cancel,) = yield from ask(maintain.read_cancels(keys, found.pool_id, [found.token]))
     asked = "" if cancel is None else " An operator asked it to end; it will not run again."
     if worker is None:
         why = _not_started(status, found.name, moment) if status else None
         if why is not None:
-            return f"Is held by {where} and does not run yet: {why[0]}.{asked}" + _next_step(why[1])
-        return f"Is held by {where} and about to run, or has run for less than a moment.{asked}"
+            return f"Fetched by {where}, but not started: {why[0]}.{asked}" + _next_step(why[1])
+        return f"Fetched by {where}: about to start, or started less than 0.5 s ago.{asked}"
     said = f": {worker.checkin}" if worker.checkin else ""
     block = status.loop_blocked if status else None
     blocks = " and blocks its event loop" if block and block.id == worker.id else ""
-    return f"Is running on {where} since {text.span(moment - worker.started_at)}{blocks}{said}.{asked}"
+    return f"Running for {text.span(moment - worker.started_at)} on {where}{blocks}{said}.{asked}"
 
 
 def _not_started(status: pools.Status, name: str, now: float) -> tuple[str, str] | None:
@@ -407,10 +408,10 @@ def _tell_due(keys: Keys, found: Found) -> Steps[str]:
         else ""
     )
     if wait > 0:
-        return f"Is due in {text.span(wait)}{error}."
+        return f"Due in {text.span(wait)}{error}."
     who = yield from ask(pools.leader(keys))
     why = (
-        "no pool leads, so that nobody moves it"
+        "no pool is the leader, so nothing moves it to its queue"
         if who is None
         else f"pool {who} is about to move it to its queue"
     )
@@ -419,9 +420,11 @@ def _tell_due(keys: Keys, found: Found) -> Steps[str]:
 
 def _tell_dead(keys: Keys, found: Found) -> Steps[str]:
     if found.job is None:
-        return "Is dead, and only its error is kept."
+        return "Dead; only its error is kept."
     moment = yield from ask(inspect.now())
-    told = f"Has been dead for {text.span(moment - (found.at or moment))}: {_line(found.job.err) or 'no error is noted'}"
+    told = (
+        f"Died {text.span(moment - (found.at or moment))} ago: {_line(found.job.err) or 'no error is noted'}"
+    )
     if found.job.unique_key.startswith(keys.unique_prefix):
         holder = yield from ask(Op("GET", (found.job.unique_key,), (), lambda reply: reply))
         if holder is not None and holder.decode("utf-8", "replace") != found.job.id:
@@ -432,7 +435,7 @@ def _tell_dead(keys: Keys, found: Found) -> Steps[str]:
 def _tell_done(keys: Keys, found: Found) -> Steps[str]:  # noqa: ARG001 - one shape for all tellers
     moment = yield from ask(inspect.now())
     # Completed jobs are scored by when they are dropped.
-    return "Is done" + (f", and kept for another {text.span(found.at - moment)}." if found.at else ".")
+    return "Completed" + (f", and kept for another {text.span(found.at - moment)}." if found.at else ".")
 
 
 def _line(text: str) -> str:

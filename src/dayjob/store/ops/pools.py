@@ -22,7 +22,7 @@ MAX_POOLS = 1000
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """A worker whose job has been running for some time; jobs that end quickly are not listed."""
+    """What one worker has been doing for more than 0.5 s."""
 
     token: str = ""
     name: str = ""
@@ -116,7 +116,7 @@ class Status(msgspec.Struct, frozen=True):
         if self.stuck:
             words.append(f"{self.stuck} stuck past {'its' if self.stuck == 1 else 'their'} timeout")
         if self.loop_blocked is not None:
-            by = f" by {self.loop_blocked.name}" if self.loop_blocked.name else ""
+            by = f' by "{self.loop_blocked.name}"' if self.loop_blocked.name else ""
             words.append(f"event loop blocked{by}")
         return words
 

@@ -45,9 +45,9 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     return {
         "queues": listing.queues, "waiting": waiting[:SOME], "failing": failures.groups[:SOME], "busy": busy,
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
-        "rate": ended, "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
+        "rate": max(0.0, ended - failed), "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
         "throughput": charts.bars(
-            flow.starts, flow.step, flow.ended, flow.failed, "Jobs that ended in each minute of the last hour"
+            flow.starts, flow.step, flow.ended, flow.failed, "Completed and failed jobs in each minute of the last hour"
         ),
         "fresh": not names and not verdict.pools and not verdict.sizes.dead and not any(flow.ended),
         "places": lambda note: place_of(note, names),

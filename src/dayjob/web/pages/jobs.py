@@ -34,16 +34,16 @@ _ABOUT = {
     "waiting": "Jobs in their queues: queue by queue, by name, and in each the next to run first.",
     "running": "Attempts that pools hold.",
     "scheduled": "Jobs that are due later, the soonest first.",
-    "retry": "Jobs that failed and run again by themselves, the soonest first.",
-    "dead": "Jobs that gave up, the newest first. Retry them once the fix is out.",
+    "retry": "Jobs that failed and will be retried, the soonest first.",
+    "dead": "Jobs that failed for good, the newest first. Retry them once the fix is out.",
     "done": "Completed jobs that are kept for a while, where their job type asks for it.",
 }
 _NOTHING = {
     "waiting": ("No job waits", "Everything that was enqueued has been fetched."),
     "running": ("No job runs", "Pools hold nothing right now."),
     "scheduled": ("Nothing is scheduled", "A job can be enqueued for later:", "dayjob enqueue send_mail to=ada@example.com --in 5m"),
-    "retry": ("No job waits for a retry", "A job that fails comes here, and runs again after a while."),
-    "dead": ("No job is dead", "A job that failed too often comes here, and stays until somebody retries or deletes it."),
+    "retry": ("No job waits for a retry", "A job that fails comes here, and is retried after a delay."),
+    "dead": ("No job is dead", "A job that failed too often comes here, and stays until an operator retries or deletes it."),
     "done": ("No completed jobs are kept", "Job types keep theirs with keep=:", "@pool.job(keep=86400)"),
 }  # fmt: skip
 _TABS: tuple[tuple[State, str, str], ...] = (

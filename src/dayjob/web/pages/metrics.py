@@ -12,7 +12,7 @@ from dayjob.web.pages.shell import Values, page, recent, whole
 
 #: How many jobs are shown, the busiest: more of them nobody reads, and each is a picture to draw.
 MAX_JOBS = 100
-_STEPS = {1: "a minute", 24: "a quarter of an hour", 72: "an hour"}
+_STEPS = {1: "1 minute", 24: "15 minutes", 72: "1 hour"}
 
 
 @page("metrics.html", "/metrics", "Metrics")
@@ -42,4 +42,4 @@ def _throughput(found: Metrics, name: str) -> charts.Chart:
     if name:
         none = (0,) * len(found.starts)
         ended, failed = (found.jobs[0].series, found.jobs[0].fails) if found.jobs else (none, none)
-    return charts.bars(found.starts, found.step, ended, failed, "Attempts that ended, and that failed")
+    return charts.bars(found.starts, found.step, ended, failed, "Completed and failed attempts")

@@ -25,6 +25,6 @@ async def pools(_request: Request, admin: AsyncAdmin) -> Values:
 
 @page("busy.html", "/busy_workers", "Busy workers")
 async def busy(_request: Request, admin: AsyncAdmin) -> Values:
-    """Workers that have run a job for longer than a moment."""
+    """Workers that have run a job for more than 0.5 s."""
     found = await admin.busy(most=MAX_BUSY + 1)
     return {"busy": found[:MAX_BUSY], "more": len(found) > MAX_BUSY}

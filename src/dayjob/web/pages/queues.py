@@ -39,7 +39,9 @@ async def queue(request: Request, admin: AsyncAdmin) -> Values:
     if not name:
         raise BadOption("no queue is named\n    Choose one from the list of queues.")
     detail = await admin.queue(name)
-    return {"detail": detail, "now": detail.now, "flow": _flow(detail)}
+    registered = (await admin.pools(workers=False)).pools
+    runs_on = [pool for pool in registered if pool.id in detail.pools]
+    return {"detail": detail, "now": detail.now, "flow": _flow(detail), "runs_on": runs_on}
 
 
 def _flow(detail: QueueDetail) -> charts.Chart | Markup:
@@ -47,5 +49,5 @@ def _flow(detail: QueueDetail) -> charts.Chart | Markup:
     series = detail.series
     return charts.bars(
         [one.at for one in series], 60, [one.runs for one in series], [one.fails for one in series],
-        "Attempts that ended in each minute of the last hour",
+        "Completed and failed attempts in each minute of the last hour",
     )  # fmt: skip

@@ -28,7 +28,7 @@ async def redis(_request: Request, admin: AsyncAdmin) -> Values:
     info = found.health.info
     return {
         "redis": found, "trip": trip, "server": _server(info), "memory": _whole(info, "used_memory"),
-        "most_memory": _whole(info, "maxmemory"), "ops": _whole(info, "instantaneous_ops_per_sec"),
+        "idle": _whole(info, "blocked_clients"), "clients": _whole(info, "connected_clients"), "most_memory": _whole(info, "maxmemory"), "ops": _whole(info, "instantaneous_ops_per_sec"),
         "waits": max((pool.status.connection_wait for pool in pools.pools if pool.status), default=None),
         "findings": sorted(found.findings, key=lambda one: _ORDER.get(one.level, 1)), "facts": _facts(found),
     }  # fmt: skip
@@ -53,6 +53,6 @@ def _facts(found: RedisView) -> list[tuple[str, Any]]:
         ("fragmentation", info.get("mem_fragmentation_ratio", NONE)),
         ("evicted keys", number(_whole(info, "evicted_keys"))), ("expired keys", number(_whole(info, "expired_keys"))),
         ("refused connections", number(_whole(info, "rejected_connections"))),
-        ("commands ever", number(_whole(info, "total_commands_processed"))),
+        ("commands in total", number(_whole(info, "total_commands_processed"))),
     ]  # fmt: skip
     return facts + [(key, config[key] or "(empty)") for key in _CONFIG if key in config]

@@ -10,12 +10,12 @@ from dayjob.web.pages.shell import Values, page
 
 #: Key, words, what holds where nothing was chosen, and the choices.
 _OPTIONS = (
-    ("theme", "Theme", "", (("", "As the system"), ("light", "Light"), ("dark", "Dark"))),
-    ("density", "Rows", "", (("", "Roomy"), ("compact", "Compact"))),
-    ("zone", "Moments in", "", (("", "My time zone"), ("utc", "UTC"))),
+    ("theme", "Theme", "", (("", "System"), ("light", "Light"), ("dark", "Dark"))),
+    ("density", "Density", "", (("", "Comfortable"), ("compact", "Compact"))),
+    ("zone", "Time zone", "", (("", "Local"), ("utc", "UTC"))),
     (
         "refresh",
-        "Look again every",
+        "Refresh",
         "2",
         (("1", "1 s"), ("2", "2 s"), ("5", "5 s"), ("15", "15 s"), ("off", "Never")),
     ),

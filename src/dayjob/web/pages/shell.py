@@ -32,9 +32,9 @@ FRESH = 1.0
 
 #: What is asked before an action that cannot be taken back.
 ASKS = {
-    "delete": "It is deleted for good, and its unique key is free again.",
-    "kill": "It goes to dead and does not run, until somebody retries it. One that runs is ended, with its process if it must.",
-    "cancel": "One that waits is removed. One that runs is told at its next check-in; an async one is cancelled.",
+    "delete": "The job is deleted for good, and its unique key is released.",
+    "kill": "The job moves to dead and does not run until an operator retries it. A running job is stopped, with its process if necessary.",
+    "cancel": "A waiting job is removed. A running job is stopped at its next check-in; an async one at its next await.",
 }
 #: What actions are called.
 WORDS = {"retry": "Retry", "run_now": "Run now", "delete": "Delete", "kill": "Kill", "cancel": "Cancel"}
@@ -66,7 +66,7 @@ _RARE = ("done", "broken")
 
 SHORTCUTS = (
     ("?", "These shortcuts"), ("/", "Filter"), ("j k", "Next row, row before"), ("Enter", "Open the row"),
-    ("x", "Pick the row"), ("Escape", "Pick none"), ("r", "Look again now"), ("p", "Pause, go on"), ("n", "Next page"),
+    ("x", "Select the row"), ("Escape", "Clear selection"), ("r", "Refresh now"), ("p", "Pause or resume"), ("n", "Next page"),
     ("t", "Light or dark"), *((f"g {key}", words) for group in NAV for _, _, words, key, _ in group), ("g ,", "Settings"),
 )  # fmt: skip
 
@@ -143,7 +143,7 @@ def navigation(here: str, verdict: Verdict | None) -> list[list[NavEntry]]:
 
 async def failure(request: Request, status: int, error: str, hint: str, further: str = "") -> Response:
     """A page that says what is wrong with the address; `further` is one that looks better."""
-    shell = around(request, None, "", "Not found" if status == 404 else "It did not work")
+    shell = around(request, None, "", "Not found" if status == 404 else "Request failed")
     return render(request, "failure.html", status=status, **shell, error=error, hint=hint, further=further)
 
 

@@ -201,8 +201,10 @@
   };
   // Whether the reader says yes; with a field, what was written into it. With `type`, that must be written first.
   const confirmed = (title, text, yes, { bad, type, field, value = "" } = {}) => new Promise((resolve) => {
-    const box = $("#ask"), typed = $("input", box), go = $("[value=yes]", box), label = field || type && `Type ${type} to say so`;
+    const box = $("#ask"), typed = $("input", box), go = $("[value=yes]", box), label = field || type && `Type ${type} to confirm`;
     for (const [query, words] of [["h2", title], ["p", text], ["[value=yes]", yes], ["label", label || ""]]) write($(query, box), words);
+    // Where the action itself is called Cancel, the way out needs another word.
+    write($("[data-close]", box), yes.startsWith("Cancel") ? "Go back" : "Cancel");
     go.classList.toggle("bad", Boolean(bad));
     typed.parentElement.hidden = !label;
     typed.value = value;
@@ -217,7 +219,7 @@
   const steps = async (title, path, body) => {
     const box = $("#work"), bar = $("progress", box), stop = $("button", box), ending = new AbortController();
     write($("h2", box), title);
-    write($("p", box), "Begun…");
+    write($("p", box), "Starting…");
     bar.value = 0;
     stop.onclick = () => ending.abort();
     box.oncancel = () => ending.abort();
@@ -259,7 +261,7 @@
     },
     async some(button) {
       const jobs = picks().map((box) => JSON.parse(box.closest("tr").dataset.seen)), { some: verb } = button.dataset, ask = asks()[verb];
-      if (ask && !await confirmed(`${button.textContent} ${jobs.length} picked`, ask, `${button.textContent} ${jobs.length}`, { bad: true })) return;
+      if (ask && !await confirmed(`${button.textContent} ${jobs.length} selected`, ask, `${button.textContent} ${jobs.length}`, { bad: true })) return;
       try {
         const told = await (await api("/jobs/selection", { verb, jobs })).json();
         toast(`${told.done} done${told.failed ? `, ${told.failed} not: ${told.outcomes.find((one) => !one.done).says}` : "."}`, told.failed);
@@ -272,10 +274,11 @@
       const body = { verb, state, ...(where && { where }), ...(name && { name }) };
       try {
         const { matched, complete } = await (await api(`/jobs/count?${new URLSearchParams({ state, where, ...(name && { name }) })}`)).json();
-        const many = `${complete ? "" : "at least "}${matched.toLocaleString("en")} ${matched === 1 ? "job" : "jobs"}`;
+        const least = complete ? "" : "at least ", count = matched.toLocaleString("en"), many = `${least}${count} ${matched === 1 ? "job" : "jobs"}`;
+        const label = `${title.split(" ")[0]} ${where ? `${least}${count} matching` : many}`;
         if (!matched) return toast("Nothing matches now.");
-        if (await confirmed(title, `${many[0].toUpperCase()}${many.slice(1)} in ${state}${where ? ` where ${where}` : ""}. What comes in later is left alone; you can stop it on the way.`,
-          `${title.split(" ")[0]} ${many}`, { bad: button.classList.contains("bad") })) steps(title, "/jobs/apply", body);
+        if (await confirmed(label, `${many[0].toUpperCase()}${many.slice(1)} in ${state}${where ? ` where ${where}` : ""}. Jobs that come in later are not changed. You can stop it at any time.`,
+          label, { bad: button.classList.contains("bad") })) steps(label, "/jobs/apply", body);
       } catch (error) { failed(error); }
     },
     none: () => none(),
@@ -292,12 +295,12 @@
     },
     async stack(button) {
       const { stack: pool, token } = button.dataset, box = $("#show"), body = $("pre", box);
-      write($("h2", box), "What it is doing now");
-      write(body, "Asking the pool; it answers with its next beat, within seconds…");
+      write($("h2", box), "Current stack");
+      write(body, "Asking the pool. It answers at its next heartbeat, within seconds…");
       box.showModal();
       try {
         const told = await (await api(`/pool/stacks?${new URLSearchParams({ pool })}`)).json(), worker = told?.workers.find((one) => one.token === token);
-        if (!worker) return write(body, told ? "It has ended meanwhile." : "The pool is gone, or does not answer.");
+        if (!worker) return write(body, told ? "The job has ended in the meantime." : "The pool is gone, or does not answer.");
         body.className = "trace";
         body.replaceChildren(...worker.frames.map((frame) => make("span", {
           className: frame.own ? "own-frame" : "lib", textContent: `${frame.file}:${frame.line}, in ${frame.function}\n    ${frame.source}` })));
@@ -305,7 +308,7 @@
     },
     async limit(button) {
       const { limit, name } = button.dataset;
-      const text = await confirmed("At most how many at once?", "Over all pools. Empty: no limit; 0 holds everything back.", "Set it", { field: "Limit", value: limit });
+      const text = await confirmed("Concurrency limit", "How many of these jobs may run at once, over all pools. Empty means no limit; 0 stops all of them.", "Set limit", { field: "Limit", value: limit });
       if (text !== false) act("/queue/limit", `{"name":${JSON.stringify(name)},"limit":${/^\d+$/.test(text) ? Number(text) : text ? JSON.stringify(text) : null}}`);
     },
     async mend(button) {
@@ -330,7 +333,7 @@
     }
     if (!bar) return;
     bar.hidden = !chosen.length;
-    write($("b", bar), `${chosen.length} picked`);
+    write($("b", bar), `${chosen.length} selected`);
   };
   const none = () => { for (const box of picks()) box.checked = false; picked(); };
   const pick = (box, event) => {
@@ -427,7 +430,7 @@
     const bar = event.target.closest?.(".hit"), tip = $("[data-tip]", event.target.closest?.("[data-chart]") || make("i"));
     if (!tip) return;
     const [ended, bad] = bar ? bar.dataset.v.split("|") : [];
-    tip.textContent = bar ? `${clock(bar.dataset.at)}: ${Number(ended).toLocaleString("en")} ended, ${Number(bad).toLocaleString("en")} failed` : "";
+    tip.textContent = bar ? `${clock(bar.dataset.at)}: ${(ended - bad).toLocaleString("en")} completed, ${Number(bad).toLocaleString("en")} failed` : "";
   });
   on("mouseout", ({ target, relatedTarget }) => {
     const rows = target.closest("[data-rows]");

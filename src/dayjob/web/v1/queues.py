@@ -88,7 +88,7 @@ ENDPOINTS = (
     Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, finds=True, moves=True),
     Endpoint("POST", "/queue/purge", "queues", "Delete every job that waits in a queue now.", _purge, StreamLine, OneQueue, streams=True, finds=True),
     Endpoint("GET", "/pools", "pools", "The worker pools and what each says of itself.", _pools, PoolsView),
-    Endpoint("GET", "/busy", "pools", "The workers that have run a job for longer than a moment.", _busy, tuple[BusyWorker, ...]),
+    Endpoint("GET", "/busy", "pools", "The workers that have run a job for more than 0.5 s.", _busy, tuple[BusyWorker, ...]),
     Endpoint("POST", "/pool/quiet", "pools", "Let a pool fetch nothing more.", _quiet, Outcome, OnePool, finds=True, moves=True),
     Endpoint("POST", "/pool/stop", "pools", "Stop a pool as a TERM signal would.", _stop, Outcome, OnePool, finds=True, moves=True),
     Endpoint("GET", "/pool/stacks", "pools", "Ask a pool where each of its busy workers is in its code.", _stacks, Stacks, OnePool, finds=True),
