@@ -29,7 +29,7 @@ def _options(fn: F) -> F:
         "--namespace",
         envvar="DAYJOB_NAMESPACE",
         callback=_not_of_file,
-        help="The namespace; else the pool's, pyproject.toml, dayjob.",
+        help="The namespace; else DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
     )(fn)
     fn = click.option(
         "--timeout", type=click.IntRange(0), default=25, show_default=True, help="Seconds that running jobs get at a stop.",

@@ -52,7 +52,9 @@ PORT = 5040
     help="The server; else DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
 )
 @click.option(
-    "--namespace", envvar="DAYJOB_NAMESPACE", help="The namespace; else the pool's, pyproject.toml, dayjob."
+    "--namespace",
+    envvar="DAYJOB_NAMESPACE",
+    help="The namespace; else DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
 )
 @click.option(
     "--hide",
