@@ -259,7 +259,7 @@ def test_a_process_that_only_has_the_servers_pid_is_never_signalled(folder, tmp_
     try:
         wait_until(lambda: server_status(folder).running)
         (folder / "server.pid").write_text(f"{bystander.pid}\n")
-        with pytest.raises(ServerError, match="No process here is known to be it"):
+        with pytest.raises(ServerError, match="Its process was not found on this machine"):
             stop_server(folder, wait=0.1)
         with pytest.raises(ServerError, match="its socket .* is not here"):
             open_server(folder, wait=0.1)
@@ -425,7 +425,7 @@ def test_data_of_an_older_redis_are_read_by_the_wheels_server(folder, tmp_path):
 
 def test_a_program_that_is_no_server_is_named(folder, tmp_path):
     strange = program(tmp_path / "bin", "redis-server", "hello")
-    with pytest.raises(ServerError, match="is no Redis or Valkey: --version says 'hello"):
+    with pytest.raises(ServerError, match="is not Redis or Valkey: --version prints 'hello"):
         open_server(folder, wheel=NOTHING, path=strange)
 
 
@@ -446,7 +446,7 @@ def test_a_crash_at_start_shows_the_end_of_the_log(folder):
     manifest.write_text("not a manifest\n")
     with pytest.raises(ServerError) as caught:
         open_server(folder)
-    assert "the server ended as it started" in str(caught.value)
+    assert "the server exited during startup" in str(caught.value)
     assert "manifest" in str(caught.value).partition("\n")[2]
     assert str(folder / "server.log") in str(caught.value)
     assert server_status(folder).running is False
@@ -473,7 +473,7 @@ except ServerError as error:
         [sys.executable, "-c", code, str(folder)],
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)},
     )  # fmt: skip
-    assert "the server ended as it started" in ended.stdout
+    assert "the server exited during startup" in ended.stdout
     assert str(folder / "server.log") in ended.stdout
     assert server_status(folder).running is False
 
@@ -720,7 +720,7 @@ def test_a_record_that_came_with_the_folder_names_no_process_to_stop(folder):
         record = json.loads((folder / "server.json").read_text())
         (folder / "server.json").write_text(json.dumps({**record, "socket": ""}))
         (folder / "server.pid").write_text(f"{bystander.pid}\n")
-        with pytest.raises(ServerError, match="No process here is known to be it"):
+        with pytest.raises(ServerError, match="Its process was not found on this machine"):
             stop_server(folder, wait=0.1)
         assert bystander.poll() is None
     finally:

@@ -366,7 +366,7 @@ def test_that_nobody_named_a_server_is_said_once_for_all_processes(tmp_path, nam
         command.wait_for_log("started:", 3, seconds=40)
         command.signal(signal.SIGINT)
         assert command.wait() == 0
-        assert command.log.count("no Redis was named") == 1
+        assert command.log.count("no Redis is configured") == 1
         assert str(tmp_path / ".dayjob") in command.log
     finally:
         command.close()

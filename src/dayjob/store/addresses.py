@@ -1,11 +1,10 @@
-"""Which Redis and which namespace are meant: the one place that decides it, and where Redis URLs are understood.
+"""Decides which Redis server and which namespace to use, and parses Redis URLs.
 
-One order holds for commands, workers and enqueuers: the argument of a call or the option of a command, the variable
-DAYJOB_REDIS_URL or DAYJOB_NAMESPACE, the pool, `[tool.dayjob]` in ./pyproject.toml, the default. REDIS_URL, which other
-programs use too, comes after the pool and before the file.
+Commands, workers and enqueuers use the first of these that is set: the argument of a call or the option of a command, the
+variable DAYJOB_REDIS_URL or DAYJOB_NAMESPACE, the pool's argument, `[tool.dayjob]` in ./pyproject.toml, the default.
+REDIS_URL, which other programs use too, comes after the pool and before the file.
 
-Nothing here connects but `connect_target`, which opens the embedded server where that is what is meant.
-No message shows a password.
+Only `connect_target` has side effects: it starts the embedded server if that is the target. No message shows a password.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ logger = SafeLogger("dayjob")
 
 Kind = Literal["single", "unix", "sentinel", "cluster"]
 
-#: The origin of a target that nobody asked for.
+#: The origin of a target that was chosen because no server is configured.
 FALLBACK = "nothing was set"
 
 #: The file in the working directory whose [tool.dayjob] holds settings.
@@ -47,15 +46,15 @@ _DEFAULT_PORTS = {"single": 6379, "sentinel": 26379, "cluster": 6379}
 _SHOWN_OPTIONS = ("db", "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile")
 _SECRET_OPTIONS = ("sentinel_username", "sentinel_password")
 
-#: What was said already, as (process, folder): a fork is a process of its own.
-_said: dict[tuple[int, Path], object] = {}
+#: The (process, folder) pairs for which the fallback was checked, so that each process warns once. A fork is a new process.
+_warned: dict[tuple[int, Path], object] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server that is meant, and who said so."""
+    """The server to use, and where that was configured."""
 
-    #: As it was given; `embedded:<folder>` for the embedded server.
+    #: The URL as it was configured; `embedded:<folder>` for the embedded server.
     url: str
     #: "argument", the name of an environment variable, "WorkerPool(redis=...)", IN_FILE, or FALLBACK.
     origin: str
@@ -68,7 +67,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL, understood. Shows itself without passwords."""
+    """A parsed Redis URL. Its text forms hide passwords."""
 
     kind: Kind
     hosts: tuple[tuple[str, int], ...] = ()
@@ -80,14 +79,14 @@ class Address:
     tls: bool = False
     #: The name of the master, for `sentinel`.
     service: str | None = None
-    #: The other options of the query string, under the names that the client library has for them.
+    #: The other options of the query string, under the client library's names for them.
     options: Mapping[str, str | bool] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
         scheme = "unix" if self.kind == "unix" else "rediss" if self.tls else "redis"
         if self.kind in ("sentinel", "cluster"):
             scheme += f"+{self.kind}"
-        # A user without a password is often a password in the wrong place.
+        # A user name without a password is often a password in the wrong place, so it is hidden.
         shown = quote(self.username or "", safe="") if self.password else ""
         user = f"{shown}:***@" if self.username or self.password else ""
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
@@ -110,11 +109,11 @@ def resolve(
     pool: str | None = None,
     file: str | None = None,
 ) -> Target:
-    """The server that is meant: the first that is named in the order above, else the embedded one.
+    """The server to use: the first that is configured, in the order above, else the embedded one.
 
-    `redis` is the argument or option, `pool` what the pool names, `file` what a command's own table in pyproject.toml
-    names. `embedded` and `embedded:<folder>`, in any of them, ask for the embedded server on purpose. Raises
-    BadOption for a URL that cannot be read, and UsageError where falling back to the embedded server is refused.
+    `redis` is the argument or option, `pool` the pool's URL, `file` the URL in a command's own table of pyproject.toml.
+    Each may be `embedded` or `embedded:<folder>` to choose the embedded server. Raises BadOption for an invalid URL, and
+    UsageError if no server is configured and the embedded one may not be used.
     """
     environ = os.environ if environ is None else environ
     for value, origin in _named("redis", redis, pool, file, environ, cwd):
@@ -132,7 +131,7 @@ def resolve_namespace(
     pool: str | None = None,
     file: str | None = None,
 ) -> str:
-    """The namespace that is meant, in the same order, else "dayjob". Raises BadOption."""
+    """The namespace to use: the first that is configured, in the same order, else "dayjob". Raises BadOption."""
     environ = os.environ if environ is None else environ
     for value, _ in _named("namespace", namespace, pool, file, environ, cwd):
         return check_namespace(value)
@@ -140,7 +139,7 @@ def resolve_namespace(
 
 
 def pool_redis(redis: str | None) -> str | None:
-    """What a pool's `redis=` still decides: None where DAYJOB_REDIS_URL, which comes before it, is set."""
+    """A pool's `redis=`, or None if DAYJOB_REDIS_URL is set, which overrides it."""
     return None if _VARIABLES["redis"] in os.environ else redis
 
 
@@ -152,7 +151,7 @@ def conflict(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """One line where the pool names one thing, and a variable or pyproject.toml another; "" otherwise."""
+    """A warning if the pool names one value and an environment variable or pyproject.toml another; else ""."""
     environ = os.environ if environ is None else environ
     own = f"WorkerPool({name}=...)"
     named = [found for found in _named(name, None, pool, file, environ, cwd) if found[1] != "REDIS_URL"]
@@ -174,7 +173,7 @@ def _table(path: Path) -> dict[str, Any]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
-    # Most programs have a pyproject.toml without us in it; a mistake elsewhere in it is not our business.
+    # Most programs have a pyproject.toml without [tool.dayjob]; a mistake elsewhere in it must not stop dayjob.
     if "tool.dayjob" not in text:
         return {}
     try:
@@ -192,11 +191,11 @@ def _named(
     environ: Mapping[str, str],
     cwd: Path | None,
 ) -> Iterator[tuple[str, str]]:
-    """Every value that is given for a setting and who gave it, the one that counts first."""
+    """Every configured value of a setting and where it was configured. The first one is used."""
     variable = _VARIABLES[name]
     if argument is not None:
         yield argument, "argument"
-    # An empty namespace is none, as for every variable of the command line; an empty URL is a mistake to show.
+    # An empty DAYJOB_NAMESPACE counts as not set, as for other variables; an empty URL is reported as a mistake.
     if environ.get(variable) or (name == "redis" and variable in environ):
         yield environ[variable], variable
     if pool is not None:
@@ -209,33 +208,32 @@ def _named(
 
 
 def connect_target(target: Target, *, told: bool = False) -> str:
-    """The URL to connect to. Opens the embedded server where it is meant, with a warning where nobody asked for it.
+    """The URL to connect to. Starts the embedded server if it is the target, and warns if it was not configured.
 
-    `told`: somebody else gives that warning for this process. Raises ServerError when the embedded server cannot be
-    started.
+    `told` means that another process gives that warning. Raises ServerError if the embedded server cannot be started.
     """
     if target.embedded is None:
         return target.url
     url = open_server(target.embedded)
     mark = object()
-    # setdefault is atomic, so that of several threads one speaks.
-    first = _said.setdefault((os.getpid(), target.embedded), mark) is mark
+    # setdefault is atomic, so that only one of several threads warns.
+    first = _warned.setdefault((os.getpid(), target.embedded), mark) is mark
     if target.origin == FALLBACK and first and not told:
         warn_of_fallback(target.embedded)
     return url
 
 
 def warn_of_fallback(folder: Path | str) -> None:
-    """Say that the embedded server is used although nobody asked for it."""
+    """Warn that the embedded server is used because no server is configured."""
     logger.warning(
-        "no Redis was named: using the embedded server in %s (set DAYJOB_REDIS_URL=%s, or =embedded to say so on purpose)",
+        "no Redis is configured: using the embedded server in %s (set DAYJOB_REDIS_URL=%s, or =embedded to silence this warning)",
         folder,
         _EXAMPLE,
     )
 
 
 def parse_url(url: str) -> Address:
-    """`url`, understood. Raises BadOption that says what to write instead."""
+    """Parse a Redis URL. Raises BadOption."""
     scheme, rest = _split_scheme(url)
     kind, tls = _SCHEMES[scheme]
     rest, _, query = rest.partition("?")
@@ -267,16 +265,16 @@ def parse_url(url: str) -> Address:
 
 
 def redacted(url: str) -> str:
-    """`url` for people: without its password, whatever else is wrong with it."""
+    """`url` without its password, even if the URL is invalid."""
     scheme, separator, rest = url.partition("://")
     if not re.fullmatch(_SCHEME, scheme):
         scheme, separator, rest = "", "", url
-    # Up to the last @, because an unquoted password may hold any of / ? # @.
+    # Up to the last @, because an unquoted password may contain any of / ? # @.
     userinfo, at, rest = rest.rpartition("@")
     username = userinfo.partition(":")[0] if ":" in userinfo else ""
     head, mark, query = rest.partition("?")
     shown = "&".join(_redacted_option(pair) for pair in query.split("&"))
-    # In a URL with a slip in it an option may stand where the path should be.
+    # In an invalid URL, an option may be in the place of the path.
     head = re.sub(r"(passw\w*=).*", r"\1***", head, flags=re.DOTALL)
     return f"{scheme}{separator}{f'{username}:***' if at else ''}{at}{head}{mark}{shown if mark else ''}"
 
@@ -300,7 +298,7 @@ def _target(value: str, origin: str, cwd: Path | None) -> Target:
     if word == "embedded":
         try:
             path = (cwd or Path.cwd()) / (Path(folder).expanduser() if folder else ".dayjob")
-        except RuntimeError:  # no such user's home
+        except RuntimeError:  # the user has no home directory
             folder = ""
         if "\0" in folder or (colon and not folder):
             raise BadOption(f"{name}={value!r}: write 'embedded', or 'embedded:/some/folder'")
@@ -331,7 +329,7 @@ def _refuse_fallback(environ: Mapping[str, str]) -> None:
     else:
         return
     raise UsageError(
-        f"no Redis was named, and {why}.\n"
+        f"no Redis is configured, and {why}.\n"
         f"    Set DAYJOB_REDIS_URL (or REDIS_URL) to a URL like {_EXAMPLE}, or pass redis=...\n"
         "    To use the embedded server on purpose, set DAYJOB_REDIS_URL=embedded:/some/folder"
     )
@@ -353,7 +351,7 @@ _SCHEMES = _schemes()
 
 def _split_scheme(url: str) -> tuple[str, str]:
     if any(character.isspace() or not character.isprintable() for character in url):
-        # Also refuses what cannot be encoded; not shown, for it may be a password with a stray line end.
+        # Also refuses text that cannot be encoded. The URL is not shown, because it may be a password with a line end.
         raise BadOption("the Redis URL has a space, a line end or an unprintable character in it: remove it")
     scheme, separator, rest = url.partition("://")
     if separator and scheme.lower() in _SCHEMES:
@@ -413,8 +411,8 @@ def _read_socket(hostports: str, raw: str, url: str) -> str:
 
 
 def _read_path(path: str, kind: Kind, url: str) -> tuple[int | None, str | None]:
-    """The database and the sentinel's service that a path names."""
-    # Pieces of the path are not quoted back: after an unquoted '/' they are pieces of a password.
+    """The database and the sentinel's service in a path."""
+    # Errors do not quote the path, because after an unquoted '/' it may be part of a password.
     service: str | None = None
     if kind == "sentinel":
         first, _, path = path.partition("/")
@@ -466,7 +464,7 @@ def _decoded(text: str, url: str) -> str:
 
 
 def _bad(url: str, why: str) -> NoReturn:
-    # More @ than one, or one behind a slash, comes from a password that was not quoted.
+    # More than one @, or one after a slash, usually means that the password was not quoted.
     hint = ""
     if "@" in url.partition("://")[2].partition("/")[2]:
         hint = " (in a user name or password write / as %2F, ? as %3F, # as %23, @ as %40)"

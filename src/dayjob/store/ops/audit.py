@@ -40,8 +40,8 @@ class AuditEntry:
 
 def note(keys: Keys, *, actor: str, action: str, subject: str, result: str) -> Op[int]:
     """Add an entry, with the current Redis time."""
-    told = _StoredEntry(*(codec.cut(text)[:MAX_TEXT] for text in (actor, action, subject, result)))
-    return Op(load("note"), (keys.audit,), (MAX_LINES, msgspec.json.encode(told)), int)
+    stored = _StoredEntry(*(codec.cut(text)[:MAX_TEXT] for text in (actor, action, subject, result)))
+    return Op(load("note"), (keys.audit,), (MAX_LINES, msgspec.json.encode(stored)), int)
 
 
 def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[AuditEntry, ...]]:
@@ -58,7 +58,7 @@ def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[AuditEntry,
 def _line(raw: bytes) -> AuditEntry:
     moment, _, text = raw.partition(b" ")
     try:
-        told = msgspec.json.decode(text, type=_StoredEntry)
-        return AuditEntry(int(moment) / 1000, told.actor, told.action, told.subject, told.result)
+        stored = msgspec.json.decode(text, type=_StoredEntry)
+        return AuditEntry(int(moment) / 1000, stored.actor, stored.action, stored.subject, stored.result)
     except codec.UNREADABLE:
         return AuditEntry(0.0, "", "", "", raw[:MAX_TEXT].decode("utf-8", "replace"))

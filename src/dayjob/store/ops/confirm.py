@@ -73,10 +73,10 @@ def _check_disk(wanted: Durability) -> Steps[None]:
         raise _refused(
             wanted, "The server leaves syncing its log to the system (appendfsync no): set it to always"
         )
-    told = dict(
+    info = dict(
         line.partition(":")[::2] for line in (yield from ask(plain("INFO", "server"))).decode().split("\r\n")
     )
-    if told.get("server_name", "redis") == "redis" and int(told["redis_version"].partition(".")[0]) >= 8:
+    if info.get("server_name", "redis") == "redis" and int(info["redis_version"].partition(".")[0]) >= 8:
         return
     if not policy:
         raise _refused(

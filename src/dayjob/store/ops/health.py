@@ -44,7 +44,7 @@ class Health:
 
 def health() -> Steps[Health]:
     """Read the server's INFO, settings and slow log."""
-    told = yield from read_info()
+    info = yield from read_info()
     try:
         settings: dict[str, str] | None = yield from ask(config())
     except Rejected:
@@ -53,7 +53,7 @@ def health() -> Steps[Health]:
         slow: tuple[Slow, ...] | None = yield from ask(slow_log())
     except Rejected:
         slow = None
-    return Health(told, settings, slow)
+    return Health(info, settings, slow)
 
 
 def read_info() -> Steps[dict[str, str]]:
