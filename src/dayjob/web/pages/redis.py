@@ -55,4 +55,8 @@ def _facts(found: RedisView) -> list[tuple[str, Any]]:
         ("refused connections", number(_whole(info, "rejected_connections"))),
         ("commands in total", number(_whole(info, "total_commands_processed"))),
     ]  # fmt: skip
-    return facts + [(key, config[key] or "(empty)") for key in _CONFIG if key in config]
+    return facts + [(key, _setting(config[key])) for key in _CONFIG if key in config]
+
+
+def _setting(value: str) -> str:
+    return number(int(value)) if value.isdecimal() else value or "(empty)"
