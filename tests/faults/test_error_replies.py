@@ -44,7 +44,7 @@ ERRORS = {
     "MISCONF": "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
     "UNBLOCKED": "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
     "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
-    "NOSCRIPT": "NOSCRIPT No matching script. Please use EVAL.",
+    "NOSCRIPT": "NOSCRIPT No matching script. Please use EVAL",
     "NOAUTH": "NOAUTH Authentication required.",
     "NOPERM": "NOPERM User default has no permissions to run the 'evalsha' command",
 }

@@ -398,13 +398,13 @@ def test_all_queues_are_counted_and_changed_by_one_filter(admin, enqueuer, look)
 @pytest.mark.parametrize(
     ("state", "more", "said"),
     [
-        ("waiting", {"after": "nonsense"}, "no cursor"),
-        ("waiting", {"after": "5~/"}, "no cursor"),
+        ("waiting", {"after": "nonsense"}, "not a cursor"),
+        ("waiting", {"after": "5~/"}, "not a cursor"),
         ("gone", {}, "none of"),
-        ("running", {"after": "nonsense"}, "no cursor"),
+        ("running", {"after": "nonsense"}, "not a cursor"),
         ("dead", {"name": "x"}, "where='name="),
-        ("dead", {"after": "nonsense"}, "no cursor"),
-        ("waiting", {"name": "x", "after": "nonsense"}, "no cursor"),
+        ("dead", {"after": "nonsense"}, "not a cursor"),
+        ("waiting", {"name": "x", "after": "nonsense"}, "not a cursor"),
         ("waiting", {"name": "x", "after": "10000"}, "10,000"),
     ],
 )

@@ -435,8 +435,8 @@ def test_everything_that_matches_is_cancelled_running_jobs_too(run, there, enque
         (["retry", "--where", "nmae=a"], "Did you mean 'name'?"),
         (["retry", "--state", "done", "--where", "name=a"], "there can be done delete"),
         (["ls", "--state", "broken", "--where", "name=a"], "does not go with"),
-        (["ls", "--after", "x"], "no cursor"),
-        (["ls", "--state", "dead", "--after", "x"], "no cursor"),
+        (["ls", "--after", "x"], "not a cursor"),
+        (["ls", "--state", "dead", "--after", "x"], "not a cursor"),
     ],
 )
 def test_a_mistake_in_a_call_ends_with_2_and_says_what_to_write(run, there, put, words, said):

@@ -211,7 +211,9 @@ def _waiting(
     session: Session, name: str, wanted: Filter, after: str, size: int, *, newest_first: bool
 ) -> Steps[JobPage]:
     if after and not after.isdecimal():
-        raise BadOption(f"{after[:80]!r} is no cursor of a queue: take it from a page that you were given")
+        raise BadOption(
+            f"{after[:80]!r} is not a cursor of a queue: use the cursor that the page before returned"
+        )
     offset = first = int(after or 0)
     found: list[JobView] = []
     redactor = Redactor(session)
@@ -275,7 +277,9 @@ def _read_place(text: str) -> tuple[str, int]:
             return urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode(), int(passed)
     except ValueError:
         pass
-    raise BadOption(f"{text[:80]!r} is no cursor of waiting jobs: take it from a page that you were given")
+    raise BadOption(
+        f"{text[:80]!r} is not a cursor of waiting jobs: use the cursor that the page before returned"
+    )
 
 
 def held(session: Session, *, most: int = MAX_DEEP) -> Steps[list[tuple[str, str]]]:
@@ -311,7 +315,7 @@ def read_held(
 def _running(session: Session, wanted: Filter, after: str, size: int) -> Steps[JobPage]:
     if after and not after.isdecimal():
         raise BadOption(
-            f"{after[:80]!r} is no cursor of running jobs: take it from a page that you were given"
+            f"{after[:80]!r} is not a cursor of running jobs: use the cursor that the page before returned"
         )
     now = yield from ask(inspect.now())
     attempts = yield from held(session)

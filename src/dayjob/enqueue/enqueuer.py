@@ -125,7 +125,7 @@ class _EnqueuerBase:
         if explanation.found is None:
             return f"{message}: the job was not found. Only job types with keep= keep results, for that long"
         sentence = explanation.sentence.partition("\n")[0]
-        return f"{message}: it {sentence[0].lower()}{sentence[1:].rstrip('.')}"
+        return f"{message}. {sentence.rstrip('.')}"
 
     def _id_and_name(self, job: Job | str) -> tuple[str, str | None]:
         """The id of a job to look up, and its name if it is known. Raises BadOption."""
