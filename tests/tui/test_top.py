@@ -15,7 +15,7 @@ import pytest
 from dayjob import Job, WorkerPool
 from dayjob.tui import views
 from monitor import monitor
-from server import running, wait_until
+from server import free_port, running, wait_until
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 
@@ -565,3 +565,23 @@ def test_a_pool_chooses_server_and_namespace(terminal, tmp_path, redis_url, name
     terminal("top", "shop:pool", "--tab", "queues").wait_for("charge")
     given = terminal("top", "shop:pool", "--tab", "queues", DAYJOB_NAMESPACE=f"{namespace}x")
     given.wait_for(f"{namespace}x", gone="charge")
+
+
+def test_the_variable_comes_before_the_pool_and_the_pool_before_the_file(
+    terminal, tmp_path, redis_url, namespace, enqueuer
+):
+    enqueuer.enqueue("charge")
+    nowhere = f"redis://127.0.0.1:{free_port()}"
+    shop, file = tmp_path / "shop.py", tmp_path / "pyproject.toml"
+    shop.write_text(
+        f"from dayjob import WorkerPool\npool = WorkerPool(namespace={namespace!r}, redis={nowhere!r})\n"
+    )
+    file.write_text('[tool.dayjob]\nnamespace = "other"\n')
+    terminal("top", "shop:pool", "--tab", "queues", DAYJOB_REDIS_URL=redis_url).wait_for("charge")
+    shop.write_text(
+        f"from dayjob import WorkerPool\npool = WorkerPool(namespace={namespace!r}, redis={redis_url!r})\n"
+    )
+    file.write_text(f'[tool.dayjob]\nredis = "{nowhere}"\nnamespace = "other"\n')
+    shown = terminal("top", "shop:pool", "--tab", "queues")
+    shown.wait_for("charge")
+    assert f"using namespace '{namespace}' of WorkerPool(namespace=...), not 'other'" in shown.raw.decode()

@@ -25,7 +25,7 @@ def options(fn: F) -> F:
     )(fn)  # fmt: skip
     return click.option(
         "--redis", metavar="URL",
-        help="The server: a URL, or 'embedded'. Otherwise DAYJOB_REDIS_URL, then REDIS_URL, then the embedded one.",
+        help="The server: a URL, or 'embedded'. Else DAYJOB_REDIS_URL, REDIS_URL, pyproject.toml, or the embedded one.",
     )(fn)  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import os
 import sys
 
 import click
-from click.core import ParameterSource as Source
 
 from dayjob import text
 from dayjob.admin.client import AsyncAdmin
@@ -20,10 +19,7 @@ from dayjob.options import suggest
 @click.option("--tab", default="home", show_default=True, metavar="NAME", help="The tab to begin with.")
 @click.option("--every", default="1s", show_default=True, metavar="SPAN", help="How often to look.")
 @target.options
-@click.pass_context
-def top(
-    context: click.Context, pool: str | None, tab: str, every: str, redis: str | None, namespace: str
-) -> None:
+def top(pool: str | None, tab: str, every: str, redis: str | None, namespace: str) -> None:
     """Watch and operate a namespace in the terminal: the same tabs as the web.
 
     MODULE:POOL, like app.jobs:pool, chooses the server and namespace of that pool; --redis and --namespace do as well.
@@ -44,9 +40,7 @@ def top(
     if pool is not None:
         from dayjob.cli.load import find_pool  # noqa: PLC0415 - imports the program only where it is named
 
-        found = find_pool(pool)
-        given = context.get_parameter_source("namespace") in (Source.COMMANDLINE, Source.ENVIRONMENT)
-        redis, namespace = redis or found.redis, namespace if given else found.namespace
+        redis, namespace = target.of_pool(find_pool(pool), redis, namespace)
     admin = AsyncAdmin(namespace, redis=redis)
     # Found, and where it is the embedded one started, before the screen is taken.
     where = str(admin._address())
