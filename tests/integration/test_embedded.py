@@ -618,6 +618,17 @@ def test_a_pyproject_that_names_a_folder_of_its_repository_starts_nothing_there(
     assert "was not made by your dayjob" in done.stderr
 
 
+def test_a_pyproject_cannot_accept_the_folder_that_came_with_it(tmp_path):
+    cloned(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.dayjob.server.start]\ntrust = true\n")
+    try:
+        done = commanded(*DAYJOB, "server", "start", cwd=tmp_path)
+        assert (done.returncode, server_status(tmp_path / ".dayjob").running) == (2, False)
+        assert "cannot set 'trust'" in done.stderr
+    finally:
+        stop_server(tmp_path / ".dayjob")
+
+
 def test_a_mark_that_came_with_the_folder_is_no_mark(tmp_path):
     ran = cloned(tmp_path)
     for forged in ("0" * 32, "../../../../../../etc/passwd", ""):

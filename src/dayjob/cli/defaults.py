@@ -19,6 +19,8 @@ from dayjob.store.addresses import FILE
 
 #: What may stand in [tool.dayjob] itself.
 SHARED = ("redis", "namespace")
+#: Options that only the user may give: the file may have come with the folder that `--trust` accepts.
+CALL_ONLY = ("trust",)
 
 
 def read(commands: Collection[str], folder: Path | None = None) -> Mapping[str, Any]:
@@ -60,6 +62,8 @@ def _defaults(
         option = key.replace("-", "_")
         if option not in names:
             raise BadOption(f"{FILE}: [{where}] has no option {key!r}{suggest(option, list(names))}")
+        if option in CALL_ONLY:
+            raise BadOption(f"{FILE}: [{where}] cannot set {key!r}: pass --{option} to the command yourself")
         found[names[option]] = value
     if any(variable in os.environ for variable in ("DAYJOB_REDIS_URL", "REDIS_URL")):
         # --redis has no variable of its own for click to look at: `settings` reads both, and they come before the file.
