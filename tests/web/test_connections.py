@@ -12,12 +12,14 @@ from dayjob.web.server import configure
 from web.conftest import serving
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST /api/v1/queue/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture
 def port(redis_url, namespace, monkeypatch):
-    """The port of a console that waits for the head of a request for a moment only."""
+    """The port of a console that waits for a request for a moment only."""
     monkeypatch.setattr(connections, "HEAD_SECONDS", 2.0)
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 3.0)
     app = create_app(AsyncAdmin(namespace, redis=redis_url))
     with serving(app, config=configure(app)) as (url, _):
         yield int(url.rpartition(":")[2])
@@ -57,6 +59,13 @@ def test_a_client_that_sends_half_of_its_second_request_is_closed(port):
         read_until(one, b"ok\n")
         one.sendall(HALF)
         assert read_all(one) == b""
+
+
+def test_a_client_that_does_not_send_the_body_of_a_request_is_closed(port, caplog):
+    with connect(port) as one:
+        one.sendall(POST + b"Content-Length: 99\r\n\r\n{")
+        assert read_all(one) == b""
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_a_request_that_takes_long_to_answer_is_not_closed(port):

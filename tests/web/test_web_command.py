@@ -248,8 +248,13 @@ def many_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+HALF_A_BODY = b"POST /api/v1/queue/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+
+
 @pytest.mark.parametrize(
-    "sent", [b"GET /queues HTTP/1.1\r\nHost: localhost\r\n", b""], ids=["half", "nothing"]
+    "sent",
+    [b"GET /queues HTTP/1.1\r\nHost: localhost\r\n", HALF_A_BODY, b""],
+    ids=["half a head", "half a body", "nothing"],
 )
 def test_probes_are_answered_while_a_thousand_clients_have_sent_half_a_request(
     redis_url, namespace, many_descriptors, sent
@@ -268,3 +273,4 @@ def test_probes_are_answered_while_a_thousand_clients_have_sent_half_a_request(
     assert code == 0
     assert "out of system resource" not in errors
     assert errors.count("closing those that wait longest") == 1
+    assert "Traceback" not in errors

@@ -1,4 +1,4 @@
-"""Bounds on connections: how long a client may take to send the head of a request, and how many may be open at once.
+"""Bounds on connections: how long a client may take to send a request, and how many may be open at once.
 
 Without them, clients that connect and send half a request use up the process's descriptors, and no probe is answered.
 """
@@ -15,6 +15,8 @@ logger = logging.getLogger("dayjob.web")
 
 #: Seconds within which the head of a request must be complete.
 HEAD_SECONDS = 10.0
+#: Seconds within which the whole request must be complete.
+REQUEST_SECONDS = 30.0
 #: Connections that are accepted in one step of the event loop. They count once the next steps have run.
 ACCEPTED_AT_ONCE = 32
 #: Connections that may wait in the kernel to be accepted.
@@ -41,8 +43,8 @@ def max_connections() -> int:
 class BoundedProtocol(H11Protocol):
     """A connection that is closed when its client is too slow, or when its place is needed."""
 
-    _head_timer: asyncio.TimerHandle | None = None
-    #: When it began to wait for the head of a request, by the loop's clock.
+    _timer: asyncio.TimerHandle | None = None
+    #: When it began to wait for a request, by the loop's clock.
     _since = 0.0
 
     #: When the last line about a lack of room was logged, by the loop's clock.
@@ -53,18 +55,23 @@ class BoundedProtocol(H11Protocol):
         """Whether no request is being answered: nothing, or half a request's head, has come."""
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def awaits_client(self) -> bool:
+        """Whether a part of a request's head or body has not come."""
+        return self.awaits_head or self.cycle.more_body
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, and close another one where there are too many."""
         super().connection_made(transport)
-        self._await_head()
+        self._start_timer()
         if len(self.connections) > max_connections():
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """Read what came; the time for a head runs from its first byte to its last."""
+        """Read what came; the time for a request runs from its first byte to its last."""
         super().data_received(data)
-        if self.awaits_head:
-            self._await_head()
+        if self.awaits_client:
+            self._start_timer()
         else:
             self._stop_timer()
 
@@ -73,34 +80,45 @@ class BoundedProtocol(H11Protocol):
         self._stop_timer()
         super().connection_lost(exc)
 
-    def _await_head(self) -> None:
-        if self._head_timer is None:
-            self._since = self.loop.time()
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close_overdue)
-
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _close_overdue(self) -> None:
-        self._head_timer = None
-        if self.awaits_head and not self.transport.is_closing():
+    def shutdown(self) -> None:
+        """Let the answer in progress end; a request that is not complete gets none."""
+        super().shutdown()
+        if self.awaits_client:
             self.transport.close()
 
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._since = self.loop.time()
+            self._timer = self.loop.call_later(HEAD_SECONDS, self._close_overdue)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close_overdue(self) -> None:
+        self._timer = None
+        if self.transport.is_closing() or not self.awaits_client:
+            return
+        left = self._since + REQUEST_SECONDS - self.loop.time()
+        if self.awaits_head or left <= 0:
+            self.transport.close()
+        else:
+            self._timer = self.loop.call_later(left, self._close_overdue)
+
     def _make_room(self) -> None:
-        """Close the connection that has waited longest without a request; this one where all are being answered."""
+        """Close the connection that has waited longest for its request; this one where all are being answered."""
         waiting = [
             one
             for one in self.connections
-            if isinstance(one, BoundedProtocol) and one.awaits_head and not one.transport.is_closing()
+            if isinstance(one, BoundedProtocol) and one.awaits_client and not one.transport.is_closing()
         ]
         oldest = min(waiting, key=lambda one: one._since, default=self)
         now = self.loop.time()
         if now - BoundedProtocol._logged_at >= LOG_INTERVAL_SECONDS:
             BoundedProtocol._logged_at = now
             logger.warning(
-                "%d connections are open: closing those that wait longest without a request",
+                "%d connections are open: closing those that wait longest for a request",
                 len(self.connections),
             )
         oldest.transport.abort()

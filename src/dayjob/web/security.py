@@ -16,7 +16,7 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dayjob.web.console import ACTOR, ROLE, Console
@@ -71,6 +71,10 @@ class Guard:
             await self._app(scope, _bounded(receive), answering)
         except Refusal as refusal:
             await problem(refusal)(scope, receive, answering)
+        except ClientDisconnect:
+            logger.debug(
+                "%s %s: the client left before its request was complete", scope["method"], scope["path"]
+            )
         except Exception:  # a fault of ours: the log gets all of it, the client nothing
             logger.exception("%s %s failed", scope["method"], scope["path"].encode("unicode_escape").decode())
             if answering.begun:
