@@ -619,7 +619,7 @@ def test_stats_watch_redraws_on_a_terminal_and_ends_at_ctrl_c(there, tmp_path):
 
 def test_metrics_say_what_ran_when_and_the_audit_who_did_what(run, there, keys, call, look, admin):
     assert run("metrics", *there).stdout == "No figures yet.\n"
-    assert run("audit", *there).stdout == "Nothing is noted.\n"
+    assert run("audit", *there).stdout == "No action is recorded.\n"
     call("HSET", keys.minute(int(look.now() // 60) - 2), "mail|r4", 8, "mail|f", 2, "sms|r4", 1)
     mail = run("metrics", *there).stdout.splitlines()[1]
     assert mail.split()[:3] == ["mail", "8", "25.0%"]
@@ -630,7 +630,7 @@ def test_metrics_say_what_ran_when_and_the_audit_who_did_what(run, there, keys, 
     line = run("audit", *there).stdout.splitlines()[1]
     assert line.split()[3:] == ["ada", "pause", "queue", "mail", "Paused."]
     assert run("audit", "--about", "queue mail", *there).stdout.splitlines()[1] == line
-    assert run("audit", "--about", "sms", *there).stdout == "Nothing is noted about 'sms'.\n"
+    assert run("audit", "--about", "sms", *there).stdout == "No action on 'sms' is recorded.\n"
 
 
 def test_health_is_told_by_the_exit_code(run, there, redis_url, enqueuer, put, new_pool, look):

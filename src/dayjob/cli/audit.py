@@ -21,7 +21,7 @@ def audit(size: int, offset: int, about: str, redis: str | None, namespace: str,
     if as_json:
         console.emit(lines)
     elif not lines:
-        click.echo(f"Nothing is noted about {about!r}." if about else "Nothing is noted.")
+        click.echo(f"No action on {about!r} is recorded." if about else "No action is recorded.")
     else:
         rows = [(console.when(line.at), line.actor, line.action, line.subject, line.result) for line in lines]
         console.table(("WHEN", "WHO", "ACTION", "TARGET", "RESULT"), rows)

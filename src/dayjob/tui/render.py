@@ -150,7 +150,7 @@ def queue(found: QueueDetail, page: JobPage) -> Sheet:
     lines = [
         labelled("waiting", f"{view.queue.size:,}" + (f", the oldest for {ago(view.queue.age)}" if view.queue.age else "")),
         labelled("workers", f"{view.crew} in {counted(len(found.pools), 'pool')}, {view.running:,} running"),
-        labelled("per minute", f"{'' if found.incoming_exact else 'about '}{found.incoming:,.0f} in, {view.out:,.1f} out"),
+        labelled("per minute", f"{'' if found.incoming_exact else 'about '}{found.incoming:,.1f} in, {view.out:,.1f} out"),
         labelled("last hour", f"waited: {quantiles(found.waits)}; ran: {quantiles(found.runs)}"),
     ]  # fmt: skip
     if view.queue.limit is not None:
