@@ -314,6 +314,15 @@ def check_namespace(namespace: str) -> str:
     return namespace
 
 
+def check_redis(redis: str | None, name: str = "redis") -> str | None:
+    """Return `redis` if it is a string or None. Raises BadOption, without the value: a client may show its password."""
+    if redis is not None and not isinstance(redis, str):
+        raise BadOption(
+            f"{name} is of type {type(redis).__name__}: give a URL like 'redis://localhost:6379/0', or 'embedded'"
+        )
+    return redis
+
+
 def _checked(
     cls: type[Options],
     settings: Mapping[str, Any],

@@ -45,6 +45,7 @@ from dayjob.options import (
     PoolSettings,
     check_name,
     check_namespace,
+    check_redis,
     check_text,
 )
 
@@ -168,7 +169,7 @@ class WorkerPool(Generic[C]):
         self.context: type[C] = context
         #: The `namespace` argument, or None. The property `namespace` is the one in effect.
         self.named_namespace = None if namespace is None else check_namespace(namespace)
-        self.redis = redis
+        self.redis = check_redis(redis)
         self.include = tuple(include)
         self.on_commit = on_commit
         self.options = PoolOptions.of(options, "WorkerPool")

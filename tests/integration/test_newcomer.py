@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import redis
 
 from dayjob import (
     Admin,
@@ -90,6 +91,13 @@ def test_a_namespace_with_blanks_is_refused_wherever_it_is_given(namespace, redi
         assert "without blanks or line ends" in refusal(BadOption, make)
     assert "such as 'my-shop'" in refusal(BadOption, WorkerPool, namespace="my shop")
     assert "give a string" in refusal(BadOption, WorkerPool, namespace=7)
+
+
+def test_a_client_in_place_of_a_url_is_refused_at_once_and_not_shown():
+    client = redis.Redis(password="geheim")  # noqa: S106 - opens nothing
+    for make in (WorkerPool, Enqueuer, AsyncEnqueuer, Admin):
+        text = refusal(BadOption, lambda make=make: make(redis=client))
+        assert text == "redis is of type Redis: give a URL like 'redis://localhost:6379/0', or 'embedded'"
 
 
 def test_a_namespace_with_blanks_on_the_command_line_is_refused_in_words():

@@ -176,7 +176,7 @@ def test_what_was_asked_for_is_not_refused_where_the_fallback_is(value):
         ("embedded:", {}, "'embedded:/some/folder'"),
         ("embedded:~no-such-user-here/x", {}, "'embedded:/some/folder'"),
         ("embedded:\0", {}, "'embedded:/some/folder'"),
-        (6379, {}, "redis=6379: give a URL"),
+        (6379, {}, "redis is of type int: give a URL"),
     ],
 )
 def test_a_setting_that_cannot_be_meant_is_an_error_that_names_it(redis, environ, says):

@@ -28,6 +28,7 @@ from dayjob.admin import verdict as verdict_steps
 from dayjob.admin.minute_cache import MinuteCache
 from dayjob.admin.session import Session, read_audit
 from dayjob.errors import BadOption
+from dayjob.options import check_redis
 from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.keys import Keys
@@ -63,7 +64,7 @@ class _AdminBase:
         show_unannounced: bool | None = None,
     ) -> None:
         self.namespace = addresses.resolve_namespace(namespace)
-        self._redis = redis
+        self._redis = check_redis(redis)
         keys = Keys(self.namespace)
         if show_unannounced is None:
             show_unannounced = addresses.show_unannounced()

@@ -29,6 +29,7 @@ from dayjob.options import (
     EnqueueOptions,
     Seconds,
     Using,
+    check_redis,
     check_text,
     durability_of,
     read_using,
@@ -68,7 +69,7 @@ class _EnqueuerBase:
         self._timeout = timeout
         self._answer = timeout / len(TRIES)
         self.namespace = addresses.resolve_namespace(namespace)
-        self._redis = redis
+        self._redis = check_redis(redis)
         self._builder = Builder(self.namespace, max_payload, find)
         self._how = EnqueueOptions(
             on_commit=on_commit, durability=durability_of(durability, type(self).__name__) or None

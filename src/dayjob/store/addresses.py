@@ -21,7 +21,7 @@ from typing import Any, Literal, NoReturn
 from urllib.parse import quote, unquote
 
 from dayjob.errors import BadOption, UsageError
-from dayjob.options import check_namespace
+from dayjob.options import check_namespace, check_redis
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.embedded import open_server
 
@@ -290,8 +290,7 @@ def _option_name(pair: str) -> str | None:
 
 def _target(value: str, origin: str, cwd: Path | None) -> Target:
     name = "redis" if origin in ("argument", "WorkerPool(redis=...)") else origin
-    if not isinstance(value, str):
-        raise BadOption(f"{name}={value!r}: give a URL like {_EXAMPLE!r}, or 'embedded'")
+    check_redis(value, name)
     if not value.strip():
         raise BadOption(f"{name} is set, but empty: give a URL like {_EXAMPLE}, or 'embedded', or unset it")
     word, colon, folder = value.partition(":")
