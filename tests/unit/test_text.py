@@ -97,3 +97,10 @@ def test_a_json_log_is_one_printable_line_that_means_the_same(text):
     line = JSONLines().format(record)
     assert line.isprintable()
     assert json.loads(line)["message"] == f"failed: {text}"
+
+
+def test_a_text_record_whose_message_ends_with_a_line_end_has_no_empty_line():
+    record = logging.LogRecord(
+        "dayjob.job", logging.ERROR, "", 0, "is dead\nTraceback\nValueError: no\n", (), None
+    )
+    assert TextLines().format(record).split("\n")[1:] == ["    Traceback", "    ValueError: no"]

@@ -96,6 +96,9 @@ class TextLines(logging.Formatter):
         if record.exc_info:
             more += self.formatException(record.exc_info).split("\n")
         lines = [f"{when} {record.levelname:<8} {record.process} {record.name}: {first}{about}"]
+        # A stored traceback ends with a line end.
+        while more and not more[-1]:
+            more.pop()
         lines += [f"    {line}" for line in more]
         return "\n".join(map(escaped, lines))
 
