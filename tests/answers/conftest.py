@@ -32,26 +32,27 @@ class Faces:
         self._top = start_top
         self._folder = folder
 
-    def page(self, path: str, **query: Any) -> str:
+    def page(self, path: str, status: int = 200, **query: Any) -> str:
         """The text of the main part of a page, with single spaces."""
         answer = self.console.get(path, params=query, headers={"accept": "text/html"})
-        assert answer.status_code == 200, answer.text
+        assert answer.status_code == status, answer.text
         main = answer.text.partition("<main")[2].partition("</main>")[0]
         return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", main)).split())
 
     def api(self, path: str, **query: Any) -> Any:
         return self.console.api(path, **query)
 
-    def run(self, *words: str, zone: str = "UTC") -> str:
-        """What a command prints, with single spaces; it must end with 0."""
+    def run(self, *words: str, zone: str = "UTC", code: int = 0) -> str:
+        """What a command prints, with single spaces; for another `code` than 0, with its errors."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         done = subprocess.run(
             [sys.executable, "-m", "dayjob", *words, *self._there],
             capture_output=True, text=True, timeout=60, cwd=self._folder, env={**kept, "PYTHONPATH": SRC, "TZ": zone},
             check=False,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return "\n".join(" ".join(line.split()) for line in done.stdout.splitlines())
+        assert done.returncode == code, done.stderr
+        printed = done.stdout + (done.stderr if code else "")
+        return "\n".join(" ".join(line.split()) for line in printed.splitlines())
 
     def run_json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))

@@ -29,6 +29,17 @@ def test_a_group_began_with_the_first_failure_of_its_kind_and_not_with_the_last(
     assert faces.api("/failures")["groups"][0]["first_at"] == moments[1]
 
 
+def test_since_when_a_group_fails_is_the_same_everywhere(faces, look, call, keys):
+    now = int(look.now())
+    past = [[1, now - 7200, 5, "Timeout: slow"], [2, now - 60, 5, "Timeout: slow"]]
+    dead = look.payload("mail", "d1", fails=2, err="Timeout: slow", failed_at=now - 60, past=past)
+    call("ZADD", keys.dead, now - 60, dead)
+    assert faces.api("/failures")["groups"][0]["first_at"] == now - 7200
+    assert "2.0 h ago" in faces.page("/failures")
+    assert " 2.0 h ago Timeout: slow" in faces.run("dead", "groups")
+    faces.top("failures").wait_for("2.0 h", "Timeout: slow")
+
+
 def test_a_group_of_jobs_that_died_began_with_the_first_death(admin, look, call, keys):
     now = int(look.now())
     past = [[n, now - 100 + n, 0, "its process died", f"pool{n}"] for n in (1, 2, 3)]

@@ -1,0 +1,98 @@
+"""Lists of jobs: every job can be reached, and a filter that cannot be read is no empty list."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from dayjob import Enqueuer
+
+#: Programs are started in these; on a busy machine that alone may take long.
+pytestmark = pytest.mark.timeout(300)
+
+JOBS = {"mail.send": 70, "news.send": 55, "report": 60}
+
+
+@pytest.fixture
+def ids(redis_url, namespace):
+    """The ids of the jobs that wait under names with "send", those of mail.send first."""
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    found = {
+        name: [job.id for job in enqueuer.enqueue_many(name, [{}] * count)] for name, count in JOBS.items()
+    }
+    enqueuer.close()
+    return found["mail.send"] + found["news.send"]
+
+
+def test_a_filter_over_all_queues_reaches_every_job_that_waits(faces, ids):
+    assert read_pages(faces, "/jobs?where=name~send") == set(ids)
+    assert read_api(faces, state="waiting", where="name~send") == set(ids)
+    assert read_command(faces, "jobs", "ls", "--where", "name~send") == set(ids)
+    assert faces.api("/jobs/count", state="waiting", where="name~send")["matched"] == len(ids)
+
+
+def test_a_list_of_all_queues_reaches_every_job_that_waits(faces, ids):
+    pages, api, command = (
+        read_pages(faces, "/jobs"), read_api(faces, state="waiting"), read_command(faces, "jobs", "ls"),
+    )  # fmt: skip
+    assert pages == api == command
+    assert set(ids) < pages
+    assert len(pages) == sum(JOBS.values())
+
+
+def test_a_queue_in_the_terminal_reaches_every_job_that_waits(faces, ids):
+    screen = faces.top("queues")
+    screen.wait_for("mail.send")
+    screen.press("enter")
+    screen.wait_for("Queues > mail.send", "waiting 70")
+    wanted = ids[: JOBS["mail.send"]]
+    # Two screens of 60 lines.
+    screen.wait_for(*wanted[:35])
+    screen.press("G")
+    screen.wait_for(*wanted[35:])
+
+
+def test_a_filter_that_cannot_be_read_is_named_and_shows_no_empty_list(faces, console, look, call, keys):
+    call("ZADD", keys.dead, int(look.now()), look.payload("mail", "d1", err="no", failed_at=int(look.now())))
+    page = faces.page("/dead_jobs", 400, where="foo=bar")
+    assert "Unknown filter: foo." in page
+    assert "No job is dead" not in page
+    answer = console.get("/api/v1/jobs", params={"state": "dead", "where": "foo=bar"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "Unknown filter: foo.")
+    assert "Unknown filter: foo." in faces.run("dead", "ls", "--where", "foo=bar", code=2)
+    screen = faces.top("dead")
+    screen.wait_for("mail")
+    screen.press("/")
+    screen.wait_for("Show only what matches")
+    screen.fill("foo=bar")
+    screen.wait_for("Unknown filter: foo.")
+
+
+def read_pages(faces, path):
+    found: set[str] = set()
+    while path:
+        text = faces.console.get(path, headers={"accept": "text/html"}).text
+        found.update(re.findall(r"/job\?[^\"]*id=(\w+)", text))
+        link = re.search(r'rel="next" href="([^"]+)"', text)
+        path = html.unescape(link[1]) if link else ""
+    return found
+
+
+def read_api(faces, **query):
+    found, after = set(), ""
+    while True:
+        page = faces.api("/jobs", **query, **({"after": after} if after else {}))
+        found.update(job["id"] for job in page["jobs"])
+        if not (after := page["next"]):
+            return found
+
+
+def read_command(faces, *words):
+    found, after = set(), ""
+    while True:
+        page = faces.run_json(*words, *(("--after", after) if after else ()))
+        found.update(job["id"] for job in page["jobs"])
+        if not (after := page["next"]):
+            return found
