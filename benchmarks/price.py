@@ -18,10 +18,11 @@ from dayjob import Job, WorkerPool
 from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.worker import runtime
-from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.handler import new_pool_job_type
 from dayjob.worker.running.runner import Runner
+from dayjob.worker.state import PoolState
 
 ROUNDS = 7
 
@@ -58,10 +59,7 @@ def lane_of(fn: Callable[..., Any], *, middleware: int) -> tuple[PoolJobType, Wo
     pool.register("job", fn)
     pool.prepare()
     job_type = pool.find("job")
-    lane = PoolJobType(
-        job_type, runtime._composed(pool, job_type), PoolFlags(), runtime._direct(pool, job_type)
-    )
-    return lane, pool
+    return new_pool_job_type(pool, job_type, PoolState()), pool
 
 
 def measure(fn: Callable[..., Any], count: int, *, middleware: int = 0) -> float:

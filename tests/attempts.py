@@ -6,8 +6,9 @@ from typing import Any
 
 from dayjob import WorkerPool
 from dayjob.store.codec import Wire
-from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.state import PoolState
 
 
 async def _async_handler() -> None: ...
@@ -19,7 +20,7 @@ def _handler() -> None: ...
 def new_job_type(name: str = "a", *, is_async: bool = False, **options: Any) -> PoolJobType:
     """A job type as a pool runs it."""
     registered = WorkerPool().register(name, _async_handler if is_async else _handler, **options)
-    return PoolJobType(registered, lambda *_: None, PoolFlags())
+    return PoolJobType(registered, lambda *_: None, PoolState())
 
 
 def new_attempt(number: int = 1, job_type: PoolJobType | None = None, **wire: Any) -> Attempt:

@@ -205,6 +205,13 @@ def test_the_check_finds_what_is_planted():
     assert ("dayjob.worker.runtime", "late") in imports("dayjob.pool")
 
 
+def test_the_roles_of_a_pool_share_its_state_and_not_its_fetcher():
+    """A role that wants the fetcher to do something gets the one method that it calls."""
+    fetcher = "dayjob.worker.fetching.fetcher"
+    users = {module for module in MODULES if any(name == fetcher for name, _ in imports(module))}
+    assert users == {"dayjob.worker.runtime", "dayjob.worker.shutdown"}
+
+
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("dayjob.worker")])
 def test_the_worker_logs_by_safe_loggers_only(module):
     """A plain log call raises what a handler of the program raises, and would end the loop or the thread it is made on."""

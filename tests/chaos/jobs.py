@@ -23,8 +23,9 @@ import msgspec
 from dayjob import Dead, Discard, Job, JobTimeout, Snooze, WorkerPool
 from dayjob.errors import StoreError, Unavailable, Unknown
 from dayjob.job import new_id, running
-from dayjob.worker.fetching.fetcher import Fetcher
+from dayjob.worker.membership import Membership
 from dayjob.worker.running.runner import Abandon, TimedOut
+from dayjob.worker.state import PoolState
 from faults.checker import Rules
 from faults.ledger import Ledger
 
@@ -66,7 +67,7 @@ class Here:
         if FOLDER is None:
             raise SystemExit("CHAOS_FOLDER is not set: say where this process is to write its ledger")
         self.ledger = Ledger(FOLDER, GROUP)
-        self.fetcher: Fetcher | None = None
+        self.state: PoolState | None = None
         path = FOLDER / f"tally-{os.getpid()}-{time.monotonic_ns()}"
         with path.open("wb+") as file:
             file.truncate(MAX_BULK)
@@ -98,14 +99,14 @@ class Shipper(logging.Handler):
 
 
 def _listen_in() -> None:
-    """Keep hold of the fetcher: only it knows under which id the pool goes."""
-    join = Fetcher.join
+    """Keep the state of the pool, which has its id."""
+    join = Membership.join
 
-    def noted(self: Fetcher) -> None:
-        here().fetcher = self
+    def noted(self: Membership) -> None:
+        here().state = self._state
         join(self)
 
-    Fetcher.join = noted  # type: ignore[method-assign]
+    Membership.join = noted  # type: ignore[method-assign]
 
 
 if FOLDER is not None:
@@ -137,7 +138,8 @@ class Run:
     def __init__(self, job: Job, serial: str, data: Any = None) -> None:
         attempt: Any = running.get()
         # In this order: an attempt is marked before its pool takes another id.
-        pool_id = here().fetcher.pool_id if here().fetcher is not None else "?"
+        state = here().state
+        pool_id = state.pool_id if state is not None else "?"
         self._facts = {
             "serial": serial,
             "name": job.name,

@@ -263,11 +263,11 @@ def forgetful(own_proxy, own_link, keys, namespace, tmp_path):
     raw = fill(keys, own_link, "a", 1)[0]
     wait_until(lambda: finished(keys, own_link) == 1)
     # Its figures have gone out as well: it has nothing more to say.
-    wait_until(lambda: pool._runtime.fetcher.told)
+    wait_until(lambda: pool._runtime.fetcher.all_reported)
 
     def forget() -> None:
         """As a failover does: the last exchange is undone, and connections are cut."""
-        pool_id = pool._runtime.fetcher.pool_id
+        pool_id = pool._runtime.state.pool_id
         last = int(own_link.run(plain("HGET", keys.state(pool_id), "last")))
         own_link.run(plain("HSET", keys.state(pool_id), "last", last - 1))
         own_link.run(plain("HSET", keys.held(pool_id), "1:a", raw))

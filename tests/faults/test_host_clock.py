@@ -158,7 +158,7 @@ def test_a_pool_with_a_wrong_clock_reaps_nobody_and_is_not_reaped(pool, link, ke
     for one in (pool, other):
         one.register("a", nothing)
     with pool, other:
-        ids = {one._runtime.fetcher.pool_id for one in (pool, other)}
+        ids = {one._runtime.state.pool_id for one in (pool, other)}
         passes = {link.run(plain("HGET", keys.watch, "last"))}
         until = time.monotonic() + 20
 
@@ -169,4 +169,4 @@ def test_a_pool_with_a_wrong_clock_reaps_nobody_and_is_not_reaped(pool, link, ke
         wait_until(judged, 30)
         assert len(passes) > 4
         assert {one.decode() for one in link.run(plain("ZRANGE", keys.pools, 0, -1))} == ids
-        assert {one._runtime.fetcher.pool_id for one in (pool, other)} == ids
+        assert {one._runtime.state.pool_id for one in (pool, other)} == ids

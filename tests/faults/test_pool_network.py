@@ -390,7 +390,7 @@ def test_stop_returns_in_time_when_redis_is_away(proxy, namespace, enqueuer, run
 def test_stop_returns_in_time_when_the_last_word_needs_a_connection_that_takes_long(pool, monkeypatch):
     """A new connection is several waits in a row, so that a limit on each does not bound them all."""
     pool.start()
-    link, release = pool._runtime._exchange_link, threading.Event()
+    link, release = pool._runtime.links.exchange, threading.Event()
     hasten = link.hasten
 
     def slowly():
@@ -485,7 +485,7 @@ def test_a_server_that_refuses_writes_for_a_while(tmp_path, namespace, runs, cap
         pool.register("a", held)
         pool.start()
         known = [enqueuer.enqueue("a", n=n) for n in range(20)]
-        wait_until(lambda: pool._runtime.fetcher.held)
+        wait_until(lambda: pool._runtime.state.held)
         link.run(plain(*on))
         hold.set()
         wait_until(lambda: lines(caplog, "Redis is unreachable"), 10)

@@ -83,7 +83,7 @@ def test_an_attempt_that_is_reported_twice_is_settled_once_and_nothing_is_late(n
         hold.enqueue()
         assert started.wait(10)
         fetcher = pool._runtime.fetcher
-        (attempt,) = fetcher.held.values()
+        (attempt,) = pool._runtime.state.held.values()
         for _ in range(2):
             fetcher.finish(attempt, [attempt.back()])
         release.set()

@@ -16,9 +16,10 @@ import pytest
 from dayjob import Admin, Enqueuer, Retry, Snooze, WorkerPool
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.runner import Runner
+from dayjob.worker.state import PoolState
 from server import wait_until
 from workers import JOBS, WorkerCommand
 
@@ -205,7 +206,7 @@ def test_a_cancelled_job_that_waits_in_its_pool_for_a_worker_never_starts(colour
 
     job_type = pool.register("late", later if colour == "async" else lambda: None)
     call = later if colour == "async" else lambda _context, _job: ran.append("plain")
-    attempt = Attempt("1:late", "late", b"{}", codec.Wire("late"), PoolJobType(job_type, call, PoolFlags()))
+    attempt = Attempt("1:late", "late", b"{}", codec.Wire("late"), PoolJobType(job_type, call, PoolState()))
     attempt.cancelled = True
     runner = Runner(Keys("n"), lambda: "pool", object, time.time, random.Random(), max_result=1 << 20)
     settlement = asyncio.run(runner.arun(attempt)) if colour == "async" else runner.run(attempt)

@@ -114,11 +114,11 @@ def test_an_outcome_that_cannot_be_stored_is_not_tried_without_a_pause(new_pool,
     call("SET", keys.retry, "not a sorted set")
     with pool:
         fail.enqueue()
-        fetcher = runtime_of(pool).fetcher
-        wait_until(lambda: fetcher.fetched == 1 and not fetcher.running())
-        before = fetcher.exchanges
+        runtime = runtime_of(pool)
+        wait_until(lambda: runtime.state.fetched == 1 and not runtime.threads.running())
+        before = runtime.state.exchanges
         pass_time(1.0)
-        assert fetcher.exchanges - before < 30
+        assert runtime.state.exchanges - before < 30
 
 
 def test_outcomes_that_cannot_be_stored_do_not_stop_those_that_can(new_pool, call, keys, look):
@@ -134,7 +134,7 @@ def test_outcomes_that_cannot_be_stored_do_not_stop_those_that_can(new_pool, cal
     call("SET", keys.retry, "not a sorted set")
     with pool:
         pool.enqueuer.enqueue_many("fail", [{}] * 600)
-        wait_until(lambda: runtime_of(pool).fetcher.fetched >= 600, 20)
+        wait_until(lambda: runtime_of(pool).state.fetched >= 600, 20)
         fine.enqueue()
         wait_until(lambda: look.total("done:fine"), 5)
 
@@ -399,7 +399,7 @@ def test_the_time_of_redis_is_learnt_anew_by_an_idle_pool(new_pool, monkeypatch)
     assert pool.drain(10)
     true_time = time.time
     monkeypatch.setattr(time, "time", lambda: true_time() - 3600)
-    wait_until(lambda: abs(runtime_of(pool).fetcher.redis_now() - true_time()) < 1, 3)
+    wait_until(lambda: abs(runtime_of(pool).state.clock.now() - true_time()) < 1, 3)
 
 
 def test_a_unique_job_that_is_given_back_before_it_started_has_its_key_again(new_pool, look):
@@ -478,13 +478,14 @@ def test_a_thread_survives_an_exception_that_comes_between_its_handler_and_its_e
 def timed_attempt():
     from dayjob import WorkerPool
     from dayjob.store import codec
-    from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
+    from dayjob.worker.pool_job_type import PoolJobType
     from dayjob.worker.running.attempt import Attempt
+    from dayjob.worker.state import PoolState
 
     pool = WorkerPool()
     job_type = pool.register("timed", lambda: None, timeout=5)
     return Attempt(
-        "1:timed", "timed", b"{}", codec.Wire("timed"), PoolJobType(job_type, lambda c, j: None, PoolFlags())
+        "1:timed", "timed", b"{}", codec.Wire("timed"), PoolJobType(job_type, lambda c, j: None, PoolState())
     )
 
 
@@ -585,7 +586,7 @@ def test_few_threads_do_not_cost_async_jobs_a_round_trip_each(new_pool):
     pool.enqueuer.enqueue_many("quick", [{}] * 2000)
     pool.start()
     assert pool.drain(30)
-    assert runtime_of(pool).fetcher.exchanges < 500
+    assert runtime_of(pool).state.exchanges < 500
 
 
 def test_a_status_is_small_however_large_the_arguments_are(new_pool, look, call, keys):

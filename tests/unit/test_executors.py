@@ -8,10 +8,11 @@ import pytest
 
 from dayjob import WorkerPool
 from dayjob.store.codec import Wire
-from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
 from dayjob.worker.running.threads import ThreadExecutor
+from dayjob.worker.state import PoolState
 from server import wait_until
 
 
@@ -19,7 +20,7 @@ from server import wait_until
 def attempts() -> list[Attempt]:
     """Two attempts of one job type."""
     job_type = WorkerPool().register("a", lambda: None)
-    job_type = PoolJobType(job_type, lambda *_: None, PoolFlags(), None)
+    job_type = PoolJobType(job_type, lambda *_: None, PoolState(), None)
     return [Attempt(f"{number}:a", "a", b"{}", Wire("a"), job_type) for number in (1, 2)]
 
 

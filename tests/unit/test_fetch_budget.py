@@ -1,97 +1,46 @@
-"""The fetch budget: how many jobs an exchange may fetch, and of which names."""
+"""The fetch budget, and the executors whose slots it counts."""
 
 from __future__ import annotations
 
 import math
-import random
 import time
-from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attempts import new_attempt, new_job_type
-from dayjob.options import PoolOptions
 from dayjob.store.ops.consume import MAX_FETCHED
-from dayjob.worker.fetching.budget import (
-    GIVE_BACK_AFTER_SECONDS,
-    PREFETCH_SECONDS,
-    FetchBudget,
-    fetch_budget,
-    sample,
-)
-from dayjob.worker.fetching.capacity import Capacity
+from dayjob.worker.fetching.budget import PREFETCH_SECONDS, FetchBudget, fetch_budget, prefetch
 from dayjob.worker.running.attempt import Attempt
-from dayjob.worker.running.ready_queue import ReadyQueue
-
-
-def test_without_fast_job_types_a_pool_fetches_for_its_free_slots_only():
-    assert fetch_budget(free=7, ready=3, usable=10, fast={}) == FetchBudget(7, 0)
-
-
-def test_an_exchange_never_fetches_more_than_its_maximum():
-    budget = fetch_budget(free=MAX_FETCHED + 1, ready=0, usable=10_000, fast={"a": 1e-9})
-    assert budget == FetchBudget(MAX_FETCHED, 0, frozenset({"a"}))
+from dayjob.worker.running.executors import Executors
+from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS, ReadyQueue
 
 
 def test_a_pool_prefetches_what_its_slots_finish_in_time():
-    budget = fetch_budget(free=0, ready=0, usable=4, fast={"a": PREFETCH_SECONDS / 5})
-    assert (budget.free, budget.extra) == (0, 20)
-
-
-def test_the_slowest_of_the_fast_job_types_decides():
-    budget = fetch_budget(
-        free=0, ready=0, usable=4, fast={"a": PREFETCH_SECONDS / 100, "b": PREFETCH_SECONDS / 2}
-    )
-    assert (budget.extra, budget.fast) == (8, frozenset({"a", "b"}))
+    assert prefetch(free=0, ready=0, usable=4, slowest=PREFETCH_SECONDS / 5) == 20
 
 
 def test_attempts_that_wait_count_against_the_prefetch():
-    assert fetch_budget(free=0, ready=15, usable=4, fast={"a": PREFETCH_SECONDS / 5}).extra == 5
-    assert fetch_budget(free=0, ready=99, usable=4, fast={"a": PREFETCH_SECONDS / 5}).extra == 0
+    assert prefetch(free=0, ready=15, usable=4, slowest=PREFETCH_SECONDS / 5) == 5
+    assert prefetch(free=0, ready=99, usable=4, slowest=PREFETCH_SECONDS / 5) == 0
 
 
 def test_at_most_two_batches_wait():
-    assert fetch_budget(free=0, ready=2 * MAX_FETCHED - 3, usable=1000, fast={"a": 1e-9}).extra == 3
+    assert prefetch(free=0, ready=2 * MAX_FETCHED - 3, usable=1000, slowest=1e-9) == 3
 
 
 @settings(deadline=None)
 @given(
-    free=st.integers(0, 2000),
+    free=st.integers(0, MAX_FETCHED),
     ready=st.integers(0, 2000),
     usable=st.integers(0, 2000),
-    fast=st.dictionaries(st.sampled_from("abc"), st.floats(0, PREFETCH_SECONDS)),
+    slowest=st.floats(0, PREFETCH_SECONDS),
 )
-def test_a_budget_is_never_negative_and_fits_into_an_exchange(free, ready, usable, fast):
-    budget = fetch_budget(free=free, ready=ready, usable=usable, fast=fast)
-    assert budget.free == min(free, MAX_FETCHED)
-    assert budget.extra >= 0
-    assert budget.free + budget.extra <= MAX_FETCHED
-    assert budget.extra == 0 or ready + budget.extra <= 2 * MAX_FETCHED
-
-
-@settings(deadline=None)
-@given(
-    weights=st.dictionaries(st.text(max_size=3), st.integers(1, 1000), min_size=1),
-    draws=st.integers(1, 100),
-    seed=st.integers(),
-)
-def test_a_sample_gives_each_name_its_share_rounded_up_or_down(weights, draws, seed):
-    found = sample(weights, draws, random.Random(seed))
-    total = sum(weights.values())
-    for name, weight in weights.items():
-        share = weight * draws / total
-        assert math.floor(share - 1e-6) <= found.get(name, 0) <= math.ceil(share + 1e-6)
-
-
-def test_over_many_samples_a_light_name_gets_its_share():
-    weights = {"heavy": 97, "a": 1, "b": 1, "c": 1}
-    drawn: Counter[str] = Counter()
-    for seed in range(2000):
-        drawn.update(sample(weights, 5, random.Random(seed)))
-    assert drawn.total() == 10_000
-    assert all(50 < drawn[name] < 150 for name in "abc")
+def test_a_prefetch_is_never_negative_and_fits_into_an_exchange(free, ready, usable, slowest):
+    extra = prefetch(free=free, ready=ready, usable=usable, slowest=slowest)
+    assert 0 <= extra <= MAX_FETCHED - free
+    assert extra == 0 or ready + extra <= 2 * MAX_FETCHED
 
 
 class FakeExecutor:
@@ -103,6 +52,8 @@ class FakeExecutor:
         self.stalled = False
         self.nudged = 0
         self.attempts: list[Attempt] = []
+        self.interrupted: list[Attempt] = []
+        self.closed = False
 
     def give(self, attempts):
         self.ready.put(attempts)
@@ -113,46 +64,73 @@ class FakeExecutor:
     def running(self):
         return self.attempts
 
+    def interrupt(self, attempt, kind):
+        self.interrupted.append(attempt)
+        return True
+
+    def close(self):
+        self.closed = True
+
 
 SYNC, ASYNC = new_job_type("s"), new_job_type("a", is_async=True)
 
 
-def new_capacity(threads=None, loop=None, *, concurrency=10, job_types=(SYNC, ASYNC)) -> Capacity:
-    capacity = Capacity({one.name: one for one in job_types}, PoolOptions(concurrency=concurrency))
-    capacity.attach(threads, loop)
-    return capacity
+def new_executors(threads=None, loop=None, *, concurrency=10, job_types=(SYNC, ASYNC)) -> Executors:
+    executors = Executors({one.name: one for one in job_types}, concurrency)
+    executors.attach(threads, loop)
+    return executors
+
+
+def budget_of(executors, live, coming=0, job_types=(SYNC, ASYNC)) -> FetchBudget:
+    return fetch_budget(executors, {one.name: one for one in job_types}, live, coming)
+
+
+def test_a_pool_with_no_executor_fetches_for_its_slots():
+    assert budget_of(new_executors(), []) == FetchBudget(10, 0)
+
+
+def test_an_exchange_never_fetches_more_than_its_maximum():
+    executors = new_executors(FakeExecutor(MAX_FETCHED + 1), concurrency=MAX_FETCHED + 1)
+    assert budget_of(executors, ["s"]) == FetchBudget(MAX_FETCHED, 0)
+
+
+def test_the_slowest_of_the_fast_job_types_decides():
+    a, b = new_job_type("a"), new_job_type("b")
+    a.estimate, b.estimate = PREFETCH_SECONDS / 100, PREFETCH_SECONDS / 2
+    executors = new_executors(FakeExecutor(4, busy=4), concurrency=4, job_types=(a, b))
+    assert budget_of(executors, ["a"], job_types=(a, b)) == FetchBudget(0, 8, frozenset({"a", "b"}))
 
 
 def test_attempts_go_to_the_executor_of_their_kind_in_order():
     threads, loop = FakeExecutor(10), FakeExecutor(10)
     attempts = [new_attempt(number, (SYNC, ASYNC)[number % 2]) for number in range(6)]
-    new_capacity(threads, loop).give(attempts)
+    new_executors(threads, loop).give(attempts)
     assert list(threads.ready.attempts) == attempts[::2]
     assert list(loop.ready.attempts) == attempts[1::2]
 
 
 def test_busy_and_ready_attempts_take_slots():
     threads, loop = FakeExecutor(10, busy=3), FakeExecutor(10, busy=2)
-    capacity = new_capacity(threads, loop)
-    assert (capacity.idle, capacity.ready) == (5, 0)
+    executors = new_executors(threads, loop)
+    assert (executors.idle, executors.ready) == (5, 0)
     loop.give([new_attempt(1, ASYNC)])
-    assert (capacity.idle, capacity.ready) == (4, 1)
+    assert (executors.idle, executors.ready) == (4, 1)
     threads.busy = 12
-    assert capacity.idle == 0
+    assert executors.idle == 0
 
 
 def test_attempts_about_to_be_handed_over_take_slots_of_the_budget():
-    capacity = new_capacity(FakeExecutor(10, busy=3))
-    assert capacity.room(["s"], 2) == FetchBudget(5, 0)
-    assert capacity.room(["s"], 20) == FetchBudget(0, 0)
+    executors = new_executors(FakeExecutor(10, busy=3))
+    assert budget_of(executors, ["s"], 2) == FetchBudget(5, 0)
+    assert budget_of(executors, ["s"], 20) == FetchBudget(0, 0)
 
 
 def test_only_fast_job_types_are_prefetched():
     fast, slow = new_job_type("fast"), new_job_type("slow")
     fast.estimate, slow.estimate = PREFETCH_SECONDS / 2, PREFETCH_SECONDS * 2
-    capacity = new_capacity(FakeExecutor(10, busy=10), job_types=(fast, slow))
-    assert capacity.room(["fast"], 0) == FetchBudget(0, 20, frozenset({"fast"}))
-    assert capacity.room(["fast", "slow"], 0) == FetchBudget(0, 0), (
+    executors = new_executors(FakeExecutor(10, busy=10), job_types=(fast, slow))
+    assert budget_of(executors, ["fast"], job_types=(fast, slow)) == FetchBudget(0, 20, frozenset({"fast"}))
+    assert budget_of(executors, ["fast", "slow"], job_types=(fast, slow)) == FetchBudget(0, 0), (
         "the slow queue has work and waits for its share"
     )
 
@@ -163,7 +141,9 @@ def test_a_job_type_is_not_prefetched(change):
     fast.estimate = PREFETCH_SECONDS / 2
     for key, value in change.items():
         setattr(fast, key, value)
-    assert new_capacity(FakeExecutor(10, busy=10), job_types=(fast,)).room(["fast"], 0) == FetchBudget(0, 0)
+    assert budget_of(
+        new_executors(FakeExecutor(10, busy=10), job_types=(fast,)), ["fast"], job_types=(fast,)
+    ) == FetchBudget(0, 0)
 
 
 def test_slots_of_long_attempts_are_not_counted_for_the_prefetch():
@@ -173,52 +153,64 @@ def test_slots_of_long_attempts_are_not_counted_for_the_prefetch():
     threads.attempts = [new_attempt(number, fast) for number in range(10)]
     for attempt in threads.attempts:
         attempt.started_at = time.monotonic() + 100 if attempt.token == "0:fast" else 0.0
-    assert new_capacity(threads, job_types=(fast,)).room(["fast"], 0).extra == 2
+    assert budget_of(new_executors(threads, job_types=(fast,)), ["fast"], job_types=(fast,)).extra == 2
 
 
 def test_sync_names_are_closed_when_all_threads_are_taken():
     threads = FakeExecutor(2, busy=1)
-    capacity = new_capacity(threads, FakeExecutor(10))
-    assert capacity.closed() == frozenset()
+    executors = new_executors(threads, FakeExecutor(10))
+    assert executors.closed() == frozenset()
     threads.give([new_attempt(1, SYNC)])
-    assert capacity.closed() == {"s"}
-    assert capacity.room(["a"], 0) == FetchBudget(8, 0, closed=frozenset({"s"}))
+    assert executors.closed() == {"s"}
+    assert budget_of(executors, ["a"]) == FetchBudget(8, 0, closed=frozenset({"s"}))
 
 
 def test_with_few_threads_no_more_is_fetched_than_they_can_take():
-    capacity = new_capacity(FakeExecutor(3, busy=1), FakeExecutor(10))
-    assert capacity.room(["s", "a"], 0) == FetchBudget(2, 0)
-    assert capacity.room(["a"], 0) == FetchBudget(9, 0, closed=frozenset({"s"})), (
+    executors = new_executors(FakeExecutor(3, busy=1), FakeExecutor(10))
+    assert budget_of(executors, ["s", "a"]) == FetchBudget(2, 0)
+    assert budget_of(executors, ["a"]) == FetchBudget(9, 0, closed=frozenset({"s"})), (
         "sync names may have work by then"
     )
-    assert capacity.threads() == (3, 1)
+    assert executors.threads() == (3, 1)
 
 
 def test_async_names_are_closed_while_a_handler_blocks_the_loop():
     loop = FakeExecutor(10)
-    capacity = new_capacity(FakeExecutor(10), loop)
+    executors = new_executors(FakeExecutor(10), loop)
     loop.stalled = True
-    assert capacity.closed() == {"a"}
+    assert executors.closed() == {"a"}
     loop.stalled = False
-    assert capacity.closed() == frozenset()
+    assert executors.closed() == frozenset()
 
 
 def test_attempts_that_wait_too_long_are_stale_and_taken_back():
     threads, loop = FakeExecutor(10), FakeExecutor(10)
-    capacity = new_capacity(threads, loop)
+    executors = new_executors(threads, loop)
     old, new = new_attempt(1, ASYNC), new_attempt(2, SYNC)
-    capacity.give([old, new])
+    executors.give([old, new])
     now = time.monotonic()
     new.given_at = now + 100
     old.given_at = now + 100
-    assert not capacity.stale
+    assert not executors.stale
     old.given_at = now - GIVE_BACK_AFTER_SECONDS
-    assert capacity.stale
-    assert capacity.take_back(now) == [old]
+    assert executors.stale
+    assert executors.take_back(now) == [old]
     assert list(threads.ready.attempts) == [new]
 
 
 def test_a_nudge_reaches_both_executors():
     threads, loop = FakeExecutor(10), FakeExecutor(10)
-    new_capacity(threads, loop).nudge()
+    new_executors(threads, loop).nudge()
     assert (threads.nudged, loop.nudged) == (1, 1)
+
+
+def test_an_attempt_is_interrupted_by_the_executor_that_runs_it_and_both_are_closed():
+    threads, loop = FakeExecutor(10), FakeExecutor(10)
+    executors = new_executors(threads, loop)
+    sync, coroutine = new_attempt(1, SYNC), new_attempt(2, ASYNC)
+    executors.interrupt(sync, KeyboardInterrupt)
+    executors.interrupt(coroutine, KeyboardInterrupt)
+    assert (threads.interrupted, loop.interrupted) == ([sync], [coroutine])
+    executors.close()
+    assert threads.closed
+    assert loop.closed

@@ -119,7 +119,7 @@ def test_an_outcome_that_is_held_waits_for_its_time_or_for_the_pool_to_stop(outb
     outbox.later.extend((attempt, behind))
     assert not outbox.due
     assert outbox.take(0.0) == ([], {})
-    job_type.flags.stopping = True
+    job_type.pool.stopping = True
     assert outbox.due
     assert outbox.take(0.0) == ([], {"a": ["1:a", "2:a"]})
 

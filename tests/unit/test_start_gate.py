@@ -10,8 +10,8 @@ from dayjob.retry import SUSPECT
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import MAX_SETTLED, Entry, Reply
-from dayjob.worker.fetching.budget import GIVE_BACK_AFTER_SECONDS
 from dayjob.worker.fetching.start_gate import MAX_WAITING_SUSPECTS, StartGate
+from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS
 
 KEYS = Keys("t")
 KEY = KEYS.unique("a", "k")

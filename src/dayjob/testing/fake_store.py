@@ -24,11 +24,12 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry, token_of
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
-from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
+from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.event_loop import new_loop
+from dayjob.worker.running.handler import new_pool_job_type
 from dayjob.worker.running.runner import Runner
-from dayjob.worker.runtime import _composed, _direct
+from dayjob.worker.state import PoolState
 
 T = TypeVar("T")
 
@@ -220,9 +221,7 @@ class FakeStore:
             registered = self.pool.find(name)
         except UnknownJob:
             return False  # it waits, as in production, for a pool that has it
-        job_type = PoolJobType(
-            registered, _composed(self.pool, registered), PoolFlags(), _direct(self.pool, registered)
-        )
+        job_type = new_pool_job_type(self.pool, registered, PoolState())
         # A plain completion would not be heard of.
         job_type.plain = False
         self._job_types[name] = job_type

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dayjob.handlers.registry import JobType
 from dayjob.options import JobOptions
 from dayjob.store.ops import figures
+from dayjob.worker.state import PoolState
 
 if TYPE_CHECKING:
     from dayjob.worker.running.attempt import Attempt
@@ -24,15 +25,6 @@ def bucket(seconds: float) -> int:
     return min(figures.BUCKETS - 1, math.ceil(2 * math.log2(seconds / FIRST_BUCKET_SECONDS)))
 
 
-class PoolFlags:
-    """Flags that all attempts of a pool share."""
-
-    __slots__ = ("stopping",)
-
-    def __init__(self) -> None:
-        self.stopping = False
-
-
 class PoolJobType:
     """A job type in one pool."""
 
@@ -41,11 +33,11 @@ class PoolJobType:
         "direct",
         "estimate",
         "fails",
-        "flags",
         "is_async",
         "name",
         "options",
         "plain",
+        "pool",
         "quickest",
         "runs",
         "slow_until",
@@ -59,7 +51,7 @@ class PoolJobType:
         self,
         job_type: JobType[..., ..., Any],
         call: Callable[[Any, Any], Any],
-        flags: PoolFlags,
+        pool: PoolState,
         direct: Callable[[Any], Any] | None = None,
     ) -> None:
         self.type = job_type
@@ -73,7 +65,7 @@ class PoolJobType:
         #: Whether a completion needs no hook, no stored result and no release of a key.
         options = job_type.options
         self.plain = options.keep is None and options.on_done is None and options.unique_until == "start"
-        self.flags = flags
+        self.pool = pool
         #: Moving average of the seconds of an attempt; None before the first.
         self.estimate: float | None = None
         #: The same for the shortest attempt of each batch: the duration without waiting for the GIL.
@@ -92,7 +84,7 @@ class PoolJobType:
     @property
     def stopping(self) -> bool:
         """Whether the pool is stopping."""
-        return self.flags.stopping
+        return self.pool.stopping
 
     def learn(self, attempts: Sequence[Attempt], epoch: float) -> None:
         """Add attempts that ran to the estimates and figures. `epoch` is the Redis time at monotonic 0.

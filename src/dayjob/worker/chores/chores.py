@@ -16,8 +16,9 @@ from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.chores.trimmer import Trimmer
-from dayjob.worker.fetching.fetcher import LEADER_TERM_SECONDS, Fetcher
+from dayjob.worker.membership import LEADER_TERM_SECONDS
 from dayjob.worker.shared_link import SharedLink
+from dayjob.worker.state import PoolState
 
 #: Seconds between two passes that check leases and ring bells.
 PASS_INTERVAL_SECONDS = 1.0
@@ -44,7 +45,7 @@ class Chores:
         self,
         keys: Keys,
         link: SharedLink,
-        fetcher: Fetcher,
+        state: PoolState,
         *,
         requeuer: Requeuer,
         reaper: Reaper,
@@ -59,7 +60,7 @@ class Chores:
         self._dead_age = dead_age
         self._keys = keys
         self._link = link
-        self._fetcher = fetcher
+        self._state = state
         self._requeuer = requeuer
         self._reaper = reaper
         self._periodic = periodic
@@ -78,11 +79,11 @@ class Chores:
         """Do the chores that are due, then wait for the bell that announces earlier due jobs."""
         tick = self._periodic.step()
         self._every("restore", REPAIR_INTERVAL_SECONDS, self._restore)
-        if not self._fetcher.leads:
+        if not self._state.leads:
             self._due_at = 0.0
             return min(1.0, PASS_INTERVAL_SECONDS if tick is None else tick)
         self._every("pass", PASS_INTERVAL_SECONDS, self._pass)
-        self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(self._fetcher.redis_now()))
+        self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(self._state.clock.now()))
         self._every("mend", REPAIR_INTERVAL_SECONDS, self._trimmer.mend_limits)
         self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
         self._every("forget", FORGET_INTERVAL_SECONDS, lambda: self._recorder.forget_types(self._dead_age))
@@ -124,14 +125,14 @@ class Chores:
         )
 
     def _restore(self) -> None:
-        self._announcer.restore(self._link, self._fetcher.redis_now())
+        self._announcer.restore(self._link, self._state.clock.now())
 
     def _pass(self) -> None:
         """Check leases and ring bells, then renew the leadership. A pool that is stuck here loses it."""
         self._reaper.step()
         self._ring()
-        self._fetcher.leads = self._link.run(
-            consume.lead(self._keys, self._fetcher.pool_id, term=LEADER_TERM_SECONDS)
+        self._state.leads = self._link.run(
+            consume.lead(self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS)
         )
 
     def _ring(self) -> None:
@@ -139,4 +140,4 @@ class Chores:
         names = self._link.run(maintain.known_jobs(self._keys))
         for first in range(0, len(names), MAX_NAMES_RUNG):
             self._link.run(maintain.ring(self._keys, names[first : first + MAX_NAMES_RUNG]))
-        self._recorder.record(self._fetcher.redis_now(), names)
+        self._recorder.record(self._state.clock.now(), names)

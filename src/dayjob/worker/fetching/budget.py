@@ -1,17 +1,17 @@
-"""Fetch budget: computes how many jobs an exchange may fetch. Pure functions."""
+"""Fetch budget: how many jobs an exchange may fetch, and of which names."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from dayjob.store.ops.consume import MAX_FETCHED
+from dayjob.worker.pool_job_type import PoolJobType
+from dayjob.worker.running.executors import Executors
 
 #: Seconds of work that may be prefetched, for job types whose attempts take at most as long.
 PREFETCH_SECONDS = 0.02
-#: Seconds after which an attempt that no worker has started is given back.
-GIVE_BACK_AFTER_SECONDS = 0.05
 #: Seconds without prefetch for a job name after one of its attempts was given back.
 PREFETCH_PAUSE_SECONDS = 1.0
 
@@ -20,45 +20,58 @@ PREFETCH_PAUSE_SECONDS = 1.0
 class FetchBudget:
     """How many jobs an exchange may fetch: `free` of any name, and `extra` of the fast names."""
 
-    free: int
-    extra: int
+    free: int = 0
+    extra: int = 0
     fast: frozenset[str] = frozenset()
     #: Names that this exchange must not fetch.
     closed: frozenset[str] = frozenset()
 
 
-def sample(weights: Mapping[str, int], draws: int, rng: random.Random) -> dict[str, int]:
-    """Draw names by weight, `draws` times. Returns how often each name was drawn.
-
-    Systematic sampling: one random start and then equal steps over the cumulated weights. So the number of draws of a
-    name differs from its exact share by less than one.
-    """
-    names = list(weights)
-    rng.shuffle(names)
-    step = sum(weights.values()) / draws
-    point, upto = rng.random() * step, 0.0
-    found: dict[str, int] = {}
-    for name in names:
-        upto += weights[name]
-        while point < upto:
-            found[name] = found.get(name, 0) + 1
-            point += step
-    return found
-
-
 def fetch_budget(
-    *, free: int, ready: int, usable: int, fast: Mapping[str, float], most: int = MAX_FETCHED
+    executors: Executors, job_types: Mapping[str, PoolJobType], live: Collection[str], coming: int
 ) -> FetchBudget:
-    """The budget of a pool with `free` slots, `ready` waiting attempts, and `usable` slots that become free soon.
+    """The budget of the next exchange. `live` names have jobs, and `coming` attempts will need a slot soon."""
+    free = min(max(0, executors.idle - coming), MAX_FETCHED)
+    closed = executors.closed()
+    threads = executors.threads_free()
+    if threads is not None and threads > 0:
+        if not executors.sync_names.isdisjoint(live):
+            # Fewer threads than slots: fetch no more than the threads can take, and prefetch nothing.
+            return FetchBudget(min(threads, free), 0, closed=closed)
+        closed |= executors.sync_names
+    now = time.monotonic()
+    fast = _fast(job_types, now)
+    # If a slow queue has jobs, prefetched jobs of fast queues would take its share of the slots.
+    if not fast or any(name not in fast for name in live):
+        return FetchBudget(free, 0, closed=closed)
+    # Slots with slow jobs will not become free soon, so they do not count for the prefetch.
+    slow = sum(1 for attempt in executors.running() if now - attempt.started_at > PREFETCH_SECONDS)
+    extra = prefetch(
+        free=free,
+        ready=executors.ready + coming,
+        usable=executors.concurrency - slow,
+        slowest=max(fast.values()),
+    )
+    return FetchBudget(free, extra, frozenset(fast), closed)
 
-    `fast` are the job types that may be prefetched, with their estimates in seconds. The pool prefetches as many jobs
-    as it finishes within PREFETCH_SECONDS if all of them are as slow as the slowest of these types.
+
+def prefetch(*, free: int, ready: int, usable: int, slowest: float) -> int:
+    """How many jobs to fetch beyond the `free` slots, with `ready` waiting attempts and `usable` slots that turn over.
+
+    The pool prefetches as many jobs as it finishes within PREFETCH_SECONDS if each takes `slowest` seconds.
     """
-    free = min(free, most)
-    if not fast:
-        return FetchBudget(free, 0)
-    slowest = max(2e-6, *fast.values())
-    ahead = int(usable * PREFETCH_SECONDS / slowest)
+    ahead = int(usable * PREFETCH_SECONDS / max(2e-6, slowest))
     # At most two batches: one that the workers use up, and one that this exchange fetches.
-    extra = max(0, min(ahead - ready, most - free, 2 * most - ready))
-    return FetchBudget(free, extra, frozenset(fast))
+    return max(0, min(ahead - ready, MAX_FETCHED - free, 2 * MAX_FETCHED - ready))
+
+
+def _fast(job_types: Mapping[str, PoolJobType], now: float) -> dict[str, float]:
+    """The job types that may be prefetched, with their estimated seconds."""
+    return {
+        name: job_type.estimate
+        for name, job_type in job_types.items()
+        if job_type.estimate is not None
+        and job_type.estimate <= PREFETCH_SECONDS
+        and job_type.slow_until <= now
+        and not job_type.unique
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from dayjob.worker.pool_job_type import PoolJobType, bucket
 
@@ -14,7 +14,8 @@ FLUSH_INTERVAL_SECONDS = 1.0
 class MinuteCounts:
     """The increments for the hash of the current minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, job_types: Sequence[PoolJobType]) -> None:
+        self._job_types = job_types
         self._next = 0.0
         self._trips: dict[int, int] = {}
 
@@ -27,17 +28,18 @@ class MinuteCounts:
         """Whether figures should be sent now."""
         return time.monotonic() >= self._next
 
-    def pending(self, job_types: Iterable[PoolJobType]) -> bool:
+    def pending(self) -> bool:
         """Whether there are figures to send."""
         return any(
-            job_type.runs or job_type.waits or job_type.fails or job_type.taken for job_type in job_types
+            job_type.runs or job_type.waits or job_type.fails or job_type.taken
+            for job_type in self._job_types
         )
 
-    def take(self, job_types: Iterable[PoolJobType], *, most: int = 400) -> dict[str, int]:
+    def take(self, *, most: int = 400) -> dict[str, int]:
         """The increments since the last call. Those that do not fit are left for the next call."""
         self._next = time.monotonic() + FLUSH_INTERVAL_SECONDS
         found: dict[str, int] = {}
-        for job_type in job_types:
+        for job_type in self._job_types:
             if len(found) >= most:
                 break
             runs, job_type.runs = job_type.runs, {}

@@ -15,9 +15,9 @@ from dayjob.retry import SUSPECT
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import MAX_SETTLED, Entry, Reply
-from dayjob.worker.fetching.budget import GIVE_BACK_AFTER_SECONDS
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS
 
 #: Suspects that may wait here before they count against the fetch budget.
 MAX_WAITING_SUSPECTS = 200

@@ -17,9 +17,8 @@ from typing import Any
 
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import fork
-from dayjob.worker.fetching.budget import GIVE_BACK_AFTER_SECONDS
 from dayjob.worker.running.attempt import Attempt, Settlement
-from dayjob.worker.running.ready_queue import ReadyQueue
+from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS, ReadyQueue
 from dayjob.worker.running.slots import Slots
 from dayjob.worker.running.threads import DeadlineSink
 

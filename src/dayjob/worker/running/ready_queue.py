@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 from dayjob.worker.running.attempt import Attempt
 
+#: Seconds after which an attempt that no worker has started is given back.
+GIVE_BACK_AFTER_SECONDS = 0.05
+
 
 class ReadyQueue:
     """A queue of attempts, oldest first. Executors pop from `attempts` directly: each operation on it is atomic."""

@@ -423,7 +423,7 @@ def _shield(attempt: Attempt) -> None:
     """
     attempt.over = True
     if attempt.guard is not None and (
-        attempt.timed_out or attempt.cancelled or attempt.job_type.flags.stopping
+        attempt.timed_out or attempt.cancelled or attempt.job_type.pool.stopping
     ):
         with attempt.guard:
             raise_in(attempt.thread_id, None)

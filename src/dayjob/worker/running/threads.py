@@ -225,7 +225,7 @@ class ThreadExecutor:
             worker.posted = False
             self._board.clear(worker.number)
         worker.current = None
-        if attempt.timed_out or attempt.cancelled or attempt.job_type.flags.stopping:
+        if attempt.timed_out or attempt.cancelled or attempt.job_type.pool.stopping:
             with worker.guard:
                 raise_in(thread_id, None)
 

@@ -12,12 +12,12 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable
 
 from dayjob.errors import JobTimeout
 from dayjob.options import PoolOptions
 from dayjob.safe_logging import SafeLogger
-from dayjob.worker.fetching.fetcher import Fetcher
-from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.event_loop import LoopExecutor
 from dayjob.worker.running.loop_stall import LoopStallDetector
 from dayjob.worker.running.runner import Abandon, Runner, TimedOut
@@ -34,16 +34,17 @@ class Watchdog:
 
     def __init__(
         self,
-        fetcher: Fetcher,
         runner: Runner,
+        finish: Callable[[Attempt, Settlement], None],
         options: PoolOptions,
         *,
         threads: ThreadExecutor | None,
         loop: LoopExecutor | None,
         timeouts: list[float],
     ) -> None:
-        self._fetcher = fetcher
         self._runner = runner
+        #: Reports the outcome of an attempt.
+        self._finish = finish
         self._options = options
         self._threads = threads
         self._loop = loop
@@ -60,15 +61,15 @@ class Watchdog:
     def step(self) -> float:
         """Check every running attempt once."""
         now = time.monotonic()
-        if self._threads is not None:
-            for attempt in self._threads.running():
-                self._check_thread(attempt, now)
+        on_threads = [] if self._threads is None else self._threads.running()
+        on_loop = [] if self._loop is None else self._loop.running()
+        for attempt in on_threads:
+            self._check_thread(attempt, now)
         if self._stall is not None:
             self._stall.look(now)
-        if self._loop is not None:
-            for attempt in self._loop.running():
-                self._check_task(attempt, now)
-        running = set(self._fetcher.running())
+        for attempt in on_loop:
+            self._check_task(attempt, now)
+        running = {*on_threads, *on_loop}
         self._late_since = {attempt: when for attempt, when in self._late_since.items() if attempt in running}
         self._interrupted = {one: when for one, when in self._interrupted.items() if one in running}
         self._cancelled_since = {
@@ -142,4 +143,4 @@ class Watchdog:
     def _give_up(self, attempt: Attempt, error: JobTimeout) -> None:
         # Counted in the figures although its thread has not ended.
         attempt.ran = time.monotonic() - attempt.started_at
-        self._fetcher.finish(attempt, self._runner.give_up(attempt, error))
+        self._finish(attempt, self._runner.give_up(attempt, error))

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dayjob.options import PoolOptions
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
-from dayjob.worker.fetching.fetcher import LEADER_TERM_SECONDS, Fetcher
+from dayjob.worker.membership import LEADER_TERM_SECONDS
 from dayjob.worker.shared_link import SharedLink
+from dayjob.worker.state import PoolState
 from dayjob.worker.status.observer import Observer
 
 #: Seconds between two statuses while a job runs that the status shows.
@@ -23,17 +24,20 @@ class Heartbeat:
         self,
         keys: Keys,
         link: SharedLink,
-        fetcher: Fetcher,
+        state: PoolState,
         observer: Observer,
         options: PoolOptions,
         *,
-        wishes: Mapping[str, Callable[[], None]],
+        on_refusal: Callable[[], None],
+        operator_requests: Mapping[str, Callable[[], None]],
     ) -> None:
+        #: Called when Redis refuses a beat, because the pool was condemned.
+        self._on_refusal = on_refusal
         #: Request of an operator to the function that carries it out.
-        self._wishes = wishes
+        self._operator_requests = operator_requests
         self._keys = keys
         self._link = link
-        self._fetcher = fetcher
+        self._state = state
         self._observer = observer
         self._options = options
         self._beat_at = 0.0
@@ -49,27 +53,27 @@ class Heartbeat:
             self._beat_at = now + self._options.beat
         busy = self._observer.busy()
         if due or busy or self._shown:
-            self._link.run(consume.status(self._keys, self._fetcher.pool_id, self._observer.status()))
+            self._link.run(consume.status(self._keys, self._state.pool_id, self._observer.status()))
             self._shown = busy
         return max(0.01, min(self._beat_at - time.monotonic(), STATUS_INTERVAL_SECONDS))
 
     def _beat(self) -> None:
-        pool_id = self._fetcher.pool_id
-        term = LEADER_TERM_SECONDS if self._fetcher.fetching else 0.0
+        pool_id = self._state.pool_id
+        term = 0.0 if self._state.quiet else LEADER_TERM_SECONDS
         answer = self._link.run(consume.beat(self._keys, pool_id, lease=self._options.lease, term=term))
-        self._fetcher.note_time(answer.now)
-        if pool_id != self._fetcher.pool_id:
+        self._state.clock.note(answer.now)
+        if pool_id != self._state.pool_id:
             return
         if not answer.alive:
-            self._fetcher.refuse()
+            self._on_refusal()
             return
-        self._fetcher.leads = answer.leads
+        self._state.leads = answer.leads
         for token in answer.cancel:
-            attempt = self._fetcher.held.get(token)
+            attempt = self._state.held.get(token)
             if attempt is not None:
                 attempt.killed = token in answer.kill
                 attempt.cancelled = True
-        for wish in answer.wishes:
+        for request in answer.wishes:
             # A request of a newer version of dayjob is ignored.
-            if wish in self._wishes:
-                self._wishes[wish]()
+            if request in self._operator_requests:
+                self._operator_requests[request]()

@@ -17,9 +17,10 @@ from dayjob.job import new_id
 from dayjob.options import PoolOptions
 from dayjob.store import codec
 from dayjob.version import __version__
-from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.executors import Executors
 from dayjob.worker.service import Service
+from dayjob.worker.state import PoolState
 
 #: Seconds after which a running attempt is shown individually. Shorter ones are only counted.
 SHOWN_AFTER_SECONDS = 0.5
@@ -34,7 +35,8 @@ class Observer:
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        state: PoolState,
+        executors: Executors,
         options: PoolOptions,
         names: list[str],
         services: Callable[[], list[Service]],
@@ -46,6 +48,7 @@ class Observer:
         blocked: Callable[[], tuple[float, Attempt | None] | None],
         async_names: list[str],
         signatures: list[str],
+        supervised: bool,
     ) -> None:
         #: Returns how long the event loop has been blocked, and by which attempt.
         self._blocked = blocked
@@ -54,7 +57,8 @@ class Observer:
         #: Return how many connections are open, and the longest wait for the shared one.
         self._connections = connections
         self._waited = waited
-        self._fetcher = fetcher
+        self._state = state
+        self._executors = executors
         self._options = options
         self._names = names
         self._schedules = schedules
@@ -64,35 +68,33 @@ class Observer:
         self._host = socket.gethostname()
         #: A random id for each worker, as in gocraft.
         self.worker_ids = [new_id() for _ in range(options.concurrency)]
-        self.quiet = False
-        self.stopping = False
         #: Whether a parent process can replace this one.
-        self.supervised = False
+        self._supervised = supervised
 
     def busy(self) -> bool:
         """Whether attempts run that the status shows individually."""
         now = time.monotonic()
-        return any(now - attempt.started_at > SHOWN_AFTER_SECONDS for attempt in self._fetcher.running())
+        return any(now - attempt.started_at > SHOWN_AFTER_SECONDS for attempt in self._executors.running())
 
     def status(self) -> bytes:
         """The pool's status as JSON."""
         now = time.monotonic()
-        running = self._fetcher.running()
+        running = self._executors.running()
         counts: dict[str, int] = {}
         for attempt in running:
             counts[attempt.name] = counts.get(attempt.name, 0) + 1
         long = [attempt for attempt in running if now - attempt.started_at > SHOWN_AFTER_SECONDS]
-        threads, threads_busy = self._fetcher.capacity.threads()
+        threads, threads_busy = self._executors.threads()
         return msgspec.json.encode(
             {
-                "id": self._fetcher.pool_id,
+                "id": self._state.pool_id,
                 "host": self._host,
                 "pid": os.getpid(),
                 "tag": self._tag,
                 "version": __version__,
                 "python": ".".join(map(str, sys.version_info[:3])),
                 "started_at": self._started_at,
-                "beat_at": self._fetcher.redis_now(),
+                "beat_at": self._state.clock.now(),
                 "beat": self._options.beat,
                 "concurrency": self._options.concurrency,
                 "threads": threads,
@@ -103,19 +105,19 @@ class Observer:
                 "async_names": self._async_names,
                 "schedules": self._schedules,
                 "signatures": self._signatures,
-                "quiet": self.quiet or not self._fetcher.fetching,
-                "stopping": self.stopping,
-                "supervised": self.supervised,
-                "leads": self._fetcher.leads,
-                "held": len(self._fetcher.held),
+                "quiet": self._state.quiet,
+                "stopping": self._state.stopping,
+                "supervised": self._supervised,
+                "leads": self._state.leads,
+                "held": len(self._state.held),
                 "running": counts,
                 "workers": [self._worker(attempt, now) for attempt in long[:MAX_SHOWN]],
                 "worker_ids": self.worker_ids[:MAX_SHOWN],
                 "rss": resident(),
-                "exchanges": self._fetcher.exchanges,
+                "exchanges": self._state.exchanges,
                 "connections": self._connections(),
                 "connection_wait": round(self._waited(), 4),
-                "fetched": self._fetcher.fetched,
+                "fetched": self._state.fetched,
                 "loops": {service.name: round(now - service.beaten_at, 1) for service in self._services()},
             }
         )
@@ -126,7 +128,7 @@ class Observer:
             return None
         seconds, attempt = found
         return {
-            "since": self._fetcher.redis_now() - seconds,
+            "since": self._state.clock.now() - seconds,
             "name": attempt.name if attempt else "",
             "id": attempt.wire.id if attempt else "",
         }
@@ -156,13 +158,13 @@ class Observer:
             "source": wire.source,
             "args": args,
             "attempt": 1 + wire.fails + wire.deaths + wire.snoozes,
-            "started_at": self._fetcher.redis_now() - age,
+            "started_at": self._state.clock.now() - age,
             "timeout": attempt.job_type.options.timeout,
             "stuck": _stuck(attempt),
             "lost": attempt.lost,
             "cancelled": attempt.cancelled,
             "checkin": checkin,
-            "checkin_at": self._fetcher.redis_now() - (now - attempt.checkin_at)
+            "checkin_at": self._state.clock.now() - (now - attempt.checkin_at)
             if attempt.checkin_at
             else None,
             "done": attempt.progress,

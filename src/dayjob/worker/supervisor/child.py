@@ -272,7 +272,7 @@ class Child:
         # With a timeout, because on some platforms signal handlers run only between two waits.
         while not runtime.ended.wait(period or 1.0):
             if period:
-                finished = runtime.fetcher.fetched - len(runtime.fetcher.held)
+                finished = runtime.state.fetched - len(runtime.state.held)
                 report = Report(finished, resident() or _most_resident())
                 if report != last:
                     self._line.send(report)

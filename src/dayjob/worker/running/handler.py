@@ -1,0 +1,51 @@
+"""Handlers as a pool calls them: with the pool's middleware around them, or directly if they need nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dayjob.handlers.registry import JobType
+from dayjob.middleware import compose_async, compose_sync
+from dayjob.pool import WorkerPool
+from dayjob.worker.pool_job_type import PoolJobType
+from dayjob.worker.state import PoolState
+
+
+def new_pool_job_type(
+    pool: WorkerPool[Any], job_type: JobType[..., ..., Any], state: PoolState
+) -> PoolJobType:
+    """A job type as a running pool uses it."""
+    return PoolJobType(job_type, _composed(pool, job_type), state, _direct(pool, job_type))
+
+
+def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any, Any], Any]:
+    """The handler of a job type wrapped in the pool's middleware. It takes a context and a job."""
+    fn, call_args = job_type.fn, job_type.call_args
+    context, wants_job = job_type.wants_context, job_type.wants_job
+
+    def handler(ctx: Any, job: Any) -> Any:
+        args, kwargs = call_args(job.raw_args)
+        if context:
+            return fn(ctx, job, *args, **kwargs) if wants_job else fn(ctx, *args, **kwargs)
+        return fn(job, *args, **kwargs) if wants_job else fn(*args, **kwargs)
+
+    async def async_handler(ctx: Any, job: Any) -> Any:
+        return await handler(ctx, job)
+
+    if job_type.is_async:
+        return compose_async(pool.middlewares, async_handler)
+    return compose_sync(pool.middlewares, handler)
+
+
+def _direct(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any], Any] | None:
+    """A shortcut for handlers that take only their arguments. None if context, job or middleware are needed."""
+    if job_type.wants_context or job_type.wants_job or pool.middlewares:
+        return None
+    fn, call_args = job_type.fn, job_type.call_args
+
+    def direct(raw: Any) -> Any:
+        args, kwargs = call_args(raw)
+        return fn(*args, **kwargs) if kwargs else fn(*args)
+
+    return direct
