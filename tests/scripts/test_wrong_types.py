@@ -65,14 +65,14 @@ EXPECTED: dict[str, dict[str, str]] = {
         "dead": "spared+jobs:a+jobs:b+retry+broken", "retry": "spared+jobs:a+jobs:b+dead+broken",
         "broken": "spared+jobs:a+jobs:b+dead+retry", "stats:totals": "ignored", "due": "ignored",
         "jobs:a": "spared+jobs:b+dead+retry+broken", "jobs:b": "spared+jobs:a+dead+retry+broken",
-        "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored", "unique:a:u": "ignored",
+        "held:a": "ignored", "held:b": "ignored", "bell:a": "mended", "bell:b": "mended", "unique:a:u": "ignored",
     },
     "note": {"audit": "error"},
     "due": {"scheduled": "error"},
     "requeue": {
         "scheduled": "error", "known_jobs": "ignored", "broken": "spared+jobs:a+jobs:b+bell:a+bell:b",
         "stats:totals": "ignored", "jobs:a": "spared+jobs:b+broken+bell:b", "jobs:b": "spared+jobs:a+broken+bell:a",
-        "bell:a": "ignored", "bell:b": "ignored",
+        "bell:a": "mended", "bell:b": "mended",
     },
     # Without the limits nobody knows what may run; what finished is settled all the same.
     "ring": {
@@ -82,21 +82,21 @@ EXPECTED: dict[str, dict[str, str]] = {
         "bell:a": "mended", "bell:b": "mended", "bell:c": "ignored",
     },
     "tick": {
-        "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "stats:totals": "ignored",
+        "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
     },
     "trim": {"dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
-    "limit set": {"limits": "error", "held:a": "ignored", "bell:a": "ignored"},
-    "limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
+    "limit set": {"limits": "error", "held:a": "ignored", "bell:a": "mended"},
+    "limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "mended"},
     "forget_names": {
         "known_jobs": "error", "limits": "spared", "job_types": "spared", "jobs:a": "spared", "jobs:b": "ignored",
         "jobs:a:paused": "spared", "jobs:b:paused": "ignored",
     },
     "change_limit begun": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
-    "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "ignored"},
+    "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "mended"},
     "change_limit abandoned": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
     "limit seeded": {"limits": "error", "held:a": "error", "pool:p1:held": "error", "bell:a": "ignored"},
     # A pool whose attempts cannot be read keeps its places; those of others are freed.
-    "unhold": {"held:a": "error", "bell:a": "ignored", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a"},
+    "unhold": {"held:a": "error", "bell:a": "mended", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a"},
     "exchange": {
         "pools": "error", "pool:p1:state": "error", "pool:p1:held": "error",
         "limits": "spared+retry+dead+scheduled+done+broken", "stats:totals": "ignored", "due": "ignored", "stats:minute:77": "ignored", "unique:a:u": "ignored",
@@ -120,7 +120,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "forget": {"job_types": "error"},
     "sample": {"stats:minute:77": "ignored", "jobs:a": "spared+jobs:b", "jobs:b": "spared+jobs:a"},
     "mend": {
-        "broken": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "stats:totals": "ignored",
+        "broken": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
     },
     "mend by dropping": {"broken": "error", "known_jobs": "ignored", "stats:totals": "ignored"},
     "overview": {
@@ -131,7 +131,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "peek": {"jobs:a": "error"},
     "purge": {"jobs:a": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "revive": {
-        "dead": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "stats:totals": "ignored",
+        "dead": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
         "unique:a:u": "error", "result:id1": "mended",
     },
     "seek": {"jobs:a": "ignored"},

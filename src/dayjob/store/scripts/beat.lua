@@ -13,11 +13,11 @@ Returns  {1 when registered, 0 when not; Redis milliseconds; 1 when this pool le
           stacks}; {those of the tokens to cancel whose jobs go to dead}; tokens to cancel...}
 Atomic because: the lease of a condemned pool must never be renewed.
 ]]
+--@use time
 local pools, state, leader, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = redis_time()
 if not redis.call('ZSCORE', pools, id) then
   return {0, now, 0, {}, {}}
 end

@@ -13,6 +13,7 @@ ARGV[5]  who sets it, for finish: code or operator
 Returns  begin: the mark of the count in progress; finish and abandon: 1, or 0 when that count is no longer valid
 Atomic because: the limit may only be enforced if every attempt fetched since the count began was counted.
 ]]
+--@use bell
 local limits, members, bell = KEYS[1], KEYS[2], KEYS[3]
 local name, what, mark, limit, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 -- A limit too high to restrict anything makes every exchange count its attempts. Readers accept digits only, so they
@@ -44,5 +45,5 @@ if not before or (counting and counting ~= mark) then
 end
 redis.call('HSET', limits, name, limit, name .. '|by', by)
 redis.call('HDEL', limits, name .. '|counting')
-redis.pcall('ZADD', bell, 0, '1')
+ring(bell)
 return 1

@@ -14,6 +14,7 @@ ARGV[5...]  tokens
 Returns  the limit before, or -1
 Atomic because: a token may only be counted while the pool holds it.
 ]]
+--@use bell
 local limits, members, held, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local name, limit, by, pool = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -31,10 +32,10 @@ if limit == '' then
   -- Pools set their limit again when it is missing. This field keeps them from undoing an operator's removal.
   if by == 'operator' then redis.call('HSET', limits, name .. '|by', 'lifted') end
   redis.call('DEL', members)
-  redis.pcall('ZADD', bell, 0, '1')
+  ring(bell)
 elseif limit ~= 'same' then
   redis.call('HSET', limits, name, limit, name .. '|by', by)
   redis.call('HDEL', limits, name .. '|counting')
-  redis.pcall('ZADD', bell, 0, '1')
+  ring(bell)
 end
 return tonumber(before or '-1') or -1

@@ -14,6 +14,7 @@ ARGV[4]  job name, or "" to drop the entry
 Returns  1 when the entry was found at that index or shortly before it, else 0
 Atomic because: an entry must be in exactly one place.
 ]]
+--@use bell
 local broken, queue, known, bell, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local seen, entry, payload, name = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local NEAR, CHUNK, MOST_BYTES = 1000, 50, 1048576
@@ -43,7 +44,7 @@ if payload ~= '' then
   redis.call('SCARD', known)
   redis.call('LPUSH', queue, payload)
   redis.call('SADD', known, name)
-  redis.pcall('ZADD', bell, 0, '1')
+  ring(bell)
 end
 local tombstone = 'dayjob:deleted:'
 redis.call('LSET', broken, place, tombstone)

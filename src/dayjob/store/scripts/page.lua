@@ -12,11 +12,12 @@ ARGV[6]  member of the cursor, or the beginning of a long one
 Returns  {Redis milliseconds; how many members there are; rank of the first one returned; member, score, ...}
 Atomic because: the rank of the cursor changes when members are added or removed.
 ]]
+--@use time
 local set = KEYS[1]
 local reverse, most, most_bytes, rank = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local score, member = tonumber(ARGV[5]), ARGV[6]
 
-local time = redis.call('TIME')
+local now = redis_time()
 local total = redis.call('ZCARD', set)
 
 -- Redis sorts members by bytes. Lua's < depends on the locale of the server.
@@ -50,7 +51,7 @@ else
   first = position(1)
 end
 
-local answer, bytes, taken, chunk = {time[1] * 1000 + math.floor(time[2] / 1000), total, first}, 0, 0, 8
+local answer, bytes, taken, chunk = {now, total, first}, 0, 0, 8
 while taken < most and bytes < most_bytes do
   local from = first + taken
   local upto = from + math.min(chunk, most - taken) - 1

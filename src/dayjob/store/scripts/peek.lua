@@ -10,11 +10,12 @@ ARGV[4]  after how many bytes to stop
 Returns  {Redis milliseconds; how many entries there are; entry, ...}
 Atomic because: the entries and the total must come from the same state.
 ]]
+--@use time
 local list = KEYS[1]
 local right, first, most, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local time = redis.call('TIME')
-local answer, bytes, taken, chunk = {time[1] * 1000 + math.floor(time[2] / 1000), redis.call('LLEN', list)}, 0, 0, 8
+local now = redis_time()
+local answer, bytes, taken, chunk = {now, redis.call('LLEN', list)}, 0, 0, 8
 while taken < most and bytes < most_bytes do
   local from = first + taken
   local upto = from + math.min(chunk, most - taken) - 1

@@ -17,6 +17,7 @@ Returns  {"moved" | "gone" | "taken"; id of the job that holds the unique key, o
 Atomic because: a job must be in exactly one place, two jobs must not wait under one unique key, and a caller that waits
 for the result must not get the error of an earlier attempt.
 ]]
+--@use bell
 local dead, queue, known, bell, totals, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local result = KEYS[7]
 local member, payload, name, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -41,6 +42,6 @@ end
 redis.call('ZREM', dead, member)
 redis.call('DEL', result)
 redis.call('SADD', known, name)
-redis.pcall('ZADD', bell, 0, '1')
+ring(bell)
 redis.pcall('HINCRBY', totals, 'revived:' .. name, 1)
 return {'moved', ''}

@@ -9,6 +9,7 @@ ARGV[1...]  3 per entry: member, key index of its pool's held, token
 Returns  how many were removed
 Atomic because: an attempt that a pool still holds must stay counted.
 ]]
+--@use bell
 local members, bell = KEYS[1], KEYS[2]
 
 redis.call('SCARD', members)
@@ -20,6 +21,6 @@ for i = 1, #ARGV, 3 do
   end
 end
 if removed > 0 then
-  redis.pcall('ZADD', bell, 0, '1')
+  ring(bell)
 end
 return removed
