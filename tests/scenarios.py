@@ -229,7 +229,7 @@ def _tick(keys: Keys, link: Link) -> Op[Any]:
     return produce.tick(keys, "sched", "a", seen=100, newest=300, missed=1, jobs=[(200, b"2"), (300, b"3")])
 
 
-@scenario("trim")
+@scenario("move trim")
 def _trim(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "ZADD", keys.dead, 1, "x", 2, "y", 3, "z")
     _do(link, "SET", keys.unique("a", "u"), "id1")
@@ -340,8 +340,8 @@ def _unique_job(keys: Keys, link: Link, job_id: str = "id1") -> bytes:
     return job(job_id, unique_key=keys.unique("a", "u"))
 
 
-@scenario("bury")
-def _bury(keys: Keys, link: Link) -> Op[Any]:
+@scenario("move kill")
+def _kill(keys: Keys, link: Link) -> Op[Any]:
     member = _unique_job(keys, link)
     _do(link, "ZADD", keys.scheduled, 1, member, 2, "other")
     _do(link, "ZADD", keys.dead, 1, "old")
@@ -390,7 +390,7 @@ def _sample(keys: Keys, link: Link) -> Op[Any]:
     return maintain.sample(keys, 77, ["a", "b"], last=True)
 
 
-@scenario("mend")
+@scenario("move mend")
 def _mend(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
     fill(keys, link, "a", "1")
@@ -398,7 +398,7 @@ def _mend(keys: Keys, link: Link) -> Op[Any]:
     return operate.mend(keys, entry, job("id1"))
 
 
-@scenario("mend by dropping")
+@scenario("move drop_broken")
 def _drop_broken(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
     return operate.drop_broken(keys, link.run(inspect.broken(keys)).entries[0])
@@ -429,7 +429,7 @@ def _peek(keys: Keys, link: Link) -> Op[Any]:
     return inspect.peek(keys, "a")
 
 
-@scenario("purge")
+@scenario("move purge")
 def _purge(keys: Keys, link: Link) -> Op[Any]:
     fill(keys, link, "a", _unique_job(keys, link), job("id2"), job("id3"))
     steps = operate.purge(keys, "a", most=2)
@@ -440,7 +440,7 @@ def _purge(keys: Keys, link: Link) -> Op[Any]:
     return found
 
 
-@scenario("revive")
+@scenario("move revive")
 def _revive(keys: Keys, link: Link) -> Op[Any]:
     member = _unique_job(keys, link)
     _do(link, "ZADD", keys.dead, 1, member, 2, "other")
@@ -460,7 +460,7 @@ def _suspend(keys: Keys, link: Link) -> Op[Any]:
     return operate.pause_schedule(keys, "sched")
 
 
-@scenario("unqueue")
+@scenario("move unqueue")
 def _unqueue(keys: Keys, link: Link) -> Op[Any]:
     member = _unique_job(keys, link)
     fill(keys, link, "a", job("id0"), member, job("id2"))

@@ -430,10 +430,10 @@ ALL = (
     ),
     Mutant(
         "a trim releases the key of another job",
-        f"{SCRIPTS}/trim.lua",
+        f"{SCRIPTS}/move.lua",
         "if holder == id then return true end",
         "if holder then return true end",
-        ("tests/scripts/test_trim.py::test_a_unique_key_goes_with_its_owner_only",),
+        ("tests/scripts/test_move.py::test_a_unique_key_goes_with_its_owner_only",),
     ),
     Mutant(
         "places of limits are never mended",
@@ -452,23 +452,23 @@ ALL = (
     ),
     Mutant(
         "a retry from dead takes a key that is another's",
-        f"{SCRIPTS}/revive.lua",
-        "  if holder and holder ~= id then",
+        f"{SCRIPTS}/move.lua",
+        "  if place and to == 'queue' and holder and holder ~= id then",
         "  if false then",
         ("tests/integration/test_inspect.py::test_reviving_takes_the_unique_key_again_or_says_who_has_it",),
     ),
     Mutant(
         "a retry keeps the old result",
-        f"{SCRIPTS}/revive.lua",
-        "redis.call('DEL', result)\n",
+        f"{SCRIPTS}/move.lua",
+        "      if result then redis.call('DEL', result) end\n",
         "",
         ("tests/integration/test_admin.py::test_the_result_of_a_job_that_is_retried_is_that_of_its_new_attempt",),
     ),
     Mutant(
         "a purge keeps unique keys",
-        f"{SCRIPTS}/purge.lua",
-        "    if key > 0 and ",
-        "    if false and ",
+        f"{SCRIPTS}/move.lua",
+        "    elseif holder and owns(entry, id, holder) then",
+        "    elseif false then",
         ("tests/integration/test_inspect.py", MACHINE),
     ),
     # The pool.

@@ -18,7 +18,7 @@ from pools import Pool, fill, jobs_of
 from scenarios import ALL
 from server import running
 
-REFUSED = {"enqueue", "schedule", "admit", "tick", "revive"}
+REFUSED = {"enqueue", "schedule", "admit", "tick"}
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "tick": {
         "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
     },
-    "trim": {"dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
+    "move trim": {"dead": "error", "known_jobs": "ignored", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "limit set": {"limits": "error", "held:a": "ignored", "bell:a": "mended"},
     "limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "mended"},
     "forget_names": {
@@ -111,7 +111,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "held:a": "spared+retry+dead+scheduled+done+broken", "held:b": "ignored",
         "bell:a": "mended", "bell:b": "mended", "result:id4": "mended",
     },
-    "bury": {"scheduled": "error", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
+    "move kill": {"scheduled": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "cancel": {"pools": "error", "pool:p1:held": "error", "pool:p1:state": "error"},
     "wish": {"pools": "error", "pool:p1:state": "error", "pool:p1:stacks": "mended"},
     "stacks": {"pools": "error", "pool:p1:state": "error", "pool:p1:stacks": "mended"},
@@ -119,24 +119,25 @@ EXPECTED: dict[str, dict[str, str]] = {
     "announce": {"job_types": "ignored"},
     "forget": {"job_types": "error"},
     "sample": {"stats:minute:77": "ignored", "jobs:a": "spared+jobs:b", "jobs:b": "spared+jobs:a"},
-    "mend": {
+    "move mend": {
         "broken": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
     },
-    "mend by dropping": {"broken": "error", "known_jobs": "ignored", "stats:totals": "ignored"},
+    "move drop_broken": {"broken": "error", "known_jobs": "ignored", "stats:totals": "ignored"},
     "overview": {
         "limits": "error", "jobs:a": "ignored", "jobs:b": "ignored", "jobs:a:paused": "ignored",
         "jobs:b:paused": "ignored", "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored",
     },
     "page": {"dead": "error"},
     "peek": {"jobs:a": "error"},
-    "purge": {"jobs:a": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
-    "revive": {
+    "move purge": {"jobs:a": "error", "known_jobs": "ignored", "stats:totals": "ignored", "unique:a:u": "ignored"},
+    # A unique key of a wrong type is taken, by whatever: the job stays dead.
+    "move revive": {
         "dead": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
-        "unique:a:u": "error", "result:id1": "mended",
+        "unique:a:u": "spared", "result:id1": "mended",
     },
     "seek": {"jobs:a": "ignored"},
     "suspend": {"periodic": "error"},
-    "unqueue": {"jobs:a": "error", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
+    "move unqueue": {"jobs:a": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
 }  # fmt: skip
 
 CASES = [(name, key) for name, keys in EXPECTED.items() for key, way in keys.items() if way != "elsewhere"]

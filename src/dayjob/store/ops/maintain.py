@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
+from dayjob.store.ops.move import JobMove, counted, move
 from dayjob.store.scripts import load
 
 #: How many jobs one step of a chore handles at most.
@@ -52,8 +53,8 @@ def requeue(keys: Keys, source: str, moves: Sequence[Move], *, due: bool = True)
     for name in names:
         key_list += (keys.queue(name), keys.bell(name))
     args: list[Arg] = [len(names), int(due), *names]
-    for move in moves:
-        args += (0 if move.name is None else index[move.name], move.member, move.payload)
+    for one in moves:
+        args += (0 if one.name is None else index[one.name], one.member, one.payload)
     return Op(load("requeue"), key_list, args, int)
 
 
@@ -204,15 +205,8 @@ def _read_scored(reply: Any) -> list[tuple[bytes, float]]:
 
 def trim(keys: Keys, source: str, label: str, members: Sequence[tuple[bytes, str, str]]) -> Op[int]:
     """Drop members (each with its unique key or "", and its id) and count them under `label`."""
-    key_list: list[Arg] = [source, keys.totals]
-    args: list[Arg] = [label]
-    for member, unique_key, job_id in members:
-        place = 0
-        if unique_key:
-            key_list.append(unique_key)
-            place = len(key_list)
-        args += (member, place, job_id)
-    return Op(load("trim"), key_list, args, int)
+    moves = [JobMove(member, unique_key=key, job_id=job_id) for member, key, job_id in members]
+    return counted(move(keys, source, moves, total=label))
 
 
 def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
