@@ -348,24 +348,24 @@ def _kill(keys: Keys, link: Link) -> Op[Any]:
     return operate.kill(keys, keys.scheduled, member, now=5.0)
 
 
-@scenario("cancel")
+@scenario("ask_pool to cancel")
 def _cancel(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=2)
     return operate.cancel(keys, "p1", "1:a")
 
 
-@scenario("wish")
-def _wish(keys: Keys, link: Link) -> Op[Any]:
+@scenario("ask_pool for stacks")
+def _ask_pool(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     link.run(consume.stacks(keys, "p1", b"{}"))
-    return operate.wish(keys, "p1", "stacks")
+    return operate.ask_pool(keys, "p1", "stacks")
 
 
 @scenario("stacks")
 def _stacks(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     link.run(consume.stacks(keys, "p1", b"{}"))
-    link.run(operate.wish(keys, "p1", "quiet"))
+    link.run(operate.ask_pool(keys, "p1", "quiet"))
     return consume.stacks(keys, "p1", b'{"new":1}')
 
 

@@ -112,8 +112,12 @@ EXPECTED: dict[str, dict[str, str]] = {
         "bell:a": "mended", "bell:b": "mended", "result:id4": "mended",
     },
     "move kill": {"scheduled": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
-    "cancel": {"pools": "error", "pool:p1:held": "error", "pool:p1:state": "error"},
-    "wish": {"pools": "error", "pool:p1:state": "error", "pool:p1:stacks": "mended"},
+    "ask_pool to cancel": {
+        "pools": "error", "pool:p1:held": "error", "pool:p1:state": "error", "pool:p1:stacks": "ignored",
+    },
+    "ask_pool for stacks": {
+        "pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "pool:p1:stacks": "mended",
+    },
     "stacks": {"pools": "error", "pool:p1:state": "error", "pool:p1:stacks": "mended"},
     # What consoles offer and check is no reason for a pool not to start.
     "announce": {"job_types": "ignored"},

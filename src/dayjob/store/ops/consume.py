@@ -204,7 +204,7 @@ class Beaten:
     leads: bool
     cancel: tuple[str, ...]
     #: Requests of operators: quiet, stop, stacks.
-    wishes: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
     #: Those of `cancel` whose jobs go to dead.
     kill: tuple[str, ...] = ()
 
@@ -220,10 +220,10 @@ def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Bea
 
 
 def _read_beaten(reply: Any) -> Beaten:
-    alive, moment, leads, wishes, kill, *cancel = reply
+    alive, moment, leads, requests, kill, *cancel = reply
     return Beaten(
         bool(alive), moment / 1000, bool(leads), tuple(token.decode() for token in cancel),
-        tuple(wish.decode() for wish in wishes), tuple(token.decode() for token in kill),
+        tuple(request.decode() for request in requests), tuple(token.decode() for token in kill),
     )  # fmt: skip
 
 

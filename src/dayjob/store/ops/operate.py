@@ -256,31 +256,29 @@ def _count_held(keys: Keys, name: str) -> Steps[str]:
 # Attempts, schedules, broken entries.
 
 
+PoolRequest = Literal["quiet", "stop", "stacks"]
+Asked = Literal["new", "already", "gone"]
+
+
+def ask_pool(keys: Keys, pool_id: str, request: PoolRequest) -> Op[Asked]:
+    """Ask a pool to go quiet, to stop, or to publish the stack traces of its workers. It reads that with its next beat."""
+    return Op(load("ask_pool"), _asked_keys(keys, pool_id), (pool_id, request, ""), _read_asked)
+
+
 def cancel(keys: Keys, pool_id: str, token: str, *, kill: bool = False) -> Op[bool]:
     """Ask a pool to end an attempt; its handler learns it with the next beat. False when the pool does not hold it.
 
     The job never runs again, even if the pool dies first; with `kill` it goes to dead.
     """
-    return Op(
-        load("cancel"),
-        (keys.pools, keys.held(pool_id), keys.state(pool_id)),
-        (pool_id, token, "kill" if kill else "1"),
-        bool,
-    )
+    args = (pool_id, "kill" if kill else "cancel", token)
+    return Op(load("ask_pool"), _asked_keys(keys, pool_id), args, lambda reply: bool(reply >= 0))
 
 
-Wish = Literal["quiet", "stop", "stacks"]
-Wished = Literal["new", "already", "gone"]
+def _asked_keys(keys: Keys, pool_id: str) -> tuple[str, ...]:
+    return keys.pools, keys.state(pool_id), keys.held(pool_id), keys.stacks(pool_id)
 
 
-def wish(keys: Keys, pool_id: str, what: Wish) -> Op[Wished]:
-    """Ask a pool to go quiet, to stop, or to say where its workers are; it learns that with its next beat."""
-    return Op(
-        load("wish"), (keys.pools, keys.state(pool_id), keys.stacks(pool_id)), (pool_id, what), _read_wished
-    )
-
-
-def _read_wished(reply: Any) -> Wished:
+def _read_asked(reply: Any) -> Asked:
     return "gone" if reply < 0 else "new" if reply else "already"
 
 

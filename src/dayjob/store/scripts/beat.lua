@@ -28,8 +28,8 @@ local leads = 0
 if term ~= '0' then
   if redis.call('SET', leader, id, 'NX', 'PX', term) or redis.pcall('GET', leader) == id then leads = 1 end
 end
-local wishes, kills = {}, {}
-local answer = {1, now, leads, wishes, kills}
+local requests, kills = {}, {}
+local answer = {1, now, leads, requests, kills}
 for i = 1, #fields, 2 do
   local name = fields[i]
   if string.sub(name, 1, 7) == 'cancel:' then
@@ -41,7 +41,7 @@ for i = 1, #fields, 2 do
       if fields[i + 1] == 'kill' then kills[#kills + 1] = token end
     end
   elseif string.sub(name, 1, 5) == 'wish:' then
-    wishes[#wishes + 1] = string.sub(name, 6)
+    requests[#requests + 1] = string.sub(name, 6)
   end
 end
 return answer

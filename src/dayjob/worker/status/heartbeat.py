@@ -69,7 +69,7 @@ class Heartbeat:
             if attempt is not None:
                 attempt.killed = token in answer.kill
                 attempt.cancelled = True
-        for wish in answer.wishes:
+        for wish in answer.requests:
             # A request of a newer version of dayjob is ignored.
             if wish in self._wishes:
                 self._wishes[wish]()
