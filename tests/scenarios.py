@@ -18,7 +18,7 @@ from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.scripts import Script
-from pools import Pool, fill
+from pools import Pool, fill, set_limit
 
 #: Far in the future, and the second after it.
 LATER = 4_000_000_000
@@ -171,7 +171,7 @@ def _condemn_proven(keys: Keys, link: Link) -> Op[Any]:
 
 @scenario("sweep")
 def _sweep(keys: Keys, link: Link) -> Op[Any]:
-    link.run(consume.set_limit(keys, "a", 100, by="code"))
+    set_limit(keys, link, "a", 100)
     pool = _pool(keys, link, held=5)
     fill(keys, link, "b", "6")
     pool.fetch("b")
@@ -214,7 +214,7 @@ def _requeue(keys: Keys, link: Link) -> Op[Any]:
 
 @scenario("ring")
 def _ring(keys: Keys, link: Link) -> Op[Any]:
-    link.run(consume.set_limit(keys, "a", 5, by="code"))
+    set_limit(keys, link, "a", 5)
     _pool(keys, link, held=1)
     for name in ("a", "b"):
         fill(keys, link, name, "x")
@@ -239,27 +239,14 @@ def _trim(keys: Keys, link: Link) -> Op[Any]:
 
 
 def _limited(keys: Keys, link: Link) -> None:
-    link.run(consume.set_limit(keys, "a", 5, by="code"))
+    set_limit(keys, link, "a", 5)
     _pool(keys, link, held=2)
 
 
-@scenario("limit set")
-def _limit_set(keys: Keys, link: Link) -> Op[Any]:
-    _limited(keys, link)
-    return consume.set_limit(keys, "a", 7, by="operator")
-
-
-@scenario("limit lifted")
+@scenario("change_limit lifted")
 def _limit_lifted(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)
-    return consume.set_limit(keys, "a", None, by="operator")
-
-
-@scenario("limit seeded")
-def _limit_seeded(keys: Keys, link: Link) -> Op[Any]:
-    _limited(keys, link)
-    _do(link, "SREM", keys.held_of("a"), "p1/1:a")
-    return consume.seed_limit(keys, "a", "p1", ["1:a", "2:a"])
+    return consume.lift_limit(keys, "a", by="operator")
 
 
 @scenario("change_limit begun")
@@ -288,16 +275,17 @@ def _forget_names(keys: Keys, link: Link) -> Op[Any]:
     return maintain.forget_names(keys, ["a", "b"], remove=True)
 
 
-@scenario("unhold")
-def _unhold(keys: Keys, link: Link) -> Op[Any]:
+@scenario("recount")
+def _recount(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)
+    _do(link, "SREM", keys.held_of("a"), "p1/1:a")
     _do(link, "SADD", keys.held_of("a"), "p1/9:a", "gone/1:a")
-    return maintain.unhold(keys, "a", ["p1/9:a", "p1/1:a", "gone/1:a", "p1/2:a"])
+    return maintain.recount(keys, "a", ["p1/9:a", "p1/1:a", "gone/1:a", "p1/2:a"])
 
 
 @scenario("exchange")
 def _exchange(keys: Keys, link: Link) -> Op[Any]:
-    link.run(consume.set_limit(keys, "a", 100, by="code"))
+    set_limit(keys, link, "a", 100)
     pool = _pool(keys, link, held=9)
     pool.settle(Entry("suspect", "a", "1:a"))
     fill(keys, link, "a", "new", "newer")

@@ -437,10 +437,10 @@ ALL = (
     ),
     Mutant(
         "places of limits are never mended",
-        f"{SCRIPTS}/unhold.lua",
+        f"{SCRIPTS}/recount.lua",
         "    removed = removed + redis.call('SREM', members, ARGV[i])\n",
         "",
-        ("tests/scripts/test_unhold.py",),
+        ("tests/scripts/test_recount.py",),
     ),
     # Operators.
     Mutant(

@@ -16,7 +16,7 @@ from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.scripts import all_names, all_parts, load, part
 from monitor import monitor
-from pools import Pool
+from pools import Pool, set_limit
 from scenarios import ALL, script_of
 
 SCRIPTS = all_names()
@@ -193,17 +193,17 @@ def large(keys, link):
     yield produce.enqueue(keys, Slot(new_id(), 1), "a", five_hundred, introduce=True)
     yield produce.schedule(keys, Slot(new_id(), 1), "a", five_hundred, When("in", 0), introduce=True)
     yield consume.join(keys, new_id(), [f"n{i}" for i in range(5000)], lease=15.0, term=3.0)
-    link.run(consume.set_limit(keys, "a", 1000, by="code"))
+    set_limit(keys, link, "a", 1000)
     pool = Pool(keys, link)
     yield pool.prepare(*(f"n{i}" for i in range(3000)), "a", room=500)
     tokens = [f"{i}:a" for i in range(1, 501)]
     yield pool.prepare("a", done={"a": tokens}, room=500)
-    yield consume.seed_limit(keys, "a", pool.id, tokens)
+    yield maintain.recount(keys, "a", [f"{pool.id}/{token}" for token in tokens])
     yield maintain.requeue(keys, keys.scheduled, [Move("a", member, member) for member in five_hundred[:100]])
     yield maintain.ring(keys, [f"n{i}" for i in range(200)])
     link.run(maintain.condemn(keys, lease=15.0, proven=[pool.id], judge=False))
     yield maintain.sweep(keys, pool.id, [Rescue("queue", "a", token, b"x") for token in tokens[:100]])
-    yield maintain.unhold(keys, "a", [f"p/{token}" for token in tokens])
+    yield maintain.recount(keys, "a", [f"p/{token}" for token in tokens])
     yield maintain.trim(keys, keys.scheduled, "x", [(member, "", "") for member in five_hundred])
 
 

@@ -85,8 +85,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
     },
     "move trim": {"dead": "error", "known_jobs": "ignored", "stats:totals": "ignored", "unique:a:u": "ignored"},
-    "limit set": {"limits": "error", "held:a": "ignored", "bell:a": "mended"},
-    "limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "mended"},
+    "change_limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "mended"},
     "forget_names": {
         "known_jobs": "error", "limits": "spared", "job_types": "spared", "jobs:a": "spared", "jobs:b": "ignored",
         "jobs:a:paused": "spared", "jobs:b:paused": "ignored",
@@ -94,9 +93,10 @@ EXPECTED: dict[str, dict[str, str]] = {
     "change_limit begun": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
     "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "mended"},
     "change_limit abandoned": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
-    "limit seeded": {"limits": "error", "held:a": "error", "pool:p1:held": "error", "bell:a": "ignored"},
     # A pool whose attempts cannot be read keeps its places; those of others are freed.
-    "unhold": {"held:a": "error", "bell:a": "mended", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a"},
+    "recount": {
+        "limits": "error", "held:a": "error", "bell:a": "mended", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a",
+    },
     "exchange": {
         "pools": "error", "pool:p1:state": "error", "pool:p1:held": "error",
         "limits": "spared+retry+dead+scheduled+done+broken", "stats:totals": "ignored", "due": "ignored", "stats:minute:77": "ignored", "unique:a:u": "ignored",

@@ -312,24 +312,9 @@ def _read_limits(reply: Any) -> tuple[dict[str, int], set[str], set[str], dict[s
     return limits, {name for name in limits if by.get(name) == "operator"}, lifted, counting
 
 
-def set_limit(keys: Keys, name: str, limit: int | None, *, by: str) -> Op[int]:
-    """Set or remove the limit of a job name. Returns the limit before, or -1."""
-    return Op(
-        load("limit"),
-        (keys.limits, keys.held_of(name), keys.limits, keys.bell(name)),
-        (name, "" if limit is None else limit, by, ""),
-        int,
-    )
-
-
-def seed_limit(keys: Keys, name: str, pool_id: str, tokens: Sequence[str]) -> Op[int]:
-    """Count attempts that a pool fetched before the name had a limit; 500 at most."""
-    return Op(
-        load("limit"),
-        (keys.limits, keys.held_of(name), keys.held(pool_id), keys.bell(name)),
-        (name, "same", "", pool_id, *tokens),
-        int,
-    )
+def lift_limit(keys: Keys, name: str, *, by: str) -> Op[bool]:
+    """Remove the limit of a job name."""
+    return Op(load("change_limit"), _limit_keys(keys, name), (name, "lift", "", by), bool)
 
 
 def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
@@ -341,7 +326,7 @@ def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
 
 def finish_limit(keys: Keys, name: str, limit: int, *, by: str, mark: str) -> Op[bool]:
     """Enforce a limit. False if attempts fetched since this count began may not have been counted."""
-    return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, limit, by), bool)
+    return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, by, limit), bool)
 
 
 def abandon_limit(keys: Keys, name: str, mark: str) -> Op[bool]:

@@ -217,11 +217,11 @@ def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
     )  # fmt: skip
 
 
-def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
-    """Remove those members of a limit's held set whose attempts are no longer held."""
-    key_list: list[Arg] = [keys.held_of(name), keys.bell(name)]
+def recount(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
+    """Count those of these attempts that pools hold against the limit, and no others. Returns how many were removed."""
+    key_list: list[Arg] = [keys.limits, keys.held_of(name), keys.bell(name)]
     places: dict[str, int] = {}
-    args: list[Arg] = []
+    args: list[Arg] = [name]
     for member in members:
         pool_id, _, token = member.partition("/")
         if pool_id not in places:
@@ -229,7 +229,7 @@ def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
             key_list.append(keys.held(pool_id if pool_id.isprintable() else ""))
             places[pool_id] = len(key_list)
         args += (_raw(member), places[pool_id], _raw(token))
-    return Op(load("unhold"), key_list, args, int)
+    return Op(load("recount"), key_list, args, int)
 
 
 def _raw(text: str) -> bytes:

@@ -225,7 +225,7 @@ def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator")
     A new limit comes into force in the last step. Interrupted before that, the old one stays in force.
     """
     if limit is None:
-        yield from ask(consume.set_limit(keys, name, None, by=by))
+        yield from ask(consume.lift_limit(keys, name, by=by))
         return
     if not 0 <= limit <= 1_000_000:
         raise BadOption(f"limit {limit}: give a number from 0 to 1,000,000, or none to lift it")
@@ -247,9 +247,9 @@ def _count_held(keys: Keys, name: str) -> Steps[str]:
     holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
     for pool_id in holders[0] + holders[1]:
         tokens = yield from ask(consume.held_tokens(keys, pool_id))
-        own = [token for token in tokens if consume.name_in(token) == name]
+        own = [f"{pool_id}/{token}" for token in tokens if consume.name_in(token) == name]
         for first in range(0, len(own), 500):
-            yield from ask(consume.seed_limit(keys, name, pool_id, own[first : first + 500]))
+            yield from ask(maintain.recount(keys, name, own[first : first + 500]))
     return mark
 
 
