@@ -117,14 +117,14 @@ def _beat(keys: Keys, link: Link) -> Op[Any]:
     return consume.beat(keys, "p1", lease=15.0, term=3.0)
 
 
-@scenario("blame")
-def _blame(keys: Keys, link: Link) -> Op[Any]:
+@scenario("set_cause")
+def _set_cause(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=2)
     return consume.set_cause(keys, "p1", "1:a", "it ran too long")
 
 
-@scenario("leader")
-def _leader(keys: Keys, link: Link) -> Op[Any]:
+@scenario("lead")
+def _lead(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     _do(link, "DEL", keys.leader)
     return consume.lead(keys, "p1", term=3.0)
@@ -196,8 +196,8 @@ def _sweep(keys: Keys, link: Link) -> Op[Any]:
     )
 
 
-@scenario("due")
-def _due(keys: Keys, link: Link) -> Op[Any]:
+@scenario("read_due")
+def _read_due(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "ZADD", keys.scheduled, 1, "x", LATER, "y")
     return maintain.read_due(keys.scheduled)
 
@@ -392,14 +392,14 @@ def _drop_broken(keys: Keys, link: Link) -> Op[Any]:
     return operate.drop_broken(keys, link.run(inspect.broken(keys)).entries[0])
 
 
-@scenario("note")
-def _note(keys: Keys, link: Link) -> Op[Any]:
+@scenario("log_action")
+def _log_action(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "LPUSH", keys.audit, "1 {}")
-    return audit.note(keys, actor="ada", action="purge", subject="a", result="3 jobs deleted")
+    return audit.log_action(keys, actor="ada", action="purge", subject="a", result="3 jobs deleted")
 
 
-@scenario("overview")
-def _overview(keys: Keys, link: Link) -> Op[Any]:
+@scenario("queues")
+def _queues(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)
     fill(keys, link, "b", "1")
     return inspect.queues(keys, ["a", "b"])
@@ -442,8 +442,8 @@ def _seek(keys: Keys, link: Link) -> Op[Any]:
     return find.seek(keys.queue("a"), [b'"id2"'])
 
 
-@scenario("suspend")
-def _suspend(keys: Keys, link: Link) -> Op[Any]:
+@scenario("pause_schedule")
+def _pause_schedule(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "HSET", keys.periodic, "sched", 100)
     return operate.pause_schedule(keys, "sched")
 

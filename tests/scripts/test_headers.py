@@ -92,6 +92,8 @@ def test_the_named_callers_exist_and_load_it_and_nobody_else_does(name):
     assert public <= named
     if public == loading:
         assert named == public
+    if len(named) == 1:
+        assert named.pop().partition(".")[2] == name
 
 
 @pytest.mark.parametrize("name", all_parts())

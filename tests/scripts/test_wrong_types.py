@@ -47,8 +47,8 @@ EXPECTED: dict[str, dict[str, str]] = {
         "pools": "error", "condemned": "error", "pool:p2:state": "error", "known_jobs": "error", "leader": "ignored",
     },
     "beat": {"pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "leader": "ignored"},
-    "blame": {"pool:p1:state": "error", "pool:p1:held": "error"},
-    "leader": {"leader": "mended"},
+    "set_cause": {"pool:p1:state": "error", "pool:p1:held": "error"},
+    "lead": {"leader": "mended"},
     "status": {"pools": "error", "pool:p1": "mended"},
     "leave with nothing": {
         "pools": "error", "condemned": "error", "pool:p1:state": "mended", "pool:p1:held": "error",
@@ -67,8 +67,8 @@ EXPECTED: dict[str, dict[str, str]] = {
         "jobs:a": "spared+jobs:b+dead+retry+broken", "jobs:b": "spared+jobs:a+dead+retry+broken",
         "held:a": "ignored", "held:b": "ignored", "bell:a": "mended", "bell:b": "mended", "unique:a:u": "ignored",
     },
-    "note": {"audit": "error"},
-    "due": {"scheduled": "error"},
+    "log_action": {"audit": "error"},
+    "read_due": {"scheduled": "error"},
     "requeue": {
         "scheduled": "error", "known_jobs": "ignored", "broken": "spared+jobs:a+jobs:b+bell:a+bell:b",
         "stats:totals": "ignored", "jobs:a": "spared+jobs:b+broken+bell:b", "jobs:b": "spared+jobs:a+broken+bell:a",
@@ -127,7 +127,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "broken": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
     },
     "move drop_broken": {"broken": "error", "known_jobs": "ignored", "stats:totals": "ignored"},
-    "overview": {
+    "queues": {
         "limits": "error", "jobs:a": "ignored", "jobs:b": "ignored", "jobs:a:paused": "ignored",
         "jobs:b:paused": "ignored", "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored",
     },
@@ -140,7 +140,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "unique:a:u": "spared", "result:id1": "mended",
     },
     "seek": {"jobs:a": "ignored"},
-    "suspend": {"periodic": "error"},
+    "pause_schedule": {"periodic": "error"},
     "move unqueue": {"jobs:a": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
 }  # fmt: skip
 

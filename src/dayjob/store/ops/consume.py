@@ -229,7 +229,7 @@ def _read_beaten(reply: Any) -> Beaten:
 
 def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
     """Take or renew the leadership; with a term of 0, give it up."""
-    return Op(load("leader"), (keys.leader,), (pool_id, int(term * 1000)), bool)
+    return Op(load("lead"), (keys.leader,), (pool_id, int(term * 1000)), bool)
 
 
 def status(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
@@ -271,7 +271,7 @@ def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:
 
 def set_cause(keys: Keys, pool_id: str, token: str, why: str) -> Op[int]:
     """Record why a pool is about to be killed, and which attempt caused it."""
-    return Op(load("blame"), (keys.state(pool_id), keys.held(pool_id)), (token, why), int)
+    return Op(load("set_cause"), (keys.state(pool_id), keys.held(pool_id)), (token, why), int)
 
 
 def wait_bell(bells: Sequence[str], seconds: float) -> Op[str | None]:

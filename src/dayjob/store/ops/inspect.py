@@ -74,7 +74,7 @@ def queues(keys: Keys, names: Sequence[str]) -> Op[Overview]:
     for name in names:
         key_list += keys.of_name(name)
     own = list(names)
-    return Op(load("overview"), key_list, own, lambda reply: _read_overview(reply, own))
+    return Op(load("queues"), key_list, own, lambda reply: _read_overview(reply, own))
 
 
 def all_queues(keys: Keys) -> Steps[Overview]:

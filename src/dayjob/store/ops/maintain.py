@@ -28,7 +28,7 @@ class DueJobs:
 
 def read_due(source: str, *, skip: int = 0, most: int = BATCH) -> Op[DueJobs]:
     """Read the due jobs of `scheduled` or `retry`."""
-    return Op(load("due"), (source,), (most, skip), _read_due)
+    return Op(load("read_due"), (source,), (most, skip), _read_due)
 
 
 def _read_due(reply: Any) -> DueJobs:

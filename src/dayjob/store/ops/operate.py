@@ -287,12 +287,12 @@ Switched = Literal["changed", "same", "unknown"]
 
 def pause_schedule(keys: Keys, schedule: str, *, says: str = "1") -> Op[Switched]:
     """Let a periodic schedule tick without enqueueing; its ticks are counted as missed. `says`: when and by whom."""
-    return Op(load("suspend"), (keys.periodic,), (schedule, 1, says), _read_switched)
+    return Op(load("pause_schedule"), (keys.periodic,), (schedule, 1, says), _read_switched)
 
 
 def resume_schedule(keys: Keys, schedule: str) -> Op[Switched]:
     """Let a paused schedule enqueue again, from its next tick on."""
-    return Op(load("suspend"), (keys.periodic,), (schedule, 0, ""), _read_switched)
+    return Op(load("pause_schedule"), (keys.periodic,), (schedule, 0, ""), _read_switched)
 
 
 def _read_switched(reply: Any) -> Switched:

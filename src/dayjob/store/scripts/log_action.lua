@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
---[[ note: add an entry to the audit log, and drop the oldest entries.
+--[[ log_action: add an entry to the audit log, and drop the oldest entries.
 
-Called by: audit.note
+Called by: audit.log_action
 KEYS[1]  audit
 ARGV[1]  how many entries to keep
 ARGV[2]  the entry, JSON

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
---[[ due: read the jobs that are due in scheduled or retry, and the time until the next one.
+--[[ read_due: read the jobs that are due in scheduled or retry, and the time until the next one.
 
 Called by: maintain.read_due
 KEYS[1]  scheduled or retry

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
---[[ overview: read the size, oldest job, pause and limit of queues.
+--[[ queues: read the size, oldest job, pause and limit of queues.
 
 Called by: inspect.queues
 KEYS[1]  limits
