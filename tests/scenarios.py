@@ -405,13 +405,13 @@ def _queues(keys: Keys, link: Link) -> Op[Any]:
     return inspect.queues(keys, ["a", "b"])
 
 
-@scenario("page")
+@scenario("page of a set")
 def _page(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "ZADD", keys.dead, 1, "x", 2, "y")
     return inspect.page(keys.dead)
 
 
-@scenario("peek")
+@scenario("page of a list")
 def _peek(keys: Keys, link: Link) -> Op[Any]:
     fill(keys, link, "a", "1", "2")
     return inspect.peek(keys, "a")

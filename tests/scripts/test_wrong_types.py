@@ -131,8 +131,8 @@ EXPECTED: dict[str, dict[str, str]] = {
         "limits": "error", "jobs:a": "ignored", "jobs:b": "ignored", "jobs:a:paused": "ignored",
         "jobs:b:paused": "ignored", "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored",
     },
-    "page": {"dead": "error"},
-    "peek": {"jobs:a": "error"},
+    "page of a set": {"dead": "error"},
+    "page of a list": {"jobs:a": "error"},
     "move purge": {"jobs:a": "error", "known_jobs": "ignored", "stats:totals": "ignored", "unique:a:u": "ignored"},
     # A unique key of a wrong type is taken, by whatever: the job stays dead.
     "move revive": {
