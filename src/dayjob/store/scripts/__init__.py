@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+#: Found when this module is imported: `files` imports further modules, which a fork during the first request would break.
+_FOLDER = files("dayjob.store").joinpath("scripts")
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
@@ -57,19 +60,14 @@ def part(name: str) -> str:
 
 
 def _read(path: str) -> str:
-    return files("dayjob.store").joinpath("scripts", path).read_text("utf-8")
+    return _FOLDER.joinpath(path).read_text("utf-8")
 
 
 def all_names() -> list[str]:
     """The names of all scripts."""
-    return _names_in("scripts")
+    return sorted(path.name.removesuffix(".lua") for path in _FOLDER.iterdir() if path.name.endswith(".lua"))
 
 
 def all_parts() -> list[str]:
     """The names of all parts of the prelude."""
-    return _names_in("scripts/prelude")
-
-
-def _names_in(folder: str) -> list[str]:
-    found = files("dayjob.store").joinpath(folder).iterdir()
-    return sorted(path.name.removesuffix(".lua") for path in found if path.name.endswith(".lua"))
+    return sorted(path.name.removesuffix(".lua") for path in _FOLDER.joinpath("prelude").iterdir())
