@@ -9,9 +9,10 @@ from dayjob.job import new_id
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op
-from dayjob.store.ops import consume, produce
+from dayjob.store.ops import consume, operate, produce
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.ops.produce import Slot
+from dayjob.store.steps import walk
 
 LEASE = 15.0
 
@@ -100,3 +101,8 @@ def jobs_of(reply: Reply) -> list[tuple[str, str, bytes]]:
 def payloads_of(reply: Reply) -> list[bytes]:
     """What was fetched, in order."""
     return [payload for _, _, payload in jobs_of(reply)]
+
+
+def set_limit(keys: Keys, link: Link, name: str, limit: int | None, *, by: str = "code") -> None:
+    """Set or lift the limit of a job name, as pools and operators do."""
+    walk(link, operate.set_limit(keys, name, limit, by=by))

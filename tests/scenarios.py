@@ -18,7 +18,7 @@ from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.scripts import Script
-from pools import Pool, fill
+from pools import Pool, fill, set_limit
 
 #: Far in the future, and the second after it.
 LATER = 4_000_000_000
@@ -117,14 +117,14 @@ def _beat(keys: Keys, link: Link) -> Op[Any]:
     return consume.beat(keys, "p1", lease=15.0, term=3.0)
 
 
-@scenario("blame")
-def _blame(keys: Keys, link: Link) -> Op[Any]:
+@scenario("set_cause")
+def _set_cause(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=2)
     return consume.set_cause(keys, "p1", "1:a", "it ran too long")
 
 
-@scenario("leader")
-def _leader(keys: Keys, link: Link) -> Op[Any]:
+@scenario("lead")
+def _lead(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     _do(link, "DEL", keys.leader)
     return consume.lead(keys, "p1", term=3.0)
@@ -171,7 +171,7 @@ def _condemn_proven(keys: Keys, link: Link) -> Op[Any]:
 
 @scenario("sweep")
 def _sweep(keys: Keys, link: Link) -> Op[Any]:
-    link.run(consume.set_limit(keys, "a", 100, by="code"))
+    set_limit(keys, link, "a", 100)
     pool = _pool(keys, link, held=5)
     fill(keys, link, "b", "6")
     pool.fetch("b")
@@ -196,8 +196,8 @@ def _sweep(keys: Keys, link: Link) -> Op[Any]:
     )
 
 
-@scenario("due")
-def _due(keys: Keys, link: Link) -> Op[Any]:
+@scenario("read_due")
+def _read_due(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "ZADD", keys.scheduled, 1, "x", LATER, "y")
     return maintain.read_due(keys.scheduled)
 
@@ -214,7 +214,7 @@ def _requeue(keys: Keys, link: Link) -> Op[Any]:
 
 @scenario("ring")
 def _ring(keys: Keys, link: Link) -> Op[Any]:
-    link.run(consume.set_limit(keys, "a", 5, by="code"))
+    set_limit(keys, link, "a", 5)
     _pool(keys, link, held=1)
     for name in ("a", "b"):
         fill(keys, link, name, "x")
@@ -229,7 +229,7 @@ def _tick(keys: Keys, link: Link) -> Op[Any]:
     return produce.tick(keys, "sched", "a", seen=100, newest=300, missed=1, jobs=[(200, b"2"), (300, b"3")])
 
 
-@scenario("trim")
+@scenario("move trim")
 def _trim(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "ZADD", keys.dead, 1, "x", 2, "y", 3, "z")
     _do(link, "SET", keys.unique("a", "u"), "id1")
@@ -239,27 +239,14 @@ def _trim(keys: Keys, link: Link) -> Op[Any]:
 
 
 def _limited(keys: Keys, link: Link) -> None:
-    link.run(consume.set_limit(keys, "a", 5, by="code"))
+    set_limit(keys, link, "a", 5)
     _pool(keys, link, held=2)
 
 
-@scenario("limit set")
-def _limit_set(keys: Keys, link: Link) -> Op[Any]:
-    _limited(keys, link)
-    return consume.set_limit(keys, "a", 7, by="operator")
-
-
-@scenario("limit lifted")
+@scenario("change_limit lifted")
 def _limit_lifted(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)
-    return consume.set_limit(keys, "a", None, by="operator")
-
-
-@scenario("limit seeded")
-def _limit_seeded(keys: Keys, link: Link) -> Op[Any]:
-    _limited(keys, link)
-    _do(link, "SREM", keys.held_of("a"), "p1/1:a")
-    return consume.seed_limit(keys, "a", "p1", ["1:a", "2:a"])
+    return consume.lift_limit(keys, "a", by="operator")
 
 
 @scenario("change_limit begun")
@@ -288,16 +275,17 @@ def _forget_names(keys: Keys, link: Link) -> Op[Any]:
     return maintain.forget_names(keys, ["a", "b"], remove=True)
 
 
-@scenario("unhold")
-def _unhold(keys: Keys, link: Link) -> Op[Any]:
+@scenario("recount")
+def _recount(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)
+    _do(link, "SREM", keys.held_of("a"), "p1/1:a")
     _do(link, "SADD", keys.held_of("a"), "p1/9:a", "gone/1:a")
-    return maintain.unhold(keys, "a", ["p1/9:a", "p1/1:a", "gone/1:a", "p1/2:a"])
+    return maintain.recount(keys, "a", ["p1/9:a", "p1/1:a", "gone/1:a", "p1/2:a"])
 
 
 @scenario("exchange")
 def _exchange(keys: Keys, link: Link) -> Op[Any]:
-    link.run(consume.set_limit(keys, "a", 100, by="code"))
+    set_limit(keys, link, "a", 100)
     pool = _pool(keys, link, held=9)
     pool.settle(Entry("suspect", "a", "1:a"))
     fill(keys, link, "a", "new", "newer")
@@ -340,32 +328,32 @@ def _unique_job(keys: Keys, link: Link, job_id: str = "id1") -> bytes:
     return job(job_id, unique_key=keys.unique("a", "u"))
 
 
-@scenario("bury")
-def _bury(keys: Keys, link: Link) -> Op[Any]:
+@scenario("move kill")
+def _kill(keys: Keys, link: Link) -> Op[Any]:
     member = _unique_job(keys, link)
     _do(link, "ZADD", keys.scheduled, 1, member, 2, "other")
     _do(link, "ZADD", keys.dead, 1, "old")
     return operate.kill(keys, keys.scheduled, member, now=5.0)
 
 
-@scenario("cancel")
+@scenario("ask_pool to cancel")
 def _cancel(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=2)
     return operate.cancel(keys, "p1", "1:a")
 
 
-@scenario("wish")
-def _wish(keys: Keys, link: Link) -> Op[Any]:
+@scenario("ask_pool for stacks")
+def _ask_pool(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     link.run(consume.stacks(keys, "p1", b"{}"))
-    return operate.wish(keys, "p1", "stacks")
+    return operate.ask_pool(keys, "p1", "stacks")
 
 
 @scenario("stacks")
 def _stacks(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     link.run(consume.stacks(keys, "p1", b"{}"))
-    link.run(operate.wish(keys, "p1", "quiet"))
+    link.run(operate.ask_pool(keys, "p1", "quiet"))
     return consume.stacks(keys, "p1", b'{"new":1}')
 
 
@@ -390,7 +378,7 @@ def _sample(keys: Keys, link: Link) -> Op[Any]:
     return maintain.sample(keys, 77, ["a", "b"], last=True)
 
 
-@scenario("mend")
+@scenario("move mend")
 def _mend(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
     fill(keys, link, "a", "1")
@@ -398,38 +386,38 @@ def _mend(keys: Keys, link: Link) -> Op[Any]:
     return operate.mend(keys, entry, job("id1"))
 
 
-@scenario("mend by dropping")
+@scenario("move drop_broken")
 def _drop_broken(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
     return operate.drop_broken(keys, link.run(inspect.broken(keys)).entries[0])
 
 
-@scenario("note")
-def _note(keys: Keys, link: Link) -> Op[Any]:
+@scenario("log_action")
+def _log_action(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "LPUSH", keys.audit, "1 {}")
-    return audit.note(keys, actor="ada", action="purge", subject="a", result="3 jobs deleted")
+    return audit.log_action(keys, actor="ada", action="purge", subject="a", result="3 jobs deleted")
 
 
-@scenario("overview")
-def _overview(keys: Keys, link: Link) -> Op[Any]:
+@scenario("queues")
+def _queues(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)
     fill(keys, link, "b", "1")
     return inspect.queues(keys, ["a", "b"])
 
 
-@scenario("page")
+@scenario("page of a set")
 def _page(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "ZADD", keys.dead, 1, "x", 2, "y")
     return inspect.page(keys.dead)
 
 
-@scenario("peek")
+@scenario("page of a list")
 def _peek(keys: Keys, link: Link) -> Op[Any]:
     fill(keys, link, "a", "1", "2")
     return inspect.peek(keys, "a")
 
 
-@scenario("purge")
+@scenario("move purge")
 def _purge(keys: Keys, link: Link) -> Op[Any]:
     fill(keys, link, "a", _unique_job(keys, link), job("id2"), job("id3"))
     steps = operate.purge(keys, "a", most=2)
@@ -440,7 +428,7 @@ def _purge(keys: Keys, link: Link) -> Op[Any]:
     return found
 
 
-@scenario("revive")
+@scenario("move revive")
 def _revive(keys: Keys, link: Link) -> Op[Any]:
     member = _unique_job(keys, link)
     _do(link, "ZADD", keys.dead, 1, member, 2, "other")
@@ -454,13 +442,13 @@ def _seek(keys: Keys, link: Link) -> Op[Any]:
     return find.seek(keys.queue("a"), [b'"id2"'])
 
 
-@scenario("suspend")
-def _suspend(keys: Keys, link: Link) -> Op[Any]:
+@scenario("pause_schedule")
+def _pause_schedule(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "HSET", keys.periodic, "sched", 100)
     return operate.pause_schedule(keys, "sched")
 
 
-@scenario("unqueue")
+@scenario("move unqueue")
 def _unqueue(keys: Keys, link: Link) -> Op[Any]:
     member = _unique_job(keys, link)
     fill(keys, link, "a", job("id0"), member, job("id2"))

@@ -278,7 +278,7 @@ def test_condemned_pools_show_since_when_and_what_is_left(keys, call, go):
 
 
 def test_limits_say_who_set_them(keys, go):
-    go(consume.set_limit(keys, "a", 3, by="code"))
+    go(operate.set_limit(keys, "a", 3, by="code"))
     go(operate.set_limit(keys, "b", 0))
     assert go(consume.get_limits(keys)) == ({"a": 3, "b": 0}, {"b"})
 

@@ -146,16 +146,16 @@ ALL = (
     # The exchange: fetching.
     Mutant(
         "the limit is not counted",
-        f"{SCRIPTS}/exchange.lua",
-        "left[i] = math.min(waiting, math.max((tonumber(limit[i]) or 0) - running, 0))",
-        "left[i] = waiting",
+        f"{SCRIPTS}/prelude/fetchable.lua",
+        "return math.min(waiting, math.max((tonumber(limit) or 0) - running, 0))",
+        "return waiting",
         (f"{EXCHANGE}::test_a_limit_is_counted_in_the_step_that_takes",),
     ),
     Mutant(
         "a paused queue is fetched",
-        f"{SCRIPTS}/exchange.lua",
-        "elseif waiting > 0 and call('EXISTS', key_of(i, 2)) == 0 then",
-        "elseif waiting > 0 then",
+        f"{SCRIPTS}/prelude/fetchable.lua",
+        "  if redis.call('EXISTS', KEYS[base + 2]) == 1 then return 0 end\n",
+        "",
         (f"{EXCHANGE}::test_a_paused_queue_is_left_alone_until_it_is_resumed",),
     ),
     Mutant(
@@ -182,8 +182,8 @@ ALL = (
     Mutant(
         "the bell is not passed on",
         f"{SCRIPTS}/exchange.lua",
-        "    if not good(pcall_('ZADD', bell, 0, '1')) then",
-        "    if false then",
+        "    ring(key_of(i, 4))\n",
+        "",
         (f"{EXCHANGE}::test_a_bell_that_somebody_popped_is_passed_on_without_room", MACHINE),
     ),
     Mutant(
@@ -196,9 +196,9 @@ ALL = (
     # Enqueueing.
     Mutant(
         "an enqueue whose answer was lost is stored again",
-        f"{SCRIPTS}/enqueue.lua",
-        ">= tonumber(number) then",
-        ">= tonumber(number) + 9 then",
+        f"{SCRIPTS}/prelude/sent.lua",
+        "< tonumber(number) then",
+        "< tonumber(number) + 9 then",
         ("tests/integration/test_enqueue_faults.py::test_a_cut_at_any_point_makes_one_job_of_one_enqueue",),
     ),
     Mutant(
@@ -297,7 +297,7 @@ ALL = (
     Mutant(
         "a sweep does not ring",
         f"{SCRIPTS}/sweep.lua",
-        "  redis.pcall('ZADD', bell, 0, '1')\n",
+        "  ring(bell)\n",
         "",
         ("tests/scripts/test_sweep.py::test_places_of_a_limit_become_free_and_ring", MACHINE),
     ),
@@ -403,7 +403,7 @@ ALL = (
     Mutant(
         "a requeue does not ring",
         f"{SCRIPTS}/requeue.lua",
-        "  redis.pcall('ZADD', KEYS[FIRST_KEY + index * 2], 0, '1')\n",
+        "  ring(KEYS[FIRST_KEY + index * 2])\n",
         "",
         ("tests/scripts/test_requeue.py::test_due_members_go_to_their_queues_with_their_new_bytes_in_order", MACHINE),
     ),
@@ -417,7 +417,7 @@ ALL = (
     Mutant(
         "a tick may be in the future",
         f"{SCRIPTS}/tick.lua",
-        "tonumber(newest) > tonumber(time[1]) or ",
+        "tonumber(newest) > tonumber(second) or ",
         "",
         ("tests/scripts/test_tick.py::test_a_tick_in_the_future_is_refused",),
     ),
@@ -425,22 +425,22 @@ ALL = (
         "the first sight of a schedule counts as a tick",
         f"{SCRIPTS}/tick.lua",
         "'|ticked', '')",
-        "'|ticked', time[1])",
+        "'|ticked', second)",
         ("tests/scripts/test_tick.py::test_only_a_tick_that_enqueued_a_job_counts_as_ticked",),
     ),
     Mutant(
         "a trim releases the key of another job",
-        f"{SCRIPTS}/trim.lua",
+        f"{SCRIPTS}/move.lua",
         "if holder == id then return true end",
         "if holder then return true end",
-        ("tests/scripts/test_trim.py::test_a_unique_key_goes_with_its_owner_only",),
+        ("tests/scripts/test_move.py::test_a_unique_key_goes_with_its_owner_only",),
     ),
     Mutant(
         "places of limits are never mended",
-        f"{SCRIPTS}/unhold.lua",
+        f"{SCRIPTS}/recount.lua",
         "    removed = removed + redis.call('SREM', members, ARGV[i])\n",
         "",
-        ("tests/scripts/test_unhold.py",),
+        ("tests/scripts/test_recount.py",),
     ),
     # Operators.
     Mutant(
@@ -452,23 +452,23 @@ ALL = (
     ),
     Mutant(
         "a retry from dead takes a key that is another's",
-        f"{SCRIPTS}/revive.lua",
-        "  if holder and holder ~= id then",
+        f"{SCRIPTS}/move.lua",
+        "  if place and to == 'queue' and holder and holder ~= id then",
         "  if false then",
         ("tests/integration/test_inspect.py::test_reviving_takes_the_unique_key_again_or_says_who_has_it",),
     ),
     Mutant(
         "a retry keeps the old result",
-        f"{SCRIPTS}/revive.lua",
-        "redis.call('DEL', result)\n",
+        f"{SCRIPTS}/move.lua",
+        "      if result then redis.call('DEL', result) end\n",
         "",
         ("tests/integration/test_admin.py::test_the_result_of_a_job_that_is_retried_is_that_of_its_new_attempt",),
     ),
     Mutant(
         "a purge keeps unique keys",
-        f"{SCRIPTS}/purge.lua",
-        "    if key > 0 and ",
-        "    if false and ",
+        f"{SCRIPTS}/move.lua",
+        "    elseif holder and owns(entry, id, holder) then",
+        "    elseif false then",
         ("tests/integration/test_inspect.py", MACHINE),
     ),
     # The pool.

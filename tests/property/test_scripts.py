@@ -284,7 +284,7 @@ class World:
             return
         self.link.run(plain("SADD", self.keys.held_of(name), f"gone/1:{name}"))
         members = self.link.run(maintain.held_members(self.keys, name))
-        assert self.link.run(maintain.unhold(self.keys, name, members)) == 1
+        assert self.link.run(maintain.recount(self.keys, name, members)) == 1
 
     # What must hold at any instant.
 

@@ -7,14 +7,14 @@ import pytest
 from dayjob.store.ops import consume, figures, maintain
 from dayjob.store.ops.consume import Entry, Want
 from monitor import monitor
-from pools import jobs_of, payloads_of
+from pools import jobs_of, payloads_of, set_limit
 
 MIB = 1 << 20
 
 
 @pytest.fixture
 def limit(keys, link):
-    return lambda name, value: link.run(consume.set_limit(keys, name, value, by="code"))
+    return lambda name, value: set_limit(keys, link, name, value)
 
 
 @pytest.fixture

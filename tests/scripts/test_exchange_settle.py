@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain, operate
+from dayjob.store.ops import maintain, operate
 from dayjob.store.ops.consume import Entry
-from pools import jobs_of, payloads_of
+from pools import jobs_of, payloads_of, set_limit
 
 
 @pytest.fixture
@@ -358,7 +358,7 @@ def test_a_resend_does_not_name_a_suspect_that_ended_since(held, link, keys, cal
     "kind", ["retry", "snooze", "dead", "drop", "done", "keep", "back", "rewound", "broken"]
 )
 def test_every_outcome_frees_its_place_in_the_limit(pool, put, kind, link, keys, look):
-    link.run(consume.set_limit(keys, "a", 5, by="code"))
+    set_limit(keys, link, "a", 5)
     put("a", "1", "2")
     pool.fetch("a")
     pool.settle(Entry(kind, "a", "1:a", b"x", 1_000))
@@ -366,7 +366,7 @@ def test_every_outcome_frees_its_place_in_the_limit(pool, put, kind, link, keys,
 
 
 def test_what_is_stuck_keeps_its_place(pool, put, link, keys, look, call):
-    link.run(consume.set_limit(keys, "a", 5, by="code"))
+    set_limit(keys, link, "a", 5)
     put("a", "1")
     pool.fetch("a")
     call("SET", keys.dead, "x")

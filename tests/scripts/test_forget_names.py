@@ -4,9 +4,10 @@ import pytest
 
 from dayjob.handlers.describe import Described
 from dayjob.options import PoolOptions
-from dayjob.store.ops import consume, job_types, maintain
+from dayjob.store.ops import job_types, maintain
 from dayjob.worker.chores import trimmer
 from dayjob.worker.chores.trimmer import Trimmer
+from pools import set_limit
 
 LONG = trimmer.UNUSED_SECONDS
 
@@ -26,7 +27,7 @@ def used(put, link, keys, call):
     """Names that something uses, each in one way."""
     put("waiting", "1")
     call("SET", keys.paused("paused"), "1")
-    link.run(consume.set_limit(keys, "limited", 1, by="code"))
+    set_limit(keys, link, "limited", 1)
     link.run(job_types.announce(keys, [Described("announced")]))
     call("SET", keys.queue("wrong"), "x")
     names = {"waiting", "paused", "limited", "announced", "wrong"}

@@ -14,14 +14,15 @@ from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, produce
 from dayjob.store.ops.maintain import Move, Rescue
 from dayjob.store.ops.produce import Slot, When
-from dayjob.store.scripts import all_names, load
+from dayjob.store.scripts import all_names, all_parts, load, part
 from monitor import monitor
-from pools import Pool
+from pools import Pool, set_limit
 from scenarios import ALL, script_of
 
 SCRIPTS = all_names()
+FOLDER = Path(inspect.getfile(all_names)).parent
 #: What stores new work, and is refused when memory is full.
-PRODUCERS = {"enqueue", "schedule", "admit", "tick", "revive"}
+PRODUCERS = {"enqueue", "schedule", "admit", "tick"}
 WRITES = re.compile(
     r"'(SET|DEL|[LR]PUSH|[LR]POP|LTRIM|LSET|LREM|ZADD|ZREM|SADD|SREM|HSET|HSETNX|HDEL|HINCRBY|EXPIRE|PEXPIRE|INCR)'"
 )
@@ -58,7 +59,7 @@ def test_what_is_documented_is_used_and_the_other_way_round(name, table):
     fixed = {number for number, dots in zip(numbers, is_open, strict=True) if not dots}
     used = {int(number) for number in re.findall(rf"{table}\[(\d+)\]", body(name))}
     assert used == fixed
-    by_place = rf"{table}\[[^\]\d]|unpack\({table}|{table}\[[^\]]*[a-zA-Z]"
+    by_place = rf"{table}\[[^\]\d]|unpack\({table}|, {table}\)|{table}\[[^\]]*[a-zA-Z]"
     assert bool(re.search(by_place, body(name))) == any(is_open)
 
 
@@ -91,6 +92,38 @@ def test_the_named_callers_exist_and_load_it_and_nobody_else_does(name):
     assert public <= named
     if public == loading:
         assert named == public
+    if len(named) == 1:
+        assert named.pop().partition(".")[2] == name
+
+
+@pytest.mark.parametrize("name", all_parts())
+def test_a_part_of_the_prelude_only_defines_functions_and_is_used_by_two_scripts(name):
+    """Its lines are joined into one, so a comment may only be a line of its own."""
+    file = FOLDER / f"prelude/{name}.lua"
+    lines = file.read_text("utf-8").splitlines()
+    assert {
+        line.split("(")[0].rpartition(" ")[0] for line in lines if not line.startswith((" ", "--", "end"))
+    } == {"local function"}
+    assert not [line for line in lines if "--" in line.strip()[1:] and not line.strip().startswith("--")]
+    assert not re.search(r"KEYS\[\d|ARGV", part(name))
+    assert len([script for script in SCRIPTS if part(name) in load(script).source]) > 1
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_calls_every_function_of_the_parts_it_uses(name):
+    text = body(name)
+    for function in re.findall(r"local function (\w+)\(", text):
+        assert len(re.findall(rf"\b{function}\(", text)) > 1, function
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_line_numbers_in_errors_of_the_server_are_those_of_the_file(name):
+    file = (FOLDER / f"{name}.lua").read_text("utf-8").splitlines()
+    loaded = load(name).source.splitlines()
+    assert len(loaded) == len(file)
+    assert [one for one, other in zip(file, loaded, strict=True) if one != other] == [
+        line for line in file if line.strip().startswith("--@use ")
+    ]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -162,17 +195,17 @@ def large(keys, link):
     yield produce.enqueue(keys, Slot(new_id(), 1), "a", five_hundred, introduce=True)
     yield produce.schedule(keys, Slot(new_id(), 1), "a", five_hundred, When("in", 0), introduce=True)
     yield consume.join(keys, new_id(), [f"n{i}" for i in range(5000)], lease=15.0, term=3.0)
-    link.run(consume.set_limit(keys, "a", 1000, by="code"))
+    set_limit(keys, link, "a", 1000)
     pool = Pool(keys, link)
     yield pool.prepare(*(f"n{i}" for i in range(3000)), "a", room=500)
     tokens = [f"{i}:a" for i in range(1, 501)]
     yield pool.prepare("a", done={"a": tokens}, room=500)
-    yield consume.seed_limit(keys, "a", pool.id, tokens)
+    yield maintain.recount(keys, "a", [f"{pool.id}/{token}" for token in tokens])
     yield maintain.requeue(keys, keys.scheduled, [Move("a", member, member) for member in five_hundred[:100]])
     yield maintain.ring(keys, [f"n{i}" for i in range(200)])
     link.run(maintain.condemn(keys, lease=15.0, proven=[pool.id], judge=False))
     yield maintain.sweep(keys, pool.id, [Rescue("queue", "a", token, b"x") for token in tokens[:100]])
-    yield maintain.unhold(keys, "a", [f"p/{token}" for token in tokens])
+    yield maintain.recount(keys, "a", [f"p/{token}" for token in tokens])
     yield maintain.trim(keys, keys.scheduled, "x", [(member, "", "") for member in five_hundred])
 
 

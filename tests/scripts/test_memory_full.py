@@ -10,15 +10,15 @@ from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, produce
+from dayjob.store.ops import produce
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.produce import Slot
 from dayjob.store.scripts import load
-from pools import Pool, fill, jobs_of
+from pools import Pool, fill, jobs_of, set_limit
 from scenarios import ALL
 from server import running
 
-REFUSED = {"enqueue", "schedule", "admit", "tick", "revive"}
+REFUSED = {"enqueue", "schedule", "admit", "tick"}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_server_that_never_saw_the_scripts_takes_them_while_it_is_full(keys, l
 
 
 def test_a_backlog_drains_while_memory_is_full(keys, link, fill_memory):
-    link.run(consume.set_limit(keys, "a", 7, by="code"))
+    set_limit(keys, link, "a", 7)
     fill(keys, link, "a", *(str(i) for i in range(40)))
     fill_memory()
     pool = Pool(keys, link)

@@ -3,13 +3,13 @@ from __future__ import annotations
 from dayjob.store.ops import consume, maintain, operate
 
 
-def test_stacks_are_kept_for_a_minute_and_the_wish_goes_with_them(pool, link, keys, call):
-    assert link.run(operate.wish(keys, "p1", "stacks")) == "new"
-    assert link.run(consume.beat(keys, "p1", lease=15.0)).wishes == ("stacks",)
+def test_stacks_are_kept_for_a_minute_and_the_request_goes_with_them(pool, link, keys, call):
+    assert link.run(operate.ask_pool(keys, "p1", "stacks")) == "new"
+    assert link.run(consume.beat(keys, "p1", lease=15.0)).requests == ("stacks",)
     assert link.run(consume.stacks(keys, "p1", b'{"x":1}'))
     assert call("LRANGE", keys.stacks("p1"), 0, -1) == [b'{"x":1}']
     assert 50 <= call("TTL", keys.stacks("p1")) <= 60
-    assert link.run(consume.beat(keys, "p1", lease=15.0)).wishes == ()
+    assert link.run(consume.beat(keys, "p1", lease=15.0)).requests == ()
 
 
 def test_the_newest_stacks_take_the_place_of_the_others(pool, link, keys, call):
@@ -18,9 +18,9 @@ def test_the_newest_stacks_take_the_place_of_the_others(pool, link, keys, call):
     assert call("LRANGE", keys.stacks("p1"), 0, -1) == [b"2"]
 
 
-def test_a_new_wish_drops_the_answer_to_an_old_one(pool, link, keys, call):
+def test_a_new_request_drops_the_answer_to_an_old_one(pool, link, keys, call):
     link.run(consume.stacks(keys, "p1", b"1"))
-    assert link.run(operate.wish(keys, "p1", "stacks")) == "new"
+    assert link.run(operate.ask_pool(keys, "p1", "stacks")) == "new"
     assert call("EXISTS", keys.stacks("p1")) == 0
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import maintain
 from dayjob.store.ops.maintain import Rescue, Swept
+from pools import set_limit
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_two_sweepers_move_each_attempt_once(condemned, sweep, look):
 
 
 def test_places_of_a_limit_become_free_and_ring(pool, put, sweep, link, keys, call, look):
-    link.run(consume.set_limit(keys, "a", 2, by="code"))
+    set_limit(keys, link, "a", 2)
     put("a", *"123")
     pool.fetch("a")
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))

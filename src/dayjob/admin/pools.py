@@ -107,10 +107,10 @@ def stop(session: Session, pool_id: str) -> Steps[Outcome]:
     return (yield from _wish(session, "stop", pool_id, "It stops"))
 
 
-def _wish(session: Session, what: operate.Wish, pool_id: str, does: str) -> Steps[Outcome]:
+def _wish(session: Session, what: operate.PoolRequest, pool_id: str, does: str) -> Steps[Outcome]:
     status = (yield from ask(pools.status(session.keys, pool_id))) if pool_id else None
     subject = f"pool {pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
-    wished = (yield from ask(operate.wish(session.keys, pool_id, what))) if pool_id else "gone"
+    wished = (yield from ask(operate.ask_pool(session.keys, pool_id, what))) if pool_id else "gone"
     if wished == "gone":
         says = "There is no such pool any more: it stopped, or it died. Nothing was changed."
     elif wished == "already":
@@ -125,7 +125,7 @@ def stacks(session: Session, pool_id: str, *, wait: float = 10.0) -> Steps[Stack
 
     None when the pool is gone, or says nothing in that time.
     """
-    if (yield from ask(operate.wish(session.keys, pool_id, "stacks"))) == "gone":
+    if (yield from ask(operate.ask_pool(session.keys, pool_id, "stacks"))) == "gone":
         return None
     # In slices, so that no answer is waited for longer than any other.
     for _ in range(math.ceil(min(max(wait, WAIT_SECONDS), 60.0) / WAIT_SECONDS)):

@@ -30,7 +30,7 @@ class Session:
 
 def note(session: Session, action: str, subject: str, result: str) -> Steps[bool]:
     """Write a line into the audit; false when that could not be done."""
-    line = audit.note(session.keys, actor=session.actor, action=action, subject=subject, result=result)
+    line = audit.log_action(session.keys, actor=session.actor, action=action, subject=subject, result=result)
     try:
         yield from ask(line)
     except StoreError:

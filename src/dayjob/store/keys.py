@@ -61,7 +61,7 @@ class Keys:
 
     @property
     def dead(self) -> str:
-        """Sorted set: payload, scored by the second the job died. Written by exchange and sweep, capped by trim."""
+        """Sorted set: payload, scored by the second the job died. Written by exchange and sweep, capped by the leader."""
         return f"{self.prefix}dead"
 
     def unique(self, name: str, rest: str) -> str:
@@ -166,7 +166,7 @@ class Keys:
 
     @property
     def done(self) -> str:
-        """Sorted set: completed jobs that are kept, scored by the second at which they are dropped. Capped by trim."""
+        """Sorted set: completed jobs that are kept, scored by the second at which they are dropped. Capped by the leader."""
         return f"{self.prefix}done"
 
     def result(self, job_id: str) -> str:
@@ -180,7 +180,7 @@ class Keys:
 
     @property
     def audit(self) -> str:
-        """List: actions of operators, newest first: Redis milliseconds, a space and JSON. Written by note, which keeps 1,000 entries."""
+        """List: actions of operators, newest first: Redis milliseconds, a space and JSON. Written by log_action, which keeps 1,000 entries."""
         return f"{self.prefix}audit"
 
     def of_name(self, name: str) -> QueueKeys:

@@ -38,10 +38,10 @@ class AuditEntry:
     result: str
 
 
-def note(keys: Keys, *, actor: str, action: str, subject: str, result: str) -> Op[int]:
+def log_action(keys: Keys, *, actor: str, action: str, subject: str, result: str) -> Op[int]:
     """Add an entry, with the current Redis time."""
     stored = _StoredEntry(*(codec.cut(text)[:MAX_TEXT] for text in (actor, action, subject, result)))
-    return Op(load("note"), (keys.audit,), (MAX_LINES, msgspec.json.encode(stored)), int)
+    return Op(load("log_action"), (keys.audit,), (MAX_LINES, msgspec.json.encode(stored)), int)
 
 
 def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[AuditEntry, ...]]:

@@ -204,7 +204,7 @@ class Beaten:
     leads: bool
     cancel: tuple[str, ...]
     #: Requests of operators: quiet, stop, stacks.
-    wishes: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
     #: Those of `cancel` whose jobs go to dead.
     kill: tuple[str, ...] = ()
 
@@ -220,16 +220,16 @@ def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Bea
 
 
 def _read_beaten(reply: Any) -> Beaten:
-    alive, moment, leads, wishes, kill, *cancel = reply
+    alive, moment, leads, requests, kill, *cancel = reply
     return Beaten(
         bool(alive), moment / 1000, bool(leads), tuple(token.decode() for token in cancel),
-        tuple(wish.decode() for wish in wishes), tuple(token.decode() for token in kill),
+        tuple(request.decode() for request in requests), tuple(token.decode() for token in kill),
     )  # fmt: skip
 
 
 def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
     """Take or renew the leadership; with a term of 0, give it up."""
-    return Op(load("leader"), (keys.leader,), (pool_id, int(term * 1000)), bool)
+    return Op(load("lead"), (keys.leader,), (pool_id, int(term * 1000)), bool)
 
 
 def status(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
@@ -271,7 +271,7 @@ def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:
 
 def set_cause(keys: Keys, pool_id: str, token: str, why: str) -> Op[int]:
     """Record why a pool is about to be killed, and which attempt caused it."""
-    return Op(load("blame"), (keys.state(pool_id), keys.held(pool_id)), (token, why), int)
+    return Op(load("set_cause"), (keys.state(pool_id), keys.held(pool_id)), (token, why), int)
 
 
 def wait_bell(bells: Sequence[str], seconds: float) -> Op[str | None]:
@@ -312,24 +312,9 @@ def _read_limits(reply: Any) -> tuple[dict[str, int], set[str], set[str], dict[s
     return limits, {name for name in limits if by.get(name) == "operator"}, lifted, counting
 
 
-def set_limit(keys: Keys, name: str, limit: int | None, *, by: str) -> Op[int]:
-    """Set or remove the limit of a job name. Returns the limit before, or -1."""
-    return Op(
-        load("limit"),
-        (keys.limits, keys.held_of(name), keys.limits, keys.bell(name)),
-        (name, "" if limit is None else limit, by, ""),
-        int,
-    )
-
-
-def seed_limit(keys: Keys, name: str, pool_id: str, tokens: Sequence[str]) -> Op[int]:
-    """Count attempts that a pool fetched before the name had a limit; 500 at most."""
-    return Op(
-        load("limit"),
-        (keys.limits, keys.held_of(name), keys.held(pool_id), keys.bell(name)),
-        (name, "same", "", pool_id, *tokens),
-        int,
-    )
+def lift_limit(keys: Keys, name: str, *, by: str) -> Op[bool]:
+    """Remove the limit of a job name."""
+    return Op(load("change_limit"), _limit_keys(keys, name), (name, "lift", "", by), bool)
 
 
 def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
@@ -341,7 +326,7 @@ def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
 
 def finish_limit(keys: Keys, name: str, limit: int, *, by: str, mark: str) -> Op[bool]:
     """Enforce a limit. False if attempts fetched since this count began may not have been counted."""
-    return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, limit, by), bool)
+    return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, by, limit), bool)
 
 
 def abandon_limit(keys: Keys, name: str, mark: str) -> Op[bool]:

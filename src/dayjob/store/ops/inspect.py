@@ -74,7 +74,7 @@ def queues(keys: Keys, names: Sequence[str]) -> Op[Overview]:
     for name in names:
         key_list += keys.of_name(name)
     own = list(names)
-    return Op(load("overview"), key_list, own, lambda reply: _read_overview(reply, own))
+    return Op(load("queues"), key_list, own, lambda reply: _read_overview(reply, own))
 
 
 def all_queues(keys: Keys) -> Steps[Overview]:
@@ -222,7 +222,9 @@ def page(
     rank: Arg = offset if after is None else ""
     score, member = ("0", b"") if after is None else (repr(after.score), after.member)
     size = max(1, min(size, MAX_ENTRIES))
-    return Op(load("page"), (source,), (int(newest_first), size, MAX_BYTES, rank, score, member), _read_page)
+    return Op(
+        load("page"), (source,), ("set", int(newest_first), size, MAX_BYTES, rank, score, member), _read_page
+    )
 
 
 def _read_page(reply: Any) -> Page:
@@ -247,11 +249,11 @@ def peek(keys: Keys, name: str, *, offset: int = 0, size: int = 50, newest_first
     """Waiting jobs of a queue: the next to be fetched first, or the newest first."""
     size = max(1, min(size, MAX_ENTRIES))
     return Op(
-        load("peek"),
+        load("page"),
         (keys.queue(name),),
-        (int(not newest_first), offset, size, MAX_BYTES),
+        ("list", int(not newest_first), size, MAX_BYTES, offset, 0, ""),
         lambda reply: Page(
-            reply[0] / 1000, reply[1], offset, tuple(kept(entry, None) for entry in reply[2:])
+            reply[0] / 1000, reply[1], offset, tuple(kept(entry, None) for entry in reply[3:])
         ),
     )
 
@@ -281,11 +283,11 @@ class BrokenPage:
 def broken(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[BrokenPage]:
     """Entries that could not be parsed as jobs, oldest first."""
     return Op(
-        load("peek"),
+        load("page"),
         (keys.broken,),
-        (0, offset, max(1, min(size, MAX_ENTRIES)), MAX_BYTES),
+        ("list", 0, max(1, min(size, MAX_ENTRIES)), MAX_BYTES, offset, 0, ""),
         lambda reply: BrokenPage(
-            reply[1], tuple(_broken(offset + i, entry) for i, entry in enumerate(reply[2:]))
+            reply[1], tuple(_broken(offset + i, entry) for i, entry in enumerate(reply[3:]))
         ),
     )
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
+from dayjob.store.ops.move import JobMove, counted, move
 from dayjob.store.scripts import load
 
 #: How many jobs one step of a chore handles at most.
@@ -27,7 +28,7 @@ class DueJobs:
 
 def read_due(source: str, *, skip: int = 0, most: int = BATCH) -> Op[DueJobs]:
     """Read the due jobs of `scheduled` or `retry`."""
-    return Op(load("due"), (source,), (most, skip), _read_due)
+    return Op(load("read_due"), (source,), (most, skip), _read_due)
 
 
 def _read_due(reply: Any) -> DueJobs:
@@ -52,8 +53,8 @@ def requeue(keys: Keys, source: str, moves: Sequence[Move], *, due: bool = True)
     for name in names:
         key_list += (keys.queue(name), keys.bell(name))
     args: list[Arg] = [len(names), int(due), *names]
-    for move in moves:
-        args += (0 if move.name is None else index[move.name], move.member, move.payload)
+    for one in moves:
+        args += (0 if one.name is None else index[one.name], one.member, one.payload)
     return Op(load("requeue"), key_list, args, int)
 
 
@@ -204,15 +205,8 @@ def _read_scored(reply: Any) -> list[tuple[bytes, float]]:
 
 def trim(keys: Keys, source: str, label: str, members: Sequence[tuple[bytes, str, str]]) -> Op[int]:
     """Drop members (each with its unique key or "", and its id) and count them under `label`."""
-    key_list: list[Arg] = [source, keys.totals]
-    args: list[Arg] = [label]
-    for member, unique_key, job_id in members:
-        place = 0
-        if unique_key:
-            key_list.append(unique_key)
-            place = len(key_list)
-        args += (member, place, job_id)
-    return Op(load("trim"), key_list, args, int)
+    moves = [JobMove(member, unique_key=key, job_id=job_id) for member, key, job_id in members]
+    return counted(move(keys, source, moves, total=label))
 
 
 def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
@@ -223,11 +217,11 @@ def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
     )  # fmt: skip
 
 
-def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
-    """Remove those members of a limit's held set whose attempts are no longer held."""
-    key_list: list[Arg] = [keys.held_of(name), keys.bell(name)]
+def recount(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
+    """Count those of these attempts that pools hold against the limit, and no others. Returns how many were removed."""
+    key_list: list[Arg] = [keys.limits, keys.held_of(name), keys.bell(name)]
     places: dict[str, int] = {}
-    args: list[Arg] = []
+    args: list[Arg] = [name]
     for member in members:
         pool_id, _, token = member.partition("/")
         if pool_id not in places:
@@ -235,7 +229,7 @@ def unhold(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
             key_list.append(keys.held(pool_id if pool_id.isprintable() else ""))
             places[pool_id] = len(key_list)
         args += (_raw(member), places[pool_id], _raw(token))
-    return Op(load("unhold"), key_list, args, int)
+    return Op(load("recount"), key_list, args, int)
 
 
 def _raw(text: str) -> bytes:

@@ -6,7 +6,7 @@ New payload bytes are written here; scripts only move them. Large actions are st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +18,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.ops import consume, inspect, maintain, produce
 from dayjob.store.ops.maintain import BATCH, Move
+from dayjob.store.ops.move import JobMove, Moved, counted, done, move
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -27,14 +28,16 @@ MAX_DEEP = 10_000
 LIMIT_TRIES = 20
 
 
-def _owned_key(keys: Keys, wire: codec.Wire | None) -> tuple[str, str]:
-    """The unique key that a job may own and its id, or two empty strings."""
+def _job_move(
+    keys: Keys, entry: bytes, wire: codec.Wire | None, payload: bytes = b"", place: int = 0
+) -> JobMove:
+    """Move this entry, together with the unique key that its job may own."""
     if wire is None:
-        return "", ""
+        return JobMove(entry, payload, place)
     key = wire.unique_key
     if wire.unique and not key and (rest := codec.unique_rest(wire.args)) is not None:
         key = keys.unique(wire.name, rest)
-    return (key, wire.id) if key.startswith(keys.unique_prefix) else ("", "")
+    return JobMove(entry, payload, place, key if key.startswith(keys.unique_prefix) else "", wire.id)
 
 
 def _read(payload: bytes) -> codec.Wire | None:
@@ -52,25 +55,26 @@ Counter = Literal["deleted", "cancelled"]
 
 
 def delete(keys: Keys, source: str, member: bytes, *, count: Counter = "deleted") -> Op[bool]:
-    """Delete one entry of a side set and release its unique key if it owns it; false when it was not there."""
+    """Delete one entry of a sorted set and release its unique key if it owns it; false when it was not there."""
     wire = _read(member)
-    label = f"{count}:{wire.name if wire else ''}"
-    return _as_bool(maintain.trim(keys, source, label, [(member, *_owned_key(keys, wire))]))
+    return done(
+        move(keys, source, [_job_move(keys, member, wire)], total=f"{count}:{wire.name if wire else ''}")
+    )
 
 
 def delete_many(
     keys: Keys, source: str, members: Sequence[bytes], *, count: Counter = "deleted"
 ) -> Steps[int]:
-    """Delete entries of a side set; the answer is how many were still there."""
-    by_name: dict[str, list[tuple[bytes, str, str]]] = {}
+    """Delete entries of a sorted set; the answer is how many were still there."""
+    by_name: dict[str, list[JobMove]] = {}
     for member in members:
         wire = _read(member)
-        by_name.setdefault(wire.name if wire else "", []).append((member, *_owned_key(keys, wire)))
+        by_name.setdefault(wire.name if wire else "", []).append(_job_move(keys, member, wire))
     deleted = 0
-    for name, entries in by_name.items():
-        for first in range(0, len(entries), BATCH):
-            batch = entries[first : first + BATCH]
-            deleted += yield from ask(maintain.trim(keys, source, f"{count}:{name}", batch))
+    for name, moves in by_name.items():
+        for first in range(0, len(moves), BATCH):
+            batch = moves[first : first + BATCH]
+            deleted += (yield from ask(move(keys, source, batch, total=f"{count}:{name}"))).count
     return deleted
 
 
@@ -112,21 +116,16 @@ def revive(keys: Keys, member: bytes, *, now: float) -> Op[Revived]:
     if wire.expires and wire.expires < now * 1000:
         # Or it would be discarded as soon as it is fetched.
         changes["expires"] = None
-    key, job_id = _owned_key(keys, wire)
-    return Op(
-        load("revive"),
-        (
-            keys.dead,
-            keys.queue(wire.name),
-            keys.known_jobs,
-            keys.bell(wire.name),
-            keys.totals,
-            key or keys.dead,
-            keys.result(wire.id),
-        ),
-        (member, codec.rewrite(member, changes), wire.name, job_id),
-        lambda reply: Revived(reply[0].decode(), reply[1].decode("utf-8", "replace")),
-    )
+    back = _job_move(keys, member, wire, codec.rewrite(member, changes))
+    back = replace(back, unique_key=back.unique_key if wire.id else "", result_key=keys.result(wire.id))
+    op = move(keys, keys.dead, [back], total=f"revived:{wire.name}", to="queue", name=wire.name)
+    return Op(op.command, op.keys, op.args, lambda reply: _read_revived(op.read(reply)))
+
+
+def _read_revived(moved: Moved) -> Revived:
+    if moved.holder is not None:
+        return Revived("taken", moved.holder)
+    return Revived("moved" if moved.count else "gone")
 
 
 def kill(
@@ -134,13 +133,8 @@ def kill(
 ) -> Op[bool]:
     """Move a job from scheduled or retry to dead; false when it was not there. Raises BadOption when unreadable."""
     wire = _readable(member)
-    key, job_id = _owned_key(keys, wire)
-    return Op(
-        load("bury"),
-        (source, keys.dead, keys.totals, key or keys.dead),
-        (member, _corpse(member, now, why), wire.name, job_id),
-        bool,
-    )
+    dead = _job_move(keys, member, wire, _corpse(member, now, why))
+    return done(move(keys, source, [dead], total=f"dead:{wire.name}", to="dead"))
 
 
 def _corpse(payload: bytes, now: float, why: str) -> bytes:
@@ -181,14 +175,13 @@ def unqueue(
     wire = _read(payload)
     if kill and wire is None:
         raise BadOption("this entry cannot be read: it can be deleted, not moved")
-    key, job_id = _owned_key(keys, wire)
     corpse = _corpse(payload, now, "killed by an operator") if kill else b""
-    return Op(
-        load("unqueue"),
-        (keys.queue(name), keys.dead, keys.totals, key or keys.dead),
-        (place, payload, corpse, name, job_id, "dead" if kill else count),
-        bool,
-    )
+    return done(
+        move(
+            keys, keys.queue(name), [_job_move(keys, payload, wire, corpse, place)],
+            total=f"{'dead' if kill else count}:{name}", source_is="queue", to="dead" if kill else "",
+        )
+    )  # fmt: skip
 
 
 def pause(keys: Keys, name: str, *, note: str = "1") -> Op[bool]:
@@ -222,16 +215,8 @@ def purge(keys: Keys, name: str, *, most: int | None = None) -> Steps[int]:
 
 
 def _purge(keys: Keys, name: str, entries: Sequence[inspect.StoredEntry]) -> Op[int]:
-    key_list: list[Arg] = [keys.queue(name), keys.totals]
-    args: list[Arg] = [name]
-    for entry in entries:
-        key, job_id = _owned_key(keys, entry.job)
-        place = 0
-        if key:
-            key_list.append(key)
-            place = len(key_list)
-        args += (entry.member, place, job_id)
-    return Op(load("purge"), key_list, args, int)
+    moves = [_job_move(keys, entry.member, entry.job) for entry in entries]
+    return counted(move(keys, keys.queue(name), moves, total=f"deleted:{name}", source_is="queue"))
 
 
 def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator") -> Steps[None]:
@@ -240,7 +225,7 @@ def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator")
     A new limit comes into force in the last step. Interrupted before that, the old one stays in force.
     """
     if limit is None:
-        yield from ask(consume.set_limit(keys, name, None, by=by))
+        yield from ask(consume.lift_limit(keys, name, by=by))
         return
     if not 0 <= limit <= 1_000_000:
         raise BadOption(f"limit {limit}: give a number from 0 to 1,000,000, or none to lift it")
@@ -262,13 +247,22 @@ def _count_held(keys: Keys, name: str) -> Steps[str]:
     holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
     for pool_id in holders[0] + holders[1]:
         tokens = yield from ask(consume.held_tokens(keys, pool_id))
-        own = [token for token in tokens if consume.name_in(token) == name]
+        own = [f"{pool_id}/{token}" for token in tokens if consume.name_in(token) == name]
         for first in range(0, len(own), 500):
-            yield from ask(consume.seed_limit(keys, name, pool_id, own[first : first + 500]))
+            yield from ask(maintain.recount(keys, name, own[first : first + 500]))
     return mark
 
 
 # Attempts, schedules, broken entries.
+
+
+PoolRequest = Literal["quiet", "stop", "stacks"]
+Asked = Literal["new", "already", "gone"]
+
+
+def ask_pool(keys: Keys, pool_id: str, request: PoolRequest) -> Op[Asked]:
+    """Ask a pool to go quiet, to stop, or to publish the stack traces of its workers. It reads that with its next beat."""
+    return Op(load("ask_pool"), _asked_keys(keys, pool_id), (pool_id, request, ""), _read_asked)
 
 
 def cancel(keys: Keys, pool_id: str, token: str, *, kill: bool = False) -> Op[bool]:
@@ -276,26 +270,15 @@ def cancel(keys: Keys, pool_id: str, token: str, *, kill: bool = False) -> Op[bo
 
     The job never runs again, even if the pool dies first; with `kill` it goes to dead.
     """
-    return Op(
-        load("cancel"),
-        (keys.pools, keys.held(pool_id), keys.state(pool_id)),
-        (pool_id, token, "kill" if kill else "1"),
-        bool,
-    )
+    args = (pool_id, "kill" if kill else "cancel", token)
+    return Op(load("ask_pool"), _asked_keys(keys, pool_id), args, lambda reply: bool(reply >= 0))
 
 
-Wish = Literal["quiet", "stop", "stacks"]
-Wished = Literal["new", "already", "gone"]
+def _asked_keys(keys: Keys, pool_id: str) -> tuple[str, ...]:
+    return keys.pools, keys.state(pool_id), keys.held(pool_id), keys.stacks(pool_id)
 
 
-def wish(keys: Keys, pool_id: str, what: Wish) -> Op[Wished]:
-    """Ask a pool to go quiet, to stop, or to say where its workers are; it learns that with its next beat."""
-    return Op(
-        load("wish"), (keys.pools, keys.state(pool_id), keys.stacks(pool_id)), (pool_id, what), _read_wished
-    )
-
-
-def _read_wished(reply: Any) -> Wished:
+def _read_asked(reply: Any) -> Asked:
     return "gone" if reply < 0 else "new" if reply else "already"
 
 
@@ -304,12 +287,12 @@ Switched = Literal["changed", "same", "unknown"]
 
 def pause_schedule(keys: Keys, schedule: str, *, says: str = "1") -> Op[Switched]:
     """Let a periodic schedule tick without enqueueing; its ticks are counted as missed. `says`: when and by whom."""
-    return Op(load("suspend"), (keys.periodic,), (schedule, 1, says), _read_switched)
+    return Op(load("pause_schedule"), (keys.periodic,), (schedule, 1, says), _read_switched)
 
 
 def resume_schedule(keys: Keys, schedule: str) -> Op[Switched]:
     """Let a paused schedule enqueue again, from its next tick on."""
-    return Op(load("suspend"), (keys.periodic,), (schedule, 0, ""), _read_switched)
+    return Op(load("pause_schedule"), (keys.periodic,), (schedule, 0, ""), _read_switched)
 
 
 def _read_switched(reply: Any) -> Switched:
@@ -349,26 +332,20 @@ def mend(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
     Raises BadOption when that cannot be read either.
     """
     wire = _readable(payload)
-    return _mend(keys, entry, payload, wire.name, keys.queue(wire.name), keys.bell(wire.name))
+    moves = [_broken(entry, payload)]
+    return done(
+        move(
+            keys, keys.broken, moves, total=f"mended:{wire.name}", source_is="broken", to="queue", name=wire.name
+        )
+    )  # fmt: skip
 
 
 def drop_broken(keys: Keys, entry: inspect.BrokenEntry) -> Op[bool]:
     """Delete a broken entry; false when it is gone."""
-    return _mend(keys, entry, b"", "", keys.broken, keys.broken)
+    return done(move(keys, keys.broken, [_broken(entry)], total="deleted:", source_is="broken"))
 
 
-def _mend(
-    keys: Keys, entry: inspect.BrokenEntry, payload: bytes, name: str, queue: str, bell: str
-) -> Op[bool]:
+def _broken(entry: inspect.BrokenEntry, payload: bytes = b"") -> JobMove:
     if entry.index >= MAX_DEEP:
         raise BadOption(f"only the first {MAX_DEEP:,} broken entries can be taken out: begin with the oldest")
-    return Op(
-        load("mend"),
-        (keys.broken, queue, keys.known_jobs, bell, keys.totals),
-        (entry.index, entry.entry, payload, name),
-        bool,
-    )
-
-
-def _as_bool(op: Op[int]) -> Op[bool]:
-    return Op(op.command, op.keys, op.args, bool)
+    return JobMove(entry.entry, payload, entry.index)

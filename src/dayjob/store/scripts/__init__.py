@@ -1,4 +1,8 @@
-"""Loads the Lua scripts from the package and reads their headers."""
+"""Loads the Lua scripts from the package and reads their headers.
+
+A script names the parts of `prelude/` that it needs in one line, such as `--@use time bell`, below its header. The loader
+puts their functions into that line. A second such line may stand in a branch that is seldom taken.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+#: Found when this module is imported: `files` imports further modules, which a fork during the first request would break.
+_FOLDER = files("dayjob.store").joinpath("scripts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +41,33 @@ class Script:
 
 @cache
 def load(name: str) -> Script:
-    """Load the script `name` from the package. Each file is read once."""
-    source = files("dayjob.store").joinpath("scripts", f"{name}.lua").read_text("utf-8")
+    """Load the script `name` from the package, with the parts of the prelude that it uses. Each file is read once."""
+    source = re.sub(r"^ *--@use (.+)$", _used, _read(f"{name}.lua"), flags=re.MULTILINE)
     # Redis identifies scripts by their SHA-1; it protects nothing here.
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, sha, "no-writes" not in source.partition("\n")[0])
 
 
+def _used(line: re.Match[str]) -> str:
+    return " ".join(part(name) for name in line.group(1).split())
+
+
+@cache
+def part(name: str) -> str:
+    """A part of the prelude, on one line, so that line numbers in errors of the server are those of the script's file."""
+    lines = (line.strip() for line in _read(f"prelude/{name}.lua").splitlines())
+    return " ".join(line for line in lines if not line.startswith("--"))
+
+
+def _read(path: str) -> str:
+    return _FOLDER.joinpath(path).read_text("utf-8")
+
+
 def all_names() -> list[str]:
     """The names of all scripts."""
-    found = files("dayjob.store").joinpath("scripts").iterdir()
-    return sorted(path.name.removesuffix(".lua") for path in found if path.name.endswith(".lua"))
+    return sorted(path.name.removesuffix(".lua") for path in _FOLDER.iterdir() if path.name.endswith(".lua"))
+
+
+def all_parts() -> list[str]:
+    """The names of all parts of the prelude."""
+    return sorted(path.name.removesuffix(".lua") for path in _FOLDER.joinpath("prelude").iterdir())

@@ -21,13 +21,13 @@ ARGV[10]  milliseconds from now until the job expires, or 0
 Returns  {"stored" | "again" for a resend | "existed" for a chosen id that was stored before | "duplicate"; Redis milliseconds; due milliseconds; id of the job that holds the unique key, or ""}
 Atomic because: of two jobs with the same unique key or the same chosen id, only one may be stored.
 ]]
+--@use time sent expiry soonest
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local number, name, mode, amount = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local payload, id, is_unique, is_chosen, life = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8] == '1', tonumber(ARGV[9])
 local span = tonumber(ARGV[10])
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = redis_time()
 local at = now
 if mode == 'in' then at = now + amount end
 if mode == 'at' then at = amount end
@@ -36,10 +36,8 @@ if not (at < 1e15 and life < 1e15) then
   return redis.error_reply('ERR the time to run or the life of the unique key is out of range')
 end
 
-local last = redis.call('GET', sent)
-if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
-  -- WAIT and WAITAOF cover the last write of a connection. This write makes them cover the job on a resend too.
-  redis.call('EXPIRE', sent, 3600)
+local last, again = last_request(sent, number)
+if again then
   local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
   if n == number then return {'duplicate', now, at, holder} end
   local stored_n, fate, first_at = string.match(last, '^(%d+):(%a+):(%d+)$')
@@ -60,20 +58,14 @@ if is_unique and redis.call('EXISTS', unique) == 1 then
   return {'duplicate', now, at, holder}
 end
 
-if span > 0 then
-  -- Expiry follows Redis time, not the producer's clock. Only this number in the payload is replaced.
-  local head, tail = string.match(payload, '^(.*"expires":)%d+(,"at":%d+})$')
-  if head then payload = head .. string.format('%d', now + span) .. tail end
-end
+if span > 0 then payload = with_expiry(payload, now + span) end
 if mode == 'now' then
   redis.call('LPUSH', target, payload)
   redis.pcall('ZADD', bell, 0, '1')
 else
-  local first = redis.call('ZRANGE', target, 0, 0, 'WITHSCORES')
+  local soonest = is_soonest(target, at)
   redis.call('ZADD', target, string.format('%.3f', at / 1000), payload)
-  if not first[2] or at / 1000 < tonumber(first[2]) then
-    redis.pcall('ZADD', bell, 0, '1')
-  end
+  if soonest then redis.pcall('ZADD', bell, 0, '1') end
 end
 if is_unique then
   if life == 0 then life = math.max(at - now, 0) + 2592000000 end

@@ -13,11 +13,11 @@ Returns  {1 when registered, 0 when not; Redis milliseconds; 1 when this pool le
           stacks}; {those of the tokens to cancel whose jobs go to dead}; tokens to cancel...}
 Atomic because: the lease of a condemned pool must never be renewed.
 ]]
+--@use time
 local pools, state, leader, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = redis_time()
 if not redis.call('ZSCORE', pools, id) then
   return {0, now, 0, {}, {}}
 end
@@ -28,8 +28,8 @@ local leads = 0
 if term ~= '0' then
   if redis.call('SET', leader, id, 'NX', 'PX', term) or redis.pcall('GET', leader) == id then leads = 1 end
 end
-local wishes, kills = {}, {}
-local answer = {1, now, leads, wishes, kills}
+local requests, kills = {}, {}
+local answer = {1, now, leads, requests, kills}
 for i = 1, #fields, 2 do
   local name = fields[i]
   if string.sub(name, 1, 7) == 'cancel:' then
@@ -41,7 +41,7 @@ for i = 1, #fields, 2 do
       if fields[i + 1] == 'kill' then kills[#kills + 1] = token end
     end
   elseif string.sub(name, 1, 5) == 'wish:' then
-    wishes[#wishes + 1] = string.sub(name, 6)
+    requests[#requests + 1] = string.sub(name, 6)
   end
 end
 return answer

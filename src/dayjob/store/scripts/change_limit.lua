@@ -1,20 +1,21 @@
 #!lua flags=allow-oom
---[[ change_limit: enforce a new concurrency limit, once all attempts that pools already hold are counted.
+--[[ change_limit: remove the concurrency limit of a job name, or enforce a new one once all attempts that pools hold are counted.
 
-Called by: consume.begin_limit, consume.finish_limit, consume.abandon_limit
+Called by: consume.begin_limit, consume.finish_limit, consume.abandon_limit, consume.lift_limit
 KEYS[1]  limits
 KEYS[2]  held set of the name
 KEYS[3]  bell of the name
 ARGV[1]  job name
-ARGV[2]  begin, finish or abandon
-ARGV[3]  mark that identifies this count
-ARGV[4]  the limit, for finish
-ARGV[5]  who sets it, for finish: code or operator
-Returns  begin: the mark of the count in progress; finish and abandon: 1, or 0 when that count is no longer valid
+ARGV[2]  begin, finish, abandon or lift
+ARGV[3]  mark that identifies this count; "" for lift
+ARGV[4]  who changes it, for finish and lift: code or operator
+ARGV[5]  the limit, for finish
+Returns  begin: the mark of the count in progress; otherwise 1, or 0 when that count is no longer valid
 Atomic because: the limit may only be enforced if every attempt fetched since the count began was counted.
 ]]
+--@use bell
 local limits, members, bell = KEYS[1], KEYS[2], KEYS[3]
-local name, what, mark, limit, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local name, what, mark, by, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 -- A limit too high to restrict anything makes every exchange count its attempts. Readers accept digits only, so they
 -- do not show it as a limit.
 local COUNTING = '1e6'
@@ -39,10 +40,15 @@ if what == 'abandon' then
   end
   return 1
 end
-if not before or (counting and counting ~= mark) then
-  return 0
+if what == 'finish' then
+  if not before or (counting and counting ~= mark) then return 0 end
+  redis.call('HSET', limits, name, limit, name .. '|by', by)
+  redis.call('HDEL', limits, name .. '|counting')
+else
+  redis.call('HDEL', limits, name, name .. '|by', name .. '|counting')
+  -- Pools set their limit again when it is missing. This field keeps them from undoing an operator's removal.
+  if by == 'operator' then redis.call('HSET', limits, name .. '|by', 'lifted') end
+  redis.call('DEL', members)
 end
-redis.call('HSET', limits, name, limit, name .. '|by', by)
-redis.call('HDEL', limits, name .. '|counting')
-redis.pcall('ZADD', bell, 0, '1')
+ring(bell)
 return 1

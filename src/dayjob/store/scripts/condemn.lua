@@ -12,11 +12,11 @@ ARGV[3...]  ids of pools whose process is known to be dead
 Returns  ids of condemned pools, 100 at most
 Atomic because: once condemned, a pool can no longer settle or fetch, so what it holds stays as it is until it is swept.
 ]]
+--@use time
 local pools, condemned, watch, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, judge = tonumber(ARGV[1]), ARGV[2] == '1'
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now, second = redis_time()
 redis.call('ZCARD', condemned)
 redis.call('ZCARD', pools)
 local leads = redis.pcall('GET', leader)
@@ -51,7 +51,7 @@ for i = 3, #ARGV do
   over[#over + 1] = ARGV[i]
 end
 for _, id in ipairs(over) do
-  redis.call('ZADD', condemned, 'NX', time[1], id)
+  redis.call('ZADD', condemned, 'NX', second, id)
   redis.call('ZREM', pools, id)
   -- The next pool that sends a heartbeat or starts can become the leader at once.
   if id == leads then redis.call('DEL', leader) end

@@ -14,19 +14,14 @@ ARGV[5...]  payloads, 500 at most
 Returns  {1 when stored now, 0 when this request was stored before; Redis milliseconds, or 0 when not asked for}
 Atomic because: a resend must find either all of its jobs stored and its number recorded, or nothing.
 ]]
+--@use time sent
 local sent, queue, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local number, name, fresh, span = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
 
 local now = 0
-if fresh or span > 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- A lower number is a late copy of an older request: the server may still read it after the client closed the socket.
-local last = redis.call('GET', sent)
-if last and tonumber(string.match(last, '^%d+')) >= tonumber(number) then
-  -- WAIT and WAITAOF cover the last write of a connection. This write makes them cover the jobs on a resend too.
-  redis.call('EXPIRE', sent, 3600)
+if fresh or span > 0 then now = redis_time() end
+local last, again = last_request(sent, number)
+if again then
   return {0, now}
 end
 if name ~= '' then
@@ -34,11 +29,9 @@ if name ~= '' then
 end
 
 if span > 0 then
-  -- Expiry follows Redis time, not the producer's clock. Only this number in the payload is replaced.
-  for i = 5, #ARGV do
-    local head, tail = string.match(ARGV[i], '^(.*"expires":)%d+(,"at":%d+})$')
-    if head then ARGV[i] = head .. string.format('%d', now + span) .. tail end
-  end
+  -- Not at the top: most jobs do not expire, and making a function costs as much as some commands.
+  --@use expiry
+  for i = 5, #ARGV do ARGV[i] = with_expiry(ARGV[i], now + span) end
 end
 redis.call('LPUSH', queue, unpack(ARGV, 5))
 if name ~= '' then
@@ -49,6 +42,6 @@ if fresh or not last then
 else
   redis.call('SET', sent, number, 'KEEPTTL')
 end
--- A bell key of a wrong type must not fail the enqueue; the next exchange replaces the key.
+-- Enqueuers of all languages leave a bell of a wrong type alone; the next exchange replaces it.
 redis.pcall('ZADD', bell, 0, '1')
 return {1, now}

@@ -45,6 +45,7 @@ A cancelled job never runs again: retry, snooze, back and rewound leave its atte
 Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that fetches the job, and a
 resend must find the whole request applied or nothing.
 ]]
+--@use check bell fetchable
 local pools, state, held, limits, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local retry, dead, scheduled, done, broken, due, minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local pool, number, token_number = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -69,9 +70,6 @@ local again = number == last
 local status = again and 'again' or (number > last + 1 and 'rewound' or 'ok')
 
 -- Check the types of all keys before the first write: a script that fails halfway is not rolled back.
-local function good(answer)
-  return not (type(answer) == 'table' and answer.err)
-end
 call('HLEN', held)
 local name, weight, want = {}, {}, {}
 for i = 1, names do
@@ -88,12 +86,9 @@ local function note_wrong(i)
     wrong[#wrong + 1] = i
   end
 end
-local limit, limits_known = {}, true
-for first = 1, names, 500 do
-  local some = pcall_('HMGET', limits, unpack(name, first, math.min(first + 499, names)))
-  limits_known = limits_known and good(some)
-  for at = 1, limits_known and #some or 0 do limit[first + at - 1] = some[at] end
-end
+local limit = limits_of(limits, name)
+local limits_known = limit ~= nil
+limit = limit or {}
 local targets = {retry = {'ZCARD', retry}, dead = {'ZCARD', dead}, snooze = {'ZCARD', scheduled}, keep = {'ZCARD', done}, broken = {'LLEN', broken}}
 local able = {drop = true, done = true}
 local function can(kind, i)
@@ -240,23 +235,10 @@ end
 -- 2. Count what can be fetched.
 local left, live = {}, {}
 for i = 1, names do
-  left[i] = 0
-  local waiting = pcall_('LLEN', key_of(i, 1))
-  if not good(waiting) or not limits_known then
-    -- If the limits cannot be read, nothing is fetched. Finished attempts are settled all the same.
-    note_wrong(i)
-  elseif waiting > 0 and call('EXISTS', key_of(i, 2)) == 0 then
-    left[i] = waiting
-    if limit[i] then
-      local running = pcall_('SCARD', key_of(i, 3))
-      if good(running) then
-        left[i] = math.min(waiting, math.max((tonumber(limit[i]) or 0) - running, 0))
-      else
-        left[i] = 0
-        note_wrong(i)
-      end
-    end
-  end
+  -- If the limits cannot be read, nothing is fetched. Finished attempts are settled all the same.
+  local most = limits_known and fetchable(FIRST_KEY + (i - 1) * 4, limit[i])
+  if not most then note_wrong(i) end
+  left[i] = most or 0
 end
 
 -- 3. Fetch: share the room among the names by weight, then the extra among the fast names.
@@ -340,15 +322,11 @@ end
 
 -- 4. Ring the bell for the next pool if jobs are left, otherwise clear it.
 for i = 1, names do
-  local bell = key_of(i, 4)
   if left[i] > 0 then
     live[#live + 1] = i
-    if not good(pcall_('ZADD', bell, 0, '1')) then
-      call('DEL', bell)
-      call('ZADD', bell, 0, '1')
-    end
+    ring(key_of(i, 4))
   else
-    call('DEL', bell)
+    call('DEL', key_of(i, 4))
   end
 end
 

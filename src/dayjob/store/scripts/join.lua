@@ -14,11 +14,11 @@ ARGV[4...]  job names
 Returns  {1 when registered, 0 when this id was used before; Redis milliseconds; 1 when this pool leads}
 Atomic because: an id that was condemned must never be registered again.
 ]]
+--@use time
 local pools, condemned, state, known, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = redis_time()
 if redis.call('ZSCORE', pools, id) or redis.call('ZSCORE', condemned, id) or redis.call('HLEN', state) > 0 then
   return {0, now, 0}
 end

@@ -12,16 +12,17 @@ ARGV[1]  pool id
 Returns  how many attempts the pool still held
 Atomic because: a pool that still holds attempts must be condemned in the same step, or its attempts would be lost.
 ]]
+--@use time
 local pools, condemned, state, held, status, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local id = ARGV[1]
 
-local time = redis.call('TIME')
+local _, second = redis_time()
 local left = redis.call('HLEN', held)
 local leads = redis.pcall('GET', leader) == id
 redis.call('ZCARD', pools)
 redis.call('ZCARD', condemned)
 if left > 0 then
-  redis.call('ZADD', condemned, time[1], id)
+  redis.call('ZADD', condemned, second, id)
 else
   redis.call('DEL', state, status)
 end

@@ -13,20 +13,16 @@ ARGV[3...]  the job names, then 3 per entry: name index (0: to broken), member a
 Returns  how many were moved
 Atomic because: a member must be in exactly one place, and two requeuers may run at once.
 ]]
+--@use time check bell
 local source, known, broken, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local count, strict = tonumber(ARGV[1]), ARGV[2] == '1'
 local FIRST_NAME, FIRST_KEY, STRIDE = 2, 4, 3
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = redis_time()
 redis.call('ZCARD', source)
-local function is_list(key)
-  local answer = redis.pcall('LLEN', key)
-  return not (type(answer) == 'table' and answer.err)
-end
-local usable = {[0] = is_list(broken)}
+local usable = {[0] = good(redis.pcall('LLEN', broken))}
 for i = 1, count do
-  usable[i] = is_list(KEYS[FIRST_KEY + i * 2 - 1])
+  usable[i] = good(redis.pcall('LLEN', KEYS[FIRST_KEY + i * 2 - 1]))
 end
 
 local moved, rung, bad = 0, {}, 0
@@ -48,7 +44,7 @@ end
 
 for index in pairs(rung) do
   redis.pcall('SADD', known, ARGV[FIRST_NAME + index])
-  redis.pcall('ZADD', KEYS[FIRST_KEY + index * 2], 0, '1')
+  ring(KEYS[FIRST_KEY + index * 2])
 end
 if bad > 0 then
   redis.pcall('HINCRBY', totals, 'broken:', bad)

@@ -20,6 +20,7 @@ Kinds: queue (back to the head), dead (number: 1 when it counts as a failure), d
 cancelled), retry (number: delay in milliseconds), broken.
 Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
+--@use check bell
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local id, count = ARGV[1], tonumber(ARGV[2])
@@ -33,8 +34,7 @@ end
 redis.call('HLEN', held)
 
 local function writable(command, key)
-  local answer = redis.pcall(command, key)
-  return not (type(answer) == 'table' and answer.err)
+  return good(redis.pcall(command, key))
 end
 local can = {
   dead = writable('ZCARD', dead), retry = writable('ZCARD', retry), broken = writable('LLEN', broken), drop = true,
@@ -91,7 +91,7 @@ for label, n in pairs(counts) do
   redis.pcall('HINCRBY', totals, label, n)
 end
 for bell in pairs(rung) do
-  redis.pcall('ZADD', bell, 0, '1')
+  ring(bell)
 end
 local left = redis.call('HLEN', held)
 if left == 0 then

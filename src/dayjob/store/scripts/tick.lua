@@ -17,6 +17,7 @@ Returns  {how many were enqueued; last tick now stored; Redis milliseconds; 1 wh
           last tick was replaced by TIME: "junk" when it was no number, "ahead" when it was in the future, else ""}
 Atomic because: a tick must enqueue one job, however many schedulers run.
 ]]
+--@use time bell
 local periodic, queue, known, bell, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local schedule, name, seen, newest, missed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
@@ -24,31 +25,30 @@ local schedule, name, seen, newest, missed = ARGV[1], ARGV[2], ARGV[3], ARGV[4],
 -- of the clock.
 local NEAR, FIRST_JOB = 60, 6
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now, second = redis_time()
 local stored = redis.call('HMGET', periodic, schedule, schedule .. '|off', schedule .. '|run', schedule .. '|ahead')
 local last, off, run, ahead = stored[1], stored[2], stored[3] or '', stored[4] or ''
 local function restart()
-  redis.call('HSET', periodic, schedule, time[1], schedule .. '|run', time[1] .. ' ' .. time[1])
+  redis.call('HSET', periodic, schedule, second, schedule .. '|run', second .. ' ' .. second)
 end
 if not last or not string.find(last, '^%d+$') or #last > 15 then
   restart()
   redis.call('HSETNX', periodic, schedule .. '|ticked', '')
-  return {0, tonumber(time[1]), now, off and 1 or 0, last and 'junk' or ''}
+  return {0, tonumber(second), now, off and 1 or 0, last and 'junk' or ''}
 end
 local from, upto = string.match(run, '^(%d+) (%d+)$')
-if tonumber(last) > tonumber(time[1]) + NEAR then
+if tonumber(last) > tonumber(second) + NEAR then
   -- The clock was ahead and has been set back. Record the ticks since the jump, so that none is enqueued twice.
   if upto ~= last then from = last end
   local windows = {from .. ' ' .. last}
   for first, final in string.gmatch(ahead, '(%d+) (%d+)') do
-    if tonumber(final) > tonumber(time[1]) and #windows < 8 then windows[#windows + 1] = first .. ' ' .. final end
+    if tonumber(final) > tonumber(second) and #windows < 8 then windows[#windows + 1] = first .. ' ' .. final end
   end
   redis.call('HSET', periodic, schedule .. '|ahead', table.concat(windows, ' '))
   restart()
-  return {0, tonumber(time[1]), now, off and 1 or 0, 'ahead'}
+  return {0, tonumber(second), now, off and 1 or 0, 'ahead'}
 end
-if newest == '' or seen ~= last or tonumber(newest) > tonumber(time[1]) or tonumber(newest) <= tonumber(last) then
+if newest == '' or seen ~= last or tonumber(newest) > tonumber(second) or tonumber(newest) <= tonumber(last) then
   return {0, tonumber(last), now, off and 1 or 0, ''}
 end
 local function enqueued_before(tick)
@@ -75,7 +75,7 @@ redis.call('HSET', periodic, schedule, newest, schedule .. '|run', from .. ' ' .
 if enqueued > 0 then
   redis.call('HSET', periodic, schedule .. '|ticked', ARGV[#ARGV - 1])
   redis.call('SADD', known, name)
-  redis.pcall('ZADD', bell, 0, '1')
+  ring(bell)
   redis.pcall('HINCRBY', totals, 'ticked:' .. name, enqueued)
 end
 if missed > 0 then

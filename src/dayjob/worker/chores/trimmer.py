@@ -107,7 +107,7 @@ class Trimmer:
             try:
                 members = self._link.run(maintain.held_members(self._keys, name))
                 if members:
-                    freed += self._link.run(maintain.unhold(self._keys, name, members))
+                    freed += self._link.run(maintain.recount(self._keys, name, members))
             except Rejected as error:
                 # A key of a wrong type must not keep the other limits from being repaired.
                 logger.error("job=%s: its concurrency limit cannot be checked: %s", name, error)  # noqa: TRY400

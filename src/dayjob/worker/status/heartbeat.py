@@ -73,7 +73,7 @@ class Heartbeat:
             if attempt is not None:
                 attempt.killed = token in answer.kill
                 attempt.cancelled = True
-        for request in answer.wishes:
+        for request in answer.requests:
             # A request of a newer version of dayjob is ignored.
             if request in self._operator_requests:
                 self._operator_requests[request]()

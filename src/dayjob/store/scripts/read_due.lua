@@ -1,5 +1,5 @@
 #!lua flags=no-writes
---[[ due: read the jobs that are due in scheduled or retry, and the time until the next one.
+--[[ read_due: read the jobs that are due in scheduled or retry, and the time until the next one.
 
 Called by: maintain.read_due
 KEYS[1]  scheduled or retry
@@ -8,11 +8,11 @@ ARGV[2]  how many due members to skip, because they could not be moved
 Returns  {Redis milliseconds; milliseconds until the next member becomes due, or -1; member, score, ...}
 Atomic because: the due members and the wait for the next one must come from the same state.
 ]]
+--@use time
 local source, most, skip = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local STEP, MOST_BYTES = 10, 1048576
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = redis_time()
 local next_ = redis.call('ZRANGEBYSCORE', source, string.format('(%.3f', now / 1000), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local wait = -1
 if next_[2] then

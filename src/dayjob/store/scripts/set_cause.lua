@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ blame: record why a pool is about to be killed, and which attempt caused it.
+--[[ set_cause: record why a pool is about to be killed, and which attempt caused it.
 
 Called by: consume.set_cause
 KEYS[1]  state of the pool

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dayjob.store.ops import maintain
+from dayjob.store.ops.move import JobMove, move
+from monitor import monitor
 
 
 @pytest.fixture
@@ -60,3 +62,19 @@ def test_a_unique_key_of_a_wrong_type_does_not_stop_the_others(trim, bury, call,
     assert trim((b"x", key, "id1"), (b"y", "", "")) == 2
     assert look().dead == {}
     assert call("LRANGE", key, 0, -1) == [b"id1"]
+
+
+def test_jobs_of_a_queue_are_found_behind_jobs_that_were_given_back(put, look, keys, link, call):
+    put("a", "1", "2", "3")
+    call("RPUSH", keys.queue("a"), "given back")
+    moves = [JobMove(b"1"), JobMove(b"2")]
+    assert link.run(move(keys, keys.queue("a"), moves, total="deleted:a", source_is="queue")).count == 2
+    assert call("LRANGE", keys.queue("a"), 0, -1) == [b"3", b"given back"]
+
+
+def test_a_search_for_jobs_that_are_gone_reads_a_bounded_number_of_bytes(put, keys, link, server, call):
+    call("RPUSH", keys.queue("a"), *[b"x" * 100_000] * 60)
+    moves = [JobMove(b"gone %d" % i) for i in range(100)]
+    with monitor(server.port, link) as heard:
+        assert link.run(move(keys, keys.queue("a"), moves, total="deleted:a", source_is="queue")).count == 0
+    assert len([words for words in heard.by_scripts if words[0] == b"LRANGE"]) <= 2

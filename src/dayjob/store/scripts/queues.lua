@@ -1,5 +1,5 @@
 #!lua flags=no-writes
---[[ overview: read the size, oldest job, pause and limit of queues.
+--[[ queues: read the size, oldest job, pause and limit of queues.
 
 Called by: inspect.queues
 KEYS[1]  limits
@@ -10,6 +10,7 @@ Returns  {Redis milliseconds; per name {jobs waiting, or -1 when the key is no l
           against the limit; 1 while the bell rings}}
 Atomic because: size, limit and pause of a queue must come from the same state.
 ]]
+--@use time
 local limits = KEYS[1]
 local LONG = 4096
 
@@ -18,9 +19,9 @@ local function number(command, key)
   return type(answer) == 'number' and answer or -1
 end
 
-local time = redis.call('TIME')
+local now = redis_time()
 local limit = #ARGV > 0 and redis.call('HMGET', limits, unpack(ARGV)) or {}
-local answer = {time[1] * 1000 + math.floor(time[2] / 1000)}
+local answer = {now}
 for i = 1, #ARGV do
   local base = (i - 1) * 4 + 1
   local waiting, oldest = number('LLEN', KEYS[base + 1]), false

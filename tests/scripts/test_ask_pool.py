@@ -6,38 +6,38 @@ from dayjob.store.ops import consume, maintain, operate
 
 
 @pytest.fixture
-def wish(keys, link):
-    return lambda what, pool_id="p1": link.run(operate.wish(keys, pool_id, what))
+def ask(keys, link):
+    return lambda what, pool_id="p1": link.run(operate.ask_pool(keys, pool_id, what))
 
 
 @pytest.fixture
 def heard(keys, link):
-    return lambda: set(link.run(consume.beat(keys, "p1", lease=15.0)).wishes)
+    return lambda: set(link.run(consume.beat(keys, "p1", lease=15.0)).requests)
 
 
-def test_a_wish_is_heard_with_every_beat_until_the_pool_is_gone(wish, heard, pool, link, keys, call):
+def test_a_request_is_read_with_every_beat_until_the_pool_is_gone(ask, heard, pool, link, keys, call):
     """The parent of a supervised pool beats for it, too: what one beat took away the pool might never hear."""
     assert heard() == set()
-    assert wish("quiet") == "new"
-    assert wish("stop") == "new"
+    assert ask("quiet") == "new"
+    assert ask("stop") == "new"
     assert heard() == heard() == {"quiet", "stop"}
-    assert wish("quiet") == "already"
+    assert ask("quiet") == "already"
     link.run(consume.leave(keys, "p1"))
     assert call("EXISTS", keys.state("p1")) == 0
 
 
-def test_wishes_and_cancels_are_told_apart(wish, heard, pool, put, link, keys):
+def test_requests_and_cancels_are_kept_apart(ask, heard, pool, put, link, keys):
     put("a", "1")
     pool.fetch("a")
     link.run(operate.cancel(keys, "p1", "1:a"))
-    wish("quiet")
+    ask("quiet")
     answer = link.run(consume.beat(keys, "p1", lease=15.0))
-    assert (answer.wishes, answer.cancel) == (("quiet",), ("1:a",))
+    assert (answer.requests, answer.cancel) == (("quiet",), ("1:a",))
 
 
-def test_nothing_can_be_asked_of_a_pool_that_is_gone(wish, pool, link, keys, call):
-    assert wish("stop", "nobody") == "gone"
+def test_nothing_can_be_asked_of_a_pool_that_is_gone(ask, pool, link, keys, call):
+    assert ask("stop", "nobody") == "gone"
     assert call("EXISTS", keys.state("nobody")) == 0
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
-    assert wish("stop") == "gone"
+    assert ask("stop") == "gone"
     assert not any(field.startswith(b"wish:") for field in call("HKEYS", keys.state("p1")))

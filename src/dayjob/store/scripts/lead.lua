@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ leader: take, renew or give up the leadership for a pool.
+--[[ lead: take, renew or give up the leadership for a pool.
 
 Called by: consume.lead
 KEYS[1]  leader

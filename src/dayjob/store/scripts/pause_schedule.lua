@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ suspend: pause a periodic schedule, or resume it.
+--[[ pause_schedule: pause a periodic schedule, or resume it.
 
 Called by: operate.pause_schedule, operate.resume_schedule
 KEYS[1]  periodic

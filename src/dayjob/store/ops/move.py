@@ -1,0 +1,76 @@
+"""Move: takes jobs out of a queue, a sorted set or broken, and puts them into a queue, into dead or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.scripts import load
+
+
+@dataclass(frozen=True, slots=True)
+class JobMove:
+    """One job to move, as the client read it, and what is stored at the target."""
+
+    entry: bytes
+    payload: bytes = b""
+    #: How many entries were ahead of it in its list; a sorted set has no use for it.
+    place: int = 0
+    #: Released when the job is deleted or goes to dead, taken when it goes into a queue.
+    unique_key: str = ""
+    job_id: str = ""
+    #: Deleted when the job goes into a queue.
+    result_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The answer to move."""
+
+    count: int
+    #: Id of the job that holds the unique key, if a job was not moved for that reason.
+    holder: str | None
+
+
+def move(
+    keys: Keys,
+    source: str,
+    moves: Sequence[JobMove],
+    *,
+    total: str,
+    source_is: Literal["queue", "set", "broken"] = "set",
+    to: Literal["queue", "dead", ""] = "",
+    name: str = "",
+) -> Op[Moved]:
+    """Move the jobs that are still there to the queue of `name` or to dead, or delete them; count them under `total`."""
+    target = {"queue": keys.queue(name) if name else "", "dead": keys.dead, "": source}[to]
+    bell = keys.bell(name) if to == "queue" else source
+    key_list: list[Arg] = [source, target, keys.totals, keys.known_jobs, bell]
+    args: list[Arg] = [source_is, to, name, total]
+
+    def place_of(key: str) -> int:
+        if key:
+            key_list.append(key)
+        return len(key_list) if key else 0
+
+    for one in moves:
+        unique, result = place_of(one.unique_key), place_of(one.result_key)
+        args += (one.place, one.entry, one.payload, unique, one.job_id, result)
+    return Op(load("move"), key_list, args, _read_moved)
+
+
+def _read_moved(reply: Any) -> Moved:
+    return Moved(reply[0], None if reply[1] is None else reply[1].decode("utf-8", "replace"))
+
+
+def counted(op: Op[Moved]) -> Op[int]:
+    """The same request, answered with how many jobs were moved."""
+    return Op(op.command, op.keys, op.args, lambda reply: int(reply[0]))
+
+
+def done(op: Op[Moved]) -> Op[bool]:
+    """The same request, answered with whether a job was moved."""
+    return Op(op.command, op.keys, op.args, lambda reply: bool(reply[0]))

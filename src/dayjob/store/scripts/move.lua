@@ -1,0 +1,103 @@
+#!lua flags=allow-oom
+--[[ move: take jobs out of a queue, a sorted set or broken, and put them into a queue, into dead or nowhere.
+
+Called by: move.move
+KEYS[1]  source: a queue, scheduled, retry, dead, done or broken
+KEYS[2]  target: a queue or dead; to delete the jobs, the source again
+KEYS[3]  totals
+KEYS[4]  known_jobs
+KEYS[5]  bell of the target; where the target is no queue, the source again
+KEYS[6...]  unique and result keys that entries refer to
+ARGV[1]  what the source is: queue, set or broken
+ARGV[2]  what the target is: queue, dead, or "" to delete the jobs
+ARGV[3]  job name to add to known_jobs, for a target that is a queue
+ARGV[4]  field of totals that counts them
+ARGV[5...]  6 per entry: how many entries were ahead of it in its list when the client read it; the entry exactly as the client
+            read it; payload for the target; key index of its unique key or 0; job id; key index of its result or 0
+Returns  {how many were moved or deleted; who holds the unique key of an entry that was not moved for that reason, or false}
+A job that goes into a queue takes its unique key, if it is free, and loses the result of its earlier attempts. Other jobs
+release their unique key.
+Atomic because: a job must be in exactly one place, positions in a queue change while jobs are fetched, a unique key must be
+released with its job, two jobs must not wait under one unique key, and a caller that waits for a result must not get that of
+an earlier attempt.
+]]
+--@use time bell
+local source, target, totals, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local from, to, name, total = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local BACK, GONE, CHUNK, MOST_BYTES, THIRTY_DAYS = 50, 1000, 50, 1048576, 2592000
+
+local _, second = redis_time()
+if from == 'set' then redis.call('ZCARD', source) else redis.call('LLEN', source) end
+if to == 'dead' then redis.call('ZCARD', target) end
+if to == 'queue' then
+  redis.call('LLEN', target)
+  redis.call('SCARD', known)
+end
+
+-- The entry at this place of a list. The right end is the head of a queue, the left end that of broken.
+local function index(place)
+  return from == 'queue' and -1 - place or place
+end
+local bytes = 0
+-- Where in its list an entry is now. Since the client read it, jobs that were given back (BACK at most) may have come ahead
+-- of it, and entries ahead of it (GONE at most) may have left.
+local function find(seen, entry)
+  if redis.call('LINDEX', source, index(seen)) == entry then return seen end
+  local last, least = seen + BACK, math.max(seen - GONE, 0)
+  while last >= least and bytes < MOST_BYTES do
+    local first = math.max(last - CHUNK + 1, least)
+    local low, high = index(first), index(last)
+    local found = redis.call('LRANGE', source, math.min(low, high), math.max(low, high))
+    local place
+    for i = 1, #found do
+      bytes = bytes + #found[i]
+      if found[i] == entry then place = first + (from == 'queue' and #found - i or i - 1) end
+    end
+    if place then return place end
+    last = first - 1
+  end
+end
+local function remove(place, entry)
+  if from == 'set' then return redis.call('ZREM', source, entry) end
+  -- Redis removes list entries by value only, so replace the entry with a value that occurs nowhere else first.
+  local tombstone = 'dayjob:deleted:'
+  redis.call('LSET', source, index(place), tombstone)
+  redis.call('LREM', source, from == 'queue' and -1 or 1, tombstone)
+end
+-- dayjob stores the job id in a unique key. gocraft's enqueuers store "1" or the job's JSON, which belongs to this job
+-- as long as it has not been attempted.
+local function owns(payload, id, holder)
+  if holder == id then return true end
+  if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end
+  return not (string.find(payload, '"attempt":', 1, true) or string.find(payload, '"fails":', 1, true))
+end
+
+local moved, other = 0, false
+for i = 5, #ARGV, 6 do
+  local seen, entry, payload, id = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
+  local unique, result = KEYS[tonumber(ARGV[i + 3])], KEYS[tonumber(ARGV[i + 5])]
+  local place
+  if from == 'set' then place = redis.call('ZSCORE', source, entry) else place = find(seen, entry) end
+  local holder = unique and redis.pcall('GET', unique)
+  if place and to == 'queue' and holder and holder ~= id then
+    other = type(holder) == 'string' and holder or ''
+  elseif place then
+    if to == 'queue' then redis.call('LPUSH', target, payload) end
+    if to == 'dead' then redis.call('ZADD', target, second, payload) end
+    remove(place, entry)
+    if to == 'queue' then
+      if unique then redis.call('SET', unique, id, 'EX', THIRTY_DAYS) end
+      if result then redis.call('DEL', result) end
+    elseif holder and owns(entry, id, holder) then
+      redis.call('DEL', unique)
+    end
+    moved = moved + 1
+  end
+end
+
+if moved > 0 and to == 'queue' then
+  redis.call('SADD', known, name)
+  ring(bell)
+end
+if moved > 0 then redis.pcall('HINCRBY', totals, total, moved) end
+return {moved, other}
