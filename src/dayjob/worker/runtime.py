@@ -37,6 +37,7 @@ from dayjob.worker.green_threads import refuse_green_threads
 from dayjob.worker.pool_job_type import PoolFlags, PoolJobType
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
+from dayjob.worker.running.report import call_hook
 from dayjob.worker.running.runner import Abandon, Runner
 from dayjob.worker.running.slots import Slots
 from dayjob.worker.running.threads import DeadlineSink, ThreadExecutor
@@ -364,7 +365,7 @@ class Runtime:
             self.fetcher.held.values(), key=lambda one: consume.number_in(one.token), reverse=True
         ):
             # A cancelled job must not run again, so it is not given back.
-            over = self._runner.cancellation(attempt) if attempt.cancelled else [attempt.back()]
+            over = self._runner.cancellation(attempt) if attempt.cancelled else attempt.back()
             self.fetcher.finish(attempt, over)
         for attempt in running:
             executor = self.loop if attempt.job_type.is_async else self.threads
@@ -504,7 +505,7 @@ class Runtime:
             job.redact = job_type.options.redact
             # On its own thread: user code must not delay the chores.
             threading.Thread(
-                target=Runner._hook, args=(job_type.options.on_dead, job, error), daemon=True
+                target=call_hook, args=(job_type.options.on_dead, job, error), daemon=True
             ).start()
 
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from dayjob.errors import StoreError, Unavailable
 from dayjob.job import new_id
 from dayjob.options import PoolOptions
+from dayjob.outcome import Rewound, StartRequest, Unreadable
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -418,7 +419,7 @@ class Fetcher:
             for token in tokens:
                 self.held.pop(token, None)
         for entry in request.entries:
-            if entry.kind in ("free", "suspect"):
+            if isinstance(entry.outcome, StartRequest):
                 continue
             if entry.token in stuck:
                 self._outbox.stick(entry)
@@ -451,7 +452,7 @@ class Fetcher:
             attempt.payload = payload or b""
             with contextlib.suppress(codec.Broken):
                 attempt.wire = codec.read(attempt.payload, attempt.name)
-        self._outbox.entries.extend(attempt.cancellation(self._keys.unique_prefix, self.redis_now()))
+        self._outbox.entries.append(attempt.cancellation(self._keys.unique_prefix, self.redis_now()))
 
     def _log_wrong_types(self, names: list[str]) -> None:
         now = time.monotonic()
@@ -493,7 +494,7 @@ class Fetcher:
         logger.error("job=%s: an entry of this queue cannot be read and was moved to broken: %s", name, why)
         entry = codec.broken_entry(payload, at=self.redis_now(), where=self._keys.queue(name), why=why)
         self.held[token] = Attempt(token, name, payload, codec.Wire(name), job_type)
-        self._outbox.entries.append(Entry("broken", name, token, entry))
+        self._outbox.entries.append(Entry(name, token, Unreadable(), entry))
 
     def _let_through(self, request: Request, reply: Reply) -> None:
         """Start the attempts whose request to the start gate was answered."""
@@ -535,7 +536,7 @@ class Fetcher:
             job_type = self._job_types.get(name)
             if job_type is not None:
                 self.held[token] = Attempt(token, name, b"", codec.Wire(name), job_type)
-                self._outbox.entries.append(Entry("rewound", name, token))
+                self._outbox.entries.append(Entry(name, token, Rewound()))
         for token in gone:
             self._lose(self.held[token])
         self._token = max([self._token, *(consume.number_in(token) + 1 for token in tokens)])
