@@ -24,6 +24,7 @@ from dayjob import Enqueuer, Job, WorkerPool
 from dayjob.errors import Unavailable, Unknown
 from dayjob.job import new_id
 from dayjob.options import JobOptions
+from dayjob.outcome import NameSuspect
 from dayjob.pool import PeriodicJob as Record
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
@@ -146,7 +147,7 @@ def with_a_dead_pool(keys: Keys, link: Link) -> int:
     link.run(plain("LPUSH", keys.queue("a"), b"no job"))
     pool = Pool(keys, link, names=["a"])
     assert len(pool.fetch("a")) == 3
-    pool.settle(consume.Entry("suspect", "a", "2:a"))
+    pool.settle(consume.Entry("a", "2:a", NameSuspect()))
     link.run(consume.beat(keys, pool.id, lease=-1.0))
     link.run(plain("DEL", keys.leader))
     return 3

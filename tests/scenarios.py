@@ -10,12 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from dayjob.handlers.describe import Described
+from dayjob.outcome import (
+    Died,
+    Dropped,
+    GivenBack,
+    Kept,
+    NameSuspect,
+    Reaped,
+    Release,
+    Retried,
+    Snoozed,
+    Unreadable,
+)
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op, plain
 from dayjob.store.ops import audit, consume, find, inspect, job_types, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want
-from dayjob.store.ops.maintain import Move, Rescue
+from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.scripts import Script
 from pools import Pool, fill, set_limit
@@ -186,12 +198,12 @@ def _sweep(keys: Keys, link: Link) -> Op[Any]:
         keys,
         "p1",
         [
-            Rescue("queue", "b", "6:b", b"6"),
-            Rescue("queue", "a", "5:a", b"5"),
-            Rescue("retry", "a", "4:a", b"4r", 1000),
-            Rescue("broken", "a", "3:a", b"3b"),
-            Rescue("drop", "a", "2:a", b""),
-            Rescue("dead", "a", "1:a", b"1d", 0, keys.unique("a", "u"), "id1"),
+            Entry("b", "6:b", Reaped(), b"6"),
+            Entry("a", "5:a", Reaped(), b"5"),
+            Entry("a", "4:a", Retried(1), b"4r"),
+            Entry("a", "3:a", Unreadable(), b"3b"),
+            Entry("a", "2:a", Dropped(counts_failure=False)),
+            Entry("a", "1:a", Died(counts_failure=False), b"1d", "id1", releases=keys.unique("a", "u")),
         ],
     )
 
@@ -287,7 +299,7 @@ def _recount(keys: Keys, link: Link) -> Op[Any]:
 def _exchange(keys: Keys, link: Link) -> Op[Any]:
     set_limit(keys, link, "a", 100)
     pool = _pool(keys, link, held=9)
-    pool.settle(Entry("suspect", "a", "1:a"))
+    pool.settle(Entry("a", "1:a", NameSuspect()))
     fill(keys, link, "a", "new", "newer")
     fill(keys, link, "b", "6", "7")
     for place in (keys.dead, keys.retry, keys.scheduled, keys.done):
@@ -299,14 +311,14 @@ def _exchange(keys: Keys, link: Link) -> Op[Any]:
         Want("b", 1, fetch=True),
         room=3,
         entries=[
-            Entry("retry", "a", "1:a", b"1r", 1000),
-            Entry("dead", "a", "2:a", b"2d", 1),
-            Entry("snooze", "a", "3:a", b"3s", 1000),
-            Entry("keep", "a", "4:a", b"4k", 60_000, keys.result("id4"), b"{}"),
-            Entry("broken", "a", "5:a", b"5b"),
-            Entry("drop", "a", "6:a"),
-            Entry("back", "a", "7:a"),
-            Entry("free", "a", "9:a", number=1, key=keys.unique("a", "u"), value="id9"),
+            Entry("a", "1:a", Retried(1), b"1r"),
+            Entry("a", "2:a", Died(counts_failure=True), b"2d"),
+            Entry("a", "3:a", Snoozed(1), b"3s"),
+            Entry("a", "4:a", Kept(60), b"4k", "id4", b"{}"),
+            Entry("a", "5:a", Unreadable(), b"5b"),
+            Entry("a", "6:a", Dropped(counts_failure=False)),
+            Entry("a", "7:a", GivenBack()),
+            Entry("a", "9:a", Release(keys.unique("a", "u"), first_run=True), job_id="id9"),
         ],
         done={"a": ["8:a"]},
         figures={"a|r1": 1},

@@ -22,6 +22,7 @@ LAYERS = {
         "job",
         "middleware",
         "options",
+        "outcome",
         "retry",
         "safe_logging",
         "text",

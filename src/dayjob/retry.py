@@ -1,20 +1,18 @@
 """Decides what happens after a failed attempt: whether the job is retried and when, snoozed, discarded, or dead.
 
-Pure: the decision is a value, and the caller passes in the random generator. `exponential` and `constant` create
+Pure: the decision is an outcome, and the caller passes in the random generator. `exponential` and `constant` create
 backoffs for the `backoff` option of a job type.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from dayjob.errors import BadOption, Dead, Discard, GiveBack, Retry, Signal, Snooze
 from dayjob.options import Backoff, JobOptions, Seconds, seconds
-
-Kind = Literal["retry", "snooze", "give back", "discard", "dead", "drop"]
+from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, Retried, Snoozed
 
 #: Ten years, in seconds. A longer delay is taken for a mistake.
 LONGEST = 3653 * 86_400.0
@@ -31,19 +29,6 @@ class Delay(NamedTuple):
 
     seconds: float
     note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What happens to a job after a failed attempt."""
-
-    kind: Kind
-    #: Seconds until the next attempt, for "retry" and "snooze".
-    after: float | None
-    #: Whether the attempt counts as a failure.
-    counts: bool
-    #: The reason in words. It may contain the text of a signal, but never that of an exception.
-    why: str
 
 
 def gocraft(fails: int, rng: random.Random) -> float:
@@ -104,7 +89,9 @@ def delay(backoff: Backoff | float | None, fails: int, rng: random.Random) -> De
     return Delay(wait)
 
 
-def decide(options: JobOptions, exception: BaseException, fails_before: int, rng: random.Random) -> Decision:
+def decide(
+    options: JobOptions, exception: BaseException, fails_before: int, rng: random.Random
+) -> ErrorOutcome:
     """Decide about an attempt that ended with `exception`, for a job that had failed `fails_before` times before.
 
     Signals come first, then `discard_on`, `retry_on` and `max_fails`. `skip_dead` drops a job that these options would
@@ -113,28 +100,28 @@ def decide(options: JobOptions, exception: BaseException, fails_before: int, rng
     fails = fails_before + 1
     if isinstance(exception, Snooze):
         wait, note = _asked(exception, options, fails, rng)
-        return Decision("snooze", wait, counts=False, why=_why(exception, "snoozed", note))
+        return Snoozed(wait, _why(exception, "snoozed", note))
     if isinstance(exception, GiveBack):
-        return Decision("give back", None, counts=False, why=_why(exception, "given back"))
+        return GivenBack(why=_why(exception, "given back"))
     if isinstance(exception, Discard):
-        return Decision("discard", None, counts=False, why=_why(exception, "discarded"))
+        return Dropped(counts_failure=False, why=_why(exception, "discarded"))
     if isinstance(exception, Dead):
-        return Decision("dead", None, counts=True, why=_why(exception, "sent to dead"))
+        return Died(counts_failure=True, why=_why(exception, "sent to dead"))
     if not isinstance(exception, Retry):
         kind = type(exception).__name__
         if isinstance(exception, options.discard_on):
-            return Decision("discard", None, counts=False, why=f"{kind} is in discard_on")
+            return Dropped(counts_failure=False, why=f"{kind} is in discard_on")
         if options.retry_on is not None and not isinstance(exception, options.retry_on):
             return _end(options, f"{kind} is not in retry_on")
     count = f"fail {fails} of {options.max_fails}"
     if fails >= options.max_fails:
         return _end(options, _why(exception, count))
     wait, note = _asked(exception, options, fails, rng)
-    return Decision("retry", wait, counts=True, why=_why(exception, count, note))
+    return Retried(wait, _why(exception, count, note))
 
 
-def _end(options: JobOptions, why: str) -> Decision:
-    return Decision("drop" if options.skip_dead else "dead", None, counts=True, why=why)
+def _end(options: JobOptions, why: str) -> Dropped | Died:
+    return Dropped(counts_failure=True, why=why) if options.skip_dead else Died(counts_failure=True, why=why)
 
 
 def _asked(exception: BaseException, options: JobOptions, fails: int, rng: random.Random) -> Delay:

@@ -11,6 +11,7 @@ import pytest
 from dayjob import WorkerPool
 from dayjob.handlers.describe import Described
 from dayjob.job import new_id
+from dayjob.outcome import NameSuspect
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume, job_types
@@ -137,7 +138,7 @@ class Ghost:
     def suspect(self, token: str) -> None:
         """Name the suspect that is about to run, as pools do."""
         name = consume.name_in(token)
-        self._exchange([Want(name, 1, fetch=False)], entries=[Entry("suspect", name, token)])
+        self._exchange([Want(name, 1, fetch=False)], entries=[Entry(name, token, NameSuspect())])
 
     def _exchange(self, wants: list[Want], **more: Any) -> list[tuple[str, str, bytes]]:
         self._number += 1

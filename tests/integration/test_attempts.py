@@ -12,8 +12,10 @@ import pytest
 import pools
 from crashes import dial, fill
 from dayjob import Job, WorkerPool
+from dayjob.errors import JobTimeout
 from dayjob.options import JobOptions
 from dayjob.store.op import plain
+from dayjob.store.ops import consume
 from dayjob.store.scripts import load
 from dayjob.worker.chores.reaper import MAX_SWEEP_BYTES, MAX_SWEPT, Reaper
 from pools import Pool
@@ -85,7 +87,7 @@ def test_an_attempt_that_is_reported_twice_is_settled_once_and_nothing_is_late(n
         fetcher = pool._runtime.fetcher
         (attempt,) = pool._runtime.state.held.values()
         for _ in range(2):
-            fetcher.finish(attempt, [attempt.back()])
+            fetcher.finish(attempt, attempt.back())
         release.set()
         wait_until(lambda: look.total("done:hold") == 1)
     assert look.totals() == {"given_back:hold": 1, "done:hold": 1}
@@ -103,6 +105,33 @@ def test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since(k
     assert reaper.bury([pool.id]) == len(old)
     waiting = [json.loads(raw)["id"] for raw in reversed(call("LRANGE", keys.queue("a"), 0, -1))]
     assert waiting == [json.loads(raw)["id"] for raw in (*old, *new)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (JobOptions(), {"failed:a": 1, "retried:a": 1}),
+        (JobOptions(max_fails=1), {"failed:a": 1, "dead:a": 1}),
+        (JobOptions(max_fails=1, skip_dead=True), {"failed:a": 1, "discarded:a": 1}),
+        (JobOptions(discard_on=(JobTimeout,)), {"discarded:a": 1}),
+    ],
+    ids=["retried", "dead", "dropped", "discarded"],
+)
+def test_a_job_whose_process_was_killed_for_its_timeout_ends_like_one_that_raised(
+    keys, link, look, options, expected
+):
+    fill(keys, link, "a", 1)
+    pool = Pool(keys, link, names=["a"])
+    (token,) = pool.fetch("a")
+    link.run(consume.set_cause(keys, pool.id, token, "ran longer than its timeout"))
+    dead: list[str] = []
+    reaper = Reaper(
+        keys, link, lease=15.0, options=lambda name: options, on_dead=lambda job, _: dead.append(job.name),
+        rng=random.Random(0),
+    )  # fmt: skip
+    assert reaper.bury([pool.id]) == 1
+    assert look.totals() == expected
+    assert len(dead) == expected.get("dead:a", 0)
 
 
 def sweeps(proxy: Proxy) -> list[list[bytes]]:

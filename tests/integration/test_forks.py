@@ -136,3 +136,34 @@ def test_a_term_ends_a_process_that_a_plain_handler_forked(tmp_path, redis_url, 
     finally:
         enqueuer.close()
         worker.close()
+
+
+PAYS = """
+@pool.job(redact=["card"])
+async def pays(card: str) -> None:
+    if os.fork() == 0:
+        raise ValueError(card)
+
+
+@pool.job(redact=["card"])
+def pays_in_a_thread(card: str) -> None:
+    if os.fork() == 0:
+        raise ValueError(card)
+"""
+
+
+@pytest.mark.parametrize("name", ["pays", "pays_in_a_thread"])
+def test_the_traceback_that_a_forked_process_prints_shows_no_redacted_arguments(
+    tmp_path, redis_url, namespace, name
+):
+    worker = WorkerCommand(tmp_path, redis_url, namespace)
+    worker.write(JOBS.replace("lease=1.0, beat=0.3", "lease=60") + PAYS)
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    try:
+        worker.started()
+        enqueuer.enqueue(name, card="4111-1111")
+        worker.wait_for_log("ValueError: [redacted]")
+        assert "4111" not in worker.log
+    finally:
+        enqueuer.close()
+        worker.close()

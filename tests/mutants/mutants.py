@@ -125,7 +125,7 @@ ALL = (
     Mutant(
         "a result never expires",
         f"{SCRIPTS}/exchange.lua",
-        "call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'keep' and amount or 86400000, 1)))",
+        "call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'kept' and amount or 86400000, 1)))",
         "call('SET', KEYS[key], value)",
         (f"{SETTLE}::test_a_kept_job_goes_to_done_until_it_is_dropped_and_its_result_expires_then",),
     ),
@@ -269,8 +269,8 @@ ALL = (
     Mutant(
         "a sweep counts a cancelled job as discarded",
         f"{SCRIPTS}/sweep.lua",
-        "add(number == 2 and 'cancelled' or 'discarded', name)",
-        "add('discarded', name)",
+        "      add('cancelled', name)\n",
+        "      add('discarded', name)\n",
         ("tests/scripts/test_sweep.py::test_a_cancelled_job_is_dropped_and_counted_as_cancelled",),
     ),
     Mutant(
@@ -283,7 +283,7 @@ ALL = (
     Mutant(
         "an exchange gives a cancelled job back",
         f"{SCRIPTS}/exchange.lua",
-        "local runs_again = {retry = true, snooze = true, back = true, rewound = true}",
+        "local runs_again = {retried = true, snoozed = true, given_back = true, rewound = true}",
         "local runs_again = {}",
         ("tests/scripts/test_exchange_settle.py::test_a_cancelled_job_is_kept_for_its_pool_to_end_and_goes_nowhere_else",),
     ),
@@ -318,7 +318,7 @@ ALL = (
     Mutant(
         "deaths are counted on all",
         f"{WORKER}/chores/reaper.py",
-        "        if wire.deaths >= retry.SUSPECT and token != suspect:",
+        "        if wire.deaths >= retry.SUSPECT and token != crash.suspect:",
         "        if False:",
         (f"{RESCUE}::test_a_job_that_kills_its_pools_is_dead_at_the_third_death_and_takes_nobody_with_it", MACHINE),
     ),
@@ -572,16 +572,16 @@ ALL = (
     ),
     Mutant(
         "errors are not redacted",
-        f"{WORKER}/running/runner.py",
-        "(codec.cut(without(text, secrets)) for text in _explain(error))",
-        "(codec.cut(text) for text in _explain(error))",
+        f"{WORKER}/running/failure.py",
+        "(codec.cut(without(text, secrets)) for text in _describe(error))",
+        "(codec.cut(text) for text in _describe(error))",
         ("tests/integration/test_seeing.py::test_redacted_arguments_show_neither_in_the_status_nor_in_errors",),
     ),
     Mutant(
         "a stop counts as a fail",
         f"{WORKER}/running/runner.py",
-        '            return [Entry("back", attempt.name, attempt.token)]\n        interrupted',
-        "            pass\n        interrupted",
+        "            if _was_stopped(attempt, error):\n",
+        "            if False:\n",
         ("tests/integration/test_attempts.py::test_an_attempt_that_cancels_itself_because_its_pool_stops_is_given_back_and_has_not_failed",),
     ),
 )  # fmt: skip

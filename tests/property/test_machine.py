@@ -28,6 +28,19 @@ from hypothesis.stateful import (
 from census import Census, census, dump
 from dayjob.job import new_id
 from dayjob.options import JobOptions
+from dayjob.outcome import (
+    Died,
+    Done,
+    Dropped,
+    GivenBack,
+    Kept,
+    NameSuspect,
+    Release,
+    Retried,
+    Rewound,
+    Snoozed,
+    Unreadable,
+)
 from dayjob.retry import MAX_DEATHS, SUSPECT
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
@@ -62,6 +75,15 @@ ENDS = {
 }
 #: Those after which a job would run again: refused once an operator has cancelled it.
 RUNS_AGAIN = {"retry", "retry later", "snooze", "back"}
+#: The outcomes of those kinds that always have the same.
+OUTCOMES = {
+    "snooze": Snoozed(HOUR / 1000),
+    "dead": Died(counts_failure=True),
+    "keep": Kept(HOUR / 1000),
+    "done": Done(),
+    "drop": Dropped(counts_failure=False),
+    "back": GivenBack(),
+}
 #: Those that end a job for good, so that its unique key goes with it.
 FOR_GOOD = {"dead", "drop", "done", "keep", "broken"}
 
@@ -325,29 +347,27 @@ class Machine(RuleBasedStateMachine):
             job = self.model.jobs[job_id]
             payload, attempt = raw.get(job_id, b""), f"{job.pool}/{job.token}"
             if job.key and kind in FOR_GOOD | {"plain"}:
-                entries.append(Entry("free", job.name, job.token, key=job.key, value=job_id))
+                entries.append(Entry(job.name, job.token, Release(job.key, first_run=False), job_id=job_id))
             if kind == "plain":
                 done.setdefault(job.name, []).append(job.token)
             elif kind.startswith("retry"):
                 changed = codec.rewrite(payload, {"fails": job.fails + 1, "attempt": attempt})
-                entries.append(
-                    Entry("retry", job.name, job.token, changed, HOUR if kind == "retry later" else 0)
-                )
+                wait = HOUR / 1000 if kind == "retry later" else 0.0
+                entries.append(Entry(job.name, job.token, Retried(wait), changed))
             elif kind in ("snooze", "dead", "keep"):
                 changes = {"fails": job.fails + 1} if kind == "dead" else {}
                 changed = codec.rewrite(payload, {**changes, "attempt": attempt})
-                amount = {"snooze": HOUR, "dead": 1, "keep": HOUR}[kind]
-                entries.append(Entry(kind, job.name, job.token, changed, amount))
+                entries.append(Entry(job.name, job.token, OUTCOMES[kind], changed))
             elif kind == "broken":
                 entry = codec.broken_entry(payload, at=1.0, where="here", why="no job")
-                entries.append(Entry("broken", job.name, job.token, entry))
+                entries.append(Entry(job.name, job.token, Unreadable(), entry))
             elif kind == "back" and job.released:
-                entries.append(Entry("back", job.name, job.token, key=job.key, value=job_id))
+                entries.append(Entry(job.name, job.token, GivenBack(job.key), job_id=job_id))
             else:
-                entries.append(Entry(kind, job.name, job.token))
+                entries.append(Entry(job.name, job.token, OUTCOMES[kind]))
         if rng.random() < 0.2:
             # The outcome of an attempt that nobody holds.
-            entries.append(Entry("dead", "a", "99999:a", b'{"name":"a","id":"late"}', 1))
+            entries.append(Entry("a", "99999:a", OUTCOMES["dead"], b'{"name":"a","id":"late"}'))
         return entries, done
 
     def _settled(self, pool: Pool, outcomes, entries: list[Entry], reply: consume.Reply) -> None:
@@ -412,10 +432,10 @@ class Machine(RuleBasedStateMachine):
         job_id = held[n % len(held)]
         job = self.model.jobs[job_id]
         if job.deaths >= SUSPECT:
-            pool.settle(Entry("suspect", job.name, job.token))
+            pool.settle(Entry(job.name, job.token, NameSuspect()))
             self.model.suspects[pool.id] = job.token
         elif job.key:
-            reply = pool.settle(Entry("free", job.name, job.token, number=1, key=job.key, value=job_id))
+            reply = pool.settle(Entry(job.name, job.token, Release(job.key, first_run=True), job_id=job_id))
             assert id_of(reply.released[job.token]) == job_id
             self.model.release(job_id)
             job.released = True
@@ -476,7 +496,7 @@ class Machine(RuleBasedStateMachine):
         by_token = {self.model.jobs[one].token: one for one in self.model.held_by(pool.id)}
         assert found == set(by_token)
         strange = sorted(found - believed, key=number_in, reverse=True)
-        pool.settle(*(Entry("rewound", name_in(token), token) for token in strange))
+        pool.settle(*(Entry(name_in(token), token, Rewound()) for token in strange))
         for token in strange:
             if self.model.jobs[by_token[token]].cancel:
                 continue

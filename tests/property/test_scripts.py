@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from census import census
 from dayjob.job import new_id
+from dayjob.outcome import Died, Done, Dropped, GivenBack, Kept, Reaped, Retried, Rewound, Snoozed, Unreadable
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
-from dayjob.store.ops.maintain import Move, Rescue
+from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.steps import walk
 from pools import Pool, jobs_of
@@ -31,6 +32,18 @@ NAMES = ("a", "b")
 HOUR = 3_600_000
 KINDS = ("retry", "snooze", "dead", "drop", "done", "keep", "back", "rewound", "broken", "plain")
 RESCUES = ("queue", "queue", "dead", "retry", "broken", "drop")
+OUTCOMES = {
+    "retry": Retried(HOUR / 1000),
+    "snooze": Snoozed(HOUR / 1000),
+    "dead": Died(counts_failure=False),
+    "drop": Dropped(counts_failure=False),
+    "done": Done(),
+    "keep": Kept(HOUR / 1000),
+    "back": GivenBack(),
+    "rewound": Rewound(),
+    "broken": Unreadable(),
+    "queue": Reaped(),
+}
 #: Kind to the place it sends a job to, and the totals it adds to.
 ENDS = {
     "retry": ("retry", ("failed", "retried")),
@@ -94,7 +107,7 @@ class World:
         pool.number += gap
         outcomes = self._outcomes(rng, pool)
         entries = [
-            Entry(kind, name_in(token), token, payload, HOUR)
+            Entry(name_in(token), token, OUTCOMES[kind], payload)
             for token, payload, kind in outcomes
             if kind != "plain"
         ]
@@ -229,12 +242,16 @@ class World:
         held = self.held[pool_id]
         tokens = sorted(held, key=number_in, reverse=True)
         tokens = tokens[: rng.randint(0, len(tokens))]
-        rescues = [Rescue(rng.choice(RESCUES), name_in(token), token, held[token], HOUR) for token in tokens]
-        nobody = Rescue("queue", "a", "5000:a", b"nobody's")
+        kinds = [rng.choice(RESCUES) for _ in tokens]
+        rescues = [
+            Entry(name_in(token), token, OUTCOMES[kind], held[token])
+            for token, kind in zip(tokens, kinds, strict=True)
+        ]
+        nobody = Entry("a", "5000:a", Reaped(), b"nobody's")
         answer = self.link.run(maintain.sweep(self.keys, pool_id, [*rescues, nobody]))
-        for rescue in rescues:
+        for rescue, kind in zip(rescues, kinds, strict=True):
             payload = held.pop(rescue.token)
-            place, counters = {"queue": ("queue", ("reaped",))}.get(rescue.kind) or ENDS[rescue.kind]
+            place, counters = {"queue": ("queue", ("reaped",))}.get(kind) or ENDS[kind]
             self.totals.update(f"{counter}:{rescue.name}" for counter in counters)
             self._send(place, rescue.name, payload)
         assert answer == maintain.Swept(True, len(rescues), len(held))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dayjob.outcome import GivenBack, NameSuspect, Retried
 from dayjob.store.ops import consume, figures, maintain
 from dayjob.store.ops.consume import Entry, Want
 from monitor import monitor
@@ -255,7 +256,7 @@ def test_a_name_without_a_limit_leaves_no_set(pool, put, look):
 def test_a_resend_applies_nothing_twice_and_brings_the_same_jobs(pool, put, everything, link):
     put("a", *"12345")
     pool.fetch("a", room=2)
-    first = pool.exchange("a", room=2, entries=[Entry("retry", "a", "1:a", b"r", 0)], done={"a": ["2:a"]})
+    first = pool.exchange("a", room=2, entries=[Entry("a", "1:a", Retried(0), b"r")], done={"a": ["2:a"]})
     after = everything()
     again = pool.resend()
     assert (again.status, jobs_of(again), again.held) == ("again", jobs_of(first), first.held)
@@ -314,7 +315,7 @@ def test_an_id_that_is_not_registered_is_refused_without_effect(pool, put, every
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
     before = everything()
     reply = pool.exchange(
-        "a", room=1, done={"a": ["1:a"]}, figures={"x": 1}, entries=[Entry("suspect", "a", "1:a")]
+        "a", room=1, done={"a": ["1:a"]}, figures={"x": 1}, entries=[Entry("a", "1:a", NameSuspect())]
     )
     assert (reply.status, jobs_of(reply)) == ("refused", [])
     assert everything() == before
@@ -358,7 +359,7 @@ def test_what_is_given_back_rings(pool, put, rings):
     put("a", "1")
     pool.fetch("a")
     assert not rings("a")
-    pool.settle(Entry("back", "a", "1:a"))
+    pool.settle(Entry("a", "1:a", GivenBack()))
     assert rings("a")
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from dayjob.job import new_id
+from dayjob.outcome import Reaped
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, produce
-from dayjob.store.ops.maintain import Move, Rescue
+from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.scripts import all_names, all_parts, load, part
 from monitor import monitor
@@ -204,7 +206,7 @@ def large(keys, link):
     yield maintain.requeue(keys, keys.scheduled, [Move("a", member, member) for member in five_hundred[:100]])
     yield maintain.ring(keys, [f"n{i}" for i in range(200)])
     link.run(maintain.condemn(keys, lease=15.0, proven=[pool.id], judge=False))
-    yield maintain.sweep(keys, pool.id, [Rescue("queue", "a", token, b"x") for token in tokens[:100]])
+    yield maintain.sweep(keys, pool.id, [Entry("a", token, Reaped(), b"x") for token in tokens[:100]])
     yield maintain.recount(keys, "a", [f"p/{token}" for token in tokens])
     yield maintain.trim(keys, keys.scheduled, "x", [(member, "", "") for member in five_hundred])
 

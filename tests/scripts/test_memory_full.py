@@ -6,6 +6,7 @@ import pytest
 
 from census import census, dump
 from dayjob.errors import Full
+from dayjob.outcome import Retried
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
@@ -97,7 +98,7 @@ def test_a_backlog_drains_while_memory_is_full(keys, link, fill_memory):
             "a", room=5, entries=entries, done={"a": finished} if finished else {}, figures={"x": 1}
         )
         tokens = [token for token, _, _ in jobs_of(reply)]
-        entries = [Entry("retry", "a", token, b"again " + token.encode(), 1000) for token in tokens[:1]]
+        entries = [Entry("a", token, Retried(1), b"again " + token.encode()) for token in tokens[:1]]
         finished = tokens[1:]
     found = census(keys, link)
     assert (found.queues, found.held, len(found.retry)) == ({}, {}, 8)

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from dayjob.outcome import Cancelled, Died, Dropped, Reaped, Retried, Unreadable
 from dayjob.store.ops import maintain
-from dayjob.store.ops.maintain import Rescue, Swept
+from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.maintain import Swept
 from pools import set_limit
 
 
@@ -22,7 +24,7 @@ def condemned(pool, put, link, keys):
 
 
 def back(number, name="a", payload=None):
-    return Rescue("queue", name, f"{number}:{name}", b"%d" % number if payload is None else payload)
+    return Entry(name, f"{number}:{name}", Reaped(), b"%d" % number if payload is None else payload)
 
 
 def test_attempts_go_back_to_the_head_of_their_queues_the_oldest_first(
@@ -39,11 +41,11 @@ def test_attempts_go_back_to_the_head_of_their_queues_the_oldest_first(
 def test_each_kind_goes_where_it_says_with_its_new_bytes(condemned, sweep, look, totals, now, call, keys):
     before = now()
     answer = sweep(
-        Rescue("queue", "a", "4:a", b"d1"),
-        Rescue("dead", "a", "3:a", b"d3"),
-        Rescue("retry", "a", "2:a", b"f1", 15_000),
-        Rescue("broken", "a", "1:a", b"h\n1"),
-        Rescue("drop", "b", "5:b", b""),
+        Entry("a", "4:a", Reaped(), b"d1"),
+        Entry("a", "3:a", Died(counts_failure=False), b"d3"),
+        Entry("a", "2:a", Retried(15), b"f1"),
+        Entry("a", "1:a", Unreadable(), b"h\n1"),
+        Entry("b", "5:b", Dropped(counts_failure=False)),
     )
     assert answer == Swept(True, 5, 0)
     found = look()
@@ -93,37 +95,45 @@ def test_places_of_a_limit_become_free_and_ring(pool, put, sweep, link, keys, ca
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
     call("DEL", keys.bell("a"))
     assert look().held_sets == {"a": {"p1/1:a", "p1/2:a"}}
-    sweep(Rescue("dead", "a", "2:a", b"x"))
+    sweep(Entry("a", "2:a", Died(counts_failure=False), b"x"))
     assert look().held_sets == {"a": {"p1/1:a"}}
     assert call("ZCARD", keys.bell("a")) == 1
 
 
 @pytest.mark.parametrize(("value", "left"), [("id1", 0), ("id2", 1)])
-@pytest.mark.parametrize("kind", ["dead", "drop"])
+@pytest.mark.parametrize(
+    "outcome", [Died(counts_failure=False), Dropped(counts_failure=False), Cancelled()], ids=repr
+)
 def test_what_ends_here_releases_its_unique_key_if_it_owns_it(
-    condemned, sweep, call, keys, kind, value, left
+    condemned, sweep, call, keys, outcome, value, left
 ):
     key = keys.unique("a", "u")
     call("SET", key, value)
-    sweep(Rescue(kind, "a", "1:a", b"x", 0, key, "id1"))
+    sweep(Entry("a", "1:a", outcome, b"x", "id1", releases=key))
     assert call("EXISTS", key) == left
 
 
 def test_an_attempt_that_is_gone_releases_nothing(condemned, sweep, call, keys):
     key = keys.unique("a", "u")
     call("SET", key, "id1")
-    sweep(Rescue("dead", "a", "99:a", b"x", 0, key, "id1"))
+    sweep(Entry("a", "99:a", Died(counts_failure=False), b"x", "id1", releases=key))
     assert call("GET", key) == b"id1"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "kind"), [("queue", "queue"), ("dead", "dead"), ("retry", "retry"), ("broken", "broken")]
+    ("wrong", "outcome"),
+    [
+        ("queue", Reaped()),
+        ("dead", Died(counts_failure=False)),
+        ("retry", Retried(0)),
+        ("broken", Unreadable()),
+    ],
 )
 def test_what_has_nowhere_to_go_stays_held_and_its_neighbours_go_on(
-    condemned, sweep, look, call, keys, wrong, kind
+    condemned, sweep, look, call, keys, wrong, outcome
 ):
     call("SET", keys.queue("a") if wrong == "queue" else getattr(keys, wrong), "x")
-    assert sweep(Rescue(kind, "a", "1:a", b"x"), back(5, "b")) == Swept(True, 1, 4)
+    assert sweep(Entry("a", "1:a", outcome, b"x"), back(5, "b")) == Swept(True, 1, 4)
     assert look().held["p1"]["1:a"] == b"1"
     assert look().queues["b"] == [b"5"]
     assert call("ZCARD", keys.condemned) == 1
@@ -132,14 +142,14 @@ def test_what_has_nowhere_to_go_stays_held_and_its_neighbours_go_on(
 def test_a_fail_that_ends_the_job_is_counted_as_a_fail(condemned, sweep, totals):
     """The culprit of a kill has a fail more in its bytes; the totals say the same."""
     sweep(
-        Rescue("dead", "a", "1:a", b"x", 1),
-        Rescue("drop", "a", "2:a", b"", 1),
-        Rescue("dead", "a", "3:a", b"y"),
+        Entry("a", "1:a", Died(counts_failure=True), b"x"),
+        Entry("a", "2:a", Dropped(counts_failure=True)),
+        Entry("a", "3:a", Died(counts_failure=False), b"y"),
     )
     assert totals() == {"dead:a": 2, "discarded:a": 1, "failed:a": 2}
 
 
 def test_a_cancelled_job_is_dropped_and_counted_as_cancelled(condemned, sweep, look, totals):
-    assert sweep(Rescue("drop", "a", "1:a", b"", 2)) == Swept(True, 1, 4)
+    assert sweep(Entry("a", "1:a", Cancelled())) == Swept(True, 1, 4)
     assert totals() == {"cancelled:a": 1}
     assert "1:a" not in look().held["p1"]

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from attempts import new_attempt, new_job_type
+from dayjob.outcome import Died, GivenBack, Kept, Retried, Unreadable
 from dayjob.retry import SUSPECT
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
@@ -29,7 +30,7 @@ def finished(count: int) -> list[Attempt]:
     job_type = new_job_type()
     attempts = [new_attempt(number, job_type) for number in range(1, count + 1)]
     for attempt in attempts:
-        attempt.settlement = [Entry("keep", "a", attempt.token, b"{}", 1000, "key", HALF)]
+        attempt.settlement = Entry("a", attempt.token, Kept(1), b"{}", "id", HALF)
     return attempts
 
 
@@ -49,27 +50,27 @@ def test_large_results_are_spread_over_several_exchanges(outbox):
 
 def test_a_result_larger_than_an_exchange_goes_alone(outbox):
     large, small = finished(2)
-    large.settlement = [Entry("keep", "a", "1:a", b"{}", 1000, "key", 9 * HALF)]
+    large.settlement = Entry("a", "1:a", Kept(1), b"{}", "id", 9 * HALF)
     outbox.finished.extend((large, small))
     assert take_all(outbox) == [["1:a"], ["2:a"]]
 
 
 def test_what_no_executor_had_leaves_no_room_for_results_when_it_is_large(outbox):
-    outbox.entries.extend(Entry("broken", "a", f"{n}:a", HALF) for n in (7, 8, 9))
+    outbox.entries.extend(Entry("a", f"{n}:a", Unreadable(), HALF) for n in (7, 8, 9))
     outbox.finished.extend(finished(1))
     assert take_all(outbox) == [["7:a", "8:a"], ["9:a", "1:a"]]
 
 
 def test_outcomes_that_were_stuck_are_bounded_by_their_bytes_too(outbox):
     for attempt in finished(5):
-        outbox.stick(attempt.settlement[0])
+        outbox.stick(attempt.settlement)
     entries, _ = outbox.take(0.0)
     assert [entry.token for entry in entries] == ["1:a", "2:a"]
     assert outbox.stuck
 
 
 def test_one_outcome_that_was_stuck_is_tried_again_beside_large_results(outbox):
-    outbox.stick(Entry("keep", "a", "9:a", b"{}", 1000, "key", HALF))
+    outbox.stick(Entry("a", "9:a", Kept(1), b"{}", "id", HALF))
     outbox.finished.extend(finished(5))
     entries, _ = outbox.take(0.0)
     assert [entry.token for entry in entries] == ["1:a", "2:a", "9:a"]
@@ -85,7 +86,7 @@ def test_plain_completions_are_grouped_by_name(outbox):
 
 def test_one_exchange_carries_a_bounded_number_of_outcomes(outbox):
     job_type = new_job_type()
-    outbox.entries.append(Entry("back", "a", "9999:a"))
+    outbox.entries.append(Entry("a", "9999:a", GivenBack()))
     outbox.finished.extend(new_attempt(number, job_type) for number in range(consume.MAX_SETTLED))
     entries, done = outbox.take(0.0)
     assert len(entries) + len(done["a"]) == consume.MAX_SETTLED
@@ -105,8 +106,8 @@ def test_lost_attempts_are_learnt_from_and_not_sent(outbox):
 
 def test_failed_attempts_are_counted_for_their_job_type(outbox):
     attempts = finished(3)
-    attempts[0].settlement = [Entry("retry", "a", "1:a", b"{}", 5)]
-    attempts[1].settlement = [Entry("free", "a", "2:a"), Entry("dead", "a", "2:a", b"{}", 1)]
+    attempts[0].settlement = Entry("a", "1:a", Retried(0.005), b"{}")
+    attempts[1].settlement = Entry("a", "2:a", Died(counts_failure=True), b"{}", releases="key")
     outbox.finished.extend(attempts)
     outbox.take(0.0)
     assert attempts[0].job_type.fails == 2
@@ -133,7 +134,7 @@ def test_an_outcome_is_sent_when_its_time_has_come(outbox):
 
 
 def test_stuck_outcomes_are_tried_again_no_more_than_once_in_a_while(outbox):
-    entry = Entry("retry", "a", "1:a", b"{}", 5)
+    entry = Entry("a", "1:a", Retried(0.005), b"{}")
     outbox.stick(entry)
     assert outbox.due
     assert len(outbox) == 0, "what is stuck does not keep a pool from stopping"
@@ -147,14 +148,14 @@ def test_stuck_outcomes_are_tried_again_no_more_than_once_in_a_while(outbox):
 
 def test_one_exchange_tries_a_bounded_number_of_stuck_outcomes(outbox):
     for number in range(MAX_STUCK + 1):
-        outbox.stick(Entry("back", "a", f"{number}:a"))
+        outbox.stick(Entry("a", f"{number}:a", GivenBack()))
     entries, _ = outbox.take(0.0)
     assert [entry.token for entry in entries] == [f"{number}:a" for number in range(MAX_STUCK)]
 
 
 def test_a_pool_that_lost_its_id_sends_none_of_its_old_entries(outbox):
-    outbox.entries.append(Entry("back", "a", "1:a"))
-    outbox.stick(Entry("back", "a", "2:a"))
+    outbox.entries.append(Entry("a", "1:a", GivenBack()))
+    outbox.stick(Entry("a", "2:a", GivenBack()))
     outbox.clear()
     assert (len(outbox), outbox.due, outbox.stuck) == (0, False, False)
 

@@ -9,7 +9,8 @@ import pytest
 
 from dayjob.errors import BadArguments, BadOption, Dead, Discard, GiveBack, JobTimeout, Retry, Signal, Snooze
 from dayjob.options import JobOptions
-from dayjob.retry import LONGEST, Decision, Delay, constant, decide, delay, exponential, gocraft
+from dayjob.outcome import Died, Dropped, GivenBack, Retried, Snoozed, counts_failure
+from dayjob.retry import LONGEST, Delay, constant, decide, delay, exponential, gocraft
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def fate(exception, fails=0, **options):
 
 
 def test_an_exception_is_retried_by_the_backoff_and_counts():
-    assert fate(ValueError("x"), 1, backoff=9) == Decision("retry", 9.0, counts=True, why="fail 2 of 4")
+    assert fate(ValueError("x"), 1, backoff=9) == Retried(9.0, "fail 2 of 4")
     assert fate(ValueError("x")).after == gocraft(1, random.Random(3))
     asked = []
     fate(ValueError(), 2, backoff=lambda n: asked.append(n) or 1)
@@ -141,48 +142,43 @@ def test_an_exception_is_retried_by_the_backoff_and_counts():
 
 @pytest.mark.parametrize("exception", [ValueError("x"), Retry("x", after=5), SystemExit(), BadArguments("x")])
 def test_a_job_is_dead_after_as_many_failed_runs_as_max_fails_says(exception):
-    kinds = [fate(exception, fails, max_fails=3).kind for fails in range(4)]
-    assert kinds == ["retry", "retry", "dead", "dead"]
-    assert fate(exception, max_fails=1).kind == "dead"
-    assert fate(exception, max_fails=1).counts
-    assert fate(exception, max_fails=1).after is None
+    kinds = [type(fate(exception, fails, max_fails=3)) for fails in range(4)]
+    assert kinds == [Retried, Retried, Died, Died]
+    assert isinstance(fate(exception, max_fails=1), Died)
+    assert counts_failure(fate(exception, max_fails=1))
 
 
 def test_skip_dead_drops_what_would_be_dead_by_the_options_but_obeys_the_signal():
-    assert fate(ValueError(), 3, skip_dead=True).kind == "drop"
-    assert fate(Retry(), 3, skip_dead=True).kind == "drop"
-    assert fate(ValueError(), skip_dead=True, retry_on=KeyError).kind == "drop"
-    assert fate(ValueError(), 2, skip_dead=True).kind == "retry"
-    assert fate(Dead("no use"), skip_dead=True).kind == "dead"
+    assert isinstance(fate(ValueError(), 3, skip_dead=True), Dropped)
+    assert isinstance(fate(Retry(), 3, skip_dead=True), Dropped)
+    assert isinstance(fate(ValueError(), skip_dead=True, retry_on=KeyError), Dropped)
+    assert isinstance(fate(ValueError(), 2, skip_dead=True), Retried)
+    assert isinstance(fate(Dead("no use"), skip_dead=True), Died)
 
 
 def test_only_the_exceptions_of_retry_on_are_retried():
-    assert fate(ConnectionResetError(), retry_on=(ConnectionError, KeyError)).kind == "retry"
+    assert isinstance(fate(ConnectionResetError(), retry_on=(ConnectionError, KeyError)), Retried)
     decision = fate(ValueError("secret"), retry_on=ConnectionError)
-    assert decision == Decision("dead", None, counts=True, why="ValueError is not in retry_on")
-    assert fate(JobTimeout("slow"), retry_on=TimeoutError).kind == "retry"
-    assert fate(ValueError(), retry_on=()).kind == "dead"
+    assert decision == Died(True, "ValueError is not in retry_on")
+    assert isinstance(fate(JobTimeout("slow"), retry_on=TimeoutError), Retried)
+    assert isinstance(fate(ValueError(), retry_on=()), Died)
 
 
 def test_the_exceptions_of_discard_on_end_the_job_uncounted_whatever_retry_on_says():
     decision = fate(KeyError("secret"), 3, discard_on=LookupError, retry_on=KeyError)
-    assert decision == Decision("discard", None, counts=False, why="KeyError is in discard_on")
+    assert decision == Dropped(False, "KeyError is in discard_on")
 
 
 def test_signals_are_obeyed_before_the_options():
     everything = {"discard_on": Exception, "retry_on": KeyError}
-    assert fate(Retry("busy", after=30), **everything) == Decision("retry", 30.0, True, "fail 1 of 4: busy")
-    assert fate(Snooze("later", after=30), 9, **everything) == Decision(
-        "snooze", 30.0, False, "snoozed: later"
-    )
-    assert fate(Discard("gone"), **everything) == Decision("discard", None, False, "discarded: gone")
-    assert fate(Dead("no use"), **everything) == Decision("dead", None, True, "sent to dead: no use")
+    assert fate(Retry("busy", after=30), **everything) == Retried(30.0, "fail 1 of 4: busy")
+    assert fate(Snooze("later", after=30), 9, **everything) == Snoozed(30.0, "snoozed: later")
+    assert fate(Discard("gone"), **everything) == Dropped(False, "discarded: gone")
+    assert fate(Dead("no use"), **everything) == Died(True, "sent to dead: no use")
 
 
 def test_a_retry_without_a_time_takes_the_backoff():
-    assert fate(Retry("busy"), 1, backoff=lambda n: n * 10) == Decision(
-        "retry", 20.0, True, "fail 2 of 4: busy"
-    )
+    assert fate(Retry("busy"), 1, backoff=lambda n: n * 10) == Retried(20.0, "fail 2 of 4: busy")
 
 
 def test_a_signal_may_give_its_time_as_a_duration():
@@ -194,13 +190,13 @@ def test_a_signal_may_give_its_time_as_a_duration():
 @pytest.mark.parametrize("signal", [Retry, Snooze])
 def test_a_signal_with_a_time_that_makes_no_sense_takes_the_backoff_and_says_so(signal, after):
     decision = fate(signal("busy", after=after), backoff=7)
-    assert decision.kind == signal.__name__.lower()
+    assert type(decision) is {Retry: Retried, Snooze: Snoozed}[signal]
     assert decision.after == 7
     assert f"{signal.__name__}(after=" in decision.why
 
 
 def test_a_snooze_never_runs_out():
-    assert fate(Snooze(after=0), 1000, max_fails=1) == Decision("snooze", 0.0, False, "snoozed")
+    assert fate(Snooze(after=0), 1000, max_fails=1) == Snoozed(0.0, "snoozed")
 
 
 def test_signals_of_ones_own_work_like_their_parents_and_a_bare_one_is_an_exception():
@@ -208,8 +204,8 @@ def test_signals_of_ones_own_work_like_their_parents_and_a_bare_one_is_an_except
         def __init__(self):
             pass
 
-    assert fate(Busy(), backoff=5) == Decision("retry", 5.0, True, "fail 1 of 4")
-    assert fate(Signal("x")).kind == "retry"
+    assert fate(Busy(), backoff=5) == Retried(5.0, "fail 1 of 4")
+    assert isinstance(fate(Signal("x")), Retried)
 
 
 def test_a_signal_may_be_given_a_reason_of_any_kind():
@@ -219,7 +215,7 @@ def test_a_signal_may_be_given_a_reason_of_any_kind():
 
 def test_a_broken_backoff_is_told_in_the_reason():
     decision = fate(ValueError("secret"), backoff=lambda n: 1 / 0)
-    assert decision.kind == "retry"
+    assert isinstance(decision, Retried)
     assert decision.after == gocraft(1, random.Random(3))
     assert decision.why == "fail 1 of 4; backoff raised ZeroDivisionError; the default was used"
 
@@ -230,5 +226,5 @@ def test_the_reason_never_holds_the_text_of_an_exception():
 
 
 def test_a_give_back_counts_nothing_whatever_the_options_say():
-    expected = Decision("give back", None, False, "given back: stopping")
+    expected = GivenBack(why="given back: stopping")
     assert fate(GiveBack("stopping"), 9, max_fails=1, retry_on=KeyError) == expected

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from attempts import new_attempt, new_job_type
+from dayjob.outcome import NameSuspect, Release
 from dayjob.retry import SUSPECT
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -50,7 +51,7 @@ def test_a_unique_attempt_starts_after_its_key_is_released(gate):
     assert gate.guarding
     assert gate.due(1)
     entries = gate.ask(1)
-    assert entries == [Entry("free", "a", "1:a", number=1, key=KEY, value="id1")]
+    assert entries == [Entry("a", "1:a", Release(KEY, first_run=True), job_id="id1")]
     assert (gate.waiting, gate.coming) == (False, 1)
     assert gate.answered(entries, reply({"1:a": attempt.payload})) == ([attempt], [])
     assert attempt.released
@@ -60,7 +61,7 @@ def test_a_unique_attempt_starts_after_its_key_is_released(gate):
 @pytest.mark.parametrize("count", ["fails", "deaths", "snoozes"])
 def test_a_later_run_of_a_unique_job_does_not_claim_to_be_the_first(gate, count):
     gate.stops(unique(**{count: 1}))
-    assert gate.ask(1)[0].number == 0
+    assert gate.ask(1)[0].outcome == Release(KEY, first_run=False)
 
 
 def test_a_unique_attempt_waits_for_a_free_worker(gate):
@@ -119,7 +120,7 @@ def test_a_key_outside_the_unique_ones_is_not_released(gate):
 def test_the_key_of_a_job_whose_enqueuer_did_not_write_it_is_worked_out(gate):
     attempt = new_attempt(1, unique=True, args=msgspec.Raw(b'{"n": 1}'))
     assert gate.stops(attempt)
-    assert gate.ask(1)[0].key == KEYS.unique("a", '{"n":1}\n')
+    assert gate.ask(1)[0].outcome.unique_key == KEYS.unique("a", '{"n":1}\n')
 
 
 def test_an_attempt_whose_key_another_job_took_may_not_start(gate):
@@ -153,7 +154,7 @@ def test_suspects_are_named_one_at_a_time(gate):
     assert gate.due(0)
     assert not gate.guarding
     entries = gate.ask(0)
-    assert entries == [Entry("suspect", "a", "1:a")]
+    assert entries == [Entry("a", "1:a", NameSuspect())]
     assert gate.suspecting
     assert not gate.due(10)
     assert gate.ask(10) == []
@@ -162,24 +163,26 @@ def test_suspects_are_named_one_at_a_time(gate):
     assert gate.suspecting, "another attempt ended, not the suspect"
     gate.ended(one)
     assert not gate.suspecting
-    assert gate.ask(0) == [Entry("suspect", "a", "2:a")]
+    assert gate.ask(0) == [Entry("a", "2:a", NameSuspect())]
 
 
 def test_a_suspect_does_not_start_before_it_is_named(gate):
     gate.stops(suspect(1))
     gate.ask(0)
-    assert gate.answered([Entry("suspect", "a", "9:a"), Entry("free", "a", "1:a")], reply()) == ([], [])
+    assert gate.answered(
+        [Entry("a", "9:a", NameSuspect()), Entry("a", "1:a", Release(KEY, first_run=True))], reply()
+    ) == ([], [])
 
 
 def test_a_unique_suspect_is_released_first_and_named_then(gate):
     attempt = unique(deaths=SUSPECT)
     gate.stops(attempt)
     entries = gate.ask(1)
-    assert [entry.kind for entry in entries] == ["free"]
+    assert [entry.outcome for entry in entries] == [Release(KEY, first_run=False)]
     payload = attempt.payload
     assert gate.answered(entries, reply({"1:a": payload})) == ([], [])
     entries = gate.ask(1)
-    assert [entry.kind for entry in entries] == ["suspect"]
+    assert [entry.outcome for entry in entries] == [NameSuspect()]
     assert gate.answered(entries, reply()) == ([attempt], [])
 
 

@@ -21,7 +21,7 @@ from dayjob.middleware import SKIPPED
 from dayjob.options import PoolOptions
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
-from dayjob.store.ops.consume import Entry, token_of
+from dayjob.store.ops.consume import token_of
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
 from dayjob.worker.pool_job_type import PoolJobType
@@ -98,7 +98,6 @@ class FakeStore:
         self.now = clock.now
         self.memory = Memory(clock.now)
         self.open = False
-        self._keys = keys
         self._inline = inline
         options = PoolOptions() if pool is None else pool.options
         self._runner = RecordingRunner(
@@ -135,7 +134,7 @@ class FakeStore:
 
     def result(self, job_id: str, /) -> Any:
         """What a job returned. Raises ResultTimeout when it has not ended, and JobFailed when it is dead."""
-        raw = self.memory.result(self._keys.result(job_id))
+        raw = self.memory.result(job_id)
         if raw is None:
             raise ResultTimeout(f"no result of job {job_id} yet: in a testing block, call drain() first")
         return read_result(raw, job_id)
@@ -203,8 +202,7 @@ class FakeStore:
             attempt.lost = True
             task.cancel()
             await asyncio.wait([task])
-            back = [Entry("back", attempt.name, attempt.token)]
-            self.memory.settle(attempt, back if task.cancelled() else task.result())
+            self.memory.settle(attempt, attempt.back() if task.cancelled() else task.result())
             raise
         return self._settle(attempt, task.result(), round_)
 

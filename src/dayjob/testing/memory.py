@@ -5,10 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, assert_never
 
 from dayjob.enqueue.builder import NewJob
 from dayjob.job import Job
+from dayjob.outcome import (
+    Cancelled,
+    Died,
+    Done,
+    Dropped,
+    GivenBack,
+    Kept,
+    NameSuspect,
+    Reaped,
+    Release,
+    Retried,
+    Rewound,
+    Snoozed,
+    Unreadable,
+)
 from dayjob.store import codec
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
 from dayjob.store.ops.produce import When
@@ -121,8 +136,7 @@ class Memory:
     def settle(self, attempt: Attempt, settlement: Settlement) -> None:
         """Put an attempt where its outcome says."""
         with self.lock:
-            for entry in settlement or [Entry("done", attempt.name, attempt.token)]:
-                self._apply(entry, attempt)
+            self._apply(settlement or Entry(attempt.name, attempt.token, Done()), attempt)
 
     def release(self, key: str, job_id: str) -> None:
         """Free a unique key if that job holds it."""
@@ -130,10 +144,10 @@ class Memory:
             if self._unique.get(key, ("", 0.0))[0] == job_id:
                 del self._unique[key]
 
-    def result(self, key: str) -> bytes | None:
+    def result(self, job_id: str) -> bytes | None:
         """What is kept of a job that ended."""
         with self.lock:
-            return self._live(self._results, key)
+            return self._live(self._results, job_id)
 
     def _requeue(self) -> None:
         latest = self._now() + HALF_GRAIN_SECONDS
@@ -143,32 +157,34 @@ class Memory:
         self.queued += [kept.requeued() for kept in sorted(due, key=by_time)]
 
     def _apply(self, entry: Entry, attempt: Attempt) -> None:
-        now, seconds = self._now(), entry.number / 1000
-        match entry.kind:
-            case "free":
-                self.release(entry.key, str(entry.value))
-            case "retry":
-                self.retry.append(MemoryEntry.of(entry.payload, now + seconds))
-            case "snooze":
-                self.scheduled.append(MemoryEntry.of(entry.payload, now + seconds))
-            case "dead":
-                self.dead.append(MemoryEntry.of(entry.payload))
-                self._keep(entry, now + KEEP_ERROR_MS / 1000)
-            case "keep":
+        now = self._now()
+        if entry.releases:
+            self.release(entry.releases, entry.job_id)
+        match entry.outcome:
+            case Done():
+                self.done.append(MemoryEntry.of(attempt.payload))
+            case Kept(seconds=seconds):
                 self.done.append(MemoryEntry.of(entry.payload))
                 self._keep(entry, now + seconds)
-            case "done":
-                self.done.append(MemoryEntry.of(attempt.payload))
-            case "drop":
+            case Retried(after=after):
+                self.retry.append(MemoryEntry.of(entry.payload, now + after))
+            case Snoozed(after=after):
+                self.scheduled.append(MemoryEntry.of(entry.payload, now + after))
+            case Died():
+                self.dead.append(MemoryEntry.of(entry.payload))
+                self._keep(entry, now + KEEP_ERROR_MS / 1000)
+            case Dropped() | Cancelled():
                 self.discarded.append(MemoryEntry.of(attempt.payload))
-            case "back":
+            case GivenBack():
                 self.queued.insert(0, MemoryEntry.of(attempt.payload))
-            case _:
-                raise AssertionError(f"{entry.kind} is nothing that a runner says of a job it could read")
+            case Rewound() | Reaped() | Unreadable() | Release() | NameSuspect():
+                raise AssertionError(f"a runner does not settle a readable job with {entry.outcome!r}")
+            case _ as unknown:
+                assert_never(unknown)
 
     def _keep(self, entry: Entry, end: float) -> None:
-        if isinstance(entry.value, bytes) and entry.key:
-            self._results[entry.key] = (entry.value, end)
+        if entry.result:
+            self._results[entry.job_id] = (entry.result, end)
 
     def _live(self, keys: Mapping[str, tuple[T, float]], key: str) -> T | None:
         value, end = keys.get(key, (None, 0.0))

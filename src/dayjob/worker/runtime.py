@@ -36,6 +36,7 @@ from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
 from dayjob.worker.running.executors import Executors
 from dayjob.worker.running.handler import new_pool_job_type
+from dayjob.worker.running.report import call_hook
 from dayjob.worker.running.runner import Runner
 from dayjob.worker.running.slots import Slots
 from dayjob.worker.running.threads import DeadlineSink, ThreadExecutor
@@ -380,7 +381,7 @@ class Runtime:
             job.redact = job_type.options.redact
             # On its own thread: user code must not delay the chores.
             threading.Thread(
-                target=Runner._hook, args=(job_type.options.on_dead, job, error), daemon=True
+                target=call_hook, args=(job_type.options.on_dead, job, error), daemon=True
             ).start()
 
 

@@ -123,7 +123,7 @@ class Shutdown:
             self._state.held.values(), key=lambda one: consume.number_in(one.token), reverse=True
         ):
             # A cancelled job must not run again, so it is not given back.
-            over = self._runner.cancellation(attempt) if attempt.cancelled else [attempt.back()]
+            over = self._runner.cancellation(attempt) if attempt.cancelled else attempt.back()
             self._fetcher.finish(attempt, over)
         for attempt in running:
             self._executors.interrupt(attempt, Abandon)

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, assert_never
 
+import msgspec
+
+from dayjob.outcome import (
+    Cancelled,
+    Died,
+    Done,
+    Dropped,
+    GivenBack,
+    Kept,
+    NameSuspect,
+    Outcome,
+    Reaped,
+    Release,
+    Retried,
+    Rewound,
+    Snoozed,
+    StartRequest,
+    Unreadable,
+)
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
 from dayjob.store.scripts import load
@@ -20,9 +39,6 @@ KEEP_ERROR_MS = 86_400_000
 KEEP_STACKS_SECONDS = 60
 
 Status = Literal["ok", "rewound", "again", "late", "refused"]
-Kind = Literal[
-    "retry", "snooze", "dead", "drop", "done", "keep", "back", "rewound", "broken", "free", "suspect"
-]
 
 
 def token_of(number: int, name: str) -> str:
@@ -40,23 +56,61 @@ def number_in(token: str) -> int:
     return int(token.partition(":")[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What to do with one held attempt, other than a plain completion. exchange.lua documents the kinds."""
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """The outcome of one held attempt, or a request of one that has not started, with all that Redis needs for it."""
 
-    kind: Kind
     name: str
     token: str
+    outcome: Outcome | StartRequest
+    #: What Redis stores from now on: the job's new payload, or for Unreadable an entry of broken. Empty if the outcome
+    #: stores nothing, or the payload that Redis holds.
     payload: bytes = b""
-    number: int = 0
-    #: A unique key and its job id, or a result key and its value.
-    key: str = ""
-    value: bytes | str = b""
+    job_id: str = ""
+    #: What a caller that waits for the job's result gets: its result or its error, as JSON. Empty if none is kept.
+    result: bytes = b""
+    #: The unique key that is released because the job ends, or "".
+    releases: str = ""
 
-    @property
-    def fails(self) -> bool:
-        """Whether the attempt counts as failed."""
-        return self.kind == "retry" or (self.number == 1 and self.kind in ("dead", "drop"))
+
+def encode(keys: Keys, entry: Entry) -> tuple[str, int, str, bytes | str]:
+    """The kind, number, key and value of an entry, as exchange.lua and sweep.lua document them for each kind."""
+    match entry.outcome:
+        case Kept(seconds=seconds):
+            return "kept", int(seconds * 1000), _result_key(keys, entry), entry.result
+        case Retried(after=after):
+            return "retried", _milliseconds(after), "", b""
+        case Snoozed(after=after):
+            return "snoozed", _milliseconds(after), "", b""
+        case Died(counts_failure=counts):
+            return "died", int(counts), _result_key(keys, entry), entry.result
+        case Dropped(counts_failure=counts):
+            return "dropped", int(counts), "", b""
+        case Done():
+            return "done", 0, "", b""
+        case Release(unique_key=key, first_run=first):
+            return "release", int(first), key, entry.job_id
+        case GivenBack(unique_key=key):
+            return "given_back", 0, key, entry.job_id
+        case NameSuspect():
+            return "name_suspect", 0, "", b""
+        case Cancelled():
+            return "cancelled", 0, "", b""
+        case Rewound():
+            return "rewound", 0, "", b""
+        case Reaped():
+            return "reaped", 0, "", b""
+        case Unreadable():
+            return "unreadable", 0, "", b""
+        case _ as unknown:
+            assert_never(unknown)
+
+
+def _result_key(keys: Keys, entry: Entry) -> str:
+    return keys.result(entry.job_id) if entry.result else ""
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +158,7 @@ class Reply:
     held: int
     late: int
     live: list[str]
-    #: Token to the payload to run, or None when the attempt is gone; for `free` entries.
+    #: Token to the payload to run, or None when the attempt is gone; for `Release`.
     released: dict[str, bytes | None]
     stuck: list[str]
     wrong: list[str]
@@ -124,24 +178,45 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
     ]  # fmt: skip
     for name in names:
         key_list += keys.of_name(name)
+    settled, count = _settle_args(keys, request.entries, index, key_list)
     args: list[Arg] = [
         request.pool_id, request.number, request.first_token, request.room, request.extra, int(lease * 1000),
-        f"{u:.17f}", MAX_BYTES, len(names), len(request.entries), len(request.done),
+        f"{u:.17f}", MAX_BYTES, len(names), count, len(request.done),
     ]  # fmt: skip
     for want in request.wants:
         args += (want.name, want.weight, 2 if want.fast and want.fetch else int(want.fetch))
-    for entry in request.entries:
-        place = 0
-        if entry.key:
-            key_list.append(entry.key)
-            place = len(key_list)
-        args += (entry.kind, index[entry.name], entry.token, entry.payload, entry.number, place, entry.value)
+    args += settled
     for name, tokens in request.done.items():
         args += (index[name], len(tokens), *tokens)
     for figure, increment in request.figures.items():
         args += (figure, increment)
     first = request.first_token
     return Op(load("exchange"), key_list, args, lambda reply: _read_exchange(reply, names, first))
+
+
+def _settle_args(
+    keys: Keys, entries: Sequence[Entry], index: Mapping[str, int], key_list: list[Arg]
+) -> tuple[list[Arg], int]:
+    """The arguments for `entries`, and how many entries the script reads in them. Appends their keys to `key_list`.
+
+    The release of a unique key is an entry of its own, ahead of the outcome that ends the job.
+    """
+    args: list[Arg] = []
+    count = 0
+    for entry in entries:
+        name, token = index[entry.name], entry.token
+        if entry.releases:
+            key_list.append(entry.releases)
+            args += ("release", name, token, b"", 0, len(key_list), entry.job_id)
+            count += 1
+        kind, number, key, value = encode(keys, entry)
+        place = 0
+        if key:
+            key_list.append(key)
+            place = len(key_list)
+        args += (kind, name, token, entry.payload, number, place, value)
+        count += 1
+    return args, count
 
 
 def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:

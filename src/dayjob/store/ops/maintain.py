@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
+from dayjob.store.ops.consume import Entry, encode
 from dayjob.store.ops.move import JobMove, counted, move
 from dayjob.store.scripts import load
 
@@ -108,19 +109,6 @@ def read_cancels(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[byt
 
 
 @dataclass(frozen=True, slots=True)
-class Rescue:
-    """Where to move one attempt of a condemned pool."""
-
-    kind: Literal["queue", "dead", "retry", "broken", "drop"]
-    name: str
-    token: str
-    payload: bytes
-    number: int = 0
-    unique_key: str = ""
-    job_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Swept:
     """The answer to sweep."""
 
@@ -129,9 +117,12 @@ class Swept:
     left: int
 
 
-def sweep(keys: Keys, pool_id: str, rescues: Sequence[Rescue]) -> Op[Swept]:
-    """Move attempts of a condemned pool. Deletes the pool when it holds no more."""
-    names = sorted({rescue.name for rescue in rescues})
+def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
+    """Move attempts of a condemned pool: Reaped, Retried, Died, Dropped, Cancelled or Unreadable.
+
+    Deletes the pool when it holds no more.
+    """
+    names = sorted({entry.name for entry in entries})
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [
         keys.condemned, keys.held(pool_id), keys.state(pool_id), keys.pool(pool_id), keys.dead, keys.retry, keys.broken,
@@ -140,14 +131,13 @@ def sweep(keys: Keys, pool_id: str, rescues: Sequence[Rescue]) -> Op[Swept]:
     for name in names:
         key_list += (keys.queue(name), keys.held_of(name), keys.bell(name))
     args: list[Arg] = [pool_id, len(names), *names]
-    for rescue in rescues:
+    for entry in entries:
         place = 0
-        if rescue.unique_key:
-            key_list.append(rescue.unique_key)
+        if entry.releases:
+            key_list.append(entry.releases)
             place = len(key_list)
-        args += (
-            rescue.kind, index[rescue.name], rescue.token, rescue.payload, rescue.number, place, rescue.job_id,
-        )  # fmt: skip
+        kind, number, _, _ = encode(keys, entry)
+        args += (kind, index[entry.name], entry.token, entry.payload, number, place, entry.job_id)
     return Op(load("sweep"), key_list, args, lambda reply: Swept(bool(reply[0]), reply[1], reply[2]))
 
 

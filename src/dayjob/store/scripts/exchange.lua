@@ -32,16 +32,25 @@ ARGV[12...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, an
              2 per metric of this minute: field, increment
 Returns  {"ok" | "rewound": Redis lost earlier requests of this pool | "again": a resend | "late": an older request |
           "refused": the pool is not registered; Redis milliseconds; attempts held; number of late outcomes;
-          indexes of names that still have jobs to fetch; answers to free: token, payload or false, ...;
+          indexes of names that still have jobs to fetch; answers to release: token, payload or false, ...;
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
           jobs: {name index, payload, ...} per name with jobs, under consecutive token numbers; or for "again" {token, payload, ...};
           attempts left unsettled because their job was cancelled: token, 1 | kill, ...}
-Kinds that end the attempt: retry, snooze (number: delay in milliseconds), dead (number: 1 when it counts as a failure),
-drop (number as for dead, and 2 when it was cancelled), done, keep (number: milliseconds to keep; key and value: the
-result), back (key and value: a unique key to take again), rewound, broken.
-Kinds that do not: free (release a unique key; value is the job id, number 1 on a first run), suspect (record the token in
-the pool's state).
-A cancelled job never runs again: retry, snooze, back and rewound leave its attempt held, and the pool ends it.
+Kinds of entries that end the attempt, named like the classes of outcome.py (number and key index are 0 unless given here):
+  done        nothing is stored
+  kept        payload goes to done; number: milliseconds to keep it and the result; key, value: the result
+  retried     payload goes to retry; number: delay in milliseconds
+  snoozed     payload goes to scheduled; number: delay in milliseconds
+  died        payload goes to dead; number: 1 when it counts as a failure; key, value: the error as the job's result
+  dropped     nothing is stored; number: 1 when it counts as a failure
+  cancelled   nothing is stored
+  given_back  the held payload goes back to its queue; key, value: a unique key to take again, and the job id
+  rewound     the held payload goes back to its queue
+  unreadable  payload goes to broken
+Kinds that do not end it:
+  release       release a unique key; number: 1 on a first run; key, value: the unique key and the job id
+  name_suspect  record the token in the pool's state
+A cancelled job never runs again: retried, snoozed, given_back and rewound leave its attempt held, and the pool ends it.
 Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that fetches the job, and a
 resend must find the whole request applied or nothing.
 ]]
@@ -89,10 +98,10 @@ end
 local limit = limits_of(limits, name)
 local limits_known = limit ~= nil
 limit = limit or {}
-local targets = {retry = {'ZCARD', retry}, dead = {'ZCARD', dead}, snooze = {'ZCARD', scheduled}, keep = {'ZCARD', done}, broken = {'LLEN', broken}}
-local able = {drop = true, done = true}
+local targets = {retried = {'ZCARD', retry}, died = {'ZCARD', dead}, snoozed = {'ZCARD', scheduled}, kept = {'ZCARD', done}, unreadable = {'LLEN', broken}}
+local able = {done = true, dropped = true, cancelled = true}
 local function can(kind, i)
-  if kind == 'back' or kind == 'rewound' then
+  if kind == 'given_back' or kind == 'rewound' then
     if good(pcall_('LLEN', key_of(i, 1))) then return true end
     note_wrong(i)
     return false
@@ -109,7 +118,7 @@ local function add(counter, i, n)
   counts[label] = (counts[label] or 0) + n
 end
 local late, stuck, releases, cancelled = 0, {}, {}, {}
-local runs_again = {retry = true, snooze = true, back = true, rewound = true}
+local runs_again = {retried = true, snoozed = true, given_back = true, rewound = true}
 local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
 
@@ -120,38 +129,40 @@ local function score_in(amount)
   return format('%.3f', (amount < 10000 and at or math.ceil(at / 1000) * 1000) / 1000)
 end
 local function settle(kind, i, token, payload, amount, key, value)
-  if kind == 'retry' then
+  if kind == 'retried' then
     call('ZADD', retry, score_in(amount), payload)
     pcall_('ZADD', due, 0, '1')
     add('failed', i, 1)
     add('retried', i, 1)
-  elseif kind == 'snooze' then
+  elseif kind == 'snoozed' then
     call('ZADD', scheduled, score_in(amount), payload)
     pcall_('ZADD', due, 0, '1')
     add('snoozed', i, 1)
-  elseif kind == 'dead' then
+  elseif kind == 'died' then
     call('ZADD', dead, time[1], payload)
     if amount == 1 then add('failed', i, 1) end
     add('dead', i, 1)
   elseif kind == 'done' then
     add('done', i, 1)
-  elseif kind == 'drop' then
+  elseif kind == 'dropped' then
     if amount == 1 then add('failed', i, 1) end
-    add(amount == 2 and 'cancelled' or 'discarded', i, 1)
-  elseif kind == 'keep' then
+    add('discarded', i, 1)
+  elseif kind == 'cancelled' then
+    add('cancelled', i, 1)
+  elseif kind == 'kept' then
     call('ZADD', done, format('%.3f', (now + amount) / 1000), payload)
     add('done', i, 1)
-  elseif kind == 'broken' then
+  elseif kind == 'unreadable' then
     call('RPUSH', broken, payload)
     add('broken', i, 1)
   else
     call('RPUSH', key_of(i, 1), call('HGET', held, token))
-    add(kind == 'back' and 'given_back' or 'rewound', i, 1)
+    add(kind, i, 1)
     -- The job released its unique key but never started. It takes the key again, unless another job has it by now.
     if key > 0 then call('SET', KEYS[key], value, 'NX', 'PX', 2592000000) end
   end
-  if (kind == 'keep' or kind == 'dead') and key > 0 then
-    call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'keep' and amount or 86400000, 1)))
+  if (kind == 'kept' or kind == 'died') and key > 0 then
+    call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'kept' and amount or 86400000, 1)))
   end
   call('HDEL', held, token)
   if limit[i] then
@@ -187,11 +198,11 @@ for _ = 1, entries do
   position = position + 7
   local present = call('HEXISTS', held, token) == 1
   local cancel = present and runs_again[kind] and call('HGET', state, 'cancel:' .. token)
-  if kind == 'free' then
+  if kind == 'release' then
     if present and not again then release(i, token, key, value, amount == 1) end
     releases[#releases + 1] = token
     releases[#releases + 1] = call('HGET', held, token)
-  elseif kind == 'suspect' then
+  elseif kind == 'name_suspect' then
     if present and not again then named = token end
   elseif again then
     -- The first send removed all attempts that it settled, so one that is still held could not be settled.

@@ -16,8 +16,14 @@ ARGV[1]  pool id
 ARGV[2]  number of job names
 ARGV[3...]  the job names, then 7 per entry: kind, name index, token, payload, number, key index, job id
 Returns  {1, or 0 when the pool is not condemned; attempts moved; attempts left}
-Kinds: queue (back to the head), dead (number: 1 when it counts as a failure), drop (number as for dead, and 2 when it was
-cancelled), retry (number: delay in milliseconds), broken.
+Kinds of entries, named like the classes of outcome.py (number is 0 unless given here):
+  reaped      payload goes to the head of its queue
+  retried     payload goes to retry; number: delay in milliseconds
+  died        payload goes to dead; number: 1 when it counts as a failure
+  dropped     nothing is stored; number: 1 when it counts as a failure
+  cancelled   nothing is stored
+  unreadable  payload goes to broken
+The unique key of an entry is released if the job owns it.
 Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
 --@use check bell
@@ -37,7 +43,8 @@ local function writable(command, key)
   return good(redis.pcall(command, key))
 end
 local can = {
-  dead = writable('ZCARD', dead), retry = writable('ZCARD', retry), broken = writable('LLEN', broken), drop = true,
+  died = writable('ZCARD', dead), retried = writable('ZCARD', retry), unreadable = writable('LLEN', broken),
+  dropped = true, cancelled = true,
 }
 local moved, counts, rung = 0, {}, {}
 local function add(counter, name)
@@ -51,17 +58,17 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
   local base = FIRST_KEY + (index - 1) * 3
   local queue, members, bell, name = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], ARGV[FIRST_NAME + index]
   local able = can[kind]
-  if kind == 'queue' then able = writable('LLEN', queue) end
+  if kind == 'reaped' then able = writable('LLEN', queue) end
   if able and redis.call('HEXISTS', held, token) == 1 then
-    if kind == 'queue' then
+    if kind == 'reaped' then
       redis.call('RPUSH', queue, payload)
       rung[bell] = true
       add('reaped', name)
-    elseif kind == 'dead' then
+    elseif kind == 'died' then
       redis.call('ZADD', dead, time[1], payload)
       if number == 1 then add('failed', name) end
       add('dead', name)
-    elseif kind == 'retry' then
+    elseif kind == 'retried' then
       -- As in exchange: gocraft's web UI can only read scores that are whole seconds.
       local at = now + number
       if number >= 10000 then at = math.ceil(at / 1000) * 1000 end
@@ -69,12 +76,14 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
       redis.pcall('ZADD', due, 0, '1')
       add('failed', name)
       add('retried', name)
-    elseif kind == 'broken' then
+    elseif kind == 'unreadable' then
       redis.call('RPUSH', broken, payload)
       add('broken', name)
-    else
+    elseif kind == 'dropped' then
       if number == 1 then add('failed', name) end
-      add(number == 2 and 'cancelled' or 'discarded', name)
+      add('discarded', name)
+    else
+      add('cancelled', name)
     end
     if key > 0 and redis.pcall('GET', KEYS[key]) == job then
       redis.call('DEL', KEYS[key])

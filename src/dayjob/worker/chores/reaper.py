@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dayjob import retry
 from dayjob.errors import DayjobError, JobTimeout, Rejected
 from dayjob.job import Job
 from dayjob.options import JobOptions
+from dayjob.outcome import Cancelled, Died, Dropped, Reaped, Retried, Unreadable
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, inspect, maintain
-from dayjob.store.ops.maintain import Rescue
+from dayjob.store.ops.consume import Entry
 from dayjob.store.steps import Runs
 from dayjob.worker.running.attempt import KILLED, killed_payload
 
@@ -29,6 +30,33 @@ logger = SafeLogger("dayjob.worker.chores.reaper")
 MAX_SWEPT = 20
 #: Bytes of payloads that one call moves, so that it does not block the server for long. A larger attempt is moved alone.
 MAX_SWEEP_BYTES = 1 << 20
+
+
+class CrashedPool(NamedTuple):
+    """What Redis has about a condemned pool, and the Redis time of the sweep."""
+
+    pool_id: str
+    suspect: str | None
+    #: The attempt because of which the parent killed the process, and the reason.
+    culprit: str | None
+    cause: str | None
+    now: float
+
+
+class HeldJob(NamedTuple):
+    """One attempt of a condemned pool."""
+
+    token: str
+    payload: bytes
+    wire: codec.Wire
+
+
+class Rescued(NamedTuple):
+    """What becomes of an attempt, and the error to report if its job moves to dead."""
+
+    entry: Entry
+    error: DayjobError | None = None
+    job: Job | None = None
 
 
 def _token_number(token: str) -> int:
@@ -91,34 +119,43 @@ class Reaper:
         """
         held = self._link.run(consume.held_tokens(self._keys, pool_id))
         tokens = sorted(held, key=_token_number, reverse=True)
-        suspect, culprit, cause = self._link.run(maintain.read_state(self._keys, pool_id))
+        state = self._link.run(maintain.read_state(self._keys, pool_id))
         # The time is only needed if there are payloads to write.
-        now = self._link.run(inspect.now()) if tokens else 0.0
+        crash = CrashedPool(pool_id, *state, now=self._link.run(inspect.now()) if tokens else 0.0)
         moved = 0
         for batch in self._batches(pool_id, tokens):
-            payloads = self._link.run(maintain.read_held(self._keys, pool_id, batch)) if batch else []
-            cancels = self._link.run(maintain.read_cancels(self._keys, pool_id, batch)) if batch else []
-            rescues: list[Rescue] = []
-            dead: list[tuple[Job, BaseException]] = []
-            for token, payload, cancel in zip(batch, payloads, cancels, strict=True):
-                if payload is not None:
-                    state = (suspect, culprit, cause)
-                    rescue = self._rescue(token, payload, pool_id, now, state, dead, cancel)
-                    if rescue is not None:
-                        rescues.append(rescue)
-            answer = self._link.run(maintain.sweep(self._keys, pool_id, rescues))
+            rescued = self._rescue_batch(batch, crash) if batch else []
+            answer = self._link.run(maintain.sweep(self._keys, pool_id, [one.entry for one in rescued]))
             if not answer.condemned:
                 return moved
             moved += answer.moved
-            for job, error in dead if answer.moved else ():
-                logger.error("job=%s id=%s is dead (%s)", job.name, job.id, error)
-                if self._on_dead is not None:
-                    self._on_dead(job, error)
+            if answer.moved:
+                self._report_dead(rescued)
         if moved:
-            why = cause or "its process crashed or lost its lease"
+            why = crash.cause or "its process crashed or lost its lease"
             names = ", ".join(sorted({consume.name_in(token) for token in tokens})[:10])
             logger.warning("pool=%s: %s; attempts rescued: %d (%s)", pool_id, why, moved, names)
         return moved
+
+    def _rescue_batch(self, tokens: list[str], crash: CrashedPool) -> list[Rescued]:
+        """What becomes of these attempts; without those that are gone, and those left to a pool."""
+        payloads = self._link.run(maintain.read_held(self._keys, crash.pool_id, tokens))
+        cancels = self._link.run(maintain.read_cancels(self._keys, crash.pool_id, tokens))
+        found = zip(tokens, payloads, cancels, strict=True)
+        rescued = [
+            self._rescue(token, payload, cancel, crash)
+            for token, payload, cancel in found
+            if payload is not None
+        ]
+        return [one for one in rescued if one is not None]
+
+    def _report_dead(self, rescued: list[Rescued]) -> None:
+        """Log the jobs that moved to dead, and call their hooks."""
+        for _, error, job in rescued:
+            if job is not None and error is not None:
+                logger.error("job=%s id=%s is dead (%s)", job.name, job.id, error)
+                if self._on_dead is not None:
+                    self._on_dead(job, error)
 
     def _batches(self, pool_id: str, tokens: list[str]) -> Iterator[list[str]]:
         """The tokens of each sweep, in order. A pool that holds nothing gets one empty sweep, which forgets it."""
@@ -137,106 +174,75 @@ class Reaper:
                 total += size
             yield batch
 
-    def _rescue(
-        self,
-        token: str,
-        payload: bytes,
-        pool_id: str,
-        now: float,
-        state: tuple[str | None, str | None, str | None],
-        dead: list[tuple[Job, BaseException]],
-        cancel: bytes | None,
-    ) -> Rescue | None:
+    def _rescue(self, token: str, payload: bytes, cancel: bytes | None, crash: CrashedPool) -> Rescued | None:
+        """What becomes of one attempt; None if it is left to a pool, because only a pool knows its job type."""
         name = consume.name_in(token) or "unknown"
         try:
-            wire = codec.read(payload, name)
+            held = HeldJob(token, payload, codec.read(payload, name))
             if cancel is not None:
-                return self._end_cancelled(token, payload, wire, killed=cancel == b"kill")
-            return self._judge(token, payload, wire, pool_id, now, state, dead)
+                return Rescued(self._end_cancelled(held, killed=cancel == b"kill"))
+            return self._judge(held, crash)
         except codec.Broken as why:
-            entry = codec.broken_entry(payload, at=0, where=f"held by pool {pool_id}", why=str(why))
-            return Rescue("broken", name, token, entry)
+            entry = codec.broken_entry(payload, at=0, where=f"held by pool {crash.pool_id}", why=str(why))
+            return Rescued(Entry(name, token, Unreadable(), entry))
 
-    def _end_cancelled(self, token: str, payload: bytes, wire: codec.Wire, *, killed: bool) -> Rescue:
+    def _end_cancelled(self, held: HeldJob, *, killed: bool) -> Entry:
         """End a job that an operator cancelled or killed while it ran. It never runs again."""
+        wire = held.wire
         logger.info("job=%s id=%s %s", wire.name, wire.id, KILLED if killed else "cancelled")
         if killed:
-            now = self._link.run(inspect.now())
-            return Rescue("dead", wire.name, token, killed_payload(payload, now), 0, *self._key(wire))
-        return Rescue("drop", wire.name, token, b"", 2, *self._key(wire))
+            payload = killed_payload(held.payload, self._link.run(inspect.now()))
+            return self._end(held, Died(counts_failure=False, why=KILLED), payload)
+        return self._end(held, Cancelled())
 
-    def _judge(
-        self,
-        token: str,
-        payload: bytes,
-        wire: codec.Wire,
-        pool_id: str,
-        now: float,
-        state: tuple[str | None, str | None, str | None],
-        dead: list[tuple[Job, BaseException]],
-    ) -> Rescue | None:
-        suspect, culprit, cause = state
-        name = wire.name
-        if culprit is not None:
-            if token != culprit:
-                # The parent killed the process because of another attempt.
-                return Rescue("queue", name, token, payload)
-            return self._rescue_culprit(
-                token, payload, wire, cause or "killed", f"{pool_id}/{token}", now, dead
-            )
-        if wire.deaths >= retry.SUSPECT and token != suspect:
-            return Rescue("queue", name, token, payload)
+    def _judge(self, held: HeldJob, crash: CrashedPool) -> Rescued | None:
+        token, payload, wire = held
+        unchanged = Rescued(Entry(wire.name, token, Reaped(), payload))
+        if crash.culprit is not None:
+            # The parent killed the process because of one attempt. The others are not to blame.
+            return self._rescue_culprit(held, crash) if token == crash.culprit else unchanged
+        if wire.deaths >= retry.SUSPECT and token != crash.suspect:
+            return unchanged
         deaths = wire.deaths + 1
-        changes: dict[str, Any] = {"deaths": deaths, "attempt": f"{pool_id}/{token}"}
-        changes |= _history_fields(wire, now, "its process died", died_in=pool_id)
+        fields = _history_fields(wire, crash.now, "its process died", died_in=crash.pool_id)
+        fields |= {"deaths": deaths, "attempt": f"{crash.pool_id}/{token}"}
         if deaths < retry.MAX_DEATHS:
-            return Rescue("queue", name, token, codec.rewrite(payload, changes))
-        message = f"its process died {deaths} times while it ran, last in pool {pool_id}"
-        changes["failed_at"] = int(now)
-        return self._rescue_as_dead(token, payload, wire, message, changes, dead)
+            return Rescued(Entry(wire.name, token, Reaped(), codec.rewrite(payload, fields)))
+        message = f"its process died {deaths} times while it ran, last in pool {crash.pool_id}"
+        fields["failed_at"] = int(crash.now)
+        return self._rescue_as_dead(held, Died(counts_failure=False, why=message), fields)
 
-    def _rescue_culprit(
-        self,
-        token: str,
-        payload: bytes,
-        wire: codec.Wire,
-        cause: str,
-        place: str,
-        now: float,
-        dead: list[tuple[Job, BaseException]],
-    ) -> Rescue | None:
+    def _rescue_culprit(self, held: HeldJob, crash: CrashedPool) -> Rescued | None:
+        """The attempt because of which the parent killed the process has failed, like one that raised JobTimeout."""
+        wire, cause = held.wire, crash.cause or "killed"
         options = self._options(wire.name)
         if options is None and self._on_dead is None:
             # The parent does not know the job's options. A pool that knows them rescues this attempt.
             return None
-        options = options or JobOptions()
-        changes: dict[str, Any] = {"attempt": place, "fails": wire.fails + 1, "err": cause, "trace": cause}
-        changes |= {"failed_at": int(now), **_history_fields(wire, now, cause)}
-        decision = retry.decide(options, JobTimeout(cause), wire.fails, self._rng)
-        if decision.kind == "retry":
-            delay = max(0, round((decision.after or 0) * 1000))
-            return Rescue("retry", wire.name, token, codec.rewrite(payload, changes), delay)
-        if decision.kind in ("discard", "drop"):
-            return Rescue("drop", wire.name, token, b"", 1, *self._key(wire))
-        return self._rescue_as_dead(token, payload, wire, cause, changes, dead, fail=1)
+        outcome = retry.decide(options or JobOptions(), JobTimeout(cause), wire.fails, self._rng)
+        fields: dict[str, Any] = {"attempt": f"{crash.pool_id}/{held.token}", "fails": wire.fails + 1}
+        fields |= {"err": cause, "trace": cause, "failed_at": int(crash.now)}
+        fields |= _history_fields(wire, crash.now, cause)
+        match outcome:
+            case Retried():
+                return Rescued(Entry(wire.name, held.token, outcome, codec.rewrite(held.payload, fields)))
+            case Dropped():
+                return Rescued(self._end(held, outcome))
+            case Died():
+                return self._rescue_as_dead(held, Died(outcome.counts_failure, cause), fields)
+            case _:
+                raise AssertionError(f"a JobTimeout is not a signal, and cannot lead to {outcome!r}")
 
-    def _rescue_as_dead(
-        self,
-        token: str,
-        payload: bytes,
-        wire: codec.Wire,
-        message: str,
-        changes: dict[str, Any],
-        dead: list[tuple[Job, BaseException]],
-        *,
-        fail: int = 0,
-    ) -> Rescue | None:
+    def _rescue_as_dead(self, held: HeldJob, outcome: Died, fields: dict[str, Any]) -> Rescued | None:
         if self._on_dead is None:
             return None
-        dead.append((codec.job_of(wire), DayjobError(message)))
-        changes |= {"err": message, "trace": message}
-        return Rescue("dead", wire.name, token, codec.rewrite(payload, changes), fail, *self._key(wire))
+        message = outcome.why
+        payload = codec.rewrite(held.payload, fields | {"err": message, "trace": message})
+        return Rescued(self._end(held, outcome, payload), DayjobError(message), codec.job_of(held.wire))
 
-    def _key(self, wire: codec.Wire) -> tuple[str, str]:
+    def _end(self, held: HeldJob, outcome: Died | Dropped | Cancelled, payload: bytes = b"") -> Entry:
+        """The entry that ends a job and releases its unique key."""
+        wire = held.wire
         own = wire.unique_key.startswith(self._keys.unique_prefix)
-        return (wire.unique_key, wire.id) if own else ("", "")
+        releases = wire.unique_key if own else ""
+        return Entry(wire.name, held.token, outcome, payload, wire.id, releases=releases)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 
+from dayjob.outcome import counts_failure
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
 from dayjob.worker.fetching.start_gate import StartGate
@@ -79,15 +80,17 @@ class Outbox:
             self.finished.append(self.later.popleft())
         groups: defaultdict[PoolJobType, list[Attempt]] = defaultdict(list)
         finished = self.finished
-        for _ in range(min(len(finished), consume.MAX_SETTLED - len(entries))):
-            if size >= consume.MAX_BYTES:
-                break
+        room = consume.MAX_SETTLED - len(entries) if size < consume.MAX_BYTES else 0
+        for _ in range(min(len(finished), room)):
             attempt = finished.popleft()
             groups[attempt.job_type].append(attempt)
-            if attempt.settlement is not None and not attempt.lost:
-                attempt.job_type.fails += attempt.settlement[-1].fails
-                entries += attempt.settlement
-                size += sum(map(_bytes, attempt.settlement))
+            entry = attempt.settlement
+            if entry is not None and not attempt.lost:
+                attempt.job_type.fails += counts_failure(entry.outcome)
+                entries.append(entry)
+                size += _bytes(entry)
+                if size >= consume.MAX_BYTES:
+                    break
         done: dict[str, list[str]] = {}
         for job_type, attempts in groups.items():
             tokens = self._count(job_type, attempts, epoch)
@@ -113,4 +116,4 @@ class Outbox:
 
 def _bytes(entry: Entry) -> int:
     """The size of an entry, as far as it counts against MAX_BYTES."""
-    return len(entry.payload) + len(entry.value)
+    return len(entry.payload) + len(entry.result)

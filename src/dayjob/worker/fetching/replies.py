@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 
+from dayjob.outcome import Rewound, StartRequest, Unreadable
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -60,7 +61,7 @@ class ReplyHandler:
             for token in tokens:
                 held.pop(token, None)
         for entry in request.entries:
-            if entry.kind in ("free", "suspect"):
+            if isinstance(entry.outcome, StartRequest):
                 continue
             if entry.token in stuck:
                 self._outbox.stick(entry)
@@ -98,7 +99,7 @@ class ReplyHandler:
             attempt.payload = payload or b""
             with contextlib.suppress(codec.Broken):
                 attempt.wire = codec.read(attempt.payload, attempt.name)
-        self._outbox.entries.extend(attempt.cancellation(self._keys.unique_prefix, self._state.clock.now()))
+        self._outbox.entries.append(attempt.cancellation(self._keys.unique_prefix, self._state.clock.now()))
 
     def _log_wrong_types(self, names: list[str]) -> None:
         now = time.monotonic()
@@ -141,7 +142,7 @@ class ReplyHandler:
         now, where = self._state.clock.now(), self._keys.queue(name)
         entry = codec.broken_entry(payload, at=now, where=where, why=why)
         self._state.held[token] = Attempt(token, name, payload, codec.Wire(name), job_type)
-        self._outbox.entries.append(Entry("broken", name, token, entry))
+        self._outbox.entries.append(Entry(name, token, Unreadable(), entry))
 
     def _start_released(self, request: Request, reply: Reply) -> None:
         """Start the attempts whose request to the start gate was answered."""
@@ -178,7 +179,7 @@ class ReplyHandler:
             job_type = self._job_types.get(name)
             if job_type is not None:
                 held[token] = Attempt(token, name, b"", codec.Wire(name), job_type)
-                self._outbox.entries.append(Entry("rewound", name, token))
+                self._outbox.entries.append(Entry(name, token, Rewound()))
         for token in gone:
             self.lose(held[token])
         highest = max(map(consume.number_in, tokens), default=0)

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from dayjob.outcome import NameSuspect, Release
 from dayjob.retry import SUSPECT
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -89,16 +90,15 @@ class StartGate:
             if attempt.lost:
                 continue
             wire = attempt.wire
-            first = int(wire.fails == 0 and wire.deaths == 0 and wire.snoozes == 0)
+            first = wire.fails == 0 and wire.deaths == 0 and wire.snoozes == 0
             self._asked[attempt.token] = attempt
-            entries.append(
-                Entry("free", attempt.name, attempt.token, number=first, key=wire.unique_key, value=wire.id)
-            )
+            request = Release(wire.unique_key, first_run=first)
+            entries.append(Entry(attempt.name, attempt.token, request, job_id=wire.id))
         while self._suspects and self._suspects[0].lost:
             self._suspects.popleft()
         if self._suspects and self._suspect is None:
             self._suspect = self._suspects.popleft()
-            entries.append(Entry("suspect", self._suspect.name, self._suspect.token))
+            entries.append(Entry(self._suspect.name, self._suspect.token, NameSuspect()))
         return entries
 
     def turn_back(self, *, everything: bool) -> list[Attempt]:
@@ -135,7 +135,7 @@ class StartGate:
                 through.append(attempt)
         suspect = self._suspect
         if suspect is not None and any(
-            one.kind == "suspect" and one.token == suspect.token for one in entries
+            one.token == suspect.token and isinstance(one.outcome, NameSuspect) for one in entries
         ):
             through.append(suspect)
         return through, failed

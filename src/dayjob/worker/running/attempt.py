@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from dayjob.job import Job, StopReason, new_id
+from dayjob.outcome import Cancelled, Died, GivenBack
 from dayjob.store import codec
 from dayjob.store.codec import Wire
 from dayjob.store.ops.consume import Entry
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 #: The error of a job that an operator killed while it ran.
 KILLED = "killed by an operator while it ran"
-#: How an attempt ended: None for a plain completion, else the entries for the next exchange.
-Settlement = Sequence[Entry] | None
+#: How an attempt ended: None if it is done and Redis has nothing to store or release, else an entry for the next exchange.
+Settlement = Entry | None
+_GIVEN_BACK = GivenBack()
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -87,20 +88,22 @@ class Attempt(msgspec.Struct, eq=False):
         If it released its unique key but never started, the entry also takes the key again.
         """
         if self.released and not self.started_at:
-            return Entry("back", self.name, self.token, key=self.wire.unique_key, value=self.wire.id)
-        return Entry("back", self.name, self.token)
+            return Entry(self.name, self.token, GivenBack(self.wire.unique_key), job_id=self.wire.id)
+        return Entry(self.name, self.token, _GIVEN_BACK)
 
-    def cancellation(self, unique_prefix: str, now: float) -> list[Entry]:
-        """The entries that end a cancelled job: drop it, or move it to dead if killed, and release its unique key."""
-        wire = self.wire
-        entries: list[Entry] = []
-        if wire.unique_key.startswith(unique_prefix):
-            entries.append(Entry("free", self.name, self.token, key=wire.unique_key, value=wire.id))
-        if self.killed:
-            entries.append(Entry("dead", self.name, self.token, killed_payload(self.payload, now)))
-        else:
-            entries.append(Entry("drop", self.name, self.token, b"", 2))
-        return entries
+    def own_key(self, unique_prefix: str) -> str:
+        """The job's unique key; "" if it has none, or one that is not a unique key of this namespace."""
+        key = self.wire.unique_key
+        return key if key.startswith(unique_prefix) else ""
+
+    def cancellation(self, unique_prefix: str, now: float) -> Entry:
+        """The entry that ends a cancelled job: dropped, or moved to dead if killed. Its unique key is released."""
+        job_id, releases = self.wire.id, self.own_key(unique_prefix)
+        if not self.killed:
+            return Entry(self.name, self.token, Cancelled(), job_id=job_id, releases=releases)
+        payload = killed_payload(self.payload, now)
+        died = Died(counts_failure=False, why=KILLED)
+        return Entry(self.name, self.token, died, payload, job_id, releases=releases)
 
     @property
     def id(self) -> str:

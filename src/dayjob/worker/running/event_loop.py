@@ -246,7 +246,7 @@ class LoopExecutor:
                 place = self._places.popleft()
                 self._board.post(place, attempt.token, attempt.deadline)
         #: If both calls below raise, the attempt goes back to its queue.
-        settlement: Settlement = (attempt.back(),)
+        settlement: Settlement = attempt.back()
         try:
             settlement = await self._run(attempt)
         except BaseException as error:

@@ -1,0 +1,82 @@
+"""Failure: the message and traceback of an exception, for storing and logging."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Sequence
+from types import TracebackType
+
+import msgspec
+
+from dayjob.errors import DayjobError
+from dayjob.handlers.redact import secrets_in, without
+from dayjob.job import Job
+from dayjob.store import codec
+
+#: Files of this package that call handlers. Their frames are cut from stored tracebacks.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # noqa: PTH120
+_OURS = tuple(_PACKAGE + part for part in (f"worker{os.sep}", f"handlers{os.sep}", "middleware.py"))
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An exception that ended an attempt, with a message and traceback that contain no redacted values."""
+
+    error: BaseException
+    message: str
+    trace: str
+    secrets: Sequence[str] = ()
+
+    def redacted(self, text: str) -> str:
+        """`text` without the values of the job's redacted arguments."""
+        return without(text, self.secrets)
+
+    @property
+    def where(self) -> str:
+        """The file and line where the error was raised, for a log line."""
+        frames = traceback.extract_tb(self.error.__traceback__)
+        return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def explain(error: BaseException, job: Job) -> Failure:
+    """Describe an error of a job, without the values of its redacted arguments."""
+    secrets = _secrets(job)
+    # Redacted before it is cut, because a secret that is cut in half would not be found.
+    message, trace = (codec.cut(without(text, secrets)) for text in _describe(error))
+    return Failure(error, message, trace, secrets)
+
+
+def _secrets(job: Job) -> list[str]:
+    """The values of redacted arguments, which must not be stored or logged."""
+    try:
+        return secrets_in(job.args, tuple(job.redact))
+    except codec.UNREADABLE:
+        return []
+
+
+def _describe(error: BaseException) -> tuple[str, str]:
+    """Message and traceback of an exception, even if its str() raises."""
+    try:
+        text = str(error)
+    except BaseException:
+        text = "(the message of this exception cannot be shown)"
+    kind = type(error).__name__
+    message = f"{kind}: {text}" if text else kind
+    try:
+        trace = "".join(traceback.format_exception(type(error), error, _from_handler(error)))
+    except BaseException:
+        # Formatting can fail, for example because of a `__cause__` whose str() raises. Extracting frames cannot.
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = "".join(
+            f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n' for frame in frames
+        )
+        trace = f"Traceback (most recent call last):\n{lines}{message}"
+    return message, trace
+
+
+def _from_handler(error: BaseException) -> TracebackType | None:
+    """The traceback without the frames that lead to the handler. None for an error that dayjob itself raised."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.tb_next
+    return frame if frame is not None or isinstance(error, DayjobError) else error.__traceback__

@@ -1,0 +1,94 @@
+"""Report: logs the outcomes of attempts, and calls the hooks of their job types."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, assert_never
+
+from dayjob.job import Job
+from dayjob.options import Hook
+from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, Retried, Snoozed, counts_failure
+from dayjob.safe_logging import SafeLogger
+from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.failure import Failure, explain
+
+logger = SafeLogger("dayjob.job")
+
+
+def call_hook(hook: Hook | None, job: Job, *args: Any) -> None:
+    """Call a hook. A failing hook is logged, and does not change the outcome of its job."""
+    if hook is None:
+        return
+    try:
+        hook(job, *args)
+    except BaseException as error:
+        # As redacted text: passed as exc_info, its chain would show the handler's exception.
+        failure = explain(error, job)
+        name = getattr(hook, "__qualname__", hook)
+        logger.error("hook %s failed (%s)\n%s", name, failure.message, failure.trace)  # noqa: TRY400 - see above
+
+
+def report_error(attempt: Attempt, outcome: ErrorOutcome, failure: Failure) -> None:
+    """Log an attempt that raised, and call the hooks for its outcome."""
+    job, options = attempt.open(), attempt.job_type.options
+    failed = counts_failure(outcome)
+    if failed:
+        job.fails, job.error = attempt.wire.fails + 1, failure.message
+    _log_error(attempt, outcome, failure)
+    if failed:
+        call_hook(options.on_fail, job, failure.error)
+    if isinstance(outcome, Died):
+        call_hook(options.on_dead, job, failure.error)
+    elif isinstance(outcome, Dropped):
+        call_hook(options.on_discard, job, failure.redacted(outcome.why) or failure.message)
+
+
+def report_expired(attempt: Attempt, why: str) -> None:
+    """Log a job that expired before it could start, and call its hook."""
+    _log_info(attempt, "discarded", why)
+    call_hook(attempt.job_type.options.on_discard, attempt.open(), why)
+
+
+def report_cancelled(attempt: Attempt) -> None:
+    """Log a job that an operator ended, and call its hook unless the job goes to dead."""
+    how = "killed by an operator" if attempt.killed else "cancelled"
+    logger.info("job=%s id=%s %s", attempt.name, attempt.wire.id, how)
+    if not attempt.killed:
+        call_hook(attempt.job_type.options.on_discard, attempt.open(), "cancelled")
+
+
+def log_done(attempt: Attempt) -> None:
+    """Log a completed attempt."""
+    ran = (time.monotonic() - attempt.started_at) * 1000
+    logger.debug("job=%s id=%s done in %.1f ms", attempt.name, attempt.wire.id, ran, extra=_extra(attempt))
+
+
+def _log_error(attempt: Attempt, outcome: ErrorOutcome, failure: Failure) -> None:
+    """Log a failed attempt.
+
+    The traceback is part of the text: passed as exc_info it could show redacted values, or fail to format.
+    """
+    name, job_id, message = attempt.name, attempt.wire.id, failure.message
+    match outcome:
+        case Retried(after=after):
+            text = "job=%s id=%s failed (%s)%s, next run in %.1f s"
+            logger.warning(text, name, job_id, message, failure.where, after, extra=_extra(attempt))
+        case Died():
+            text = "job=%s id=%s is dead (%s)\n%s"
+            logger.error(text, name, job_id, message, failure.trace, extra=_extra(attempt))
+        case Dropped(counts_failure=failed):
+            _log_info(attempt, "dropped" if failed else "discarded", message)
+        case Snoozed():
+            _log_info(attempt, "snoozed", message)
+        case GivenBack():
+            _log_info(attempt, "given back", message)
+        case _ as unknown:
+            assert_never(unknown)
+
+
+def _log_info(attempt: Attempt, what: str, why: str) -> None:
+    logger.info("job=%s id=%s %s (%s)", attempt.name, attempt.wire.id, what, why, extra=_extra(attempt))
+
+
+def _extra(attempt: Attempt) -> dict[str, Any]:
+    return {"job_id": attempt.wire.id, "job_name": attempt.name, "attempt": attempt.attempt}
