@@ -47,6 +47,7 @@ from dayjob.options import (
     check_namespace,
     check_text,
 )
+from dayjob.text import message_of
 
 if TYPE_CHECKING:
     from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
@@ -576,16 +577,16 @@ def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UsageError(f"include: cannot import {name!r}: {error}") from error
-    except UsageError:
+        raise UsageError(f"include: cannot import {name!r}: {message_of(error)}") from error
+    except (UsageError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # a module may raise anything
+    except BaseException as error:  # a module may raise anything
         what = f"{type(error).__name__}: {_first_line(error)}".removesuffix(": ")
         raise UsageError(f"include: cannot import {name!r}: {what}{_place(error)}") from error
 
 
 def _first_line(error: BaseException) -> str:
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = error.msg if isinstance(error, SyntaxError) else message_of(error)
     return text.strip().partition("\n")[0]
 
 
