@@ -187,3 +187,18 @@ def test_a_child_that_is_forked_while_a_thread_imports_the_enqueuer_enqueues_too
         """)
     assert done.returncode == 0, done.stderr
     assert len(look.queue("work")) == 2
+
+
+def test_the_first_enqueue_imports_nothing_more_than_the_enqueuer_did(python):
+    """An import outside the lock that forks take would hang a child that is forked at that moment."""
+    done = python("""
+        import sys
+        from dayjob import WorkerPool
+        pool = WorkerPool(namespace=namespace, redis=url)
+        work = pool.register("work", lambda: None)
+        pool.enqueuer
+        before = set(sys.modules)
+        work.enqueue()
+        print(sorted(set(sys.modules) - before))
+        """)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

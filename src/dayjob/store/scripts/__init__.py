@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+#: Found when this module is imported: `files` imports further modules, which a fork during the first request would break.
+_FOLDER = files("dayjob.store").joinpath("scripts")
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
@@ -35,7 +38,7 @@ class Script:
 @cache
 def load(name: str) -> Script:
     """Load the script `name` from the package. Each file is read once."""
-    source = files("dayjob.store").joinpath("scripts", f"{name}.lua").read_text("utf-8")
+    source = _FOLDER.joinpath(f"{name}.lua").read_text("utf-8")
     # Redis identifies scripts by their SHA-1; it protects nothing here.
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, sha, "no-writes" not in source.partition("\n")[0])
@@ -43,5 +46,4 @@ def load(name: str) -> Script:
 
 def all_names() -> list[str]:
     """The names of all scripts."""
-    found = files("dayjob.store").joinpath("scripts").iterdir()
-    return sorted(path.name.removesuffix(".lua") for path in found if path.name.endswith(".lua"))
+    return sorted(path.name.removesuffix(".lua") for path in _FOLDER.iterdir() if path.name.endswith(".lua"))
