@@ -63,12 +63,16 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the Redis client only where jobs are enqueued, run or looked at, not wherever a job is defined."""
+    from dayjob.pool import FORK_SAFE  # noqa: PLC0415 - not a public name of this package
+
     if name in ("Enqueuer", "AsyncEnqueuer"):
-        from dayjob.enqueue import enqueuer  # noqa: PLC0415 - the reason is above
+        with FORK_SAFE:
+            from dayjob.enqueue import enqueuer  # noqa: PLC0415 - the reason is above
 
         return getattr(enqueuer, name)
     if name in ("Admin", "AsyncAdmin"):
-        from dayjob.admin import client  # noqa: PLC0415 - the reason is above
+        with FORK_SAFE:
+            from dayjob.admin import client  # noqa: PLC0415 - the reason is above
 
         return getattr(client, name)
     raise AttributeError(f"module 'dayjob' has no attribute {name!r}")

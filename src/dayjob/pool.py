@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging  # noqa: F401 - see FORK_SAFE
 import os
 import pkgutil
 import threading
@@ -48,9 +49,20 @@ from dayjob.options import (
     check_redis,
     check_text,
 )
+from dayjob.text import message_of
 
 if TYPE_CHECKING:
     from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
+
+#: Held during an import at first use, and during every fork. A child that is forked in the middle of an import by another
+#: thread would wait forever for the lock of that module. `logging`, whose lock an import may need, is imported above: a
+#: fork takes locks in the reverse order of their registration, and must take this one first.
+FORK_SAFE = threading.RLock()
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=FORK_SAFE.acquire, after_in_parent=FORK_SAFE.release, after_in_child=FORK_SAFE.release
+    )
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -192,7 +204,8 @@ class WorkerPool(Generic[C]):
     @property
     def namespace(self) -> str:
         """The namespace in effect: DAYJOB_NAMESPACE, else the argument, else that of ./pyproject.toml, else "dayjob"."""
-        from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
+        with FORK_SAFE:
+            from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
 
         return addresses.resolve_namespace(None, pool=self.named_namespace)
 
@@ -319,7 +332,8 @@ class WorkerPool(Generic[C]):
         """Enqueues jobs by name, with arguments checked against the job types of this pool."""
         made: Enqueuer | None = self.__dict__.get("enqueuer")
         if made is None:
-            from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
+            with FORK_SAFE:
+                from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
             # setdefault makes two threads that get here at once use the same one. A lock could be held by another
             # thread when the process forks, and would then stay locked in the child.
@@ -328,7 +342,8 @@ class WorkerPool(Generic[C]):
 
     def enqueuer_for(self, namespace: str, redis: str | None) -> Enqueuer:
         """An enqueuer like `enqueuer`, for the namespace and server that a command was given."""
-        from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
+        with FORK_SAFE:
+            from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
         return Enqueuer(namespace, **{**self._sending(), "redis": redis})
 
@@ -337,7 +352,8 @@ class WorkerPool(Generic[C]):
         """Like `enqueuer`, for async code."""
         made: AsyncEnqueuer | None = self.__dict__.get("async_enqueuer")
         if made is None:
-            from dayjob.enqueue.enqueuer import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
+            with FORK_SAFE:
+                from dayjob.enqueue.enqueuer import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
 
             made = self.__dict__.setdefault(
                 "async_enqueuer", AsyncEnqueuer(self.namespace, **self._sending())
@@ -478,8 +494,9 @@ class WorkerPool(Generic[C]):
 
     def _build(self) -> Running:
         self.prepare()
-        from dayjob.safe_logging import restore_loggers  # noqa: PLC0415 - producers need no logging
-        from dayjob.worker.runtime import Runtime  # noqa: PLC0415 - producers never load the worker
+        with FORK_SAFE:
+            from dayjob.safe_logging import restore_loggers  # noqa: PLC0415 - only workers need it
+            from dayjob.worker.runtime import Runtime  # noqa: PLC0415 - producers never load the worker
 
         restore_loggers()
         self._log_conflicts()
@@ -532,7 +549,8 @@ class WorkerPool(Generic[C]):
 
     def _log_conflicts(self) -> None:
         """Warn if the pool and an environment variable or pyproject.toml name different servers or namespaces."""
-        from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
+        with FORK_SAFE:
+            from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
 
         for line in (
             addresses.conflict("redis", self.redis),
@@ -542,7 +560,8 @@ class WorkerPool(Generic[C]):
                 addresses.logger.warning("%s", line)
 
     def _sending(self) -> dict[str, Any]:
-        from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
+        with FORK_SAFE:
+            from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
 
         return {
             "redis": addresses.pool_redis(self.redis),
@@ -577,16 +596,16 @@ def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UsageError(f"include: cannot import {name!r}: {error}") from error
-    except UsageError:
+        raise UsageError(f"include: cannot import {name!r}: {message_of(error)}") from error
+    except (UsageError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # a module may raise anything
+    except BaseException as error:  # a module may raise anything
         what = f"{type(error).__name__}: {_first_line(error)}".removesuffix(": ")
         raise UsageError(f"include: cannot import {name!r}: {what}{_place(error)}") from error
 
 
 def _first_line(error: BaseException) -> str:
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = error.msg if isinstance(error, SyntaxError) else message_of(error)
     return text.strip().partition("\n")[0]
 
 

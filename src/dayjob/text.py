@@ -25,6 +25,14 @@ def escaped_json(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
+def message_of(error: BaseException) -> str:
+    """The message of an exception, whose str() may itself raise."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its message cannot be shown)"
+
+
 def read_span(text: str, option: str) -> float:
     """Parse a duration such as "90", "1.5s", "1h30m" or "2d" to seconds. Raises BadOption, which names `option`."""
     if re.fullmatch(r"\d{1,11}(\.\d{1,9})?", text):

@@ -256,6 +256,10 @@ class Story:
         for start, end in self.deaf.get(process.pid, ()):
             if start + self.rules.lease <= by <= end:
                 return True
+        for fault in process.faults:
+            suspended = fault.how.startswith("SIGSTOP") and fault.seconds > self.rules.lease
+            if suspended and fault.at + self.rules.lease <= by <= fault.at + fault.seconds + NOTICE:
+                return True
         since = until = float("-inf")
         for event in self.faults:
             if event.at > by:

@@ -319,6 +319,28 @@ def test_a_pool_that_nobody_heard_for_a_lease_and_that_was_then_killed_is_over(h
     assert Story(told, Rules(lease=3.0)).pool_over("p", 5, by) is over
 
 
+@pytest.mark.parametrize(
+    ("seconds", "gone", "by", "over"),
+    [
+        (4.0, True, 13.2, True),
+        (4.0, True, 12.8, False),
+        (2.0, True, 13.2, False),
+        (4.0, False, 13.2, False),
+    ],
+    ids=["suspended for a lease", "not yet", "for less", "it would know"],
+)
+def test_a_pool_that_was_suspended_for_a_lease_and_then_killed_is_over(seconds, gone, by, over):
+    told = [
+        Event("up", 1.0, 5, 1, how="embedded"),
+        Event("start", 2.0, 5, 2, serial="1/1", name="note", pool="p", token="1:note"),
+        Event("fault", 10.0, 9, 1, name="embedded", how="SIGSTOP", seconds=seconds, target=5),
+        Event("end", 14.1, 5, 3, serial="1/1", name="note", pool="p", token="1:note", how="ok"),
+    ]
+    if gone:
+        told.append(Event("gone", 15.0, 9, 2, target=5))
+    assert Story(told, Rules(lease=3.0)).pool_over("p", 5, by) is over
+
+
 @pytest.mark.parametrize(("by", "over"), [(5.2, True), (4.8, False), (9.2, False)])
 def test_a_pool_whose_handler_kept_the_interpreter_for_a_lease_is_over_though_it_never_found_out(by, over):
     told = [

@@ -302,6 +302,12 @@ def test_check_of_a_pool_without_jobs_or_a_module_that_is_not_there(run, tmp_pat
         ("import sys; sys.exit(3)", "SystemExit: 3"),
         ("assert False", "AssertionError"),
         ("raise KeyError('setting')", "KeyError: 'setting'"),
+        # As pytest.skip and gevent's GreenletExit.
+        ("raise type('Skipped', (BaseException,), {})('not here')", "Skipped: not here"),
+        (
+            "raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})",
+            "Mute: (its message cannot be shown)",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", [("check", "app"), ("worker", "app"), ("enqueue", "app:pool", "quick")])
@@ -321,6 +327,15 @@ def test_a_module_of_include_that_cannot_be_imported_is_named_with_file_line_and
     assert said[0].endswith(f"include: cannot import 'sub.a': {error}")
     assert said[1].strip().startswith(f"{tmp_path / 'sub' / 'a.py'}:3: {line}")
     assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", [("check", "app"), ("worker", "app"), ("enqueue", "app:pool", "quick")])
+def test_a_module_whose_error_has_no_readable_message_is_named(run, tmp_path, there, command):
+    (tmp_path / "app.py").write_text("raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})\n")
+    done = run(*command, *(() if command[0] == "check" else there))
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot import app: Mute: (its message cannot be shown)" in done.stderr
 
 
 # server

@@ -81,11 +81,15 @@ def test_limits_and_redaction_hold_after_a_restart_without_persistence(own_serve
 
 def test_each_flush_takes_limits_away_only_until_a_pool_fetches_again(own_server, namespace):
     room = Room(most=2)
-    pool = WorkerPool(namespace=namespace, redis=own_server.url, concurrency=10)
-    pool.register("work", room.stay, max_concurrency=2)
+    pools = [
+        WorkerPool(namespace=namespace, redis=own_server.url, concurrency=10, beat=0.3) for _ in range(2)
+    ]
+    pool = pools[0]
+    for one in pools:
+        one.register("work", room.stay, max_concurrency=2)
     keys = Keys(namespace)
     link = Link(addresses.parse_url(own_server.url), tag=keys.known_jobs)
-    with pool, contextlib.closing(link):
+    with pools[0], pools[1], contextlib.closing(link):
         for _ in range(5):
             # The lost attempts of a flush go on running; they are not held any more, so they are not counted.
             wait_until(lambda: room.inside == 0, 10)
@@ -93,6 +97,10 @@ def test_each_flush_takes_limits_away_only_until_a_pool_fetches_again(own_server
             before = room.passed
             pool.enqueuer.enqueue_many("work", [{}] * 10)
             wait_until(lambda before=before: room.passed >= before + 10, 20)
+            # Both have joined again, and announced what the flush took.
+            wait_until(lambda: len(link.run(plain("ZRANGE", keys.pools, 0, -1))) == 2, 20)
+            assert link.run(consume.get_limits(keys)) == ({"work": 2}, set())
+            assert [one.said.name for one in walk(link, job_types.every(keys))] == ["work"]
     assert room.peak == 2
     pool.enqueuer.close()
 

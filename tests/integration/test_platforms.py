@@ -153,3 +153,52 @@ def test_a_child_that_is_forked_while_an_enqueuer_is_under_construction_makes_it
         """)
     assert done.returncode == 0, done.stderr
     assert len(look.queue("work")) == 1
+
+
+def test_a_child_that_is_forked_while_a_thread_imports_the_enqueuer_enqueues_too(python, look):
+    done = python("""
+        import os, sys, threading
+        from dayjob import WorkerPool
+
+        inside, go = threading.Event(), threading.Event()
+
+        class Slow:
+            \"\"\"Holds up the import of the Redis client until the fork waits for it, or has happened.\"\"\"
+
+            def find_spec(self, name, *rest):
+                if name == "redis" and not inside.is_set():
+                    inside.set()
+                    go.wait(1)
+
+        sys.meta_path.insert(0, Slow())
+        pool = WorkerPool(namespace=namespace, redis=url)
+        work = pool.register("work", lambda: None)
+        maker = threading.Thread(target=work.enqueue)
+        maker.start()
+        inside.wait()
+        pid = os.fork()
+        if pid == 0:
+            threading.Timer(20, os._exit, (9,)).start()
+            work.enqueue()
+            os._exit(0)
+        go.set()
+        assert os.waitpid(pid, 0)[1] == 0
+        maker.join()
+        """)
+    assert done.returncode == 0, done.stderr
+    assert len(look.queue("work")) == 2
+
+
+def test_the_first_enqueue_imports_nothing_more_than_the_enqueuer_did(python):
+    """An import outside the lock that forks take would hang a child that is forked at that moment."""
+    done = python("""
+        import sys
+        from dayjob import WorkerPool
+        pool = WorkerPool(namespace=namespace, redis=url)
+        work = pool.register("work", lambda: None)
+        pool.enqueuer
+        before = set(sys.modules)
+        work.enqueue()
+        print(sorted(set(sys.modules) - before))
+        """)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

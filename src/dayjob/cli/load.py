@@ -14,6 +14,7 @@ from typing import Any
 from dayjob.errors import DayjobError, NotReady, UsageError
 from dayjob.options import suggest
 from dayjob.pool import WorkerPool
+from dayjob.text import message_of
 
 #: How many lines of somebody else's error are shown.
 _MAX_LINES = 3
@@ -93,7 +94,7 @@ def _no_module(name: str, missing: str) -> str:
 
 def _explained(name: str, error: BaseException) -> str:
     kind = type(error).__name__
-    said = str(error)
+    said = message_of(error)
     if isinstance(error, SyntaxError):
         said = error.msg or said
         where = f"{error.filename}:{error.lineno}" + (f": {error.text.strip()}" if error.text else "")
