@@ -35,9 +35,6 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: A block that begins with a file name is that file; all others of a page are one program, in order.
 FILE = re.compile(r"# ([\w/]+\.py)\n")
 
-#: The words of the glossary have no synonyms.
-SYNONYMS = re.compile(r"\b(broker|dequeue\w*|consumers?|poll(s|ing|ed)?|dead[- ]letter)\b", re.IGNORECASE)
-
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -357,15 +354,6 @@ def test_every_function_that_the_life_of_a_job_passes_exists() -> None:
                 missing.append(f"{path} {dotted}")
                 break
     assert not missing
-
-
-def test_the_docs_keep_to_the_words_of_the_glossary() -> None:
-    used = {
-        f"{name_of(page)}: {found[0]}"
-        for page in [*PAGES, ROOT / "README.md"]
-        for found in SYNONYMS.finditer(page.read_text("utf-8"))
-    }
-    assert not used
 
 
 def test_a_block_says_which_language_it_is_in() -> None:
