@@ -66,7 +66,7 @@ def program(page: Path, folder: Path) -> Path | None:
 
 
 def run(path: Path, folder: Path, **environ: str) -> str:
-    """Run a program in `folder`; what it printed. Fails with all that it said."""
+    """Run a program in `folder`; what it printed. Fails with all of its output."""
     clean = {
         key: value
         for key, value in os.environ.items()
@@ -120,7 +120,7 @@ def test_an_example_runs_on_the_embedded_server(example: Path, embedded: Path) -
 
 @dataclass
 class Shell:
-    """Runs the README's commands in one folder, as somebody at a terminal would."""
+    """Runs the README's commands in one folder, as at a terminal."""
 
     folder: Path
     environ: dict[str, str]
@@ -285,8 +285,8 @@ def test_everything_public_is_documented(what: str, names: object) -> None:
 )
 def test_every_option_has_its_default_and_consequence_in_the_guide(page: str, names: object) -> None:
     rows = re.findall(r"^\| (`.*?) \| (.+?) \| (.+?) \|$", (DOCS / page).read_text("utf-8"), re.MULTILINE)
-    told = {name for first, _, _ in rows for name in re.findall(r"`(\w+)`", first)}
-    assert not [name for name in names if name not in told]
+    listed = {name for first, _, _ in rows for name in re.findall(r"`(\w+)`", first)}
+    assert not [name for name in names if name not in listed]
 
 
 def test_every_error_has_a_section_on_the_page_of_errors() -> None:
