@@ -14,15 +14,15 @@ from systems import SYSTEMS
 
 Column = tuple[str, str]
 TITLES = {
-    "A": "A: drain of no-op jobs, and E: what a job costs",
+    "A": "A: drain of no-op jobs, and E: cost per job",
     "B": "B: enqueue from one process",
     "C": "C: pickup, from enqueue to handler start",
     "D": "D: an idle pool, concurrency 25, 20 job names",
     "F": "F: jobs that sleep 10 ms",
     "G": "G: growth, draining",
-    "G ops": "G: growth, with so many jobs waiting",
-    "H": "H: the price of an attempt, without a server",
-    "limits": "The limits of the machine",
+    "G ops": "G: growth, with many waiting jobs",
+    "H": "H: the cost of an attempt, without a server",
+    "limits": "Limits of the machine",
 }
 COLUMNS: dict[str, list[Column]] = {
     "A": [("rate", "jobs/s"), ("commands", "commands/job"), ("reads", "reads/job"), ("trips", "round trips/job"),
@@ -65,13 +65,13 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def report(raw: dict[str, Any]) -> str:
     """All tables, as Markdown."""
     results = Results(raw)
-    parts = [_about(results), "## Where it must stand\n\n" + _budgets(results)]
+    parts = [_about(results), "## Budgets\n\n" + _budgets(results)]
     for workload, title in TITLES.items():
         keys = results.keys(workload)
         if keys:
             body = _prices(results) if workload == "H" else _workload(results, workload, keys)
             parts.append(f"## {title}\n\n{body}")
-    parts.append("## Runs that went wrong, and systems that are missing\n\n" + _wrong(results))
+    parts.append("## Failed runs and missing systems\n\n" + _wrong(results))
     return "\n\n".join(parts) + "\n"
 
 
@@ -89,16 +89,16 @@ def _about(results: Results) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
     return "\n".join(
         [
-            f"Form `{raw['form']}`, {raw['rounds']} rounds (what budgets compare closely runs three times in each), {raw['started']} UTC, {raw.get('seconds', 0)} s in all.",
+            f"Form `{raw['form']}`, {raw['rounds']} rounds (systems that a budget compares closely run three times in each), {raw['started']} UTC, {raw.get('seconds', 0)} s in total.",
             "",
             f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}.",
-            f"- Server: {raw['server']}, no persistence but where a row says AOF (appendfsync everysec).",
+            f"- Server: {raw['server']}, no persistence except in rows marked AOF (appendfsync everysec).",
             f"- Source of dayjob: {_source(raw)}.",
             f"- Python {about['python']}; {packages}.",
             f"- Systems: {versions}.",
-            f"- CPU used by others during a run: median {foreign[len(foreign) // 2]:.2f} cores, worst {foreign[-1]:.2f}.",
-            f"- {dirty} of {len(foreign)} runs had more than {CLEAN} of a core used by others; none was left out.",
-            f"- A fixed loop before and after each took {loops[0]:.1f} ms at best, {loops[-1]:.1f} at worst, {loops[len(loops) // 2]:.1f} in the middle.",
+            f"- CPU used by other processes during a run: median {foreign[len(foreign) // 2]:.2f} cores, worst {foreign[-1]:.2f}.",
+            f"- {dirty} of {len(foreign)} runs had more than {CLEAN} of a core used by other processes; none was left out.",
+            f"- A fixed loop before and after each run took {loops[0]:.1f} ms at best, {loops[-1]:.1f} at worst, {loops[len(loops) // 2]:.1f} in the median.",
         ]
     )
 
@@ -155,8 +155,8 @@ def _order(results: Results, key: str, field: str) -> tuple[bool, float]:
 def _configuration(record: Record) -> str:
     system = SYSTEMS[record["system"]]
     about = [config.about for config in system.configs if config.name == record["config"]]
-    told = about[0] if about and record["workload"] in ("A", "G") else record["config"]
-    return ", ".join(filter(None, (told, record["variant"])))
+    configuration = about[0] if about and record["workload"] in ("A", "G") else record["config"]
+    return ", ".join(filter(None, (configuration, record["variant"])))
 
 
 def _cell(results: Results, key: str, field: str) -> str:
@@ -175,7 +175,7 @@ def _breakdown(results: Results, keys: list[str]) -> str:
         found = results.good(key, "what")
         if found and found[0]["system"] == "dayjob":
             what = ", ".join(f"{name} {number:g}" for name, number in found[-1]["what"].items())
-            lines.append(f"- dayjob, {found[0]['variant']}, commands a second: {what}.")
+            lines.append(f"- dayjob, {found[0]['variant']}, commands per second: {what}.")
     return "\n".join(lines)
 
 
@@ -204,7 +204,7 @@ def _wrong(results: Results) -> str:
     return "\n".join(lines) or "None."
 
 
-#: What the page says above the tables.
+#: The text above the tables.
 METHOD = Path(__file__).resolve().parent / "method.md"
 
 

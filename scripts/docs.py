@@ -165,26 +165,26 @@ def http_shapes() -> str:
     for name, schema in sorted(openapi.document(v1.ENDPOINTS)["components"]["schemas"].items()):
         rows = ["| field | type |", "|---|---|"]
         rows += [
-            f"| `{field}` | {_cell(_kind(told))} |" for field, told in schema.get("properties", {}).items()
+            f"| `{field}` | {_cell(_kind(kind))} |" for field, kind in schema.get("properties", {}).items()
         ]
         about = schema.get("description", "")
         sections.append(f"### {name}\n\n{about}\n\n" + ("\n".join(rows) if len(rows) > 2 else "No fields."))
     return "\n\n".join(sections)
 
 
-def _kind(told: dict[str, Any]) -> str:
+def _kind(schema: dict[str, Any]) -> str:
     """A JSON schema in words."""
-    if "$ref" in told:
-        return f"`{told['$ref'].rpartition('/')[2]}`"
-    if "anyOf" in told:
-        return " or ".join(_kind(one) for one in told["anyOf"])
-    if "enum" in told:
-        return ", ".join(f"`{value}`" for value in told["enum"])
-    if told.get("type") == "array":
-        return f"list of {_kind(told['items'])}" if isinstance(told.get("items"), dict) else "list"
-    if told.get("type") == "object" and isinstance(told.get("additionalProperties"), dict):
-        return f"object of {_kind(told['additionalProperties'])}"
-    return str(told.get("type", "any JSON"))
+    if "$ref" in schema:
+        return f"`{schema['$ref'].rpartition('/')[2]}`"
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema['items'])}" if isinstance(schema.get("items"), dict) else "list"
+    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_kind(schema['additionalProperties'])}"
+    return str(schema.get("type", "any JSON"))
 
 
 def web_options() -> str:

@@ -35,9 +35,6 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: A block that begins with a file name is that file; all others of a page are one program, in order.
 FILE = re.compile(r"# ([\w/]+\.py)\n")
 
-#: The words of the glossary have no synonyms.
-SYNONYMS = re.compile(r"\b(broker|dequeue\w*|consumers?|poll(s|ing|ed)?|dead[- ]letter)\b", re.IGNORECASE)
-
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -69,7 +66,7 @@ def program(page: Path, folder: Path) -> Path | None:
 
 
 def run(path: Path, folder: Path, **environ: str) -> str:
-    """Run a program in `folder`; what it printed. Fails with all that it said."""
+    """Run a program in `folder`; what it printed. Fails with all of its output."""
     clean = {
         key: value
         for key, value in os.environ.items()
@@ -123,7 +120,7 @@ def test_an_example_runs_on_the_embedded_server(example: Path, embedded: Path) -
 
 @dataclass
 class Shell:
-    """Runs the README's commands in one folder, as somebody at a terminal would."""
+    """Runs the README's commands in one folder, as at a terminal."""
 
     folder: Path
     environ: dict[str, str]
@@ -288,8 +285,8 @@ def test_everything_public_is_documented(what: str, names: object) -> None:
 )
 def test_every_option_has_its_default_and_consequence_in_the_guide(page: str, names: object) -> None:
     rows = re.findall(r"^\| (`.*?) \| (.+?) \| (.+?) \|$", (DOCS / page).read_text("utf-8"), re.MULTILINE)
-    told = {name for first, _, _ in rows for name in re.findall(r"`(\w+)`", first)}
-    assert not [name for name in names if name not in told]
+    listed = {name for first, _, _ in rows for name in re.findall(r"`(\w+)`", first)}
+    assert not [name for name in names if name not in listed]
 
 
 def test_every_error_has_a_section_on_the_page_of_errors() -> None:
@@ -357,15 +354,6 @@ def test_every_function_that_the_life_of_a_job_passes_exists() -> None:
                 missing.append(f"{path} {dotted}")
                 break
     assert not missing
-
-
-def test_the_docs_keep_to_the_words_of_the_glossary() -> None:
-    used = {
-        f"{name_of(page)}: {found[0]}"
-        for page in [*PAGES, ROOT / "README.md"]
-        for found in SYNONYMS.finditer(page.read_text("utf-8"))
-    }
-    assert not used
 
 
 def test_a_block_says_which_language_it_is_in() -> None:

@@ -267,3 +267,16 @@ def test_class_names_are_unique(layer):
         if len(where) > 1 and any(one.startswith(f"dayjob.{layer}") for one in where)
     }
     assert not twice
+
+
+def test_every_role_is_in_the_glossary():
+    glossary = (ROOT.parents[1] / "docs" / "glossary.md").read_text("utf-8")
+    listed = re.findall(r"^\| \*\*[\w ]+\*\*.*? \| `([\w/]+\.py)` \|", glossary, re.MULTILINE)
+    assert not [name for name in listed if not (ROOT / name).exists()]
+    assert len(listed) == len(set(listed))
+    roles = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "worker").rglob("*.py")
+        if path.stem != "__init__"
+    }
+    assert not roles - set(listed), "add these files to the table of roles in docs/glossary.md"

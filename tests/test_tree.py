@@ -19,7 +19,7 @@ MAX_BYTES = 300_000
 @pytest.fixture(scope="module")
 def tracked() -> list[Path]:
     if not (ROOT / ".git").exists():
-        pytest.skip("not a clone: nobody knows which files belong to it")
+        pytest.skip("not a clone, so the tracked files are not known")
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )

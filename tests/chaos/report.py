@@ -79,24 +79,24 @@ def _stand(found: Sum) -> list[str]:
     resumed = max(_resumed(found).values(), default=0.0)
     rows: list[tuple[str, str, str, bool]] = [
         ("jobs lost", f"{lost}", "0", lost == 0),
-        ("runs without a cause", f"{unexplained}", "0", unexplained == 0),
+        ("repeated runs without a recorded cause", f"{unexplained}", "0", unexplained == 0),
         ("jobs", f"{jobs:,}", "10,000,000", jobs >= 10_000_000),
         ("faults", f"{faults.total():,}", "2,000", faults.total() >= 2000),
         ("kinds of faults", f"{len(faults)}", "20", len(faults) >= 20),
         ("random stops", f"{stops:,}", "1,000", stops >= 1000),
-        ("stops that took longer than their deadline and a second", f"{beyond}", "0", beyond == 0),
+        ("stops that took longer than their deadline plus one second", f"{beyond}", "0", beyond == 0),
         (
-            "kill -9 of a child until its job runs again in another",
-            f"{max(kill, default=0):.2f} s at worst of {len(kill)}", "1 s", max(kill, default=99.0) <= 1.0,
+            "from kill -9 of a child until its job runs again in another child",
+            f"{max(kill, default=0):.2f} s, worst of {len(kill)}", "1 s", max(kill, default=99.0) <= 1.0,
         ),
         (
-            f"loss of a whole host until its job runs again, lease {lease:g} s",
-            f"{max(host, default=0):.2f} s at worst of {len(host)}", f"{lease + 5:g} s", max(host, default=99.0) <= lease + 5,
+            f"from the loss of a whole host until its job runs again, lease {lease:g} s",
+            f"{max(host, default=0):.2f} s, worst of {len(host)}", f"{lease + 5:g} s", max(host, default=99.0) <= lease + 5,
         ),
-        ("work goes on after a fault of server or network", f"{resumed:.2f} s at worst", "5 s", resumed <= 5.0),
+        ("until jobs complete again after a fault of the server or network", f"{resumed:.2f} s, worst case", "5 s", resumed <= 5.0),
     ]  # fmt: skip
     shown = [(what, reached, must, "met" if met else "NOT MET") for what, reached, must, met in rows]
-    return ["### Where it stands", "", *table(("what", "reached", "must be", ""), shown), "", *_stops(found)]
+    return ["### Summary", "", *table(("what", "measured", "target", ""), shown), "", *_stops(found)]
 
 
 def _stops(found: Sum) -> list[str]:
@@ -115,29 +115,32 @@ def _stops(found: Sum) -> list[str]:
         )
         for kind in kinds
     ]
-    told = "Random stops by what their jobs did, worst time beyond the deadline: `pool.stop()`, and `dayjob worker` until it was gone:"
-    return [told, "", *table(("jobs", "pool", "worker"), rows)]
+    intro = "Random stops, by what the jobs were doing: the worst time beyond the deadline, for `pool.stop()` and for `dayjob worker` until its process had exited:"
+    return [intro, "", *table(("jobs", "pool", "worker"), rows)]
 
 
 def _jobs(found: Sum) -> list[str]:
     repeats = found.repeats()
     asked_for = repeats["fail"] + repeats["snooze"]
     rows = [
-        ("jobs written down one by one", f"{found.total('jobs'):,}"),
-        ("jobs counted in tallies", f"{found.total('bulk'):,}"),
+        ("jobs recorded one by one", f"{found.total('jobs'):,}"),
+        ("jobs counted only", f"{found.total('bulk'):,}"),
         ("lost", found.total("lost")),
-        ("ran again because their handler asked for it (fail, snooze)", f"{asked_for:,}"),
-        ("ran again with another cause", f"{found.total('doubled'):,}"),
+        ("run again because the handler failed or snoozed", f"{asked_for:,}"),
+        ("run again for another recorded cause", f"{found.total('doubled'):,}"),
         *(
             (f"– {cause}", f"{count:,}")
             for cause, count in sorted(repeats.items())
             if cause not in ("fail", "snooze", "none")
         ),
-        ("ran again without a cause", found.total("unexplained")),
-        ("outcomes that came too late and changed nothing", f"{found.total('late'):,}"),
-        ("censuses under way, and at rest", f"{found.total('censuses'):,}, {found.total('rests'):,}"),
+        ("run again without a cause", found.total("unexplained")),
+        ("late outcomes, which changed nothing", f"{found.total('late'):,}"),
+        (
+            "snapshots of all jobs: during faults, and at rest",
+            f"{found.total('censuses'):,}, {found.total('rests'):,}",
+        ),
     ]
-    return ["### What became of the jobs", "", *table(("", ""), rows)]
+    return ["### What happened to the jobs", "", *table(("", ""), rows)]
 
 
 def _resumed(found: Sum) -> dict[str, float]:
@@ -151,12 +154,12 @@ def _resumed(found: Sum) -> dict[str, float]:
 def _faults(found: Sum) -> list[str]:
     rows = [(kind, count) for kind, count in sorted(found.faults.items())]
     worst = [(how, f"{took:.2f} s") for how, took in sorted(_resumed(found).items())]
-    told = (
-        "How long it took, where nothing else was wrong at the time, from the end of a fault until a job that started "
-        "after it had ended well; the worst case:"
+    intro = (
+        "Time from the end of a fault until a job that started after it had completed, if no other fault was active; "
+        "the worst case:"
     )
     faults = ["### Faults", "", *table(("fault", "times"), rows)]
-    return [*faults, "", told, "", *table(("fault", "worst"), worst)]
+    return [*faults, "", intro, "", *table(("fault", "worst"), worst)]
 
 
 def _times(found: Sum, how: str) -> list[float]:
@@ -190,8 +193,8 @@ def _seeds(found: Sum) -> list[str]:
         "jobs",
         "faults or stops",
         "lost",
-        "again, with a cause",
-        "without",
+        "repeated, with a cause",
+        "repeated, without",
         "broken promises",
     )
     return ["### Every run", "", *table(head, rows)]

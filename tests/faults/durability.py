@@ -1,6 +1,6 @@
 """Measures what survives what: jobs whose enqueue was answered, a fault of the server, and how many are missing after it.
 
-Run: python -m faults.durability [--trials N] [--write], with tests/ on the path, as root for the loss of power.
+Run: python -m faults.durability [--trials N] [--write], with tests/ on the path, as root for the power failure.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 SETUPS = (
     Setup("nothing on disk", ()),
-    Setup("snapshots (the usual save points)", SNAPSHOTS),
+    Setup("snapshots (default save points)", SNAPSHOTS),
     Setup("AOF everysec", EVERYSEC),
     Setup("AOF always", ALWAYS),
     Setup('AOF everysec, `durability="disk"`', EVERYSEC, "disk"),
@@ -234,7 +234,7 @@ def power_loss(server: Server, place: Disk | None) -> None:
 
 
 FAULTS: dict[str, Callable[[Server, Disk | None], None]] = {
-    "orderly restart": restart, "`kill -9` of the server": kill, "loss of power": power_loss,
+    "normal restart": restart, "`kill -9` of the server": kill, "power failure": power_loss,
 }  # fmt: skip
 
 
@@ -330,7 +330,7 @@ def measure(setups: tuple[Setup, ...], trials: int, seed: int) -> list[Figures]:
         if setup.replica:
             for stalled in (False, True):
                 name = "loss of the machine, failover"
-                name += f"; the line dead for {STALL:g} s before" if stalled else ""
+                name += f"; the link dead for {STALL:g} s before" if stalled else ""
                 line = Figures(version(), setup.name, name)
                 for _ in range(trials):
                     note(line, *failover(setup, chance, stalled=stalled))
@@ -375,7 +375,7 @@ def version() -> str:
 def table(lines: list[Figures]) -> str:
     """The lines for the page."""
     rows = [
-        "| server | set-up | fault | trials | jobs answered | lost | worst trial | answered `Unknown`, of which stored |",
+        "| server | settings | fault | trials | jobs answered | lost | worst trial | `Unknown` answers, and how many of these jobs were stored |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for line in lines:
@@ -424,7 +424,7 @@ def promised(line: Figures) -> bool:
     """Whether this set-up must lose nothing under this fault."""
     if "replicas:1" in line.setup or "disk" in line.setup.partition(",")[2]:
         return True
-    if line.setup == "AOF always" or line.fault == "orderly restart":
+    if line.setup == "AOF always" or line.fault == "normal restart":
         return line.setup not in ("nothing on disk", "a replica")
     return False
 

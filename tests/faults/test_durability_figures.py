@@ -61,10 +61,10 @@ def test_a_replica_that_was_waited_for_has_all_that_was_answered():
 
 
 def test_a_line_counts_what_is_missing_and_what_was_unknown():
-    line = Figures("s", "AOF always", "loss of power")
+    line = Figures("s", "AOF always", "power failure")
     note(line, Said({"a", "b", "c"}, {"d", "e"}), {"a", "d"})
     note(line, Said({"f"}, set()), {"f"})
     assert (line.trials, line.answered, line.lost, line.worst, line.unknown, line.found) == (2, 4, 2, 2, 2, 1)
     assert promised(line)
     assert "2 (50.0%)" in table([line])
-    assert not promised(Figures("s", "AOF everysec", "loss of power"))
+    assert not promised(Figures("s", "AOF everysec", "power failure"))

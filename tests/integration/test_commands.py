@@ -123,7 +123,7 @@ def test_enqueue_unique_says_when_one_like_it_waits(run, there, look):
     assert run("enqueue", "mail", "n=1", "--unique", "--force", *there).stdout
     again = run("enqueue", "mail", "n=1", "--unique", *there)
     assert (again.returncode, again.stdout) == (0, "")
-    assert "already waits" in again.stderr
+    assert "already waiting" in again.stderr
     assert run("enqueue", "mail", "n=1", "--unique", "--in", "5m", *there).stdout == ""
     assert len(look.queue("mail")) == 1
 
@@ -131,7 +131,7 @@ def test_enqueue_unique_says_when_one_like_it_waits(run, there, look):
 def test_enqueue_refuses_a_name_that_nobody_knows_and_a_namespace_that_nobody_uses(run, there, look):
     empty = run("enqueue", "send_mail", *there)
     assert empty.returncode == 2
-    assert "nobody uses the namespace" in empty.stderr
+    assert "was never used" in empty.stderr
     assert run("enqueue", "send_mail", "--force", *there).returncode == 0
     assert run("enqueue", "send_mail", *there).returncode == 0
     typo = run("enqueue", "send_mial", *there)

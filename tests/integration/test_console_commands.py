@@ -427,14 +427,14 @@ def test_everything_that_matches_is_cancelled_running_jobs_too(run, there, enque
     ("words", "said"),
     [
         (["cancel", "--where", "name=a", "--yes"], "--state retry|scheduled|waiting|running"),
-        (["retry"], "give ids, or --where"),
+        (["retry"], "give IDs, or --where"),
         (["retry", "x", "--where", "name=a"], "not both"),
         (["retry", "x", "--limit", "3"], "--limit goes with --where"),
         (["delete", "--where", "name=a", "--yes"], "--state dead|retry|scheduled|done|waiting"),
         (["delete", "--state", "dead", "--where", "", "--yes"], "no condition"),
         (["retry", "--where", "nmae=a"], "Did you mean 'name'?"),
         (["retry", "--state", "done", "--where", "name=a"], "there can be done delete"),
-        (["ls", "--state", "broken", "--where", "name=a"], "does not go with"),
+        (["ls", "--state", "broken", "--where", "name=a"], "cannot be used with"),
         (["ls", "--after", "x"], "not a cursor"),
         (["ls", "--state", "dead", "--after", "x"], "not a cursor"),
     ],
@@ -619,7 +619,7 @@ def test_stats_watch_redraws_on_a_terminal_and_ends_at_ctrl_c(there, tmp_path):
 
 def test_metrics_say_what_ran_when_and_the_audit_who_did_what(run, there, keys, call, look, admin):
     assert run("metrics", *there).stdout == "No figures yet.\n"
-    assert run("audit", *there).stdout == "No action is recorded.\n"
+    assert run("audit", *there).stdout == "The audit is empty.\n"
     call("HSET", keys.minute(int(look.now() // 60) - 2), "mail|r4", 8, "mail|f", 2, "sms|r4", 1)
     mail = run("metrics", *there).stdout.splitlines()[1]
     assert mail.split()[:3] == ["mail", "8", "25.0%"]
@@ -630,7 +630,7 @@ def test_metrics_say_what_ran_when_and_the_audit_who_did_what(run, there, keys, 
     line = run("audit", *there).stdout.splitlines()[1]
     assert line.split()[3:] == ["ada", "pause", "queue", "mail", "Paused."]
     assert run("audit", "--about", "queue mail", *there).stdout.splitlines()[1] == line
-    assert run("audit", "--about", "sms", *there).stdout == "No action on 'sms' is recorded.\n"
+    assert run("audit", "--about", "sms", *there).stdout == "The audit has no entry about 'sms'.\n"
 
 
 def test_health_is_told_by_the_exit_code(run, there, redis_url, enqueuer, put, new_pool, look):

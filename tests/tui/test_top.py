@@ -145,7 +145,7 @@ def test_help_shows_the_keys_of_the_tab(top, put):
     screen.wait_for("d-1")
     screen.press("?")
     screen.wait_for(
-        "Moving", "Doing, on Dead", "mark, for several at once", "retry: all that match the filter"
+        "Moving", "Actions on Dead", "mark a row, to act on several", "retry: all jobs that match the filter"
     )
     screen.press("escape")
     screen.wait_for("1 job in dead", gone="Moving")
@@ -195,13 +195,13 @@ def test_the_filter_is_that_of_jobs_ls_and_a_mistake_in_it_is_explained(top, put
     screen = top("--tab", "dead")
     screen.wait_for("d-1", "d-2")
     screen.press("/")
-    screen.wait_for("Show only what matches")
+    screen.wait_for("Show only rows that match")
     screen.fill("nam=mail")
     screen.wait_for("Unknown filter: nam. Did you mean 'name'?")
     screen.press("escape")
     screen.wait_for("2 jobs in dead", gone="Unknown filter")
     screen.press("/")
-    screen.wait_for("Show only what matches")
+    screen.wait_for("Show only rows that match")
     screen.fill("error~Timeout")
     screen.wait_for("d-1", "filter error~Timeout", gone="d-2")
     screen.press("escape")
@@ -209,13 +209,13 @@ def test_the_filter_is_that_of_jobs_ls_and_a_mistake_in_it_is_explained(top, put
     screen.press("2")
     screen.wait_for("2 queues")
     screen.press("/")
-    screen.wait_for("Show only what matches")
+    screen.wait_for("Show only rows that match")
     screen.fill("age>1h")
-    screen.wait_for("age> says nothing here: write name= or name~")
+    screen.wait_for("age> cannot be used here: write name= or name~")
     screen.press("escape")
-    screen.wait_for("2 queues", gone="says nothing here")
+    screen.wait_for("2 queues", gone="cannot be used here")
     screen.press("/")
-    screen.wait_for("Show only what matches")
+    screen.wait_for("Show only rows that match")
     screen.fill("name~char")
     screen.wait_for("1 queue,", "charge", gone="mail")
 
@@ -291,7 +291,7 @@ def test_marked_jobs_and_all_that_match_are_done_at_once(top, put, look):
     screen.press("y")
     screen.wait_for("2 jobs: 2 changed.", "5 jobs in dead")
     screen.press("/")
-    screen.wait_for("Show only what matches")
+    screen.wait_for("Show only rows that match")
     screen.fill("name=charge")
     screen.wait_for("filter name=charge", gone="m-2")
     screen.press("R")
@@ -330,14 +330,14 @@ def test_queues_are_paused_resumed_and_purged_by_typing_their_name(top, enqueuer
     screen.press("y")
     screen.wait_for("queue mail: Resumed.", gone="! paused")
     screen.press("u")
-    screen.wait_for('Delete 7 jobs waiting in "mail", for good?', "Type mail and enter")
+    screen.wait_for('Delete 7 jobs waiting in "mail", for good?', "Type mail and press enter")
     screen.fill("mial")
-    screen.wait_for("That is not mail: nothing is done.")
+    screen.wait_for("That is not mail; nothing was changed.")
     assert len(look.queue("mail")) == 7
     screen.press("escape")
     screen.wait_for("7 jobs waiting", gone="Type mail")
     screen.press("u")
-    screen.wait_for("Type mail and enter")
+    screen.wait_for("Type mail and press enter")
     screen.fill("mail")
     screen.wait_for('queue "mail": 7 jobs deleted.')
     assert look.queue("mail") == []
@@ -418,12 +418,14 @@ def test_redis_away_is_said_and_healed_without_a_key(terminal, tmp_path, namespa
         screen.wait_for("Nothing has ever run in namespace")
         server.kill()
         screen.wait_for(
-            "Redis is away", "Redis does not answer; trying again.", "Nothing has ever run in namespace"
+            "✖ Redis does not answer",
+            "Redis does not answer; trying again.",
+            "Nothing has ever run in namespace",
         )
         screen.press("2")
         screen.wait_for("reading ...")
         server.start()
-        screen.wait_for("Redis answers again.", "No queues.", gone="Redis is away")
+        screen.wait_for("Redis answers again.", "No queues.", gone="✖ Redis does not answer")
 
 
 def test_it_starts_while_redis_is_away(terminal, tmp_path, namespace):

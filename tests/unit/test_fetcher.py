@@ -11,6 +11,7 @@ import pytest
 
 from attempts import new_attempt, new_job_type
 from dayjob.errors import Unavailable
+from dayjob.outcome import Dropped, Retried
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Batch, Entry, Reply
@@ -263,7 +264,7 @@ def test_an_attempt_that_no_worker_starts_in_time_is_given_back_and_its_name_res
     attempt.given_at -= GIVE_BACK_AFTER_SECONDS
     assert pool.fetcher._due()
     pool.exchange(new_reply())
-    assert "back" in pool.link.sent[-1].args
+    assert "given_back" in pool.link.sent[-1].args
     assert attempt.settled
     assert pool.job_types["a"].slow_until > time.monotonic()
 
@@ -271,9 +272,10 @@ def test_an_attempt_that_no_worker_starts_in_time_is_given_back_and_its_name_res
 def test_a_second_outcome_of_an_attempt_is_ignored():
     pool = Pool()
     attempt = new_attempt(1, pool.job_types["a"])
-    pool.fetcher.finish(attempt, [Entry("drop", "a", "1:a")])
+    dropped = Entry("a", "1:a", Dropped(counts_failure=False))
+    pool.fetcher.finish(attempt, dropped)
     pool.fetcher.finish(attempt, None)
-    assert attempt.settlement == [Entry("drop", "a", "1:a")]
+    assert attempt.settlement == dropped
     assert pool.fetcher.unsettled == 1
 
 
@@ -319,7 +321,7 @@ def test_an_unreadable_job_goes_to_broken():
     pool.exchange(new_reply(batches=[Batch("a", ["1:a"], [b"not JSON"])], held=1))
     assert not pool.threads.ready.attempts
     pool.exchange(new_reply())
-    assert {"broken", "1:a"} <= {part for part in pool.link.sent[-1].args if isinstance(part, str)}
+    assert {"unreadable", "1:a"} <= {part for part in pool.link.sent[-1].args if isinstance(part, str)}
     assert not pool.held
 
 
@@ -327,7 +329,7 @@ def test_an_outcome_that_redis_cannot_store_stays_held():
     pool = Pool()
     pool.exchange(new_reply(batches=[jobs("a", 1, 1)], held=1))
     (attempt,) = pool.state.held.values()
-    pool.fetcher.finish(attempt, [Entry("retry", "a", "1:a", b"{}")])
+    pool.fetcher.finish(attempt, Entry("a", "1:a", Retried(1.0), b"{}"))
     pool.exchange(new_reply(stuck=["1:a"], held=1))
     assert pool.held == {"1:a"}
     assert not pool.fetcher.all_reported

@@ -144,7 +144,7 @@ def test_programs_get_json_where_people_get_pages(console):
 
 
 def test_an_unknown_address_is_said_in_a_page(console):
-    assert "There is nothing here." in words(page(console, "/nope", 404))
+    assert "There is no page at this address." in words(page(console, "/nope", 404))
 
 
 # What pages say.
@@ -255,10 +255,12 @@ def test_the_form_for_one_like_it_leaves_hidden_arguments_to_be_filled_in(consol
 
 def test_a_job_that_is_gone_is_explained(console):
     text = page(console, "/job", 404, id="gone")
-    assert "it completed, was deleted or never was" in words(text)
-    assert "or it is further back. Of each queue and state the first 1,000 were looked at" in words(text)
+    assert "it completed, was deleted, never existed" in words(text)
+    assert "or is further back. The first 1,000 jobs of each queue and state were searched" in words(text)
     (further,) = [link for link in Markup(text).links if "deep=" in link]
-    assert "Of each queue and state the first 10,000 were looked at." in words(page(console, further, 404))
+    assert "The first 10,000 jobs of each queue and state were searched." in words(
+        page(console, further, 404)
+    )
 
 
 def test_a_job_behind_many_is_found_by_looking_further(console, link, keys):

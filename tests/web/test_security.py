@@ -328,7 +328,7 @@ def test_a_viewer_looks_and_an_operator_acts(redis_url, namespace, role):
         assert console.get("/api/v1/me", headers=viewer).json()["may_act"] is False
         refused = console.post(PAUSE, {"name": "mail"}, headers=viewer)
         assert refused.status_code == 403
-        assert "look, but not act" in refused.json()["error"]
+        assert "view, but not change anything" in refused.json()["error"]
         assert not paused(console)
         assert console.post(PAUSE, {"name": "mail", "force": True}, headers=operator).status_code == 200
         assert console.admin.audit()[0].actor == "ann (web)"

@@ -154,7 +154,7 @@ def test_a_secret_that_cannot_be_read_is_said_without_showing_it(redis_url, tmp_
 
 def test_mistakes_are_said_at_the_start_not_with_the_first_request():
     assert "redis://" in refused("--port", "0", "--redis", "localhost:6379")
-    assert "leads nowhere" in refused("--host", "no.such.host.invalid", "--redis", "redis://127.0.0.1:1")
+    assert "cannot be resolved" in refused("--host", "no.such.host.invalid", "--redis", "redis://127.0.0.1:1")
     assert "base_path" in refused("--base-path", "ops", "--port", "0", "--redis", "redis://127.0.0.1:1")
 
 
@@ -272,5 +272,5 @@ def test_probes_are_answered_while_a_thousand_clients_have_sent_half_a_request(
         code, errors = command.end()
     assert code == 0
     assert "out of system resource" not in errors
-    assert errors.count("closing those that wait longest") == 1
+    assert errors.count("closing those that have been idle longest") == 1
     assert "Traceback" not in errors

@@ -1,4 +1,4 @@
-"""The command line: `dayjob NOUN VERB`. Each command lives in a file of its own and is imported when it is used."""
+"""The command line: `dayjob NOUN VERB`. Each command is in its own file and is imported when it is used."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from dayjob.cli import defaults
 from dayjob.errors import DayjobError, UntrustedFolder
 from dayjob.version import __version__
 
-#: Command to where it is defined and what it does, in the order that help shows them.
+#: Command: where it is defined, and its description. In the order of the help text.
 COMMANDS = {
     "demo": ("dayjob.cli.demo:demo", "Try it: fake jobs, workers and the console on an embedded server."),
     "worker": ("dayjob.cli.worker:worker", "Run the jobs of a pool in supervised processes."),
-    "web": ("dayjob.cli.web:web", "See and do everything in a browser."),
-    "top": ("dayjob.cli.top:top", "Watch and operate everything in the terminal, live."),
-    "enqueue": ("dayjob.cli.enqueue:enqueue", "Put a job in, by name."),
+    "web": ("dayjob.cli.web:web", "Serve the console: every page and action in a browser."),
+    "top": ("dayjob.cli.top:top", "Watch and operate a namespace in the terminal."),
+    "enqueue": ("dayjob.cli.enqueue:enqueue", "Enqueue a job by its name."),
     "queues": ("dayjob.cli.queues:queues", "List, show, pause, resume, limit and purge queues."),
     "jobs": ("dayjob.cli.jobs:jobs", "List, show, explain, retry, delete and cancel jobs."),
     "dead": ("dayjob.cli.dead:dead", "List, retry and delete dead jobs."),
-    "pools": ("dayjob.cli.pools:pools", "List worker pools and what their workers do."),
+    "pools": ("dayjob.cli.pools:pools", "List worker pools, show their stacks, ask them to stop."),
     "periodic": ("dayjob.cli.periodic:periodic", "List, run, pause and resume schedules."),
-    "stats": ("dayjob.cli.stats:stats", "Say how everything stands, once or again and again."),
+    "stats": ("dayjob.cli.stats:stats", "Show what is wrong, and every queue; once or repeatedly."),
     "metrics": ("dayjob.cli.metrics:metrics", "Show what ran in the last hours, and how long it took."),
     "audit": ("dayjob.cli.audit:audit", "Show who did what."),
-    "health": ("dayjob.cli.health:health", "Answer a probe: by its exit code."),
+    "health": ("dayjob.cli.health:health", "Health check: reports by its exit code."),
     "check": ("dayjob.cli.check:check", "Import every job and check signatures and schedules."),
-    "doctor": ("dayjob.cli.doctor:doctor", "Look at the server and the namespace for trouble."),
+    "doctor": ("dayjob.cli.doctor:doctor", "Check the server and the namespace for problems."),
     "config": ("dayjob.cli.config:config", "Show each setting and where it came from."),
-    "server": ("dayjob.cli.server:server", "Start, stop and look at the embedded server."),
-    "export": ("dayjob.cli.export:export", "Write every job that waits or is kept as JSON lines."),
-    "import": ("dayjob.cli.export:import_", "Put in what an export wrote."),
-    "fake-data": ("dayjob.cli.fake_data:fake_data", "Fill a namespace with invented jobs and figures."),
-    "completion": ("dayjob.cli.completion:completion", "Print what makes a shell complete commands."),
+    "server": ("dayjob.cli.server:server", "Start, stop and inspect the embedded server."),
+    "export": ("dayjob.cli.export:export", "Write all jobs that are not running as JSON lines."),
+    "import": ("dayjob.cli.export:import_", "Store the jobs of an export."),
+    "fake-data": ("dayjob.cli.fake_data:fake_data", "Fill a namespace with sample jobs and statistics."),
+    "completion": ("dayjob.cli.completion:completion", "Print a completion script for a shell."),
     "systemd": ("dayjob.cli.printers:systemd", "Print a unit file for systemd."),
     "compose": ("dayjob.cli.printers:compose", "Print a file for Docker Compose."),
     "kubernetes": ("dayjob.cli.printers:kubernetes", "Print a deployment for Kubernetes."),
 }
 
-#: Exit codes: 0 done; 1 something is wrong (doctor, check, health), or nothing was changed; 2 a mistake in the call;
+#: Exit codes: 0 done; 1 a check failed (doctor, check, health), or nothing was changed; 2 a usage error;
 #: 69 Redis unavailable; 70 internal.
 UNAVAILABLE = 69
 
 
 class Commands(click.Group):
-    """Imports a command when it is called for, and suggests one for a typo."""
+    """Imports a command when it is used, and suggests one for a typo."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -78,7 +78,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; mistakes end in a few lines and an exit code, never in a traceback."""
+    """Run the command line. A usage error prints a few lines and sets an exit code; it never prints a traceback."""
     from dayjob.errors import StoreError  # noqa: PLC0415 - kept beside its use
 
     try:
@@ -93,12 +93,12 @@ def main() -> None:
 
 
 def _run() -> None:
-    # click asks the terminal only; https://no-color.org asks for this variable, too.
+    # click checks only the terminal; https://no-color.org asks programs to check this variable too.
     cli(color=False if os.environ.get("NO_COLOR") else None)
 
 
 def _accept(error: UntrustedFolder) -> None:
-    """Ask on the terminal whether to use a folder that dayjob did not make. Raises `error` where the answer is no."""
+    """Ask on the terminal whether to use a folder that dayjob did not create. Raises `error` without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise error
     click.echo(f"dayjob: {error}", err=True)

@@ -8,10 +8,12 @@ from dayjob.cli import console
 
 
 @click.command(epilog="Example: dayjob audit --about send_mail")
-@click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="How many of the newest to leave out.")
 @click.option(
-    "--about", default="", metavar="TEXT", help="Only lines with this text: a job id, an actor, a queue."
+    "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most entries to show."
+)
+@click.option("--offset", type=click.IntRange(0), default=0, help="Skip this many of the newest entries.")
+@click.option(
+    "--about", default="", metavar="TEXT", help="Only entries with this text: a job ID, an actor, a queue."
 )
 @console.options
 def audit(size: int, offset: int, about: str, redis: str | None, namespace: str, as_json: bool) -> None:
@@ -21,7 +23,7 @@ def audit(size: int, offset: int, about: str, redis: str | None, namespace: str,
     if as_json:
         console.emit(lines)
     elif not lines:
-        click.echo(f"No action on {about!r} is recorded." if about else "No action is recorded.")
+        click.echo(f"The audit has no entry about {about!r}." if about else "The audit is empty.")
     else:
         rows = [(console.when(line.at), line.actor, line.action, line.subject, line.result) for line in lines]
         console.table(("WHEN", "WHO", "ACTION", "TARGET", "RESULT"), rows)

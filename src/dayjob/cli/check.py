@@ -1,4 +1,4 @@
-"""`dayjob check`: import every job, and check what can be checked without running any."""
+"""`dayjob check`: imports every job and checks signatures and schedules, without running any."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dayjob.errors import UsageError
 from dayjob.pool import WorkerPool
 from dayjob.text import counted
 
-#: How many coming runs of a schedule are shown.
+#: How many next runs of a schedule are shown.
 _NEXT = 3
 
 
@@ -25,7 +25,7 @@ _NEXT = 3
 def check(pool: str) -> None:
     """Import every job and check signatures and schedules.
 
-    Ends with 1 when something is wrong. Needs no server.
+    Exits with 1 if there are problems. Needs no server.
     """
     found = find_pool(pool)
     problems = found.check()

@@ -1,4 +1,4 @@
-"""`python -m dayjob.cli.child`: how a supervised process begins and ends. Started by `dayjob worker`, not by people."""
+"""`python -m dayjob.cli.child`: entry point of a supervised process. `dayjob worker` starts it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from dayjob.worker.supervisor import child
 
 
 def end(code: int) -> None:
-    """End this process: do what the program asked for at its end, and nothing more.
+    """Exit: wait for threads and call exit handlers, but skip the rest of the interpreter's shutdown.
 
-    An interpreter that then takes itself to pieces needs a tenth of a second of processor time, which on a busy machine
-    would come off the deadline of a stop.
+    The rest takes a tenth of a second of CPU time, which on a busy machine would not fit into the deadline of a stop.
     """
-    # As the interpreter itself begins its end: threads that are no daemons are waited for, then exit handlers are called.
+    # The interpreter begins its shutdown with the same two steps.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""`dayjob completion`: what makes a shell complete commands and options."""
+"""`dayjob completion`: prints a script that completes commands and options in a shell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dayjob.errors import UsageError
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands and options.
+    """Print a script that completes commands and options in a shell.
 
     \b
     bash: eval "$(dayjob completion bash)"    in ~/.bashrc
@@ -23,5 +23,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     if kind is None:
         raise UsageError(f"this version of click cannot complete in {shell}")
     found = kind(ctx.find_root().command, {}, "dayjob", "_DAYJOB_COMPLETE")
-    # Not source(), which asks the shell for its version by starting it.
+    # source() would start the shell to read its version.
     click.echo(found.source_template % found.source_vars())

@@ -26,8 +26,8 @@ def config() -> None:
 def show(ctx: click.Context, everything: bool, as_json: bool) -> None:
     """Show every option that a variable or pyproject.toml sets, and where it came from.
 
-    What is given in the call comes first, then a variable, then the pool where the command has one, then [tool.dayjob]
-    of ./pyproject.toml, then the default.
+    The command line comes first, then a variable, then the pool if the command has one, then [tool.dayjob] of
+    ./pyproject.toml, then the default.
     """
     rows = [_server()]
     root = ctx.find_root()
@@ -46,7 +46,7 @@ def show(ctx: click.Context, everything: bool, as_json: bool) -> None:
 
 
 def _server() -> dict[str, Any]:
-    """The server that is meant where no command says otherwise."""
+    """The server that commands use if they have no --redis."""
     defaults.read(COMMANDS)
     try:
         found = addresses.resolve(None)
@@ -60,7 +60,7 @@ def _of_command(
     command: click.Command, name: str, parent: click.Context, path: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     path = (*path, name)
-    # Nothing is run, and what is missing is not complained about.
+    # Nothing is run, and missing arguments are not an error.
     context = command.context_class(
         command, info_name=name, parent=parent, resilient_parsing=True, **command.context_settings
     )

@@ -1,4 +1,4 @@
-"""What the operator's commands share: the way to the server, tables and JSON, questions, progress, exit codes."""
+"""Shared by the operator's commands: the connection, tables and JSON, confirmation, progress, exit codes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from dayjob.text import escaped_json, span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What was asked for was not done: it had moved on, or nothing matched.
+#: Exit code if nothing was changed: the job is in another state, or nothing matched.
 NOT_DONE = 1
-#: Seconds between two lines of progress where there is no terminal.
+#: Seconds between two lines of progress if there is no terminal.
 _EVERY = 5.0
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -42,16 +42,16 @@ def opened(redis: str | None, namespace: str) -> Admin:
     return Admin(namespace, redis=redis)
 
 
-# What is printed.
+# Output.
 
 
 def clean(text: object) -> str:
-    """Text of others on one line of a terminal: without control characters, which could repaint it."""
+    """Untrusted text on one line of a terminal, without control characters, which could change the screen."""
     return re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in str(text))).strip()
 
 
 def plain(value: Any) -> Any:
-    """Any answer as JSON values; the bytes of jobs and broken entries, which hold what is hidden, stay out."""
+    """Any answer as JSON values, without the raw bytes of jobs and broken entries, which contain redacted values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         hidden = (
             {"payload"}
@@ -77,7 +77,7 @@ def emit(value: Any) -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: str = "") -> None:
-    """Print a table; columns whose heads are in `right` (words) are flush right. The last one is cut to the screen."""
+    """Print a table. Columns named in `right` are right-aligned; the last column is cut to the width of the screen."""
     cells = [[clean(cell) for cell in row] for row in rows]
     width = [max(len(head[i]), *(len(row[i]) for row in cells), 0) for i in range(len(head))]
     flush = right.split()
@@ -94,17 +94,17 @@ def _row(head: Sequence[str], row: Sequence[str], width: list[int], flush: list[
 
 
 def when(at: float | None) -> str:
-    """A moment in the time of this machine, with its time zone."""
+    """A point in time in the time zone of this machine, with its name."""
     return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(at))
 
 
 def ago(seconds: float | None) -> str:
-    """A span, or nothing."""
+    """A duration, or an empty string."""
     return "" if seconds is None else span(seconds)
 
 
 def attempt_number(job: JobView) -> tuple[str, int]:
-    """A label and a number: how many attempts were made where one has ended, else which attempt is next or runs."""
+    """A label and a number: how many attempts were made if the job ended, else the number of the current or next one."""
     return ("attempts", job.attempts) if job.state in ("retry", "dead") else ("attempt", job.attempt)
 
 
@@ -113,11 +113,11 @@ def took(seconds: float | None) -> str:
     return "" if seconds is None else text.took(seconds)
 
 
-# What is asked, and how it ends.
+# Confirmation and results.
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is lost. Raises UsageError where there is nobody to ask."""
+    """Ask before something is deleted. Raises UsageError if there is no terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -126,7 +126,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def show(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
-    """Print what became of actions."""
+    """Print the results of actions."""
     if as_json:
         emit(outcomes)
         return
@@ -135,7 +135,7 @@ def show(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
 
 
 def conclude(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
-    """Print what became of actions, and end with 1 when nothing was done in one of them."""
+    """Print the results of actions, and exit with 1 if one of them changed nothing."""
     show(outcomes, as_json=as_json)
     if not all(one.done for one in outcomes):
         sys.exit(NOT_DONE)
@@ -143,7 +143,7 @@ def conclude(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def meter(what: str, *, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
-    """Report progress of long work on stderr: a bar on a terminal, else a line now and then."""
+    """Report progress on stderr: a bar on a terminal, else a line every few seconds."""
     drawn, last = False, time.monotonic()
     live = sys.stderr.isatty()
 

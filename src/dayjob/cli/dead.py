@@ -20,17 +20,21 @@ def dead() -> None:
 
 @dead.command(epilog="Example: dayjob dead ls --where 'name=mail error~Timeout'")
 @where_option
-@click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
-@click.option("--after", default="", metavar="CURSOR", help="Go on where a page ended; it says how.")
+@click.option(
+    "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most jobs to show."
+)
+@click.option(
+    "--after", default="", metavar="CURSOR", help="Continue after a page; its last line has the cursor."
+)
 @console.options
 @click.pass_context
 def ls(ctx: click.Context, /, **given: Any) -> None:
-    """List dead jobs, the last to die first."""
+    """List dead jobs, newest first."""
     ctx.invoke(list_jobs, state="dead", **given)
 
 
 @dead.command(epilog="Example: dayjob dead groups --within 1h")
-@click.option("--within", metavar="SPAN", help="Only what failed within 90s, 5m, 1h, 2d.")
+@click.option("--within", metavar="SPAN", help="Only jobs that failed within this time: 90s, 5m, 1h, 2d.")
 @console.options
 def groups(within: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
     """Group the jobs in retry and dead by error and job name: how many, how many failed last in 1 h, 24 h and 72 h, since when.
@@ -77,21 +81,21 @@ def since(now: float, group: FailureGroup) -> str:
 
 @dead.command("retry-all", epilog="Example: dayjob dead retry-all --where 'error~Timeout'")
 @where_option
-@click.option("--limit", type=click.IntRange(1), help="So many at most.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--limit", type=click.IntRange(1), help="Change at most this many jobs.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be changed.")
 @console.yes_option
 @console.options
 def retry_all(**given: Any) -> None:
-    """Put dead jobs back into their queues as if they had never failed. Ends with 1 when there are none."""
+    """Put dead jobs back into their queues as if they had never failed. Exits with 1 if there are none."""
     perform("retry", "dead", ids=(), state="dead", everything=True, **given)
 
 
 @dead.command("delete-all", epilog="Example: dayjob dead delete-all --where 'age>30d' --yes")
 @where_option
-@click.option("--limit", type=click.IntRange(1), help="So many at most.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--limit", type=click.IntRange(1), help="Change at most this many jobs.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be changed.")
 @console.yes_option
 @console.options
 def delete_all(**given: Any) -> None:
-    """Delete dead jobs. Ends with 1 when there are none."""
+    """Delete dead jobs. Exits with 1 if there are none."""
     perform("delete", "dead", ids=(), state="dead", everything=True, **given)

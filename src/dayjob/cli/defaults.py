@@ -1,6 +1,6 @@
-"""What `[tool.dayjob]` of ./pyproject.toml says: the values of options that neither the call nor a variable gives.
+"""Reads `[tool.dayjob]` of ./pyproject.toml: values for options that neither the command line nor a variable sets.
 
-`redis` and `namespace` hold for every command; a table such as `[tool.dayjob.worker]` or `[tool.dayjob.queues.ls]` for one.
+`redis` and `namespace` apply to every command, a table such as `[tool.dayjob.worker]` or `[tool.dayjob.queues.ls]` to one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dayjob.options import suggest
 from dayjob.store import addresses
 from dayjob.store.addresses import FILE
 
-#: What may stand in [tool.dayjob] itself.
+#: The settings of [tool.dayjob] itself.
 SHARED = ("redis", "namespace")
 #: Options that only the user may give: the file may have come with the folder that `--trust` accepts.
 CALL_ONLY = ("trust",)
 
 
 def read(commands: Collection[str], folder: Path | None = None) -> Mapping[str, Any]:
-    """The table, or an empty one. Raises BadOption for what no command would ever look at."""
+    """The table, or an empty one. Raises BadOption for a key that no command uses."""
     table = addresses.read_file(folder)
     for key, value in table.items():
         if key not in SHARED and not (key in commands and isinstance(value, dict)):
@@ -66,6 +66,6 @@ def _defaults(
             raise BadOption(f"{FILE}: [{where}] cannot set {key!r}: pass --{option} to the command yourself")
         found[names[option]] = value
     if any(variable in os.environ for variable in ("DAYJOB_REDIS_URL", "REDIS_URL")):
-        # --redis has no variable of its own for click to look at: `settings` reads both, and they come before the file.
+        # click knows no variable for --redis: `addresses` reads both variables, and they come before the file.
         found.pop("redis", None)
     return found

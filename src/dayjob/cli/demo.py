@@ -1,4 +1,4 @@
-"""`dayjob demo`: embedded server, fake jobs, workers and the console together, and a summary of it once a second."""
+"""`dayjob demo`: an embedded server, fake jobs, workers and the console, with a summary once a second."""
 
 from __future__ import annotations
 
@@ -35,28 +35,30 @@ from dayjob.store.steps import walk
 
 FOLDER = Path(".dayjob")
 PORT = 5040
-#: Seconds that running jobs, and pages that are being sent, get to end.
+#: Seconds that running jobs and HTTP answers may take to end.
 PATIENCE = 0.5
 
 
 @click.command(epilog="Example: dayjob demo --seconds 20 --plain --no-open")
-@click.option("--seconds", type=click.FloatRange(0), help="End after so many seconds; otherwise at Ctrl-C.")
-@click.option("--plain", is_flag=True, help="One line a second, instead of a table that is drawn anew.")
+@click.option(
+    "--seconds", type=click.FloatRange(0), help="Stop after this many seconds; otherwise at Ctrl-C."
+)
+@click.option("--plain", is_flag=True, help="Print one line per second instead of a table.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True,
-    help="Where the console listens; a free one, if it is taken.",
+    help="Port of the console; another one if it is in use.",
 )  # fmt: skip
 @click.option("--no-open", is_flag=True, help="Do not open the console in a browser.")
 @click.option("--no-web", is_flag=True, help="Workers only, without the console.")
 def demo(seconds: float | None, plain: bool, port: int, no_open: bool, no_web: bool) -> None:
-    """Watch pools work through fake jobs on the embedded server, in the console and here.
+    """Run fake jobs on the embedded server, and watch them in the console and in this terminal.
 
-    Everything a job can do is in it: succeed, fail, retry, die, wait for its time, come by the clock, be unique, limited,
-    paused or slow. The server's data are in ./.dayjob; Ctrl-C ends the demo.
+    The jobs succeed, fail, are retried or dead, are delayed, periodic, unique, limited, paused or slow. The server keeps
+    its data in ./.dayjob. Ctrl-C stops the demo.
     """
-    # Failing now and then is part of the show.
+    # Some of the demo's jobs fail on purpose.
     logging.getLogger("dayjob.job").setLevel(logging.CRITICAL)
-    # Variables come before what a pool names, and the demo's jobs belong on no other server.
+    # Variables take precedence over the pool, but the demo's jobs must not go to another server.
     os.environ |= {"DAYJOB_REDIS_URL": "embedded", "DAYJOB_NAMESPACE": NAMESPACE}
     ours = not server_status(FOLDER).running
     both = demo_jobs.build_pools(random.Random())
@@ -101,7 +103,7 @@ def ending() -> Iterator[threading.Event]:
 
 
 def stop(both: list[WorkerPool[Any]], web: DemoConsole | None) -> None:
-    """Stop all of it at once, rather than one after the other."""
+    """Stop the pools and the console at the same time."""
     threads = [threading.Thread(target=pool.stop, kwargs={"timeout": PATIENCE}) for pool in both]
     threads += [threading.Thread(target=web.stop)] if web else []
     for thread in threads:
@@ -133,7 +135,7 @@ class DemoConsole:
         self._server.run(sockets=[self._listening])
 
     def stop(self) -> None:
-        """End it, with what is being sent."""
+        """Stop it, after the answers that are being sent."""
         self._server.should_exit = True
         self._thread.join(PATIENCE)
         self._server.force_exit = True
@@ -159,27 +161,27 @@ def _listen(port: int) -> socket.socket:
 
 
 def console_at(port: int) -> DemoConsole | None:
-    """The console, where what it needs is installed."""
+    """The console, if its packages are installed."""
     if all(importlib.util.find_spec(module) for module in ("starlette", "uvicorn", "jinja2")):
         return DemoConsole(port)
     return None
 
 
 def greet(web: DemoConsole | None, *, opens: bool, wanted: bool) -> None:
-    """Say where everything is, and open the console on a desktop."""
-    click.echo(f"dayjob demo: embedded server in {FOLDER.resolve()}, namespace {NAMESPACE}. Ctrl-C ends it.")
+    """Print where the server and the console are, and open the console on a desktop."""
+    click.echo(f"dayjob demo: embedded server in {FOLDER.resolve()}, namespace {NAMESPACE}. Ctrl-C stops it.")
     if web is None:
         if wanted:
             click.echo("The console needs more packages: pip install 'dayjob[web]'")
         return
     click.echo(f"The console: {click.style(web.url, bold=True)}")
     if opens and on_a_desktop(os.environ, tty=sys.stdout.isatty(), platform=sys.platform):
-        # On a thread: some browsers do not come back before they are closed.
+        # On a thread, because with some browsers the call returns only when the browser is closed.
         threading.Thread(target=webbrowser.open, args=(web.url,), daemon=True).start()
 
 
 def on_a_desktop(environ: Mapping[str, str], *, tty: bool, platform: str) -> bool:
-    """Whether somebody sits in front of a screen that a browser can open on."""
+    """Whether a browser can be opened on this machine's screen."""
     if not tty or environ.get("CI") or environ.get("SSH_CONNECTION"):
         return False
     return platform in ("darwin", "win32") or bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
@@ -190,7 +192,7 @@ def on_a_desktop(environ: Mapping[str, str], *, tty: bool, platform: str) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How the demo stands at one moment."""
+    """The figures of the demo at one moment."""
 
     at: float
     queues: tuple[inspect.Queue, ...]
@@ -205,7 +207,7 @@ class Snapshot:
 
 
 def look(link: Link, keys: Keys) -> Snapshot:
-    """Read all that the summary shows."""
+    """Read the figures of the summary."""
     overview = walk(link, inspect.all_queues(keys))
     running: dict[str, int] = {}
     for pool in walk(link, pools.pools(keys)):
@@ -216,7 +218,7 @@ def look(link: Link, keys: Keys) -> Snapshot:
 
 
 def can_draw() -> bool:
-    """Whether the terminal can redraw a table in place, and has room for it."""
+    """Whether the terminal can redraw a table in place and is large enough."""
     size = shutil.get_terminal_size()
     return (
         sys.stdout.isatty()
@@ -290,7 +292,7 @@ def _close(now: Snapshot, first: Snapshot, took: float) -> None:
 
 
 def _command() -> str:
-    """How this program was called: `dayjob` where a shell finds the same one, else what was typed."""
+    """How this program was called: `dayjob` if the shell finds this program under that name, else its path."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m dayjob"

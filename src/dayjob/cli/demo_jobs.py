@@ -1,4 +1,4 @@
-"""What the demo shows: jobs that pretend to work in every way jobs can, who puts them in, and an invented past."""
+"""The jobs of the demo, their producer, and sample statistics of the past hours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CITIES = ("Paris", "Lagos", "Osaka", "Lima", "Oslo", "Pune")
 SOURCES = ("acme", "globex", "initech", "umbrella")
 #: How many newsletters wait in their paused queue.
 _NEWSLETTERS = 25
-#: Hours of invented figures.
+#: Hours of sample statistics.
 _HOURS = 3
 
 
@@ -38,7 +38,7 @@ class Shop:
 
 
 def build_pools(rng: random.Random) -> list[WorkerPool[Any]]:
-    """Two pools: one for what is quick, one for what takes its time."""
+    """Two pools: one for fast jobs, one for slow jobs."""
     return [_quick(rng), _slow(rng)]
 
 
@@ -47,12 +47,12 @@ def _quick(rng: random.Random) -> WorkerPool[Shop]:
 
     @pool.job(priority=5)
     def resize_photo(photo: int, width: int = 800) -> None:  # noqa: ARG001 - it only pretends
-        """Make a photo small."""
+        """Shrink a photo."""
         time.sleep(rng.uniform(0.005, 0.03))
 
     @pool.job
     async def fetch_weather(city: str) -> None:  # noqa: ARG001 - it only pretends
-        """Ask what the weather is like."""
+        """Fetch the weather."""
         await asyncio.sleep(rng.uniform(0.05, 0.3))
 
     @pool.job(max_fails=3, backoff=retry.exponential(2.0, cap=20.0), redact=["card"])
@@ -63,7 +63,7 @@ def _quick(rng: random.Random) -> WorkerPool[Shop]:
 
     @pool.job
     def rebuild_index(shop: str) -> None:  # noqa: ARG001 - it only pretends
-        """Build a shop's search index anew; unique while it waits."""
+        """Rebuild a shop's search index; unique while it waits."""
         time.sleep(rng.uniform(0.2, 0.6))
 
     @pool.job
@@ -73,12 +73,12 @@ def _quick(rng: random.Random) -> WorkerPool[Shop]:
 
     @pool.job
     def send_newsletter(customer: int, api_token: str) -> None:  # noqa: ARG001 - it only pretends
-        """Send the newsletter; its queue is paused until somebody resumes it."""
+        """Send the newsletter; its queue is paused until an operator resumes it."""
         time.sleep(0.05)
 
     @pool.job
     def sweep_carts() -> None:
-        """Throw old carts away."""
+        """Delete old carts."""
         time.sleep(0.05)
 
     pool.periodic("@every 10s", sweep_carts)
@@ -126,19 +126,19 @@ def _ask_the_bank(rng: random.Random, order: int, amount: float, currency: str) 
         raise Dead(f"order {order}: the card was reported stolen")
 
 
-# Who puts them in.
+# The producer.
 
 
 def produce(pool: WorkerPool[Any], end: threading.Event) -> None:
-    """Put fake jobs in until the end."""
+    """Enqueue fake jobs until the demo ends."""
     rng = random.Random()
     enqueuer = pool.enqueuer
-    # The slow pool's jobs by name: a producer needs no job code.
+    # The slow pool's jobs are enqueued by name: a producer needs no job code.
     plain = Enqueuer(NAMESPACE, redis="embedded")
     number = 0
     while not end.wait(0.2):
         number += 1
-        # While the server is away the pools say so; the producer just goes on.
+        # The pools log an outage of the server; the producer only waits.
         with contextlib.suppress(StoreError):
             _put(enqueuer, plain, rng, number)
     plain.close()
@@ -167,11 +167,11 @@ def _put(enqueuer: Enqueuer, plain: Enqueuer, rng: random.Random, number: int) -
         enqueuer.enqueue_many("fetch_weather", [{"city": city} for city in CITIES * 20])
 
 
-# What was before.
+# The past.
 
 
 def set_the_stage(link: Link, keys: Keys, admin: Admin) -> None:
-    """Once: hours of figures, failures of the past, jobs for later, and a queue that somebody paused."""
+    """Once: hours of statistics, past failures, delayed jobs and a paused queue."""
     if link.run(maintain.known_jobs(keys)):
         return
     rng = random.Random()

@@ -1,4 +1,4 @@
-"""`dayjob doctor`: is there anything that could lose, stop or strand jobs?"""
+"""`dayjob doctor`: checks for anything that could lose or stop jobs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MARKS = {"ok": "ok", "warning": "warning", "error": "ERROR", "could not check":
 @target.options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(redis: str | None, namespace: str, as_json: bool) -> None:
-    """Look at the server and the namespace for trouble.
+    """Check the server and the namespace for problems.
 
-    Ends with 1 when there are errors, and with 69 when the server cannot be reached.
+    Exits with 1 if there are errors, and with 69 if the server cannot be reached.
     """
     try:
         with target.connected(redis, namespace) as (link, keys):
@@ -33,7 +33,7 @@ def doctor(redis: str | None, namespace: str, as_json: bool) -> None:
     except Rejected as error:
         click.echo(f"dayjob: {error}", err=True)
         click.echo(
-            "    The server answers, but refuses this user what every check needs. Allow the command that it names:\n"
+            "    The server refuses this user a command that every check needs. Allow it:\n"
             "    ACL SETUSER <user> +time",
             err=True,
         )
@@ -41,8 +41,8 @@ def doctor(redis: str | None, namespace: str, as_json: bool) -> None:
     except StoreError as error:
         click.echo(f"dayjob: {error}", err=True)
         click.echo(
-            "    Is it running, and is this the right URL? Name another one by --redis or DAYJOB_REDIS_URL.\n"
-            "    Without any server at hand: dayjob doctor --redis embedded",
+            "    Is it running, and is this the right URL? Name another one with --redis or DAYJOB_REDIS_URL.\n"
+            "    To check the embedded server: dayjob doctor --redis embedded",
             err=True,
         )
         sys.exit(UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""`dayjob enqueue`: put a job in, by name. The program that runs it may be named, and need not be."""
+"""`dayjob enqueue`: enqueues a job by its name, with or without the program that runs it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ from dayjob.text import read_span
 @click.command(epilog="Example: dayjob enqueue send_mail to=ada@example.com copies=2 --in 5m")
 @click.argument("words", metavar="[MODULE:POOL] NAME [KEY=VALUE]...", nargs=-1, required=True)
 @click.option("--json", "text", metavar="OBJECT", help="More arguments, as a JSON object.")
-@click.option("--in", "delay", metavar="SPAN", help="Run it after a span of time: 90s, 5m, 1h30m, 2d.")
-@click.option("--at", "when", metavar="TIME", help="Run it at a time with its zone: 2030-01-31T09:00+01:00.")
-@click.option("--unique", is_flag=True, help="Not if one like it already waits.")
-@click.option("--id", "job_id", help="The id of the job; a repeat with the same id is safe for a day.")
+@click.option("--in", "delay", metavar="SPAN", help="Run it after this time: 90s, 5m, 1h30m, 2d.")
+@click.option(
+    "--at", "when", metavar="TIME", help="Run it at this time, with a time zone: 2030-01-31T09:00+01:00."
+)
+@click.option("--unique", is_flag=True, help="Do nothing if the same job is already waiting.")
+@click.option(
+    "--id", "job_id", help="The ID of the job; repeating the command with the same ID is safe for a day."
+)
 @click.option("--source", help="Who the job is for.")
 @click.option(
-    "--force", is_flag=True, help="Also where nobody knows the name, or the arguments seem not to fit."
+    "--force", is_flag=True, help="Enqueue even if no pool knows the name, or the arguments do not fit."
 )
 @target.options
 def enqueue(
@@ -45,10 +49,10 @@ def enqueue(
     redis: str | None,
     namespace: str,
 ) -> None:
-    """Put a job in, by name, and print its id.
+    """Enqueue a job by its name, and print its ID.
 
-    A VALUE is JSON where it can be read as such (7, true, null, [1, 2], "7" for the text 7), and text otherwise.
-    Name and arguments are checked against the pool, where MODULE:POOL names one, else against what pools have announced.
+    A VALUE is parsed as JSON if possible (7, true, null, [1, 2], "7" for the text 7); otherwise it is text. The name and
+    the arguments are checked against MODULE:POOL, or without it against the job types that pools have announced.
     """
     pool, name, pairs = _split(words)
     check_name(name)
@@ -74,7 +78,7 @@ def enqueue(
     finally:
         enqueuer.close()
     if job is None:
-        click.echo(f"Not enqueued: a {name} like it already waits.", err=True)
+        click.echo(f"Not enqueued: the same {name} is already waiting.", err=True)
     else:
         click.echo(job.id)
 
@@ -89,7 +93,7 @@ def _split(words: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
 
 
 def _of_pool(where: str, name: str, redis: str | None, namespace: str, *, force: bool) -> Enqueuer:
-    """The enqueuer of a pool, which knows the handler's arguments; with `force` one that knows nothing."""
+    """The enqueuer of a pool, which checks the arguments; with `force` one that checks nothing."""
     pool = ready_pool(where)
     redis, namespace = target.of_pool(pool, redis, namespace)
     if force:
@@ -123,13 +127,13 @@ def _send(
 
 
 def _check(enqueuer: Enqueuer, namespace: str, name: str, args: dict[str, Any]) -> None:
-    """Refuse what nobody would run. Raises BadOption, BadArguments."""
+    """Refuse a job that no pool would run. Raises BadOption, BadArguments."""
     keys = Keys(namespace)
     known = enqueuer.run(job_types.some(keys, [name]))[0]
     if known is not None:
         problem = misfit(known.said, args)
         if problem:
-            hint = f"    {known.said.signature}    as its pools say; --force enqueues it all the same"
+            hint = f"    {known.said.signature}    as its pools announced it; --force enqueues the job anyway"
             raise BadArguments(f"{name}: {problem}\n{hint}")
         return
     names = enqueuer.run(maintain.known_jobs(keys))
@@ -138,13 +142,13 @@ def _check(enqueuer: Enqueuer, namespace: str, name: str, args: dict[str, Any]) 
     names = sorted({*names, *enqueuer.run(job_types.names(keys))})
     if not names:
         raise BadOption(
-            f"nobody uses the namespace {namespace!r}: no pool has started there, and nothing was ever enqueued.\n"
-            "    Check --namespace and --redis, or add --force to be the first."
+            f"the namespace {namespace!r} was never used: no pool has started there, and nothing was enqueued.\n"
+            "    Check --namespace and --redis, or add --force to enqueue anyway."
         )
     near = suggest(name, names)
     raise BadOption(
         f"no job {name!r} is known in the namespace {namespace!r}{near or '.'}\n"
-        "    Add --force to enqueue it all the same, for a pool that is still to come."
+        "    Add --force to enqueue it anyway, for a pool that starts later."
     )
 
 
@@ -158,7 +162,7 @@ def _read_arguments(pairs: Sequence[str], text: str | None) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise BadArguments(f"{pair!r} is no argument: write key=value, like user_id=7")
+            raise BadArguments(f"{pair!r} is not an argument: write key=value, such as user_id=7")
         if key in args:
             raise BadArguments(f"the argument {key!r} is given twice")
         args[key] = _read_value(value)

@@ -19,10 +19,10 @@ _SETS: tuple[State, ...] = ("scheduled", "retry", "dead")
 @click.argument("file", type=click.File("wb"), default="-")
 @target.options
 def export(file: BinaryIO, redis: str | None, namespace: str) -> None:
-    """Write every job that waits, is scheduled, in retry or dead as JSON lines, to FILE or stdout.
+    """Write every waiting, scheduled, retried and dead job as JSON lines, to FILE or stdout.
 
-    Arguments are written as they are, secrets included. For an exact copy stop the workers first: what moves
-    meanwhile may be missing or there twice, and what runs is left out. Reads in bounded steps.
+    Arguments are written in clear text, including secrets. Running jobs are left out. For an exact copy stop the workers
+    first, because jobs that move during the export may be missing or appear twice. Reads in bounded steps.
     """
     with console.opened(redis, namespace) as admin, console.meter("written") as report:
         total = sum(view.queue.size for view in admin.queues().queues)
@@ -40,7 +40,7 @@ def export(file: BinaryIO, redis: str | None, namespace: str) -> None:
     file.flush()
     _summary("Exported", moved, err=True)
     if moved.left_out:
-        click.echo(f"{counted(moved.left_out, 'job')} running: not in it.", err=True)
+        click.echo(f"{counted(moved.left_out, 'job')} running and not exported.", err=True)
     if moved.changed:
         click.echo(f"Changed while they were read: {console.clean(', '.join(moved.changed))}.", err=True)
 
@@ -49,10 +49,11 @@ def export(file: BinaryIO, redis: str | None, namespace: str) -> None:
 @click.argument("file", type=click.File("rb"), default="-")
 @console.options
 def import_(file: BinaryIO, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Put in what `dayjob export` wrote, from FILE or stdin; also into another namespace or server.
+    """Store the jobs that `dayjob export` wrote, from FILE or stdin; also in another namespace or on another server.
 
-    Jobs join those that are there. After a cut the same file can be imported again within an hour without doubles.
-    It says how many were new. A file that was cut off is reported after what it has was imported. Unique jobs whose key is taken are left out.
+    Jobs are added to those in the namespace. If the import is interrupted, repeat it within an hour: no job is stored
+    twice. It prints how many jobs were new. A truncated file is imported as far as it goes, and reported. Unique jobs whose
+    key is held by another job are left out.
     """
     with console.opened(redis, namespace) as admin, console.meter("imported", quiet=as_json) as report:
         moved = admin.load(file, progress=lambda done: report(Progress(done, done, done, done)))
@@ -64,7 +65,7 @@ def import_(file: BinaryIO, redis: str | None, namespace: str, as_json: bool) ->
         were = "was" if moved.there == 1 else "were"
         click.echo(f"{counted(moved.there, 'job')} of this export {were} there already.", err=True)
     if moved.left_out:
-        click.echo(f"{counted(moved.left_out, 'unique job')} left out: their keys are taken.", err=True)
+        click.echo(f"{counted(moved.left_out, 'unique job')} left out: other jobs hold their keys.", err=True)
 
 
 def _summary(verb: str, moved: Moved, *, err: bool) -> None:

@@ -1,4 +1,4 @@
-"""`dayjob fake-data`: invented jobs and figures, to look at consoles with."""
+"""`dayjob fake-data`: sample jobs and statistics, to try the console with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dayjob.store.ops import figures, inspect, maintain, produce, rollups
 from dayjob.store.steps import walk
 from dayjob.text import counted
 
-#: Job name to what its arguments may be: those of the demo, whose pools can run them.
+#: Job name to its possible arguments: the jobs of the demo, so that its pools can run them.
 ARGUMENTS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     "resize_photo": lambda rng: {"photo": rng.randint(1, 99_999), "width": rng.choice((400, 800, 1600))},
     "fetch_weather": lambda rng: {"city": rng.choice(("Paris", "Lagos", "Osaka", "Lima", "Oslo", "Pune"))},
@@ -38,7 +38,7 @@ _ERRORS = (
     "KeyError: 'customer_{n}'",
     "ValueError: {n} is not a postcode",
 )
-#: Of a hundred jobs, so many are scheduled, in retry and dead; the others wait.
+#: Percentage of the jobs that are scheduled, in retry and dead; the others wait.
 _SHARES = (("scheduled", 15), ("retry", 10), ("dead", 15))
 _BATCH = 100
 
@@ -46,21 +46,19 @@ _BATCH = 100
 @click.command(epilog="Example: dayjob fake-data --jobs 5000 --redis embedded --namespace demo")
 @click.option("--jobs", "number", type=click.IntRange(1, 1_000_000), default=500, show_default=True)
 @click.option(
-    "--hours", type=click.IntRange(0, 72), default=3, show_default=True, help="Hours of invented figures."
+    "--hours", type=click.IntRange(0, 72), default=3, show_default=True, help="Hours of sample statistics."
 )
 @console.yes_option
 @target.options
 def fake_data(number: int, hours: int, yes: bool, redis: str | None, namespace: str) -> None:
-    """Fill a namespace with invented jobs and figures: waiting, scheduled, in retry and dead.
+    """Fill a namespace with sample statistics and jobs: waiting, scheduled, in retry and dead.
 
-    Asks first when the namespace is in use.
+    Asks for confirmation if the namespace is in use.
     """
     with target.connected(redis, namespace) as (link, keys):
         known = link.run(maintain.known_jobs(keys))
         if known:
-            console.confirm(
-                f"{namespace!r} has {counted(len(known), 'queue')}. Mix invented jobs in?", yes=yes
-            )
+            console.confirm(f"{namespace!r} has {counted(len(known), 'queue')}. Add sample jobs?", yes=yes)
         rng = random.Random()
         now = link.run(inspect.now())
         counts = {state: number * share // 100 for state, share in _SHARES}
@@ -70,7 +68,7 @@ def fake_data(number: int, hours: int, yes: bool, redis: str | None, namespace: 
         for name, count in zip(NAMES, _split(waiting, len(NAMES), rng), strict=True):
             _fill_queue(link, keys, name, count, now, rng)
         fill_hours(link, keys, hours, now, rng)
-    click.echo(f"{counted(number, 'job')} and {counted(hours, 'hour')} of figures in {namespace!r}.")
+    click.echo(f"{counted(number, 'job')} and {counted(hours, 'hour')} of statistics in {namespace!r}.")
 
 
 def _split(number: int, parts: int, rng: random.Random) -> list[int]:
@@ -79,8 +77,8 @@ def _split(number: int, parts: int, rng: random.Random) -> list[int]:
 
 
 def _payload(name: str, at: float, rng: random.Random, extras: dict[str, Any] | None = None) -> bytes:
-    told = {"source": rng.choice(_SOURCES), **(extras or {})}
-    return codec.write(codec.quoted(name), new_id(), at, msgspec.json.encode(ARGUMENTS[name](rng)), told)
+    fields = {"source": rng.choice(_SOURCES), **(extras or {})}
+    return codec.write(codec.quoted(name), new_id(), at, msgspec.json.encode(ARGUMENTS[name](rng)), fields)
 
 
 def _fill_queue(link: Link, keys: Keys, name: str, count: int, now: float, rng: random.Random) -> None:
@@ -91,7 +89,7 @@ def _fill_queue(link: Link, keys: Keys, name: str, count: int, now: float, rng: 
 
 
 def fill_set(link: Link, keys: Keys, state: str, count: int, now: float, rng: random.Random) -> None:
-    """Put invented jobs into scheduled, retry or dead."""
+    """Store sample jobs in scheduled, retry or dead."""
     source = {"scheduled": keys.scheduled, "retry": keys.retry, "dead": keys.dead}[state]
     for first in range(0, count, _BATCH):
         flat: list[Arg] = []
@@ -113,12 +111,12 @@ def _failure(at: float, rng: random.Random) -> dict[str, Any]:
 
 
 def fill_hours(link: Link, keys: Keys, hours: int, now: float, rng: random.Random) -> None:
-    """Invent the figures of some hours, and roll them up as the leader of the pools would have."""
+    """Write sample statistics of some hours, and roll them up as the leader would have."""
     last = int(now // 60)
     first = last - hours * 60
     for minute in range(first, last):
         _fill_minute(link, keys, minute, rng)
-        # One that a leader has rolled up says what was true before.
+        # A span that a leader has already rolled up would hide these statistics.
         link.run(Op("DEL", (keys.counts(1, minute), keys.times(1, minute)), (), int))
     for span in rollups.FINER:
         for start in range(first + -first % span, last - span + 1, span):

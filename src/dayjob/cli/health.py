@@ -1,4 +1,4 @@
-"""`dayjob health`: the answer to a probe, by its exit code."""
+"""`dayjob health`: a health check that reports by its exit code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from dayjob.text import counted, doing
 
 @click.command(epilog="Example: dayjob health --here --max-wait 5m")
 @click.option("--here", is_flag=True, help="A live pool must run on this machine or in this container.")
-@click.option("--min-pools", type=click.IntRange(0), default=0, help="So many live pools must run.")
 @click.option(
-    "--max-wait", metavar="SPAN", help="No job may wait longer than 90s, 5m, 1h; paused queues aside."
+    "--min-pools", type=click.IntRange(0), default=0, help="At least this many live pools must run."
 )
-@click.option("--max-dead", type=click.IntRange(0), help="No more jobs may be dead.")
+@click.option(
+    "--max-wait",
+    metavar="SPAN",
+    help="No job may have waited longer than this (90s, 5m, 1h), except in paused queues.",
+)
+@click.option("--max-dead", type=click.IntRange(0), help="At most this many jobs may be dead.")
 @console.options
 def health(
     here: bool,
@@ -31,9 +35,9 @@ def health(
     namespace: str,
     as_json: bool,
 ) -> None:
-    """Answer a probe: 0 when all that is asked for holds, 1 when not, 69 when Redis cannot be reached.
+    """Exit with 0 if all conditions hold, 1 if one does not, 69 if Redis cannot be reached.
 
-    Without options only Redis must answer; what else there is to know of the fleet is printed, and changes no exit code.
+    Without options the only condition is that Redis answers. Other warnings are printed and do not change the exit code.
     """
     most = None if max_wait is None else text.read_span(max_wait, "--max-wait")
     with console.opened(redis, namespace) as admin:
@@ -42,8 +46,8 @@ def health(
         ]  # fmt: skip
         verdict = admin.verdict()
     if as_json:
-        told = {"level": verdict.level, "verdict": verdict.sentence}
-        console.emit({"healthy": not problems, "problems": problems, **told})
+        summary = {"level": verdict.level, "verdict": verdict.sentence}
+        console.emit({"healthy": not problems, "problems": problems, **summary})
     else:
         for problem in problems:
             click.echo(console.clean(problem), err=True)

@@ -1,4 +1,4 @@
-"""`dayjob jobs`: list, show, explain, retry, run, delete, kill and cancel jobs; one, some, or all that match."""
+"""`dayjob jobs`: lists, shows and explains jobs, and acts on one, some, or all that match a filter."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dayjob.text import counted
 F = TypeVar("F", bound=Callable[..., Any])
 
 STATES = ("waiting", "scheduled", "retry", "dead", "done")
-#: What is lost, and so asked about first.
+#: Actions that delete something and ask for confirmation.
 _DESTRUCTIVE = ("delete", "kill", "cancel")
-_WHERE_HELP = "Only those that match: 'name=mail error~Timeout source=42 id=... age>1h age<2d'."
+_WHERE_HELP = "Only jobs that match: 'name=mail error~Timeout source=42 id=... age>1h age<2d'."
 where_option = click.option("--where", metavar="CONDITIONS", help=_WHERE_HELP)
 #: How many jobs a dry run shows.
 _SOME = 10
@@ -33,11 +33,12 @@ _SOME = 10
 def jobs() -> None:
     """List, show, explain, retry, delete and cancel jobs.
 
-    Verbs take ids, or --where with --state for all that match. Ends with 1 when a job had moved on or nothing matched.
+    Actions take IDs, or --where with --state for all jobs that match. They exit with 1 if a job was in another state or
+    nothing matched.
     """
 
 
-# Looking.
+# Reading.
 
 
 @jobs.command(epilog="Example: dayjob jobs ls --state retry --where 'error~Timeout age>10m'")
@@ -45,17 +46,21 @@ def jobs() -> None:
     "--state", type=click.Choice([*STATES, "running", "broken"]), default="waiting", show_default=True
 )
 @where_option
-@click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
-@click.option("--after", default="", metavar="CURSOR", help="Go on where a page ended; it says how.")
+@click.option(
+    "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most jobs to show."
+)
+@click.option(
+    "--after", default="", metavar="CURSOR", help="Continue after a page; its last line has the cursor."
+)
 @console.options
 def ls(
     state: Any, where: str | None, size: int, after: str, redis: str | None, namespace: str, as_json: bool
 ) -> None:
-    """List jobs in one state. Waiting jobs come queue by queue; name=... lists one queue."""
+    """List jobs in one state. Waiting jobs are listed queue by queue; --where name=... lists one queue."""
     with console.opened(redis, namespace) as admin:
         if state == "broken":
             if where:
-                raise BadOption("--where does not go with --state broken: these entries cannot be read")
+                raise BadOption("--where cannot be used with --state broken: these entries cannot be read")
             _list_broken(admin, size, after, as_json=as_json)
             return
         page = admin.jobs(state, where=where, after=after, size=size)
@@ -68,7 +73,7 @@ def ls(
 
 
 def _print_running(page: JobPage, busy: Sequence[BusyWorker]) -> None:
-    """With what the pools report of jobs that have run for more than 0.5 s."""
+    """Includes what the pools report about jobs that have run for more than 0.5 s."""
     reported = {(one.pool_id, one.worker.token): one for one in busy}
     rows = [_running_row(job, reported.get((job.pool_id, job.token))) for job in page.jobs]
     head = ("ID", "NAME", "FOR", "TIMEOUT", "WHERE", "DONE", "CHECK-IN", "SOURCE", "ARGUMENTS")
@@ -169,10 +174,10 @@ def _line(job: JobView) -> str:
 
 @jobs.command(epilog="Example: dayjob jobs show 5f1c0a... --json")
 @click.argument("job_id", metavar="ID")
-@click.option("--name", help="Its job name, which makes the search shorter.")
+@click.option("--name", help="Its job name, which makes the search faster.")
 @console.options
 def show(job_id: str, name: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show one job in any state: its story, arguments, error and traceback. Ends with 1 when it is not found."""
+    """Show one job in any state: timeline, arguments, error and traceback. Exits with 1 if it is not found."""
     with console.opened(redis, namespace) as admin:
         found = admin.job(job_id, name=name)
         if found is None:
@@ -213,10 +218,10 @@ def _print_lines(text: str, *, err: bool = False) -> None:
 
 @jobs.command(epilog="Example: dayjob jobs explain 5f1c0a...")
 @click.argument("job_id", metavar="ID")
-@click.option("--name", help="Its job name, which makes the search shorter.")
+@click.option("--name", help="Its job name, which makes the search faster.")
 @console.options
 def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Say in one sentence why a job is not running. Ends with 1 when it is not found."""
+    """Explain in one sentence why a job is not running. Exits with 1 if it is not found."""
     with console.opened(redis, namespace) as admin:
         found = admin.job(job_id, name=name)
         sentence = found.sentence if found else admin.explain(job_id, name=name)
@@ -232,18 +237,18 @@ def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as
 
 
 def _acting(default: State | None) -> Callable[[F], F]:
-    """The options of a verb that takes ids or a filter."""
+    """The options of an action that takes IDs or a filter."""
 
     def decorate(fn: F) -> F:
-        said = "Where they are, or must still be." + (
-            f" With --where: {default}, if not said." if default else ""
-        )
+        text = "The state of the jobs." + (f" With --where the default is {default}." if default else "")
         for option in (
             click.argument("ids", metavar="[ID]...", nargs=-1),
-            click.option("--state", type=click.Choice([*STATES, "running"]), help=said),
+            click.option("--state", type=click.Choice([*STATES, "running"]), help=text),
             where_option,
-            click.option("--limit", type=click.IntRange(1), help="With --where: so many at most."),
-            click.option("--dry-run", is_flag=True, help="Only say what would be done."),
+            click.option(
+                "--limit", type=click.IntRange(1), help="With --where: change at most this many jobs."
+            ),
+            click.option("--dry-run", is_flag=True, help="Only show what would be changed."),
             console.yes_option,
         ):
             fn = option(fn)
@@ -255,29 +260,29 @@ def _acting(default: State | None) -> Callable[[F], F]:
 @jobs.command(epilog="Example: dayjob jobs retry --where 'name=mail error~Timeout' --dry-run")
 @_acting("dead")
 def retry(**given: Any) -> None:
-    """Put dead jobs back into their queues as if they had never failed; run those of retry or scheduled now."""
+    """Put dead jobs back into their queues as if they had never failed; run jobs in retry or scheduled now."""
     perform("retry", "dead", **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs run 5f1c0a...")
 @_acting("scheduled")
 def run(**given: Any) -> None:
-    """Run jobs of scheduled or retry now."""
+    """Run jobs in scheduled or retry now."""
     perform("run_now", "scheduled", **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs delete --state dead --where 'age>30d' --yes")
 @_acting(None)
 def delete(**given: Any) -> None:
-    """Delete jobs that do not run."""
+    """Delete jobs that are not running."""
     perform("delete", None, **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs kill --state retry --where name=mail --yes")
 @_acting(None)
-@click.option("--running", is_flag=True, help="End jobs that run; replace their process if they do not stop.")
+@click.option("--running", is_flag=True, help="End running jobs; replace their process if they do not stop.")
 def kill(running: bool, **given: Any) -> None:
-    """Move jobs that wait, are scheduled or in retry to dead. With --running, end a job that runs and does not stop."""
+    """Move waiting or scheduled jobs, or jobs in retry, to dead. With --running, end a running job."""
     if running:
         if given["state"] not in (None, "running"):
             raise BadOption(f"--running does not go with --state {given['state']}")
@@ -288,14 +293,14 @@ def kill(running: bool, **given: Any) -> None:
 @jobs.command(epilog="Example: dayjob jobs cancel --state running --where name=export --dry-run")
 @_acting(None)
 def cancel(**given: Any) -> None:
-    """End jobs: those that wait are removed, those that run are stopped at their pool's next heartbeat."""
+    """Cancel jobs: waiting jobs are removed, running jobs are stopped at their pool's next heartbeat."""
     perform("cancel", None, **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs types --json")
 @console.options
 def types(redis: str | None, namespace: str, as_json: bool) -> None:
-    """List the job types that pools have announced: what each takes and how it is run."""
+    """List the job types that pools have announced, with their arguments and options."""
     with console.opened(redis, namespace) as admin:
         found = admin.job_types()
     if as_json:
@@ -335,9 +340,9 @@ def perform(
     as_json: bool,
     everything: bool = False,
 ) -> None:
-    """One verb on jobs by id, or on all that match. Raises BadOption, UsageError."""
+    """One action on jobs by ID, or on all that match. Raises BadOption, UsageError."""
     if bool(ids) == (where is not None or everything):
-        raise BadOption("give ids, or --where with conditions; not both")
+        raise BadOption("give IDs, or --where with conditions; not both")
     if ids and limit is not None:
         raise BadOption("--limit goes with --where")
     if where is not None and filter_of(where).empty and not everything:
@@ -348,7 +353,7 @@ def perform(
             return
         chosen = state or default
         if chosen is None:
-            raise BadOption(f"{verb} all that match: say where, by --state {'|'.join(_able(verb))}")
+            raise BadOption(f"--where needs a state to {verb} jobs: add --state {'|'.join(_able(verb))}")
         _on_all(admin, verb, chosen, where, limit, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -413,11 +418,11 @@ def _on_all(
         sys.exit(console.NOT_DONE)
 
 
-def _ended(says: str, *, as_json: bool) -> None:
+def _ended(message: str, *, as_json: bool) -> None:
     if as_json:
-        console.emit({"looked": 0, "matched": 0, "changed": 0, "says": says})
+        console.emit({"looked": 0, "matched": 0, "changed": 0, "says": message})
     else:
-        click.echo(says, err=True)
+        click.echo(message, err=True)
     sys.exit(console.NOT_DONE)
 
 

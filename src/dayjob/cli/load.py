@@ -1,4 +1,4 @@
-"""Finding the pool that `module:pool` names. Every way to miss it ends in a few lines that say what to write."""
+"""Finds the pool that `module:pool` names. If it cannot, the error explains what to write."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dayjob.options import suggest
 from dayjob.pool import WorkerPool
 from dayjob.text import message_of
 
-#: How many lines of somebody else's error are shown.
+#: How many lines of an error in the program are shown.
 _MAX_LINES = 3
 _OURS = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
 def find_pool(target: str) -> WorkerPool[Any]:
-    """The pool that `module:pool` names; `module` alone will do where there is one. Raises UsageError."""
+    """The pool that `module:pool` names; `module` alone is enough if it has one pool. Raises UsageError."""
     name, _, path = target.partition(":")
     _check_form(target, name)
     if os.getcwd() not in sys.path and "" not in sys.path:  # noqa: PTH109 - sys.path holds strings
@@ -61,7 +61,9 @@ def _check_form(target: str, name: str) -> None:
     if name.endswith(".py") or "/" in name or os.sep in name:
         dotted = name.removesuffix(".py").strip("./" + os.sep).replace(os.sep, ".").replace("/", ".")
         rest = target[len(name) :]
-        raise UsageError(f"{target!r} is a path, and a module is meant.\n    Write {dotted}{rest or ':pool'}")
+        raise UsageError(
+            f"{target!r} is a path, but a module is needed.\n    Write {dotted}{rest or ':pool'}"
+        )
     if not name or not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"{target!r} names no module.\n    Write module:pool, like app.jobs:pool")
 
@@ -83,33 +85,33 @@ def _no_module(name: str, missing: str) -> str:
     parent = sys.modules.get(package) if package else None
     if package and not hasattr(parent, "__path__"):
         return f"cannot import {name}: {package} is a module, not a package, so there is no {missing}."
-    # Not the standard library, which has something that is near to anything.
+    # Without the standard library, which has a similar name for almost anything.
     own = [path or "." for path in sys.path if not path.startswith((sys.prefix, sys.base_prefix))]
     paths = list(parent.__path__) if parent is not None else own
     near = suggest(last, [found.name for found in pkgutil.iter_modules(paths)])
     where = f"in the package {package}" if package else f"in {os.getcwd()} or on PYTHONPATH"  # noqa: PTH109
-    next_step = "" if near else "\n    Run it from the folder that holds it, or check the spelling."
+    next_step = "" if near else "\n    Run the command in the folder that contains it, or check the spelling."
     return f"no module {missing!r} {where}{near}{next_step}"
 
 
 def _explained(name: str, error: BaseException) -> str:
     kind = type(error).__name__
-    said = message_of(error)
+    message = message_of(error)
     if isinstance(error, SyntaxError):
-        said = error.msg or said
+        message = error.msg or message
         where = f"{error.filename}:{error.lineno}" + (f": {error.text.strip()}" if error.text else "")
     else:
         where = _place(error)
-    lines = (f"{kind}: {said}" if said else kind).splitlines()
+    lines = (f"{kind}: {message}" if message else kind).splitlines()
     if isinstance(error, DayjobError):
-        lines = said.splitlines()
+        lines = message.splitlines()
     if len(lines) > _MAX_LINES:
         lines = [*lines[:_MAX_LINES], "..."]
     return "\n".join([f"cannot import {name}: {lines[0]}", *lines[1:], *([f"    {where}"] if where else [])])
 
 
 def _place(error: BaseException) -> str:
-    """The last line of user code in a traceback: neither ours nor the import machinery's."""
+    """The last line of user code in a traceback, without dayjob's frames and those of the import system."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((_OURS, "<frozen")):
             return (

@@ -1,4 +1,4 @@
-"""Logging for commands: one line per event, on stderr. A program that has set up logging itself is left alone."""
+"""Logging for commands: one line per event, on stderr. Logging that the program has configured is not changed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dayjob.text import escaped, escaped_json
 
 Format = Literal["auto", "text", "json"]
 
-#: What a record may carry about the job that it is of.
+#: Fields of a record about its job.
 _FIELDS = ("job_name", "job_id", "attempt")
-#: What every record has, and what is shown already; all else is from `extra`.
+#: Fields that every record has, or that are shown anyway; all others come from `extra`.
 _STANDARD = {
     *vars(logging.LogRecord("", 0, "", 0, "", (), None)), *_FIELDS, "message", "asctime", "taskName", "from_handler",
 }  # fmt: skip
 
 
 def set_up(*, form: str = "auto", warnings_only: bool = False) -> None:
-    """Send log lines to stderr: JSON when it is no terminal, or when asked for; nothing when handlers exist."""
+    """Send log lines to stderr, as JSON if it is not a terminal or if asked for. Does nothing if handlers exist."""
     root = logging.getLogger()
     if root.handlers:
         return
@@ -33,12 +33,12 @@ def set_up(*, form: str = "auto", warnings_only: bool = False) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING if warnings_only else logging.INFO)
     if sys.stderr.isatty() and not warnings_only:
-        # Somebody is looking: every job that is done gets a line too.
+        # On a terminal every completed job gets a line too.
         logging.getLogger("dayjob.job").setLevel(logging.DEBUG)
 
 
 def add_job(record: logging.LogRecord) -> bool:
-    """Give a record that was logged while a job runs that job's name, id and attempt."""
+    """Add the name, ID and attempt of the running job to a record."""
     job = running.get()
     if job is not None and not hasattr(record, "job_id"):
         record.job_name, record.job_id, record.attempt = job.name, job.id, job.attempt
@@ -66,12 +66,12 @@ class JSONLines(logging.Formatter):
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    """What the program gave as `extra`, as JSON values."""
+    """The program's `extra` fields, as JSON values."""
     return {name: _json_value(value) for name, value in vars(record).items() if name not in _STANDARD}
 
 
 def _json_value(value: Any) -> Any:
-    # A __str__ of others may raise anything; the line must not be lost for it.
+    # The __str__ of the program's classes may raise anything; the log line must not be lost.
     try:
         return json.loads(json.dumps(value, default=str, allow_nan=False))
     except Exception:
@@ -82,9 +82,9 @@ def _json_value(value: Any) -> Any:
 
 
 class TextLines(logging.Formatter):
-    """One line for people. Further lines, as of a traceback, are indented: what begins at the margin is a record.
+    """One line of text. Further lines, such as those of a traceback, are indented, so a line at the margin is a new record.
 
-    Control characters are escaped, because messages hold texts of others.
+    Control characters are escaped, because messages contain untrusted text.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,4 +1,4 @@
-"""`dayjob metrics`: how much ran when, and how long it waited and took."""
+"""`dayjob metrics`: throughput, wait and run times."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dayjob.cli.console import took
 
 @click.command(epilog="Example: dayjob metrics --hours 24 --steps")
 @click.option("--hours", type=click.Choice(["1", "24", "72"]), default="1", show_default=True)
-@click.option("--steps", is_flag=True, help="What ran in each minute, quarter of an hour or hour.")
+@click.option("--steps", is_flag=True, help="Also show each minute, quarter of an hour or hour.")
 @console.options
 def metrics(hours: str, steps: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show what ran in the last hours by job name: how much, how long it waited and took, and the totals."""
+    """Show what ran in the last hours by job name: number of jobs, wait and run times, and all-time totals."""
     with console.opened(redis, namespace) as admin:
         found = admin.metrics(int(hours))
     if as_json:

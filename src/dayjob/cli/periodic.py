@@ -8,7 +8,7 @@ from dayjob.admin.views import Periodic
 from dayjob.cli import console
 from dayjob.cli.console import when
 
-#: What stands for the next tick of a schedule that no live pool has.
+#: Shown instead of the next tick of a schedule that no live pool has.
 NOT_LIVE = "no live pool has this schedule"
 
 
@@ -20,7 +20,7 @@ def periodic() -> None:
 @periodic.command(epilog="Example: dayjob periodic ls --json")
 @console.options
 def ls(redis: str | None, namespace: str, as_json: bool) -> None:
-    """List the schedules: in English, the last tick that enqueued a job, and the next."""
+    """List the schedules in English, with the last tick that enqueued a job and the next tick."""
     with console.opened(redis, namespace) as admin:
         found = admin.periodic()
     if as_json:
@@ -51,7 +51,7 @@ def _next(one: Periodic) -> str:
 @click.argument("name", metavar="SCHEDULE")
 @console.options
 def run(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Enqueue the job of a schedule now, beside its ticks."""
+    """Enqueue the job of a schedule now, in addition to its ticks."""
     with console.opened(redis, namespace) as admin:
         outcome = admin.run_schedule(name)
     console.conclude([outcome], as_json=as_json)
@@ -61,7 +61,7 @@ def run(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
 @click.argument("name", metavar="SCHEDULE")
 @console.options
 def pause(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Let a schedule tick without enqueueing. Ends with 1 when it was paused already."""
+    """Pause a schedule: its ticks enqueue nothing. Exits with 1 if it was paused already."""
     with console.opened(redis, namespace) as admin:
         outcome = admin.pause_schedule(name)
     console.conclude([outcome], as_json=as_json)
@@ -71,7 +71,7 @@ def pause(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
 @click.argument("name", metavar="SCHEDULE")
 @console.options
 def resume(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Let a paused schedule enqueue again, from its next tick on. Ends with 1 when it was not paused."""
+    """Resume a paused schedule from its next tick on. Exits with 1 if it was not paused."""
     with console.opened(redis, namespace) as admin:
         outcome = admin.resume_schedule(name)
     console.conclude([outcome], as_json=as_json)

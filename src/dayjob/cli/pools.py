@@ -1,4 +1,4 @@
-"""`dayjob pools`: the worker pools, what their workers do, and asking them to go quiet or to stop."""
+"""`dayjob pools`: lists worker pools, shows the stacks of their workers, and asks them to go quiet or to stop."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group(epilog="Example: dayjob pools ls")
 def pools() -> None:
-    """List worker pools, see where their workers are, ask them to go quiet or to stop."""
+    """List worker pools, show the stacks of their workers, and ask them to go quiet or to stop."""
 
 
 @pools.command(epilog="Example: dayjob pools ls --json")
 @console.options
 def ls(redis: str | None, namespace: str, as_json: bool) -> None:
-    """List the pools: where they run, how busy they are, and how long their lease lasts."""
+    """List the pools: host, busy workers, memory and remaining lease."""
     with console.opened(redis, namespace) as admin:
         found = admin.pools()
     if as_json:
@@ -61,16 +61,16 @@ def _row(pool: Pool, *, leads: bool) -> tuple[object, ...]:
     return pool.id, status.host, status.pid, busy, memory, status.version, lease, status.tag, state, names
 
 
-# Asking.
+# Requests.
 
 
 def _chosen(fn: F) -> F:
-    """Which pools are meant: by id, by host, or all."""
+    """Options that choose pools: by ID, by host, or all."""
     for option in (
         click.argument("ids", metavar="[ID]...", nargs=-1),
         click.option("--host", help="All pools on this machine, as `pools ls` shows it."),
         click.option("--all", "everything", is_flag=True, help="All pools of the namespace."),
-        click.option("--dry-run", is_flag=True, help="Only say which pools are meant."),
+        click.option("--dry-run", is_flag=True, help="Only show which pools would be asked."),
     ):
         fn = option(fn)
     return fn
@@ -80,7 +80,7 @@ def _chosen(fn: F) -> F:
 @_chosen
 @console.options
 def quiet(**given: Any) -> None:
-    """Ask pools to fetch nothing more; what runs goes on. They do so at their next heartbeat, within 5 seconds."""
+    """Ask pools to stop fetching. Running jobs continue. Pools react at their next heartbeat, within 5 seconds."""
     _ask("quiet", **given)
 
 
@@ -89,7 +89,7 @@ def quiet(**given: Any) -> None:
 @console.yes_option
 @console.options
 def stop(**given: Any) -> None:
-    """Ask pools to stop as by a signal. A supervised process is not started again; the last one ends its parent."""
+    """Ask pools to stop as after TERM. A supervised process is not restarted; after the last one its parent exits."""
     _ask("stop", **given)
 
 
@@ -106,7 +106,7 @@ def _ask(
     yes: bool = True,
 ) -> None:
     if sum((bool(ids), host is not None, everything)) != 1:
-        raise BadOption(f"which pools? Give ids, --host or --all: dayjob pools {verb} --host web-3")
+        raise BadOption(f"which pools? Give IDs, --host or --all: dayjob pools {verb} --host web-3")
     with console.opened(redis, namespace) as admin:
         wanted = list(ids) or _of_host(admin.pools(), host)
         if dry_run:
@@ -138,13 +138,13 @@ def _of_host(found: PoolsView, host: str | None) -> list[str]:
 
 @pools.command(epilog="Example: dayjob pools stacks 5f1c0a... --own")
 @click.argument("pool_id", metavar="ID")
-@click.option("--own", is_flag=True, help="Only the program's own code, without its libraries.")
+@click.option("--own", is_flag=True, help="Only frames of your own code, without libraries.")
 @click.option(
-    "--wait", default="10s", show_default=True, metavar="SPAN", help="How long to wait for its answer."
+    "--wait", default="10s", show_default=True, metavar="SPAN", help="How long to wait for the answer."
 )
 @console.options
 def stacks(pool_id: str, own: bool, wait: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show where each busy worker of a pool is in its code. Ends with 1 when the pool does not answer."""
+    """Show the stack of each busy worker of a pool. Exits with 1 if the pool does not answer."""
     with console.opened(redis, namespace) as admin:
         found = admin.stacks(pool_id, wait=read_span(wait, "--wait"))
     if found is None:

@@ -1,4 +1,4 @@
-"""`dayjob systemd`, `compose`, `kubernetes`: files that run workers there, printed to be kept and changed."""
+"""`dayjob systemd`, `compose`, `kubernetes`: print files that run workers there, for you to edit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from click.core import ParameterSource
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Seconds beside those that jobs get: to settle, and to close.
+#: Seconds to settle and close, in addition to the time for running jobs.
 _SPARE = 10
 
 
 def _not_of_file(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """The printed worker reads pyproject.toml itself; as an option the file's namespace would override the pool's."""
+    """The worker reads pyproject.toml itself; printed as an option, the file's namespace would override the pool's."""
     filed = ctx.get_parameter_source(parameter.name or "") == ParameterSource.DEFAULT_MAP
     return None if filed else value
 
@@ -29,10 +29,10 @@ def _options(fn: F) -> F:
         "--namespace",
         envvar="DAYJOB_NAMESPACE",
         callback=_not_of_file,
-        help="The namespace; else DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
+        help="The namespace. Default: DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
     )(fn)
     fn = click.option(
-        "--timeout", type=click.IntRange(0), default=25, show_default=True, help="Seconds that running jobs get at a stop.",
+        "--timeout", type=click.IntRange(0), default=25, show_default=True, help="Seconds that running jobs may take to end at a stop.",
     )(fn)  # fmt: skip
     fn = click.option("--processes", type=click.IntRange(1), default=1, show_default=True)(fn)
     return click.argument("pool", metavar="MODULE:POOL")(fn)
@@ -44,7 +44,7 @@ def _worker(pool: str, processes: int, timeout: int, namespace: str | None) -> l
 
 
 def _short(pool: str) -> str:
-    """A name that systemd, Docker and Kubernetes all take."""
+    """A name that systemd, Docker and Kubernetes all accept."""
     return re.sub(r"[^a-z0-9]+", "-", pool.partition(":")[0].lower()).strip("-") or "jobs"
 
 
@@ -68,12 +68,12 @@ Environment=DAYJOB_REDIS_URL=redis://localhost:6379/0
 # Without a server, fail instead of starting an embedded one.
 Environment=DAYJOB_EMBEDDED=never
 ExecStart={command}
-# HUP replaces the processes one by one, with the code as it is then.
+# HUP replaces the processes one by one, with the current code.
 ExecReload=/bin/kill -HUP $MAINPID
-# The parent passes the signal on, and gives back what does not end in time.
+# The parent forwards the signal; jobs that do not end in time are given back.
 KillMode=mixed
 TimeoutStopSec={timeout + _SPARE}
-# A crash ends with another code than 0 or by a signal. After `dayjob pools stop` it is 0, and the workers stay stopped.
+# A crash exits with a signal or a code other than 0. `dayjob pools stop` exits with 0, so the workers stay stopped.
 Restart=on-failure
 RestartSec=2
 
@@ -84,7 +84,7 @@ WantedBy=multi-user.target"""
 
 @click.command(epilog="Example: dayjob compose app.jobs:pool > compose.yaml")
 @_options
-@click.option("--image", default="my-app", show_default=True, help="The image that has your program in it.")
+@click.option("--image", default="my-app", show_default=True, help="The image that contains your program.")
 def compose(pool: str, processes: int, timeout: int, namespace: str | None, image: str) -> None:
     """Print a file for Docker Compose: a server that keeps its data, and workers."""
     words = ", ".join(f'"{word}"' for word in ["dayjob", *_worker(pool, processes, timeout, namespace)])
@@ -112,8 +112,8 @@ services:
     depends_on:
       redis: {{condition: service_healthy}}
     stop_grace_period: {timeout + _SPARE}s
-    # A crash ends with another code than 0. After `dayjob pools stop` it is 0, and the workers stay stopped. Docker does
-    # not start them by itself after a reboot of the machine: run `docker compose up` there.
+    # A crash exits with a code other than 0. `dayjob pools stop` exits with 0, so the workers stay stopped. Docker does
+    # not start them after a reboot of the machine: run `docker compose up` there.
     restart: on-failure
     healthcheck:
       test: [{probe}]
@@ -129,7 +129,7 @@ volumes:
 @click.command(epilog="Example: dayjob kubernetes app.jobs:pool --image registry/app:1 | kubectl apply -f -")
 @_options
 @click.option(
-    "--image", default="my-app:latest", show_default=True, help="The image that has your program in it."
+    "--image", default="my-app:latest", show_default=True, help="The image that contains your program."
 )
 @click.option("--replicas", type=click.IntRange(1), default=2, show_default=True)
 def kubernetes(
@@ -156,9 +156,9 @@ spec:
     metadata:
       labels: {{app: {name}}}
     spec:
-      # More than the jobs get, so that what does not end is given back before the pod is killed.
+      # Longer than --timeout, so that jobs that do not end are given back before the pod is killed.
       terminationGracePeriodSeconds: {timeout + _SPARE}
-      # Kubernetes restarts these pods whatever ended them. To stop the workers, scale to 0 instead of `dayjob pools stop`.
+      # Kubernetes always restarts these pods. To stop the workers, scale to 0 instead of using `dayjob pools stop`.
       containers:
         - name: worker
           image: {image}
@@ -167,7 +167,7 @@ spec:
             - name: DAYJOB_REDIS_URL
               valueFrom:
                 secretKeyRef: {{name: {name}, key: url}}
-          # Redis away is no reason to restart workers: 69 is not told apart from 1, so be patient.
+          # An outage of Redis is no reason to restart workers, but the probe cannot distinguish 69 from 1: allow many failures.
           livenessProbe:
             exec: {{command: [{probe}]}}
             initialDelaySeconds: 20

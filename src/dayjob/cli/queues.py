@@ -12,18 +12,18 @@ from dayjob.cli.console import ago, clean, took
 from dayjob.errors import BadOption, UnknownQueue
 from dayjob.text import counted
 
-_force_option = click.option("--force", is_flag=True, help="Also where the queue does not exist yet.")
+_force_option = click.option("--force", is_flag=True, help="Accept a queue that does not exist yet.")
 
 
 @click.group(epilog="Example: dayjob queues ls")
 def queues() -> None:
-    """List, show, pause, resume, limit and purge queues. Each job name is a queue of its own."""
+    """List, show, pause, resume, limit and purge queues. Each job name has its own queue."""
 
 
 @queues.command(epilog="Example: dayjob queues ls --json")
 @console.options
 def ls(redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show every queue: how many wait, how long, and who works on it."""
+    """Show every queue: waiting jobs, age of the oldest, workers, jobs in and out per minute."""
     with console.opened(redis, namespace) as admin:
         found = admin.queues()
     if as_json:
@@ -64,7 +64,7 @@ def _remark(view: QueueView, now: float) -> str:
 @click.argument("name")
 @console.options
 def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show one queue: what comes in and goes out, wait and run times, the next jobs."""
+    """Show one queue: jobs in and out per minute, wait and run times, the next jobs."""
     with console.opened(redis, namespace) as admin:
         found = admin.queue(name)
     if as_json:
@@ -115,7 +115,7 @@ def _times(found: Quantiles) -> str:
 @_force_option
 @console.options
 def pause(names: tuple[str, ...], force: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Stop fetching from queues. What runs goes on. Ends with 1 when one was paused already."""
+    """Stop fetching from queues. Running jobs continue. Exits with 1 if one was paused already."""
     with console.opened(redis, namespace) as admin:
         _each(lambda name: admin.pause(name, force=force), names, as_json=as_json)
 
@@ -124,13 +124,13 @@ def pause(names: tuple[str, ...], force: bool, redis: str | None, namespace: str
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @console.options
 def resume(names: tuple[str, ...], redis: str | None, namespace: str, as_json: bool) -> None:
-    """Fetch from queues again. Ends with 1 when one was not paused."""
+    """Fetch from queues again. Exits with 1 if one was not paused."""
     with console.opened(redis, namespace) as admin:
         _each(admin.resume, names, as_json=as_json)
 
 
 def _each(act: Callable[[str], Outcome], names: Sequence[str], *, as_json: bool) -> None:
-    """The action on each queue. Unknown names are reported after the others are done. Raises BadOption."""
+    """Act on each queue. Unknown names are reported at the end. Raises BadOption."""
     outcomes: list[Outcome] = []
     unknown: list[UnknownQueue] = []
     for name in names:
@@ -151,9 +151,9 @@ def _each(act: Callable[[str], Outcome], names: Sequence[str], *, as_json: bool)
 @_force_option
 @console.options
 def limit(name: str, number: str, force: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Set how many jobs of a name run at once over all pools, or lift it with `none`."""
+    """Limit how many jobs of a queue run at once, over all pools. `none` removes the limit."""
     if number != "none" and not number.isdecimal():
-        raise BadOption(f"{number!r}: give a number, or none to lift the limit")
+        raise BadOption(f"{number!r}: give a number, or none to remove the limit")
     wanted = None if number == "none" else int(number)
     with console.opened(redis, namespace) as admin:
         _each(lambda one: admin.limit(one, wanted, force=force), [name], as_json=as_json)
@@ -164,7 +164,7 @@ def limit(name: str, number: str, force: bool, redis: str | None, namespace: str
 @console.yes_option
 @console.options
 def purge(name: str, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Delete every job that waits in a queue. Jobs that come in meanwhile stay."""
+    """Delete every waiting job of a queue. Jobs that arrive later stay."""
     with console.opened(redis, namespace) as admin:
         size = admin.queue(name).view.queue.size
         console.confirm(f"Delete {counted(size, 'job')} of the queue {name!r}?", yes=yes)

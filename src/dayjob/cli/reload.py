@@ -1,4 +1,4 @@
-"""Watching the source files of a program, for `--reload`."""
+"""Watches the source files of a program, for `--reload`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-#: Seconds between two looks, where nothing tells us of changes.
+#: Seconds between two checks if the system does not report changes.
 _PERIOD = 1.0
-#: Folders that hold nothing one edits.
+#: Folders without files that people edit.
 _PASSED_OVER = ("node_modules", "site-packages", "__pycache__")
 
 
 def watch(folder: Path, changed: Callable[[str], None]) -> None:
-    """Call `changed` with the name of a Python file under `folder` whenever some change. On a thread of its own."""
+    """Call `changed` with the name of a Python file under `folder` whenever one changes. Runs on its own thread."""
     try:
         watchfiles = importlib.import_module("watchfiles")
     except ImportError:
@@ -52,7 +52,7 @@ def _times(folder: Path) -> Iterator[tuple[str, int]]:
                 try:
                     yield full, os.stat(full).st_mtime_ns  # noqa: PTH116
                 except OSError:
-                    continue  # gone in between; the next look tells
+                    continue  # deleted in between; the next check notices it
 
 
 def _named(folder: Path, path: str) -> str:

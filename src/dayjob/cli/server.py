@@ -1,4 +1,4 @@
-"""`dayjob server`: start, stop and look at the embedded server of a folder."""
+"""`dayjob server`: starts, stops and inspects the embedded server of a folder."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from dayjob.store.embedded import open_server, server_status, stop_server, trust
 
 _folder = click.option(
     "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(".dayjob"), show_default=True,
-    help="Where its data are.",
+    help="The folder with its data.",
 )  # fmt: skip
 
 
 @click.group(epilog="Example: dayjob server start && export DAYJOB_REDIS_URL=embedded")
 def server() -> None:
-    """Start, stop and look at the embedded server.
+    """Start, stop and inspect the embedded server.
 
-    Commands and pools that use it start it by themselves; it keeps running until it is stopped, and its data stay.
+    Commands and pools that use it start it. It runs until you stop it, and its data stay in the folder.
     """
 
 
 @server.command(epilog="Example: dayjob server start --folder /var/lib/shop")
 @_folder
-@click.option("--trust", is_flag=True, help="Accept a folder that your dayjob did not make.")
+@click.option("--trust", is_flag=True, help="Accept a folder that your dayjob did not create.")
 def start(folder: Path, trust: bool) -> None:
-    """Start the server of a folder, unless it runs, and print its URL.
+    """Start the server of a folder if it is not running, and print its URL.
 
-    A folder that your dayjob did not make, such as one from a cloned repository or a copied disk, is refused until you
-    accept it with --trust. Its jobs may be another person's.
+    A folder that your dayjob did not create, such as one from a cloned repository, is refused until you accept it with
+    --trust, because its jobs may come from another person.
     """
     if trust:
         trust_folder(folder)
@@ -48,7 +48,7 @@ def stop(folder: Path) -> None:
 @server.command(epilog="Example: dayjob server status || dayjob server start")
 @_folder
 def status(folder: Path) -> None:
-    """Say whether the server of a folder runs. Ends with 1 when it does not."""
+    """Show whether the server of a folder runs. Exits with 1 if it does not."""
     found = server_status(folder)
     size = f"{found.bytes_on_disk / (1 << 20):.1f} MiB on disk"
     if not found.running:
@@ -62,5 +62,5 @@ def status(folder: Path) -> None:
 @server.command(epilog="Example: redis-cli -s $(dayjob server path)")
 @_folder
 def path(folder: Path) -> None:
-    """Print the path of the server's socket, whether it runs or not."""
+    """Print the path of the server's socket, even if it is not running."""
     click.echo(server_status(folder).socket)

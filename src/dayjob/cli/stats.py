@@ -1,4 +1,4 @@
-"""`dayjob stats`: how everything stands, once or again and again."""
+"""`dayjob stats`: the verdict and every queue, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _COLOURS = {"ok": "green", "notice": "cyan", "warning": "yellow", "error": "red"
 
 
 @click.command(epilog="Example: dayjob stats --watch --every 5s")
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C; redrawn in place on a terminal.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C; redrawn in place on a terminal.")
 @click.option("--every", default="2s", show_default=True, metavar="SPAN", help="How often, with --watch.")
-@click.option("--times", type=click.IntRange(1), help="With --watch: end after so many.")
+@click.option("--times", type=click.IntRange(1), help="With --watch: stop after this many times.")
 @console.options
 def stats(
     watch: bool, every: str, times: int | None, redis: str | None, namespace: str, as_json: bool
 ) -> None:
-    """Say how everything stands: a verdict in words, then every queue."""
+    """Show what is wrong, worst first, then every queue."""
     pause = text.read_span(every, "--every")
     live = watch and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not as_json
     rounds = (times or sys.maxsize) if watch else 1

@@ -1,4 +1,4 @@
-"""Which server and which namespace a command is about: the options that say so, and the connection to it."""
+"""The server and the namespace of a command: its options, and the connection."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def options(fn: F) -> F:
     )(fn)  # fmt: skip
     return click.option(
         "--redis", metavar="URL",
-        help="The server: a URL, or 'embedded'. Else DAYJOB_REDIS_URL, REDIS_URL, pyproject.toml, or the embedded one.",
+        help="The server: a URL, or 'embedded'. Default: DAYJOB_REDIS_URL, then REDIS_URL, then pyproject.toml, then the embedded one.",
     )(fn)  # fmt: skip
 
 
 def split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of this command that may also be a pool's: those of the call or of a variable, and those of pyproject.toml.
+    """Split options that a pool has too: those of the command line or a variable, and those of pyproject.toml.
 
-    The pool comes between the two.
+    The pool's own options come between the two.
     """
     context = click.get_current_context()
     named: dict[str, Any] = {}
@@ -42,13 +42,13 @@ def split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         if value is not None and source not in (None, ParameterSource.DEFAULT):
             (filed if source == ParameterSource.DEFAULT_MAP else named)[name] = value
     if named.get("namespace") == os.environ.get("DAYJOB_NAMESPACE"):
-        # `settings` reads the variable itself, and then knows who named it.
+        # `addresses` reads the variable itself, so that it knows where the value came from.
         named.pop("namespace", None)
     return named, filed
 
 
 def of_pool(pool: WorkerPool[Any], redis: str | None, namespace: str | None) -> tuple[str | None, str]:
-    """The server and the namespace that a command with a pool is about. Prints a line where pool and file disagree."""
+    """The server and the namespace of a command with a pool. Prints a line if the pool and the file disagree."""
     named, filed = split({"redis": redis, "namespace": namespace})
     for name, own in (("redis", pool.redis), ("namespace", pool.named_namespace)):
         line = "" if name in named else addresses.conflict(name, own, file=filed.get(name))  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def of_pool(pool: WorkerPool[Any], redis: str | None, namespace: str | None) -> 
             click.echo(f"dayjob: {line}", err=True)
     found = addresses.resolve(named.get("redis"), pool=pool.redis, file=filed.get("redis"))
     return (
-        # None leaves it to whoever connects, and so the warning that no server was named.
+        # With None the connection decides, and warns that no server was named.
         None if found.origin == addresses.FALLBACK else found.url,
         addresses.resolve_namespace(
             named.get("namespace"), pool=pool.named_namespace, file=filed.get("namespace")
@@ -66,7 +66,7 @@ def of_pool(pool: WorkerPool[Any], redis: str | None, namespace: str | None) -> 
 
 @contextlib.contextmanager
 def connected(redis: str | None, namespace: str) -> Iterator[tuple[Link, Keys]]:
-    """A connection for the length of a command. Raises StoreError, UsageError."""
+    """A connection for the duration of a command. Raises StoreError, UsageError."""
     keys = Keys(namespace)
     address = addresses.parse_url(addresses.connect_target(addresses.resolve(redis)))
     link = Link(address, tag=keys.known_jobs, name="dayjob:cli")

@@ -16,14 +16,14 @@ from dayjob.options import suggest
 
 @click.command(epilog="Example: dayjob top app.jobs:pool --tab dead")
 @click.argument("pool", metavar="[MODULE:POOL]", required=False)
-@click.option("--tab", default="home", show_default=True, metavar="NAME", help="The tab to begin with.")
-@click.option("--every", default="1s", show_default=True, metavar="SPAN", help="How often to look.")
+@click.option("--tab", default="home", show_default=True, metavar="NAME", help="The tab to open first.")
+@click.option("--every", default="1s", show_default=True, metavar="SPAN", help="How often to refresh.")
 @target.options
 def top(pool: str | None, tab: str, every: str, redis: str | None, namespace: str) -> None:
     """Watch and operate a namespace in the terminal: the same tabs as the web.
 
-    MODULE:POOL, like app.jobs:pool, chooses the server and namespace of that pool; --redis and --namespace do as well.
-    Keys are shown at the bottom; ? shows all of them, q ends it. Only the tab that is shown is read.
+    MODULE:POOL, such as app.jobs:pool, uses the server and namespace of that pool; or use --redis and --namespace.
+    Keys are shown at the bottom; ? shows all of them, q quits. Only the visible tab is read from Redis.
     """
     try:
         from dayjob.tui import app, views  # noqa: PLC0415 - an extra
@@ -42,6 +42,6 @@ def top(pool: str | None, tab: str, every: str, redis: str | None, namespace: st
 
         redis, namespace = target.of_pool(find_pool(pool), redis, namespace)
     admin = AsyncAdmin(namespace, redis=redis)
-    # Found, and where it is the embedded one started, before the screen is taken.
+    # The server is found, and the embedded one started, before the screen changes.
     where = str(admin._address())
     app.Top(admin, where, tab=names.index(tab.lower()), every=pause).run(mouse=False)

@@ -18,49 +18,53 @@ PORT = 5040
 
 @click.command(epilog="Example: dayjob web --redis redis://localhost:6379/0 --namespace shop")
 @click.argument("pool", metavar="[MODULE:POOL]", required=False)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 takes a free one."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=PORT,
+    show_default=True,
+    help="The port; 0 chooses a free one.",
 )
 @click.option(
     "--password-file", type=click.Path(path_type=Path), metavar="FILE",
-    help="Who looks must know the password in this file; or set DAYJOB_WEB_PASSWORD.",
+    help="Require the password in this file; or set DAYJOB_WEB_PASSWORD.",
 )  # fmt: skip
 @click.option(
     "--token-file", type=click.Path(path_type=Path), metavar="FILE",
-    help="Programs send the token in this file as Authorization: Bearer; or set DAYJOB_WEB_TOKEN.",
+    help="Accept the token in this file as Authorization: Bearer; or set DAYJOB_WEB_TOKEN.",
 )  # fmt: skip
 @click.option(
     "--allow-host",
     multiple=True,
     metavar="NAME",
-    help="Answer to this name, too, such as jobs.example.com; '*' to any.",
+    help="Also answer to this host name, such as jobs.example.com; '*' for any.",
 )
 @click.option(
     "--forwarded-allow-ips",
     multiple=True,
     metavar="ADDRESS",
-    help="Believe the X-Forwarded-For of a proxy at this address or network, such as 10.0.0.0/8; '*' of any.",
+    help="Trust the X-Forwarded-For of a proxy at this address or network, such as 10.0.0.0/8; '*' for any.",
 )
-@click.option("--read-only", is_flag=True, help="Let nobody change anything.")
+@click.option("--read-only", is_flag=True, help="Refuse every change.")
 @click.option(
-    "--base-path", default="", metavar="PATH", help="The path that a proxy in front serves this under."
+    "--base-path", default="", metavar="PATH", help="The path under which a proxy serves the console."
 )
 @click.option(
     "--redis",
     metavar="URL",
-    help="The server; else DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
+    help="The server. Default: DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
 )
 @click.option(
     "--namespace",
     envvar="DAYJOB_NAMESPACE",
-    help="The namespace; else DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
+    help="The namespace. Default: DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
 )
 @click.option(
     "--hide",
     multiple=True,
     metavar="KEY",
-    help="Hide arguments of this name, beside those that look like secrets.",
+    help="Hide arguments of this name, in addition to those that look like secrets.",
 )
 def web(
     pool: str | None,
@@ -77,12 +81,12 @@ def web(
     namespace: str | None,
     hide: tuple[str, ...],
 ) -> None:
-    """See and do everything in a browser, at http://127.0.0.1:5040.
+    """Serve the console at http://127.0.0.1:5040.
 
-    MODULE:POOL, like app.jobs:pool, says which server and namespace are meant; --redis and --namespace do as well.
-    Each option can also be given as DAYJOB_WEB_..., like DAYJOB_WEB_PORT=8080.
+    MODULE:POOL, such as app.jobs:pool, uses the server and namespace of that pool; or use --redis and --namespace.
+    Every option can also be set as a variable, such as DAYJOB_WEB_PORT=8080.
 
-    Without a password or token it listens on this machine alone. Ctrl-C ends it.
+    Without a password or token it listens on this machine only. Ctrl-C stops it.
     """
     for module in ("starlette", "uvicorn", "jinja2"):
         if importlib.util.find_spec(module) is None:
@@ -96,9 +100,9 @@ def web(
     token = _secret(token_file, "DAYJOB_WEB_TOKEN", "--token-file")
     if password is None and token is None and not server.is_loopback(host):
         raise UsageError(
-            f"--host {host} lets other machines in, and there is no password.\n"
+            f"--host {host} allows access from other machines, but there is no password.\n"
             "    Set DAYJOB_WEB_PASSWORD or DAYJOB_WEB_TOKEN, or give --password-file or --token-file;\n"
-            "    or leave --host out and reach it through ssh -L 5040:127.0.0.1:5040"
+            "    or omit --host and use ssh -L 5040:127.0.0.1:5040"
         )
     if pool is not None:
         from dayjob.cli.load import find_pool  # noqa: PLC0415 - imports the program only where it is named
@@ -108,7 +112,7 @@ def web(
         read_only=read_only, password=password, token=token, allow_hosts=(host, *allow_host), base_path=base_path.rstrip("/"),
     )  # fmt: skip
     admin = AsyncAdmin(namespace or "dayjob", redis=redis, hide=hide)
-    # Said now, not with the first request: that a URL cannot be read, or that the embedded server is used.
+    # Done before the first request, to report a bad URL or the use of the embedded server at once.
     admin._address()
     app = create_app(admin, options=options)
     listening = server.listen(host, port)
@@ -117,13 +121,13 @@ def web(
     server.serve(
         app,
         listening,
-        ready=lambda: click.echo(f"The console is at {where}  (Ctrl-C ends it)"),
+        ready=lambda: click.echo(f"The console is at {where}  (Ctrl-C stops it)"),
         forwarded_allow_ips=proxies,
     )
 
 
 def _proxies(given: tuple[str, ...]) -> list[str]:
-    """The addresses and networks of --forwarded-allow-ips, also in one text with commas. Raises UsageError."""
+    """The addresses and networks of --forwarded-allow-ips, which may be separated by commas. Raises UsageError."""
     found = [one.strip() for text in given for one in text.split(",") if one.strip()]
     for one in found:
         try:
@@ -131,14 +135,14 @@ def _proxies(given: tuple[str, ...]) -> list[str]:
                 ipaddress.ip_network(one)
         except ValueError:
             raise UsageError(
-                f"--forwarded-allow-ips {one!r} is no address.\n"
+                f"--forwarded-allow-ips {one!r} is not an address.\n"
                 "    Write one like 10.0.0.7, a network like 10.0.0.0/8, or '*' for any."
             ) from None
     return found
 
 
 def _secret(path: Path | None, variable: str, option: str) -> str | None:
-    """What a file or else a variable holds, without the line's end. Raises UsageError that does not show it."""
+    """The secret in a file or a variable, without the line end. Raises UsageError, which does not show it."""
     if path is None:
         found = os.environ.get(variable)
         where = variable
@@ -155,7 +159,7 @@ def _secret(path: Path | None, variable: str, option: str) -> str | None:
 
 
 def _spare_the_collector() -> None:
-    """Look for garbage seldom, and not among what was loaded: a page of a large fleet is a hundred thousand objects."""
+    """Collect garbage rarely, and ignore loaded modules: a page for many pools has a hundred thousand objects."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

@@ -22,43 +22,47 @@ from dayjob.worker.supervisor.supervisor import ProcessPlan, Supervisor
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="How many processes, each with a pool.",
+    help="Number of processes, each with a pool.",
 )
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 100_000),
-    help="Jobs at once in each process; else what the pool says.",
+    help="Jobs at once in each process. Default: the pool's.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1, 100_000),
-    help="Threads for sync jobs in each process; else what the pool says.",
+    help="Threads for sync jobs in each process. Default: the pool's.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(0),
     default=25.0,
     show_default=True,
-    help="Seconds that running jobs get to end at a stop.",
+    help="Seconds that running jobs may take to end at a stop.",
 )
-@click.option("--max-memory", type=click.IntRange(1), metavar="MB", help="Recycle a process that uses more.")
-@click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="Recycle a process after so many jobs.")
+@click.option(
+    "--max-memory", type=click.IntRange(1), metavar="MB", help="Replace a process that uses more memory."
+)
+@click.option(
+    "--max-jobs", type=click.IntRange(1), metavar="N", help="Replace a process after this many jobs."
+)
 @click.option(
     "--redis",
     metavar="URL",
-    help="The server; else DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
+    help="The server. Default: DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
 )
 @click.option(
     "--namespace",
     envvar="DAYJOB_NAMESPACE",
-    help="The namespace; else DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
+    help="The namespace. Default: DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
 )
-@click.option("--tag", default="", help="A word that consoles show beside the pool.")
+@click.option("--tag", default="", help="A label that the console shows with the pool.")
 @click.option(
     "--reload",
     "reloading",
     is_flag=True,
-    help="Replace the processes when a Python file below this folder changes.",
+    help="Replace the processes when a Python file in this folder changes.",
 )
 @click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
 @click.option(
@@ -83,15 +87,15 @@ def worker(
 ) -> None:
     """Run the jobs of a pool in supervised processes.
 
-    MODULE:POOL is where it is, like app.jobs:pool. Each option can also be given as DAYJOB_WORKER_..., like
-    DAYJOB_WORKER_PROCESSES=4.
+    MODULE:POOL is the module and the name of the pool in it, such as app.jobs:pool. Every option can also be set as a
+    variable, such as DAYJOB_WORKER_PROCESSES=4.
 
-    TERM or INT stops within the timeout, a second one gives back at once; USR1 or TSTP stops fetching; HUP replaces
-    the processes one by one, with the code as it is then.
+    TERM or INT stops within the timeout; a second one gives back all jobs at once. USR1 or TSTP stops fetching. HUP
+    replaces the processes one by one, with the current code.
     """
     if sys.platform == "win32":
         raise UsageError(
-            "supervised processes need POSIX signals.\n    On Windows call pool.run() from a script of your own."
+            "supervised processes need POSIX signals.\n    On Windows, call pool.run() in your own script."
         )
     logs.set_up(form=log_format, warnings_only=quiet)
     named, filed = target.split(
@@ -107,7 +111,7 @@ def worker(
     verdict = supervisor.run()
     if verdict.text:
         click.echo(f"dayjob: {verdict.text}", err=True)
-    # At once: nothing here needs an interpreter to tidy up, and that would take its time from the deadline of a stop.
+    # The interpreter's shutdown has nothing to clean up here, and would take time from the deadline of a stop.
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -207,10 +207,10 @@ def _named(
         yield written, IN_FILE
 
 
-def connect_target(target: Target, *, told: bool = False) -> str:
+def connect_target(target: Target, *, warned: bool = False) -> str:
     """The URL to connect to. Starts the embedded server if it is the target, and warns if it was not configured.
 
-    `told` means that another process gives that warning. Raises ServerError if the embedded server cannot be started.
+    `warned` means that another process gives that warning. Raises ServerError if the embedded server cannot be started.
     """
     if target.embedded is None:
         return target.url
@@ -218,7 +218,7 @@ def connect_target(target: Target, *, told: bool = False) -> str:
     mark = object()
     # setdefault is atomic, so that only one of several threads warns.
     first = _warned.setdefault((os.getpid(), target.embedded), mark) is mark
-    if target.origin == FALLBACK and first and not told:
+    if target.origin == FALLBACK and first and not warned:
         warn_of_fallback(target.embedded)
     return url
 

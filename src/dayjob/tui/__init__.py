@@ -1,1 +1,1 @@
-"""The live terminal view, `dayjob top`: the same tabs as the web, over AsyncAdmin."""
+"""The live terminal view, `dayjob top`: the same tabs as the web console, over AsyncAdmin."""

@@ -1,4 +1,4 @@
-"""Top: the program itself. It reads the view that is shown about once a second, and nothing else."""
+"""Top: the terminal program. It reads only the visible view, about once a second."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ KEYS = "1234567890-="
 
 @dataclass(slots=True)
 class OpenView:
-    """A view, what is wanted of it, and where one is in it."""
+    """A view with its filter and page, and the position in it."""
 
     view: View
     wish: Wish = field(default_factory=Wish)
     spot: Spot = field(default_factory=Spot)
-    #: The cursors of the pages before this one.
+    #: The cursors of the previous pages.
     before: list[str] = field(default_factory=list)
-    #: What was last read; None before the first time.
+    #: The last data that was read; None before the first read.
     sheet: Sheet | None = None
 
     def turn(self, wish: Wish) -> None:
-        """Want something else, from the top."""
+        """Change the filter or page, and start at the top."""
         self.wish, self.spot, self.sheet = wish, Spot(), None
 
 
@@ -67,7 +67,7 @@ class Top(App[None]):
         self._every = every
         self._tabs = [OpenView(view) for view in views.tabs()]
         self._tab = tab
-        #: The views that were opened from the tab, one from the other.
+        #: The views that were opened from the tab, each from the one before.
         self._opened: list[OpenView] = []
         self._read_at = 0.0
         self._away = ""
@@ -85,7 +85,7 @@ class Top(App[None]):
         yield Bar("keys")
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start reading."""
         self._body.focus()
         self._look()
 
@@ -94,7 +94,7 @@ class Top(App[None]):
         await self._admin.close()
 
     def on_resize(self, _: Resize) -> None:
-        """Draw the bars anew; the body does so itself."""
+        """Redraw the bars; the body redraws itself."""
         self.call_after_refresh(self._draw)
 
     @property
@@ -104,7 +104,7 @@ class Top(App[None]):
     # Reading.
 
     def _look(self) -> None:
-        """Read what is shown, now and then again and again."""
+        """Read the visible view, now and repeatedly."""
         place = self._here
         self._body.show(place.spot, place.sheet or Sheet(((("reading ...", "dim"),),)))
         self._draw()
@@ -119,7 +119,7 @@ class Top(App[None]):
         try:
             place.sheet = await place.view.read(self._admin, place.wish)
         except StoreError as error:
-            # What is shown stays: it says how old it is.
+            # The old data stays on the screen, with its age.
             self._away = clean(str(error).partition("\n")[0])
         except DayjobError as error:
             place.sheet = Sheet((((clean(error), "error"),),))
@@ -134,7 +134,7 @@ class Top(App[None]):
     # Keys.
 
     def on_key(self, event: Key) -> None:
-        """Do what a key is for; dialogs have their own."""
+        """Handle a key; dialogs have their own keys."""
         if len(self.screen_stack) > 1:
             return
         event.stop()
@@ -155,7 +155,7 @@ class Top(App[None]):
         self._draw()
 
     def action_turn(self, by: int) -> None:
-        """Go to the tab beside this one."""
+        """Go to the next tab."""
         if len(self.screen_stack) == 1:
             self._show_tab((self._tab + by) % len(self._tabs))
 
@@ -189,7 +189,7 @@ class Top(App[None]):
         if self._here.view.marks:
             self._body.mark()
 
-    # Which rows.
+    # Filter and pages.
 
     def _ask_filter(self) -> None:
         view = self._here.view
@@ -227,10 +227,10 @@ class Top(App[None]):
             place.turn(replace(place.wish, hours=hours[(hours.index(place.wish.hours) + 1) % len(hours)]))
             self._look()
 
-    # Deeds.
+    # Actions.
 
     def _action(self, name: str) -> None:
-        """Ask for what a key does, if it does anything to what is under the cursor."""
+        """Ask for confirmation of the action of a key, if it applies to the row under the cursor."""
         other = self._here.view.other
         if other is not None and name == other[0]:
             self._show(next(filter(None, map(other[2], self._subjects())), None))
@@ -283,7 +283,7 @@ class Top(App[None]):
         self._ask(f"{actions.word(verb)} {counted(len(jobs), 'marked job')}?", "", do, None)
 
     async def _ask_all(self, action: Action) -> None:
-        """Count first: the question says how many."""
+        """Count first, so that the question has the number."""
         place, verb, state = self._here, action.verb, self._here.view.state
         if verb is None or state is None:
             return
@@ -294,7 +294,7 @@ class Top(App[None]):
             self._say(clean(error), "error")
             return
         if not count.matched and count.complete:
-            self._say("No job matches: nothing is done.", "dim")
+            self._say("No job matches; nothing was changed.", "dim")
             return
         number = (
             counted(count.matched, "job") if count.complete else f"at least {counted(count.matched, 'job')}"
@@ -330,7 +330,7 @@ class Top(App[None]):
         bars = {bar.id: bar for bar in self.screen_stack[0].query(Bar)}
         width = self.size.width
         moment = time.strftime("%H:%M:%S", time.localtime(self._read_at)) if self._read_at else ""
-        right: Piece = ("✖ Redis is away", "error") if self._away else (moment, "dim")
+        right: Piece = ("✖ Redis does not answer", "error") if self._away else (moment, "dim")
         bars["head"].show(head_line(width, self._admin.namespace, self._where, right))
         titles = [f"{KEYS[i]} {place.view.title}" for i, place in enumerate(self._tabs)]
         bars["tabs"].show(tab_line(width, titles, self._tab))
@@ -338,7 +338,7 @@ class Top(App[None]):
         bars["keys"].show(key_line(width, self._keys(), [("?", "help"), ("q", "quit")]))
 
     def _message_lines(self, width: int) -> list[list[Segment]]:
-        """Where one is, what is shown, and what was last said; as many lines as there is room for."""
+        """The position, the filter and the last message, in as many lines as fit."""
         place = self._here
         pieces: list[Piece] = []
         if self._opened:
@@ -352,7 +352,7 @@ class Top(App[None]):
             pieces.append((f"filter {clean(place.wish.where)}  ", "warning"))
         if self._away:
             since = time.strftime("%H:%M:%S", time.localtime(self._read_at)) if self._read_at else ""
-            shown = f" What is shown is of {since}." if since else ""
+            shown = f" Last update: {since}." if since else ""
             pieces.append((f"✖ Redis does not answer; trying again.{shown} {self._away}", "error"))
         else:
             pieces.append(self._message)
@@ -360,7 +360,7 @@ class Top(App[None]):
         return [drawn(line) for line in flowing(pieces, max(1, width - 1))[:most]]
 
     def _keys(self) -> Iterator[tuple[str, str]]:
-        """The keys that do something here and now, the most wanted first."""
+        """The keys that have an effect now, most important first."""
         place = self._here
         row = self._body.row
         if self._opened:
@@ -391,18 +391,18 @@ class Top(App[None]):
         here = self._here.view
         on_rows = [(action.key, action.label) for action in here.actions]
         on_all = [
-            (action.key.upper(), f"{action.label}: all that match the filter")
+            (action.key.upper(), f"{action.label}: all jobs that match the filter")
             for action in here.actions
             if self._can_all(action)
         ]
         parts = [
-            ("Moving", [("↑ ↓ j k", "row by row"), ("PgUp PgDn", "screen by screen"), ("g G", "first and last row"), ("> <", "next page, page before"), ("enter", "open what is under the cursor"), ("esc", "back; clear the filter")]),
+            ("Moving", [("↑ ↓ j k", "row by row"), ("PgUp PgDn", "screen by screen"), ("g G", "first and last row"), ("> <", "next page, previous page"), ("enter", "open the row under the cursor"), ("esc", "back; clear the filter")]),
             ("Tabs", [("1 to =", "one of them"), ("← → tab", "the one beside")]),
             ("Looking", [("/", "filter: name=mail error~Timeout age>1h"), ("h", "hours, on Metrics"), ("?", "this help"), ("q", "quit")]),
         ]  # fmt: skip
         if here.other is not None:
             on_rows.append(here.other[:2])
         if on_rows:
-            marks = [("space", "mark, for several at once")] if here.marks else []
-            parts.append((f"Doing, on {here.title}: each asks first", [*on_rows, *marks, *on_all]))
+            marks = [("space", "mark a row, to act on several")] if here.marks else []
+            parts.append((f"Actions on {here.title}, each with a confirmation", [*on_rows, *marks, *on_all]))
         self.push_screen(Help(parts))

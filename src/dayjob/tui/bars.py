@@ -1,4 +1,4 @@
-"""Bars: the lines above and below the body, and what is in them when there is little room."""
+"""Bars: the lines above and below the body, fitted to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Keyed = tuple[str, str]
 
 
 class Bar(Widget):
-    """A line of the screen, or more where what it says is long."""
+    """A line of the screen, or several if its text is long."""
 
     DEFAULT_CSS = "Bar { height: 1; }"
 
@@ -29,19 +29,19 @@ class Bar(Widget):
         self._lines: list[list[Segment]] = []
 
     def show(self, *lines: list[Segment]) -> None:
-        """Draw these."""
+        """Draw these lines."""
         if list(lines) != self._lines:
             self._lines = list(lines)
             self.styles.height = max(1, len(lines))
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One of them."""
+        """Draw one line."""
         return Strip(self._lines[y] if y < len(self._lines) else []).adjust_cell_length(self.size.width)
 
 
 def head_line(width: int, namespace: str, where: str, right: Piece) -> list[Segment]:
-    """Which namespace, on which server, and how fresh it is; the server goes first."""
+    """The namespace, the server and the time of the data. The server is left out first."""
     name = f" dayjob  {namespace}"
     last = f"{right[0]} "
     server = f"  {where}"
@@ -54,7 +54,7 @@ def head_line(width: int, namespace: str, where: str, right: Piece) -> list[Segm
 
 
 def tab_line(width: int, titles: Sequence[str], chosen: int) -> list[Segment]:
-    """The tabs; where there is no room for all, those about the one that is open."""
+    """The tabs; if not all fit, those around the open one."""
     names = [f" {title} " for title in titles]
     first, last = _window([cell_len(name) for name in names], chosen, width - 2)
     return [
@@ -65,7 +65,7 @@ def tab_line(width: int, titles: Sequence[str], chosen: int) -> list[Segment]:
 
 
 def _window(sizes: Sequence[int], chosen: int, room: int) -> tuple[int, int]:
-    """The first and the last that fit, with the chosen one about in the middle."""
+    """The range of tabs that fit, with the open one about in the middle."""
     first = last = chosen
     used = sizes[chosen]
     while True:
@@ -82,7 +82,7 @@ def _window(sizes: Sequence[int], chosen: int, room: int) -> tuple[int, int]:
 
 
 def key_line(width: int, keys: Iterable[Keyed], last: Sequence[Keyed]) -> list[Segment]:
-    """As many keys as fit, the most wanted first; the last ones always, at the right."""
+    """As many keys as fit, most important first; the last ones are always shown, at the right."""
     room = width - sum(_size(one) for one in last)
     chosen: list[Keyed] = []
     for one in keys:

@@ -1,4 +1,4 @@
-"""Dialogs: a question before a deed, a name to type, the filter, and the help."""
+"""Dialogs: a confirmation, a name to type, the filter, and the help."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BOX = """
 
 
 class Confirm(ModalScreen[bool]):
-    """Asks, and takes y for yes; anything that means no for no."""
+    """Asks for confirmation: y for yes; n, escape or q for no."""
 
     DEFAULT_CSS = f"Confirm {{ {_BOX} }}"
 
@@ -50,7 +50,7 @@ class Confirm(ModalScreen[bool]):
 
 
 class Typed(ModalScreen[bool]):
-    """Asks for a word to be typed, where what is done cannot be undone."""
+    """Asks the operator to type a word, for actions that cannot be undone."""
 
     DEFAULT_CSS = f"Typed {{ {_BOX} }}"
 
@@ -62,9 +62,7 @@ class Typed(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._question, markup=False)
-            yield Static(
-                f"Type {self._word} and enter; esc leaves everything as it is.", classes="dim", markup=False
-            )
+            yield Static(f"Type {self._word} and press enter; esc cancels.", classes="dim", markup=False)
             yield Input()
             yield Static("", classes="error", id="problem", markup=False)
 
@@ -72,7 +70,7 @@ class Typed(ModalScreen[bool]):
         if event.value.strip() == self._word:
             self.dismiss(True)
         else:
-            self.query_one("#problem", Static).update(f"That is not {self._word}: nothing is done.")
+            self.query_one("#problem", Static).update(f"That is not {self._word}; nothing was changed.")
 
     def on_key(self, event: Key) -> None:
         if event.key in ("escape", "ctrl+c"):
@@ -81,7 +79,7 @@ class Typed(ModalScreen[bool]):
 
 
 class FilterBox(ModalScreen[str | None]):
-    """Asks for a filter; one that cannot be read is explained and stays."""
+    """Asks for a filter. An invalid filter is explained, and can be corrected."""
 
     DEFAULT_CSS = f"FilterBox {{ {_BOX} }}"
 
@@ -97,7 +95,9 @@ class FilterBox(ModalScreen[str | None]):
             "age>": "age>1h", "age<": "age<2d",
         }  # fmt: skip
         with Vertical():
-            yield Static("Show only what matches all of these; nothing shows everything.", markup=False)
+            yield Static(
+                "Show only rows that match all conditions; an empty filter shows all rows.", markup=False
+            )
             yield Static("  ".join(examples[word] for word in self._conditions), classes="dim", markup=False)
             yield Input(self._where)
             yield Static("", classes="error", id="problem", markup=False)
@@ -117,7 +117,7 @@ class FilterBox(ModalScreen[str | None]):
 
 
 class Help(ModalScreen[None]):
-    """Every key, by what it is for."""
+    """Every key, by purpose."""
 
     DEFAULT_CSS = f"Help {{ {_BOX} }}"
 

@@ -1,4 +1,4 @@
-"""Looks: the verdict, queues, jobs and failures that the admin layer answers, as sheets. Pure."""
+"""Renders the verdict, queues, jobs and failures as sheets. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dayjob.cli.console import ago, attempt_number, clean, took, when
 from dayjob.text import counted, span
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
 
-#: A sign for each level, so that nothing is said by colour alone.
+#: A sign for each level, so that nothing depends on colour alone.
 SIGNS: dict[str, str] = {"ok": "✓", "notice": "i", "warning": "!", "error": "✖", "could not check": "?"}
 TONES: dict[str, Tone] = {
     "ok": "ok",
@@ -33,12 +33,12 @@ _LABEL = 13
 
 
 def labelled(label: str, text: object, tone: Tone = "") -> Line:
-    """A line with a word in front of it that says what it is."""
+    """A line with a label."""
     return ((f"{label:<{_LABEL}}", "dim"), (clean(text), tone))
 
 
 def heading(text: str) -> Line:
-    """A line that begins a part."""
+    """A heading."""
     return ((text, "bold"),)
 
 
@@ -46,7 +46,7 @@ BLANK: Line = (("", ""),)
 
 
 def number(value: int) -> str | Piece:
-    """A number; none stands back."""
+    """A number; 0 is dimmed."""
     return f"{value:,}" if value else ("0", "dim")
 
 
@@ -61,7 +61,7 @@ def failing(share: float | None) -> str | Piece:
 
 
 def home(found: Verdict, waiting: Sequence[float], running: Sequence[float]) -> Sheet:
-    """The verdict: a sentence, how many are where, and each thing that is wrong."""
+    """The verdict: a sentence, the number of jobs in each state, and each problem."""
     sizes = found.sizes
     counts = (
         ("waiting", found.waiting), ("running", found.running), ("scheduled", sizes.scheduled), ("retry", sizes.retry),
@@ -131,7 +131,7 @@ def _queue(view: QueueView) -> Row:
 
 
 def state_of(view: QueueView) -> Piece:
-    """What is to be said of a queue, in a word or two."""
+    """Remarks about a queue, in a word or two."""
     if view.queue.wrong:
         return ("✖ wrong type", "error")
     if view.queue.paused:
@@ -165,7 +165,7 @@ def queue(found: QueueDetail, page: JobPage) -> Sheet:
 
 
 def quantiles(found: Quantiles) -> str:
-    """Durations in words."""
+    """Durations as text."""
     if not found.count:
         return "no figures"
     return f"median {took(found.p50)}, p95 {took(found.p95)}, p99 {took(found.p99)}"
@@ -189,11 +189,11 @@ def jobs(page: JobPage) -> Sheet:
     rows = tuple(_job(job, page) for job in page.jobs)
     about = [f"{counted(page.total, 'job')} in {page.state}"] if page.state != "waiting" else []
     if page.looked > len(page.jobs):
-        about.append(f"{len(page.jobs):,} shown of {page.looked:,} looked at")
+        about.append(f"{len(page.jobs):,} shown of {page.looked:,} searched")
     elif page.next and page.looked:
         about.append(f"{len(page.jobs):,} shown")
     if page.beyond:
-        about.append(f"{page.beyond:,} behind the first 10,000 cannot be listed")
+        about.append(f"{page.beyond:,} beyond the first 10,000 cannot be listed")
     line = ", ".join(about)
     empty = f"No match among {counted(page.looked, 'job')}." if page.looked else f"No jobs in {page.state}."
     if page.state == "waiting":
@@ -204,15 +204,15 @@ def jobs(page: JobPage) -> Sheet:
 def _job(job: JobView, page: JobPage) -> Row:
     failed: tuple[str | Piece, ...] = (number(job.fails),) if page.state in ("retry", "dead") else ()
     if job.problem:
-        said: Piece = (clean(f"cannot be read: {job.problem}"), "error")
+        remark: Piece = (clean(f"cannot be read: {job.problem}"), "error")
     elif job.error and page.state in ("retry", "dead"):
-        said = (clean(job.error.strip().partition("\n")[0]), "error" if page.state == "dead" else "warning")
+        remark = (clean(job.error.strip().partition("\n")[0]), "error" if page.state == "dead" else "warning")
     else:
-        said = (arguments(job.args), "")
+        remark = (arguments(job.args), "")
     source = "" if job.source is None else clean(job.source)
     return Row(
         f"{job.id} {job.at}",
-        ((clean(job.name or "(unreadable)"), "bold"), _moment(job, page.now), *failed, source, (clean(job.id), "dim"), said),
+        ((clean(job.name or "(unreadable)"), "bold"), _moment(job, page.now), *failed, source, (clean(job.id), "dim"), remark),
         job,
     )  # fmt: skip
 
@@ -226,7 +226,7 @@ def _moment(job: JobView, now: float) -> str:
 
 
 def arguments(args: Any) -> str:
-    """Arguments as one would write them."""
+    """Arguments as name=value."""
     if isinstance(args, dict):
         return clean(" ".join(f"{key}={value!r}" for key, value in args.items()))
     return "" if args is None else clean(args)
@@ -237,17 +237,17 @@ _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python|<frozen|\\lib\\"
 
 
 def job(found: JobDetail) -> Sheet:
-    """One job: why it is where it is, its story, arguments and error."""
+    """One job: why it is not running, its timeline, arguments and error."""
     job = found.job
     lines: list[Line] = [
         ((clean(job.name), "title"), (f"  {job.state}", _state_tone(job))), BLANK, *(((clean(line), "bold"),) for line in found.sentence.splitlines()), BLANK,
         labelled("id", job.id), labelled("arguments", arguments(job.args) or "none"),
     ]  # fmt: skip
-    told = (
+    facts = (
         ("source", job.source), attempt_number(job), ("deaths", job.deaths or None), ("unique key", job.unique_key),
         ("pool", job.pool_id), ("result", job.result),
     )  # fmt: skip
-    lines += [labelled(label, value) for label, value in told if value not in (None, "")]
+    lines += [labelled(label, value) for label, value in facts if value not in (None, "")]
     lines += [BLANK, heading("Timeline")]
     lines += [((f"{when(event.at)}  ", "dim"), (clean(event.text), "")) for event in found.timeline]
     if job.trace or job.error:
@@ -263,7 +263,7 @@ def _state_tone(job: JobView) -> Tone:
 
 
 def trace(text: str) -> list[Line]:
-    """A traceback: frames of libraries stand back behind those of one's own code."""
+    """A traceback; frames of libraries are dimmed."""
     lines: list[Line] = []
     tone: Tone = ""
     for raw in text.rstrip().splitlines():
@@ -286,7 +286,7 @@ _FAILURES = (
 
 
 def failures(found: Failures, groups: Sequence[Any]) -> Sheet:
-    """Jobs of dead and retry by error and job name."""
+    """Jobs in dead and retry by error and job name."""
     rows = tuple(
         Row(
             f"{one.name} {one.kind}",

@@ -1,4 +1,4 @@
-"""Fleet: pools, workers, schedules, figures, the server and the audit, as sheets. Pure."""
+"""Renders pools, workers, schedules, metrics, the server and the audit as sheets. Pure."""
 
 from __future__ import annotations
 
@@ -57,8 +57,12 @@ def _pool(pool: Pool, now: float, *, leads: bool) -> Row:
         )
     busy = sum(status.running.values())
     share = busy / max(1, status.concurrency)
-    told = (("stopping", status.stopping), ("quiet", status.quiet and not status.stopping), ("leader", leads))
-    words = [word for word, true in told if true] + [clean(word) for word in status.troubles]
+    flags = (
+        ("stopping", status.stopping),
+        ("quiet", status.quiet and not status.stopping),
+        ("leader", leads),
+    )
+    words = [word for word, true in flags if true] + [clean(word) for word in status.troubles]
     tone: Tone = "warning" if status.quiet or status.stuck or status.loop_blocked else "dim"
     if pool.lease <= 0:
         words, tone = ["✖ no heartbeat"], "error"
@@ -73,7 +77,7 @@ def _pool(pool: Pool, now: float, *, leads: bool) -> Row:
 
 
 def pool(found: Pool, now: float) -> Sheet:
-    """One pool and what its workers do."""
+    """One pool and its workers."""
     status = found.status or Status(id=found.id)
     running = ", ".join(f'{count:,} "{name}"' for name, count in sorted(status.running.items())) or "nothing"
     slow = {name: seconds for name, seconds in status.loops.items() if seconds > 10}
@@ -84,7 +88,7 @@ def pool(found: Pool, now: float) -> Sheet:
         labelled("running", running), labelled("jobs", ", ".join(status.names)),
     ]  # fmt: skip
     if status.quiet:
-        lines.append(labelled("quiet", "it fetches nothing more", "warning"))
+        lines.append(labelled("quiet", "it has stopped fetching", "warning"))
     if status.troubles:
         lines.append(labelled("workers", ", ".join(status.troubles), "warning"))
     if slow:
@@ -110,9 +114,9 @@ def pool(found: Pool, now: float) -> Sheet:
 
 
 def stacks(found: Stacks | None) -> Sheet:
-    """Where the busy workers of a pool are in their code."""
+    """The stacks of the busy workers of a pool."""
     if found is None:
-        return Sheet(((("The pool is gone, or did not answer in time.", "warning"),),))
+        return Sheet(((("The pool has stopped, or did not answer in time.", "warning"),),))
     lines: list[Line] = [((f"at {when(found.at)}", "dim"),)]
     for worker in found.workers:
         lines += [
@@ -128,7 +132,7 @@ def stacks(found: Stacks | None) -> Sheet:
             if frame.source:
                 lines.append(((f"      {clean(frame.source)}", "" if frame.own else "dim"),))
     if not found.workers:
-        lines.append((("No worker was busy.", "dim"),))
+        lines.append((("No worker is busy.", "dim"),))
     return Sheet(tuple(lines))
 
 
@@ -150,18 +154,18 @@ def _worker(one: BusyWorker) -> Row:
     share = one.progress
     shown = "" if share is None else f"{bar(share, 10)} {share:4.0%}"
     left = "" if worker.timeout is None else span(max(0.0, worker.timeout - one.running_for)) + " left"
-    said: Piece = (clean(worker.checkin or ""), "")
+    remark: Piece = (clean(worker.checkin or ""), "")
     if worker.stuck or worker.lost:
-        said = ("✖ stuck past its timeout" if worker.stuck else "! lost: another pool has it", "error")
+        remark = ("✖ stuck past its timeout" if worker.stuck else "! lost: another pool has it", "error")
     elif one.stale:
-        said = ("✖ no heartbeat from its pool", "error")
+        remark = ("✖ no heartbeat from its pool", "error")
     elif worker.cancelled:
-        said = ("! cancelling", "warning")
+        remark = ("! cancelling", "warning")
     source = "" if worker.source is None else clean(worker.source)
     return Row(
         f"{one.pool_id}/{worker.token}",
         (
-            (clean(worker.name), "bold"), ago(one.running_for), (shown, "ok"), said, left, f"{clean(one.host)}/{one.pid}", source,
+            (clean(worker.name), "bold"), ago(one.running_for), (shown, "ok"), remark, left, f"{clean(one.host)}/{one.pid}", source,
             (clean(worker.id), "dim"), arguments(worker.args),
         ),
         one,
@@ -194,7 +198,7 @@ def periodic(found: Iterable[Periodic], now: float) -> Sheet:
         (((counted(len(rows), "schedule"), "dim"),),),
         _PERIODIC,
         rows,
-        "No schedules. Write pool.periodic(...) in a program.",
+        "No schedules. Add one with pool.periodic(...).",
     )
 
 
@@ -219,7 +223,7 @@ def schedule(one: Periodic) -> Sheet:
     return Sheet(tuple(lines), subject=one)
 
 
-# Figures, the server, the audit.
+# Metrics, the server, the audit.
 
 _METRICS = (
     Column("JOB"), Column("RAN", right=True), Column("FAILS", right=True), Column("OVER TIME", most=30, rank=1), Column("RUN P50", right=True, rank=1), Column("RUN P95", right=True, rank=1),
@@ -229,7 +233,7 @@ _METRICS = (
 
 
 def metrics(found: Metrics, names: Sequence[Any]) -> Sheet:
-    """Figures by job name."""
+    """Metrics by job name."""
     rows = tuple(
         Row(
             one.name,
@@ -249,13 +253,13 @@ def metrics(found: Metrics, names: Sequence[Any]) -> Sheet:
 
 
 def redis(found: RedisView) -> Sheet:
-    """How the server fares."""
+    """The state of the Redis server."""
     info = found.health.info
     server = info.get("server_name", "redis")
     version = info.get(f"{server}_version", info.get("redis_version", "?"))
     lines = [
         labelled("server", f"{server.title()} {version}, up {span(float(info.get('uptime_in_seconds', 0)))}"),
-        labelled("memory", f"{info.get('used_memory_human', '?')} of {info.get('maxmemory_human', '?').replace('0B', 'no limit')}, the most {info.get('used_memory_peak_human', '?')}"),
+        labelled("memory", f"{info.get('used_memory_human', '?')} of {info.get('maxmemory_human', '?').replace('0B', 'no limit')}, peak {info.get('used_memory_peak_human', '?')}"),
         labelled("clients", f"{grouped(info.get('connected_clients', '?'))} connected, {_idle(info.get('blocked_clients', ''))}"),
         labelled("commands", f"{grouped(info.get('instantaneous_ops_per_sec', '?'))} per second"),
         labelled("round trips", f"{quantiles(found.trips)} over the last ten minutes"),
@@ -297,8 +301,8 @@ def audit(found: Iterable[AuditLine]) -> Sheet:
     return Sheet((), columns, rows, "No actions yet.")
 
 
-def told(found: AuditLine) -> Sheet:
-    """One line of the audit, whole."""
+def audit_entry(found: AuditLine) -> Sheet:
+    """One entry of the audit, in full."""
     pairs = (
         ("when", when(found.at)),
         ("who", found.actor),
@@ -310,7 +314,7 @@ def told(found: AuditLine) -> Sheet:
 
 
 def grouped(text: str) -> str:
-    """A number that the server gave as text, with commas between its thousands."""
+    """A number from the server's text, with commas between its thousands."""
     return f"{int(text):,}" if text.isdecimal() else text
 
 
@@ -319,5 +323,5 @@ def _idle(blocked: str) -> str:
 
 
 def memory(size: int) -> str:
-    """Bytes for people."""
+    """A number of bytes in MiB."""
     return f"{size / (1 << 20):,.0f} MiB" if size else ""

@@ -1,4 +1,4 @@
-"""Sheet: what one view shows at one moment, as plain values, and how its columns fit a width. No I/O, no terminal."""
+"""Sheet: the content of a view as plain values, and how its columns fit a width. No I/O, no terminal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.cells import cell_len, set_cell_size
 
 Tone = Literal["", "ok", "warning", "error", "dim", "bold", "title"]
 
-#: A piece of text and how it is meant.
+#: A piece of text and its style.
 Piece = tuple[str, Tone]
 Line = tuple[Piece, ...]
 
-#: Blank columns between two columns of a table, and the mark before each row.
+#: The width of the gap between two columns, and of the mark before each row.
 GAP = 2
 MARGIN = 2
 
@@ -25,46 +25,46 @@ class Column:
 
     title: str
     right: bool = False
-    #: The widest it may be, and what it must have before others go for its sake; 0: all that it wants.
+    #: Its greatest width, and the width below which other columns are hidden instead; 0 for the full width.
     most: int = 40
     least: int = 0
-    #: Which columns go first when there is no room: the highest. 0 stays.
+    #: Columns with the highest rank are hidden first. 0 is never hidden.
     rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row; the key says which it is from one moment to the next."""
+    """One row; the key identifies it across refreshes."""
 
     key: str
     cells: tuple[str | Piece, ...]
-    #: What it shows: a job, a queue, a pool.
+    #: The object it shows: a job, a queue, a pool.
     subject: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """Lines, and a table below them. Without columns the lines are all there is, and scroll."""
+    """Lines, and a table below them. Without columns there are only lines, which scroll."""
 
     lines: tuple[Line, ...] = ()
     columns: tuple[Column, ...] = ()
     rows: tuple[Row, ...] = ()
-    #: What is said when there are no rows.
+    #: The message if there are no rows.
     empty: str = ""
-    #: What continues the list; "" when this is the end of it.
+    #: The cursor of the next page; "" at the end of the list.
     next: str = ""
-    #: What the whole is about, for actions of a view without rows.
+    #: The object of the whole view, for actions in a view without rows.
     subject: Any = None
 
 
 @dataclass(slots=True)
 class Layout:
-    """How wide each column of a table is; it never shrinks, so that nothing moves sideways from second to second."""
+    """The width of each column. It never shrinks, so that columns do not move with each refresh."""
 
     natural: dict[str, int] = field(default_factory=dict)
 
     def fit(self, sheet: Sheet, width: int) -> list[tuple[int, int]]:
-        """The columns that there is room for, as (index, width); the last of them takes what is left."""
+        """The columns that fit, as (index, width); the last of them takes the remaining width."""
         for i, column in enumerate(sheet.columns):
             cells = (cell_len(text_of(row.cells[i])) for row in sheet.rows)
             widest = max((cell_len(column.title), *cells))
@@ -73,7 +73,7 @@ class Layout:
 
 
 def fitted(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[tuple[int, int]]:
-    """Choose columns: by rank they go until the rest fits; what cannot go is made narrower, the widest first."""
+    """Hide columns by rank until the rest fits; if that is not enough, narrow the widest ones."""
     chosen = list(range(len(columns)))
 
     def gaps() -> int:
@@ -101,12 +101,12 @@ def text_of(cell: str | Piece) -> str:
 
 
 def tone_of(cell: str | Piece) -> Tone:
-    """How a cell is meant."""
+    """The style of a cell."""
     return "" if isinstance(cell, str) else cell[1]
 
 
 def clipped(text: str, width: int, *, right: bool = False) -> str:
-    """Text in exactly so many cells, with an ellipsis where it was cut."""
+    """Text in exactly this many cells, with an ellipsis if it was cut."""
     size = cell_len(text)
     if size > width:
         return set_cell_size(text, max(0, width - 1)) + ("…" if width > 0 else "")
@@ -114,7 +114,7 @@ def clipped(text: str, width: int, *, right: bool = False) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Text in lines of so many cells at most, broken at blanks where there are any."""
+    """Text in lines of at most this many cells, broken at spaces if possible."""
     lines: list[str] = []
     line = ""
     for word in text.split(" "):
@@ -133,7 +133,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def flowing(pieces: Sequence[Piece], width: int) -> list[Line]:
-    """Pieces one after the other, broken at blanks into lines of so many cells."""
+    """Pieces of text, broken at spaces into lines of this many cells."""
     lines: list[list[Piece]] = [[]]
     used = 0
     for text, tone in pieces:

@@ -24,7 +24,7 @@ from dayjob.tui.sheet import (
     wrapped,
 )
 
-#: The colours are the terminal's own, so that light and dark ones both look right.
+#: The terminal's own colours, which fit light and dark terminals.
 STYLES: dict[Tone, Style] = {
     "": Style(),
     "ok": Style(color="green"),
@@ -40,7 +40,7 @@ _HEAD = Style(bold=True, dim=True)
 
 @dataclass(slots=True)
 class Spot:
-    """Where one is in a view; it is kept while another view is open."""
+    """The position in a view; it is kept while another view is open."""
 
     cursor: int = 0
     #: The key of the row under the cursor.
@@ -62,10 +62,10 @@ class Body(Widget, can_focus=True):
         self.sheet = Sheet()
         self.spot = Spot()
 
-    # What is shown.
+    # Content.
 
     def show(self, spot: Spot, sheet: Sheet) -> None:
-        """Take a newer sheet. The row under the cursor stays where it is on the screen, wherever it is in the list."""
+        """Show a newer sheet. The row under the cursor stays at its place on the screen."""
         keys = [row.key for row in sheet.rows]
         if spot.key in keys:
             place = keys.index(spot.key)
@@ -87,7 +87,7 @@ class Body(Widget, can_focus=True):
         """The rows that are marked, in their order."""
         return [row for row in self.sheet.rows if row.key in self.spot.marks]
 
-    # Where one is.
+    # Position.
 
     def move(self, by: int) -> None:
         """Move the cursor; without rows, scroll."""
@@ -103,7 +103,7 @@ class Body(Widget, can_focus=True):
         self.move(by * max(1, self._room() - 1))
 
     def mark(self) -> None:
-        """Mark the row under the cursor, or unmark it, and go on to the next."""
+        """Mark or unmark the row under the cursor, and move to the next."""
         if self.row is not None:
             self.spot.marks ^= {self.row.key}
             self.move(1)
@@ -114,7 +114,7 @@ class Body(Widget, can_focus=True):
         self.refresh()
 
     def _room(self) -> int:
-        """How many rows, or lines, there is room for."""
+        """How many rows or lines fit."""
         return max(1, self.size.height - (len(self._head()) if self.sheet.rows else 0))
 
     def _clamp(self) -> None:
@@ -126,10 +126,10 @@ class Body(Widget, can_focus=True):
         self.spot.top = max(0, min(self.spot.top, count - room))
         self.spot.key = self.row.key if self.row else ""
 
-    # How it is drawn.
+    # Drawing.
 
     def _lines(self) -> list[Line]:
-        """The lines at the top, broken to the width; what follows a label is set in."""
+        """The lines at the top, wrapped to the width; text after a label is indented."""
         found: list[Line] = []
         width = max(1, self.size.width - MARGIN)
         for line in self.sheet.lines:
@@ -145,7 +145,7 @@ class Body(Widget, can_focus=True):
         return found
 
     def _head(self) -> list[Line | None]:
-        """What stays above the rows: as many lines as leave room for three rows, and the titles, for which None stands."""
+        """The fixed part above the rows: as many lines as leave room for three rows, and None for the titles."""
         lines: list[Line | None] = [*self._lines()]
         return [*lines[: max(0, self.size.height - 4)], None]
 
@@ -179,7 +179,7 @@ class Body(Widget, can_focus=True):
         for i, size in self.spot.layout.fit(self.sheet, width):
             cell = row.cells[i]
             text = clipped(text_of(cell), size, right=self.sheet.columns[i].right)
-            # One bar, without patches of colour in it; the signs in the text say the same.
+            # One colour for the whole row; the signs in the text have the same meaning.
             style = (
                 over + (STYLES["bold"] if tone_of(cell) == "bold" else Style())
                 if chosen
@@ -190,7 +190,7 @@ class Body(Widget, can_focus=True):
 
 
 def _broken(line: Line, width: int) -> list[Line]:
-    """A line of many pieces, broken between them."""
+    """A line of many pieces, wrapped between them."""
     found: list[Line] = []
     used = width
     for piece in line:
@@ -203,7 +203,7 @@ def _broken(line: Line, width: int) -> list[Line]:
 
 
 def _set_in(line: Line, width: int) -> list[Line]:
-    """A label and a text, the text broken at blanks and set in."""
+    """A label and a text; the text is wrapped and indented."""
     label, (text, tone) = line[:-1], line[-1]
     blank = text[: len(text) - len(text.lstrip(" "))]
     indent = sum(cell_len(piece) for piece, _ in label) + len(blank)

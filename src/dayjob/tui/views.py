@@ -1,4 +1,4 @@
-"""Views: the tabs, and what opens from them: how each is read, what can be done there, and where enter leads."""
+"""Views: the tabs and the views that open from them: how each is read, its actions, and what enter opens."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dayjob.tui.sheet import Sheet
 
 #: How many rows one read brings.
 SIZE = 100
-#: How many seconds of the past Home remembers.
+#: How many seconds of history Home keeps.
 PAST = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted of a view: which rows, from where on, and over how many hours."""
+    """The parameters of a read: filter, cursor, and number of hours."""
 
     where: str = ""
     after: str = ""
@@ -37,31 +37,31 @@ Open = Callable[[Any], "View | None"]
 
 
 def nowhere(_subject: Any) -> View | None:
-    """Enter leads nowhere."""
+    """For views in which enter does nothing."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One thing to look at."""
+    """One view."""
 
     title: str
     read: Read
     actions: tuple[Action, ...] = ()
     opens: Open = nowhere
-    #: Conditions that its filter takes; none: it has no filter.
+    #: Conditions that its filter accepts; empty if it has no filter.
     conditions: tuple[str, ...] = ()
-    #: The state of the jobs it lists, where everything that matches can be acted upon.
+    #: The state of the jobs it lists, if actions on all matching jobs are possible.
     state: State | None = None
     #: Whether rows can be marked.
     marks: bool = False
-    #: Whether it looks back over some hours.
+    #: Whether it shows a number of hours.
     spans: bool = False
-    #: A key that opens another look at the same, its label, and what it opens.
+    #: A key that opens a related view, its label, and that view.
     other: tuple[str, str, Open] | None = None
 
 
-# Filters where the admin layer has none: the same language, on what was read.
+# Filters for lists that the admin layer does not filter: the same syntax, applied to the rows.
 
 _FIELDS = {
     "name": ("name=", "name~"), "error": ("error~", "kind="), "source": ("source=",), "id": ("id=",), "age": ("age>", "age<"),
@@ -75,7 +75,7 @@ def conditions(*names: str) -> tuple[str, ...]:
 
 
 def checked(where: str, allowed: tuple[str, ...]) -> Filter:
-    """The filter that is meant. Raises BadOption, also for a condition that this view has no use for."""
+    """Parse a filter. Raises BadOption, also for a condition that this view cannot apply."""
     wanted = filter_of(where)
     given = {
         "name=": wanted.name, "name~": wanted.name_part, "error~": wanted.error, "kind=": wanted.kind, "source=": wanted.source, "id=": wanted.id,
@@ -83,12 +83,12 @@ def checked(where: str, allowed: tuple[str, ...]) -> Filter:
     }  # fmt: skip
     useless = [word for word, value in given.items() if value is not None and word not in allowed]
     if useless:
-        raise BadOption(f"{', '.join(useless)} says nothing here: write {' or '.join(allowed)}")
+        raise BadOption(f"{', '.join(useless)} cannot be used here: write {' or '.join(allowed)}")
     return wanted
 
 
 def named(wanted: Filter, name: str) -> bool:
-    """Whether a name fits."""
+    """Whether a name matches."""
     return (wanted.name is None or wanted.name == name) and (
         wanted.name_part is None or wanted.name_part in name
     )
@@ -98,7 +98,7 @@ def named(wanted: Filter, name: str) -> bool:
 
 
 class Home:
-    """The verdict; it remembers the last minute."""
+    """The verdict, with a history of the last minute."""
 
     def __init__(self) -> None:
         self._waiting: deque[float] = deque(maxlen=PAST)
@@ -179,15 +179,15 @@ async def _audit(admin: AsyncAdmin, _: Wish) -> Sheet:
 
 
 async def _now(admin: AsyncAdmin) -> float:
-    """The server's time: that of this machine may be off."""
+    """The server's time, because this machine's clock may be wrong."""
     return await admin._walk(ask(inspect.now()))
 
 
-# What opens.
+# Views that open from a tab.
 
 
 def queue(name: str) -> View:
-    """One queue with the jobs that wait in it."""
+    """One queue with its waiting jobs."""
 
     async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
         page = await admin.jobs("waiting", name=name, where=wish.where, after=wish.after, size=SIZE)
@@ -211,20 +211,20 @@ def job(job_id: str, name: str | None) -> View:
 
 
 def pool(pool_id: str) -> View:
-    """One pool with what its workers do."""
+    """One pool with its workers."""
 
     async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
         found = await admin.pools()
         for one in found.pools:
             if one.id == pool_id:
                 return render_fleet.pool(one, await _now(admin))
-        return Sheet((((f"Pool {pool_id} is gone.", "warning"),),))
+        return Sheet((((f"Pool {pool_id} has stopped.", "warning"),),))
 
     return View(f"pool {pool_id}", read, (*actions.RUNNING, *actions.POOL), _open_job, other=_STACKS)
 
 
 def stacks(pool_id: str) -> View:
-    """Where the workers of a pool are in their code: asked for once, since the pool takes trouble over it."""
+    """The stacks of a pool's workers. Requested only once, because they cost the pool time."""
     found: list[Sheet] = []
 
     async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
@@ -236,7 +236,7 @@ def stacks(pool_id: str) -> View:
 
 
 def fixed(title: str, sheet: Sheet) -> View:
-    """Something that was read already."""
+    """A view of data that was already read."""
 
     async def read(_: AsyncAdmin, __: Wish) -> Sheet:
         return sheet
@@ -251,7 +251,7 @@ def schedule(name: str) -> View:
         for one in await admin.periodic():
             if one.name == name:
                 return render_fleet.schedule(one)
-        return Sheet((((f"The schedule {name} is gone.", "warning"),),))
+        return Sheet((((f"The schedule {name} no longer exists.", "warning"),),))
 
     return View(f"schedule {name}", read, actions.SCHEDULE)
 
@@ -280,7 +280,7 @@ def _open_queue(subject: Any) -> View | None:
 
 
 def _open_note(subject: Any) -> View | None:
-    """What a note of the verdict is about: one of the lists, or a queue."""
+    """The view that a note of the verdict is about: a list, or a queue."""
     if not isinstance(subject, Note) or not subject.subject:
         return None
     for tab in TABS:
@@ -294,7 +294,7 @@ def tabs() -> tuple[View, ...]:
     return (View("Home", Home().read, opens=_open_note), *TABS)
 
 
-#: All but Home, which remembers.
+#: All but Home, which keeps a history.
 TABS = (
     View("Queues", _queues, actions.QUEUE, _open_queue, conditions("name")),
     View("Pools", _pools, actions.POOL, _open_pool, other=_STACKS),
@@ -316,5 +316,5 @@ TABS = (
     View("Periodic", _periodic, actions.SCHEDULE, lambda one: schedule(one.name), conditions("name")),
     View("Metrics", _metrics, (), lambda one: queue(one.name), conditions("name"), spans=True),
     View("Redis", _redis),
-    View("Audit", _audit, opens=lambda one: fixed("audit", render_fleet.told(one))),
+    View("Audit", _audit, opens=lambda one: fixed("audit", render_fleet.audit_entry(one))),
 )

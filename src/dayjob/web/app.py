@@ -1,4 +1,4 @@
-"""create_app: the console as one ASGI app, to be served by itself or mounted under any path of another."""
+"""create_app: the console as an ASGI app, to be served alone or mounted in another app."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dayjob.web.security import Guard
 
 
 def create_app(admin: AsyncAdmin, *, options: WebOptions | None = None) -> Starlette:
-    """The console over what `admin` sees. Without a way to sign in it answers to its own machine alone."""
+    """The console for the namespace of `admin`. Without a way to sign in it answers only to its own machine."""
     prepare()
     console = Console(admin, options or WebOptions())
     app = Starlette(
@@ -47,7 +47,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 def _routes() -> list[BaseRoute]:
-    """Pages and programs share addresses: who asks for HTML there gets the page."""
+    """Pages and the API share addresses: a request for HTML gets the page."""
     machine = [*gocraft.routes(), *prometheus.routes()]
     shared = {route.path for route in machine}
     human = pages.routes()
@@ -76,7 +76,7 @@ def _negotiated(route: Route, page: Route | None) -> Route:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Any refusal: as a page for a browser, else as JSON."""
+    """An error answer: a page for a browser, else JSON."""
     if isinstance(error, HTTPException):
         headers = dict(error.headers or {})
         refusal = Refusal(error.status_code, _WORDS.get(error.status_code, error.detail), "", headers)
@@ -92,4 +92,4 @@ async def _refused(request: Request, error: Exception) -> Response:
     return response
 
 
-_WORDS = {404: "There is nothing here.", 405: "This address does not take that method."}
+_WORDS = {404: "There is no page at this address.", 405: "This address does not support that method."}

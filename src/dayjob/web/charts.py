@@ -1,4 +1,4 @@
-"""Charts as SVG: bars over time, sparklines, and ranges of durations. No words inside: those are HTML around it.
+"""Charts as SVG: bars over time, sparklines, and ranges of durations. Their labels are HTML around the SVG.
 
 An SVG here stretches to its box, so nothing in it depends on the width of the screen.
 """
@@ -19,12 +19,12 @@ SHORTEST, LONGEST = 0.001, 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars over time, with what is written around them and the same as rows of a table."""
+    """Bars over time, with their labels and the same data as rows of a table."""
 
     svg: Markup
     #: Labels of the vertical axis, from the top.
     ticks: tuple[int, ...]
-    #: When the axis begins, has its middle, and ends.
+    #: The times at the beginning, the middle and the end of the axis.
     times: tuple[float, ...]
     rows: tuple[tuple[float, int, int], ...]
     total: int
@@ -32,7 +32,7 @@ class Chart:
 
 
 def bars(starts: Sequence[int], step: int, ended: Sequence[int], failed: Sequence[int], what: str) -> Chart:
-    """What ended in each step, those that failed at the foot of their bar."""
+    """Attempts in each step, with the failed ones at the bottom of the bar."""
     top = _top(max(ended, default=0))
     wide = WIDTH / max(1, len(starts))
     pieces = [
@@ -69,7 +69,7 @@ def _bar(kind: str, left: float, width: float, y: float, high: float) -> Markup:
 
 
 def _top(most: int) -> int:
-    """The number at the top of an axis: 1, 2, 4, 6, 10, 20 …, so that its half is whole."""
+    """The number at the top of an axis: 1, 2, 4, 6, 10, 20 …, so that half of it is an integer."""
     if most <= 1:
         return 1
     unit = 10 ** int(math.log10(most))
@@ -77,11 +77,11 @@ def _top(most: int) -> int:
 
 
 def spark(series: Sequence[int]) -> Markup:
-    """A line of small bars; the table beside it has the numbers."""
+    """A row of small bars; the table has the numbers."""
     if not series or not max(series):
         return Markup()
     top = max(series)
-    # One path of whole numbers: two hundred lines of sixty elements each would be most of a page.
+    # One path of integers: two hundred rows of sixty elements each would be most of a page.
     path = "".join([f"V{24 - (24 * value // top or value > 0)}h1" for value in series])
     return _drawn(
         f'<svg class="spark f0" viewBox="0 0 {len(series)} 24" preserveAspectRatio="none" aria-hidden="true">'
@@ -90,7 +90,7 @@ def spark(series: Sequence[int]) -> Markup:
 
 
 def span_range(p50: float | None, p95: float | None, p99: float | None) -> Markup:
-    """Half of all, and where the slow ones end, on a scale of 1 ms to 1 h; the table beside it has the numbers."""
+    """The median and the slow end on a scale of 1 ms to 1 h; the table has the numbers."""
     if p50 is None or p95 is None or p99 is None:
         return Markup()
     low, mid, high = (_place(value) for value in (p50, p95, p99))
@@ -102,7 +102,7 @@ def span_range(p50: float | None, p95: float | None, p99: float | None) -> Marku
 
 
 def _drawn(svg: str) -> Markup:
-    """An SVG of which nothing but numbers was filled in: escaping those takes longer than all else on a page of many."""
+    """An SVG with only numbers filled in. Escaping them would take most of the time of a page with many charts."""
     return Markup(svg)  # noqa: S704
 
 
@@ -120,5 +120,5 @@ _TICKS = Markup().join(
 
 
 def clock(at: float, *, day: bool) -> str:
-    """A moment at an axis, in UTC; the browser says it in the reader's time zone."""
+    """A time at an axis, in UTC; the browser shows it in the reader's time zone."""
     return f"{datetime.fromtimestamp(at, UTC):{'%d %b %H:%M' if day else '%H:%M'}}"

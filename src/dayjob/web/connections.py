@@ -17,11 +17,11 @@ logger = logging.getLogger("dayjob.web")
 HEAD_SECONDS = 10.0
 #: Seconds within which the whole request must be complete.
 REQUEST_SECONDS = 30.0
-#: Connections that are accepted in one step of the event loop. They count once the next steps have run.
+#: Connections that are accepted in one step of the event loop. They are counted in the next steps.
 ACCEPTED_AT_ONCE = 32
 #: Connections that may wait in the kernel to be accepted.
 BACKLOG = 1024
-#: Descriptors that connections leave to Redis, to files, and to connections that do not count yet.
+#: Descriptors that are reserved for Redis, files, and connections that are not counted yet.
 RESERVED = 256
 MAX_CONNECTIONS = 10_000
 #: Seconds between two log lines about connections that were closed to make room.
@@ -29,7 +29,7 @@ LOG_INTERVAL_SECONDS = 60.0
 
 
 def max_connections() -> int:
-    """How many connections the process can hold with descriptors to spare."""
+    """How many connections the process can hold, minus the reserved descriptors."""
     if sys.platform == "win32":
         return 500 - RESERVED
     import resource  # noqa: PLC0415 - POSIX only
@@ -41,7 +41,7 @@ def max_connections() -> int:
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection that is closed when its client is too slow, or when its place is needed."""
+    """A connection that is closed if its client is too slow, or if there are too many connections."""
 
     _timer: asyncio.TimerHandle | None = None
     #: When it began to wait for a request, by the loop's clock.
@@ -52,7 +52,7 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def awaits_head(self) -> bool:
-        """Whether no request is being answered: nothing, or half a request's head, has come."""
+        """Whether no request is being answered: at most part of a request's head has arrived."""
         return self.cycle is None or self.cycle.response_complete
 
     @property
@@ -61,14 +61,14 @@ class BoundedProtocol(H11Protocol):
         return self.awaits_head or self.cycle.more_body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, and close another one where there are too many."""
+        """Accept the connection, and close another one if there are too many."""
         super().connection_made(transport)
         self._start_timer()
         if len(self.connections) > max_connections():
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """Read what came; the time for a request runs from its first byte to its last."""
+        """Read data. The time for a request runs from its first byte to its last."""
         super().data_received(data)
         if self.awaits_client:
             self._start_timer()
@@ -107,7 +107,7 @@ class BoundedProtocol(H11Protocol):
             self._timer = self.loop.call_later(left, self._close_overdue)
 
     def _make_room(self) -> None:
-        """Close the connection that has waited longest for its request; this one where all are being answered."""
+        """Close the connection that has waited longest for its request, or this one if all others are being answered."""
         waiting = [
             one
             for one in self.connections
@@ -118,7 +118,7 @@ class BoundedProtocol(H11Protocol):
         if now - BoundedProtocol._logged_at >= LOG_INTERVAL_SECONDS:
             BoundedProtocol._logged_at = now
             logger.warning(
-                "%d connections are open: closing those that wait longest for a request",
+                "%d connections are open: closing those that have been idle longest",
                 len(self.connections),
             )
         oldest.transport.abort()

@@ -1,4 +1,4 @@
-"""Console: what one app shares between its requests: the admin layer, the options, the live stream; who asks, and as what."""
+"""Console: shared by all requests of one app: the admin layer, the options, the event stream, and the user's role."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("dayjob.web")
 
 T = TypeVar("T")
 
-#: Where the guard leaves what it found out about a request.
+#: Where the guard stores the user and role of a request.
 ROLE = "dayjob.role"
 ACTOR = "dayjob.actor"
 
@@ -34,63 +34,63 @@ class Console:
         self.hub = Hub(lambda: pulse(admin))
         self.durations = DurationSums()
         self._work: set[asyncio.Task[Any]] = set()
-        #: What is being read for several who asked.
+        #: Reads in progress that several requests share.
         self._shared: dict[str, asyncio.Task[Any]] = {}
 
     def role_of(self, request: HTTPConnection) -> Role:
-        """What the one who asks may do; the guard has let nobody else in."""
+        """The role of the user. The guard has already refused everyone without one."""
         role: Role = request.scope.get(ROLE, "viewer")
         return role
 
     def actor_of(self, request: HTTPConnection) -> str:
-        """Who asks, as the audit shows it."""
-        actor: str = request.scope.get(ACTOR, "somebody (web)")
+        """The user, as the audit shows it."""
+        actor: str = request.scope.get(ACTOR, "unknown (web)")
         return actor
 
     def may_act(self, request: HTTPConnection) -> bool:
-        """Whether the one who asks can change anything."""
+        """Whether the user may change anything."""
         return self.role_of(request) == "operator" and not self.options.read_only
 
     def admin_for(self, request: HTTPConnection) -> AsyncAdmin:
-        """The admin layer, acting for the one who asks."""
+        """The admin layer, acting for the user."""
         return self.admin.acting(self.actor_of(request))
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Work that goes on to its next safe point when the one who asked is gone."""
+        """Work that continues to its next safe point if the client disconnects."""
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def shared(self, key: str, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `read` answers. Those who ask the same while it is under way get the same answer."""
+        """The answer of `read`. Requests for the same data during the read share the answer."""
         task = self._shared.get(key)
         if task is None:
             task = self._shared[key] = asyncio.get_running_loop().create_task(read())
             task.add_done_callback(partial(self._forget_shared, key))
-        # One who goes away does not end it for the others.
+        # A client that disconnects does not cancel the read for the others.
         found: T = await asyncio.shield(task)
         return found
 
     def _forget_shared(self, key: str, task: asyncio.Task[Any]) -> None:
         del self._shared[key]
         if not task.cancelled():
-            # Read here too: all who asked may be gone, and the error would be logged as forgotten.
+            # Retrieved here too: if all clients have disconnected, asyncio would log an exception that was never retrieved.
             task.exception()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._work.discard(task)
         error = None if task.cancelled() else task.exception()
-        # Who asked is told of mistakes at once; of what comes later perhaps nobody is there to be told.
+        # Usage errors are answered at once. For later errors the client may be gone, so they are logged.
         if error is not None and not isinstance(error, UsageError):
             logger.warning(
-                "work on many jobs ended before its end: %s",
+                "an action on many jobs failed before its end: %s",
                 error,
                 exc_info=None if isinstance(error, StoreError) else error,
             )
 
     async def close(self) -> None:
-        """End the live streams, wait for work under way, close the connections."""
+        """End the event streams, wait for work in progress, close the connections."""
         self.hub.close()
         if self._work:
             await asyncio.wait(self._work, timeout=5.0)

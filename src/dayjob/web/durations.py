@@ -1,7 +1,7 @@
-"""Ledger: durations added up from scrape to scrape. Pure.
+"""Ledger: sums up durations from scrape to scrape. Pure.
 
-Redis keeps them by the minute for three days, while a histogram of Prometheus only ever grows; so the ledger adds up
-what each scrape finds. Like any counter it begins anew with the process.
+Redis keeps durations per minute for three days, but a histogram of Prometheus only grows. So the ledger adds what each
+scrape finds. Like any counter it starts at 0 with the process.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ def _cells(times: Times) -> Iterator[tuple[tuple[Kind, str, int], int]]:
 
 
 def total_time(buckets: Mapping[int, int]) -> float:
-    """About how long all durations took, by the middle of each bucket."""
+    """The approximate sum of all durations, from the middle of each bucket."""
     return sum(number * bucket_limit(bucket) / 2**0.25 for bucket, number in buckets.items())

@@ -1,6 +1,6 @@
-"""The live stream: one reader of Redis for all who look, fanned out as server-sent events.
+"""The event stream: one reader of Redis for all clients, sent as server-sent events.
 
-Nobody looks: nothing is read. A client that does not take what it is sent is dropped; it comes back by itself.
+Without clients nothing is read. A client that is too slow is disconnected; the browser reconnects.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from dayjob.web.responses import Refusal, plain, refusal_of
 
 logger = logging.getLogger("dayjob.web")
 
-#: Seconds between two looks, and the share of its time that the reader may spend looking.
+#: Seconds between two reads, and the share of its time that the reader may spend on reading.
 EVERY = 1.0
 MAX_BUSY = 0.1
-#: Seconds without an event before a comment shows proxies and browsers that somebody is there.
+#: Seconds without an event after which a comment keeps the connection alive.
 QUIET = 15.0
 #: Seconds that one client may take to accept an event.
 PATIENCE = 20.0
-#: How many may look at once, and for how many seconds before they must ask again, and show again who they are.
+#: The most clients, and the seconds after which a client must reconnect and authenticate again.
 MAX_LISTENERS = 500
 MAX_LIFE = 900.0
-#: What a stream begins with: how many milliseconds a browser waits before it comes back.
+#: The beginning of a stream: how many milliseconds a browser waits before it reconnects.
 GREETING = b"retry: 3000\n\n"
 COMMENT = b": still here\n\n"
 
@@ -43,7 +43,7 @@ HEADERS = {
 
 
 async def pulse(admin: AsyncAdmin) -> dict[str, Any]:
-    """What everybody who looks is told: the verdict, and how each queue stands."""
+    """The data of one event: the verdict, and the state of each queue."""
     verdict = await admin.verdict()
     listing = await admin.queues()
     return {
@@ -63,12 +63,12 @@ async def pulse(admin: AsyncAdmin) -> dict[str, Any]:
 
 
 def event(name: str, value: Any) -> bytes:
-    """One event. JSON has no line ends in it, so that nothing in a name can begin another."""
+    """One event. Its JSON contains no line end, so a job name cannot start another event."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(value))
 
 
 class Hub:
-    """Reads while somebody listens, and gives every listener the latest. For one event loop."""
+    """Reads while there are listeners, and gives each the latest event. For one event loop."""
 
     def __init__(self, read: Callable[[], Awaitable[Any]], *, every: float = EVERY) -> None:
         self._read = read
@@ -79,7 +79,7 @@ class Hub:
 
     @property
     def listeners(self) -> int:
-        """How many listen."""
+        """The number of listeners."""
         return len(self._listeners)
 
     @property
@@ -88,7 +88,7 @@ class Hub:
         return self._reader is not None
 
     async def listen(self) -> AsyncIterator[bytes]:
-        """Events until the hub is closed, or the time of one stream is over."""
+        """Events until the hub is closed or the stream has reached its maximum age."""
         box = _Mailbox()
         self._listeners.add(box)
         if self._reader is None:
@@ -118,9 +118,11 @@ class Hub:
             except DayjobError as error:
                 refusal = refusal_of(error)
                 latest = event("away", {"error": refusal.error, "hint": refusal.hint})
-            except Exception:  # a fault of ours: those who look must learn of it, and the stream goes on
-                logger.exception("the live stream could not read how everything stands")
-                latest = event("away", {"error": "The console has a fault.", "hint": "Its log says more."})
+            except Exception:  # a bug: clients are informed, and the stream continues
+                logger.exception("the event stream could not read the verdict")
+                latest = event(
+                    "away", {"error": "The console has an internal error.", "hint": "See its log."}
+                )
             for box in self._listeners:
                 box.put(latest)
             took = time.monotonic() - began
@@ -128,7 +130,7 @@ class Hub:
 
 
 class _Mailbox:
-    """The latest event for one listener: one who is slow misses some, and nothing piles up."""
+    """The latest event for one listener. A slow listener misses events, so none accumulate."""
 
     def __init__(self) -> None:
         self._latest = b""
@@ -139,7 +141,7 @@ class _Mailbox:
         self._there.set()
 
     async def take(self, patience: float) -> bytes:
-        """The latest event that was not taken yet; b"" when there is none in time."""
+        """The latest event that was not sent yet; b"" if there is none in time."""
         try:
             await asyncio.wait_for(self._there.wait(), patience)
         except TimeoutError:
@@ -149,7 +151,7 @@ class _Mailbox:
 
 
 class EventStream(Response):
-    """Sends what a hub says until the client leaves, stops taking it, or the hub is closed."""
+    """Sends the events of a hub until the client disconnects or is too slow, or the hub is closed."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(headers=HEADERS)
@@ -178,7 +180,7 @@ class EventStream(Response):
                 await asyncio.wait_for(send(message), PATIENCE)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
-            # It does not take what it is sent. It will come back when it can.
+            # The client is too slow. The browser reconnects.
             return
         finally:
             await stream.aclose()  # type: ignore[attr-defined]  # an async generator

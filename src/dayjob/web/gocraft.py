@@ -1,6 +1,6 @@
-"""The JSON API of gocraft/work: its addresses and shapes, so that what was written for it works here.
+"""The JSON API of gocraft/work: its addresses and types, so that programs written for it work here.
 
-Lists are never null, errors are JSON with a status that fits. Times are whole seconds, as its clients want them.
+Lists are never null, and errors are JSON with a fitting status. Times are whole seconds, as its clients expect.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ESCAPED = str.maketrans(
 
 
 def _answer(value: Any) -> Response:
-    """JSON as gocraft writes it: with tabs, and nothing in it that a page could take for HTML."""
+    """JSON as gocraft writes it: with tabs, and with HTML characters escaped."""
     text = json.dumps(value, indent="\t", ensure_ascii=False).translate(_ESCAPED)
     return Response(text, media_type="application/json; charset=utf-8")
 
@@ -39,7 +39,7 @@ def _admin(request: Request) -> AsyncAdmin:
     return admin
 
 
-# What it shows.
+# Reads.
 
 
 async def queues(request: Request) -> Response:
@@ -97,7 +97,7 @@ def _jobs(state: Literal["retry", "scheduled", "dead"]) -> Handler:
     async def page(request: Request) -> Response:
         text = request.query_params.get("page") or "1"
         if not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise Refusal(400, f"page={text[:80]!r} is no number of a page.", "The first is page=1.")
+            raise Refusal(400, f"page={text[:80]!r} is not a page number.", "The first page is page=1.")
         found = await _admin(request).numbered(state, max(1, int(text)), size=SIZE)
         return _answer({"count": found.total, "jobs": [_job(job) for job in found.jobs]})
 
@@ -116,7 +116,7 @@ def _job(job: JobView) -> dict[str, Any]:
     return shown | {key: value for key, value in more.items() if value}
 
 
-# What it does.
+# Actions.
 
 
 def _act(verb: Literal["delete", "retry"]) -> Handler:
@@ -125,7 +125,7 @@ def _act(verb: Literal["delete", "retry"]) -> Handler:
     async def act(request: Request) -> Response:
         text, job_id = request.path_params["died_at"], request.path_params["job_id"].removesuffix("/")
         if not (text.isascii() and text.isdecimal() and len(text) < 16):
-            raise Refusal(400, f"{text[:80]!r} is no second since 1970.")
+            raise Refusal(400, f"{text[:80]!r} is not a number of seconds since 1970.")
         second = int(text)
         admin = _admin(request)
         job = await admin.at_second("dead", job_id, second)
@@ -148,7 +148,7 @@ def _act_on_all(verb: Literal["delete", "retry"]) -> Handler:
 
 
 def _route(path: str, handler: Handler, method: str) -> list[Route]:
-    """An address, also with a slash behind it; OPTIONS says what it takes."""
+    """An address, with or without a slash at the end; OPTIONS lists its methods."""
 
     async def serve(request: Request) -> Response:
         if request.method == "OPTIONS":

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API, made from the same table as its routes. Pure."""
+"""The OpenAPI document of the API, built from the same table as its routes. Pure."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dayjob.web.v1.table import PREFIX, Endpoint
 _REF = "#/components/schemas/{name}"
 
 _TEXT = """\
-Everything the operator's console can see and do. Names and ids travel in the query of a GET and in the JSON body of a
-POST. Every action names what was seen; if that has moved on, the answer is 409 and nothing is changed. Arguments that
-look like secrets are hidden.
+Everything the operator's console can see and do. Names and IDs are in the query of a GET and in the JSON body of a POST.
+Every action names a job and the state in which it was seen; if the job is in another state by now, the answer is 409 and
+nothing is changed. Arguments that look like secrets are hidden.
 """
 
-#: Why a request may be refused, whatever it asks.
+#: Why any request may be refused.
 _ALWAYS = {
-    400: "What was sent does not fit.",
+    400: "The request is not valid.",
     401: "Sign in first.",
-    403: "It is not allowed: by role, by --read-only, or because a page of another site asked.",
-    421: "The console does not answer to this name.",
-    429: "Too many wrong passwords came from this address: wait.",
-    503: "Redis does not answer as it should.",
+    403: "Not allowed: by role, by --read-only, or because the request came from a page of another site.",
+    421: "The console does not answer to this host name.",
+    429: "There were too many wrong passwords from this address. Wait.",
+    503: "Redis does not answer, or answers with an error.",
 }
 _OF_BODY = {413: "The body is too large.", 415: "The body is not application/json."}
 
@@ -40,7 +40,7 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     for endpoint in table:
         kinds += [endpoint.answers, endpoint.takes]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
-    # Types themselves are the keys, since their schemas may be inline or references.
+    # The types are the keys, because their schemas may be inline or references.
     found = dict(zip(map(repr, kinds), schemas, strict=True))
     for view, names in LEFT_OUT.items():
         for name in names:
@@ -73,7 +73,7 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 def _add(
     component: dict[str, Any], view: type, properties: Iterable[str], components: dict[str, Any]
 ) -> None:
-    """Describe what is worked out from the fields of a view."""
+    """Describe the computed properties of a view."""
     for name in properties:
         getter = inspect.getattr_static(view, name).fget
         (schema,), more = msgspec.json.schema_components(
@@ -84,7 +84,7 @@ def _add(
 
 
 def _say_all_are_there(component: dict[str, Any], *, taken: bool) -> None:
-    """An answer always has all of its fields, also those with a default."""
+    """An answer always has all of its fields, including those with a default."""
     if "properties" in component and not taken:
         component["required"] = sorted(component["properties"])
         for schema in component["properties"].values():
@@ -92,14 +92,14 @@ def _say_all_are_there(component: dict[str, Any], *, taken: bool) -> None:
 
 
 def _operation(endpoint: Endpoint, answers: dict[str, Any], takes: dict[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
         "tags": [endpoint.topic],
         "responses": _responses(endpoint, answers),
     }
     if endpoint.method == "GET":
-        told["parameters"] = [
+        described["parameters"] = [
             {
                 "name": name, "in": "query", "required": name in takes.get("required", ()),
                 "schema": _without_null(schema),
@@ -108,31 +108,29 @@ def _operation(endpoint: Endpoint, answers: dict[str, Any], takes: dict[str, Any
         ]  # fmt: skip
     else:
         schema = {"$ref": _REF.format(name=endpoint.takes.__name__)}
-        told["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
-    return told
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+    return described
 
 
 def _responses(endpoint: Endpoint, answers: dict[str, Any]) -> dict[str, Any]:
     kind = NDJSON if endpoint.streams else JSON
-    words = (
-        "One object a line; the last has the tally, or says what went wrong." if endpoint.streams else "Done."
-    )
-    told: dict[str, Any] = {"200": {"description": words, "content": {kind: {"schema": answers}}}}
+    words = "One object per line; the last has the result or the error." if endpoint.streams else "Done."
+    described: dict[str, Any] = {"200": {"description": words, "content": {kind: {"schema": answers}}}}
     why = dict(_ALWAYS)
     if endpoint.method == "POST":
         why |= _OF_BODY
     if endpoint.finds:
-        why[404] = "What was named is not there."
+        why[404] = "The named thing does not exist."
     if endpoint.moves:
-        why[409] = "It has moved on, or it was so already. Nothing was changed."
+        why[409] = "The job is in another state, or the change was already made. Nothing was changed."
     content = {PROBLEM: {"schema": {"$ref": _REF.format(name=Problem.__name__)}}}
     for status, text in sorted(why.items()):
-        told[str(status)] = {"description": text, "content": content}
-    return told
+        described[str(status)] = {"description": text, "content": content}
+    return described
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter that is not given is left out; there is no null in a query."""
+    """A query has no null: an optional parameter is left out."""
     if "anyOf" not in schema:
         return schema
     kinds = [one for one in schema["anyOf"] if one != {"type": "null"}]

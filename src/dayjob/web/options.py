@@ -1,4 +1,4 @@
-"""WebOptions: who may look at the console, who may act, and where it is served. Checked once, when it is made."""
+"""WebOptions: who may view the console, who may act, and where it is served. Checked when it is created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from dayjob.errors import BadOption
 
-#: A viewer sees everything, an operator acts as well.
+#: A viewer sees everything; an operator may also act.
 Role = Literal["viewer", "operator"]
 RoleOf = Callable[[Request], Role | Awaitable[Role | None] | None]
 UserOf = Callable[[Request], str | None]
@@ -20,30 +20,30 @@ UserOf = Callable[[Request], str | None]
 class WebOptions:
     """How the console is served.
 
-    Without `password`, `token` and `role` only this machine may use it: other clients are refused, in words.
+    Without `password`, `token` and `role` only this machine may use it; other clients are refused.
     """
 
-    #: Nothing can be changed through this app, whoever asks.
+    #: Refuse every change, whoever is signed in.
     read_only: bool = False
-    #: For HTTP Basic authentication; any user name goes with it and is what the audit shows.
+    #: For HTTP Basic authentication. Any user name is accepted, and the audit records it.
     password: str | None = field(default=None, repr=False)
     #: For `Authorization: Bearer ...`.
     token: str | None = field(default=None, repr=False)
-    #: Decides by the request instead, where the program around this app knows its users; may be async.
+    #: A function of the request that returns the role instead, if your program knows its users; may be async.
     role: RoleOf | None = None
-    #: The name that the audit shows for a request; beside `role`.
+    #: A function of the request that returns the user name for the audit; only with `role`.
     user: UserOf | None = None
-    #: Names under which the console may be addressed, beside localhost; "*" for any. None: any where somebody must
-    #: sign in, else this machine's own.
+    #: Host names to which the console answers, besides localhost; "*" for any. None: any name if a sign-in is required,
+    #: else only this machine's names.
     allow_hosts: Collection[str] | None = None
-    #: The path that a proxy in front serves this app under, like "/ops/jobs"; a mount says so by itself.
+    #: The path under which a proxy serves this app, such as "/ops/jobs". Not needed for a mount.
     base_path: str = ""
-    #: Shown in the pages' titles.
+    #: Shown in the titles of the pages.
     title: str = "dayjob"
 
     def __post_init__(self) -> None:
         if self.role is not None and (self.password is not None or self.token is not None):
-            raise BadOption("role= decides alone who may do what: leave out password= and token=")
+            raise BadOption("role= cannot be combined with password= and token=: leave them out")
         for option in ("password", "token"):
             value = getattr(self, option)
             if value is not None and not value.strip():
@@ -59,5 +59,5 @@ class WebOptions:
 
     @property
     def closed(self) -> bool:
-        """Whether somebody must sign in."""
+        """Whether a sign-in is required."""
         return self.password is not None or self.token is not None or self.role is not None

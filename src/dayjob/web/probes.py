@@ -1,4 +1,4 @@
-"""Probes for orchestrators: /healthz (this process answers) and /readyz (Redis answers, too)."""
+"""Probes for orchestrators: /healthz (this process answers) and /readyz (Redis answers too)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Whether Redis answers. What it says when it does not is for the log, not for everybody."""
+    """Whether Redis answers. Its error is logged, but not sent to clients without a password."""
     try:
         await request.app.state.console.admin.ping()
     except DayjobError:

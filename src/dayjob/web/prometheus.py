@@ -1,4 +1,4 @@
-"""/metrics for Prometheus, computed from Redis: one scrape of one console covers the fleet."""
+"""/metrics for Prometheus, computed from Redis: one scrape of one console covers all pools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dayjob.web.console import Console
 from dayjob.web.durations import DurationSums, Kind, total_time
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-#: Buckets of Redis whose limits are shown: each second one from 0.8 ms to 28 min.
+#: Buckets that are shown: every second one from 0.8 ms to 28 min.
 SHOWN = range(6, 50, 2)
 
 
@@ -22,7 +22,7 @@ SHOWN = range(6, 50, 2)
 
 
 def escaped(value: str) -> str:
-    """A label's value: no quote, backslash or line end can end it. Control characters are of no use to anybody."""
+    """A label's value, with quotes, backslashes and line ends escaped, and without control characters."""
     text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return "".join(c if c.isprintable() else "\ufffd" for c in text.encode("utf-8", "replace").decode())
 
@@ -89,63 +89,67 @@ def text(scrape: Scrape, durations: DurationSums, namespace: str, took: float) -
         "dayjob_redis_round_trip_seconds", "histogram", "Round trips of the pools' exchanges with Redis."
     )
     page.histogram("dayjob_redis_round_trip_seconds", durations.sums.get(("trip", ""), {}))
-    page.one("dayjob_scrape_seconds", "How long the console needed to read all this from Redis.", took)
-    page.one("dayjob_redis_time_seconds", "The time by the server's clock.", scrape.now)
+    page.one("dayjob_scrape_seconds", "How long the console took to read these figures from Redis.", took)
+    page.one("dayjob_redis_time_seconds", "The time of the server's clock.", scrape.now)
     return "\n".join([*page.lines, ""])
 
 
 def _queues(page: _Page, scrape: Scrape) -> None:
     queues = scrape.queues.queues
     families = (
-        ("dayjob_queue_size", "Jobs that wait in the queue.", lambda view: view.queue.size),
+        ("dayjob_queue_size", "Waiting jobs of the queue.", lambda view: view.queue.size),
         (
             "dayjob_queue_oldest_seconds",
-            "For how long its oldest job has waited.",
+            "How long its oldest job has waited.",
             lambda view: view.queue.age or 0.0,
         ),
-        ("dayjob_queue_running", "Attempts that run, as the pools say.", lambda view: view.running),
-        ("dayjob_queue_workers", "Workers that could run its jobs.", lambda view: view.workers),
+        ("dayjob_queue_running", "Running attempts, as the pools report them.", lambda view: view.running),
+        ("dayjob_queue_workers", "Workers that can run its jobs.", lambda view: view.workers),
         ("dayjob_queue_paused", "1 while it is paused.", lambda view: int(view.queue.paused)),
     )
     for name, words, value in families:
         page.family(name, "gauge", words)
         for view in queues:
             page.sample(name, value(view), queue=view.queue.name)
-    page.family(
-        "dayjob_queue_limit", "gauge", "How many of its jobs may run at once, where there is a limit."
-    )
+    page.family("dayjob_queue_limit", "gauge", "How many of its jobs may run at once, if there is a limit.")
     for view in queues:
         if view.queue.limit is not None:
             page.sample("dayjob_queue_limit", view.queue.limit, queue=view.queue.name)
 
 
 def _sets(page: _Page, scrape: Scrape) -> None:
-    page.family("dayjob_jobs", "gauge", "Jobs beside the queues, by state.")
+    page.family("dayjob_jobs", "gauge", "Jobs that are not in a queue, by state.")
     for state in ("scheduled", "retry", "dead", "done", "broken"):
         page.sample("dayjob_jobs", max(0, getattr(scrape.sizes, state)), state=state)
 
 
 def _pools(page: _Page, scrape: Scrape) -> None:
     live = [pool for pool in scrape.pools if pool.lease > 0]
-    told = [pool.status for pool in live if pool.status is not None]
-    page.one("dayjob_pools", "Worker pools with a lease.", len(live))
+    statuses = [pool.status for pool in live if pool.status is not None]
+    page.one("dayjob_pools", "Live worker pools.", len(live))
     page.one(
-        "dayjob_pools_quiet", "Worker pools that fetch nothing more.", sum(status.quiet for status in told)
+        "dayjob_pools_quiet",
+        "Worker pools that have stopped fetching.",
+        sum(status.quiet for status in statuses),
     )
-    page.one("dayjob_workers", "Workers of all pools.", sum(status.concurrency for status in told))
+    page.one("dayjob_workers", "Workers of all pools.", sum(status.concurrency for status in statuses))
     page.one(
-        "dayjob_workers_busy", "Workers that run a job.", sum(sum(status.running.values()) for status in told)
+        "dayjob_workers_busy",
+        "Workers that are running a job.",
+        sum(sum(status.running.values()) for status in statuses),
     )
     page.one(
         "dayjob_workers_stuck",
         "Workers whose job passed its timeout and does not end.",
-        sum(status.stuck for status in told),
+        sum(status.stuck for status in statuses),
     )
-    page.one("dayjob_pools_memory_bytes", "Resident memory of all pools.", sum(status.rss for status in told))
+    page.one(
+        "dayjob_pools_memory_bytes", "Resident memory of all pools.", sum(status.rss for status in statuses)
+    )
 
 
 def _totals(page: _Page, scrape: Scrape) -> None:
-    page.family("dayjob_total", "counter", "Exact all-time totals, by what happened.")
+    page.family("dayjob_total", "counter", "Exact all-time totals, by counter and job.")
     for counter, by_name in sorted(scrape.totals.items()):
         for job, number in sorted(by_name.items()):
             page.sample("dayjob_total", number, counter=counter, job=job)

@@ -1,6 +1,6 @@
-"""What pages are made with: the templates, and how times, numbers, arguments and addresses are written in them.
+"""Renders pages: the templates, and the format of times, numbers, arguments and addresses.
 
-Everything is escaped by the templates; what returns Markup here escapes its parts itself.
+The templates escape everything. Functions here that return Markup escape its parts themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATIC = {
     "dayjob.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-#: What stands where there is no number.
+#: Shown instead of a missing number.
 NONE = "\u2013"
 #: How many characters of arguments a table shows.
 MAX_ARGS = 300
@@ -35,7 +35,7 @@ MAX_ARGS = 300
 
 @cache
 def static(name: str) -> tuple[bytes, str]:
-    """The bytes of a static file, and a mark that changes when they do."""
+    """The bytes of a static file, and a digest of them."""
     data = (files("dayjob.web") / "static" / name).read_bytes()
     return data, hashlib.sha256(data).hexdigest()[:10]
 
@@ -48,19 +48,19 @@ def render(request: Request, template: str, /, *, status: int = 200, **values: A
         return url(f"/static/{name}", v=static(name)[1])
 
     text = _environment().get_template(template).render(url=url, asset=asset, **values)
-    # Half a character, which only hostile bytes can hold, has no encoding.
+    # A lone surrogate, which only hostile input contains, cannot be encoded.
     return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
 def address(request: Request, path: str, **query: Any) -> str:
-    """The address of a page, under whatever path the console is served. What is empty is left out of the query."""
+    """The address of a page, with the path under which the console is served. Empty parameters are left out."""
     asked = {key: value for key, value in query.items() if value not in (None, "")}
     text = urlencode(asked, errors="replace")
     return f"{quote(request.scope.get('root_path', ''))}{path}" + (f"?{text}" if asked else "")
 
 
 def prepare() -> None:
-    """Compile every template: whoever is the first to look does not wait for it."""
+    """Compile every template, so that the first request does not wait for it."""
     for name in _environment().list_templates():
         _environment().get_template(name)
 
@@ -86,7 +86,7 @@ def _environment() -> jinja2.Environment:
 
 
 def number(value: float | None) -> str:
-    """A number with commas between its thousands, as commands and sentences have it; a dash for none."""
+    """A number with commas between its thousands; a dash for none."""
     if value is None:
         return NONE
     if isinstance(value, float) and not value.is_integer() and abs(value) < 100:
@@ -95,17 +95,17 @@ def number(value: float | None) -> str:
 
 
 def counted(value: int, noun: str, plural: str = "") -> str:
-    """A number of things, in the way of `number`."""
+    """A number and a noun, such as "1 job" and "2 jobs"."""
     return f"{number(value)} {noun if value == 1 else plural or noun + 's'}"
 
 
 def took(seconds: float | None) -> str:
-    """A duration of a job, which may be short."""
+    """The duration of a job, which may be milliseconds."""
     return NONE if seconds is None else text.took(seconds)
 
 
 def share(part: float, whole: float) -> str:
-    """A share in percent; nothing of nothing is nothing."""
+    """A share in percent; 0 of 0 is 0 %."""
     if not whole or not part:
         return "0%"
     percent = 100 * part / whole
@@ -127,18 +127,18 @@ def size(number_of_bytes: float | None) -> str:
     raise AssertionError
 
 
-# Times: the browser goes on counting, and says the moment in the reader's time zone.
+# Times: the script in the browser keeps them up to date, and shows them in the reader's time zone.
 
 
 def moment(at: float | None, now: float) -> Markup:
-    """How long ago, or in how long; the title says when."""
+    """How long ago, or in how long; the title has the time."""
     if at is None:
         return Markup("&ndash;")
     return _time(at, relative(at - now), "")
 
 
 def elapsed(at: float | None, now: float) -> Markup:
-    """How long something has gone on since `at`."""
+    """How much time has passed since `at`."""
     return Markup("&ndash;") if at is None else _time(at, brief(now - at), "for")
 
 
@@ -154,14 +154,14 @@ def _time(at: float, words: str, kind: str) -> Markup:
 
 
 def relative(seconds: float) -> str:
-    """Seconds from now, in words."""
+    """Seconds from now, as text."""
     if abs(seconds) < 1:
         return "now"
     return f"in {brief(seconds)}" if seconds > 0 else f"{brief(-seconds)} ago"
 
 
 def brief(seconds: float) -> str:
-    """A span in whole seconds where it is short: what the browser counts on."""
+    """A duration, in whole seconds if it is short. The script in the browser continues counting from it."""
     seconds = max(0.0, seconds)
     return f"{seconds:.0f} s" if seconds < 10 else text.span(seconds)
 

@@ -1,4 +1,4 @@
-"""What the API answers: views as JSON without what must not be shown, and refusals in words with the right status."""
+"""Answers of the API: views as JSON without secrets, and error answers with the right status."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from starlette.responses import Response
 from dayjob.admin.views import BrokenEntry, BusyWorker, Count, JobView, Tally
 from dayjob.errors import DayjobError, StoreError
 
-#: Fields that stay out: the bytes of jobs hold what is hidden elsewhere.
+#: Fields that are left out: the raw bytes of jobs contain redacted values.
 LEFT_OUT: dict[type, frozenset[str]] = {JobView: frozenset({"payload"})}
-#: What is worked out from the fields and shown beside them.
+#: Properties that are computed from the fields and shown with them.
 WORKED_OUT: dict[type, tuple[str, ...]] = {
     BusyWorker: ("progress", "left"), Count: ("complete",), Tally: ("stayed",),
 }  # fmt: skip
@@ -28,7 +28,7 @@ PROBLEM = "application/problem+json"
 
 
 class Refusal(Exception):
-    """Ends a request with a status, a sentence and what to do next."""
+    """Ends a request with a status, a message and a hint."""
 
     def __init__(
         self, status: int, error: str, hint: str = "", headers: dict[str, str] | None = None
@@ -50,7 +50,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def plain(value: Any) -> Any:
-    """Any answer as JSON values, without the bytes of jobs."""
+    """Any answer as JSON values, without the raw bytes of jobs."""
     kind = type(value)
     if dataclasses.is_dataclass(kind):
         left_out = LEFT_OUT.get(kind, frozenset())
@@ -74,7 +74,7 @@ def plain(value: Any) -> Any:
 
 
 def worked_out(kind: type) -> tuple[str, ...]:
-    """The properties of a view that are shown beside its fields."""
+    """The properties of a view that are shown with its fields."""
     return WORKED_OUT.get(kind, ())
 
 
@@ -90,20 +90,20 @@ def problem(refusal: Refusal) -> Response:
 
 
 def _printable(text: str) -> str:
-    # What was sent may hold half a character, which no encoding takes, and errors quote it.
+    # The request may contain a lone surrogate, which cannot be encoded, and errors quote the request.
     shown = text.encode("utf-8", "replace").decode()
     return shown if len(shown) <= MAX_WORDS else f"{shown[:MAX_WORDS]}..."
 
 
 def refusal_of(error: DayjobError, status: int = 400) -> Refusal:
-    """The refusal that an error of the admin layer comes to."""
+    """The refusal for an error of the admin layer."""
     first, _, rest = str(error).partition("\n")
     hint = " ".join(rest.split())
     if isinstance(error, StoreError):
         return Refusal(
             503,
-            f"Redis does not answer as it should: {first}",
-            hint or "It is tried again with the next request.",
+            f"Redis does not answer, or answers with an error: {first}",
+            hint or "The next request tries again.",
         )
     return Refusal(status, first, hint)
 
@@ -127,20 +127,20 @@ def wants_html(request: Request) -> bool:
     return html > other
 
 
-# What may be shown of bytes.
+# Raw bytes.
 
 
 def digest(entry: BrokenEntry) -> str:
-    """What names a broken entry, beside its place."""
+    """Identifies a broken entry, together with its index."""
     return hashlib.sha256(entry.entry).hexdigest()[:24]
 
 
 def broken_text(entry: BrokenEntry) -> str:
-    """The bytes of a broken entry as they may be shown: the admin layer has hidden what looks like a secret."""
+    """The bytes of a broken entry as text. The admin layer has already hidden what looks like a secret."""
     return entry.payload.decode("utf-8", "replace")
 
 
 def shown_key(job: JobView) -> str:
-    """The unique key of a job without the arguments that may be in it."""
+    """The unique key of a job without the arguments that it may contain."""
     head, brace, _ = job.unique_key.partition("{")
     return f"{head}{{...}}" if brace else job.unique_key

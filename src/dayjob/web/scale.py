@@ -1,4 +1,4 @@
-"""What an autoscaler wants: how much waits, comes in and goes out, and how many workers that takes. Pure."""
+"""Figures for an autoscaler: waiting jobs, jobs in and out per minute, and how many workers that needs. Pure."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ class QueueScale:
     waiting: int
     #: Seconds that its oldest job has waited; None when it is empty.
     oldest: float | None
-    #: Jobs a minute, as QueueView has them; None where it is not known what came in.
+    #: Jobs per minute, as in QueueView; None if the number of incoming jobs is not known.
     in_per_minute: float | None
     out_per_minute: float
-    #: Workers that run it, and that can: those that are stuck past their timeout are not among them.
+    #: Workers that run its jobs, and workers that can. Workers stuck past their timeout are in neither.
     busy: int
     capacity: int
-    #: About how long one of its jobs takes; None when none has run lately.
+    #: About how many seconds one of its jobs takes; None if none has run recently.
     run_seconds: float | None
     paused: bool
-    #: Workers that keep up with what comes in and work off what waits in time; None when it is not known how long one takes.
+    #: Workers needed for incoming jobs and for the backlog; None if the duration of a job is not known.
     wanted: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class TotalScale:
-    """All queues together; paused ones want nobody."""
+    """All queues together. Paused queues want no workers."""
 
     waiting: int
     oldest: float | None
     in_per_minute: float
     out_per_minute: float
-    #: Workers that run a job, and that can: those that are stuck past their timeout are in neither.
+    #: Workers that run a job, and workers that can. Workers stuck past their timeout are in neither.
     busy: int
     capacity: int
-    #: Workers that all queues need, and one for each that is stuck, since it takes the place of one that works.
+    #: Workers that all queues need, plus one for each stuck worker, because it occupies a slot.
     wanted: int
     #: Workers whose job passed its timeout and does not end.
     stuck: int = 0
@@ -53,14 +53,14 @@ class Scale:
     """The figures at one moment."""
 
     now: float
-    #: Seconds in which what waits should be worked off.
+    #: Seconds in which the backlog should be cleared.
     within: float
     queues: tuple[QueueScale, ...]
     total: TotalScale
 
 
 def scale(scrape: Scrape, within: float) -> Scale:
-    """The figures of every queue. By Little's law, jobs under way = jobs a second x seconds a job."""
+    """The figures of every queue. By Little's law, running jobs = jobs per second x seconds per job."""
     queues = tuple(_queue(view, scrape.minutes, within) for view in scrape.queues.queues)
     live = [pool.status for pool in scrape.pools if pool.lease > 0 and pool.status is not None]
     open_ones = [queue for queue in queues if not queue.paused]
@@ -72,7 +72,7 @@ def scale(scrape: Scrape, within: float) -> Scale:
         out_per_minute=sum(queue.out_per_minute for queue in queues),
         busy=max(0, sum(sum(status.running.values()) for status in live) - stuck),
         capacity=sum(max(0, status.concurrency - status.stuck) for status in live if not status.quiet),
-        # A worker takes the jobs of any queue, so that parts of one add up; where it is not known what a job takes, one worker finds out.
+        # A worker runs jobs of any queue, so fractions add up. If the duration of a job is not known, one worker is enough to learn it.
         wanted=math.ceil(
             sum(_load(view, scrape.minutes, within) or 0.0 for view in scrape.queues.queues) - 1e-9
         )
@@ -93,7 +93,7 @@ def _queue(view: QueueView, minutes: tuple[Minute, ...], within: float) -> Queue
 
 
 def _load(view: QueueView, minutes: tuple[Minute, ...], within: float) -> float | None:
-    """How many workers a queue keeps busy; a limit is never passed. None when it is not known how long a job takes."""
+    """How many workers a queue needs, at most its limit. None if the duration of a job is not known."""
     if view.queue.paused:
         return 0.0
     seconds = _run_seconds(view.queue.name, minutes)

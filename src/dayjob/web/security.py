@@ -1,6 +1,6 @@
-"""Guard: decides about every request before any handler sees it: which Host, who asks, from which site, how much.
+"""Guard: checks every request before any handler runs: the Host, the user, the origin, the size.
 
-It also catches what handlers let out, and puts the same headers on every answer.
+It also catches exceptions of handlers, and adds the same headers to every answer.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dayjob.web.throttle import Throttle
 
 logger = logging.getLogger("dayjob.web")
 
-#: How many bytes a request may carry.
+#: The most bytes in the body of a request.
 MAX_BODY = 1 << 20
 #: Methods that change nothing.
 SAFE = ("GET", "HEAD", "OPTIONS")
-#: Addresses that say nothing but that somebody is there: for probes, which cannot sign in.
+#: Addresses for health checks, which cannot sign in. They reveal only that the process answers.
 PROBES = ("/healthz", "/readyz")
 
 HEADERS = {
@@ -75,11 +75,11 @@ class Guard:
             logger.debug(
                 "%s %s: the client left before its request was complete", scope["method"], scope["path"]
             )
-        except Exception:  # a fault of ours: the log gets all of it, the client nothing
+        except Exception:  # a bug: the log has the details, the client gets none
             logger.exception("%s %s failed", scope["method"], scope["path"].encode("unicode_escape").decode())
             if answering.begun:
                 raise
-            fault = Refusal(500, "The console has a fault.", "Its log says more.")
+            fault = Refusal(500, "The console has an internal error.", "See its log.")
             await problem(fault)(scope, receive, answering)
 
     async def _admit(self, scope: Scope) -> None:
@@ -98,7 +98,7 @@ class Guard:
 
 
 def _placed(scope: Scope, base_path: str) -> Scope:
-    """The scope below the path that a proxy serves the app under. Raises Refusal for what is not below it."""
+    """The scope relative to the path under which a proxy serves the app. Raises Refusal for any other path."""
     if not base_path:
         return scope
     path, root = scope["path"], scope.get("root_path", "") + base_path
@@ -111,14 +111,14 @@ def _placed(scope: Scope, base_path: str) -> Scope:
     return {**scope, "path": path, "root_path": root}
 
 
-# Host: a page of somebody else whose name leads here by DNS must not be able to read what is here.
+# Host: a page of another site must not be able to read the console by pointing its DNS name here.
 
 
 def _check_host(headers: Headers, options: WebOptions) -> None:
     named = headers.getlist("host")
     match = _HOST.fullmatch(named[0]) if len(named) == 1 else None
     if match is None:
-        raise Refusal(400, "The request has no Host that can be read.")
+        raise Refusal(400, "The request has no valid Host header.")
     if not host_allowed(match[1], options.allow_hosts, closed=options.closed):
         raise Refusal(
             421, f"This console does not answer to the name {match[1]!r}.",
@@ -127,7 +127,7 @@ def _check_host(headers: Headers, options: WebOptions) -> None:
 
 
 def host_allowed(host: str, allowed: Collection[str] | None, *, closed: bool) -> bool:
-    """Whether the console answers to this name. Addresses cannot be rebound, so where one must sign in they will do."""
+    """Whether the console answers to this name. IP addresses cannot be rebound, so they are accepted with a sign-in."""
     host = host.lower().rstrip(".")
     address = _address(host.strip("[]"))
     if host == "localhost" or (address is not None and address.is_loopback):
@@ -145,30 +145,30 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-# Who asks.
+# The user.
 
 
 async def _identify(request: Request, options: WebOptions, throttle: Throttle) -> tuple[Role, str]:
-    """What the one who asks may do, and who it is. Raises Refusal."""
+    """The role and the name of the user. Raises Refusal."""
     if options.role is not None:
         found = options.role(request)
         role = await found if inspect.isawaitable(found) else found
         if role not in ("viewer", "operator"):
-            raise Refusal(403, "You may not see this console.", "Ask whoever runs it.")
+            raise Refusal(403, "You do not have access to this console.", "Ask its operator.")
         user = options.user(request) if options.user is not None else None
         return role, _actor(user or _where(request))
     if options.closed:
         return "operator", _sign_in(request, options, throttle)
     if not all(map(_is_loopback, _passed(request))):
         raise Refusal(
-            403, "Without a password, token or role this console answers to its own machine alone.",
-            "Set DAYJOB_WEB_PASSWORD or --password-file; in a program of your own set role in WebOptions.",
+            403, "Without a password, token or role this console answers only requests from its own machine.",
+            "Set DAYJOB_WEB_PASSWORD or --password-file; in your own program set role in WebOptions.",
         )  # fmt: skip
     return "operator", _actor(_where(request))
 
 
 def _sign_in(request: Request, options: WebOptions, throttle: Throttle) -> str:
-    """Whose password or token is right. Raises Refusal."""
+    """The user with the right password or token. Raises Refusal."""
     given, address = request.headers.get("authorization", ""), _where(request)
     if given:
         wait = throttle.wait(address)
@@ -183,14 +183,17 @@ def _sign_in(request: Request, options: WebOptions, throttle: Throttle) -> str:
         throttle.wrong(address)
         logger.warning("a wrong password or token came from %s", address)
     if options.password is not None:
-        challenge, hint = 'Basic realm="dayjob", charset="UTF-8"', "Any user name goes with the password."
+        challenge, hint = (
+            'Basic realm="dayjob", charset="UTF-8"',
+            "Any user name is accepted with the password.",
+        )
     else:
         challenge, hint = 'Bearer realm="dayjob"', "Send the token as Authorization: Bearer ..."
     raise Refusal(401, "Sign in to see this console.", hint, {"www-authenticate": challenge})
 
 
 def _user(given: str, options: WebOptions) -> str | None:
-    """Who gives the right password or token; None when it is wrong."""
+    """The user, if the password or token is right, else None."""
     scheme, _, credentials = given.partition(" ")
     if scheme.lower() == "bearer" and options.token is not None and _same(credentials.strip(), options.token):
         return "token"
@@ -201,7 +204,7 @@ def _user(given: str, options: WebOptions) -> str | None:
             return None
         user, _, password = text.partition(":")
         if _same(password, options.password):
-            return user or "somebody"
+            return user or "unknown"
     return None
 
 
@@ -210,7 +213,7 @@ def _same(given: str, wanted: str) -> bool:
 
 
 def _passed(request: Request) -> list[str]:
-    """Whom a request came from and through, by what proxies say. Believed only to refuse: anybody can write it."""
+    """The addresses that proxies report for a request. Used only to refuse, because any client can send them."""
     client = [request.client.host] if request.client is not None else []
     forwarded = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
     return client + [one.strip() for one in forwarded if one.strip()]
@@ -228,10 +231,10 @@ def _where(request: Request) -> str:
 def _actor(name: str) -> str:
     """A name for the audit: one line, not too long."""
     shown = "".join(character for character in name if character.isprintable())[:80].strip()
-    return f"{shown or 'somebody'} (web)"
+    return f"{shown or 'unknown'} (web)"
 
 
-# Changes: asked for by this console's own pages, or by programs; never by the pages of others.
+# Changes are accepted from this console's own pages and from programs, never from pages of other sites.
 
 
 def _check_site(headers: Headers) -> None:
@@ -244,8 +247,8 @@ def _check_site(headers: Headers) -> None:
         )
     if not own:
         raise Refusal(
-            403, "A page of another site asked for this. Nothing was changed.",
-            "Programs that are no browser send neither Origin nor Sec-Fetch-Site.",
+            403, "This request came from a page of another site. Nothing was changed.",
+            "Programs other than browsers send neither Origin nor Sec-Fetch-Site.",
         )  # fmt: skip
 
 
@@ -255,10 +258,10 @@ def _check_may_act(role: Role, options: WebOptions) -> None:
             403, "This console is read-only. Nothing was changed.", "Start one without --read-only."
         )
     if role != "operator":
-        raise Refusal(403, "You may look, but not act. Nothing was changed.", "Ask an operator.")
+        raise Refusal(403, "You may view, but not change anything. Nothing was changed.", "Ask an operator.")
 
 
-# How much, and with which headers.
+# Size and headers.
 
 
 def _too_large() -> Refusal:
@@ -280,7 +283,7 @@ def _bounded(receive: Receive) -> Receive:
 
 
 class _Answer:
-    """Sends an answer with our headers on it."""
+    """Sends an answer with the console's headers."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -1,4 +1,4 @@
-"""Serving the console: the socket, where it may listen, and a stop that open streams do not hold up."""
+"""Serves the console: the socket, and a shutdown that open streams do not delay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from dayjob.errors import UsageError
 from dayjob.web import connections
 
-#: Seconds that requests under way get to end at a stop.
+#: Seconds that requests in progress may take to end at a stop.
 GRACE = 3
 
 
@@ -26,7 +26,7 @@ class ConsoleServer(uvicorn.Server):
     """A server that ends the live streams before it waits for requests to end."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as usual, with more room in the kernel for connections than are accepted at once."""
+        """Start as usual, with a longer queue in the kernel for new connections."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(connections.BACKLOG)
@@ -40,22 +40,22 @@ class ConsoleServer(uvicorn.Server):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address leads to this machine alone. Raises UsageError when it leads nowhere."""
+    """Whether a name or address is local to this machine. Raises UsageError if it cannot be resolved."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host {host!r} leads nowhere: {error}") from None
+        raise UsageError(f"--host {host!r} cannot be resolved: {error}") from None
     addresses = [ipaddress.ip_address(str(place[4][0]).partition("%")[0]) for place in found]
     return all(address.is_loopback for address in addresses)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises UsageError that says what to do when it cannot."""
+    """A listening socket. Raises UsageError with the next step."""
     try:
         place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         found = socket.socket(place[0], socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host {host!r} leads nowhere: {error}") from None
+        raise UsageError(f"--host {host!r} cannot be resolved: {error}") from None
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(place[4])
@@ -65,11 +65,11 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise UsageError(
                 f"port {port} of {host} is in use, perhaps by another console.\n"
-                f"    Take another: dayjob web --port {port + 1 if port < 65_535 else 5041}"
+                f"    Use another: dayjob web --port {port + 1 if port < 65_535 else 5041}"
             ) from None
         if error.errno == errno.EACCES:
             raise UsageError(
-                f"port {port} needs more rights.\n    Take one above 1023, like --port 5040"
+                f"port {port} needs more permissions.\n    Use one above 1023, such as --port 5040"
             ) from None
         raise UsageError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from None
     return found
@@ -84,7 +84,7 @@ def address_of(host: str, port: int, base_path: str = "") -> str:
 def configure(
     app: Starlette, *, forwarded_allow_ips: Sequence[str] = (), grace: int = GRACE
 ) -> uvicorn.Config:
-    """How the console is served. Only proxies of these addresses may say, by X-Forwarded-For, whom they speak for."""
+    """The server's configuration. X-Forwarded-For is trusted only from proxies at these addresses."""
     return uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=grace,
         timeout_keep_alive=30, ws="none", http=connections.BoundedProtocol, backlog=connections.ACCEPTED_AT_ONCE,
@@ -99,9 +99,9 @@ def serve(
     ready: Callable[[], None] = lambda: None,
     forwarded_allow_ips: Sequence[str] = (),
 ) -> None:
-    """Serve until INT or TERM, then end in order. A second signal ends at once."""
+    """Serve until INT or TERM, then shut down. A second signal exits at once."""
     server = ConsoleServer(configure(app, forwarded_allow_ips=forwarded_allow_ips))
-    # The server hands the signal on when it is done; a stop that was asked for is no accident.
+    # uvicorn raises the signal again when it has stopped; a requested stop is not an error.
     before = _take_signals(server) if threading.current_thread() is threading.main_thread() else {}
     ready()
     try:
@@ -114,7 +114,7 @@ def serve(
 
 def _take_signals(server: uvicorn.Server) -> dict[signal.Signals, Any]:
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a signal handler
-        # Also before the server takes signals itself, so that Ctrl-C at the very beginning is not lost.
+        # Installed before uvicorn's own handlers, so that an early Ctrl-C is not lost.
         server.should_exit = True
 
     return {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,4 +1,4 @@
-"""Throttle: whoever gives many wrong passwords waits before the next is looked at."""
+"""Throttle: after many wrong passwords an address has to wait before the next is checked."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Callable
 
-#: Wrong passwords or tokens that one address may give within a span of seconds.
+#: Wrong passwords or tokens that one address may send within a period, in seconds.
 MAX_WRONG = 10
 SPAN = 60.0
-#: Addresses that are remembered at most; the oldest is forgotten first.
+#: The most addresses to remember; the oldest is forgotten first.
 MAX_ADDRESSES = 1000
 
 
@@ -18,17 +18,17 @@ class Throttle:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: Address to when its span ends and how many were wrong in it, the oldest span first.
+        #: Address to the end of its period and the number of wrong passwords in it, oldest first.
         self._wrong: dict[str, tuple[float, int]] = {}
 
     def wait(self, address: str) -> int:
-        """Seconds until a password from there is looked at again; 0 for at once."""
+        """Seconds until a password from this address is checked again; 0 for at once."""
         until, count = self._wrong.get(address, (0.0, 0))
         left = until - self._clock()
         return math.ceil(left) if count >= MAX_WRONG and left > 0 else 0
 
     def wrong(self, address: str) -> None:
-        """A wrong password came from there."""
+        """Count a wrong password from this address."""
         now = self._clock()
         until, count = self._wrong.get(address, (0.0, 0))
         if until <= now:

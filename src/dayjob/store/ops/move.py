@@ -27,7 +27,7 @@ class JobMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedJobs:
     """The answer to move."""
 
     count: int
@@ -44,7 +44,7 @@ def move(
     source_is: Literal["queue", "set", "broken"] = "set",
     to: Literal["queue", "dead", ""] = "",
     name: str = "",
-) -> Op[Moved]:
+) -> Op[MovedJobs]:
     """Move the jobs that are still there to the queue of `name` or to dead, or delete them; count them under `total`."""
     target = {"queue": keys.queue(name) if name else "", "dead": keys.dead, "": source}[to]
     bell = keys.bell(name) if to == "queue" else source
@@ -62,15 +62,15 @@ def move(
     return Op(load("move"), key_list, args, _read_moved)
 
 
-def _read_moved(reply: Any) -> Moved:
-    return Moved(reply[0], None if reply[1] is None else reply[1].decode("utf-8", "replace"))
+def _read_moved(reply: Any) -> MovedJobs:
+    return MovedJobs(reply[0], None if reply[1] is None else reply[1].decode("utf-8", "replace"))
 
 
-def counted(op: Op[Moved]) -> Op[int]:
+def counted(op: Op[MovedJobs]) -> Op[int]:
     """The same request, answered with how many jobs were moved."""
     return Op(op.command, op.keys, op.args, lambda reply: int(reply[0]))
 
 
-def done(op: Op[Moved]) -> Op[bool]:
+def done(op: Op[MovedJobs]) -> Op[bool]:
     """The same request, answered with whether a job was moved."""
     return Op(op.command, op.keys, op.args, lambda reply: bool(reply[0]))

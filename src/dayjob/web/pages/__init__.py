@@ -1,4 +1,4 @@
-"""The pages of the console: what operators look at. They never change anything: buttons ask the API."""
+"""The pages of the console. They never change anything: buttons call the API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["failure", "routes", "warm_up"]
 
 
 def routes() -> list[Route]:
-    """Every page, also those whose address the JSON API shares, and the files they load."""
+    """Every page, including those that share an address with the JSON API, and the files they load."""
     pages = {
         "/": home.home,
         "/queues": queues.queues,

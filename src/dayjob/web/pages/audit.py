@@ -1,4 +1,4 @@
-"""Who did what; and the entries that could not be read."""
+"""The audit, and the unreadable entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = 100
 
 @page("audit.html", "/audit", "Audit")
 async def audit(request: Request, admin: AsyncAdmin) -> Values:
-    """Actions, newest first; `about` is a text that the line has."""
+    """Actions, newest first; `about` filters by text."""
     about = request.query_params.get("about", "")
     offset = whole(request, "offset", most=10_000)
     lines = await admin.audit(offset=offset, size=SIZE + 1, about=about)
@@ -23,7 +23,7 @@ async def audit(request: Request, admin: AsyncAdmin) -> Values:
 
 @page("broken.html", "/broken", "Broken entries")
 async def broken(request: Request, admin: AsyncAdmin) -> Values:
-    """Entries that are no jobs."""
+    """Entries that are not valid jobs."""
     offset = whole(request, "offset", most=9_999)
     found = await admin.broken(offset=offset)
     entries = [

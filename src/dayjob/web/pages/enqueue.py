@@ -1,4 +1,4 @@
-"""The enqueue form, made from the type hints that pools announce."""
+"""The enqueue form, built from the type hints that pools announce."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.web.pages.shell import Values, page
 from dayjob.web.render import pretty
 
-#: How many names are offered.
+#: How many job names are suggested.
 MAX_NAMES = 500
 
 

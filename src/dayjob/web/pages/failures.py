@@ -1,4 +1,4 @@
-"""Failures: jobs of dead and retry, grouped by error and job over a time."""
+"""Failures: jobs in dead and retry, grouped by error and job name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dayjob.admin.views import FailureGroup
 from dayjob.web.pages.shell import Values, page
 
 _WINDOWS = (("1", "1 h"), ("24", "24 h"), ("72", "72 h"), ("", "Ever"))
-#: How many jobs of each set are looked at: what can be grouped in the time that a page may take.
+#: How many jobs of each set are read: as many as can be grouped in the time that a page may take.
 MAX_LOOKED = 1500
 #: How many groups are shown.
 MAX_GROUPS = 200
@@ -21,7 +21,7 @@ MAX_GROUPS = 200
 
 @page("failures.html", "/failures", "Failures")
 async def failures(request: Request, admin: AsyncAdmin) -> Values:
-    """The groups, the largest first; `window` in hours, `name` and `kind` narrow it."""
+    """The groups, largest first. `window` (hours), `name` and `kind` narrow them."""
     asked = request.query_params
     window = asked.get("window", "")
     hours = float(window) if window in ("1", "24", "72") else None
@@ -37,5 +37,5 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
 
 
 def _shown(group: FailureGroup) -> dict[str, Any]:
-    told = {field.name: getattr(group, field.name) for field in fields(group)}
-    return told | {"where": str(Filter(name=group.name, kind=group.kind))}
+    shown = {field.name: getattr(group, field.name) for field in fields(group)}
+    return shown | {"where": str(Filter(name=group.name, kind=group.kind))}

@@ -1,4 +1,4 @@
-"""Home: the verdict in words, the counts, the last hour, and what waits, fails and runs longest."""
+"""Home: the verdict, the counts, the last hour, and the jobs that fail most, wait longest and run longest."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dayjob.web.console import Console
 from dayjob.web.pages.shell import Values, look, page, recent
 from dayjob.web.render import share
 
-#: How many lines each of the short tables has.
+#: How many rows each of the short tables has.
 SOME = 5
-#: How many failed jobs of each set are looked at.
+#: How many failed jobs of each set are read.
 MAX_LOOKED = 500
 _DAY = 86400.0
 _SETS = {
@@ -40,7 +40,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
         key=lambda one: (-(one.queue.age or 0), -one.queue.size),
     )
     names = {one.queue.name for one in listing.queues}
-    # As the list of queues has it.
+    # The same condition as on the page of queues.
     ended, failed = sum(one.out for one in listing.queues), sum(one.fails for one in listing.queues)
     return {
         "queues": listing.queues, "waiting": waiting[:SOME], "failing": failures.groups[:SOME], "busy": busy,
@@ -55,7 +55,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
 
 
 def place_of(note: Note, names: set[str]) -> tuple[str, dict[str, Any]] | None:
-    """Where to look at what a note says."""
+    """The page about a note of the verdict."""
     if note.subject in _SETS and note.subject not in names:
         return _SETS[note.subject], {}
     if note.subject in names:

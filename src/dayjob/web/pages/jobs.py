@@ -1,4 +1,4 @@
-"""Jobs: pages of each state, filtered or not, and one permanent page for each job."""
+"""Jobs: lists by state, with filters, and a permanent page for each job."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from dayjob.web.render import address, brief, number, took
 from dayjob.web.responses import shown_key
 
 SIZE = 50
-#: Characters of arguments that the address of the enqueue form takes along.
+#: The most characters of arguments in the address of the enqueue form.
 MAX_IN_ADDRESS = 4000
-#: What is not a condition but may be an id.
+#: A text that is not a condition but may be an ID.
 _ID = re.compile(r"[\w.:-]{16,200}")
 
 _ABOUT = {
-    "waiting": "Jobs in their queues: queue by queue, by name, and in each the next to run first.",
+    "waiting": "Jobs in their queues, by queue name. In each queue the next job to run is first.",
     "running": "Attempts that pools hold.",
-    "scheduled": "Jobs that are due later, the soonest first.",
-    "retry": "Jobs that failed and will be retried, the soonest first.",
-    "dead": "Jobs that failed for good, the newest first. Retry them once the fix is out.",
-    "done": "Completed jobs that are kept for a while, where their job type asks for it.",
+    "scheduled": "Jobs that are due later, soonest first.",
+    "retry": "Jobs that failed and will be retried, soonest first.",
+    "dead": "Jobs that failed for good, newest first. Retry them after you have deployed a fix.",
+    "done": "Completed jobs of job types with keep=.",
 }
 _NOTHING = {
     "waiting": ("No job waits", "Everything that was enqueued has been fetched."),
-    "running": ("No job runs", "Pools hold nothing right now."),
+    "running": ("No job runs", "No pool is running a job now."),
     "scheduled": ("Nothing is scheduled", "A job can be enqueued for later:", "dayjob enqueue send_mail to=ada@example.com --in 5m"),
-    "retry": ("No job waits for a retry", "A job that fails comes here, and is retried after a delay."),
-    "dead": ("No job is dead", "A job that failed too often comes here, and stays until an operator retries or deletes it."),
-    "done": ("No completed jobs are kept", "Job types keep theirs with keep=:", "@pool.job(keep=86400)"),
+    "retry": ("No job waits for a retry", "Jobs that failed appear here until they are retried."),
+    "dead": ("No job is dead", "Jobs that failed too often appear here until an operator retries or deletes them."),
+    "done": ("No completed jobs are kept", "To keep them, set keep= on the job type:", "@pool.job(keep=86400)"),
 }  # fmt: skip
 _TABS: tuple[tuple[State, str, str], ...] = (
     ("waiting", "/jobs", "Waiting"), ("running", "/jobs", "Running"), ("scheduled", "/scheduled_jobs", "Scheduled"),
@@ -68,7 +68,7 @@ done = _listing("done", "/done_jobs", "Done jobs")
 
 @page("jobs.html", "/jobs", "Jobs")
 async def jobs(request: Request, admin: AsyncAdmin) -> Values:
-    """Jobs of the state in the query: those that wait, unless it says another."""
+    """Jobs of the state in the query; waiting jobs by default."""
     state = request.query_params.get("state", "waiting")
     known = {one: title for one, _, title in _TABS}
     chosen: State = state if state in known else "waiting"
@@ -125,10 +125,10 @@ def _tabs(verdict: Verdict) -> list[dict[str, Any]]:
 
 @page("job.html", "/jobs", "Job")
 async def job(request: Request, admin: AsyncAdmin) -> Values:
-    """One job by `id`, wherever it is; `name` says where to look first."""
+    """One job by `id`, in any state; `name` is the queue to search first."""
     job_id, name = request.query_params.get("id", ""), request.query_params.get("name") or None
     if not job_id:
-        raise BadOption("no job is named\n    Its address has an id: /job?id=...")
+        raise BadOption("no job is named\n    The address needs an ID: /job?id=...")
     quick = not request.query_params.get("deep")
     detail = await admin.job(job_id, name=name, quick=quick)
     if detail is None and name is not None:
@@ -146,13 +146,13 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
 async def _nowhere(request: Request, job_id: str, *, quick: bool) -> Response:
     most, some, of_all = LOOKED
     if not quick:
-        sentence = f"No job {job_id[:200]!r} waits, runs or is kept: it completed, was deleted or never was."
-        hint = f"Of each queue and state the first {most:,} were looked at. Completed jobs are kept where their type asks for it."
+        sentence = f"No job {job_id[:200]!r} is waiting, running or kept: it completed, was deleted or never existed."
+        hint = f"The first {most:,} jobs of each queue and state were searched. Completed jobs are kept only by job types with keep=."
         return await failure(request, 404, sentence, hint)
     sentence = (
-        f"No job {job_id[:200]!r} was found: it completed, was deleted or never was, or it is further back."
+        f"No job {job_id[:200]!r} was found: it completed, was deleted, never existed, or is further back."
     )
-    hint = f"Of each queue and state the first {some:,} were looked at, of all queues {of_all:,}."
+    hint = f"The first {some:,} jobs of each queue and state were searched, at most {of_all:,} in all queues."
     return await failure(request, 404, sentence, hint, address(request, "/job", id=job_id, deep=1))
 
 
@@ -164,7 +164,7 @@ async def _worker(admin: AsyncAdmin, found: JobView) -> BusyWorker | None:
 
 
 def _facts(job: JobView) -> list[tuple[str, str, float | None]]:
-    """What is known of a job: words, and either a text or a moment."""
+    """The facts about a job: a label, and a text or a time."""
     over = job.state in ("retry", "dead")
     ahead = f", {number(job.place)} ahead" if job.place is not None else ""
     kept = {"scheduled": "Due", "retry": "Due", "dead": "Died", "done": "Kept until"}
@@ -185,15 +185,15 @@ def _facts(job: JobView) -> list[tuple[str, str, float | None]]:
 
 
 def _became_due(job: JobView) -> float | None:
-    """When it last came into its queue, where that is not when it was enqueued."""
+    """When the job last entered its queue, if that was after its first enqueue."""
     if job.due_at is None or job.state == "scheduled":
         return None
     return job.due_at if job.enqueued_at is None or job.due_at >= job.enqueued_at + 1 else None
 
 
 def _timeline(detail: JobDetail, now: float) -> list[dict[str, Any]]:
-    """The events with the time between them, and what kind each is."""
-    told: list[dict[str, Any]] = []
+    """The events with their kinds and the times between them."""
+    events: list[dict[str, Any]] = []
     before: float | None = None
     for event in detail.timeline:
         bad = event.text.startswith(("attempt", "moved to dead", "killed"))
@@ -201,13 +201,13 @@ def _timeline(detail: JobDetail, now: float) -> list[dict[str, Any]]:
         gap = ""
         if before is not None and kind != "next" and event.at - before >= 1:
             gap = f"{brief(event.at - before)} later"
-        told.append(dataclasses.asdict(event) | {"kind": kind, "gap": gap})
+        events.append(dataclasses.asdict(event) | {"kind": kind, "gap": gap})
         before = event.at
-    return told
+    return events
 
 
 def _again(request: Request, found: JobView) -> str:
-    """The address of the form that enqueues one like it, with the names of the arguments that it leaves out."""
+    """The address of the form that enqueues the same job, with the names of the arguments that it leaves out."""
     args = found.args if isinstance(found.args, dict) else {}
     texts = {key: msgspec.json.encode(value).decode() for key, value in args.items()}
     hidden = [key for key, text in texts.items() if HIDDEN in text]
@@ -224,5 +224,5 @@ def _again(request: Request, found: JobView) -> str:
 
 
 def _names(names: list[str]) -> str:
-    """Names of arguments for an address; of very many the first."""
+    """Names of arguments for an address; only the first if there are many."""
     return msgspec.json.encode([name[:100] for name in names[:20]]).decode() if names else ""

@@ -10,14 +10,14 @@ from dayjob.web import charts
 from dayjob.web.console import Console
 from dayjob.web.pages.shell import Values, page, recent, whole
 
-#: How many jobs are shown, the busiest: more of them nobody reads, and each is a picture to draw.
+#: How many jobs are shown, the busiest first. Each row has a chart, so more would make the page slow.
 MAX_JOBS = 100
 _STEPS = {1: "1 minute", 24: "15 minutes", 72: "1 hour"}
 
 
 @page("metrics.html", "/metrics", "Metrics")
 async def metrics(request: Request, admin: AsyncAdmin) -> Values:
-    """The figures of `hours`, of one job by `name` or of all."""
+    """The metrics of `hours`, for one job by `name` or for all."""
     asked = whole(request, "hours", 1)
     hours = asked if asked in _STEPS else 1
     name = request.query_params.get("name", "")
@@ -30,14 +30,14 @@ async def metrics(request: Request, admin: AsyncAdmin) -> Values:
 
 
 async def _busiest(console: Console, hours: int) -> Metrics:
-    """The figures of some hours; over many hours little changes from one moment to the next."""
+    """The metrics of some hours. They are cached longer for many hours, because they change slowly."""
     return await recent(
         console, f"metrics {hours}", 2.0 + hours / 5, lambda: console.admin.metrics(hours, most=MAX_JOBS)
     )
 
 
 def _throughput(found: Metrics, name: str) -> charts.Chart:
-    """What ended and failed in each step, of one job or of all."""
+    """Completed and failed attempts in each step, for one job or for all."""
     ended, failed = found.ended, found.failed
     if name:
         none = (0,) * len(found.starts)

@@ -1,4 +1,4 @@
-"""Worker pools, and what their workers do."""
+"""Worker pools and busy workers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from starlette.requests import Request
 from dayjob.admin.client import AsyncAdmin
 from dayjob.web.pages.shell import Values, page
 
-#: How many busy workers are shown, the longest.
+#: How many busy workers are shown, longest first.
 MAX_BUSY = 200
 
 
 @page("pools.html", "/worker_pools", "Worker pools")
 async def pools(_request: Request, admin: AsyncAdmin) -> Values:
-    """The pools on the register, and the dead ones."""
+    """The live pools, and the dead ones."""
     found = await admin.pools(workers=False)
-    told = [pool.status for pool in found.pools if pool.status and pool.lease > 0]
+    statuses = [pool.status for pool in found.pools if pool.status and pool.lease > 0]
     return {
         "pools": found,
-        "workers": sum(status.concurrency for status in told),
-        "running": sum(sum(status.running.values()) for status in told),
+        "workers": sum(status.concurrency for status in statuses),
+        "running": sum(sum(status.running.values()) for status in statuses),
     }
 
 

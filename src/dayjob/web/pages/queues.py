@@ -16,7 +16,7 @@ _KINDS = (("", "All"), ("waiting", "With jobs"), ("paused", "Paused"), ("stray",
 
 @page("queues.html", "/queues", "Queues")
 async def queues(request: Request, admin: AsyncAdmin) -> Values:
-    """Every queue, by name; `q` is part of a name, `show` a kind."""
+    """Every queue by name. `q` filters by part of a name, `show` by kind."""
     listing = await admin.queues()
     part = request.query_params.get("q", "")
     show = request.query_params.get("show", "")

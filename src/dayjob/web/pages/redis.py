@@ -1,4 +1,4 @@
-"""Redis: how the server fares, what is wrong with its settings, and what was slow."""
+"""Redis: the health of the server, problems in its settings, and slow commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _whole(info: dict[str, str], key: str) -> int:
 def _facts(found: RedisView) -> list[tuple[str, Any]]:
     info, config = found.health.info, found.health.config or {}
     facts: list[tuple[str, Any]] = [
-        ("role", info.get("role", NONE)), ("memory at its peak", size(_whole(info, "used_memory_peak"))),
+        ("role", info.get("role", NONE)), ("peak memory", size(_whole(info, "used_memory_peak"))),
         ("fragmentation", info.get("mem_fragmentation_ratio", NONE)),
         ("evicted keys", number(_whole(info, "evicted_keys"))), ("expired keys", number(_whole(info, "expired_keys"))),
         ("refused connections", number(_whole(info, "rejected_connections"))),

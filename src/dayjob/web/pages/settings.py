@@ -1,4 +1,4 @@
-"""Settings: what this reader prefers. The browser keeps them; nothing here is stored on the server."""
+"""Settings: the reader's preferences. The browser stores them; the server does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.version import __version__
 from dayjob.web.pages.shell import Values, page
 
-#: Key, words, what holds where nothing was chosen, and the choices.
+#: Key, label, default, and the choices.
 _OPTIONS = (
     ("theme", "Theme", "", (("", "System"), ("light", "Light"), ("dark", "Dark"))),
     ("density", "Density", "", (("", "Comfortable"), ("compact", "Compact"))),
@@ -24,6 +24,6 @@ _OPTIONS = (
 
 @page("settings.html", "/settings", "Settings")
 async def settings(request: Request, _admin: AsyncAdmin) -> Values:
-    """The form, and what this console is."""
+    """The form, and facts about this console."""
     console = request.app.state.console
     return {"options": _OPTIONS, "version": __version__, "actor": console.actor_of(request)}

@@ -1,4 +1,4 @@
-"""What every page has around it: navigation with counts, the shortcuts, and the words for when Redis is away."""
+"""The frame of every page: navigation with counts, shortcuts, and the message if Redis does not answer."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ Values = dict[str, Any]
 Gather = Callable[[Request, AsyncAdmin], Awaitable[Values]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-#: Seconds for which one verdict serves every page.
+#: Seconds for which all pages share one verdict.
 FRESH = 1.0
 
-#: What is asked before an action that cannot be taken back.
+#: Confirmation texts of actions that cannot be undone.
 ASKS = {
     "delete": "The job is deleted for good, and its unique key is released.",
     "kill": "The job moves to dead and does not run until an operator retries it. A running job is stopped, with its process if necessary.",
     "cancel": "A waiting job is removed. A running job is stopped at its next check-in; an async one at its next await.",
 }
-#: What actions are called.
+#: Labels of actions.
 WORDS = {"retry": "Retry", "run_now": "Run now", "delete": "Delete", "kill": "Kill", "cancel": "Cancel"}
-#: What can be done to one job of a state.
+#: Actions on one job, by state.
 ABLE = {
     "waiting": ("kill", "delete"), "scheduled": ("run_now", "kill", "delete"), "retry": ("run_now", "kill", "delete"),
     "dead": ("retry", "delete"), "done": ("delete",), "running": ("cancel", "kill"),
 }  # fmt: skip
 
-#: Groups of pages: address, icon, words, key after `g`, and where its count is.
+#: Groups of pages: address, icon, label, key after `g`, and the field with its count.
 NAV = (
     (
         ("/", "home", "Home", "h", None), ("/queues", "queues", "Queues", "q", "waiting"),
@@ -61,11 +61,11 @@ NAV = (
         ("/audit", "audit", "Audit", "a", None), ("/enqueue", "enqueue", "Enqueue", "e", None),
     ),
 )  # fmt: skip
-#: Pages that are in the navigation only when there is something on them, or one is there.
+#: Pages that are in the navigation only if they have entries, or if one of them is open.
 _RARE = ("done", "broken")
 
 SHORTCUTS = (
-    ("?", "These shortcuts"), ("/", "Filter"), ("j k", "Next row, row before"), ("Enter", "Open the row"),
+    ("?", "These shortcuts"), ("/", "Filter"), ("j k", "Next row, previous row"), ("Enter", "Open the row"),
     ("x", "Select the row"), ("Escape", "Clear selection"), ("r", "Refresh now"), ("p", "Pause or resume"), ("n", "Next page"),
     ("t", "Light or dark"), *((f"g {key}", words) for group in NAV for _, _, words, key, _ in group), ("g ,", "Settings"),
 )  # fmt: skip
@@ -73,7 +73,7 @@ SHORTCUTS = (
 
 @dataclass(frozen=True, slots=True)
 class NavEntry:
-    """One line of the navigation."""
+    """One entry of the navigation."""
 
     path: str
     icon: str
@@ -85,7 +85,7 @@ class NavEntry:
 
 
 def page(template: str, here: str, title: str) -> Callable[[Gather], Endpoint]:
-    """An endpoint that gathers what a page shows, and shows it. With Redis away the page is there, and says so."""
+    """An endpoint that reads the data of a page and renders it. If Redis does not answer, the page shows the error."""
 
     def decorate(gather: Gather) -> Endpoint:
         @functools.wraps(gather)
@@ -115,7 +115,7 @@ def page(template: str, here: str, title: str) -> Callable[[Gather], Endpoint]:
 
 
 def around(request: Request, verdict: Verdict | None, here: str, title: str) -> Values:
-    """What the frame of every page needs."""
+    """The data of the frame of every page."""
     console: Console = request.app.state.console
     return {
         "console": console, "title": title, "here": here, "nav": navigation(here, verdict), "shortcuts": SHORTCUTS,
@@ -125,7 +125,7 @@ def around(request: Request, verdict: Verdict | None, here: str, title: str) -> 
 
 
 def navigation(here: str, verdict: Verdict | None) -> list[list[NavEntry]]:
-    """The pages, with how much is on them."""
+    """The pages with their counts."""
 
     def entry(path: str, icon: str, words: str, key: str, counted: str | None) -> NavEntry | None:
         count = None
@@ -142,22 +142,22 @@ def navigation(here: str, verdict: Verdict | None) -> list[list[NavEntry]]:
 
 
 async def failure(request: Request, status: int, error: str, hint: str, further: str = "") -> Response:
-    """A page that says what is wrong with the address; `further` is one that looks better."""
+    """A page for a bad address; `further` is an address that searches further."""
     shell = around(request, None, "", "Not found" if status == 404 else "Request failed")
     return render(request, "failure.html", status=status, **shell, error=error, hint=hint, further=further)
 
 
-# What takes long to read serves all who look within a while.
+# Slow reads are shared by all requests within a short time.
 
 
 class PageCache:
-    """The latest of one kind of answer, and the turn to read it anew."""
+    """The latest answer of one kind, and the lock for reading the next."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.read_at = float("-inf")
         self.value: Any = None
-        #: Why there is none: those who waited are told at once, instead of each waiting for Redis in turn.
+        #: Why the last read failed: waiting requests get this error at once, instead of waiting for Redis one after the other.
         self.error: StoreError | None = None
 
 
@@ -165,7 +165,7 @@ _shelves: weakref.WeakKeyDictionary[Console, dict[str, PageCache]] = weakref.Wea
 
 
 async def recent(console: Console, key: str, seconds: float, read: Callable[[], Awaitable[T]]) -> T:
-    """What `read` answers, at most so many seconds old. One reads, the others wait for it."""
+    """The answer of `read`, at most this many seconds old. One request reads, the others wait for it."""
     page_cache = _shelves.setdefault(console, {}).setdefault(key, PageCache())
     async with page_cache.turn:
         if time.monotonic() - page_cache.read_at > (FRESH if page_cache.error else seconds):
@@ -186,14 +186,14 @@ async def look(console: Console) -> Verdict:
 
 
 async def warm_up(console: Console) -> None:
-    """Look once before anybody does: the first look takes several times as long. What is wrong is said to who asks."""
+    """Read once before the first request, because the first read takes much longer. Errors are left to requests."""
     with contextlib.suppress(DayjobError, TimeoutError):
         async with asyncio.timeout(1.0):
-            # Not kept: whoever comes sees what is there then.
+            # Not cached: the first request reads the current data.
             await console.admin.verdict()
 
 
 def whole(request: Request, key: str, otherwise: int = 0, most: int = 1_000_000_000) -> int:
-    """A whole number of the query, or another where it is none."""
+    """An integer of the query, or a default."""
     text = request.query_params.get(key, "")
     return min(int(text), most) if text.isascii() and text.isdecimal() and len(text) < 15 else otherwise

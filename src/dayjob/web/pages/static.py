@@ -1,4 +1,4 @@
-"""The files that pages load: one style sheet, one script, one picture. Nothing else can be asked for."""
+"""The files that pages load: one style sheet, one script, one icon. No other file is served."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from dayjob.web.render import STATIC, static
 
-#: Pages ask with a mark of the content, so that what is kept is never old.
+#: Addresses contain a digest of the content, so a cached file is never out of date.
 _KEPT = "public, max-age=31536000, immutable"
 
 

@@ -1,4 +1,4 @@
-"""Tracebacks in parts: the frames of the program's own code, those of libraries, and the last words. Pure."""
+"""Splits tracebacks into frames of the program's own code, frames of libraries, and the error. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]*)", line \d+')
-#: Parts of a path that say that a file belongs to a library or to Python itself.
+#: Parts of a path that show that a file belongs to a library or to Python itself.
 _LIBRARY = (
     "site-packages/",
     "dist-packages/",
@@ -28,7 +28,7 @@ class Trace:
 
 
 def split(text: str) -> Trace | None:
-    """The parts of a traceback; None when there is none."""
+    """The parts of a traceback, or None."""
     parts: list[tuple[str, str]] = []
     for row in text.strip("\n").split("\n"):
         frame = _FRAME.match(row)

@@ -6,12 +6,12 @@
   const make = (tag, values) => Object.assign(document.createElement(tag), values);
   const on = (what, listener, from = document) => from.addEventListener(what, listener);
 
-  // Settings of this reader. What cannot be kept, in a private window say, is forgotten.
+  // Settings of this reader. They are lost if the browser cannot store them, as in a private window.
   let kept = {};
-  try { kept = Object(JSON.parse(localStorage.getItem("dayjob"))); } catch { /* as new */ }
+  try { kept = Object(JSON.parse(localStorage.getItem("dayjob"))); } catch { /* use the defaults */ }
   const keep = (key, value) => {
     kept[key] = value;
-    try { localStorage.setItem("dayjob", JSON.stringify(kept)); } catch { /* forgotten */ }
+    try { localStorage.setItem("dayjob", JSON.stringify(kept)); } catch { /* not stored */ }
     dress();
   };
   const dress = () => {
@@ -20,7 +20,7 @@
   };
   dress();
 
-  // Times go on by themselves; the server's clock decides what is now.
+  // Relative times are updated every second, by the server's clock.
   let skew = 0;
   const zone = () => kept.zone === "utc" ? { timeZone: "UTC" } : {};
   const zoneName = (at) => new Intl.DateTimeFormat("en-GB", { timeZoneName: "short", ...zone() })
@@ -37,13 +37,13 @@
       if (kind) { write(time, clock(at, kind)); continue; }
       const away = at - now;
       write(time, "for" in time.dataset ? span(-away) : Math.abs(away) < 1 ? "now" : away > 0 ? `in ${span(away)}` : `${span(-away)} ago`);
-      if (time.dataset.said === at + kept.zone) continue;
-      time.dataset.said = at + kept.zone;
+      if (time.dataset.shown === at + kept.zone) continue;
+      time.dataset.shown = at + kept.zone;
       time.title = `${new Date(at * 1000).toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "medium", ...zone() })} ${zoneName(at)}`;
     }
   };
 
-  // Live regions take over what a newer copy of the page has, by data-key, without losing what the reader opened or chose.
+  // Live regions are updated from a newer copy of the page, by data-key, and keep what the reader opened or selected.
   let waiting = 0, forced = false;
   const held = (rows) => !forced && (rows.matches(":hover") || $(":focus-visible, [data-pick]:checked", rows));
   const mine = (element, name) => "mine" in element.dataset || element.tagName === "TR" && name === "class"
@@ -71,11 +71,11 @@
     }
     while (at) { const gone = at; at = at.nextSibling; gone.remove(); }
   };
-  // A picked row that a newer copy of the page does not have: its job is gone, or new ones pushed it to the next page.
+  // A selected row that a newer copy of the page does not have: its job is gone, or newer jobs moved it to the next page.
   let doubted = [];
   const doubt = (row) => doubted.push(row);
   const isPicked = (row) => $("[data-pick]:checked", row);
-  // Rows under the pointer stay where they are: those that are gone fade, new ones wait for a click.
+  // Rows under the pointer do not move: rows that are gone fade, new rows wait for a click.
   const hold = (old, fresh) => {
     const coming = new Map([...fresh.children].map((row) => [row.dataset.key, row]));
     for (const row of old.children) {
@@ -86,7 +86,7 @@
     }
     waiting += coming.size;
   };
-  // The new rows, and below them those that are picked and not among them.
+  // The new rows, and below them selected rows that are not among them.
   const renew = (old, fresh) => {
     const coming = new Set([...fresh.children].map((row) => row.dataset.key));
     const stay = [...old.children].filter((row) => isPicked(row) && !coming.has(row.dataset.key));
@@ -103,9 +103,9 @@
         $("[data-pick]", row).checked = false;
       });
       picked();
-    } catch { /* The next refresh asks again. */ }
+    } catch { /* The next refresh tries again. */ }
   };
-  // The page of a job that is not found any more: nothing in it may look as if the job were still there.
+  // The page of a job that is no longer found: nothing on it may suggest that the job still exists.
   const ended = (page) => {
     for (const one of $$("[data-running], [data-verb], [data-live=head] .tag", $("main"))) one.remove();
     for (const state of $$("[data-state]", page)) write(state, "ended");
@@ -175,7 +175,7 @@
   };
   const pause = (stop) => { paused = stop; say(stop ? "held" : "live"); listen(); if (!stop) refresh(); };
 
-  // Acting: JSON to the API; the answer is said in words.
+  // Actions: send JSON to the API and show its answer.
   const toast = (text, bad, link) => {
     const box = make("div", { className: bad ? "toast bad" : "toast" });
     box.append(make("span", { textContent: text }), ...(link ? [make("a", { textContent: "Show", href: link })] : []),
@@ -188,22 +188,22 @@
       method: "POST", headers: { "Content-Type": "application/json" }, body: typeof body === "string" ? body : JSON.stringify(body) };
     const answer = await fetch(`${document.body.dataset.root}/api/v1${path}`, { ...asked, ...more });
     if (answer.ok) return answer;
-    const told = await answer.json().catch(() => ({}));
-    throw Error([told.error || `The console answered ${answer.status}.`, told.hint].filter(Boolean).join("\n"));
+    const data = await answer.json().catch(() => ({}));
+    throw Error([data.error || `The console answered ${answer.status}.`, data.hint].filter(Boolean).join("\n"));
   };
   const failed = (error) => toast(error instanceof TypeError ? "The console does not answer. Nothing may have been changed." : error.message, true);
   const act = async (path, body) => {
     try {
-      const told = await (await api(path, body)).json();
-      toast(told.says);
+      const data = await (await api(path, body)).json();
+      toast(data.says);
     } catch (error) { failed(error); }
     refresh();
   };
-  // Whether the reader says yes; with a field, what was written into it. With `type`, that must be written first.
+  // Asks for confirmation; with a field, returns its text. With `type`, that text must be typed first.
   const confirmed = (title, text, yes, { bad, type, field, value = "" } = {}) => new Promise((resolve) => {
     const box = $("#ask"), typed = $("input", box), go = $("[value=yes]", box), label = field || type && `Type ${type} to confirm`;
     for (const [query, words] of [["h2", title], ["p", text], ["[value=yes]", yes], ["label", label || ""]]) write($(query, box), words);
-    // Where the action itself is called Cancel, the way out needs another word.
+    // If the action itself is called Cancel, the button that closes the dialog needs another label.
     write($("[data-close]", box), yes.startsWith("Cancel") ? "Go back" : "Cancel");
     go.classList.toggle("bad", Boolean(bad));
     typed.parentElement.hidden = !label;
@@ -215,7 +215,7 @@
     box.showModal();
     (label ? typed : go).focus();
   });
-  // Work in steps: one line of JSON after each. Stopping it leaves the rest as it is.
+  // Actions in steps: one line of JSON after each. Stopping leaves the remaining jobs unchanged.
   const steps = async (title, path, body) => {
     const box = $("#work"), bar = $("progress", box), stop = $("button", box), ending = new AbortController();
     write($("h2", box), title);
@@ -248,7 +248,7 @@
 
   const asks = () => JSON.parse(document.body.dataset.asks);
 
-  // What buttons do, by the data attribute that they carry.
+  // Click handlers, by data attribute.
   const does = {
     async post(button) {
       const { post, body, ask, yes, type } = button.dataset, bad = button.classList.contains("bad");
@@ -263,8 +263,8 @@
       const jobs = picks().map((box) => JSON.parse(box.closest("tr").dataset.seen)), { some: verb } = button.dataset, ask = asks()[verb];
       if (ask && !await confirmed(`${button.textContent} ${jobs.length} selected`, ask, `${button.textContent} ${jobs.length}`, { bad: true })) return;
       try {
-        const told = await (await api("/jobs/selection", { verb, jobs })).json();
-        toast(`${told.done} done${told.failed ? `, ${told.failed} not: ${told.outcomes.find((one) => !one.done).says}` : "."}`, told.failed);
+        const data = await (await api("/jobs/selection", { verb, jobs })).json();
+        toast(`${data.done} done${data.failed ? `, ${data.failed} not: ${data.outcomes.find((one) => !one.done).says}` : "."}`, data.failed);
       } catch (error) { failed(error); }
       none();
       refresh();
@@ -299,8 +299,8 @@
       write(body, "Asking the pool. It answers at its next heartbeat, within seconds…");
       box.showModal();
       try {
-        const told = await (await api(`/pool/stacks?${new URLSearchParams({ pool })}`)).json(), worker = told?.workers.find((one) => one.token === token);
-        if (!worker) return write(body, told ? "The job has ended in the meantime." : "The pool is gone, or does not answer.");
+        const data = await (await api(`/pool/stacks?${new URLSearchParams({ pool })}`)).json(), worker = data?.workers.find((one) => one.token === token);
+        if (!worker) return write(body, data ? "The job has ended in the meantime." : "The pool has stopped, or does not answer.");
         body.className = "trace";
         body.replaceChildren(...worker.frames.map((frame) => make("span", {
           className: frame.own ? "own-frame" : "lib", textContent: `${frame.file}:${frame.line}, in ${frame.function}\n    ${frame.source}` })));
@@ -343,7 +343,7 @@
     picked();
   };
 
-  // Forms: arguments go as they were written, so that large numbers stay exact.
+  // Forms: arguments are sent as written, so that large numbers stay exact.
   const seconds = (text) => {
     const units = { s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
     if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
@@ -370,9 +370,9 @@
       const inner = more.slice(1, -1).trim(), delay = $("#delay").value.trim(), source = $("#source").value.trim();
       const args = [...pairs, ...(inner ? [inner] : [])].join(",");
       const rest = { ...(delay && { delay: seconds(delay) }), ...(source && { source: /^\d{1,15}$/.test(source) ? Number(source) : source }) };
-      const told = await (await api("/enqueue", `{"name":${JSON.stringify(form.dataset.name)},"args":{${args}}${Object.entries(rest).map(([key, value]) => `,"${key}":${JSON.stringify(value)}`).join("")}}`)).json();
-      const id = /^job (\S+)/.exec(told.subject)?.[1];
-      toast(told.says, false, id && `${document.body.dataset.root}/job?${new URLSearchParams({ id, name: form.dataset.name })}`);
+      const data = await (await api("/enqueue", `{"name":${JSON.stringify(form.dataset.name)},"args":{${args}}${Object.entries(rest).map(([key, value]) => `,"${key}":${JSON.stringify(value)}`).join("")}}`)).json();
+      const id = /^job (\S+)/.exec(data.subject)?.[1];
+      toast(data.says, false, id && `${document.body.dataset.root}/job?${new URLSearchParams({ id, name: form.dataset.name })}`);
     } catch (error) {
       if (error instanceof TypeError) return failed(error);
       write(wrong, error.message);
@@ -438,7 +438,7 @@
   });
   on("visibilitychange", () => { listen(); if (!document.hidden && !paused) refresh(); });
 
-  // Once the page is there, and again when all of it is replaced.
+  // Runs when the page is loaded, and again when all of it is replaced.
   const wire = () => {
     tick();
     $("#live").onclick = () => pause(!paused);
@@ -458,7 +458,7 @@
     say(paused ? "held" : "away" in document.body.dataset ? "down" : "live");
     listen();
     setInterval(tick, 1000);
-    // Where the stream is cut, by a proxy say, or Redis is away, pages are asked for all the same.
+    // If the event stream is interrupted or Redis does not answer, pages are still refreshed.
     setInterval(() => { if (Date.now() - pulsed > 4000) beat(); }, 2000);
   });
 })();

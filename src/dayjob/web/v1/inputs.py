@@ -1,4 +1,4 @@
-"""What the addresses of the API take, with the bounds of each value. Checked before anything is done."""
+"""The inputs of the API, with the bounds of each value. They are checked before an action starts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from msgspec import Meta
 
 from dayjob.options import JOB_NAME
 
-#: A name of others is looked for as it is; its bounds keep keys and audit lines short.
-Name = Annotated[
-    str, Meta(min_length=1, max_length=300, description="A job name; each is a queue of its own.")
-]
+#: An existing name may contain anything; the bound keeps keys and audit entries short.
+Name = Annotated[str, Meta(min_length=1, max_length=300, description="A job name; each has its own queue.")]
 #: A name that may become a new key.
 NewName = Annotated[
     str,
@@ -30,14 +28,14 @@ Where = Annotated[
         description="A filter like name=mail error~'timed out' age>1h; see the guide to the command line.",
     ),
 ]
-Size = Annotated[int, Meta(ge=1, le=500, description="How many at most.")]
-Offset = Annotated[int, Meta(ge=0, lt=10_000, description="How many to pass over.")]
+Size = Annotated[int, Meta(ge=1, le=500, description="The most entries to return.")]
+Offset = Annotated[int, Meta(ge=0, lt=10_000, description="How many entries to skip.")]
 Moment = Annotated[
     float,
     Meta(
         ge=-1e15,
         le=1e15,
-        description="The job's moment in its set, as a page showed it; finds it in sets of any size.",
+        description="The job's time in its set, as a page showed it; finds the job in sets of any size.",
     ),
 ]
 Force = Annotated[bool, Meta(description="Accept the name of a queue that does not exist yet.")]
@@ -53,20 +51,20 @@ class _Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class OneQueue(_Input):
-    """Which queue."""
+    """A queue."""
 
     name: Name
 
 
 class NewQueue(_Input):
-    """Which queue; with force it need not exist yet."""
+    """A queue; with force it need not exist yet."""
 
     name: NewName
     force: Force = False
 
 
 class QueueLimit(_Input):
-    """How many jobs of a queue may run at once, over all pools; null lifts the limit."""
+    """How many jobs of a queue may run at once, over all pools; null removes the limit."""
 
     name: NewName
     limit: Annotated[int, Meta(ge=0, le=1_000_000)] | None
@@ -74,7 +72,7 @@ class QueueLimit(_Input):
 
 
 class OnePool(_Input):
-    """Which pool."""
+    """A pool."""
 
     pool: PoolId
 
@@ -83,7 +81,7 @@ class OnePool(_Input):
 
 
 class Matched(_Input):
-    """Which jobs: those in a state, of a name where one is given, that match a filter."""
+    """Jobs in one state, optionally of one name, that match a filter."""
 
     state: Listed
     name: Name | None = None
@@ -91,22 +89,22 @@ class Matched(_Input):
 
 
 class JobsInput(Matched, kw_only=True):
-    """Which jobs, and which part of them."""
+    """Jobs, and which page of them."""
 
-    after: Annotated[str, Meta(max_length=3000, description="What the page before gave as next.")] = ""
+    after: Annotated[str, Meta(max_length=3000, description="The value of next in the page before.")] = ""
     size: Size = 50
     newest_first: bool | None = None
 
 
 class OneJob(_Input):
-    """Which job; its name helps to find it in a long queue."""
+    """A job; its name helps to find it in a long queue."""
 
     id: JobId
     name: Name | None = None
 
 
 class SeenJob(_Input):
-    """A job as it was seen: if it is not in this state any more, nothing is changed."""
+    """A job and the state in which it was seen: if it is in another state by now, nothing is changed."""
 
     id: Annotated[str, Meta(max_length=1000, description="The id of the job.")]
     state: Listed
@@ -115,14 +113,14 @@ class SeenJob(_Input):
 
 
 class Selected(_Input):
-    """An action, and the jobs that it is for."""
+    """An action and its jobs."""
 
     verb: Verb
     jobs: Annotated[list[SeenJob], Meta(min_length=1, max_length=500)]
 
 
 class SeenJobs(_Input):
-    """Some jobs as they were seen."""
+    """Some jobs, with the states in which they were seen."""
 
     jobs: Annotated[list[SeenJob], Meta(min_length=1, max_length=500)]
 
@@ -131,9 +129,7 @@ class Matching(Matched, kw_only=True):
     """An action on every job of a state that matches a filter."""
 
     verb: Verb
-    most: (
-        Annotated[int, Meta(ge=1, description="Stop after so many; what a count said, for example.")] | None
-    ) = None
+    most: Annotated[int, Meta(ge=1, description="Change at most this many jobs.")] | None = None
 
 
 class FailureWindow(_Input):
@@ -154,48 +150,48 @@ class FailedGroup(_Input):
 
 
 class NewJob(_Input):
-    """A job to put in."""
+    """A job to enqueue."""
 
     name: NewName
     args: dict[str, Any] = msgspec.field(default_factory=dict)
     delay: Annotated[float, Meta(ge=0, le=3.2e9, description="Seconds from now.")] = 0.0
     source: str | int | None = None
-    check: Annotated[bool, Meta(description="Refuse arguments that do not fit what the pools announced.")] = (
+    check: Annotated[bool, Meta(description="Refuse arguments that do not fit the announced job type.")] = (
         True
     )
 
 
-# The rest.
+# Others.
 
 
 class ScheduleInput(_Input):
-    """Which schedule."""
+    """A schedule."""
 
     name: Annotated[str, Meta(min_length=1, max_length=1000, description="The name of a schedule.")]
 
 
 class Hours(_Input):
-    """Over how many hours."""
+    """A number of hours."""
 
     hours: Literal[1, 24, 72] = 1
 
 
 class MetricsInput(Hours):
-    """Of which jobs: of one, or of the busiest."""
+    """One job name, or the busiest ones."""
 
     name: Name | None = None
     most: Size = 500
 
 
 class Slice(_Input):
-    """Which part of a list."""
+    """Part of a list."""
 
     offset: Offset = 0
     size: Size = 50
 
 
 class AuditSlice(Slice, kw_only=True):
-    """Which lines of the audit; `about` finds those that contain a text."""
+    """Part of the audit; `about` finds entries that contain a text."""
 
     about: Annotated[str, Meta(max_length=300)] = ""
 
@@ -208,12 +204,12 @@ class OneBroken(_Input):
 
 
 class Mended(OneBroken, kw_only=True):
-    """What a broken entry should have been: the JSON of a job."""
+    """The repaired version of a broken entry: the JSON of a job."""
 
     payload: Annotated[str, Meta(min_length=1, max_length=100_000)]
 
 
 class Drain(_Input):
-    """Within how many seconds a backlog should be worked off."""
+    """In how many seconds the backlog should be cleared."""
 
     within: Annotated[float, Meta(ge=1, le=86_400)] = 60.0

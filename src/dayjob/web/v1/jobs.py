@@ -1,4 +1,4 @@
-"""Jobs over the API: pages, one job, what can be done to one, to a selection, or to all that match; failures; new jobs."""
+"""Jobs over the API: lists, one job, actions on one, some or all that match a filter; failures; enqueueing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What became of an action on a selection, job by job."""
+    """The results of an action on a selection, one per job."""
 
     outcomes: list[Outcome]
     #: How many were changed, and how many were not.
@@ -56,7 +56,7 @@ class Outcomes(msgspec.Struct, frozen=True):
 
 
 class StillThere(msgspec.Struct, frozen=True):
-    """Whether each job that was asked about is still where it was seen."""
+    """Whether each job is still in the state in which it was seen."""
 
     there: list[bool]
 
@@ -67,7 +67,7 @@ class _Meant(TypedDict):
 
 
 def _meant(sent: Matched) -> _Meant:
-    """Which jobs are meant: a name is a queue for those that wait, and part of the filter for others. Raises BadOption."""
+    """Selects jobs. For waiting jobs a name selects the queue, otherwise it is part of the filter. Raises BadOption."""
     where = filter_of(sent.where)
     if sent.name is None or sent.state == "waiting":
         return {"name": sent.name, "where": where}
@@ -148,9 +148,9 @@ async def _apply_to_group(call: Call[FailedGroup]) -> Response:
                 break
             tallies.append(await call.admin.apply(sent.verb, state, where=where, progress=note))
         matched, changed = (sum(getattr(one, field) for one in tallies) for field in ("matched", "changed"))
-        says = f"{counted(matched, 'job')} matched, {changed:,} changed."
+        message = f"{counted(matched, 'job')} matched, {changed:,} changed."
         looked = sum(one.looked for one in tallies)
-        return Tally(looked, matched, changed, says, all(one.noted for one in tallies))
+        return Tally(looked, matched, changed, message, all(one.noted for one in tallies))
 
     return await streamed(call.console, work)
 
@@ -175,18 +175,18 @@ def _action(verb: Verb, summary: str) -> Endpoint:
 ENDPOINTS = (
     Endpoint("GET", "/jobs", "jobs", "Jobs in one state, page by page.", _jobs, JobPage, JobsInput),
     Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter.", _count, Count, Matched),
-    Endpoint("GET", "/job", "jobs", "One job in any state, with its story.", _job, JobDetail, OneJob, finds=True),
+    Endpoint("GET", "/job", "jobs", "One job in any state, with its timeline.", _job, JobDetail, OneJob, finds=True),
     Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob, finds=True),
-    _action("retry", "Put a dead job back into its queue; one of retry or scheduled runs now."),
-    _action("delete", "Delete a job that does not run."),
-    _action("kill", "Move a job that waits, is scheduled or in retry to dead; with state=running, end one that runs."),
-    _action("run_now", "Move a job of scheduled or retry to its queue before it is due."),
-    _action("cancel", "End a job: one that waits is removed, one that runs is told."),
-    Endpoint("POST", "/jobs/selection", "jobs", "The same action on each job of a selection.", _selection, Outcomes, Selected),
-    Endpoint("POST", "/jobs/still", "jobs", "Which jobs of a selection are still where they were seen. Changes nothing.", _still, StillThere, SeenJobs),
-    Endpoint("POST", "/jobs/apply", "jobs", "The same action on every job that matches a filter.", _apply, StreamLine, Matching, streams=True),
-    Endpoint("GET", "/failures", "failures", "What fails, by error and job name.", _failures, Failures, FailureWindow),
+    _action("retry", "Put a dead job back into its queue, or run a job in retry or scheduled now."),
+    _action("delete", "Delete a job that is not running."),
+    _action("kill", "Move a waiting or scheduled job, or one in retry, to dead; with state=running, end a running job."),
+    _action("run_now", "Move a job in scheduled or retry to its queue before it is due."),
+    _action("cancel", "Cancel a job: a waiting job is removed, a running job is asked to stop."),
+    Endpoint("POST", "/jobs/selection", "jobs", "One action on each job of a selection.", _selection, Outcomes, Selected),
+    Endpoint("POST", "/jobs/still", "jobs", "Which jobs of a selection are still in the state in which they were seen. Changes nothing.", _still, StillThere, SeenJobs),
+    Endpoint("POST", "/jobs/apply", "jobs", "One action on every job that matches a filter.", _apply, StreamLine, Matching, streams=True),
+    Endpoint("GET", "/failures", "failures", "Failed jobs, grouped by error and job name.", _failures, Failures, FailureWindow),
     Endpoint("POST", "/failures/apply", "failures", "Retry or delete a whole group of failures.", _apply_to_group, StreamLine, FailedGroup, streams=True),
     Endpoint("GET", "/job_types", "jobs", "The job types that pools announced, with their arguments.", _job_types, tuple[JobTypeView, ...]),
-    Endpoint("POST", "/enqueue", "jobs", "Put a job in, by name.", _enqueue, Outcome, NewJob),
+    Endpoint("POST", "/enqueue", "jobs", "Enqueue a job by its name.", _enqueue, Outcome, NewJob),
 )  # fmt: skip

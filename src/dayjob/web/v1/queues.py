@@ -1,4 +1,4 @@
-"""Queues and pools over the API: see them, pause, resume, limit, purge; quiet, stop, and what their workers do."""
+"""Queues and pools over the API: lists; pause, resume, limit and purge a queue; quiet and stop a pool; stacks."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ async def _stacks(call: Call[OnePool]) -> Any:
     pool = call.sent.pool
     found = await call.console.shared(f"stacks {pool}", lambda: call.admin.stacks(pool))
     if found is None:
-        raise Refusal(404, f"No pool {call.sent.pool!r} has answered.", "It is gone, or it hangs.")
+        raise Refusal(404, f"No pool {call.sent.pool!r} has answered.", "It has stopped, or it is stuck.")
     return found
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/queues", "queues", "Every queue with its size, age, pace and workers.", _queues, QueuesView),
-    Endpoint("GET", "/queue", "queues", "One queue with all that is known of it.", _queue, QueueDetail, OneQueue, finds=True),
-    Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; what runs goes on.", _pause, Outcome, NewQueue, finds=True, moves=True),
+    Endpoint("GET", "/queues", "queues", "Every queue with its size, age, throughput and workers.", _queues, QueuesView),
+    Endpoint("GET", "/queue", "queues", "One queue in detail.", _queue, QueueDetail, OneQueue, finds=True),
+    Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; running jobs continue.", _pause, Outcome, NewQueue, finds=True, moves=True),
     Endpoint("POST", "/queue/resume", "queues", "Fetch from a queue again.", _resume, Outcome, OneQueue, finds=True, moves=True),
     Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, finds=True, moves=True),
-    Endpoint("POST", "/queue/purge", "queues", "Delete every job that waits in a queue now.", _purge, StreamLine, OneQueue, streams=True, finds=True),
-    Endpoint("GET", "/pools", "pools", "The worker pools and what each says of itself.", _pools, PoolsView),
+    Endpoint("POST", "/queue/purge", "queues", "Delete every waiting job of a queue.", _purge, StreamLine, OneQueue, streams=True, finds=True),
+    Endpoint("GET", "/pools", "pools", "The worker pools with their statuses.", _pools, PoolsView),
     Endpoint("GET", "/busy", "pools", "The workers that have run a job for more than 0.5 s.", _busy, tuple[BusyWorker, ...]),
-    Endpoint("POST", "/pool/quiet", "pools", "Let a pool fetch nothing more.", _quiet, Outcome, OnePool, finds=True, moves=True),
-    Endpoint("POST", "/pool/stop", "pools", "Stop a pool as a TERM signal would.", _stop, Outcome, OnePool, finds=True, moves=True),
-    Endpoint("GET", "/pool/stacks", "pools", "Ask a pool where each of its busy workers is in its code.", _stacks, Stacks, OnePool, finds=True),
+    Endpoint("POST", "/pool/quiet", "pools", "Ask a pool to stop fetching.", _quiet, Outcome, OnePool, finds=True, moves=True),
+    Endpoint("POST", "/pool/stop", "pools", "Ask a pool to stop, as after a TERM signal.", _stop, Outcome, OnePool, finds=True, moves=True),
+    Endpoint("GET", "/pool/stacks", "pools", "The stacks of a pool's busy workers.", _stacks, Stacks, OnePool, finds=True),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Long work over HTTP: one JSON line for each step, the tally last. Who leaves stops it at its next safe point."""
+"""Long actions over HTTP: one JSON line per step, the result last. A client that disconnects stops the action."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dayjob.web.responses import Problem, plain, refusal_of
 NDJSON = "application/x-ndjson"
 HEADERS = {"x-accel-buffering": "no", "cache-control": "no-store"}
 
-#: Work that is given a function to report to; when that answers False, it stops.
+#: Work that calls a progress function, and stops when it returns False.
 Work = Callable[[Callable[[Progress], bool]], Coroutine[Any, Any, Tally]]
 
 
 class StreamLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line: how far it is, or in the last one what became of it."""
+    """One line: the progress, or in the last line the result."""
 
     progress: Progress | None = None
     tally: Tally | None = None
 
 
 async def streamed(console: Console, work: Work) -> Response:
-    """The progress of `work` as lines. Raises what it raises before its first step."""
+    """The progress of `work` as lines. Raises the errors that `work` raises before its first step."""
     watch = _Watch()
     watch.task = console.start(work(watch.report))
     await watch.step()
@@ -40,7 +40,7 @@ async def streamed(console: Console, work: Work) -> Response:
 
 
 class _Watch:
-    """Between the work and the one who looks on: the latest progress, and whether to go on."""
+    """Between the work and the client: the latest progress, and whether to continue."""
 
     def __init__(self) -> None:
         self.task: asyncio.Task[Tally]
@@ -57,7 +57,7 @@ class _Watch:
         self._on = False
 
     async def step(self) -> None:
-        """Wait until there are news or the work is over."""
+        """Wait until there is new progress or the work has ended."""
         news = asyncio.ensure_future(self._news.wait())
         try:
             await asyncio.wait((self.task, news), return_when=asyncio.FIRST_COMPLETED)
@@ -67,7 +67,7 @@ class _Watch:
 
 
 class _Lines(StreamingResponse):
-    """Sends the lines; when it is over, or who looked on has left, the work is told to stop."""
+    """Sends the lines. When the client disconnects, the work is asked to stop."""
 
     def __init__(self, watch: _Watch) -> None:
         super().__init__(_lines(watch), media_type=NDJSON, headers=HEADERS)
@@ -97,8 +97,8 @@ def _last(task: asyncio.Task[Tally]) -> bytes:
         refusal = refusal_of(error)
     except (
         Exception
-    ):  # logged where the work was started; the head of the answer is out, so the last line says it
-        return _line(Problem("The console has a fault.", "Its log says more.", 500))
+    ):  # logged where the work was started; the status is already sent, so the last line reports the error
+        return _line(Problem("The console has an internal error.", "See its log.", 500))
     return _line(Problem(refusal.error, refusal.hint, refusal.status))
 
 

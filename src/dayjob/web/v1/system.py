@@ -1,4 +1,4 @@
-"""The rest of the API: the verdict, schedules, figures, the server, the audit, broken entries, and what scales a fleet."""
+"""The rest of the API: the verdict, schedules, metrics, the server, the audit, broken entries, autoscaling."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dayjob.web.v1.table import Call, Endpoint, Nothing
 
 
 class Me(msgspec.Struct, frozen=True):
-    """Who asks, and what they may do."""
+    """The user of this request, and what they may do."""
 
     namespace: str
     title: str
@@ -52,7 +52,7 @@ class BrokenView(msgspec.Struct, frozen=True):
     """Bytes that could not be read as a job."""
 
     index: int
-    #: Names the entry to an action, beside its place.
+    #: Identifies the entry in an action, together with its index.
     digest: str
     at: float | None
     where: str
@@ -135,7 +135,7 @@ async def _entry(call: Call[Any]) -> BrokenEntry:
     """The entry that was seen. Raises Refusal when it is not there any more."""
     page = await call.admin.broken(offset=call.sent.index, size=1)
     if not page.entries or digest(page.entries[0]) != call.sent.digest:
-        raise Refusal(409, "It is not there any more. Nothing was changed.", "Look at the list again.")
+        raise Refusal(409, "The entry no longer exists. Nothing was changed.", "Reload the list.")
     return page.entries[0]
 
 
@@ -154,19 +154,19 @@ async def _openapi(call: Call[Nothing]) -> Response:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/me", "console", "Who asks, and what they may do.", _me, Me),
-    Endpoint("GET", "/verdict", "console", "How everything stands, in words.", _verdict, Verdict),
+    Endpoint("GET", "/me", "console", "The user of this request, and what they may do.", _me, Me),
+    Endpoint("GET", "/verdict", "console", "What is wrong, worst first.", _verdict, Verdict),
     Endpoint("GET", "/periodic", "periodic", "The schedules, in English, with their next ticks.", _periodic, tuple[Periodic, ...]),
-    Endpoint("POST", "/periodic/run", "periodic", "Enqueue the job of a schedule now, beside its ticks.", _run, Outcome, ScheduleInput, finds=True, moves=True),
-    Endpoint("POST", "/periodic/pause", "periodic", "Let a schedule tick without enqueueing.", _pause, Outcome, ScheduleInput, finds=True, moves=True),
-    Endpoint("POST", "/periodic/resume", "periodic", "Let a paused schedule enqueue again.", _resume, Outcome, ScheduleInput, finds=True, moves=True),
+    Endpoint("POST", "/periodic/run", "periodic", "Enqueue the job of a schedule now, in addition to its ticks.", _run, Outcome, ScheduleInput, finds=True, moves=True),
+    Endpoint("POST", "/periodic/pause", "periodic", "Pause a schedule: its ticks enqueue nothing.", _pause, Outcome, ScheduleInput, finds=True, moves=True),
+    Endpoint("POST", "/periodic/resume", "periodic", "Resume a paused schedule.", _resume, Outcome, ScheduleInput, finds=True, moves=True),
     Endpoint("GET", "/metrics", "figures", "Throughput, failures, wait and run times by job name.", _metrics, Metrics, MetricsInput),
-    Endpoint("GET", "/throughput", "figures", "What ended and failed over time, of all jobs together.", _throughput, Throughput, Hours),
-    Endpoint("GET", "/scale", "figures", "What an autoscaler wants to know.", _scale, Scale, Drain),
-    Endpoint("GET", "/redis", "figures", "How the server fares.", _redis, RedisView),
+    Endpoint("GET", "/throughput", "figures", "Completed and failed jobs over time, for all jobs together.", _throughput, Throughput, Hours),
+    Endpoint("GET", "/scale", "figures", "Figures for an autoscaler.", _scale, Scale, Drain),
+    Endpoint("GET", "/redis", "figures", "The state of the Redis server.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
     Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),
     Endpoint("POST", "/broken/drop", "broken", "Delete a broken entry.", _drop, Outcome, OneBroken, moves=True),
-    Endpoint("POST", "/broken/mend", "broken", "Put a broken entry into its queue as it should have been.", _mend, Outcome, Mended, moves=True),
+    Endpoint("POST", "/broken/mend", "broken", "Put a repaired version of a broken entry into its queue.", _mend, Outcome, Mended, moves=True),
     Endpoint("GET", "/openapi.json", "console", "This document.", _openapi, dict[str, Any]),
 )  # fmt: skip

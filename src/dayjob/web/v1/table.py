@@ -1,4 +1,4 @@
-"""Endpoint: one address of the API as a value. The routes and the OpenAPI document are both made from a table of them."""
+"""Endpoint: one address of the API as a value. Routes and the OpenAPI document are built from a table of endpoints."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """What an address takes that takes nothing."""
+    """The input of an address that takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T_co]):
-    """One request that was let in and understood."""
+    """One authorised and parsed request."""
 
     request: Request
     console: Console
-    #: Acts for the one who asks.
+    #: Acts for the user of this request.
     admin: AsyncAdmin
-    #: What was sent, in the query of a GET or the body of a POST.
+    #: The input, from the query of a GET or the body of a POST.
     sent: T_co
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address: what it takes, what it answers, and what does it."""
+    """One address: its input, its answer, and the function behind it."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -53,13 +53,13 @@ class Endpoint:
     handler: Callable[[Any], Awaitable[Any]]
     #: The type of the answer.
     answers: Any
-    #: What is sent: in the query of a GET, as the JSON body of a POST.
+    #: The type of the input: the query of a GET, or the JSON body of a POST.
     takes: type[msgspec.Struct] = Nothing
-    #: The answer is one JSON object a line, for as long as it takes.
+    #: Whether the answer is a stream with one JSON object per line.
     streams: bool = False
-    #: BadOption means that what was named is not there, and None that nothing was found.
+    #: Whether BadOption or None mean that the named thing was not found.
     finds: bool = False
-    #: Whether the answer may be that what was seen has moved on.
+    #: Whether the answer may be that the job is in another state by now.
     moves: bool = False
 
     @property
@@ -86,14 +86,14 @@ class Endpoint:
             if isinstance(found, Response):
                 return found
             if found is None and self.finds:
-                raise Refusal(404, "It is nowhere to be found: it completed, was deleted or never was.")
+                raise Refusal(404, "It was not found: it completed, was deleted or never existed.")
             return answer(found)
 
         return Route(f"{PREFIX}{self.path}", serve, methods=[self.method], name=self.name)
 
 
 def _read_query(request: Request, takes: type[msgspec.Struct]) -> msgspec.Struct:
-    """The query as what the address takes. Raises Refusal."""
+    """Parse the query. Raises Refusal."""
     pairs = request.query_params.multi_items()
     given = dict(pairs)
     if len(given) < len(pairs):
@@ -110,7 +110,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.
 
 @functools.cache
 def _kinds(takes: type[msgspec.Struct]) -> dict[str, set[type]]:
-    """Which plain types each field takes."""
+    """The plain types that each field accepts."""
     info = msgspec.inspect.type_info(takes)
     assert isinstance(info, msgspec.inspect.StructType)  # noqa: S101 - tables are made of structs
     return {field.name: set(_plain(field.type)) for field in info.fields}
@@ -134,7 +134,7 @@ def _plain(info: msgspec.inspect.Type) -> Iterator[type]:
 
 
 def _value(text: str, takes: type[msgspec.Struct], name: str) -> str | int | float | bool:
-    """The text of a parameter as the JSON value that it stands for, where the field takes no text."""
+    """A parameter as a JSON value, if its field does not accept text."""
     kinds = _kinds(takes)[name]
     if bool in kinds and text in ("true", "false"):
         return text == "true"
@@ -144,7 +144,7 @@ def _value(text: str, takes: type[msgspec.Struct], name: str) -> str | int | flo
 
 
 async def _read_body(request: Request, takes: type[msgspec.Struct]) -> msgspec.Struct:
-    """The JSON body as what the address takes. Raises Refusal."""
+    """Parse the JSON body. Raises Refusal."""
     if request.query_params:
         raise Refusal(400, "This address takes a JSON body and no query.")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -162,7 +162,7 @@ async def _read_body(request: Request, takes: type[msgspec.Struct]) -> msgspec.S
 
 
 def _whole(value: Any, takes: type[msgspec.Struct], name: str) -> Any:
-    """A number like 7.0 where a whole one is meant: JSON does not tell them apart."""
+    """Accept a number such as 7.0 for an integer: JSON does not distinguish them."""
     kinds = _kinds(takes)[name]
     return (
         int(value)
@@ -180,6 +180,6 @@ def _check_names(given: dict[str, Any], takes: type[msgspec.Struct]) -> None:
 
 
 def _words(error: Exception) -> str:
-    """What msgspec says, in our words: `$.size` is `size`."""
+    """The message of msgspec, rewritten: `$.size` becomes `size`."""
     text = str(error).replace("`$.", "`").replace(" - at `$`", "").replace("`", "'")
-    return f"What was sent does not fit: {text}."
+    return f"The request is not valid: {text}."

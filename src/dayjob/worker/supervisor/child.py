@@ -282,7 +282,7 @@ class Child:
         target = addresses.resolve(None, pool=pool.redis)
         self._origin = _origin(target.origin, config)
         # `told`: the parent logs once for all children that no setting names a server.
-        url = addresses.connect_target(target, told=True)
+        url = addresses.connect_target(target, warned=True)
         options = pool.options
         timeouts = {one.name: one.options.timeout for one in pool.registry if one.options.timeout is not None}
         return Hello(
