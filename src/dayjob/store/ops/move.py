@@ -46,8 +46,9 @@ def move(
     name: str = "",
 ) -> Op[Moved]:
     """Move the jobs that are still there to the queue of `name` or to dead, or delete them; count them under `total`."""
-    target = {"queue": keys.queue(name) if name else "", "dead": keys.dead, "": source}[to]
-    bell = keys.bell(name) if to == "queue" else source
+    target, bell = keys.dead if to == "dead" else source, source
+    if to == "queue":
+        target, bell = keys.queue(name), keys.bell(name)
     key_list: list[Arg] = [source, target, keys.totals, keys.known_jobs, bell]
     args: list[Arg] = [source_is, to, name, total]
 
