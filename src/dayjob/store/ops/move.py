@@ -27,7 +27,7 @@ class JobMove:
 
 
 @dataclass(frozen=True, slots=True)
-class MovedJobs:
+class MoveAnswer:
     """The answer to move."""
 
     count: int
@@ -44,10 +44,11 @@ def move(
     source_is: Literal["queue", "set", "broken"] = "set",
     to: Literal["queue", "dead", ""] = "",
     name: str = "",
-) -> Op[MovedJobs]:
+) -> Op[MoveAnswer]:
     """Move the jobs that are still there to the queue of `name` or to dead, or delete them; count them under `total`."""
-    target = {"queue": keys.queue(name) if name else "", "dead": keys.dead, "": source}[to]
-    bell = keys.bell(name) if to == "queue" else source
+    target, bell = keys.dead if to == "dead" else source, source
+    if to == "queue":
+        target, bell = keys.queue(name), keys.bell(name)
     key_list: list[Arg] = [source, target, keys.totals, keys.known_jobs, bell]
     args: list[Arg] = [source_is, to, name, total]
 
@@ -62,15 +63,15 @@ def move(
     return Op(load("move"), key_list, args, _read_moved)
 
 
-def _read_moved(reply: Any) -> MovedJobs:
-    return MovedJobs(reply[0], None if reply[1] is None else reply[1].decode("utf-8", "replace"))
+def _read_moved(reply: Any) -> MoveAnswer:
+    return MoveAnswer(reply[0], None if reply[1] is None else reply[1].decode("utf-8", "replace"))
 
 
-def counted(op: Op[MovedJobs]) -> Op[int]:
+def counted(op: Op[MoveAnswer]) -> Op[int]:
     """The same request, answered with how many jobs were moved."""
     return Op(op.command, op.keys, op.args, lambda reply: int(reply[0]))
 
 
-def done(op: Op[MovedJobs]) -> Op[bool]:
+def done(op: Op[MoveAnswer]) -> Op[bool]:
     """The same request, answered with whether a job was moved."""
     return Op(op.command, op.keys, op.args, lambda reply: bool(reply[0]))

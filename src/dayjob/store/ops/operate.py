@@ -18,7 +18,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.ops import consume, inspect, maintain, produce
 from dayjob.store.ops.maintain import BATCH, Move
-from dayjob.store.ops.move import JobMove, MovedJobs, counted, done, move
+from dayjob.store.ops.move import JobMove, MoveAnswer, counted, done, move
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -122,7 +122,7 @@ def revive(keys: Keys, member: bytes, *, now: float) -> Op[Revived]:
     return Op(op.command, op.keys, op.args, lambda reply: _read_revived(op.read(reply)))
 
 
-def _read_revived(moved: MovedJobs) -> Revived:
+def _read_revived(moved: MoveAnswer) -> Revived:
     if moved.holder is not None:
         return Revived("taken", moved.holder)
     return Revived("moved" if moved.count else "gone")
