@@ -153,7 +153,7 @@ class FailedGroup(_Input):
     )
 
 
-class NewJob(_Input):
+class EnqueueInput(_Input):
     """A job to put in."""
 
     name: NewName
