@@ -203,7 +203,7 @@ class EnqueueOptions:
     durability: Durability | None = None
     on_commit: Commit | None = None
     #: Whether `using(on_commit=...)` was given, even as None, so that the pool's own does not apply.
-    commit_said: bool = False
+    commit_given: bool = False
     #: When to run: `delay` seconds from now, or at `at` seconds since the epoch. At once if both are None.
     delay: float | None = None
     at: float | None = None
@@ -240,7 +240,7 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
         elif key == "durability":
             value = durability_of(value, "using()")
         elif key == "on_commit":
-            known["commit_said"] = True
+            known["commit_given"] = True
             if value is not None and not callable(value):
                 raise BadOption(f"using(on_commit={value!r}): give a function, such as transaction.on_commit")
         elif key == "source":
@@ -250,6 +250,7 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
             if isinstance(value, str):
                 check_text(value, "using(source=...)")
         known[key] = value
+    known["unique"] |= known["unique_key"] is not None or known["unique_for"] is not None
     return EnqueueOptions(**known)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from dayjob.enqueue.builder import NewJob
+from dayjob.enqueue.request import NewJob
 from dayjob.job import Job
 from dayjob.store import codec
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
