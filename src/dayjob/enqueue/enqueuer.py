@@ -43,7 +43,7 @@ class _EnqueuerBase(Generic[S]):
         if not 0.1 <= timeout <= 3600:
             raise BadOption(f"timeout={timeout!r}: give seconds from 0.1 to 3600")
         self.namespace = addresses.resolve_namespace(namespace)
-        wanted = durability_of(durability, type(self).__name__)
+        wanted = durability_of(durability, f"{type(self).__name__}: durability")
         self._options = EnqueueOptions(on_commit=on_commit, durability=wanted or None)
         self._builder = Builder(self.namespace, max_payload, find)
         self.sender: S = self._sender_type(self._builder, self._options, redis=redis, timeout=timeout)
