@@ -16,7 +16,7 @@ from contract import NAMES, URL, record
 from dayjob.job import new_id
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, words
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Request, Want
 
@@ -49,7 +49,7 @@ def main() -> None:
             reply = link.run(op)
             connection, done = link._open(), {}
         else:
-            connection.send_command(*op.words(), check_health=False)
+            connection.send_command(*words(op), check_health=False)
             done = {}
             for name_token, name, payload in jobs:
                 wire = codec.read(payload)

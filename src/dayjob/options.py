@@ -8,10 +8,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Literal, TypedDict, TypeVar, get_args
+from functools import cache
+from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
 from dayjob.errors import BadOption
 
@@ -39,8 +40,6 @@ DURABILITY = re.compile(r"memory|disk|replicas:([1-9][0-9]?)")
 #: A function that the worker calls after an attempt: `on_done`, `on_fail`, `on_dead` or `on_discard`.
 Hook = Callable[..., Any]
 
-Options = TypeVar("Options")
-
 #: The longest duration. A time this far ahead, in milliseconds, is still within the range that a payload may hold.
 MAX_SECONDS = 10**11
 
@@ -60,8 +59,89 @@ def seconds(value: Seconds, option: str) -> float:
     return float(number)
 
 
+#: Checks the value of an option, which it names in its BadOption, and returns the value to keep.
+Check = Callable[[Any, str], Any]
+
+
+def _whole(low: int, high: int, *, none: bool = False) -> Check:
+    def check(value: Any, option: str) -> Any:
+        if value is None and none:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise BadOption(f"{option}={value!r}: give a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def _duration(*, none: bool = False) -> Check:
+    def check(value: Any, option: str) -> Any:
+        if value is None and none:
+            return None
+        found = seconds(value, option)
+        if found <= 0:
+            raise BadOption(f"{option}={value!r}: must be more than 0 seconds")
+        return found
+
+    return check
+
+
+def _exceptions(none: Any) -> Check:
+    def check(value: Any, option: str) -> Any:
+        if value is None:
+            return none
+        kinds = value if isinstance(value, tuple | list) else (value,)
+        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+            raise BadOption(f"{option}={value!r}: give an exception class or a tuple of them")
+        return tuple(kinds)
+
+    return check
+
+
+def _backoff(value: Any, option: str) -> Any:
+    if value is None or callable(value):
+        return value
+    found = seconds(value, option)
+    if found < 0:
+        raise BadOption(f"{option}={value!r}: must not be negative")
+    return found
+
+
+def _boolean(value: Any, option: str) -> Any:
+    if not isinstance(value, bool):
+        raise BadOption(f"{option}={value!r}: write True or False")
+    return value
+
+
+def _start_or_done(value: Any, option: str) -> Any:
+    if value not in ("start", "done"):
+        raise BadOption(f"{option}={value!r}: write 'start' or 'done'")
+    return value
+
+
+def _argument_names(value: Any, option: str) -> Any:
+    if (
+        isinstance(value, str)
+        or not isinstance(value, Iterable)
+        or not all(isinstance(one, str) for one in value)
+    ):
+        raise BadOption(f"{option}={value!r}: give a list of argument names")
+    return tuple(value)
+
+
+def _hook(value: Any, option: str) -> Any:
+    if value is not None and not callable(value):
+        raise BadOption(f"{option}={value!r}: give a function")
+    return value
+
+
+def _durability(value: Any, option: str) -> Any:
+    durability_of(value, option)
+    return value
+
+
 class JobSettings(TypedDict, total=False):
-    """The keyword arguments of `@pool.job(...)` and `pool.register(...)`; JobOptions explains each."""
+    """The types of the options of `@pool.job(...)` and `pool.register(...)`, for type checkers. See JobOptions."""
 
     priority: int
     max_fails: int
@@ -82,44 +162,44 @@ class JobSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """How the jobs of one name are run, retried, limited and kept."""
+    """How the jobs of one name are run, retried, limited and kept. The annotation of each option has its check."""
 
     #: The weight of this queue beside the others, 1 to 100000.
-    priority: int = 1
+    priority: Annotated[int, _whole(1, 100_000)] = 1
     #: The job is dead after this many failed attempts; 1 means no retry.
-    max_fails: int = 4
+    max_fails: Annotated[int, _whole(1, 1_000_000)] = 4
     #: How many of these jobs may run at once over all pools; None for no limit.
-    max_concurrency: int | None = None
+    max_concurrency: Annotated[int | None, _whole(1, 1_000_000, none=True)] = None
     #: Seconds an attempt may take; None for no limit.
-    timeout: float | None = None
+    timeout: Annotated[float | None, _duration(none=True)] = None
     #: Seconds to wait after the nth failure: a function of n, a constant, or None for n**4 + 15 + jitter.
-    backoff: Backoff | float | None = None
+    backoff: Annotated[Backoff | float | None, _backoff] = None
     #: Only these exceptions are retried; any other sends the job to dead at once. None retries all.
-    retry_on: tuple[type[BaseException], ...] | None = None
+    retry_on: Annotated[tuple[type[BaseException], ...] | None, _exceptions(none=None)] = None
     #: These exceptions discard the job: it is not retried and not kept in dead.
-    discard_on: tuple[type[BaseException], ...] = ()
+    discard_on: Annotated[tuple[type[BaseException], ...], _exceptions(none=())] = ()
     #: Drop the job instead of keeping it in dead after its last failure.
-    skip_dead: bool = False
+    skip_dead: Annotated[bool, _boolean] = False
     #: Seconds to keep a completed job and its result; None keeps neither.
-    keep: float | None = None
+    keep: Annotated[float | None, _duration(none=True)] = None
     #: When a unique job releases its unique key: when its first attempt starts, or when the job ends.
-    unique_until: UniqueUntil = "start"
+    unique_until: Annotated[UniqueUntil, _start_or_done] = "start"
     #: Arguments whose values are hidden in consoles, logs and error messages.
-    redact: tuple[str, ...] = ()
+    redact: Annotated[tuple[str, ...], _argument_names] = ()
     #: Called with (job, ...) after an attempt that ended this way; see the guide on failure.
-    on_done: Hook | None = None
-    on_fail: Hook | None = None
-    on_dead: Hook | None = None
-    on_discard: Hook | None = None
+    on_done: Annotated[Hook | None, _hook] = None
+    on_fail: Annotated[Hook | None, _hook] = None
+    on_dead: Annotated[Hook | None, _hook] = None
+    on_discard: Annotated[Hook | None, _hook] = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> JobOptions:
         """Validate `settings`. Raises BadOption, which names `where`."""
-        return _checked(cls, settings, where, _check_job)
+        return cls(**_checked(cls, settings, where))
 
 
 class PoolSettings(TypedDict, total=False):
-    """The keyword arguments of `WorkerPool(...)` beside the named ones; PoolOptions explains each."""
+    """The types of the options of `WorkerPool(...)` beside the named ones, for type checkers. See PoolOptions."""
 
     concurrency: int
     threads: int | None
@@ -140,35 +220,62 @@ _NAMED = ("namespace", "redis", "include", "on_commit", "context")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """How one pool works."""
+    """How one pool works. The annotation of each option has its check."""
 
     #: How many jobs may run at once, sync and async together.
-    concurrency: int = 10
+    concurrency: Annotated[int, _whole(1, 100_000)] = 10
     #: How many threads may run sync jobs; None for as many as `concurrency`.
-    threads: int | None = None
+    threads: Annotated[int | None, _whole(1, 100_000, none=True)] = None
     #: Seconds after its last heartbeat until a pool counts as dead.
-    lease: float = 15.0
+    lease: Annotated[float, _duration()] = 15.0
     #: Seconds between two heartbeats.
-    beat: float = 5.0
+    beat: Annotated[float, _duration()] = 5.0
     #: Largest payload that may be enqueued, in bytes.
-    max_payload: int = 1 << 20
+    max_payload: Annotated[int, _whole(1024, 64 << 20)] = 1 << 20
     #: Largest result that a job type with `keep` may return, in bytes of JSON.
-    max_result: int = 1 << 20
+    max_result: Annotated[int, _whole(1024, 64 << 20)] = 1 << 20
     #: How many dead jobs are kept, and for how many seconds.
-    dead_count: int = 10_000
-    dead_age: float = 180 * 86400.0
+    dead_count: Annotated[int, _whole(0, 100_000_000)] = 10_000
+    dead_age: Annotated[float, _duration()] = 180 * 86400.0
     #: How many completed jobs are kept for job types with `keep`.
-    done_count: int = 10_000
+    done_count: Annotated[int, _whole(0, 100_000_000)] = 10_000
     #: Seconds that a timed-out attempt may take to end before the pool gives it up.
-    grace: float = 5.0
+    grace: Annotated[float, _duration()] = 5.0
     #: What an enqueue waits for: "memory" (the server has it), "replicas:2" (two replicas have it) or "disk" (the
     #: server has synced it to disk).
-    durability: str = "memory"
+    durability: Annotated[str, _durability] = "memory"
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> PoolOptions:
         """Validate `settings`. Raises BadOption, which names `where`."""
-        return _checked(cls, settings, where, _check_pool, beside=_NAMED)
+        found = cls(**_checked(cls, settings, where, beside=_NAMED))
+        if found.lease < 2 * found.beat:
+            raise BadOption(
+                f"{where}: lease={found.lease:g} must be at least twice beat={found.beat:g}, or live pools are reaped"
+            )
+        return found
+
+
+@cache
+def _checks(kind: type[Any]) -> dict[str, Check]:
+    """The check of each option, from the annotation of its field."""
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
+def _checked(
+    kind: type[Any],
+    settings: Mapping[str, Any],
+    where: str,
+    beside: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The checked values of `settings`. Raises BadOption."""
+    checks = _checks(kind)  # type: ignore[arg-type]  # mypy does not know that classes are hashable
+    for key in settings:
+        if key not in checks:
+            valid = (*beside, *checks)
+            raise BadOption(f"{where}: no option {key!r}{suggest(key, valid)} (options: {', '.join(valid)})")
+    # In the order of the struct, so that the first of several mistakes is always the same one.
+    return {key: check(settings[key], f"{where}: {key}") for key, check in checks.items() if key in settings}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +310,7 @@ class EnqueueOptions:
     durability: Durability | None = None
     on_commit: Commit | None = None
     #: Whether `using(on_commit=...)` was given, even as None, so that the pool's own does not apply.
-    commit_said: bool = False
+    commit_given: bool = False
     #: When to run: `delay` seconds from now, or at `at` seconds since the epoch. At once if both are None.
     delay: float | None = None
     at: float | None = None
@@ -238,9 +345,9 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
         elif key == "unique_key":
             _check_unique_key(value)
         elif key == "durability":
-            value = durability_of(value, "using()")
+            value = durability_of(value, "using(): durability")
         elif key == "on_commit":
-            known["commit_said"] = True
+            known["commit_given"] = True
             if value is not None and not callable(value):
                 raise BadOption(f"using(on_commit={value!r}): give a function, such as transaction.on_commit")
         elif key == "source":
@@ -250,16 +357,15 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
             if isinstance(value, str):
                 check_text(value, "using(source=...)")
         known[key] = value
+    known["unique"] |= known["unique_key"] is not None or known["unique_for"] is not None
     return EnqueueOptions(**known)
 
 
-def durability_of(value: str, where: str) -> Durability:
-    """Parse a value of `durability=`. Raises BadOption, which names `where`."""
+def durability_of(value: str, option: str) -> Durability:
+    """Parse a value of `durability=`. Raises BadOption, which names `option`."""
     match = DURABILITY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise BadOption(
-            f"{where}: durability={value!r}: write 'memory', 'disk', or 'replicas:2' (1 to 99 of them)"
-        )
+        raise BadOption(f"{option}={value!r}: write 'memory', 'disk', or 'replicas:2' (1 to 99 of them)")
     return Durability(replicas=int(match[1] or 0), disk=value == "disk")
 
 
@@ -321,94 +427,6 @@ def check_redis(redis: str | None, name: str = "redis") -> str | None:
             f"{name} is of type {type(redis).__name__}: give a URL like 'redis://localhost:6379/0', or 'embedded'"
         )
     return redis
-
-
-def _checked(
-    cls: type[Options],
-    settings: Mapping[str, Any],
-    where: str,
-    check: Callable[[dict[str, Any], str], None],
-    beside: Sequence[str] = (),
-) -> Options:
-    known = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # both callers pass dataclasses
-    for key in settings:
-        if key not in known:
-            valid = (*beside, *known)
-            raise BadOption(f"{where}: no option {key!r}{suggest(key, valid)} (options: {', '.join(valid)})")
-    values = dict(settings)
-    check(values, where)
-    return cls(**values)
-
-
-def _check_job(values: dict[str, Any], where: str) -> None:
-    _whole(values, "priority", 1, 100_000, where)
-    _whole(values, "max_fails", 1, 1_000_000, where)
-    _whole(values, "max_concurrency", 1, 1_000_000, where, none=True)
-    _positive(values, "timeout", where, none=True)
-    _positive(values, "keep", where, none=True)
-    backoff = values.get("backoff")
-    if backoff is not None and not callable(backoff):
-        values["backoff"] = seconds(backoff, f"{where}: backoff")
-        if values["backoff"] < 0:
-            raise BadOption(f"{where}: backoff={backoff!r}: must not be negative")
-    for key in ("retry_on", "discard_on"):
-        value = values.get(key)
-        if value is None:
-            values.pop(key, None)
-            continue
-        kinds = value if isinstance(value, tuple | list) else (value,)
-        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
-            raise BadOption(f"{where}: {key}={value!r}: give an exception class or a tuple of them")
-        values[key] = tuple(kinds)
-    if values.get("unique_until", "start") not in get_args(UniqueUntil):
-        raise BadOption(f"{where}: unique_until={values['unique_until']!r}: write 'start' or 'done'")
-    redact = values.get("redact", ())
-    if isinstance(redact, str) or not all(isinstance(key, str) for key in redact):
-        raise BadOption(f"{where}: redact={redact!r}: give a list of argument names")
-    values["redact"] = tuple(redact)
-    for key in ("on_done", "on_fail", "on_dead", "on_discard"):
-        if values.get(key) is not None and not callable(values[key]):
-            raise BadOption(f"{where}: {key}={values[key]!r}: give a function")
-    _boolean(values, "skip_dead", where)
-
-
-def _check_pool(values: dict[str, Any], where: str) -> None:
-    _whole(values, "concurrency", 1, 100_000, where)
-    _whole(values, "threads", 1, 100_000, where, none=True)
-    _whole(values, "max_payload", 1024, 64 << 20, where)
-    _whole(values, "max_result", 1024, 64 << 20, where)
-    _whole(values, "dead_count", 0, 100_000_000, where)
-    _whole(values, "done_count", 0, 100_000_000, where)
-    for key in ("lease", "beat", "dead_age", "grace"):
-        _positive(values, key, where)
-    durability_of(values.get("durability", "memory"), where)
-    lease, beat = values.get("lease", 15.0), values.get("beat", 5.0)
-    if lease < 2 * beat:
-        raise BadOption(
-            f"{where}: lease={lease:g} must be at least twice beat={beat:g}, or live pools are reaped"
-        )
-
-
-def _whole(values: dict[str, Any], key: str, low: int, high: int, where: str, *, none: bool = False) -> None:
-    if key not in values or (none and values[key] is None):
-        return
-    value = values[key]
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise BadOption(f"{where}: {key}={value!r}: give a whole number from {low} to {high}")
-
-
-def _positive(values: dict[str, Any], key: str, where: str, *, none: bool = False) -> None:
-    if key not in values or (none and values[key] is None):
-        return
-    given = values[key]
-    values[key] = seconds(given, f"{where}: {key}")
-    if values[key] <= 0:
-        raise BadOption(f"{where}: {key}={given!r}: must be more than 0 seconds")
-
-
-def _boolean(values: dict[str, Any], key: str, where: str) -> None:
-    if key in values and not isinstance(values[key], bool):
-        raise BadOption(f"{where}: {key}={values[key]!r}: write True or False")
 
 
 def suggest(key: str, known: Sequence[str]) -> str:

@@ -67,6 +67,7 @@ if hasattr(os, "register_at_fork"):
 C = TypeVar("C")
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -132,6 +133,30 @@ class Running(Protocol):
     def pid(self) -> int: ...
 
     def runs(self, attempt: object) -> bool: ...
+
+
+class _MadeOnce(Generic[T]):
+    """An attribute that is made at first use and then is a plain attribute, so that reading it costs no call.
+
+    Unlike functools.cached_property it has no lock. Another thread could hold it when the process forks, and it would
+    then stay locked in the child.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, pool: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, pool: object, owner: type) -> T: ...
+
+    def __get__(self, pool: object | None, owner: type) -> T | Self:
+        if pool is None:
+            return self
+        # setdefault makes two threads that get here at once use the same one.
+        made: T = pool.__dict__.setdefault(self._make.__name__, self._make(pool))
+        return made
 
 
 class WorkerPool(Generic[C]):
@@ -327,18 +352,21 @@ class WorkerPool(Generic[C]):
             raise BadOption(f"periodic {full!r} exists with other settings: give one of them a name=")
         return record
 
-    @property
+    @_MadeOnce
     def enqueuer(self) -> Enqueuer:
         """Enqueues jobs by name, with arguments checked against the job types of this pool."""
-        made: Enqueuer | None = self.__dict__.get("enqueuer")
-        if made is None:
-            with FORK_SAFE:
-                from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
+        with FORK_SAFE:
+            from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
-            # setdefault makes two threads that get here at once use the same one. A lock could be held by another
-            # thread when the process forks, and would then stay locked in the child.
-            made = self.__dict__.setdefault("enqueuer", Enqueuer(self.namespace, **self._sending()))
-        return made
+        return Enqueuer(self.namespace, **self._sending())
+
+    @_MadeOnce
+    def async_enqueuer(self) -> AsyncEnqueuer:
+        """Like `enqueuer`, for async code."""
+        with FORK_SAFE:
+            from dayjob.enqueue.enqueuer import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
+
+        return AsyncEnqueuer(self.namespace, **self._sending())
 
     def enqueuer_for(self, namespace: str, redis: str | None) -> Enqueuer:
         """An enqueuer like `enqueuer`, for the namespace and server that a command was given."""
@@ -346,19 +374,6 @@ class WorkerPool(Generic[C]):
             from dayjob.enqueue.enqueuer import Enqueuer  # noqa: PLC0415 - loads the Redis client
 
         return Enqueuer(namespace, **{**self._sending(), "redis": redis})
-
-    @property
-    def async_enqueuer(self) -> AsyncEnqueuer:
-        """Like `enqueuer`, for async code."""
-        made: AsyncEnqueuer | None = self.__dict__.get("async_enqueuer")
-        if made is None:
-            with FORK_SAFE:
-                from dayjob.enqueue.enqueuer import AsyncEnqueuer  # noqa: PLC0415 - loads the Redis client
-
-            made = self.__dict__.setdefault(
-                "async_enqueuer", AsyncEnqueuer(self.namespace, **self._sending())
-            )
-        return made
 
     def import_includes(self) -> None:
         """Import the modules of `include`. Raises UsageError, which names the module that cannot be imported."""
@@ -518,8 +533,7 @@ class WorkerPool(Generic[C]):
             fn,
             name=chosen,
             options=JobOptions.of(settings, f"job {chosen!r}"),
-            sender=lambda: self.enqueuer,
-            async_sender=lambda: self.async_enqueuer,
+            pool=self,
             context=self.context,
         )
         self.registry.add(job_type)
@@ -532,7 +546,7 @@ class WorkerPool(Generic[C]):
             raise BadOption(f"periodic {spec!r}: {job!r} is no job: write @pool.job above it, or give a name")
         if job.name not in self.registry or self.registry.get(job.name).fn is not job.fn:
             raise BadOption(f"periodic {spec!r}: {job.name!r} is a job of another pool    {job.location}")
-        if job.how != self.registry.get(job.name).how:
+        if job.enqueue_options != self.registry.get(job.name).enqueue_options:
             raise BadOption(
                 f"periodic {spec!r}: options of using() have no effect here; give {job.name!r} itself"
             )

@@ -16,7 +16,7 @@ from collections import Counter
 
 import pytest
 
-import dayjob.enqueue.enqueuer
+import dayjob.enqueue.request
 from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool
 from dayjob.errors import Full, Rejected, StoreError, Unavailable
 from dayjob.store.ops import consume
@@ -72,7 +72,7 @@ def proxy(server: Server) -> Proxy:
 def enqueuer(request, namespace, proxy, monkeypatch):
     """An enqueuer of either colour behind the proxy, which waits a fraction of a second between its tries."""
     monkeypatch.setattr(
-        dayjob.enqueue.enqueuer, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.enqueuer.TRIES)
+        dayjob.enqueue.request, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.request.TRIES)
     )
     runner = asyncio.Runner() if request.param == "async" else None
     kind = Enqueuer if runner is None else AsyncEnqueuer

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-import dayjob.enqueue.enqueuer
+import dayjob.enqueue.request
 from dayjob import AsyncEnqueuer, Enqueuer, WorkerPool
 from dayjob.errors import BadOption, Rejected, Unavailable, Unknown
 from dayjob.store import addresses
@@ -69,7 +69,7 @@ def logging_server(tmp_path_factory):
 def make(request, namespace, monkeypatch):
     """Make an enqueuer of either colour that talks to a URL."""
     monkeypatch.setattr(
-        dayjob.enqueue.enqueuer, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.enqueuer.TRIES)
+        dayjob.enqueue.request, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.request.TRIES)
     )
     made = []
     runner = asyncio.Runner() if request.param == "async" else None
@@ -89,7 +89,7 @@ def make(request, namespace, monkeypatch):
 def hurry(enqueuer: Driver) -> None:
     """Wait a moment for a confirmation from now on. For any other answer it waits long, for the machine may be busy."""
     enqueuer.enqueue("warm", n=0)  # connected, the scripts known, and what can confirm has shown that it can
-    enqueuer.enqueuer._timeout = 0.4
+    enqueuer.enqueuer.sender._timeout = 0.4
 
 
 def stored(server: Server, namespace: str) -> list[str]:
@@ -141,7 +141,7 @@ def test_a_replica_that_says_nothing_makes_the_answer_unknown_and_a_repeat_waits
         enqueuer.close()
         with pytest.raises(Unknown, match="0 of 1"):
             enqueuer.wait(first.value.repeat())
-    enqueuer.enqueuer._timeout = 20
+    enqueuer.enqueuer.sender._timeout = 20
     job = enqueuer.wait(first.value.repeat())
     assert stored(primary, namespace) == [job.id]
     assert stored(replica, namespace) == [job.id]
@@ -274,7 +274,7 @@ def test_a_disk_that_is_too_slow_makes_the_answer_unknown(make, logging_server, 
         assert len(stored(logging_server, namespace)) == 1
     finally:
         tell(logging_server, "CONFIG", "SET", "appendfsync", "always")
-    enqueuer.enqueuer._timeout = 20
+    enqueuer.enqueuer.sender._timeout = 20
     job = enqueuer.wait(first.value.repeat())
     assert stored(logging_server, namespace) == [job.id]
 
@@ -388,7 +388,7 @@ def test_a_pool_and_its_job_types_have_it_too(primary, replica, namespace):
     pool.enqueuer.enqueue("a", n=0)
     b.using(durability="replicas:1").enqueue(n=0)
     for enqueuer in (pool.enqueuer, plain_pool.enqueuer, pool.async_enqueuer):
-        enqueuer._timeout = 0.4
+        enqueuer.sender._timeout = 0.4
     with paused(replica):
         for send in (
             a.enqueue,

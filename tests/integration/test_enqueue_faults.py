@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 
 import dayjob.enqueue.connections
+import dayjob.enqueue.request
 from dayjob import AsyncEnqueuer, Enqueuer
 from dayjob.errors import Full, Rejected, Unavailable, Unknown
 from dayjob.store import addresses
@@ -43,7 +44,7 @@ def teach(server: Server) -> None:
 def hasty(monkeypatch):
     """Enqueuers that wait a fraction of a second where they would wait seconds."""
     monkeypatch.setattr(
-        dayjob.enqueue.enqueuer, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.enqueuer.TRIES)
+        dayjob.enqueue.request, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.request.TRIES)
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
 from enum import Enum
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict
 from uuid import UUID
 
@@ -87,11 +88,12 @@ class Model:
 
 
 class Recorder:
-    """A sender that keeps what it is given; the real one needs a server."""
+    """An enqueuer that keeps what it is given; the real one needs a server."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes, EnqueueOptions]] = []
         self.answer: Job | None = Job("answer")
+        self.sender = self
 
     def submit(self, name: str, args: bytes, how: EnqueueOptions) -> Job | None:
         self.sent.append((name, args, how))
@@ -717,8 +719,7 @@ class TestEnqueueing:
             name="watch",
             options=options,
             context=Context,
-            sender=lambda: sync,
-            async_sender=lambda: aio,
+            pool=SimpleNamespace(enqueuer=sync, async_enqueuer=aio),
         )
         return found, sync, aio
 

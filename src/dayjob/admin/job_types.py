@@ -30,7 +30,5 @@ def _view(session: Session, known: AnnouncedType) -> JobTypeView:
         )
         for one in said.arguments
     )  # fmt: skip
-    return JobTypeView(
-        said.name, arguments, said.open, said.colour, said.priority, said.max_fails, said.timeout, said.max_concurrency,
-        said.keep, said.unique_until, said.redact, said.doc, said.signature, known.at,
-    )  # fmt: skip
+    described = {name: getattr(said, name) for name in said.__struct_fields__}
+    return JobTypeView(**{**described, "arguments": arguments}, announced_at=known.at)

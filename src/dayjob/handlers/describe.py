@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Mapping
+from dataclasses import fields
 from enum import Enum
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from msgspec import inspect as types
 from dayjob.handlers.redact import is_hidden
 from dayjob.handlers.registry import JobType
 from dayjob.handlers.signature import show
-from dayjob.options import suggest
+from dayjob.options import JobOptions, suggest
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 
@@ -72,24 +73,21 @@ class Described(msgspec.Struct, frozen=True):
     signature: str = ""
 
 
+#: The options of a job type that its description has: the fields of the same name.
+DESCRIBED_OPTIONS = tuple(one.name for one in fields(JobOptions) if one.name in Described.__struct_fields__)
+
+
 def describe(job_type: JobType[..., ..., Any]) -> Described:
     """Describe a job type. Its signature must be resolved."""
     options = job_type.options
     doc = inspect.getdoc(job_type.fn) or ""
     described = Described(
-        job_type.name,
-        _arguments(job_type),
-        job_type.open,
-        "async" if job_type.is_async else "sync",
-        options.priority,
-        options.max_fails,
-        options.timeout,
-        options.max_concurrency,
-        options.keep,
-        options.unique_until,
-        options.redact,
-        _line(doc.strip().partition("\n")[0]),
-        "",
+        name=job_type.name,
+        arguments=_arguments(job_type),
+        open=job_type.open,
+        colour="async" if job_type.is_async else "sync",
+        doc=_line(doc.strip().partition("\n")[0]),
+        **{name: getattr(options, name) for name in DESCRIBED_OPTIONS},
     )
     described = msgspec.structs.replace(described, signature=_signature(described))
     if len(msgspec.json.encode(described)) > MAX_BYTES:

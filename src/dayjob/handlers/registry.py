@@ -1,6 +1,6 @@
 """Job types and the registry that holds them by name. A job type is a handler with options and enqueue methods.
 
-This module sends nothing: a job type encodes its arguments and passes them to the sender that its pool provides.
+This module sends nothing: a job type encodes its arguments and passes them to the enqueuer of its pool.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from dayjob.job import Job
 from dayjob.options import EnqueueOptions, JobOptions, Seconds, Using, check_name, read_using, seconds
 
 __all__ = [
-    "AsyncSender",
     "JobType",
     "Registry",
-    "Sender",
     "encode_unchecked",
     "epoch",
     "require_stored",
@@ -39,24 +37,48 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 
-class Sender(Protocol):
-    """What a job type uses to enqueue jobs and to read results."""
+class Submits(Protocol):
+    """What a job type sends its jobs to."""
 
-    def submit(self, name: str, args: bytes, how: EnqueueOptions, /) -> Job | None:
+    def submit(self, name: str, args: bytes, options: EnqueueOptions, /) -> Job | None:
         """Enqueue one job; None if it is unique and another job holds its unique key."""
         ...
 
-    def result(self, id: str, timeout: float | None, /) -> Any:  # noqa: A002 - the word everyone uses
+
+class AsyncSubmits(Protocol):
+    """Like Submits, for async code."""
+
+    async def submit(self, name: str, args: bytes, options: EnqueueOptions, /) -> Job | None: ...
+
+
+class OwnEnqueuer(Protocol):
+    """The part of a pool's enqueuer that its job types use."""
+
+    @property
+    def sender(self) -> Submits: ...
+
+    def result(self, job: str, timeout: float | None, /) -> Any:
         """Wait for the job and return its result."""
         ...
 
 
-class AsyncSender(Protocol):
-    """Like Sender, for async code."""
+class OwnAsyncEnqueuer(Protocol):
+    """Like OwnEnqueuer, for async code."""
 
-    async def submit(self, name: str, args: bytes, how: EnqueueOptions, /) -> Job | None: ...
+    @property
+    def sender(self) -> AsyncSubmits: ...
 
-    async def result(self, id: str, timeout: float | None, /) -> Any: ...  # noqa: A002, ASYNC109
+    async def result(self, job: str, timeout: float | None, /) -> Any: ...  # noqa: ASYNC109
+
+
+class OwnPool(Protocol):
+    """The part of a pool that its job types use."""
+
+    @property
+    def enqueuer(self) -> OwnEnqueuer: ...
+
+    @property
+    def async_enqueuer(self) -> OwnAsyncEnqueuer: ...
 
 
 class JobType(Generic[Q, P, R_co]):
@@ -72,8 +94,7 @@ class JobType(Generic[Q, P, R_co]):
         *,
         name: str,
         options: JobOptions,
-        sender: Callable[[], Sender],
-        async_sender: Callable[[], AsyncSender],
+        pool: OwnPool,
         context: type = NoContext,
     ) -> None:
         function = Function(fn, context)
@@ -87,11 +108,10 @@ class JobType(Generic[Q, P, R_co]):
         #: Where it is defined, as `shop/jobs.py:14`.
         self.location = function.location
         #: What `using()` has set so far.
-        self.how = EnqueueOptions(unique_until=options.unique_until)
+        self.enqueue_options = EnqueueOptions(unique_until=options.unique_until)
         self._function = function
         self._arguments = Arguments(name, function, options.redact)
-        self._sender = sender
-        self._async_sender = async_sender
+        self._pool = pool
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> R_co:
         """Call the function directly, without enqueueing."""
@@ -150,56 +170,57 @@ class JobType(Generic[Q, P, R_co]):
     def using(self, **options: Unpack[Using]) -> JobType[Q, P, R_co]:
         """A copy of this job type with options for the jobs that it enqueues. Raises BadOption."""
         chosen = copy.copy(self)
-        chosen.how = read_using(options, self.how)
+        chosen.enqueue_options = read_using(options, self.enqueue_options)
         return chosen
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job."""
-        return self._submit(self.how, args, kwargs)
+        raw = self._arguments.encode(args, kwargs)
+        return require_stored(self._pool.enqueuer.sender.submit(self.name, raw, self.enqueue_options))
 
     def enqueue_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Schedule a job to run `delay` seconds from now."""
-        return self._submit(replace(self.how, delay=wait_of(delay)), args, kwargs)
+        return require_stored(self._submit(args, kwargs, delay=wait_of(delay)))
 
     def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Schedule a job to run at `when`, which must have a time zone."""
-        return self._submit(replace(self.how, at=epoch(when)), args, kwargs)
+        return require_stored(self._submit(args, kwargs, at=epoch(when)))
 
     def enqueue_unique(self, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
         """Enqueue a job unless another one holds its unique key; then returns None."""
-        return self._submit_unique(self.how, args, kwargs)
+        return self._submit(args, kwargs, unique=True)
 
     def enqueue_unique_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
         """Like enqueue_unique, to run `delay` seconds from now."""
-        return self._submit_unique(replace(self.how, delay=wait_of(delay)), args, kwargs)
+        return self._submit(args, kwargs, unique=True, delay=wait_of(delay))
 
     def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
         """Like enqueue_unique, to run at `when`, which must have a time zone."""
-        return self._submit_unique(replace(self.how, at=epoch(when)), args, kwargs)
+        return self._submit(args, kwargs, unique=True, at=epoch(when))
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """`enqueue`, awaited."""
-        return await self._asubmit(self.how, args, kwargs)
+        return require_stored(await self._asubmit(args, kwargs))
 
     async def aenqueue_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """`enqueue_in`, awaited."""
-        return await self._asubmit(replace(self.how, delay=wait_of(delay)), args, kwargs)
+        return require_stored(await self._asubmit(args, kwargs, delay=wait_of(delay)))
 
     async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """`enqueue_at`, awaited."""
-        return await self._asubmit(replace(self.how, at=epoch(when)), args, kwargs)
+        return require_stored(await self._asubmit(args, kwargs, at=epoch(when)))
 
     async def aenqueue_unique(self, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
         """`enqueue_unique`, awaited."""
-        return await self._asubmit_unique(self.how, args, kwargs)
+        return await self._asubmit(args, kwargs, unique=True)
 
     async def aenqueue_unique_in(self, delay: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
         """`enqueue_unique_in`, awaited."""
-        return await self._asubmit_unique(replace(self.how, delay=wait_of(delay)), args, kwargs)
+        return await self._asubmit(args, kwargs, unique=True, delay=wait_of(delay))
 
     async def aenqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job | None:
         """`enqueue_unique_at`, awaited."""
-        return await self._asubmit_unique(replace(self.how, at=epoch(when)), args, kwargs)
+        return await self._asubmit(args, kwargs, unique=True, at=epoch(when))
 
     @overload
     def result(
@@ -215,7 +236,7 @@ class JobType(Generic[Q, P, R_co]):
         Raises ResultTimeout after `timeout` seconds, JobFailed if the job is dead, and NotReady if this job type keeps
         no results.
         """
-        return self._sender().result(self._kept(job), timeout)
+        return self._pool.enqueuer.result(self._kept(job), timeout)
 
     @overload
     async def aresult(
@@ -229,26 +250,17 @@ class JobType(Generic[Q, P, R_co]):
 
     async def aresult(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109
         """`result`, awaited."""
-        return await self._async_sender().result(self._kept(job), timeout)
+        return await self._pool.async_enqueuer.result(self._kept(job), timeout)
 
-    def _submit(self, how: EnqueueOptions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
-        return require_stored(self._sender().submit(self.name, self._arguments.encode(args, kwargs), how))
-
-    def _submit_unique(
-        self, how: EnqueueOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Job | None:
+    def _submit(self, args: Sequence[Any], kwargs: Mapping[str, Any], **changes: Any) -> Job | None:
         raw = self._arguments.encode(args, kwargs)
-        return self._sender().submit(self.name, raw, replace(how, unique=True))
+        options = replace(self.enqueue_options, **changes)
+        return self._pool.enqueuer.sender.submit(self.name, raw, options)
 
-    async def _asubmit(self, how: EnqueueOptions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
+    async def _asubmit(self, args: Sequence[Any], kwargs: Mapping[str, Any], **changes: Any) -> Job | None:
         raw = self._arguments.encode(args, kwargs)
-        return require_stored(await self._async_sender().submit(self.name, raw, how))
-
-    async def _asubmit_unique(
-        self, how: EnqueueOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Job | None:
-        raw = self._arguments.encode(args, kwargs)
-        return await self._async_sender().submit(self.name, raw, replace(how, unique=True))
+        options = replace(self.enqueue_options, **changes) if changes else self.enqueue_options
+        return await self._pool.async_enqueuer.sender.submit(self.name, raw, options)
 
     def _kept(self, job: Job | str) -> str:
         if self.options.keep is None:

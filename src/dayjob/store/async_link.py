@@ -27,18 +27,19 @@ from dayjob.store.link import (
     mapped,
     misplaced,
     pack,
+    words,
 )
 from dayjob.store.op import Arg, Op
 
 T = TypeVar("T")
 
 
-async def send(connection: Any, words: Sequence[Arg]) -> None:
+async def send(connection: Any, command: tuple[Arg, ...]) -> None:
     """Send one command."""
     if pack is None:
-        await connection.send_command(*words, check_health=False)
+        await connection.send_command(*command, check_health=False)
     else:
-        await connection.send_packed_command((pack(words),), check_health=False)
+        await connection.send_packed_command((pack(command),), check_health=False)
 
 
 async def _answer(connection: Any) -> Any:
@@ -135,7 +136,7 @@ class AsyncLink:
     async def _ask_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
         """The answers. An error reply is returned, not raised."""
         connection = await self._open()
-        packed = connection.pack_commands([op.words() for op in ops])
+        packed = connection.pack_commands([words(op) for op in ops])
         replies: list[Any] = []
         try:
             async with asyncio.timeout(self._timeout):
@@ -176,9 +177,9 @@ class AsyncLink:
         self, connection: Any, op: Op[Any], proof: Op[Any], patience: float, *, whole_script: bool
     ) -> tuple[Any, Any]:
         """Both answers. An error reply is returned, not raised."""
-        words = [op.words(whole_script=whole_script), proof.words()]
+        both = [words(op, whole_script=whole_script), words(proof)]
         async with asyncio.timeout(self._timeout):
-            await connection.send_packed_command(connection.pack_commands(words), check_health=False)
+            await connection.send_packed_command(connection.pack_commands(both), check_health=False)
             first = await _answer(connection)
         async with asyncio.timeout(patience + self._timeout):
             return first, await _answer(connection)
@@ -207,7 +208,7 @@ class AsyncLink:
             try:
                 # One timeout for sending and reading; the client library's own would create a task for each request.
                 async with asyncio.timeout(self._timeout):
-                    await send(connection, op.words(whole_script=whole_script))
+                    await send(connection, words(op, whole_script=whole_script))
                     return await connection.read_response()
             except redis.ResponseError as error:
                 if is_noscript(error) and not whole_script:

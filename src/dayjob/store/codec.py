@@ -6,7 +6,9 @@ Arguments and unknown fields keep their original bytes through every retry and r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -76,6 +78,10 @@ _read = msgspec.json.Decoder(Wire).decode
 _read_past = msgspec.json.Decoder(list[Fault]).decode
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _write = msgspec.json.Encoder().encode
+#: `text` as JSON.
+quoted: Callable[[str], bytes] = _write
+#: A new payload without its name, to be filled with `%`: quoted id, seconds, arguments, more fields, milliseconds.
+_BODY = b',"id":%b,"t":%d,"args":%b%b,"at":%d}'
 #: What decoding untrusted bytes can raise: bad JSON, bad types, bad UTF-8, deep nesting.
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 #: Suffixes of other keys that start like a queue, of dayjob and gocraft. A job with such a name would write to them.
@@ -188,19 +194,22 @@ def json_value(raw: msgspec.Raw | bytes) -> Any:
     return msgspec.json.decode(raw)
 
 
-def quoted(text: str) -> bytes:
-    """`text` as JSON."""
-    return _write(text)
+@lru_cache(maxsize=4096)
+def template(name: str) -> bytes:
+    """A new payload of this name, to be filled with `%`: quoted id, seconds, arguments, `more_fields`, milliseconds."""
+    return b'{"name":%b%b' % (quoted(name).replace(b"%", b"%%"), _BODY)
+
+
+def more_fields(fields: dict[str, Any]) -> bytes:
+    """Fields that only some payloads have, as they follow the arguments."""
+    return b",%b" % _write(fields)[1:-1] if fields else b""
 
 
 def write(name: bytes, job_id: str, at: float, args: bytes, extras: dict[str, Any] | None = None) -> bytes:
     """A new payload. `name` is already a JSON string (callers cache it), `at` in seconds, `args` JSON, `extras` more fields."""
     milliseconds = int(at * 1000)
-    head = b'{"name":%b,"id":%b,"t":%d,"args":%b' % (name, _write(job_id), milliseconds // 1000, args)
-    if extras:
-        rest = _write(extras)
-        return b'%b,%b,"at":%d}' % (head, rest[1:-1], milliseconds)
-    return b'%b,"at":%d}' % (head, milliseconds)
+    body = _BODY % (quoted(job_id), milliseconds // 1000, args, more_fields(extras or {}), milliseconds)
+    return b'{"name":%b%b' % (name, body)
 
 
 def rewrite(payload: bytes, changes: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
@@ -187,25 +187,28 @@ def has_news(number: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _packer() -> Callable[[Sequence[Arg]], bytes] | None:
+def words(op: Op[Any], *, whole_script: bool = False) -> tuple[Arg, ...]:
+    """An op as it is sent: a script by its digest, or with its source if the server does not have it cached."""
+    script = op.command
+    if isinstance(script, str):
+        return (script, *op.keys, *op.args)
+    if whole_script:
+        return ("EVAL", script.source, len(op.keys), *op.keys, *op.args)
+    return ("EVALSHA", script.sha, len(op.keys), *op.keys, *op.args)
+
+
+def _packer() -> Callable[[tuple[Arg, ...]], bytes] | None:
     """The C function that encodes commands, if hiredis is installed; None to let the client library do it."""
     try:
         import hiredis  # noqa: PLC0415 - an extra
     except ImportError:
         return None
     packed: Callable[[Any], bytes] = hiredis.pack_command
-    return lambda words: packed(tuple(words))
+    return packed
 
 
+#: Encodes one command. The client library's own function is slow for a thousand arguments.
 pack = _packer()
-
-
-def packed(connection: Any, words: Sequence[Arg]) -> Sequence[bytes]:
-    """Encode one command. hiredis is used if possible, because the client library is slow for a thousand arguments."""
-    if pack is None:
-        chunks: Sequence[bytes] = connection.pack_command(*words)
-        return chunks
-    return (pack(words),)
 
 
 def _answer(connection: Any) -> Any:
@@ -286,7 +289,7 @@ class Link:
         connection = self._open()
         self._unanswered = True
         try:
-            self._send(connection, connection.pack_commands([op.words() for op in ops]))
+            self._send(connection, connection.pack_commands([words(op) for op in ops]))
             replies: list[Any] = []
             for _ in ops:
                 try:
@@ -334,8 +337,8 @@ class Link:
         self, connection: Any, op: Op[Any], proof: Op[Any], patience: float, *, whole_script: bool
     ) -> tuple[Any, Any]:
         """Both answers. An error reply is returned, not raised."""
-        words = [op.words(whole_script=whole_script), proof.words()]
-        connection.send_packed_command(connection.pack_commands(words), check_health=False)
+        both = [words(op, whole_script=whole_script), words(proof)]
+        connection.send_packed_command(connection.pack_commands(both), check_health=False)
         first = _answer(connection)
         connection._sock.settimeout(patience + self._timeout)
         second = _answer(connection)
@@ -384,26 +387,27 @@ class Link:
     def _ask(self, op: Op[Any]) -> Any:
         connection = self._open()
         self._unanswered = True
-        try:
+        for whole_script in (False, True):
+            command = words(op, whole_script=whole_script)
             try:
-                self._send(connection, packed(connection, op.words()))
+                self._send(
+                    connection, connection.pack_command(*command) if pack is None else (pack(command),)
+                )
                 reply = connection.read_response()
             except redis.ResponseError as error:
-                if not is_noscript(error):
-                    raise
-                self._send(connection, packed(connection, op.words(whole_script=True)))
-                reply = connection.read_response()
-        except redis.ResponseError as error:
+                if is_noscript(error) and not whole_script:
+                    continue
+                self._unanswered = False
+                return self._refuse(error)
+            except BaseException as error:
+                # The rest of a half-read answer would be taken for the next one, so close the connection.
+                self.close()
+                if isinstance(error, redis.RedisError | OSError):
+                    raise mapped(error, sent=True, where=str(self._address)) from error
+                raise
             self._unanswered = False
-            return self._refuse(error)
-        except BaseException as error:
-            # The rest of a half-read answer would be taken for the next one, so close the connection.
-            self.close()
-            if isinstance(error, redis.RedisError | OSError):
-                raise mapped(error, sent=True, where=str(self._address)) from error
-            raise
-        self._unanswered = False
-        return reply
+            return reply
+        raise AssertionError("the server cannot lack a script that was sent with its source")
 
     def _send(self, connection: Any, data: Sequence[bytes]) -> None:
         """Send an encoded request. A large one gets more time to be sent and answered."""
@@ -424,7 +428,8 @@ class Link:
         if self._forks != fork.number:
             # After a fork the socket belongs to the parent, so it must not be closed.
             self._connection, self._forks = None, fork.number
-        self._check_retired()
+        if self._retired:
+            self._refuse_retired()
         if self._unanswered:
             # The thread that sent the request was interrupted, perhaps while it closed the connection.
             self.close()
@@ -443,13 +448,13 @@ class Link:
             except (redis.RedisError, OSError) as error:
                 raise mapped(error, sent=False, where=str(self._address)) from error
             # retire() may have been called while the connection was being opened.
-            self._check_retired()
+            if self._retired:
+                self._refuse_retired()
         return self._connection
 
-    def _check_retired(self) -> None:
-        if self._retired:
-            self.close()
-            raise Unavailable("this connection was closed and may not be opened again")
+    def _refuse_retired(self) -> NoReturn:
+        self.close()
+        raise Unavailable("this connection was closed and may not be opened again")
 
     def _dial(self) -> Any:
         address = self._address

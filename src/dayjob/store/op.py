@@ -27,14 +27,6 @@ class Op(msgspec.Struct, Generic[T], frozen=True, gc=False):
         """Whether a reply proves that the server accepts writes. Plain commands prove nothing: a blocking one may be old."""
         return not isinstance(self.command, str) and self.command.writes
 
-    def words(self, *, whole_script: bool = False) -> list[Arg]:
-        """The command as it is sent: a script by its digest, or with its source if the server does not have it cached."""
-        if isinstance(self.command, str):
-            return [self.command, *self.keys, *self.args]
-        if whole_script:
-            return ["EVAL", self.command.source, len(self.keys), *self.keys, *self.args]
-        return ["EVALSHA", self.command.sha, len(self.keys), *self.keys, *self.args]
-
 
 def texts(reply: Iterable[bytes]) -> list[str]:
     """The ids or tokens in a reply. Skips values that are not UTF-8: dayjob did not write them and cannot use them."""

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from contextvars import Context as Variables
 from typing import Any, TypeVar
 
-from dayjob.enqueue.builder import NewJob
 from dayjob.enqueue.enqueuer import read_result
+from dayjob.enqueue.request import NewJob
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
 from dayjob.middleware import SKIPPED

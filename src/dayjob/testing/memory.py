@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar, assert_never
 
-from dayjob.enqueue.builder import NewJob
+from dayjob.enqueue.request import NewJob
 from dayjob.job import Job
 from dayjob.outcome import (
     Cancelled,

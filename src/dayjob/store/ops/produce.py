@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -64,8 +65,14 @@ def enqueue(
     """
     return Op(
         load("enqueue"),
-        (keys.sent(slot.id), keys.queue(name), keys.known_jobs, keys.bell(name)),
-        (slot.number, name if introduce else "", int(slot.fresh), _span(expires), *payloads),
+        (_sent_key(keys.namespace, slot.id), *_queue_keys(keys.namespace, name)),
+        (
+            slot.number,
+            name if introduce else "",
+            int(slot.fresh),
+            0 if expires is None else _span(expires),
+            *payloads,
+        ),
         _read_enqueue,
     )
 
@@ -130,6 +137,20 @@ def admit(
         ),
         _read_admit,
     )
+
+
+# An enqueuer uses the same few slots and names again and again.
+
+
+@lru_cache(maxsize=256)
+def _sent_key(namespace: str, slot_id: str) -> str:
+    return Keys(namespace).sent(slot_id)
+
+
+@lru_cache(maxsize=4096)
+def _queue_keys(namespace: str, name: str) -> tuple[str, str, str]:
+    keys = Keys(namespace)
+    return keys.queue(name), keys.known_jobs, keys.bell(name)
 
 
 def _span(seconds: float | None) -> int:

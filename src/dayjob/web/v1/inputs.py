@@ -149,7 +149,7 @@ class FailedGroup(_Input):
     )
 
 
-class NewJob(_Input):
+class EnqueueInput(_Input):
     """A job to enqueue."""
 
     name: NewName

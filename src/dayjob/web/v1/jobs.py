@@ -23,12 +23,12 @@ from dayjob.admin.views import (
 )
 from dayjob.text import counted
 from dayjob.web.v1.inputs import (
+    EnqueueInput,
     FailedGroup,
     FailureWindow,
     JobsInput,
     Matched,
     Matching,
-    NewJob,
     OneJob,
     SeenJob,
     SeenJobs,
@@ -159,7 +159,7 @@ async def _job_types(call: Call[Nothing]) -> tuple[JobTypeView, ...]:
     return await call.admin.job_types()
 
 
-async def _enqueue(call: Call[NewJob]) -> Outcome:
+async def _enqueue(call: Call[EnqueueInput]) -> Outcome:
     sent = call.sent
     return done(
         await call.admin.enqueue(sent.name, sent.args, delay=sent.delay, source=sent.source, check=sent.check)
@@ -188,5 +188,5 @@ ENDPOINTS = (
     Endpoint("GET", "/failures", "failures", "Failed jobs, grouped by error and job name.", _failures, Failures, FailureWindow),
     Endpoint("POST", "/failures/apply", "failures", "Retry or delete a whole group of failures.", _apply_to_group, StreamLine, FailedGroup, streams=True),
     Endpoint("GET", "/job_types", "jobs", "The job types that pools announced, with their arguments.", _job_types, tuple[JobTypeView, ...]),
-    Endpoint("POST", "/enqueue", "jobs", "Enqueue a job by its name.", _enqueue, Outcome, NewJob),
+    Endpoint("POST", "/enqueue", "jobs", "Enqueue a job by its name.", _enqueue, Outcome, EnqueueInput),
 )  # fmt: skip
