@@ -117,7 +117,7 @@ def took(seconds: float | None) -> str:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is lost. Raises UsageError where there is nobody to ask."""
+    """Ask before something is lost. Raises UsageError where there is no terminal to ask on."""
     if yes:
         return
     if not sys.stdin.isatty():

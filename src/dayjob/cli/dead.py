@@ -21,7 +21,9 @@ def dead() -> None:
 @dead.command(epilog="Example: dayjob dead ls --where 'name=mail error~Timeout'")
 @where_option
 @click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
-@click.option("--after", default="", metavar="CURSOR", help="Go on where a page ended; it says how.")
+@click.option(
+    "--after", default="", metavar="CURSOR", help="Continue after a page, with the cursor that it printed."
+)
 @console.options
 @click.pass_context
 def ls(ctx: click.Context, /, **given: Any) -> None:
@@ -78,7 +80,7 @@ def since(now: float, group: FailureGroup) -> str:
 @dead.command("retry-all", epilog="Example: dayjob dead retry-all --where 'error~Timeout'")
 @where_option
 @click.option("--limit", type=click.IntRange(1), help="So many at most.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @console.yes_option
 @console.options
 def retry_all(**given: Any) -> None:
@@ -89,7 +91,7 @@ def retry_all(**given: Any) -> None:
 @dead.command("delete-all", epilog="Example: dayjob dead delete-all --where 'age>30d' --yes")
 @where_option
 @click.option("--limit", type=click.IntRange(1), help="So many at most.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @console.yes_option
 @console.options
 def delete_all(**given: Any) -> None:

@@ -21,6 +21,8 @@ from typing import Any, Self, TypeVar, Unpack
 from dayjob.enqueue.builder import Builder, Find, NewJob, Sink
 from dayjob.enqueue.connections import EnqueueRequest, Links, NumberedLink, confirmed
 from dayjob.errors import BadOption, JobFailed, ResultTimeout, StoreError, Unknown
+from dayjob.explain.reasons import explain
+from dayjob.explain.words import sentence
 from dayjob.handlers.registry import epoch, require_stored, wait_of
 from dayjob.job import Job
 from dayjob.options import (
@@ -38,7 +40,7 @@ from dayjob.store.async_link import AsyncLink
 from dayjob.store.link import Link
 from dayjob.store.op import Op, plain
 from dayjob.store.ops import confirm
-from dayjob.store.ops.find import State, explain, find_job
+from dayjob.store.ops.find import State, find_job
 from dayjob.store.ops.produce import Stored
 from dayjob.store.steps import Steps, awalk, walk
 
@@ -119,13 +121,13 @@ class _EnqueuerBase:
         job_id, name = self._id_and_name(job)
         message = f"no result of job {job_id} within {timeout or 0:g} s"
         try:
-            explanation = yield from explain(self._builder.keys, job_id, name)
+            why = yield from explain(self._builder.keys, job_id, name)
         except StoreError:
             return message
-        if explanation.found is None:
+        if why.kind == "not_found":
             return f"{message}: the job was not found. Only job types with keep= keep results, for that long"
-        sentence = explanation.sentence.partition("\n")[0]
-        return f"{message}. {sentence.rstrip('.')}"
+        first, _, _ = sentence(why).partition("\n")
+        return f"{message}. {first.rstrip('.')}"
 
     def _id_and_name(self, job: Job | str) -> tuple[str, str | None]:
         """The id of a job to look up, and its name if it is known. Raises BadOption."""

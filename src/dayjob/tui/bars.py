@@ -20,7 +20,7 @@ Keyed = tuple[str, str]
 
 
 class Bar(Widget):
-    """A line of the screen, or more where what it says is long."""
+    """A line of the screen, or more where its text is long."""
 
     DEFAULT_CSS = "Bar { height: 1; }"
 

@@ -57,8 +57,12 @@ def _pool(pool: Pool, now: float, *, leads: bool) -> Row:
         )
     busy = sum(status.running.values())
     share = busy / max(1, status.concurrency)
-    told = (("stopping", status.stopping), ("quiet", status.quiet and not status.stopping), ("leader", leads))
-    words = [word for word, true in told if true] + [clean(word) for word in status.troubles]
+    states = (
+        ("stopping", status.stopping),
+        ("quiet", status.quiet and not status.stopping),
+        ("leader", leads),
+    )
+    words = [word for word, true in states if true] + [clean(word) for word in status.troubles]
     tone: Tone = "warning" if status.quiet or status.stuck or status.loop_blocked else "dim"
     if pool.lease <= 0:
         words, tone = ["✖ no heartbeat"], "error"
@@ -150,18 +154,18 @@ def _worker(one: BusyWorker) -> Row:
     share = one.progress
     shown = "" if share is None else f"{bar(share, 10)} {share:4.0%}"
     left = "" if worker.timeout is None else span(max(0.0, worker.timeout - one.running_for)) + " left"
-    said: Piece = (clean(worker.checkin or ""), "")
+    note: Piece = (clean(worker.checkin or ""), "")
     if worker.stuck or worker.lost:
-        said = ("✖ stuck past its timeout" if worker.stuck else "! lost: another pool has it", "error")
+        note = ("✖ stuck past its timeout" if worker.stuck else "! lost: another pool has it", "error")
     elif one.stale:
-        said = ("✖ no heartbeat from its pool", "error")
+        note = ("✖ no heartbeat from its pool", "error")
     elif worker.cancelled:
-        said = ("! cancelling", "warning")
+        note = ("! cancelling", "warning")
     source = "" if worker.source is None else clean(worker.source)
     return Row(
         f"{one.pool_id}/{worker.token}",
         (
-            (clean(worker.name), "bold"), ago(one.running_for), (shown, "ok"), said, left, f"{clean(one.host)}/{one.pid}", source,
+            (clean(worker.name), "bold"), ago(one.running_for), (shown, "ok"), note, left, f"{clean(one.host)}/{one.pid}", source,
             (clean(worker.id), "dim"), arguments(worker.args),
         ),
         one,
@@ -297,7 +301,7 @@ def audit(found: Iterable[AuditLine]) -> Sheet:
     return Sheet((), columns, rows, "No actions yet.")
 
 
-def told(found: AuditLine) -> Sheet:
+def audit_entry(found: AuditLine) -> Sheet:
     """One line of the audit, whole."""
     pairs = (
         ("when", when(found.at)),

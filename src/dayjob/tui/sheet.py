@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row; the key says which it is from one moment to the next."""
+    """One row; its key stays the same from one read to the next."""
 
     key: str
     cells: tuple[str | Piece, ...]
@@ -49,7 +49,7 @@ class Sheet:
     lines: tuple[Line, ...] = ()
     columns: tuple[Column, ...] = ()
     rows: tuple[Row, ...] = ()
-    #: What is said when there are no rows.
+    #: What is shown when there are no rows.
     empty: str = ""
     #: What continues the list; "" when this is the end of it.
     next: str = ""

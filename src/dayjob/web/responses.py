@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from typing import Any
 
 import msgspec
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dayjob.admin.views import BrokenEntry, BusyWorker, Count, JobView, Tally
-from dayjob.errors import DayjobError, StoreError
+from dayjob.errors import DayjobError, StoreError, UnknownQueue, UnknownSchedule
 
 #: Fields that stay out: the bytes of jobs hold what is hidden elsewhere.
 LEFT_OUT: dict[type, frozenset[str]] = {JobView: frozenset({"payload"})}
@@ -95,7 +94,7 @@ def _printable(text: str) -> str:
     return shown if len(shown) <= MAX_WORDS else f"{shown[:MAX_WORDS]}..."
 
 
-def refusal_of(error: DayjobError, status: int = 400) -> Refusal:
+def refusal_of(error: DayjobError) -> Refusal:
     """The refusal that an error of the admin layer comes to."""
     first, _, rest = str(error).partition("\n")
     hint = " ".join(rest.split())
@@ -105,7 +104,7 @@ def refusal_of(error: DayjobError, status: int = 400) -> Refusal:
             f"Redis does not answer as it should: {first}",
             hint or "It is tried again with the next request.",
         )
-    return Refusal(status, first, hint)
+    return Refusal(404 if isinstance(error, UnknownQueue | UnknownSchedule) else 400, first, hint)
 
 
 def wants_html(request: Request) -> bool:
@@ -128,11 +127,6 @@ def wants_html(request: Request) -> bool:
 
 
 # What may be shown of bytes.
-
-
-def digest(entry: BrokenEntry) -> str:
-    """What names a broken entry, beside its place."""
-    return hashlib.sha256(entry.entry).hexdigest()[:24]
 
 
 def broken_text(entry: BrokenEntry) -> str:
