@@ -333,7 +333,7 @@ def test_jobs_show_and_explain_tell_the_story_of_one(run, there, put, announce):
     assert "hunter2" not in shown.stdout
     assert run("jobs", "explain", "d1", *there).stdout.startswith("Died")
     missing = run("jobs", "show", "nobody", *there)
-    assert (missing.returncode, "No job 'nobody'" in missing.stderr) == (1, True)
+    assert (missing.returncode, 'No job "nobody"' in missing.stderr) == (1, True)
 
 
 def test_text_of_others_cannot_repaint_the_terminal(run, there, keys, call, look):
