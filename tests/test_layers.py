@@ -31,6 +31,7 @@ LAYERS = {
     # What programs import to define their jobs; opens nothing.
     "face": {"pool", "__init__"},
     "store": {"store"},
+    "explain": {"explain"},
     "enqueue": {"enqueue"},
     "worker": {"worker"},
     "admin": {"admin"},
@@ -43,11 +44,12 @@ MAY = {
     "domain": set(),
     "face": {"domain"},
     "store": {"domain"},
-    "enqueue": {"domain", "store"},
+    "explain": {"domain", "store"},
+    "enqueue": {"domain", "store", "explain"},
     "worker": {"domain", "store", "face"},
-    "admin": {"domain", "store"},
-    "web": {"domain", "admin"},
-    "cli": {"domain", "store", "face", "enqueue", "worker", "admin", "web"},
+    "admin": {"domain", "store", "explain"},
+    "web": {"domain", "explain", "admin"},
+    "cli": {"domain", "store", "explain", "face", "enqueue", "worker", "admin", "web"},
     "testing": {"domain", "store", "face", "enqueue", "worker"},
 }
 
@@ -211,6 +213,13 @@ def test_the_roles_of_a_pool_share_its_state_and_not_its_fetcher():
     fetcher = "dayjob.worker.fetching.fetcher"
     users = {module for module in MODULES if any(name == fetcher for name, _ in imports(module))}
     assert users == {"dayjob.worker.runtime", "dayjob.worker.shutdown"}
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if layer_of(name) in ("explain", "admin", "web")]
+)
+def test_commands_to_redis_are_made_in_the_store_only(module):
+    assert "dayjob.store.op" not in [name for name, _ in imports(module)], f"{module}: add it to store/ops"
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("dayjob.worker")])

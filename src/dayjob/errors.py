@@ -3,7 +3,8 @@
 DayjobError
 ├── UsageError              a mistake in the program; the message suggests a fix
 │   ├── BadOption           an option out of range, unknown, or in conflict (also ValueError)
-│   │   └── UnknownQueue    a queue that does not exist in the namespace
+│   │   ├── UnknownQueue    a queue that does not exist in the namespace
+│   │   └── UnknownSchedule a schedule that does not exist in the namespace
 │   ├── BadSignature        a handler or middleware that cannot be called (also TypeError)
 │   ├── BadArguments        arguments that do not fit the handler (also TypeError)
 │   ├── BadSchedule         a cron expression that cannot be parsed (also ValueError)
@@ -56,6 +57,10 @@ class UnknownQueue(BadOption):
     def advice(self, force: str) -> str:
         """What to do next. `force` is how the caller's interface spells that option."""
         return f"{self.near} Use {force} to {self.forced}." if self.forced else self.near
+
+
+class UnknownSchedule(BadOption):
+    """An operator named a schedule that does not exist in the namespace."""
 
 
 class BadSignature(UsageError, TypeError):

@@ -60,7 +60,7 @@ def test_a_pool_that_is_asked_to_go_quiet_ends_what_runs_and_fetches_nothing_mor
     wait_until(lambda: status_of(admin, pool_id))
     done = admin.quiet(pool_id)
     assert done.done
-    assert "with its next beat, within 0.2 s" in done.says
+    assert "at its next heartbeat, within 0.2 s" in done.says
     wait_until(lambda: status_of(admin, pool_id).quiet)
     work.enqueue(n=2)
     gate.set()

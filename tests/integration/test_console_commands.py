@@ -131,7 +131,7 @@ def test_queues_show_hides_secrets_and_suggests_a_name(run, there, enqueuer, ann
     assert "ada" in done.stdout
     assert "hunter2" not in done.stdout + run("queues", "show", "mail", "--json", *there).stdout
     typo = run("queues", "show", "mial", *there)
-    assert (typo.returncode, "Did you mean 'mail'" in typo.stderr) == (2, True)
+    assert (typo.returncode, 'Did you mean "mail"' in typo.stderr) == (2, True)
 
 
 def test_queues_are_paused_resumed_and_limited(run, there, enqueuer, admin):
@@ -162,7 +162,7 @@ def test_queues_purge_needs_yes_where_nobody_can_be_asked(run, there, enqueuer, 
 def test_on_a_terminal_a_purge_asks_first(there, enqueuer, look, tmp_path, answer, code, left):
     enqueuer.enqueue("mail")
     said, returned = on_terminal(("queues", "purge", "mail", *there), answer, tmp_path)
-    assert "Delete 1 job of the queue 'mail'? [y/N]" in said
+    assert 'Delete 1 job of the queue "mail"? [y/N]' in said
     assert (returned, len(look.queue("mail"))) == (code, left)
 
 
@@ -333,7 +333,7 @@ def test_jobs_show_and_explain_tell_the_story_of_one(run, there, put, announce):
     assert "hunter2" not in shown.stdout
     assert run("jobs", "explain", "d1", *there).stdout.startswith("Died")
     missing = run("jobs", "show", "nobody", *there)
-    assert (missing.returncode, "No job 'nobody'" in missing.stderr) == (1, True)
+    assert (missing.returncode, 'No job "nobody"' in missing.stderr) == (1, True)
 
 
 def test_text_of_others_cannot_repaint_the_terminal(run, there, keys, call, look):
@@ -346,6 +346,21 @@ def test_text_of_others_cannot_repaint_the_terminal(run, there, keys, call, look
         done = run(*words, *there)
         assert "\x1b" not in done.stdout + done.stderr, words
         assert "\x07" not in done.stdout
+
+
+def test_broken_entries_are_listed_repaired_and_deleted(run, there, call, keys, look):
+    call("RPUSH", keys.broken, b"no json", b"nor this")
+    listed = msgspec.json.decode(run("broken", "ls", "--json", *there).stdout)
+    first, second = [entry["id"] for entry in listed["entries"]]
+    assert [entry["payload"] for entry in listed["entries"]] == ["no json", "nor this"]
+    refused = run("broken", "delete", first, *there)
+    assert (refused.returncode, "add --yes" in refused.stderr) == (2, True)
+    assert run("broken", "delete", first, "--yes", *there).returncode == 0
+    assert call("LRANGE", keys.broken, 0, -1) == [b"nor this"]
+    job = '{"name": "mail", "id": "m1", "t": 1, "args": {}}'
+    assert run("broken", "repair", second, "no json", *there).returncode == 2
+    assert run("broken", "repair", second, job, *there).returncode == 0
+    assert [one["id"] for one in look.queue("mail")] == ["m1"]
 
 
 def test_jobs_are_retried_by_id_once(run, there, put, look):
@@ -426,14 +441,14 @@ def test_everything_that_matches_is_cancelled_running_jobs_too(run, there, enque
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["cancel", "--where", "name=a", "--yes"], "--state retry|scheduled|waiting|running"),
+        (["cancel", "--where", "name=a", "--yes"], "--state running|waiting|scheduled|retry"),
         (["retry"], "give IDs, or --where"),
         (["retry", "x", "--where", "name=a"], "not both"),
         (["retry", "x", "--limit", "3"], "--limit goes with --where"),
-        (["delete", "--where", "name=a", "--yes"], "--state dead|retry|scheduled|done|waiting"),
+        (["delete", "--where", "name=a", "--yes"], "--state waiting|scheduled|retry|dead|done"),
         (["delete", "--state", "dead", "--where", "", "--yes"], "no condition"),
         (["retry", "--where", "nmae=a"], "Did you mean 'name'?"),
-        (["retry", "--state", "done", "--where", "name=a"], "there can be done delete"),
+        (["retry", "--state", "done", "--where", "name=a"], "'done' is not one of"),
         (["ls", "--state", "broken", "--where", "name=a"], "cannot be used with"),
         (["ls", "--after", "x"], "not a cursor"),
         (["ls", "--state", "dead", "--after", "x"], "not a cursor"),
@@ -498,7 +513,7 @@ def test_which_pools_are_meant_must_be_said(run, there, quick_pool, admin):
 def test_pools_are_asked_to_go_quiet_by_host_or_id(run, there, quick_pool, admin):
     asked = run("pools", "quiet", "--host", platform.node(), *there)
     assert asked.returncode == 0
-    assert "It fetches nothing more with its next beat" in asked.stdout
+    assert "It fetches nothing more at its next heartbeat" in asked.stdout
     wait_until(lambda: admin.pools().pools[0].status.quiet)
     assert " quiet " in run("pools", "ls", *there).stdout
     again = run("pools", "quiet", quick_pool, *there)

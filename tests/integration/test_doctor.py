@@ -217,7 +217,7 @@ def test_a_running_pool_leads_and_its_names_are_known(examine, keys, new_pool, c
     call("LPUSH", keys.queue("misspelt"), "x")
     finding = examine()["queues"]
     assert finding.level == "warning"
-    assert "no live pool knows misspelt (1 job)" in finding.what
+    assert "no live pool has misspelt (1 job)" in finding.what
 
 
 def test_live_pools_without_a_leader_are_a_warning(examine, call, keys):

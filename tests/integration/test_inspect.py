@@ -10,6 +10,9 @@ import pytest
 
 from dayjob import Enqueuer, Job
 from dayjob.errors import BadOption, Rejected
+from dayjob.explain import reasons, words
+from dayjob.explain.obstacles import AllQuiet, AtLimit, NoWorker, QueuePaused
+from dayjob.explain.reasons import HolderDied, JobNotFound
 from dayjob.store import addresses, codec
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.op import plain
@@ -766,80 +769,78 @@ def test_many_requests_of_the_async_driver_are_one_round_trip(redis_url, keys, c
     assert took < 50
 
 
-def explained(go, keys, job):
-    return go(find.explain(keys, job.id)).sentence
+def why(go, keys, job):
+    return go(reasons.explain(keys, getattr(job, "id", job)))
 
 
-def test_what_a_waiting_job_waits_for_is_said_in_one_sentence(keys, call, go, enqueuer, look):
+def test_a_waiting_job_names_what_keeps_it_from_running(keys, call, go, enqueuer, look):
     job = enqueuer.enqueue_many("a", [{}] * 2)[1]
-    assert explained(go, keys, job) == "Waits in the queue 'a' (1 ahead of it): no pool is running."
+    assert why(go, keys, job).kind == "no_pool"
+    assert words.sentence(why(go, keys, job)) == (
+        'Waits in the queue "a" (1 ahead of it): no pool is running.'
+    )
     call("ZADD", keys.pools, (look.now() + 60) * 1000, "p1")
 
     def say(**status):
         call("SET", keys.pool("p1"), msgspec.json.encode({"id": "p1", "concurrency": 2, **status}))
 
-    assert "no live pool knows this name (1 pool, 1 not reporting yet)" in explained(go, keys, job)
+    assert why(go, keys, job).obstacle == NoWorker(pools=1, unreported=1)
     say(names=["b"])
-    assert "no live pool knows this name (1 pool)" in explained(go, keys, job)
+    assert why(go, keys, job).obstacle == NoWorker(pools=1, unreported=0)
     say(names=["a"], quiet=True)
-    assert "has gone quiet" in explained(go, keys, job)
+    assert why(go, keys, job).obstacle == AllQuiet(pools=1)
     say(names=["a"], held=2)
-    assert "all 2 workers of pool p1 are busy" in explained(go, keys, job)
-    say(names=["a"], running={"b": 2}, stuck=2, host="box", pid=7)
-    assert "all 2 workers of box/7 are busy; 2 of them are stuck past their timeout." in explained(
-        go, keys, job
-    )
-    say(names=["a"], concurrency=1, held=1, host="box", pid=7)
-    assert "the only worker of box/7 is busy." in explained(go, keys, job)
+    assert [pool.id for pool in why(go, keys, job).obstacle.full] == ["p1"]
     say(names=["a", "b"], async_names=["b"], concurrency=9, threads=1, threads_busy=1, held=1)
-    assert "the only thread for plain functions is busy (threads=1, concurrency=9)." in explained(
-        go, keys, job
-    )
+    assert [pool.id for pool in why(go, keys, job).obstacle.threadless] == ["p1"]
     say(names=["a", "b"], async_names=["a"], concurrency=9, threads=1, threads_busy=1, held=1)
-    assert "about to be fetched" in explained(go, keys, job)
+    assert why(go, keys, job).kind == "next"
     say(names=["a"], held=1)
-    assert "about to be fetched" in explained(go, keys, job)
+    assert why(go, keys, job).kind == "next"
     go(operate.set_limit(keys, "a", 1))
     call("SADD", keys.held_of("a"), "p1/1:a")
-    assert "its limit is reached, 1 of 1 run" in explained(go, keys, job)
+    assert why(go, keys, job).obstacle == AtLimit(held=1, limit=1)
+    assert why(go, keys, job).holders == ("p1/1:a",)
     go(operate.pause(keys, "a"))
-    assert "its queue is paused" in explained(go, keys, job)
+    assert why(go, keys, job).obstacle == QueuePaused(by="", at=None)
 
 
-def test_what_other_jobs_wait_for_is_said_in_one_sentence(keys, call, go, enqueuer, look):
-    later = enqueuer.enqueue_in("a", 42)
-    assert explained(go, keys, later) in ("Due in 42 s.", "Due in 41 s.")
+def test_other_jobs_name_what_they_wait_for(keys, call, go, enqueuer, look):
+    later = why(go, keys, enqueuer.enqueue_in("a", 42))
+    assert later.kind == "due_later"
+    assert 40 < later.seconds <= 42
     now = look.now()
     call("ZADD", keys.retry, now - 100, payload("a", "late", fails=2, err="ValueError: no\nmore"))
-    late = go(find.explain(keys, "late")).sentence
-    assert late.startswith("Was due 100 s ago after 2 fails, the last: ValueError: no: no pool is the leader")
+    late = why(go, keys, "late")
+    assert (late.kind, late.fails, late.leader) == ("overdue", 2, None)
     call("SET", keys.unique("a", "k"), "holder")
     call("ZADD", keys.dead, now - 7200, payload("a", "gone", err="boom", unique_key=keys.unique("a", "k")))
-    assert go(find.explain(keys, "gone")).sentence == "Died 2.0 h ago: boom (job holder has its unique key)."
-    call("ZADD", keys.dead, now - 7200, payload("a", "large", err="TooLarge: store it elsewhere."))
-    assert go(find.explain(keys, "large")).sentence == "Died 2.0 h ago: TooLarge: store it elsewhere."
+    gone = why(go, keys, "gone")
+    assert (gone.kind, gone.error, gone.holder) == ("dead", "boom", "holder")
+    assert gone.seconds == pytest.approx(7200, abs=60)
     call("ZADD", keys.done, now + 3600 * 5, payload("a", "kept"))
-    assert go(find.explain(keys, "kept")).sentence == "Completed, and kept for another 5.0 h."
-    nobody = go(find.explain(keys, "nobody"))
-    assert nobody.found is None
-    assert "never was" in nobody.sentence
+    assert why(go, keys, "kept").kind == "done"
+    assert why(go, keys, "kept").kept_for == pytest.approx(3600 * 5, abs=60)
+    assert why(go, keys, "nobody") == JobNotFound("nobody")
     expired = enqueuer.enqueue("x")
     call("DEL", keys.queue("x"))
     call("LPUSH", keys.queue("x"), payload("x", expired.id, expires=5))
-    assert "it has expired" in explained(go, keys, expired)
+    assert why(go, keys, expired).kind == "expired"
 
 
 def test_a_running_job_says_where_and_for_how_long(keys, call, go, enqueuer, new_ghost, look):
     job = enqueuer.enqueue("a")
     ghost = new_ghost(lease=30)
     ((token, _),) = ghost.take("a")
-    assert f"Fetched by pool {ghost.id}" in explained(go, keys, job)
+    assert (why(go, keys, job).kind, why(go, keys, job).pool.id) == ("starting", ghost.id)
     worker = {"token": token, "name": "a", "id": job.id, "started_at": look.now() - 30, "checkin": "row 3"}
     status = {"id": ghost.id, "host": "box", "pid": 7, "workers": [worker]}
     call("SET", keys.pool(ghost.id), msgspec.json.encode(status))
-    assert explained(go, keys, job) == "Running for 30 s on box/7: row 3."
+    runs = why(go, keys, job)
+    assert (runs.kind, runs.pool.host, runs.pool.pid, runs.checkin) == ("running", "box", 7, "row 3")
+    assert runs.seconds == pytest.approx(30, abs=10)
     go(maintain.condemn(keys, lease=1, proven=[ghost.id], judge=False))
-    assert "which died; its attempts are being rescued" in explained(go, keys, job)
+    assert why(go, keys, job) == HolderDied(ghost.id)
 
 
 def test_no_look_or_action_changes_what_a_full_server_still_lets_one_do(keys, call, go, enqueuer):

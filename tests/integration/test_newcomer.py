@@ -224,7 +224,7 @@ def test_no_result_of_a_job_that_waits_says_that_no_pool_runs(namespace, redis_u
     enqueuer = Enqueuer(namespace, redis=redis_url)
     job = enqueuer.enqueue("mail")
     text = refusal(ResultTimeout, enqueuer.result, job, timeout=0.05)
-    assert "Waits in the queue 'mail'" in text
+    assert 'Waits in the queue "mail"' in text
     assert "no pool is running" in text
     enqueuer.close()
 

@@ -102,6 +102,7 @@ def test_every_tab_shows_what_it_is_about(top, pool, put, admin, enqueuer):
 def test_the_tabs_are_those_of_the_web():
     assert [view.title.lower() for view in views.tabs()] == [
         "home", "queues", "pools", "busy", "retry", "scheduled", "dead", "failures", "periodic", "metrics", "redis", "audit",
+        "broken",
     ]  # fmt: skip
 
 
@@ -211,9 +212,9 @@ def test_the_filter_is_that_of_jobs_ls_and_a_mistake_in_it_is_explained(top, put
     screen.press("/")
     screen.wait_for("Show only rows that match")
     screen.fill("age>1h")
-    screen.wait_for("age> cannot be used here: write name= or name~")
+    screen.wait_for("age> is not a filter of this tab: write name= or name~")
     screen.press("escape")
-    screen.wait_for("2 queues", gone="cannot be used here")
+    screen.wait_for("2 queues", gone="is not a filter of this tab")
     screen.press("/")
     screen.wait_for("Show only rows that match")
     screen.fill("name~char")
@@ -235,7 +236,7 @@ def test_retry_asks_first_and_says_what_became_of_it(top, put, look, admin):
     screen.press("r")
     screen.wait_for("y yes")
     screen.press("y")
-    screen.wait_for("Back in the queue 'mail'.", "No jobs in dead.")
+    screen.wait_for('Back in the queue "mail".', "No jobs in dead.")
     assert [job["id"] for job in look.queue("mail")] == ["d-1"]
     assert admin.audit()[0].action == "retry"
 
@@ -259,7 +260,7 @@ def test_scheduled_and_retried_jobs_are_run_killed_and_deleted(top, put, look, k
     screen = top("--tab", "scheduled")
     screen.wait_for("s-2")
     for key, question, answer, left in (
-        ("r", 'Run "mail" s-0?', "In the queue 'mail' now.", "2 jobs in scheduled"),
+        ("r", 'Run now "mail" s-0?', 'In the queue "mail" now.', "2 jobs in scheduled"),
         ("x", 'Kill "mail" s-1?', "Dead now.", "1 job in scheduled"),
         ("d", 'Delete "mail" s-2?', "Deleted.", "No jobs in scheduled."),
     ):
@@ -330,7 +331,7 @@ def test_queues_are_paused_resumed_and_purged_by_typing_their_name(top, enqueuer
     screen.press("y")
     screen.wait_for("queue mail: Resumed.", gone="! paused")
     screen.press("u")
-    screen.wait_for('Delete 7 jobs waiting in "mail", for good?', "Type mail and press enter")
+    screen.wait_for('Purge the queue "mail" (7 jobs waiting)?', "Type mail and enter")
     screen.fill("mial")
     screen.wait_for("That is not mail; nothing was changed.")
     assert len(look.queue("mail")) == 7
@@ -341,6 +342,50 @@ def test_queues_are_paused_resumed_and_purged_by_typing_their_name(top, enqueuer
     screen.fill("mail")
     screen.wait_for('queue "mail": 7 jobs deleted.')
     assert look.queue("mail") == []
+
+
+def test_a_queue_is_limited_and_the_limit_lifted(top, enqueuer, admin):
+    enqueuer.enqueue("mail")
+    screen = top("--tab", "queues")
+    screen.wait_for("mail")
+    screen.press("l")
+    screen.wait_for('Limit the queue "mail"?')
+    screen.fill("many")
+    screen.wait_for("'many' is not a number: nothing was changed")
+    screen.press("l")
+    screen.wait_for('Limit the queue "mail"?')
+    screen.fill("3")
+    screen.wait_for("queue mail: At most 3 at once.")
+    assert admin.queue("mail").view.queue.limit == 3
+    screen.press("l")
+    screen.wait_for('Limit the queue "mail"?')
+    screen.press("backspace", "enter")
+    screen.wait_for("queue mail: No limit any more.")
+    assert admin.queue("mail").view.queue.limit is None
+
+
+def test_tabs_beyond_the_twelve_with_keys_are_reached_by_the_arrows(top, call, keys, look):
+    """The list of broken entries is the thirteenth tab."""
+    call("LPUSH", keys.broken, b"no json")
+    screen = top("--tab", "broken", columns=150)
+    screen.wait_for("= Audit  Broken", "1 broken entry", "no json")
+    screen.press("left")
+    screen.wait_for("No actions yet.")
+    screen.press("right")
+    screen.wait_for("1 broken entry")
+    screen.press("d")
+    screen.wait_for("Delete the broken entry 0?", "These bytes are deleted for good.")
+    screen.press("n")
+    screen.wait_for("no json", gone="y yes")
+    screen.press("e")
+    screen.wait_for("Repair the broken entry 0?")
+    screen.press("escape")
+    screen.wait_for("no json", gone="enter does it")
+    screen.press("d")
+    screen.wait_for("y yes")
+    screen.press("y")
+    screen.wait_for("Deleted.", "No broken entries.")
+    assert call("LLEN", keys.broken) == 0
 
 
 def test_a_queue_opens_with_the_jobs_that_wait_in_it(top, enqueuer, look):
@@ -376,13 +421,13 @@ def test_a_running_job_is_cancelled_and_its_pool_made_quiet_and_stopped(top, poo
     screen.press("3")
     screen.wait_for("1 pool,", f"{os.getpid()}")
     screen.press("z")
-    screen.wait_for("Fetch nothing more")
+    screen.wait_for("Quiet the pool ")
     screen.press("y")
-    screen.wait_for("It fetches nothing more with its next beat", "quiet")
+    screen.wait_for("It fetches nothing more at its next heartbeat", "quiet")
     screen.press("s")
-    screen.wait_for("Stop, as by a signal")
+    screen.wait_for("Stop the pool ")
     screen.press("y")
-    screen.wait_for("It stops with its next beat", "No pool is running.")
+    screen.wait_for("It stops at its next heartbeat", "No pool is running.")
 
 
 def test_schedules_are_run_paused_and_resumed(top, pool, look):

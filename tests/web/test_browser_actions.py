@@ -75,7 +75,7 @@ def test_a_scheduled_job_runs_now_and_another_is_deleted_after_a_question(consol
     tab.open("/scheduled_jobs")
     row = tab.page.locator("tr", has_text="first")
     row.get_by_role("button", name="Run now").click()
-    tab.told("In the queue 'first' now.")
+    tab.told('In the queue "first" now.')
     assert queue(console.admin, "first").size == 1
     row = tab.page.locator("tr", has_text="second")
     row.get_by_role("button", name="Delete").click()
@@ -99,7 +99,7 @@ def test_a_job_is_killed_and_retried_on_its_page(console, tab):
     tab.told("Dead now.")
     tab.page.locator("h1", has_text="dead").wait_for()
     tab.post("Retry")
-    tab.told("Back in the queue 'greet'.")
+    tab.told('Back in the queue "greet".')
     tab.page.locator("h1", has_text="waiting").wait_for()
     assert queue(console.admin, "greet").size == 1
 
@@ -226,7 +226,6 @@ def test_a_pool_goes_quiet_and_is_stopped(console, tab, redis_url, namespace):
         wait_until(lambda: [pool for pool in run.admin.pools().pools if pool.status])
         tab.open("/worker_pools")
         tab.post("Quiet")
-        tab.confirm()
         wait_until(lambda: run.admin.pools().pools[0].status.quiet)
         tab.page.locator("th .tag", has_text="quiet").wait_for()
         tab.post("Stop")
@@ -258,7 +257,6 @@ def test_a_schedule_runs_now_and_is_paused_and_resumed(console, tab, redis_url, 
         tab.open("/periodic")
         tab.page.get_by_text("09:00").first.wait_for()
         tab.post("Run now")
-        tab.confirm()
         tab.told("Enqueued as")
         wait_until(lambda: run.admin.queue("greet").totals.get("done"))
         tab.post("Pause")
@@ -287,7 +285,7 @@ def test_a_job_is_enqueued_by_the_form_with_exact_numbers(console, tab, redis_ur
         tab.page.get_by_label("tone").select_option(label="cool")
         tab.page.get_by_label("Source").fill("acme")
         form.get_by_role("button", name="Enqueue").click()
-        tab.told("In the queue 'greet'.")
+        tab.told('In the queue "greet".')
         job = run.admin.jobs("waiting", name="greet", where="source=acme").jobs[0]
         assert job.args == {"name": "Grace", "times": 12345678901234567890, "loud": True, "tone": "cool"}
         tab.page.get_by_label("Run in").fill("1h30m")
@@ -304,7 +302,7 @@ def test_a_job_that_nobody_announced_is_enqueued_as_json(console, tab):
     tab.page.locator("#wrong", has_text="write a JSON object").wait_for()
     tab.page.fill("#a-more", '{"n": 12345678901234567890}')
     tab.page.locator("#enqueue").get_by_role("button", name="Enqueue").click()
-    tab.told("In the queue 'unheard'.")
+    tab.told('In the queue "unheard".')
     tab.page.locator(".toast a").click()
     tab.page.locator("pre", has_text="12345678901234567890").first.wait_for()
     (job,) = console.admin.jobs("waiting", name="unheard").jobs

@@ -182,7 +182,7 @@ def test_a_queue_says_who_paused_it_and_what_waits(console):
 def test_an_unknown_queue_is_said_with_one_that_is_like_it(console):
     console.admin.enqueue("send_mail", {})
     text = words(page(console, "/queue", 404, name="send_mial"))
-    assert "no queue 'send_mial'" in text
+    assert 'cannot show "send_mial": no such queue' in text
     assert "send_mail" in text
 
 
@@ -233,7 +233,7 @@ def test_a_job_has_a_page_in_every_state(console, redis_url, namespace):
         assert "acme" in told("retry")
         assert "Completed" in told("done")
         waiting = told("waiting", "unknown_name")
-        assert "no live pool knows this name" in waiting
+        assert "no live pool has this job" in waiting
         assert "[redacted]" in waiting
         assert "hunter2" not in waiting
         assert "Due in" in told("scheduled")

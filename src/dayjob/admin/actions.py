@@ -1,17 +1,20 @@
-"""What an operator can do to one job, or to a selection. Each action names the job that was seen, and where.
+"""Actions on one job, or on a selection; verbs.py has which are allowed. Each names the job that was seen, and where.
 
-If it has moved on, the answer says so and nothing is changed. Actions on everything that matches are in bulk.py.
+If the job has moved on, nothing is changed. Actions on everything that matches are in bulk.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
+from dayjob.admin import verbs
 from dayjob.admin.jobs import locate, source_of
 from dayjob.admin.session import Session, outcome
-from dayjob.admin.views import BrokenEntry, JobView, Outcome, Seen, State
+from dayjob.admin.verbs import Verb, VerbRow
+from dayjob.admin.views import BrokenEntry, JobView, Outcome, OutcomeKind, Seen, State
 from dayjob.errors import BadArguments, BadOption, Rejected
+from dayjob.explain.words import quoted
 from dayjob.handlers.arguments import encode_unchecked
 from dayjob.handlers.describe import misfit
 from dayjob.job import new_id
@@ -20,16 +23,15 @@ from dayjob.store import codec
 from dayjob.store.ops import inspect, job_types, operate, pools, produce
 from dayjob.store.steps import Steps, ask
 
-Verb = Literal["retry", "delete", "kill", "run_now", "cancel"]
 Job = JobView | Seen | str
 
 #: How many jobs a selection may have.
 MAX_SELECTED = 500
 
-#: True or False and words when it was tried or refused; None when the job was not there any more.
-Tried = tuple[bool, str] | None
+#: What became of an action, and the words for it.
+Tried = tuple[OutcomeKind, str]
 
-_WHERE = {
+_WHERE: dict[State, str] = {
     "waiting": "waits in its queue", "running": "is running", "scheduled": "is scheduled", "retry": "is in retry",
     "dead": "is dead", "done": "is done",
 }  # fmt: skip
@@ -60,7 +62,7 @@ def run_now(session: Session, job: Job, *, state: State | None = None) -> Steps[
 
 
 def cancel(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
-    """End a job: one that waits is removed, one that runs is told with its pool's next beat. Counted as cancelled."""
+    """End a job: one that waits is removed, one that runs is stopped at its pool's next heartbeat. Counted as cancelled."""
     return (yield from act(session, "cancel", job, state))
 
 
@@ -75,34 +77,51 @@ def selection(session: Session, verb: Verb, jobs: Sequence[Job]) -> Steps[list[O
 
 
 def act(session: Session, verb: Verb, job: Job, state: State | None) -> Steps[Outcome]:
-    """One action on one job. With `state`, or a job that says where it was seen, only if it is still there."""
+    """One action on one job. With `state`, or a job that has the state in which it was seen, only if it is still there."""
     expected = state or (job.state if isinstance(job, Seen) else None)
     job_id = job if isinstance(job, str) else job.id
     found = yield from locate(session, job)
     subject = f"job {job_id or '(without an id)'}"
     if found is None:
-        says = f"No {subject} was found: it completed, was deleted or never was. Nothing was changed."
-        return (yield from outcome(session, verb, subject, done=False, says=says, found=False))
+        says = f"No {subject} was found: it completed, was deleted or never existed."
+        return (yield from outcome(session, verb, subject, "not_found", says))
     subject = f"{subject} ({found.name or 'unreadable'}, {found.state})"
-    if expected is not None and found.state != expected:
-        says = f"It has moved on: it was {expected}, now it {_WHERE[found.state]}. Nothing was changed."
-        return (yield from outcome(session, verb, subject, done=False, says=says))
-    if verb == "kill" and found.state == "running" and expected != "running":
-        says = "It is running: it cannot be killed without saying so (--running, state=running). Nothing was changed."
-        return (yield from outcome(session, verb, subject, done=False, says=says))
-    tried = yield from _DO[verb](session, found)
-    if tried is None:
-        tried = False, (yield from _moved(session, found))
-    return (yield from outcome(session, verb, subject, done=tried[0], says=tried[1]))
+    kind, says = _refusal(verbs.row("job", verb), found.state, expected)
+    if kind == "done":
+        kind, says = yield from _DO[verb](session, found)
+    if kind == "moved" and not says:
+        says = yield from _moved(session, found)
+    return (yield from outcome(session, verb, subject, kind, says))
+
+
+def _refusal(row: VerbRow, state: State, expected: State | None) -> Tried:
+    """Why a verb cannot be done to a job in this state; `done` if it can."""
+    if expected is not None and state != expected:
+        return "moved", f"It has moved on: it was {expected}, now it {_WHERE[state]}."
+    if state not in row.states:
+        return "not_allowed", f"It {_WHERE[state]}. {row.label} is for jobs that are {_listed(row.states)}."
+    if state in row.named and expected != state:
+        return (
+            "not_allowed",
+            f"It {_WHERE[state]}. To {row.name} it, name its state (--{state}, state={state}).",
+        )
+    return "done", ""
+
+
+def _listed(states: Sequence[str]) -> str:
+    words = ["in retry" if state == "retry" else state for state in states]
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _moved(session: Session, job: JobView) -> Steps[str]:
     now_at = (yield from locate(session, job.id)) if job.id else None
-    where = f"now it {_WHERE[now_at.state]}" if now_at else "it is nowhere to be found"
-    return f"It has moved on: it was {job.state}, {where}. Nothing was changed."
+    where = f"now it {_WHERE[now_at.state]}" if now_at else "now it is not found"
+    return f"It has moved on: it was {job.state}, {where}."
 
 
-# Each verb in each state.
+# Each verb in each state that the table allows. "moved" without words: the job was not there any more.
+
+_GONE: Tried = ("moved", "")
 
 
 def _retry(session: Session, job: JobView) -> Steps[Tried]:
@@ -111,25 +130,21 @@ def _retry(session: Session, job: JobView) -> Steps[Tried]:
     now = yield from ask(inspect.now())
     answer = yield from ask(operate.revive(session.keys, job.payload, now=now))
     if answer.fate == "taken":
-        return False, f"It stays dead: job {answer.holder} has its unique key. Nothing was changed."
-    return (True, f"Back in the queue {job.name!r}.") if answer.fate == "moved" else None
+        return "taken", f"It stays dead: job {answer.holder} has its unique key."
+    return ("done", f"Back in the queue {quoted(job.name)}.") if answer.fate == "moved" else _GONE
 
 
 def _run_now(session: Session, job: JobView) -> Steps[Tried]:
-    if job.state not in ("scheduled", "retry"):
-        return False, f"It {_WHERE[job.state]}: there is nothing to bring forward. Nothing was changed."
     now = yield from ask(inspect.now())
     source = source_of(session.keys, job.state)
     moved = yield from ask(operate.run_now(session.keys, source, [job.payload], now=now))
-    return (True, f"In the queue {job.name!r} now.") if moved else None
+    return ("done", f"In the queue {quoted(job.name)} now.") if moved else _GONE
 
 
 def _delete(session: Session, job: JobView) -> Steps[Tried]:
-    if job.state == "running":
-        return False, "It is running: cancel it instead. Nothing was changed."
     if not job.payload:
-        return False, "Only its result is kept, and expires by itself. Nothing was changed."
-    return (True, "Deleted.") if (yield from _remove(session, job, "deleted")) else None
+        return "not_allowed", "Only its result is kept, and expires by itself."
+    return _DELETED if (yield from _remove(session, job, "deleted")) else _GONE
 
 
 def _remove(session: Session, job: JobView, count: operate.Counter) -> Steps[bool]:
@@ -143,15 +158,15 @@ def _remove(session: Session, job: JobView, count: operate.Counter) -> Steps[boo
 
 def _kill_running(session: Session, job: JobView) -> Steps[Tried]:
     if not (yield from ask(operate.cancel(session.keys, job.pool_id, job.token, kill=True))):
-        return None
+        return _GONE
     registered = yield from pools.pools(session.keys)
     status = next((one.status for one in registered if one.id == job.pool_id), None)
     says = f"Pool {job.pool_id} stops it at its next heartbeat and moves it to dead."
     if status is not None and status.supervised:
-        return True, f"{says} If it does not stop within the grace, its process is replaced."
+        return "done", f"{says} If it does not stop within the grace, its process is replaced."
     where = "" if status is None else f" {status.pid} on {status.host}"
     return (
-        True,
+        "done",
         f"{says} If it does not stop, end its process{where} by hand: that pool has no parent process.",
     )
 
@@ -161,25 +176,20 @@ def _kill(session: Session, job: JobView) -> Steps[Tried]:
         return (yield from _kill_running(session, job))
     now = yield from ask(inspect.now())
     if job.state == "waiting":
-        dead = yield from ask(
-            operate.unqueue(session.keys, job.name, job.payload, job.place or 0, now=now, kill=True)
-        )
-    elif job.state in ("scheduled", "retry"):
+        place = job.place or 0
+        dead = yield from ask(operate.unqueue(session.keys, job.name, job.payload, place, now=now, kill=True))
+    else:
         source = source_of(session.keys, job.state)
         why = f"killed by {session.actor}"
         dead = yield from ask(operate.kill(session.keys, source, job.payload, now=now, why=why))
-    else:
-        return False, f"It {_WHERE[job.state]}: it cannot be killed. Nothing was changed."
-    return (True, "Dead now.") if dead else None
+    return ("done", "Dead now.") if dead else _GONE
 
 
 def _cancel(session: Session, job: JobView) -> Steps[Tried]:
     if job.state == "running":
-        told = yield from ask(operate.cancel(session.keys, job.pool_id, job.token))
-        return (True, f"Cancelling: pool {job.pool_id} stops it at its next heartbeat.") if told else None
-    if job.state in ("dead", "done"):
-        return False, f"It {_WHERE[job.state]}: there is nothing to cancel. Nothing was changed."
-    return (True, "Cancelled.") if (yield from _remove(session, job, "cancelled")) else None
+        asked = yield from ask(operate.cancel(session.keys, job.pool_id, job.token))
+        return ("done", f"Cancelling: pool {job.pool_id} stops it at its next heartbeat.") if asked else _GONE
+    return ("done", "Cancelled.") if (yield from _remove(session, job, "cancelled")) else _GONE
 
 
 _DO: dict[Verb, Callable[[Session, JobView], Steps[Tried]]] = {
@@ -189,19 +199,23 @@ _DO: dict[Verb, Callable[[Session, JobView], Steps[Tried]]] = {
 
 # Broken entries, new jobs.
 
+_DELETED: Tried = ("done", "Deleted.")
+_REPAIRED: Tried = ("done", "In its queue now.")
+_ENTRY_GONE: Tried = ("moved", "It is not there any more.")
+
 
 def drop_broken(session: Session, entry: BrokenEntry) -> Steps[Outcome]:
     """Delete an entry that could not be read."""
     gone = yield from ask(operate.drop_broken(session.keys, entry))
-    says = "Deleted." if gone else "It is not there any more. Nothing was changed."
-    return (yield from outcome(session, "drop_broken", f"broken entry {entry.index}", done=gone, says=says))
+    kind, says = _DELETED if gone else _ENTRY_GONE
+    return (yield from outcome(session, "drop_broken", f"broken entry {entry.index}", kind, says))
 
 
 def mend(session: Session, entry: BrokenEntry, payload: bytes) -> Steps[Outcome]:
     """Put a broken entry into its queue as `payload`, which is what it should have been. Raises BadOption."""
     moved = yield from ask(operate.mend(session.keys, entry, payload))
-    says = "In its queue now." if moved else "It is not there any more. Nothing was changed."
-    return (yield from outcome(session, "mend", f"broken entry {entry.index}", done=moved, says=says))
+    kind, says = _REPAIRED if moved else _ENTRY_GONE
+    return (yield from outcome(session, "mend", f"broken entry {entry.index}", kind, says))
 
 
 def enqueue(
@@ -232,8 +246,8 @@ def enqueue(
         yield from ask(produce.schedule(session.keys, slot, name, [payload], when, introduce=True))
     else:
         yield from ask(produce.enqueue(session.keys, slot, name, [payload], introduce=True))
-    says = "Scheduled." if delay > 0 else f"In the queue {name!r}."
-    return (yield from outcome(session, "enqueue", f"job {job_id} ({name})", done=True, says=says))
+    says = "Scheduled." if delay > 0 else f"In the queue {quoted(name)}."
+    return (yield from outcome(session, "enqueue", f"job {job_id} ({name})", "done", says))
 
 
 def _check(session: Session, name: str, args: dict[str, Any]) -> Steps[None]:

@@ -1,20 +1,20 @@
 """Actions on everything that matches a filter: counted first, then done in bounded steps with progress.
 
-What comes in after the beginning is left alone. A line in the audit at the beginning and one at the end.
+Jobs that come in after the beginning are left alone. The audit gets a line at the beginning and one at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dayjob.admin.actions import Verb
+from dayjob.admin import verbs
 from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.jobs import held, matches, page, read_held, source_of
 from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session, note
+from dayjob.admin.verbs import Verb
 from dayjob.admin.views import Count, Progress, State, Tally
 from dayjob.errors import BadOption
-from dayjob.store.op import Op
 from dayjob.store.ops import inspect, operate
 from dayjob.store.ops.inspect import Page, StoredEntry
 from dayjob.store.ops.maintain import BATCH
@@ -22,16 +22,8 @@ from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
 
-#: Is told how far it is; when it answers False, the work stops there.
+#: Is called after each step; if it returns False, the work stops there.
 Report = Callable[[Progress], object]
-
-#: What can be done to all jobs of a state.
-ABLE: dict[str, tuple[Verb, ...]] = {
-    "dead": ("retry", "delete"), "retry": ("retry", "run_now", "delete", "kill", "cancel"),
-    "scheduled": ("retry", "run_now", "delete", "kill", "cancel"), "done": ("delete",),
-    "waiting": ("delete", "kill", "cancel"), "running": ("cancel",),
-}  # fmt: skip
-
 
 #: What was done, in words.
 _DID: dict[tuple[str, str], str] = {("cancel", "running"): "cancelling at their pool's next heartbeat"}
@@ -128,9 +120,9 @@ def apply(
     Waiting jobs need a name or a condition; without a name all queues are looked through. Of a queue the first 10,000
     jobs are looked at; to empty one use purge. When `progress` answers False, it stops there.
     """
-    if verb not in ABLE.get(state, ()):
-        able = ", ".join(ABLE.get(state, ())) or "nothing"
-        raise BadOption(f"{verb} of all jobs in {state}: there can be done {able}")
+    if state not in verbs.row("job", verb).bulk:
+        able = [one.name for one in verbs.rows("job") if state in one.bulk]
+        raise BadOption(f"{verb} is not possible for all jobs in {state}: use {' or '.join(able)}")
     wanted = filter_of(where)
     report = _Watched(progress)
     queue = (name or wanted.name or "") if state == "waiting" else ""
@@ -164,7 +156,7 @@ def _matching(
 
 
 class _Watched:
-    """Tells how far it is, and remembers when it was told to stop."""
+    """Reports progress, and remembers whether the caller asked to stop."""
 
     def __init__(self, progress: Report | None) -> None:
         self._progress = progress
@@ -214,9 +206,7 @@ def _change(
     readable = [entry.member for entry in meant if entry.job is not None]
     if verb == "kill":
         why = f"killed by {session.actor}"
-        kills: list[Op[bool]] = [
-            operate.kill(session.keys, source, member, now=now, why=why) for member in readable
-        ]
+        kills = [operate.kill(session.keys, source, member, now=now, why=why) for member in readable]
         return sum((yield from ask_all(kills)))
     if state != "dead":
         return (yield from ask(operate.run_now(session.keys, source, readable, now=now))) if readable else 0
@@ -286,7 +276,7 @@ def _over_queue(
 
 
 def _over_running(session: Session, wanted: Filter, most: int | None, report: _Watched) -> Steps[Progress]:
-    """Tell the pools that hold them; each learns it with its next beat."""
+    """Ask the pools that hold them; each pool stops its jobs at its next heartbeat."""
     looked = matched = changed = 0
     redactor = Redactor(session)
     now = yield from ask(inspect.now())
@@ -302,8 +292,8 @@ def _over_running(session: Session, wanted: Filter, most: int | None, report: _W
         ]
         if most is not None:
             meant = meant[: max(0, most - matched)]
-        told = yield from ask_all(meant)
-        looked, matched, changed = looked + len(batch), matched + len(meant), changed + sum(told)
+        asked = yield from ask_all(meant)
+        looked, matched, changed = looked + len(batch), matched + len(meant), changed + sum(asked)
         report(Progress(looked, len(attempts), matched, changed))
         if report.stopped or (most is not None and matched >= most):
             break

@@ -38,7 +38,7 @@ from dayjob.store.steps import Steps, awalk, walk
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: How many connections are kept while nobody uses them.
+#: How many idle connections are kept.
 MAX_IDLE = 4
 
 
@@ -72,7 +72,7 @@ class _AdminBase:
         self._where: list[addresses.Address] = []
 
     def acting(self, actor: str) -> Self:
-        """One that shares the connections of this, and acts for somebody else."""
+        """One that shares the connections of this, and acts for another operator."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._session = replace(self._session, actor=actor)

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from dayjob import text
 from dayjob.errors import Full, Rejected
+from dayjob.explain.obstacles import Fleet
 from dayjob.store import scripts
 from dayjob.store.keys import Keys
-from dayjob.store.op import Op
 from dayjob.store.ops import health, inspect, job_types, maintain, pools
 from dayjob.store.ops.health import Health
 from dayjob.store.steps import Steps, ask, ask_all
@@ -57,7 +57,7 @@ def error(topic: str, what: str, todo: str) -> Finding:
 
 
 def unsure(topic: str, what: str, todo: str) -> Finding:
-    """Something that the server would not tell."""
+    """Something that could not be checked."""
     return Finding("could not check", topic, what, todo)
 
 
@@ -208,7 +208,7 @@ def check_eviction(server: Health) -> Finding:
     policy = eviction_of(server)
     if not policy:
         return unsure(
-            "eviction", "the server does not tell its maxmemory-policy", "make sure that it is noeviction"
+            "eviction", "the server does not show its maxmemory-policy", "make sure that it is noeviction"
         )
     if policy == "noeviction":
         return ok("eviction", "noeviction: a full server refuses new jobs and keeps the others")
@@ -222,7 +222,7 @@ def check_role(info: dict[str, str]) -> Finding:
     """Whether this is the master, and how its replicas fare."""
     role = info.get("role")
     if role is None:
-        return unsure("role", "the server does not tell its role", "make sure that it is a master")
+        return unsure("role", "the server does not show its role", "make sure that it is a master")
     if role != "master":
         master = f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
         link = info.get("master_link_status", "unknown")
@@ -260,7 +260,7 @@ def check_memory(server: Health) -> Finding:
     """How much room there is."""
     used = _int(server.info.get("used_memory"))
     if used is None:
-        return unsure("memory", "the server does not tell its memory", "watch it by other means")
+        return unsure("memory", "the server does not show its memory", "watch it by other means")
     most = memory_limit(server)
     if not most:
         total = _int(server.info.get("total_system_memory"))
@@ -278,7 +278,7 @@ def check_clients(server: Health) -> Finding:
     used = _int(server.info.get("connected_clients"))
     most = _int((server.config or {}).get("maxclients") or server.info.get("maxclients"))
     if used is None or not most:
-        return unsure("clients", "the server does not tell its connections", "watch them by other means")
+        return unsure("clients", "the server does not show its connections", "watch them by other means")
     what = f"{used:,} of {most:,} connections"
     if used < 0.8 * most:
         return ok("clients", what)
@@ -302,7 +302,7 @@ def _scripts(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - 
     names = scripts.all_names()
     for name in names:
         try:
-            yield from ask(Op("SCRIPT", (), ("LOAD", scripts.load(name).source), lambda reply: reply))
+            yield from ask(health.load_script(name))
         except Full:
             what = "the server is out of memory and takes no scripts"
             return [error("scripts", what, "raise maxmemory, or let workers drain it")]
@@ -314,7 +314,7 @@ def _scripts(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - 
 
 def _keys(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one shape for all looks
     expected = _expected_types(keys)
-    if (yield from ask(_type_of(keys.known_jobs))) in ("set", "none"):
+    if (yield from ask(health.type_of(keys.known_jobs))) in ("set", "none"):
         for name in (yield from ask(maintain.known_jobs(keys))):
             queue, _, held, bell = keys.of_name(name)
             expected |= {queue: "list", held: "set", bell: "zset"}
@@ -322,7 +322,7 @@ def _keys(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one
     wanted = list(expected)
     for first in range(0, len(wanted), 600):
         batch = wanted[first : first + 600]
-        kinds = yield from ask_all([_type_of(key) for key in batch])
+        kinds = yield from ask_all([health.type_of(key) for key in batch])
         wrong += [
             f"{key} is a {kind}, not a {expected[key]}"
             for key, kind in zip(batch, kinds, strict=True)
@@ -345,10 +345,6 @@ def _expected_types(keys: Keys) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _type_of(key: str) -> Op[str]:
-    return Op("TYPE", (key,), (), lambda reply: reply.decode() if isinstance(reply, bytes) else str(reply))
-
-
 def _pools(keys: Keys, now: float) -> Steps[list[Finding]]:
     registered = yield from pools.pools(keys)
     condemned = yield from pools.condemned(keys)
@@ -362,7 +358,7 @@ def _pools(keys: Keys, now: float) -> Steps[list[Finding]]:
     else:
         workers = sum(pool.status.concurrency for pool in live if pool.status)
         found.append(ok("pools", f"{len(live)} running, {text.counted(workers, 'worker')}"))
-        todo = "if it says so again in five seconds, look into the logs of the pools"
+        todo = "if this stays so for five seconds, look into the logs of the pools"
         good = ok("leader", f"pool {leader} does the chores")
         found.append(good if leader else warning("leader", "no pool does the chores at this moment", todo))
     versions = sorted({pool.status.version for pool in live if pool.status and pool.status.version})
@@ -406,9 +402,9 @@ def _workers(live: Sequence[pools.Pool], now: float) -> list[Finding]:
 
 def _queues(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one shape for all looks
     overview = yield from inspect.all_queues(keys)
-    live = [pool for pool in (yield from pools.pools(keys)) if pool.lease > 0]
+    fleet = Fleet((yield from pools.pools(keys)))
     waiting = [queue for queue in overview.queues if queue.size]
-    if not live:
+    if not fleet.pools:
         total = sum(queue.size for queue in waiting)
         return [
             ok(
@@ -416,12 +412,11 @@ def _queues(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - o
                 f"{text.counted(total, 'job')} waiting in {text.counted(len(waiting), 'queue')}",
             )
         ]
-    if any(pool.status is None for pool in live):
+    if fleet.unreported:
         return [unsure("queues", "a pool has not reported its jobs yet", "look again in five seconds")]
-    known = {name for pool in live if pool.status for name in pool.status.names}
-    stray = [queue for queue in waiting if queue.name not in known]
+    stray = [queue for queue in waiting if not fleet.having(queue.name)]
     if stray:
-        what = "no live pool knows " + _some(
+        what = "no live pool has " + _some(
             f"{queue.name} ({text.counted(queue.size, 'job')})" for queue in stray
         )
         return [warning("queues", what, "start a pool that has these jobs, or look for a misspelt name")]
@@ -458,7 +453,7 @@ def _failed(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - o
     what = f"{max(sizes.retry, 0):,} in retry, {max(sizes.dead, 0):,} dead"
     if sizes.dead <= 0:
         return [ok("failures", what)]
-    todo = "dayjob dead groups says why; then dayjob dead retry-all or delete-all"
+    todo = "dayjob dead groups shows why; then dayjob dead retry-all or delete-all"
     return [warning("failures", what, todo)]
 
 

@@ -26,7 +26,7 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]*\d[0-9a-fA-F-]{7,}\b|\d+(\.
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a job must be like; a field that is None says nothing."""
+    """What a job must be like; a field that is None is not checked."""
 
     name: str | None = None
     name_part: str | None = None
@@ -58,12 +58,12 @@ class Filter:
         """Whether a job fits; `error` is its error as it may be shown. What cannot be read fits only where nothing is asked."""
         if wire is None:
             return self.empty
-        said = wire.err if error is None else error
+        shown = wire.err if error is None else error
         return (
             (self.name is None or wire.name == self.name)
             and (self.name_part is None or self.name_part in wire.name)
-            and (self.error is None or self.error in said)
-            and (self.kind is None or kind_of(said) == self.kind)
+            and (self.error is None or self.error in shown)
+            and (self.kind is None or kind_of(shown) == self.kind)
             and (self.source is None or (wire.source is not None and str(wire.source) == self.source))
             and (self.id is None or wire.id == self.id)
             and (self.older is None or (age is not None and age > self.older))
@@ -81,7 +81,7 @@ class Filter:
 
 
 def read_filter(text: str) -> Filter:
-    """The filter that `text` says. Raises BadOption that shows how to write it."""
+    """Parse a filter. Raises BadOption that shows how to write it."""
     try:
         words = shlex.split(text)
     except ValueError:

@@ -6,7 +6,6 @@ from dayjob.admin.jobs import MAX_SAME, source_of, view
 from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
 from dayjob.admin.views import JobPage, JobView, State
-from dayjob.store.op import Op
 from dayjob.store.ops import inspect
 from dayjob.store.steps import Steps, ask
 
@@ -29,7 +28,7 @@ def numbered(session: Session, state: State, number: int = 1, *, size: int = 20)
 def at_second(session: Session, state: State, job_id: str, second: int) -> Steps[JobView | None]:
     """The job of a sorted set with this id whose moment is within a second; None when it is not there. Raises BadOption."""
     source = source_of(session.keys, state)
-    offset = yield from ask(Op("ZCOUNT", (source,), ("-inf", f"({second}"), int))
+    offset = yield from ask(inspect.count_below(source, second))
     for _ in range(MAX_SAME // inspect.MAX_ENTRIES):
         seen = yield from ask(inspect.page(source, offset=offset, size=inspect.MAX_ENTRIES))
         for entry in seen.entries:

@@ -19,10 +19,11 @@ from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
 from dayjob.admin.views import BrokenPage, Event, JobDetail, JobPage, JobView, PastAttempt, Seen, State
 from dayjob.errors import BadOption, Rejected
+from dayjob.explain.reasons import JobNotFound, JobWaiting, Reason, reason
+from dayjob.explain.words import sentence
 from dayjob.handlers.redact import HIDDEN, veiled
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.op import Op
 from dayjob.store.ops import consume, find, inspect, job_types, maintain
 from dayjob.store.ops.inspect import Cursor, Page, StoredEntry
 from dayjob.store.ops.operate import MAX_DEEP
@@ -56,7 +57,7 @@ def view(redactor: Redactor, state: State, entry: StoredEntry, *, place: int | N
 def of_wire(
     redactor: Redactor, state: State, payload: bytes, wire: codec.Wire | None, **more: Any
 ) -> JobView:
-    """A job as it may be shown; `more` is what its place says of it."""
+    """A job as it may be shown; `more` are the fields that depend on its state."""
     if wire is None:
         return JobView("", "", state, payload=payload, **more)
     secrets = redactor.secrets(wire)
@@ -79,7 +80,7 @@ def of_wire(
 
 
 class _Ended(msgspec.Struct):
-    """What is noted of a job that is done, beside what every job says."""
+    """The fields that only completed jobs have."""
 
     done_at: float = 0.0
     ran: float | None = None
@@ -192,8 +193,8 @@ def _read_cursor(source: str, text: str, *, newest_first: bool) -> Steps[Cursor]
     if not digest:
         return Cursor.of(text)
     score = Cursor.of(f"{moment}~").score
-    side = (f"({score!r}", "+inf") if newest_first else ("-inf", f"({score!r}")
-    offset = yield from ask(Op("ZCOUNT", (source,), side, int))
+    count = inspect.count_above if newest_first else inspect.count_below
+    offset = yield from ask(count(source, score))
     for _ in range(MAX_SAME // inspect.MAX_ENTRIES):
         seen = yield from ask(
             inspect.page(source, offset=offset, size=inspect.MAX_ENTRIES, newest_first=newest_first)
@@ -354,7 +355,7 @@ def broken(session: Session, *, offset: int = 0, size: int = 50) -> Steps[Broken
 
 
 def _all_hidden(session: Session) -> Steps[frozenset[str] | None]:
-    """What any job type hides: of bytes that cannot be read nobody knows whose they are. None: it cannot be read."""
+    """What any job type hides, because broken bytes may be of any; None if the job types cannot be read."""
     try:
         known = yield from job_types.every(session.keys)
     except Rejected:
@@ -393,14 +394,13 @@ def still(session: Session, jobs: Sequence[Seen]) -> Steps[tuple[bool, ...]]:
 def _by_moment(session: Session, seen: Seen, state: Any) -> Steps[JobView | None]:
     """A job in a set of any size, by its moment there."""
     source = source_of(session.keys, state)
-    rank = yield from ask(Op("ZCOUNT", (source,), ("-inf", f"({seen.at!r}"), int))
-    sought = yield from ask(find.seek(source, find._texts(seen.id), offset=rank))
-    match = find._match(sought, seen.id)
-    if match is None or float(match[2]) != seen.at:
+    found = None if seen.at is None else (yield from find.find_at(source, seen.id, seen.at))
+    if found is None:
         return None
+    payload, wire = found
     redactor = Redactor(session)
-    yield from redactor.learn([match[3].name])
-    return of_wire(redactor, state, match[1], match[3], at=seen.at)
+    yield from redactor.learn([wire.name])
+    return of_wire(redactor, state, payload, wire, at=seen.at)
 
 
 def _found(session: Session, job_id: str, found: find.Found) -> Steps[JobView]:
@@ -435,50 +435,25 @@ def detail(
     if found is None:
         return None
     job = yield from _found(session, job_id, found)
-    sentence = yield from _told(session, found, job.error)
+    why = yield from _reason(session, found, job.error)
     now = yield from ask(inspect.now())
-    return JobDetail(job, sentence, timeline(job, now), *copies(job))
+    return JobDetail(job, sentence(why), timeline(job, now), *copies(job), why.kind)
 
 
 def explain(session: Session, job_id: str, *, name: str | None = None) -> Steps[str]:
-    """Why a job is not running, in one sentence; where something can be done about it, a second line gives the next step."""
+    """Why a job is not running, in one sentence; where something can be done about it, a second line has the next step."""
     found = yield from find.find_job(session.keys, job_id, name)
     if found is None:
-        return find.NOWHERE.format(job_id)
+        return sentence(JobNotFound(job_id))
     job = yield from _found(session, job_id, found)
-    return (yield from _told(session, found, job.error))
+    return sentence((yield from _reason(session, found, job.error)))
 
 
-def _told(session: Session, found: find.Found, error: str) -> Steps[str]:
-    sentence, line, step = (yield from find.tell(session.keys, found, error)).partition("\n")
-    return (yield from _completed(session, sentence, found)) + line + step
-
-
-def _completed(session: Session, sentence: str, found: find.Found) -> Steps[str]:
-    """What only the admin layer knows: who paused the queue, who holds the limit, how long it may take."""
-    if found.state != "waiting":
-        return sentence
-    if "its queue is paused" in sentence:
-        who, since = yield from paused_by(session.keys, found.name)
-        if who:
-            now = yield from ask(inspect.now())
-            ago = f" {text.span(now - since)} ago" if since else ""
-            return sentence.replace("its queue is paused", f"its queue was paused by {who}{ago}")
-    elif "its limit is reached" in sentence:
-        holders = yield from ask(maintain.held_members(session.keys, found.name, most=5))
-        shown = sorted(one for one in holders if one.isprintable())
-        return f"{sentence[:-1]}, held by {', '.join(shown)}."
-    elif found.place and ("busy" in sentence or "about to be fetched" in sentence):
-        rate = yield from recent_rate(session, found.name)
-        if rate:
-            return f"{sentence[:-1]}; at the pace of the last minutes its turn comes in about {text.span(found.place / rate * 60)}."
-    return sentence
-
-
-def paused_by(keys: Keys, name: str) -> Steps[tuple[str, float | None]]:
-    """Who paused a queue and when; "" and None where that was not written."""
-    queue = (yield from ask(inspect.queues(keys, [name]))).queues[0]
-    return queue.paused_by, queue.paused_at
+def _reason(session: Session, found: find.Found, error: str) -> Steps[Reason]:
+    why = yield from reason(session.keys, found, error)
+    if isinstance(why, JobWaiting) and why.moves:
+        return replace(why, per_minute=(yield from recent_rate(session, found.name)) or None)
+    return why
 
 
 def timeline(job: JobView, now: float) -> tuple[Event, ...]:
@@ -490,41 +465,44 @@ def timeline(job: JobView, now: float) -> tuple[Event, ...]:
         made = job.attempt - 1
         # An operator can move a job to dead between two attempts: that error is no attempt's.
         outside = not made or (job.past and job.past[-1].attempt >= made)
-        events.append(Event(job.failed_at, line if outside else f"attempt {made} failed: {line}"))
+        text_of = line if outside else f"attempt {made} failed: {line}"
+        events.append(Event(job.failed_at, text_of, "failed"))
     if job.state == "dead" and job.at is not None:
         # Dead keeps the second alone, which may begin before the attempt of that second failed.
-        events.append(Event(max([job.at, *(event.at for event in events)]), "moved to dead"))
+        events.append(Event(max([job.at, *(event.at for event in events)]), "moved to dead", "died"))
     elif job.at is not None:
         words = {"scheduled": "due", "retry": "next attempt", "done": "dropped from done"}
-        events.append(Event(job.at, words.get(job.state, job.state)))
+        events.append(
+            Event(job.at, words.get(job.state, job.state), "dropped" if job.state == "done" else "due")
+        )
     if job.expires_at is not None:
-        events.append(Event(job.expires_at, "expires"))
+        events.append(Event(job.expires_at, "expires", "expires"))
     # Enqueued comes first, whatever the clock of the enqueuer was.
-    return tuple(sorted(events, key=lambda event: (event.text != "enqueued", event.at)))
+    return tuple(sorted(events, key=lambda event: (event.kind != "enqueued", event.at)))
 
 
 def _came_in(job: JobView, now: float) -> list[Event]:
     """When it was enqueued, and when it last became due where that is another moment."""
     events: list[Event] = []
     if job.enqueued_at is not None and job.enqueued_at <= now + 1:
-        events.append(Event(job.enqueued_at, "enqueued"))
+        events.append(Event(job.enqueued_at, "enqueued", "enqueued"))
     due = job.due_at
     if due is None or due > now + 1 or (job.enqueued_at is not None and due <= job.enqueued_at):
         return events
     # The attempt that ended last began after the job was due; those before it ended before.
     before = job.past[:-1] if job.state in ("retry", "dead") else job.past
     if job.enqueued_at is None and not before:
-        return [Event(due, "queued")]
+        return [Event(due, "queued", "due")]
     # Side sets keep the second alone, which may begin before the attempt of that second failed.
     due = max(due, before[-1].at) if before and due == int(due) else due
-    return [*events, Event(due, "due again" if before else "due")]
+    return [*events, Event(due, "due again" if before else "due", "due")]
 
 
 def _ended_badly(one: PastAttempt) -> Event:
     if one.died_in:
-        return Event(one.at, f"attempt {one.attempt}: {one.error} (pool {one.died_in})")
+        return Event(one.at, f"attempt {one.attempt}: {one.error} (pool {one.died_in})", "crashed")
     ran = f" after {text.took(one.ran)}" if one.ran else ""
-    return Event(one.at, f"attempt {one.attempt} failed{ran}: {one.error}")
+    return Event(one.at, f"attempt {one.attempt} failed{ran}: {one.error}", "failed")
 
 
 def copies(job: JobView) -> tuple[str, str]:

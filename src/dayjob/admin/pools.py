@@ -9,10 +9,11 @@ import msgspec
 
 from dayjob import cron
 from dayjob.admin.redactor import Redactor
-from dayjob.admin.session import Session, outcome
+from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome
 from dayjob.admin.views import (
     BusyWorker,
     Outcome,
+    OutcomeKind,
     Periodic,
     Pool,
     PoolsView,
@@ -20,7 +21,7 @@ from dayjob.admin.views import (
     WorkerStack,
     WorkerStatus,
 )
-from dayjob.errors import BadOption, BadSchedule
+from dayjob.errors import BadSchedule, UnknownSchedule
 from dayjob.options import suggest
 from dayjob.store import codec
 from dayjob.store.ops import inspect, operate, pools
@@ -36,7 +37,7 @@ SHOWN_TICKS = 5
 
 
 def listing(session: Session, *, workers: bool = True) -> Steps[PoolsView]:
-    """The pools with what each says of itself, the condemned ones, and the leader. Statuses are one read.
+    """The pools with their statuses, the condemned ones, and the leader. Statuses are one read.
 
     Of many pools most is what their busy workers do, which can be left out.
     """
@@ -53,13 +54,15 @@ def busy(
     now = yield from ask(inspect.now())
     if pool_id is None:
         registered = yield from pools.pools(session.keys)
-        told = [(pool.id, pool.status) for pool in registered if pool.status is not None]
+        reported = [(pool.id, pool.status) for pool in registered if pool.status is not None]
         stale = {pool.id for pool in registered if pool.lease <= 0}
     else:
         status = yield from ask(pools.status(session.keys, pool_id))
-        told = [] if status is None else [(pool_id, status)]
+        reported = [] if status is None else [(pool_id, status)]
         stale = set()
-    everyone = [(worker.started_at, id_, status, worker) for id_, status in told for worker in status.workers]
+    everyone = [
+        (worker.started_at, id_, status, worker) for id_, status in reported for worker in status.workers
+    ]
     longest = sorted(everyone, key=lambda one: one[0])[: max(0, min(most, MAX_BUSY))]
     redactor = Redactor(session)
     yield from redactor.learn(worker.name for *_, worker in longest)
@@ -72,11 +75,11 @@ def busy(
 
 
 def _registered(session: Session, *, workers: bool) -> Steps[list[Pool]]:
-    """The pools, with arguments as they may be shown here: a pool hides what its code says, and no more."""
+    """The pools, with arguments as they may be shown here: a pool hides only what its own code names."""
     registered = yield from pools.pools(session.keys)
     redactor = Redactor(session)
-    told = [pool.status for pool in registered if pool.status is not None] if workers else []
-    yield from redactor.learn(worker.name for status in told for worker in status.workers)
+    reported = [pool.status for pool in registered if pool.status is not None] if workers else []
+    yield from redactor.learn(worker.name for status in reported for worker in status.workers)
     return [
         pool
         if pool.status is None or not pool.status.workers
@@ -98,12 +101,12 @@ def _veiled(redactor: Redactor, worker: WorkerStatus) -> WorkerStatus:
 
 
 def quiet(session: Session, pool_id: str) -> Steps[Outcome]:
-    """Ask a pool to fetch nothing more, from its next beat on; what runs goes on."""
+    """Ask a pool to fetch nothing more, from its next heartbeat on. Its running jobs go on."""
     return (yield from _wish(session, "quiet", pool_id, "It fetches nothing more"))
 
 
 def stop(session: Session, pool_id: str) -> Steps[Outcome]:
-    """Ask a pool to stop as by a signal, from its next beat on; a supervised process is not started again."""
+    """Ask a pool to stop as by a signal, at its next heartbeat. A supervised process is not started again."""
     return (yield from _wish(session, "stop", pool_id, "It stops"))
 
 
@@ -111,19 +114,19 @@ def _wish(session: Session, what: operate.PoolRequest, pool_id: str, does: str) 
     status = (yield from ask(pools.status(session.keys, pool_id))) if pool_id else None
     subject = f"pool {pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
     wished = (yield from ask(operate.ask_pool(session.keys, pool_id, what))) if pool_id else "gone"
+    kind: OutcomeKind = "done"
+    says = f"{does} at its next heartbeat, within {status.beat if status else 5:g} s."
     if wished == "gone":
-        says = "There is no such pool any more: it stopped, or it died. Nothing was changed."
+        kind, says = "moved", "There is no such pool any more: it stopped, or it died."
     elif wished == "already":
-        says = "It was asked that already. Nothing was changed."
-    else:
-        says = f"{does} with its next beat, within {status.beat if status else 5:g} s."
-    return (yield from outcome(session, what, subject, done=wished == "new", says=says))
+        kind, says = "already", "It was asked that already."
+    return (yield from outcome(session, what, subject, kind, says))
 
 
 def stacks(session: Session, pool_id: str, *, wait: float = 10.0) -> Steps[Stacks | None]:
     """Where the busy workers of a pool are in their code; waits so many seconds for its next beat, a minute at most.
 
-    None when the pool is gone, or says nothing in that time.
+    None when the pool is gone, or does not answer in that time.
     """
     if (yield from ask(operate.ask_pool(session.keys, pool_id, "stacks"))) == "gone":
         return None
@@ -142,10 +145,10 @@ class _StackReport(msgspec.Struct):
 
 def _stacks(pool_id: str, raw: bytes) -> Stacks | None:
     try:
-        told = msgspec.json.decode(raw, type=_StackReport)
+        report = msgspec.json.decode(raw, type=_StackReport)
     except codec.UNREADABLE:
         return None
-    return Stacks(pool_id, told.at, told.workers)
+    return Stacks(pool_id, report.at, report.workers)
 
 
 # Schedules.
@@ -194,35 +197,35 @@ def _periodic(redactor: Redactor, schedule: inspect.StoredSchedule, now: float, 
 
 
 def run_schedule(session: Session, name: str) -> Steps[Outcome]:
-    """Enqueue the job of a schedule now, beside its ticks. Raises BadOption."""
+    """Enqueue the job of a schedule now, beside its ticks. Raises UnknownSchedule."""
     schedule = yield from _schedule(session, name)
     now = yield from ask(inspect.now())
     job_id, op = operate.run_schedule(session.keys, schedule, now=now)
     yield from ask(op)
-    return (yield from outcome(session, "run", f"schedule {name}", done=True, says=f"Enqueued as {job_id}."))
+    return (yield from outcome(session, "run", f"schedule {name}", "done", f"Enqueued as {job_id}."))
 
 
 def pause_schedule(session: Session, name: str) -> Steps[Outcome]:
-    """Let a schedule tick without enqueueing. Raises BadOption."""
+    """Let a schedule tick without enqueueing. Raises UnknownSchedule."""
     yield from _schedule(session, name)
     now = yield from ask(inspect.now())
     pause = operate.pause_schedule(session.keys, name, says=inspect.pause_text(now, session.actor))
     done = (yield from ask(pause)) == "changed"
-    says = "Paused." if done else "It was paused already. Nothing was changed."
-    return (yield from outcome(session, "pause", f"schedule {name}", done=done, says=says))
+    kind, says = DONE_OR_ALREADY["pause"][done]
+    return (yield from outcome(session, "pause", f"schedule {name}", kind, says))
 
 
 def resume_schedule(session: Session, name: str) -> Steps[Outcome]:
-    """Let a paused schedule enqueue again, from its next tick on. Raises BadOption."""
+    """Let a paused schedule enqueue again, from its next tick on. Raises UnknownSchedule."""
     yield from _schedule(session, name)
     done = (yield from ask(operate.resume_schedule(session.keys, name))) == "changed"
-    says = "Resumed." if done else "It was not paused. Nothing was changed."
-    return (yield from outcome(session, "resume", f"schedule {name}", done=done, says=says))
+    kind, says = DONE_OR_ALREADY["resume"][done]
+    return (yield from outcome(session, "resume", f"schedule {name}", kind, says))
 
 
 def _schedule(session: Session, name: str) -> Steps[inspect.StoredSchedule]:
     known = {one.name: one for one in (yield from ask(inspect.schedules(session.keys)))}
     if name not in known:
         near = suggest(name, list(known))
-        raise BadOption(f"no schedule {name!r}{near or '; dayjob periodic ls shows all'}")
+        raise UnknownSchedule(f'no schedule "{name}"{near or "; dayjob periodic ls shows all"}')
     return known[name]

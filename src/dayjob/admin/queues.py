@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dayjob.admin.jobs import page
 from dayjob.admin.metrics import RECENT_MINUTES, Window, failing, pairs, totals_of, window
-from dayjob.admin.session import Session, note, outcome
+from dayjob.admin.session import DONE_OR_ALREADY, Session, note, outcome
 from dayjob.admin.views import (
     Outcome,
     Progress,
@@ -19,10 +19,10 @@ from dayjob.admin.views import (
     QueueView,
     Tally,
 )
-from dayjob.errors import BadOption, Rejected, UnknownQueue
+from dayjob.errors import Rejected, UnknownQueue
+from dayjob.explain.obstacles import Fleet, obstacle
 from dayjob.options import check_name, suggest
 from dayjob.store.keys import Keys
-from dayjob.store.op import Op
 from dayjob.store.ops import figures, inspect, job_types, maintain, operate, pools, rollups
 from dayjob.store.ops.figures import Counts, Minute, Times
 from dayjob.store.steps import Steps, ask
@@ -37,12 +37,13 @@ MAX_GALLOPED = 1 << 20
 def listing(session: Session) -> Steps[QueuesView]:
     """Every queue: size, age, pause, limit, how many workers it has, what comes in and goes out, and what fails."""
     overview = yield from inspect.all_queues(session.keys)
-    registered = yield from pools.pools(session.keys)
+    fleet = Fleet((yield from pools.pools(session.keys)))
     last = int(overview.now // 60)
     minutes = yield from session.minute_cache.minutes(range(last - RECENT_MINUTES, last + 1), overview.now)
     recent = window([minute.counts for minute in minutes], overview.now)
-    crew = _crew(registered)
-    return QueuesView(overview.now, tuple(_view(queue, crew, recent, minutes) for queue in overview.queues))
+    crew = _crew(fleet)
+    views = (_view(queue, fleet, crew, recent, minutes) for queue in overview.queues)
+    return QueuesView(overview.now, tuple(views))
 
 
 def names(session: Session) -> Steps[tuple[str, ...]]:
@@ -59,27 +60,28 @@ class _Crew:
     running: dict[str, int] = field(default_factory=dict)
 
 
-def _crew(registered: list[pools.Pool]) -> _Crew:
+def _crew(fleet: Fleet) -> _Crew:
     crew = _Crew()
-    for pool in registered:
-        status = pool.status
-        if status is None or pool.lease <= 0:
-            continue
+    for status in fleet.fetching:
         # A set, since a pool may have hundreds of names.
         plain = set(status.names) - set(status.async_names) if status.few_threads else ()
-        for name in () if status.quiet else status.names:
+        for name in status.names:
             workers = status.threads if name in plain else status.concurrency
             crew.workers[name] = crew.workers.get(name, 0) + workers
             crew.stuck[name] = crew.stuck.get(name, 0) + min(status.stuck, workers)
+    for status in fleet.statuses:
         for name, count in status.running.items():
             crew.running[name] = crew.running.get(name, 0) + count
     return crew
 
 
-def _view(queue: inspect.Queue, crew: _Crew, recent: Window, minutes: list[Minute]) -> QueueView:
+def _view(
+    queue: inspect.Queue, fleet: Fleet, crew: _Crew, recent: Window, minutes: list[Minute]
+) -> QueueView:
     """`minutes` are those of the window, and others before."""
     name = queue.name
     workers = crew.workers.get(name, 0)
+    why = obstacle(queue, fleet)
     spent = sum(minute.times.run(name).seconds for minute in minutes[-len(recent.parts) :])
     return QueueView(
         queue,
@@ -91,12 +93,13 @@ def _view(queue: inspect.Queue, crew: _Crew, recent: Window, minutes: list[Minut
         failing=failing(recent.parts, name),
         utilisation=min(1.0, spent / (workers * recent.seconds)) if workers else None,
         stuck=crew.stuck.get(name, 0),
+        obstacle=None if why is None else why.kind,
     )
 
 
 def detail(session: Session, name: str) -> Steps[QueueDetail]:
-    """One queue: what comes in and goes out, wait and run times of the last hour, the next jobs. Raises BadOption."""
-    yield from _known(session.keys, name)
+    """One queue: what comes in and goes out, wait and run times of the last hour, the next jobs. Raises UnknownQueue."""
+    yield from _must_exist(session.keys, "show", name)
     overview = yield from ask(inspect.queues(session.keys, [name]))
     registered = yield from pools.pools(session.keys)
     last = int(overview.now // 60)
@@ -105,7 +108,8 @@ def detail(session: Session, name: str) -> Steps[QueueDetail]:
     times = rollups.merged_times([minute.times for minute in minutes])
     queue = overview.queues[0]
     recent = window([minute.counts for minute in minutes[-RECENT_MINUTES - 1 :]], overview.now)
-    view = _view(queue, _crew(registered), recent, minutes)
+    fleet = Fleet(registered)
+    view = _view(queue, fleet, _crew(fleet), recent, minutes)
     able = [pool.id for pool in registered if pool.status is not None and name in pool.status.names]
     rough = 0.0
     if view.incoming is None and not queue.wrong:
@@ -152,7 +156,7 @@ def _younger(keys: Keys, queue: inspect.Queue, since: float) -> Steps[int]:
 
 
 def _after(keys: Keys, name: str, place: int, since: float) -> Steps[bool]:
-    raw: bytes | None = yield from ask(Op("LINDEX", (keys.queue(name),), (place,), lambda reply: reply))
+    raw = yield from ask(inspect.queue_entry(keys, name, place))
     at = None if raw is None else inspect.enqueued_at(raw)
     return at is not None and at > since
 
@@ -173,15 +177,6 @@ def _must_exist(keys: Keys, verb: str, name: str, *, forced: str = "") -> Steps[
     raise UnknownQueue(problem, near or "`dayjob queues ls` shows all.", forced)
 
 
-def _known(keys: Keys, name: str) -> Steps[None]:
-    names = yield from ask(maintain.known_jobs(keys))
-    if name not in names:
-        near = suggest(name, names)
-        raise BadOption(
-            f"no queue {name!r} in the namespace {keys.namespace!r}{near or '; dayjob queues ls shows all'}"
-        )
-
-
 # Actions.
 
 
@@ -192,16 +187,16 @@ def pause(session: Session, name: str, *, force: bool = False) -> Steps[Outcome]
         yield from _must_exist(session.keys, "pause", name, forced="pause a queue that does not exist yet")
     now = yield from ask(inspect.now())
     paused = yield from ask(operate.pause(session.keys, name, note=inspect.pause_text(now, session.actor)))
-    says = "Paused." if paused else "It was paused already. Nothing was changed."
-    return (yield from outcome(session, "pause", f"queue {name}", done=paused, says=says))
+    kind, says = DONE_OR_ALREADY["pause"][paused]
+    return (yield from outcome(session, "pause", f"queue {name}", kind, says))
 
 
 def resume(session: Session, name: str) -> Steps[Outcome]:
     """Fetch from a queue again. Raises UnknownQueue."""
     yield from _must_exist(session.keys, "resume", name)
     lifted = yield from operate.resume(session.keys, name)
-    says = "Resumed." if lifted else "It was not paused. Nothing was changed."
-    return (yield from outcome(session, "resume", f"queue {name}", done=lifted, says=says))
+    kind, says = DONE_OR_ALREADY["resume"][lifted]
+    return (yield from outcome(session, "resume", f"queue {name}", kind, says))
 
 
 def limit(session: Session, name: str, limit: int | None, *, force: bool = False) -> Steps[Outcome]:
@@ -214,17 +209,17 @@ def limit(session: Session, name: str, limit: int | None, *, force: bool = False
         yield from _must_exist(session.keys, "limit", name, forced="limit a queue that does not exist yet")
     yield from operate.set_limit(session.keys, name, limit)
     says = "No limit any more." if limit is None else f"At most {limit:,} at once."
-    return (yield from outcome(session, "limit", f"queue {name}", done=True, says=says))
+    return (yield from outcome(session, "limit", f"queue {name}", "done", says))
 
 
 def purge(
     session: Session, name: str, *, progress: Callable[[Progress], object] | None = None
 ) -> Steps[Tally]:
-    """Delete the jobs that wait in a queue when it begins, in bounded steps. Raises BadOption.
+    """Delete the jobs that wait in a queue when it begins, in bounded steps. Raises UnknownQueue.
 
     When `progress` answers False, it stops there.
     """
-    yield from _known(session.keys, name)
+    yield from _must_exist(session.keys, "purge", name)
     total = (yield from ask(inspect.queues(session.keys, [name]))).queues[0].size
     subject = f"queue {name}"
     yield from note(session, "purge", subject, f"begun with {counted(total, 'job')}")

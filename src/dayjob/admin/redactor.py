@@ -33,7 +33,7 @@ class Redactor:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._hide: dict[str, frozenset[str]] = {}
-        #: Job types cannot be read, so that nobody knows what they hide.
+        #: Job types cannot be read, so that it is not known what they hide.
         self._blind = False
         #: Names that no pool has announced.
         self._unannounced: set[str] = set()

@@ -1,6 +1,6 @@
-"""Desk: whose namespace it is, who acts, and what is hidden. Every step of the admin layer is given one.
+"""Session: whose namespace it is, who acts, and what is hidden. Every step of the admin layer is given one.
 
-An action is noted in the audit after it was tried; that this fails does not hide that it was done.
+An action is written into the audit after it was tried. If that fails, the outcome still shows what was done.
 """
 
 from __future__ import annotations
@@ -8,11 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dayjob.admin.minute_cache import MinuteCache
-from dayjob.admin.views import AuditEntry, Outcome
+from dayjob.admin.views import AuditEntry, Outcome, OutcomeKind
 from dayjob.errors import StoreError
 from dayjob.store.keys import Keys
 from dayjob.store.ops import audit, inspect
 from dayjob.store.steps import Steps, ask
+
+#: What becomes of a pause or resume: whether it changed anything, to the kind and the words.
+DONE_OR_ALREADY: dict[str, dict[bool, tuple[OutcomeKind, str]]] = {
+    "pause": {True: ("done", "Paused."), False: ("already", "It was paused already.")},
+    "resume": {True: ("done", "Resumed."), False: ("already", "It was not paused.")},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +44,14 @@ def note(session: Session, action: str, subject: str, result: str) -> Steps[bool
     return True
 
 
-def outcome(
-    session: Session, action: str, subject: str, *, done: bool, says: str, found: bool = True
-) -> Steps[Outcome]:
-    """The outcome of an action, which is noted."""
+def outcome(session: Session, action: str, subject: str, kind: OutcomeKind, says: str) -> Steps[Outcome]:
+    """The outcome of an action, which is written into the audit."""
+    if kind != "done":
+        says += " Nothing was changed."
     noted = yield from note(session, action, subject, says)
     if not noted:
         says += " It could not be written into the audit."
-    return Outcome(done, says, action, subject, noted, found)
+    return Outcome(kind == "done", says, action, subject, noted, kind != "not_found", kind)
 
 
 def read_audit(

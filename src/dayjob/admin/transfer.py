@@ -18,8 +18,7 @@ from dayjob.job import new_id
 from dayjob.options import check_name
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op
-from dayjob.store.ops import consume, inspect, maintain, produce
+from dayjob.store.ops import consume, inspect, maintain, produce, transfer
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
 
@@ -29,7 +28,7 @@ _MOST = 1000
 #: Jobs that one write puts into a side set.
 _BATCH = 100
 _VERSION = 2
-#: The first version whose exports end with a line that says how many jobs they have.
+#: The first version whose exports end with a line that has the number of jobs.
 _WITH_TAIL = 2
 #: Seconds since the epoch. The scripts take no later moment.
 _LAST_MOMENT = 1e12
@@ -98,19 +97,19 @@ def export(session: Session, put: Put) -> Steps[Moved]:
     for state, source in (("scheduled", keys.scheduled), ("retry", keys.retry), ("dead", keys.dead)):
         counts[state] = yield from _export_set(source, state, put)
     holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
-    held = yield from ask_all([Op("HLEN", (keys.held(one),), (), int) for one in holders[0] + holders[1]])
+    held = yield from ask_all([inspect.held_size(keys, one) for one in holders[0] + holders[1]])
     put(_line(Tail("end", sum(counts.values()))))
     return Moved(counts, sum(held), tuple(changed))
 
 
 def _export_queue(keys: Keys, name: str, put: Put) -> Steps[tuple[int, bool]]:
-    size: Op[int] = Op("LLEN", (keys.queue(name),), (), int)
+    size = inspect.queue_size(keys, name)
     total = yield from ask(size)
     place, count = 0, 8
     while place < total:
         last = min(place + count, total) - 1
         # Deep in a long list each read costs a walk to its place: few large ones, not many small ones.
-        found: list[bytes] = yield from ask(Op("LRANGE", (keys.queue(name),), (-1 - last, -1 - place), list))
+        found = yield from ask(inspect.queue_slice(keys, name, -1 - last, -1 - place))
         for payload in reversed(found):
             put(_record("waiting", payload, name=name))
         place += len(found)
@@ -318,15 +317,10 @@ def _store(keys: Keys, export_id: str, number: int, batch: list[_Item]) -> Steps
 
 def _store_in_set(keys: Keys, batch: list[_Item]) -> Steps[_Put]:
     sources = {"scheduled": keys.scheduled, "retry": keys.retry, "dead": keys.dead}
-    flat: list[Arg] = []
-    for item in batch:
-        flat += (repr(item.at), item.payload)
-    new = yield from ask(Op("ZADD", (sources[batch[0].state],), flat, int))
+    entries = [(item.at, item.payload) for item in batch]
+    new = yield from ask(transfer.restore(sources[batch[0].state], entries))
     if batch[0].key:
-        claim: Op[Any] = Op(
-            "SET", (batch[0].key,), (batch[0].id, "NX", "EX", _THIRTY_DAYS), lambda reply: reply
-        )
-        yield from ask(claim)
+        yield from ask(transfer.claim(batch[0].key, batch[0].id, _THIRTY_DAYS))
     return _Put(new)
 
 

@@ -8,8 +8,9 @@ from dayjob.admin import doctor
 from dayjob.admin.metrics import failing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Level, Note, Sizes, Verdict
+from dayjob.explain.obstacles import UNATTENDED, Fleet, obstacle
+from dayjob.explain.words import place, quoted
 from dayjob.store.keys import Keys
-from dayjob.store.op import Op
 from dayjob.store.ops import inspect, pools, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.ops.health import Health
@@ -23,8 +24,8 @@ from dayjob.text import counted, doing, span
 MAX_WAIT_SECONDS = 60.0
 MAX_OVERDUE_SECONDS = 10.0
 MAX_CONDEMNED_SECONDS = 60.0
-MAX_BLOCKED = 2.0
-#: What share of the attempts, and how many, must fail within the last ten minutes and this one before it is said.
+MAX_BLOCKED_SECONDS = 2.0
+#: What share of the attempts, and how many, must fail within the last ten minutes and this one to be worth a note.
 FAILING_SHARE = 0.1
 MIN_FAILED = 5
 WINDOW_MINUTES = 10
@@ -43,11 +44,12 @@ def verdict(session: Session) -> Steps[Verdict]:
     read = partial(session.minute_cache.minutes, now=now)
     minutes = yield from rollups.series(session.keys, last - WINDOW_MINUTES, last, 1, read)
     live = [pool for pool in registered if pool.lease > 0]
-    used = bool(overview.queues or registered) or (yield from ask(_ever_used(session.keys)))
+    fleet = Fleet(registered)
+    used = bool(overview.queues or registered) or (yield from ask(inspect.ever_used(session.keys)))
     notes = [
-        *(_about_pools(overview.queues, live, condemned, now) if used else [_unused(session.keys)]),
-        *_about_workers([pool.status for pool in live if pool.status], now),
-        *_about_queues(overview.queues, live),
+        *(_about_pools(overview.queues, fleet, condemned, now) if used else [_unused(session.keys)]),
+        *_about_workers(fleet.statuses, now),
+        *_about_queues(overview.queues, fleet),
         *_about_arguments(live),
         *_about_failures(minutes),
         *(yield from _about_due(session, now, sizes)),
@@ -62,36 +64,31 @@ def verdict(session: Session) -> Steps[Verdict]:
     return Verdict(
         level, f"{sentence[0].upper()}{sentence[1:]}.", tuple(notes), now,
         waiting=sum(queue.size for queue in overview.queues),
-        running=sum(sum(pool.status.running.values()) for pool in live if pool.status),
-        sizes=sizes, pools=len(live), workers=sum(pool.status.concurrency for pool in live if pool.status),
+        running=sum(sum(status.running.values()) for status in fleet.statuses),
+        sizes=sizes, pools=fleet.pools, workers=sum(status.concurrency for status in fleet.statuses),
     )  # fmt: skip
 
 
-def _ever_used(keys: Keys) -> Op[bool]:
-    """Whether any pool ever started here, or any job was ever stored; figures and totals outlast both."""
-    sets = (keys.scheduled, keys.retry, keys.dead, keys.done, keys.broken)
-    return Op("EXISTS", (keys.job_types, keys.totals, *sets), (), bool)
-
-
 def _unused(keys: Keys) -> Note:
-    return Note("warning", "", f'nothing has ever run in namespace "{keys.namespace}"')
+    return Note("warning", "", f'nothing has ever run in namespace "{keys.namespace}"', "unused")
 
 
 def _about_pools(
-    queues: tuple[Queue, ...], live: list[Pool], condemned: list[Condemned], now: float
+    queues: tuple[Queue, ...], fleet: Fleet, condemned: list[Condemned], now: float
 ) -> list[Note]:
     found = []
     waiting = sum(queue.size for queue in queues)
-    if not live and waiting:
-        found.append(Note("error", "pools", f"no pool is running and {doing(waiting, 'job', 'wait')}"))
-    elif not live:
-        found.append(Note("warning", "pools", "no pool is running"))
+    if not fleet.pools and waiting:
+        text = f"no pool is running and {doing(waiting, 'job', 'wait')}"
+        found.append(Note("error", "pools", text, "no_pool"))
+    elif not fleet.pools:
+        found.append(Note("warning", "pools", "no pool is running", "no_pool"))
     late = [one for one in condemned if now - one.since > MAX_CONDEMNED_SECONDS]
     if late:
         held = sum(one.held for one in late)
         wait = "waits" if held == 1 else "wait"
         text = f"{counted(held, 'attempt')} of {counted(len(late), 'dead pool')} {wait} to be rescued"
-        found.append(Note("error", "pools", text))
+        found.append(Note("error", "pools", text, "not_rescued"))
     return found
 
 
@@ -103,52 +100,53 @@ def _about_workers(live: list[Status], now: float) -> list[Note]:
     stuck = sum(max(status.stuck, sum(one.stuck for one in status.workers)) for status in live)
     if stuck:
         are = "is stuck past its timeout" if stuck == 1 else "are stuck past their timeout"
-        found.append(Note("warning", "busy", f"{counted(stuck, 'worker')} {are}{_listed(names)}"))
+        text = f"{counted(stuck, 'worker')} {are}{_listed(names)}"
+        found.append(Note("warning", "busy", text, "stuck"))
     for status in live:
         block = status.loop_blocked
-        if block is not None and now - block.since > MAX_BLOCKED:
-            by = f' by "{block.name}"' if block.name else ""
-            text = f"the event loop of {status.host}/{status.pid} has been blocked for {span(now - block.since)}{by}"
-            found.append(Note("warning", "busy", text))
+        if block is not None and now - block.since > MAX_BLOCKED_SECONDS:
+            by = f" by {quoted(block.name)}" if block.name else ""
+            text = f"the event loop of {place(status)} has been blocked for {span(now - block.since)}{by}"
+            found.append(Note("warning", "busy", text, "loop_blocked"))
     return found
 
 
 def _about_arguments(live: list[Pool]) -> list[Note]:
     return [
-        Note("warning", name, f'{number:,} pools disagree about the arguments of "{name}"')
+        Note("warning", name, f"{number:,} pools disagree about the arguments of {quoted(name)}", "arguments")
         for name, number in pools.contradictions(live).items()
     ]
 
 
 def _listed(names: list[str]) -> str:
     """Some names in brackets; nothing for none."""
-    quoted = ", ".join(f'"{name}"' for name in names[:3])
-    return f" ({quoted}{', ...' if len(names) > 3 else ''})" if names else ""
+    some = ", ".join(map(quoted, names[:3]))
+    return f" ({some}{', ...' if len(names) > 3 else ''})" if names else ""
 
 
-def _about_queues(queues: tuple[Queue, ...], live: list[Pool]) -> list[Note]:
+def _about_queues(queues: tuple[Queue, ...], fleet: Fleet) -> list[Note]:
+    kinds = {queue.name: why.kind for queue in queues if (why := obstacle(queue, fleet)) is not None}
     found = [
-        Note("error", queue.name, f'the key of queue "{queue.name}" has a wrong type')
+        Note("error", queue.name, f"the key of queue {quoted(queue.name)} has a wrong type", "wrong_type")
         for queue in queues
         if queue.wrong
     ]
     waiting = [queue for queue in queues if queue.size and not queue.wrong]
     for queue in waiting:
-        if queue.paused:
-            text = f'"{queue.name}" is paused and {doing(queue.size, "job", "wait")}'
-            found.append(Note("warning", queue.name, text))
-    open_ones = [queue for queue in waiting if not queue.paused]
-    if live and all(pool.status is not None for pool in live):
-        known = {name for pool in live if pool.status for name in pool.status.names}
-        stray = [queue.name for queue in open_ones if queue.name not in known]
-        if stray:
-            has = "has" if len(stray) == 1 else "have"
-            text = f"{counted(len(stray), 'queue')} {has} no worker{_listed(stray)}"
-            found.append(Note("error", stray[0], text))
-    old = max(open_ones, key=lambda queue: queue.age or 0.0, default=None)
+        if kinds.get(queue.name) == "paused":
+            text = f"{quoted(queue.name)} is paused and {doing(queue.size, 'job', 'wait')}"
+            found.append(Note("warning", queue.name, text, "paused"))
+    # A pool that has not reported may have these jobs; that no pool runs is a note of its own.
+    unattended = [queue.name for queue in waiting if kinds.get(queue.name) in UNATTENDED]
+    if unattended and fleet.pools and not fleet.unreported:
+        has = "has" if len(unattended) == 1 else "have"
+        text = f"{counted(len(unattended), 'queue')} {has} no worker{_listed(unattended)}"
+        found.append(Note("error", unattended[0], text, "no_worker"))
+    running = [queue for queue in waiting if kinds.get(queue.name) != "paused"]
+    old = max(running, key=lambda queue: queue.age or 0.0, default=None)
     if old is not None and (old.age or 0.0) > MAX_WAIT_SECONDS:
-        text = f'the oldest job of "{old.name}" has waited for {span(old.age or 0.0)}'
-        found.append(Note("warning", old.name, text))
+        text = f"the oldest job of {quoted(old.name)} has waited for {span(old.age or 0.0)}"
+        found.append(Note("warning", old.name, text, "late"))
     return found
 
 
@@ -159,7 +157,7 @@ def _about_failures(minutes: list[Counts]) -> list[Note]:
     for name, number in sorted(failed.items(), key=lambda item: (-item[1], item[0])):
         share = failing(minutes, name) or 0.0
         if number >= MIN_FAILED and share >= FAILING_SHARE:
-            found.append(Note("warning", name, f'{share:.0%} of "{name}" fail'))
+            found.append(Note("warning", name, f"{share:.0%} of {quoted(name)} fail", "failing"))
     return found
 
 
@@ -174,22 +172,22 @@ def _about_due(session: Session, now: float, sizes: Sizes) -> Steps[list[Note]]:
         late = now - (first.entries[0].at or now) if first.entries else 0.0
         if late > MAX_OVERDUE_SECONDS:
             text = f"jobs in {name} are overdue by {span(late)}"
-            found.append(Note("error", name, text))
+            found.append(Note("error", name, text, "overdue"))
     return found
 
 
 def _about_sets(sizes: Sizes) -> list[Note]:
     found = [
-        Note("error", name, f"the key {name} has a wrong type")
+        Note("error", name, f"the key {name} has a wrong type", "wrong_type")
         for name in ("scheduled", "retry", "dead", "done")
         if getattr(sizes, name) < 0
     ]
     if sizes.broken > 0:
-        text = f"{counted(sizes.broken, 'entry').replace('entrys', 'entries')} could not be read"
-        found.append(Note("warning", "broken", text))
+        text = f"{counted(sizes.broken, 'entry', 'entries')} could not be read"
+        found.append(Note("warning", "broken", text, "broken"))
     if sizes.dead > 0:
         text = f"{counted(sizes.dead, 'job')} {'is' if sizes.dead == 1 else 'are'} dead"
-        found.append(Note("notice", "dead", text))
+        found.append(Note("notice", "dead", text, "dead"))
     return found
 
 
@@ -198,10 +196,11 @@ def _about_server(server: Health) -> list[Note]:
     found = []
     policy = doctor.eviction_of(server)
     if policy not in ("", "noeviction"):
-        # Without maxmemory it is never full, until somebody sets one.
+        # Without maxmemory the server is never full, until an operator sets one.
         level: Level = "error" if doctor.memory_limit(server) else "warning"
         text = f"the server deletes keys when it is full (maxmemory-policy {policy})"
-        found.append(Note(level, "redis", text))
+        found.append(Note(level, "redis", text, "eviction"))
     if doctor.memory_only(server):
-        found.append(Note("warning", "redis", "the server keeps jobs in memory only: a restart loses them"))
+        text = "the server keeps jobs in memory only: a restart loses them"
+        found.append(Note("warning", "redis", text, "memory_only"))
     return found

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dayjob.admin.doctor import Finding
+from dayjob.explain.obstacles import UNATTENDED, ObstacleKind
+from dayjob.explain.reasons import ReasonKind
 from dayjob.store.ops.audit import AuditEntry
 from dayjob.store.ops.figures import Histogram
 from dayjob.store.ops.find import State
@@ -32,7 +34,8 @@ __all__ = [
     "JobPage",
     "JobTypeView",
     "JobView",
-    "Line", "Metrics",
+    "Line",
+    "Metrics",
     "Note",
     "Outcome",
     "Periodic",
@@ -53,16 +56,25 @@ __all__ = [
     "Status",
     "Tally",
     "Verdict",
-    "Worker", "WorkerStack",
+    "Worker",
+    "WorkerStack",
     "WorkerStatus",
 ]  # fmt: skip
 
-#: A notice is a fact to know of, and nothing that needs anybody at once.
 #: The names that programs imported before.
 Line = AuditEntry
 Worker = WorkerStatus
 
+#: A notice is a fact to know of that needs no action at once.
 Level = Literal["ok", "notice", "warning", "error"]
+NoteKind = Literal[
+    "unused", "no_pool", "not_rescued", "stuck", "loop_blocked", "arguments", "wrong_type", "paused", "no_worker", "late",
+    "failing", "overdue", "broken", "dead", "eviction", "memory_only",
+]  # fmt: skip
+#: done; the target was not found; it has moved on; it does not allow this in its state; its unique key is another job's; it was so
+#: already.
+OutcomeKind = Literal["done", "not_found", "moved", "not_allowed", "taken", "already"]
+EventKind = Literal["enqueued", "due", "failed", "crashed", "died", "dropped", "expires"]
 
 
 # Words.
@@ -76,6 +88,8 @@ class Note:
     #: What it is about: a queue, a side set, `pools`, `busy` (the workers) or `redis` (the server); "" when it is about all.
     subject: str
     text: str
+    #: What is wrong, as a stable word for programs.
+    kind: NoteKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +115,7 @@ class Outcome:
 
     #: Whether something was changed.
     done: bool
-    #: The same in words; it also says why not.
+    #: The same in words, and why not.
     says: str
     action: str
     subject: str
@@ -109,6 +123,8 @@ class Outcome:
     noted: bool = True
     #: Whether what was named exists. Where it does not, nothing was done.
     found: bool = True
+    #: What became of it, as a stable word for programs.
+    kind: OutcomeKind = "done"
 
 
 # Jobs.
@@ -116,12 +132,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What somebody saw of a job: enough to find it again, and to know whether it has moved on."""
+    """What an operator saw of a job: enough to find it again, and to know whether it has moved on."""
 
     id: str
     #: Where it was; None when that does not matter.
     state: State | None = None
-    #: Its moment there, as the page said: finds it in sets of any size.
+    #: Its moment there, as the page showed it: finds it in sets of any size.
     at: float | None = None
     name: str | None = None
 
@@ -213,6 +229,7 @@ class Event:
 
     at: float
     text: str
+    kind: EventKind = "due"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +243,8 @@ class JobDetail:
     #: What enqueues one like it; hidden arguments stay hidden.
     python: str
     command: str
+    #: The same as the sentence, as a stable word for programs.
+    kind: ReasonKind = "not_found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +338,7 @@ class QueueView:
     """One queue in the list of all."""
 
     queue: Queue
-    #: How many attempts run, as far as the pools have said.
+    #: How many attempts run, as far as the pools have reported.
     running: int
     #: How many of its jobs can run at once, where no other queue has any; 0 when no live pool knows the name. For a plain
     #: function it is the number of threads, where a pool has fewer of them than workers.
@@ -337,6 +356,13 @@ class QueueView:
     utilisation: float | None = None
     #: Those of `workers` whose job passed its timeout and does not end: they can run nothing.
     stuck: int = 0
+    #: What keeps pools from fetching from it; None if nothing does.
+    obstacle: ObstacleKind | None = None
+
+    @property
+    def unattended(self) -> bool:
+        """Whether its jobs wait until a pool is started."""
+        return self.queue.size > 0 and self.obstacle in UNATTENDED
 
     @property
     def crew(self) -> str:
@@ -380,7 +406,7 @@ class QueueMinute:
     out: int
     runs: int
     fails: int
-    #: How many waited when it began; None where nobody counted.
+    #: How many waited when it began; None where it was not counted.
     size: int | None
 
 
@@ -459,7 +485,7 @@ class BusyWorker:
 
     @property
     def progress(self) -> float | None:
-        """The share that is done, from 0 to 1, when the job says both numbers."""
+        """The share that is done, from 0 to 1, when the job reports both numbers."""
         done, total = self.worker.done, self.worker.total
         return min(1.0, max(0.0, done / total)) if done is not None and total else None
 
@@ -540,7 +566,7 @@ class JobTypeView:
     #: The first line of its docstring.
     doc: str
     signature: str
-    #: When a pool last said so, within a day.
+    #: When a pool last announced it, within a day.
     announced_at: float | None
 
 

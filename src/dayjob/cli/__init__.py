@@ -23,6 +23,7 @@ COMMANDS = {
     "queues": ("dayjob.cli.queues:queues", "List, show, pause, resume, limit and purge queues."),
     "jobs": ("dayjob.cli.jobs:jobs", "List, show, explain, retry, delete and cancel jobs."),
     "dead": ("dayjob.cli.dead:dead", "List, retry and delete dead jobs."),
+    "broken": ("dayjob.cli.broken:broken", "List, repair and delete entries that could not be read."),
     "pools": ("dayjob.cli.pools:pools", "List worker pools, show their stacks, ask them to stop."),
     "periodic": ("dayjob.cli.periodic:periodic", "List, run, pause and resume schedules."),
     "stats": ("dayjob.cli.stats:stats", "Show what is wrong, and every queue; once or repeatedly."),

@@ -46,8 +46,8 @@ def health(
         ]  # fmt: skip
         verdict = admin.verdict()
     if as_json:
-        summary = {"level": verdict.level, "verdict": verdict.sentence}
-        console.emit({"healthy": not problems, "problems": problems, **summary})
+        state = {"level": verdict.level, "verdict": verdict.sentence}
+        console.emit({"healthy": not problems, "problems": problems, **state})
     else:
         for problem in problems:
             click.echo(console.clean(problem), err=True)
@@ -73,7 +73,7 @@ def _waits(admin: Admin, most: float | None) -> list[str]:
     return [
         f"{view.queue.name}: the oldest job has waited for {text.span(view.queue.age)}"
         for view in admin.queues().queues
-        if view.queue.age is not None and view.queue.age > most and not view.queue.paused
+        if view.queue.age is not None and view.queue.age > most and view.obstacle != "paused"
     ]
 
 

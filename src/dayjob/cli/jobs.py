@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from dayjob.admin.actions import Verb
-from dayjob.admin.bulk import ABLE
+from dayjob.admin import verbs
 from dayjob.admin.client import Admin
 from dayjob.admin.filters import filter_of
+from dayjob.admin.verbs import Verb
 from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, State
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
@@ -21,8 +21,6 @@ from dayjob.text import counted
 F = TypeVar("F", bound=Callable[..., Any])
 
 STATES = ("waiting", "scheduled", "retry", "dead", "done")
-#: Actions that delete something and ask for confirmation.
-_DESTRUCTIVE = ("delete", "kill", "cancel")
 _WHERE_HELP = "Only jobs that match: 'name=mail error~Timeout source=42 id=... age>1h age<2d'."
 where_option = click.option("--where", metavar="CONDITIONS", help=_WHERE_HELP)
 #: How many jobs a dry run shows.
@@ -61,7 +59,7 @@ def ls(
         if state == "broken":
             if where:
                 raise BadOption("--where cannot be used with --state broken: these entries cannot be read")
-            _list_broken(admin, size, after, as_json=as_json)
+            list_broken(admin, size, after, as_json=as_json)
             return
         page = admin.jobs(state, where=where, after=after, size=size)
         if as_json:
@@ -93,13 +91,15 @@ def _running_row(job: JobView, one: BusyWorker | None) -> tuple[object, ...]:
     return job.id, name, ago(one.running_for), ago(one.timeout), host, progress, checkin, source, one.args
 
 
-def _list_broken(admin: Admin, size: int, after: str, *, as_json: bool) -> None:
+def list_broken(admin: Admin, size: int, after: str, *, as_json: bool) -> None:
+    """Print broken entries. Raises BadOption."""
     if after and not after.isdecimal():
         raise BadOption(f"--after {after!r}: broken entries are numbered; give the number of the first one")
     first = int(after or 0)
     page = admin.broken(offset=first, size=size)
     if as_json:
-        console.emit(page)
+        entries = [{"id": entry.digest, **console.plain(entry)} for entry in page.entries]
+        console.emit({"total": page.total, "entries": entries})
         return
     if not page.entries:
         click.echo("No broken entries.")
@@ -107,6 +107,7 @@ def _list_broken(admin: Admin, size: int, after: str, *, as_json: bool) -> None:
     rows = [
         (
             entry.index,
+            entry.digest,
             console.when(entry.at),
             entry.where,
             entry.why,
@@ -114,7 +115,7 @@ def _list_broken(admin: Admin, size: int, after: str, *, as_json: bool) -> None:
         )
         for entry in page.entries
     ]
-    console.table(("NUMBER", "FOUND", "WHERE", "WHY", "BYTES"), rows, right="NUMBER")
+    console.table(("NUMBER", "ID", "FOUND", "WHERE", "WHY", "BYTES"), rows, right="NUMBER")
     click.echo(f"{len(page.entries):,} of {page.total:,} broken entries", err=True)
     following = first + len(page.entries)
     if following < page.total:
@@ -226,7 +227,7 @@ def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as
         found = admin.job(job_id, name=name)
         sentence = found.sentence if found else admin.explain(job_id, name=name)
     if as_json:
-        console.emit({"id": job_id, "sentence": sentence})
+        console.emit({"id": job_id, "kind": found.kind if found else "not_found", "sentence": sentence})
     else:
         _print_lines(sentence, err=found is None)
     if found is None:
@@ -236,14 +237,14 @@ def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as
 # Acting.
 
 
-def _acting(default: State | None) -> Callable[[F], F]:
-    """The options of an action that takes IDs or a filter."""
+def _acting(verb: Verb, default: State | None = None) -> Callable[[F], F]:
+    """The options of a verb that takes ids or a filter."""
 
     def decorate(fn: F) -> F:
-        text = "The state of the jobs." + (f" With --where the default is {default}." if default else "")
+        help_text = "The state of the jobs." + (f" With --where the default is {default}." if default else "")
         for option in (
             click.argument("ids", metavar="[ID]...", nargs=-1),
-            click.option("--state", type=click.Choice([*STATES, "running"]), help=text),
+            click.option("--state", type=click.Choice(verbs.row("job", verb).states), help=help_text),
             where_option,
             click.option(
                 "--limit", type=click.IntRange(1), help="With --where: change at most this many jobs."
@@ -258,28 +259,28 @@ def _acting(default: State | None) -> Callable[[F], F]:
 
 
 @jobs.command(epilog="Example: dayjob jobs retry --where 'name=mail error~Timeout' --dry-run")
-@_acting("dead")
+@_acting("retry", "dead")
 def retry(**given: Any) -> None:
     """Put dead jobs back into their queues as if they had never failed; run jobs in retry or scheduled now."""
     perform("retry", "dead", **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs run 5f1c0a...")
-@_acting("scheduled")
+@_acting("run_now", "scheduled")
 def run(**given: Any) -> None:
     """Run jobs in scheduled or retry now."""
     perform("run_now", "scheduled", **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs delete --state dead --where 'age>30d' --yes")
-@_acting(None)
+@_acting("delete")
 def delete(**given: Any) -> None:
     """Delete jobs that are not running."""
     perform("delete", None, **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs kill --state retry --where name=mail --yes")
-@_acting(None)
+@_acting("kill")
 @click.option("--running", is_flag=True, help="End running jobs; replace their process if they do not stop.")
 def kill(running: bool, **given: Any) -> None:
     """Move waiting or scheduled jobs, or jobs in retry, to dead. With --running, end a running job."""
@@ -291,7 +292,7 @@ def kill(running: bool, **given: Any) -> None:
 
 
 @jobs.command(epilog="Example: dayjob jobs cancel --state running --where name=export --dry-run")
-@_acting(None)
+@_acting("cancel")
 def cancel(**given: Any) -> None:
     """Cancel jobs: waiting jobs are removed, running jobs are stopped at their pool's next heartbeat."""
     perform("cancel", None, **given)
@@ -353,12 +354,9 @@ def perform(
             return
         chosen = state or default
         if chosen is None:
-            raise BadOption(f"--where needs a state to {verb} jobs: add --state {'|'.join(_able(verb))}")
+            states = "|".join(verbs.row("job", verb).bulk)
+            raise BadOption(f"--where needs a state to {verb} jobs: add --state {states}")
         _on_all(admin, verb, chosen, where, limit, dry_run=dry_run, yes=yes, as_json=as_json)
-
-
-def _able(verb: Verb) -> list[str]:
-    return [state for state, verbs in ABLE.items() if verb in verbs]
 
 
 def _on_ids(
@@ -382,8 +380,7 @@ def _on_ids(
                 )
             )
         sys.exit(0 if all(found.values()) else console.NOT_DONE)
-    if verb in _DESTRUCTIVE:
-        console.confirm(f"{_word(verb).capitalize()} {counted(len(ids), 'job')}?", yes=yes)
+    _confirm(verb, counted(len(ids), "job"), yes=yes)
     act = getattr(admin, verb)
     console.conclude([act(job_id, state=state) for job_id in ids], as_json=as_json)
 
@@ -406,8 +403,7 @@ def _on_all(
         return
     if not count.matched and count.complete:
         _ended(f"None of {counted(count.total, 'job')} in {state} matches.", as_json=as_json)
-    if verb in _DESTRUCTIVE:
-        console.confirm(f"{_word(verb).capitalize()} {_about(count, number)} in {state}?", yes=yes)
+    _confirm(verb, f"{_about(count, number)} in {state}", yes=yes)
     with console.meter(f"{_word(verb)}", quiet=as_json) as report:
         tally = admin.apply(verb, state, where=where, most=limit, progress=report)
     if as_json:
@@ -444,5 +440,12 @@ def _about(count: Count, number: int) -> str:
     return counted(number, "job") if count.complete else f"at least {counted(number, 'job')}"
 
 
+def _confirm(verb: Verb, what: str, *, yes: bool) -> None:
+    row = verbs.row("job", verb)
+    if row.asks:
+        console.confirm(f"{row.label} {what}?", yes=yes)
+
+
 def _word(verb: Verb) -> str:
-    return "run" if verb == "run_now" else verb
+    """The verb as its command spells it."""
+    return verbs.row("job", verb).command.split()[-1]

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from dayjob.admin import verbs
 from dayjob.admin.views import Pool, PoolsView, Stacks
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
@@ -105,6 +106,7 @@ def _ask(
     as_json: bool,
     yes: bool = True,
 ) -> None:
+    row = verbs.row("pool", verb)
     if sum((bool(ids), host is not None, everything)) != 1:
         raise BadOption(f"which pools? Give IDs, --host or --all: dayjob pools {verb} --host web-3")
     with console.opened(redis, namespace) as admin:
@@ -116,7 +118,8 @@ def _ask(
                 for pool_id in wanted:
                     click.echo(clean(f"would {verb} pool {pool_id}"))
             return
-        console.confirm(f"{verb.capitalize()} {counted(len(wanted), 'pool')}?", yes=yes)
+        if row.asks:
+            console.confirm(f"{row.label} {counted(len(wanted), 'pool')}?", yes=yes)
         act = getattr(admin, verb)
         console.conclude([act(pool_id) for pool_id in wanted], as_json=as_json)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from dayjob.admin import verbs
 from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, QueueView
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean, took
@@ -52,12 +53,14 @@ def _print_all(found: QueuesView) -> None:
 
 def _remark(view: QueueView, now: float) -> str:
     queue = view.queue
-    if queue.wrong:
+    if view.unattended:
+        return "no worker"
+    if view.obstacle == "wrong_type":
         return "its key has a wrong type"
-    if queue.paused:
+    if view.obstacle == "paused":
         by = f" by {queue.paused_by}" if queue.paused_by else ""
         return f"paused{by}" + (f" for {ago(now - queue.paused_at)}" if queue.paused_at else "")
-    return "no worker" if queue.size and not view.workers else ""
+    return "at its limit" if view.obstacle == "at_limit" else ""
 
 
 @queues.command(epilog="Example: dayjob queues show send_mail")
@@ -167,7 +170,8 @@ def purge(name: str, yes: bool, redis: str | None, namespace: str, as_json: bool
     """Delete every waiting job of a queue. Jobs that arrive later stay."""
     with console.opened(redis, namespace) as admin:
         size = admin.queue(name).view.queue.size
-        console.confirm(f"Delete {counted(size, 'job')} of the queue {name!r}?", yes=yes)
+        if verbs.row("queue", "purge").asks:
+            console.confirm(f'Delete {counted(size, "job")} of the queue "{name}"?', yes=yes)
         with console.meter("deleted", quiet=as_json) as report:
             tally = admin.purge(name, progress=report)
     if as_json:

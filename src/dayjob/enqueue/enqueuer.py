@@ -11,6 +11,8 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 
 from dayjob.enqueue.request import AsyncSender, Builder, Commands, Find, NewJob, Pause, Sender
 from dayjob.errors import BadOption, JobFailed, ResultTimeout, StoreError
+from dayjob.explain.reasons import explain
+from dayjob.explain.words import sentence
 from dayjob.handlers.registry import epoch, require_stored, wait_of
 from dayjob.job import Job
 from dayjob.options import (
@@ -25,7 +27,7 @@ from dayjob.options import (
 )
 from dayjob.store import addresses, codec
 from dayjob.store.op import Op, plain
-from dayjob.store.ops.find import State, explain, find_job
+from dayjob.store.ops.find import State, find_job
 
 S = TypeVar("S", Sender, AsyncSender)
 
@@ -101,13 +103,13 @@ class _EnqueuerBase(Generic[S]):
         job_id, name = _id_and_name(job)
         message = f"no result of job {job_id} within {timeout or 0:g} s"
         try:
-            explanation = yield from explain(self._builder.keys, job_id, name)
+            why = yield from explain(self._builder.keys, job_id, name)
         except StoreError:
             return message
-        if explanation.found is None:
+        if why.kind == "not_found":
             return f"{message}: the job was not found. Only job types with keep= keep results, for that long"
-        sentence = explanation.sentence.partition("\n")[0]
-        return f"{message}. {sentence.rstrip('.')}"
+        first, _, _ = sentence(why).partition("\n")
+        return f"{message}. {first.rstrip('.')}"
 
     def _state(self, job: Job | str) -> Commands[State | None]:
         job_id, name = _id_and_name(job)

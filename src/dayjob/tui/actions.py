@@ -1,15 +1,17 @@
-"""Deeds: what can be done from the terminal, under which key, and what is asked before. Each names what was seen."""
+"""The verbs of admin/verbs.py as keys of the terminal view: what each asks first, and what it does to what was seen."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, get_args
 
-from dayjob.admin.actions import Verb
+from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import Filter
+from dayjob.admin.verbs import Verb
 from dayjob.admin.views import (
+    BrokenEntry,
     BusyWorker,
     FailureGroup,
     JobView,
@@ -23,10 +25,13 @@ from dayjob.admin.views import (
     State,
     Tally,
 )
+from dayjob.errors import BadOption
+from dayjob.explain.words import quoted
 from dayjob.text import counted
 
 Report = Callable[[Progress], None]
-Do = Callable[[AsyncAdmin, Any, Report], Awaitable[str]]
+#: Takes the subject, and the text that was entered where the action asks for one.
+Do = Callable[[AsyncAdmin, Any, Report, str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,46 +39,25 @@ class Action:
     """One thing that can be done to what is under the cursor."""
 
     key: str
-    #: What the line of keys says.
+    #: What the line of keys shows.
     label: str
-    #: What is asked before; "" where the deed cannot be done to this subject.
+    #: What is asked first; "" where this cannot be done to the subject.
     question: Callable[[Any], str]
     do: Do
     #: What must be typed to confirm; "" when a plain yes will do.
     typed: Callable[[Any], str] = lambda _: ""
-    #: The verb, for deeds that can also be done to marked jobs and to all that match.
+    #: The text to begin with where a text is asked for instead of a yes.
+    entry: Callable[[Any], str] | None = None
+    #: The verb, for actions that can also be done to marked jobs and to all that match.
     verb: Verb | None = None
 
 
-def said(outcome: Outcome | Tally) -> str:
+def result_of(outcome: Outcome | Tally) -> str:
     """What became of it, in words."""
     return f"{outcome.subject}: {outcome.says}" if isinstance(outcome, Outcome) else outcome.says
 
 
 # Jobs.
-
-_WORDS: dict[Verb, str] = {
-    "retry": "Retry",
-    "delete": "Delete",
-    "kill": "Kill",
-    "run_now": "Run",
-    "cancel": "Cancel",
-}
-#: What each verb comes to, for those who use it the first time.
-_EFFECTS: dict[Verb, str] = {
-    "retry": "back to its queue, as if it had never failed", "delete": "it is gone for good", "kill": "it moves to dead",
-    "run_now": "it moves to its queue now", "cancel": "a running job is stopped, a waiting one is removed",
-}  # fmt: skip
-
-
-def quoted(name: str) -> str:
-    """A name, set apart from the sentence around it."""
-    return f'"{name}"'
-
-
-def word(verb: Verb) -> str:
-    """A verb as people say it."""
-    return _WORDS[verb]
 
 
 def seen(subject: Any) -> Seen | None:
@@ -85,58 +69,56 @@ def seen(subject: Any) -> Seen | None:
     return None
 
 
-def _on_job(key: str, label: str, verb: Verb, *states: State) -> Action:
+def _on_job(verb: Verb) -> Action:
+    row = verbs.row("job", verb)
+
     def question(subject: Any) -> str:
         job = seen(subject)
-        if (
-            job is None
-            or not (job.id or isinstance(subject, JobView))
-            or (states and job.state not in states)
-        ):
+        if job is None or not (job.id or isinstance(subject, JobView)) or job.state not in row.offered:
             return ""
-        return f"{word(verb)} {quoted(job.name) if job.name else 'the unreadable entry'} {job.id}? ({_EFFECTS[verb]})"
+        return (
+            f"{row.label} {quoted(job.name) if job.name else 'the unreadable entry'} {job.id}?\n{row.effect}"
+        )
 
-    async def do(admin: AsyncAdmin, subject: Any, _: Report) -> str:
+    async def do(admin: AsyncAdmin, subject: Any, _: Report, __: str) -> str:
         job = seen(subject)
         if job is None:
             return "There is no job under the cursor."
         # One without an id can only be named by its bytes.
         act = getattr(admin, verb)
-        return said(await act(job if job.id else subject, state=job.state))
+        return result_of(await act(job if job.id else subject, state=job.state))
 
-    return Action(key, label, question, do, verb=verb)
+    return Action(row.key, row.label.lower(), question, do, verb=verb)
 
 
-RETRY = (
-    _on_job("r", "run now", "run_now"), _on_job("d", "delete", "delete"), _on_job("x", "kill", "kill"),
-)  # fmt: skip
-SCHEDULED = RETRY
-DEAD = (_on_job("r", "retry", "retry"), _on_job("d", "delete", "delete"))
-WAITING = (_on_job("d", "delete", "delete"), _on_job("x", "kill", "kill"))
-RUNNING = (_on_job("c", "cancel", "cancel"),)
-ONE_JOB = (
-    _on_job("r", "retry", "retry", "dead"), _on_job("r", "run now", "run_now", "retry", "scheduled"),
-    _on_job("d", "delete", "delete", "dead", "retry", "scheduled", "waiting", "done"), _on_job("x", "kill", "kill", "retry", "scheduled", "waiting"),
-    _on_job("c", "cancel", "cancel", "running", "waiting", "scheduled", "retry"),
-)  # fmt: skip
+#: For a job in any state.
+ONE_JOB = tuple(map(_on_job, get_args(Verb)))
+
+
+def on_jobs(state: State) -> tuple[Action, ...]:
+    """What can be done to jobs in this state."""
+    names = [row.name for row in verbs.offered("job", state)]
+    return tuple(action for action in ONE_JOB if action.verb in names)
 
 
 # Groups of failures.
 
 
-def _on_group(key: str, label: str, verb: Verb) -> Action:
+def _on_group(verb: Verb, label: str) -> Action:
+    row = verbs.row("job", verb)
+
     def question(subject: Any) -> str:
         if not isinstance(subject, FailureGroup):
             return ""
-        return f"{word(verb)} {counted(subject.count, 'job')} of {quoted(subject.name)} that failed with {subject.kind!r}?"
+        return f"{row.label} {counted(subject.count, 'job')} of {quoted(subject.name)} that failed with {quoted(subject.kind)}?"
 
-    async def do(admin: AsyncAdmin, subject: FailureGroup, report: Report) -> str:
+    async def do(admin: AsyncAdmin, subject: FailureGroup, report: Report, _: str) -> str:
         where = Filter(name=subject.name, kind=subject.kind)
         tallies = [await admin.apply(verb, state, where=where, progress=report) for state in _states(subject)]
         changed = sum(one.changed for one in tallies)
         return f"{quoted(subject.name)}: {counted(sum(one.matched for one in tallies), 'job')} matched, {changed:,} changed."
 
-    return Action(key, label, question, do)
+    return Action(row.key, label, question, do)
 
 
 def _states(group: FailureGroup) -> tuple[State, ...]:
@@ -148,7 +130,7 @@ def _states(group: FailureGroup) -> tuple[State, ...]:
     return tuple(found)
 
 
-GROUP = (_on_group("r", "retry all of this kind", "retry"), _on_group("d", "delete all", "delete"))
+GROUP = (_on_group("retry", "retry all of this kind"), _on_group("delete", "delete all"))
 
 
 # Queues.
@@ -160,96 +142,122 @@ def _queue(subject: Any) -> QueueView | None:
     return subject if isinstance(subject, QueueView) else None
 
 
-def _ask_pause(subject: Any) -> str:
+def _on_queue(name: str, do: Do) -> Action:
+    row = verbs.row("queue", name)
+
+    def question(subject: Any) -> str:
+        view = _queue(subject)
+        if view is None or verbs.queue_state(view.queue) not in row.offered:
+            return ""
+        waiting = f" ({counted(view.queue.size, 'job')} waiting)" if name == "purge" else ""
+        return f"{row.label} the queue {quoted(view.queue.name)}{waiting}?\n{row.effect}"
+
+    async def act(admin: AsyncAdmin, subject: Any, report: Report, given: str) -> str:
+        view = _queue(subject)
+        if view is None:
+            return "There is no queue under the cursor."
+        return await do(admin, view.queue.name, report, given)
+
+    def typed(subject: Any) -> str:
+        view = _queue(subject)
+        return view.queue.name if view and row.asks else ""
+
+    return Action(row.key, row.label.lower(), question, act, typed, _limit_of if name == "limit" else None)
+
+
+def _limit_of(subject: Any) -> str:
     view = _queue(subject)
-    if view is None:
-        return ""
-    verb = "Resume" if view.queue.paused else "Pause"
-    return f"{verb} the queue {quoted(view.queue.name)}?" + (
-        "" if view.queue.paused else " (what runs goes on)"
-    )
+    return "" if view is None or view.queue.limit is None else str(view.queue.limit)
 
 
-async def _pause(admin: AsyncAdmin, subject: Any, _: Report) -> str:
-    view = _queue(subject)
-    if view is None:
-        return "There is no queue under the cursor."
-    act = admin.resume if view.queue.paused else admin.pause
-    return said(await act(view.queue.name))
+async def _pause(admin: AsyncAdmin, name: str, _: Report, __: str) -> str:
+    return result_of(await admin.pause(name))
 
 
-def _ask_purge(subject: Any) -> str:
-    view = _queue(subject)
-    if view is None or not view.queue.size:
-        return ""
-    return f"Delete {counted(view.queue.size, 'job')} waiting in {quoted(view.queue.name)}, for good?"
+async def _resume(admin: AsyncAdmin, name: str, _: Report, __: str) -> str:
+    return result_of(await admin.resume(name))
 
 
-async def _purge(admin: AsyncAdmin, subject: Any, report: Report) -> str:
-    view = _queue(subject)
-    if view is None:
-        return "There is no queue under the cursor."
-    return f"queue {quoted(view.queue.name)}: {said(await admin.purge(view.queue.name, progress=report))}"
+async def _limit(admin: AsyncAdmin, name: str, _: Report, given: str) -> str:
+    if given and not given.isdecimal():
+        raise BadOption(f"{given!r} is not a number: nothing was changed")
+    return result_of(await admin.limit(name, int(given) if given else None))
 
 
-def _purge_word(subject: Any) -> str:
-    view = _queue(subject)
-    return view.queue.name if view else ""
+async def _purge(admin: AsyncAdmin, name: str, report: Report, _: str) -> str:
+    return f"queue {quoted(name)}: {result_of(await admin.purge(name, progress=report))}"
 
 
 QUEUE = (
-    Action("p", "pause/resume", _ask_pause, _pause),
-    Action("u", "purge", _ask_purge, _purge, _purge_word),
-)
-ONE_QUEUE = QUEUE
+    _on_queue("pause", _pause), _on_queue("resume", _resume), _on_queue("limit", _limit), _on_queue("purge", _purge),
+)  # fmt: skip
 
 
 # Schedules.
 
 
-def _ask_run(subject: Any) -> str:
-    return f"Enqueue {quoted(subject.job)} now, beside its ticks?" if isinstance(subject, Periodic) else ""
+def _on_schedule(name: str) -> Action:
+    row = verbs.row("schedule", name)
+
+    def question(subject: Any) -> str:
+        if not isinstance(subject, Periodic) or verbs.schedule_state(subject) not in row.offered:
+            return ""
+        return f"{row.label}: the schedule {quoted(subject.name)}?\n{row.effect}"
+
+    async def do(admin: AsyncAdmin, subject: Periodic, _: Report, __: str) -> str:
+        return result_of(await getattr(admin, f"{name}_schedule")(subject.name))
+
+    return Action(row.key, row.label.lower(), question, do)
 
 
-async def _run_schedule(admin: AsyncAdmin, subject: Periodic, _: Report) -> str:
-    return said(await admin.run_schedule(subject.name))
-
-
-def _ask_pause_schedule(subject: Any) -> str:
-    if not isinstance(subject, Periodic):
-        return ""
-    return f"{'Resume' if subject.paused else 'Pause'} the schedule {quoted(subject.name)}?"
-
-
-async def _pause_schedule(admin: AsyncAdmin, subject: Periodic, _: Report) -> str:
-    act = admin.resume_schedule if subject.paused else admin.pause_schedule
-    return said(await act(subject.name))
-
-
-SCHEDULE = (
-    Action("r", "run now", _ask_run, _run_schedule), Action("p", "pause/resume", _ask_pause_schedule, _pause_schedule),
-)  # fmt: skip
+SCHEDULE = tuple(_on_schedule(row.name) for row in verbs.rows("schedule"))
 
 
 # Pools.
 
 
-def _on_pool(key: str, label: str, verb: Literal["quiet", "stop"], what: str) -> Action:
+def _on_pool(name: str) -> Action:
+    row = verbs.row("pool", name)
+
     def question(subject: Any) -> str:
-        if not isinstance(subject, Pool) or subject.status is None:
+        status = subject.status if isinstance(subject, Pool) else None
+        if status is None or verbs.pool_state(status) not in row.offered:
             return ""
-        status = subject.status
-        if status.stopping or (verb == "quiet" and status.quiet):
+        return f"{row.label} the pool {status.host}/{status.pid}?\n{row.effect}"
+
+    async def do(admin: AsyncAdmin, subject: Pool, _: Report, __: str) -> str:
+        return result_of(await getattr(admin, name)(subject.id))
+
+    return Action(row.key, row.label.lower(), question, do)
+
+
+POOL = tuple(_on_pool(row.name) for row in verbs.rows("pool"))
+
+
+# Broken entries.
+
+
+def _on_broken(name: str, do: Do, entry: Callable[[Any], str] | None = None) -> Action:
+    row = verbs.row("broken", name)
+
+    def question(subject: Any) -> str:
+        if not isinstance(subject, BrokenEntry):
             return ""
-        return f"{what} {status.host}, pid {status.pid}?"
+        return f"{row.label} the broken entry {subject.index:,}?\n{row.effect}"
 
-    async def do(admin: AsyncAdmin, subject: Pool, _: Report) -> str:
-        return said(await (admin.quiet if verb == "quiet" else admin.stop)(subject.id))
-
-    return Action(key, label, question, do)
+    return Action(row.key, row.label.lower(), question, do, entry=entry)
 
 
-POOL = (
-    _on_pool("z", "quiet", "quiet", "Fetch nothing more, and let what runs go on: the pool of"),
-    _on_pool("s", "stop", "stop", "Stop, as by a signal, and start it no more: the pool of"),
-)
+async def _repair(admin: AsyncAdmin, subject: BrokenEntry, _: Report, given: str) -> str:
+    return result_of(await admin.mend(subject, given.encode()))
+
+
+async def _drop(admin: AsyncAdmin, subject: BrokenEntry, _: Report, __: str) -> str:
+    return result_of(await admin.drop_broken(subject))
+
+
+def _payload_of(subject: BrokenEntry) -> str:
+    return subject.payload.decode("utf-8", "replace")
+
+
+BROKEN = (_on_broken("repair", _repair, _payload_of), _on_broken("delete", _drop))

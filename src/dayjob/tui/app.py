@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Key, Resize
 
-from dayjob.admin.bulk import ABLE
+from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.metrics import SPANS
 from dayjob.admin.views import Progress
@@ -23,13 +23,18 @@ from dayjob.text import counted
 from dayjob.tui import actions, views
 from dayjob.tui.actions import Action
 from dayjob.tui.bars import Bar, head_line, key_line, tab_line
-from dayjob.tui.dialogs import Confirm, FilterBox, Help, Typed
+from dayjob.tui.dialogs import Confirm, EntryBox, FilterBox, Help, Typed
 from dayjob.tui.sheet import Piece, Sheet, Tone, flowing
 from dayjob.tui.table import Body, Spot, drawn
 from dayjob.tui.views import View, Wish
 
-#: The keys of the tabs, in their order.
+#: The keys of the first tabs, in their order. Tabs beyond them have none; the arrow keys reach every tab.
 KEYS = "1234567890-="
+
+
+def lines_of(text: str) -> str:
+    """A question of several lines, each without control characters."""
+    return "\n".join(map(clean, text.splitlines()))
 
 
 @dataclass(slots=True)
@@ -241,12 +246,11 @@ class Top(App[None]):
                 return
             if name == action.key:
                 for subject in self._subjects():
-                    question = action.question(subject)
-                    if question:
-                        self._ask(question, action.typed(subject), action.do, subject)
+                    if action.question(subject):
+                        self._ask_one(action, subject)
                         return
             if name == action.key.upper() and self._can_all(action):
-                self.run_worker(self._ask_all(action), group="deeds")
+                self.run_worker(self._ask_all(action), group="actions")
                 return
 
     def _subjects(self) -> Iterator[Any]:
@@ -257,14 +261,25 @@ class Top(App[None]):
 
     def _can_all(self, action: Action) -> bool:
         state = self._here.view.state
-        return state is not None and action.verb is not None and action.verb in ABLE[state]
+        return state is not None and action.verb is not None and state in verbs.row("job", action.verb).bulk
+
+    def _ask_one(self, action: Action, subject: Any) -> None:
+        if action.entry is None:
+            self._ask(action.question(subject), action.typed(subject), action.do, subject)
+            return
+
+        def entered(given: str | None) -> None:
+            if given is not None:
+                self.run_worker(self._do(action.do, subject, given), group="actions")
+
+        self.push_screen(EntryBox(lines_of(action.question(subject)), action.entry(subject)), entered)
 
     def _ask(self, question: str, word: str, do: actions.Do, subject: Any) -> None:
-        dialog = Typed(clean(question), word) if word else Confirm(clean(question))
+        dialog = Typed(lines_of(question), word) if word else Confirm(lines_of(question))
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.run_worker(self._do(do, subject), group="deeds")
+                self.run_worker(self._do(do, subject), group="actions")
 
         self.push_screen(dialog, answered)
 
@@ -274,13 +289,14 @@ class Top(App[None]):
             return
         jobs = [row.subject for row in self._body.marked]
 
-        async def do(admin: AsyncAdmin, _: Any, __: actions.Report) -> str:
+        async def do(admin: AsyncAdmin, _: Any, __: actions.Report, ___: str) -> str:
             done = await admin.selection(verb, [job.seen if job.id else job for job in jobs])
             changed = sum(one.done for one in done)
             stayed = next((f" {one.subject}: {one.says}" for one in done if not one.done), "")
             return f"{counted(len(done), 'job')}: {changed:,} changed.{stayed}"
 
-        self._ask(f"{actions.word(verb)} {counted(len(jobs), 'marked job')}?", "", do, None)
+        row = verbs.row("job", verb)
+        self._ask(f"{row.label} {counted(len(jobs), 'marked job')}?\n{row.effect}", "", do, None)
 
     async def _ask_all(self, action: Action) -> None:
         """Count first, so that the question has the number."""
@@ -301,14 +317,15 @@ class Top(App[None]):
         )
         which = f" matching {where}" if where else ""
 
-        async def do(admin: AsyncAdmin, _: Any, report: actions.Report) -> str:
-            return actions.said(await admin.apply(verb, state, where=where, progress=report))
+        async def do(admin: AsyncAdmin, _: Any, report: actions.Report, __: str) -> str:
+            return actions.result_of(await admin.apply(verb, state, where=where, progress=report))
 
-        self._ask(f"{actions.word(verb)} {number} in {state}{which}?", "", do, None)
+        row = verbs.row("job", verb)
+        self._ask(f"{row.label} {number} in {state}{which}?\n{row.effect}", "", do, None)
 
-    async def _do(self, do: actions.Do, subject: Any) -> None:
+    async def _do(self, do: actions.Do, subject: Any, given: str = "") -> None:
         try:
-            self._say(clean(await do(self._admin, subject, self._report)), "ok")
+            self._say(clean(await do(self._admin, subject, self._report, given)), "ok")
         except DayjobError as error:
             self._say(clean(str(error).partition("\n")[0]), "error")
         self._body.spot.marks.clear()
@@ -332,7 +349,7 @@ class Top(App[None]):
         moment = time.strftime("%H:%M:%S", time.localtime(self._read_at)) if self._read_at else ""
         right: Piece = ("✖ Redis does not answer", "error") if self._away else (moment, "dim")
         bars["head"].show(head_line(width, self._admin.namespace, self._where, right))
-        titles = [f"{KEYS[i]} {place.view.title}" for i, place in enumerate(self._tabs)]
+        titles = [f"{KEYS[i : i + 1]} {place.view.title}".lstrip() for i, place in enumerate(self._tabs)]
         bars["tabs"].show(tab_line(width, titles, self._tab))
         bars["message"].show(*self._message_lines(width))
         bars["keys"].show(key_line(width, self._keys(), [("?", "help"), ("q", "quit")]))

@@ -1,4 +1,4 @@
-"""Dialogs: a confirmation, a name to type, the filter, and the help."""
+"""Dialogs: a confirmation, a name to type, a text to enter, the filter, and the help."""
 
 from __future__ import annotations
 
@@ -76,6 +76,31 @@ class Typed(ModalScreen[bool]):
         if event.key in ("escape", "ctrl+c"):
             event.stop()
             self.dismiss(False)
+
+
+class EntryBox(ModalScreen[str | None]):
+    """Asks for a text, which may be empty; None if it is left."""
+
+    DEFAULT_CSS = f"EntryBox {{ {_BOX} }}"
+
+    def __init__(self, question: str, text: str) -> None:
+        super().__init__()
+        self._question = question
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._question, markup=False)
+            yield Input(self._text)
+            yield Static("enter does it   esc leaves everything as it is", classes="dim", markup=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())
+
+    def on_key(self, event: Key) -> None:
+        if event.key in ("escape", "ctrl+c"):
+            event.stop()
+            self.dismiss(None)
 
 
 class FilterBox(ModalScreen[str | None]):

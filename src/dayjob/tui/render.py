@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dayjob.admin.views import (
+    BrokenEntry,
+    BrokenPage,
     Failures,
     JobDetail,
     JobPage,
@@ -17,6 +19,7 @@ from dayjob.admin.views import (
     Verdict,
 )
 from dayjob.cli.console import ago, attempt_number, clean, took, when
+from dayjob.explain.obstacles import ObstacleKind
 from dayjob.text import counted, span
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
 
@@ -119,28 +122,24 @@ def queues(found: Iterable[QueueView]) -> Sheet:
 def _queue(view: QueueView) -> Row:
     queue = view.queue
     limit = "" if queue.limit is None else f"{queue.held:,}/{queue.limit:,}"
-    full = queue.limit is not None and queue.held >= queue.limit
     return Row(
         queue.name,
         (
             (clean(queue.name), "bold"), number(queue.size), ago(queue.age), number(view.running),
-            (view.crew, "warning") if view.stuck else number(view.workers), "" if view.incoming is None else number(round(view.incoming)), number(round(view.out)), failing(view.failing), (limit, "warning" if full else ""), state_of(view),
+            (view.crew, "warning") if view.stuck else number(view.workers), "" if view.incoming is None else number(round(view.incoming)), number(round(view.out)), failing(view.failing), (limit, "warning" if view.obstacle == "at_limit" else ""), state_of(view),
         ),
         view,
     )  # fmt: skip
 
 
 def state_of(view: QueueView) -> Piece:
-    """Remarks about a queue, in a word or two."""
-    if view.queue.wrong:
-        return ("✖ wrong type", "error")
-    if view.queue.paused:
-        return ("! paused", "warning")
-    if view.queue.size and not view.workers:
+    """What keeps a queue from being fetched, in a word or two."""
+    if view.unattended:
         return ("✖ no worker", "error")
-    if view.queue.limit is not None and view.queue.held >= view.queue.limit:
-        return ("at its limit", "dim")
-    return ("", "")
+    words: dict[ObstacleKind | None, Piece] = {
+        "wrong_type": ("✖ wrong type", "error"), "paused": ("! paused", "warning"), "at_limit": ("at its limit", "dim"),
+    }  # fmt: skip
+    return words.get(view.obstacle, ("", ""))
 
 
 def queue(found: QueueDetail, page: JobPage) -> Sheet:
@@ -275,6 +274,34 @@ def trace(text: str) -> list[Line]:
             tone = "" if shown.startswith("Traceback") else "error"
         lines.append(((shown, tone),))
     return lines
+
+
+# Broken entries.
+
+_BROKEN = (
+    Column("FOUND", right=True, rank=1), Column("WHERE", rank=2, most=40), Column("WHY", most=80, least=20), Column("BYTES", most=300, least=20),
+)  # fmt: skip
+
+
+def broken(found: BrokenPage) -> Sheet:
+    """Entries that could not be read as jobs."""
+    rows = tuple(
+        Row(one.digest, (when(one.at), clean(one.where), (clean(one.why), "error"), clean(_bytes(one))), one)
+        for one in found.entries
+    )
+    line = counted(found.total, "broken entry", "broken entries")
+    return Sheet((((line, "dim"),),), _BROKEN, rows, "No broken entries.")
+
+
+def broken_entry(one: BrokenEntry) -> Sheet:
+    """One of them, whole."""
+    lines = [labelled("found", when(one.at)), labelled("where", one.where), labelled("why", one.why, "error")]
+    shown = ("".join(c if c.isprintable() else " " for c in row) for row in _bytes(one).splitlines())
+    return Sheet((*lines, BLANK, *(((row, ""),) for row in shown)), subject=one)
+
+
+def _bytes(one: BrokenEntry) -> str:
+    return one.payload.decode("utf-8", "replace")
 
 
 # Failures.

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.views import BusyWorker, Condemned, JobView, Note, Pool, QueueView, State
@@ -83,7 +84,7 @@ def checked(where: str, allowed: tuple[str, ...]) -> Filter:
     }  # fmt: skip
     useless = [word for word, value in given.items() if value is not None and word not in allowed]
     if useless:
-        raise BadOption(f"{', '.join(useless)} cannot be used here: write {' or '.join(allowed)}")
+        raise BadOption(f"{', '.join(useless)} is not a filter of this tab: write {' or '.join(allowed)}")
     return wanted
 
 
@@ -178,6 +179,10 @@ async def _audit(admin: AsyncAdmin, _: Wish) -> Sheet:
     return render_fleet.audit(await admin.audit(size=SIZE))
 
 
+async def _broken(admin: AsyncAdmin, _: Wish) -> Sheet:
+    return render.broken(await admin.broken(size=SIZE))
+
+
 async def _now(admin: AsyncAdmin) -> float:
     """The server's time, because this machine's clock may be wrong."""
     return await admin._walk(ask(inspect.now()))
@@ -194,7 +199,7 @@ def queue(name: str) -> View:
         return render.queue(await admin.queue(name), page)
 
     return View(
-        name, read, (*actions.WAITING, *actions.ONE_QUEUE), _open_job, _ALL, marks=True,
+        name, read, (*actions.on_jobs("waiting"), *actions.QUEUE), _open_job, _ALL, marks=True,
     )  # fmt: skip
 
 
@@ -220,7 +225,9 @@ def pool(pool_id: str) -> View:
                 return render_fleet.pool(one, await _now(admin))
         return Sheet((((f"Pool {pool_id} has stopped.", "warning"),),))
 
-    return View(f"pool {pool_id}", read, (*actions.RUNNING, *actions.POOL), _open_job, other=_STACKS)
+    return View(
+        f"pool {pool_id}", read, (*actions.on_jobs("running"), *actions.POOL), _open_job, other=_STACKS
+    )
 
 
 def stacks(pool_id: str) -> View:
@@ -272,7 +279,8 @@ def _open_stacks(subject: Any) -> View | None:
     return stacks(subject.id) if isinstance(subject, Pool) else None
 
 
-_STACKS = ("t", "stacks", _open_stacks)
+_STACK = verbs.row("worker", "stacks")
+_STACKS = (_STACK.key, _STACK.label.lower(), _open_stacks)
 
 
 def _open_queue(subject: Any) -> View | None:
@@ -286,7 +294,7 @@ def _open_note(subject: Any) -> View | None:
     for tab in TABS:
         if tab.title.lower() == subject.subject:
             return tab
-    return None if subject.subject == "broken" else queue(subject.subject)
+    return queue(subject.subject)
 
 
 def tabs() -> tuple[View, ...]:
@@ -301,15 +309,23 @@ TABS = (
     View(
         "Busy",
         _busy,
-        actions.RUNNING,
+        actions.on_jobs("running"),
         _open_job,
         conditions("name", "source", "id"),
         "running",
         other=_STACKS,
     ),
-    View("Retry", _listing("retry"), actions.RETRY, _open_job, _ALL, "retry", marks=True),
-    View("Scheduled", _listing("scheduled"), actions.SCHEDULED, _open_job, _ALL, "scheduled", marks=True),
-    View("Dead", _listing("dead"), actions.DEAD, _open_job, _ALL, "dead", marks=True),
+    View("Retry", _listing("retry"), actions.on_jobs("retry"), _open_job, _ALL, "retry", marks=True),
+    View(
+        "Scheduled",
+        _listing("scheduled"),
+        actions.on_jobs("scheduled"),
+        _open_job,
+        _ALL,
+        "scheduled",
+        marks=True,
+    ),
+    View("Dead", _listing("dead"), actions.on_jobs("dead"), _open_job, _ALL, "dead", marks=True),
     View(
         "Failures", _failures, actions.GROUP, lambda one: _open_job(one.sample), conditions("name", "error")
     ),
@@ -317,4 +333,5 @@ TABS = (
     View("Metrics", _metrics, (), lambda one: queue(one.name), conditions("name"), spans=True),
     View("Redis", _redis),
     View("Audit", _audit, opens=lambda one: fixed("audit", render_fleet.audit_entry(one))),
+    View("Broken", _broken, actions.BROKEN, lambda one: fixed("broken entry", render.broken_entry(one))),
 )

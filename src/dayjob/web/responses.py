@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from typing import Any
 
 import msgspec
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dayjob.admin.views import BrokenEntry, BusyWorker, Count, JobView, Tally
-from dayjob.errors import DayjobError, StoreError
+from dayjob.errors import DayjobError, StoreError, UnknownQueue, UnknownSchedule
 
 #: Fields that are left out: the raw bytes of jobs contain redacted values.
 LEFT_OUT: dict[type, frozenset[str]] = {JobView: frozenset({"payload"})}
@@ -95,7 +94,7 @@ def _printable(text: str) -> str:
     return shown if len(shown) <= MAX_WORDS else f"{shown[:MAX_WORDS]}..."
 
 
-def refusal_of(error: DayjobError, status: int = 400) -> Refusal:
+def refusal_of(error: DayjobError) -> Refusal:
     """The refusal for an error of the admin layer."""
     first, _, rest = str(error).partition("\n")
     hint = " ".join(rest.split())
@@ -105,7 +104,7 @@ def refusal_of(error: DayjobError, status: int = 400) -> Refusal:
             f"Redis does not answer, or answers with an error: {first}",
             hint or "The next request tries again.",
         )
-    return Refusal(status, first, hint)
+    return Refusal(404 if isinstance(error, UnknownQueue | UnknownSchedule) else 400, first, hint)
 
 
 def wants_html(request: Request) -> bool:
@@ -128,11 +127,6 @@ def wants_html(request: Request) -> bool:
 
 
 # Raw bytes.
-
-
-def digest(entry: BrokenEntry) -> str:
-    """Identifies a broken entry, together with its index."""
-    return hashlib.sha256(entry.entry).hexdigest()[:24]
 
 
 def broken_text(entry: BrokenEntry) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from dayjob.admin.scrape import Minute, Scrape
 from dayjob.admin.views import QueueView
+from dayjob.explain.obstacles import Fleet
 from dayjob.web.durations import total_time
 
 
@@ -62,16 +63,16 @@ class Scale:
 def scale(scrape: Scrape, within: float) -> Scale:
     """The figures of every queue. By Little's law, running jobs = jobs per second x seconds per job."""
     queues = tuple(_queue(view, scrape.minutes, within) for view in scrape.queues.queues)
-    live = [pool.status for pool in scrape.pools if pool.lease > 0 and pool.status is not None]
+    fleet = Fleet(scrape.pools)
     open_ones = [queue for queue in queues if not queue.paused]
-    stuck = sum(status.stuck for status in live)
+    stuck = sum(status.stuck for status in fleet.statuses)
     total = TotalScale(
         waiting=sum(queue.waiting for queue in queues),
         oldest=max((queue.oldest for queue in open_ones if queue.oldest is not None), default=None),
         in_per_minute=sum(queue.in_per_minute or 0.0 for queue in queues),
         out_per_minute=sum(queue.out_per_minute for queue in queues),
-        busy=max(0, sum(sum(status.running.values()) for status in live) - stuck),
-        capacity=sum(max(0, status.concurrency - status.stuck) for status in live if not status.quiet),
+        busy=max(0, sum(sum(status.running.values()) for status in fleet.statuses) - stuck),
+        capacity=sum(max(0, status.concurrency - status.stuck) for status in fleet.fetching),
         # A worker runs jobs of any queue, so fractions add up. If the duration of a job is not known, one worker is enough to learn it.
         wanted=math.ceil(
             sum(_load(view, scrape.minutes, within) or 0.0 for view in scrape.queues.queues) - 1e-9

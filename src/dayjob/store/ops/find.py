@@ -1,7 +1,7 @@
-"""Where is this job, and why is it not running? Looks a job up by its id, and explains what it waits for.
+"""Where is this job? Looks a job up by its id. Writes nothing.
 
-Of each queue and side set the 10,000 entries that come next are looked at; beyond that a job is not found. A quick look
-takes a moment however many queues are long, and sees less.
+The search covers the next 10,000 entries of each queue and side set; a job further back is not found. A quick search
+covers fewer, so that it is fast however long the queues are.
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
-
-from dayjob import text
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import consume, inspect, maintain, pools
+from dayjob.store.ops import consume, inspect, maintain
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -31,12 +28,6 @@ AT_ONCE = 1000
 QUICK, QUICK_IN_ALL = 1000, 10_000
 #: The first entries of many keys are looked at in one round trip, then more of fewer: a few milliseconds for each.
 FIRST, KEYS_AT_FIRST, KEYS_AT_ONCE = 100, 50, 10
-
-#: What is said of a job that is not found.
-NOWHERE = (
-    "No job {!r} waits, runs or is kept: it completed, was deleted or never was"
-    f" (of each queue the first {MAX_LOOKED:,} were looked at)."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +115,15 @@ class Depth:
     from_next: bool = True
 
 
+def find_at(source: str, job_id: str, at: float) -> Steps[tuple[bytes, codec.Wire] | None]:
+    """The payload and the job with this id and score in a sorted set of any size; None if it is not there."""
+    rank = yield from ask(inspect.count_below(source, at))
+    match = _match((yield from ask(seek(source, _texts(job_id), offset=rank))), job_id)
+    if match is None or float(match[2]) != at:
+        return None
+    return match[1], match[3]
+
+
 def _search(
     keys: Sequence[str], job_id: str, depth: Depth, *, reverse: bool = False
 ) -> Steps[tuple[int, Match] | None]:
@@ -184,7 +184,7 @@ def _find_waiting(keys: Keys, job_id: str, name: str | None, depth: Depth) -> St
         return None
     number, (place, payload, _, wire) = found
     if not depth.from_next:
-        size = yield from ask(Op("LLEN", (keys.queue(names[number]),), (), int))
+        size = yield from ask(inspect.queue_size(keys, names[number]))
         place = max(0, size - 1 - place)
     return Found("waiting", names[number], payload, wire, place)
 
@@ -219,225 +219,3 @@ def _in_set(
         return None
     _, (place, payload, score, wire) = found
     return Found(state, wire.name, payload, wire, place, float(score), result=result)
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why a job is not running, and where it is."""
-
-    #: One sentence; where an operator can do something about it, a second line gives the next step.
-    sentence: str
-    found: Found | None
-
-
-def explain(keys: Keys, job_id: str, name: str | None = None) -> Steps[Explanation]:
-    """Why the job is not running, in one sentence, and what to do about it on a second line."""
-    found = yield from find_job(keys, job_id, name)
-    if found is None:
-        return Explanation(NOWHERE.format(job_id), None)
-    return Explanation((yield from tell(keys, found)), found)
-
-
-def tell(keys: Keys, found: Found, error: str | None = None) -> Steps[str]:
-    """Why this job is not running, in one sentence; `error` is its error as it may be shown."""
-    if error is not None and found.job is not None:
-        found = replace(found, job=msgspec.structs.replace(found.job, err=error))
-    tellers = {
-        "waiting": _tell_waiting, "running": _tell_running, "scheduled": _tell_due, "retry": _tell_due,
-        "dead": _tell_dead, "done": _tell_done,
-    }  # fmt: skip
-    return (yield from tellers[found.state](keys, found))
-
-
-def _tell_waiting(keys: Keys, found: Found) -> Steps[str]:
-    name = found.name
-    look = yield from ask(inspect.queues(keys, [name]))
-    queue = look.queues[0]
-    workers = yield from pools.pools(keys)
-    ahead = "it is the next" if found.place == 0 else f"{found.place:,} ahead of it"
-    obstacle, step = _obstacle(look.now, queue, found, workers)
-    return f"Waits in the queue {name!r} ({ahead}): {obstacle}." + _next_step(step)
-
-
-def _next_step(step: str) -> str:
-    return f"\n    {step}" if step else ""
-
-
-def _obstacle(
-    now: float, queue: inspect.Queue, found: Found, registered: Sequence[pools.Pool]
-) -> tuple[str, str]:
-    """What keeps a waiting job from running, and what an operator can do about it."""
-    if found.job is not None and found.job.expires and found.job.expires < now * 1000:
-        return "it has expired and is discarded when its turn comes", ""
-    if queue.paused:
-        return "its queue is paused", ""
-    if queue.limit is not None and queue.held >= queue.limit:
-        return f"its limit is reached, {queue.held} of {queue.limit} run", ""
-    live = [pool for pool in registered if pool.lease > 0]
-    if not live:
-        return "no pool is running", ""
-    able = [pool.status for pool in live if pool.status is not None and queue.name in pool.status.names]
-    if not able:
-        silent = sum(pool.status is None for pool in live)
-        count = text.counted(len(live), "pool") + (f", {silent} not reporting yet" if silent else "")
-        return f"no live pool knows this name ({count})", ""
-    if all(status.quiet for status in able):
-        return f"every pool that knows it has gone quiet ({len(able)})", ""
-    why = _occupied([status for status in able if not status.quiet], queue.name, now)
-    return why or ("it is about to be fetched", "")
-
-
-def _occupied(able: Sequence[pools.Status], name: str, now: float) -> tuple[str, str] | None:
-    """Why none of these pools can start a job of this name, and what to do about it; None when one can."""
-    blocked: list[pools.Status] = []
-    full: list[pools.Status] = []
-    threadless: list[pools.Status] = []
-    for status in able:
-        if status.loop_blocked is not None and name in status.async_names:
-            blocked.append(status)
-        elif status.in_use >= status.concurrency:
-            full.append(status)
-        elif status.threads_busy >= status.workers_for(name):
-            threadless.append(status)
-        else:
-            return None
-    why = [
-        *(_blocked_loop(status, now) for status in blocked[:3]),
-        *([_busy_workers(full)] if full else []),
-        *([_busy_threads(threadless)] if threadless else []),
-    ]
-    return "; ".join(why), _what_to_do(blocked, full, threadless)
-
-
-def _where(status: pools.Status) -> str:
-    return f"{status.host}/{status.pid}" if status.host else f"pool {status.id}"
-
-
-def _of(some: Sequence[pools.Status]) -> str:
-    return _where(some[0]) if len(some) == 1 else text.counted(len(some), "pool")
-
-
-def _blocked_loop(status: pools.Status, now: float) -> str:
-    block = status.loop_blocked or pools.LoopBlock(since=now)
-    by = f'by "{block.name}" (id {block.id})' if block.name else "by something that a handler started"
-    return (
-        f"the event loop of {_where(status)} has been blocked for {text.span(now - block.since)} {by[:300]}"
-    )
-
-
-def _busy_workers(full: Sequence[pools.Status]) -> str:
-    workers = sum(status.concurrency for status in full)
-    stuck = sum(status.stuck for status in full)
-    if workers == 1:
-        return f"the only worker of {_of(full)} is busy" + (", stuck past its timeout" if stuck else "")
-    return f"all {workers:,} workers of {_of(full)} are busy{_stuck(stuck)}"
-
-
-def _busy_threads(some: Sequence[pools.Status]) -> str:
-    threads = sum(status.threads for status in some)
-    settings = (
-        f"threads={some[0].threads}, concurrency={some[0].concurrency}" if len(some) == 1 else _of(some)
-    )
-    words = (
-        "the only thread for plain functions is busy"
-        if threads == 1
-        else f"all {threads:,} threads for plain functions are busy"
-    )
-    return f"{words} ({settings}){_stuck(sum(status.stuck for status in some))}"
-
-
-def _stuck(number: int) -> str:
-    if number == 0:
-        return ""
-    return f"; {number:,} of them {'is stuck past its' if number == 1 else 'are stuck past their'} timeout"
-
-
-def _what_to_do(
-    blocked: Sequence[pools.Status], full: Sequence[pools.Status], threadless: Sequence[pools.Status]
-) -> str:
-    stuck = next((status for status in (*full, *threadless) if status.stuck), None)
-    if stuck is not None:
-        # A thread cannot be ended from outside, a process can.
-        return (
-            f"`dayjob pools stacks {stuck.id}` shows where the stuck jobs are in their code;"
-            f" restarting that process frees its workers."
-        )
-    if blocked:
-        name = blocked[0].loop_blocked.name if blocked[0].loop_blocked else ""
-        where = f'"{name}"' if name else "that handler"
-        return f"Await what takes long in {where}, or make it a plain `def`."
-    if threadless:
-        return "Raise threads=, or make these jobs `async def`."
-    return "See `dayjob jobs ls --state running`, or start more workers."
-
-
-def _tell_running(keys: Keys, found: Found) -> Steps[str]:
-    registered = yield from pools.pools(keys)
-    moment = yield from ask(inspect.now())
-    pool = next((one for one in registered if one.id == found.pool_id), None)
-    if pool is None:
-        return f"Was running on pool {found.pool_id}, which died; its attempts are being rescued."
-    status = pool.status
-    where = _where(status) if status else f"pool {found.pool_id}"
-    worker = next((one for one in status.workers if one.token == found.token), None) if status else None
-    (cancel,) = yield from ask(maintain.read_cancels(keys, found.pool_id, [found.token]))
-    asked = "" if cancel is None else " An operator asked it to end; it will not run again."
-    if worker is None:
-        why = _not_started(status, found.name, moment) if status else None
-        if why is not None:
-            return f"Fetched by {where}, but not started: {why[0]}.{asked}" + _next_step(why[1])
-        return f"Fetched by {where}: about to start, or started less than 0.5 s ago.{asked}"
-    said = f": {worker.checkin}" if worker.checkin else ""
-    block = status.loop_blocked if status else None
-    blocks = " and blocks its event loop" if block and block.id == worker.id else ""
-    return f"Running for {text.span(moment - worker.started_at)} on {where}{blocks}{said}.{asked}"
-
-
-def _not_started(status: pools.Status, name: str, now: float) -> tuple[str, str] | None:
-    """Why a job that a pool holds has not started; None when it may have started a moment ago."""
-    blocked = status.loop_blocked is not None and name in status.async_names
-    return _occupied([status], name, now) if blocked or name not in status.running else None
-
-
-def _tell_due(keys: Keys, found: Found) -> Steps[str]:
-    moment = yield from ask(inspect.now())
-    wait = (found.at or 0) - moment
-    error = (
-        f" after {text.counted(found.job.fails, 'fail')}, the last: {_line(found.job.err)}"
-        if found.job and found.job.fails
-        else ""
-    )
-    if wait > 0:
-        return f"Due in {text.span(wait)}{error}."
-    who = yield from ask(pools.leader(keys))
-    why = (
-        "no pool is the leader, so nothing moves it to its queue"
-        if who is None
-        else f"pool {who} is about to move it to its queue"
-    )
-    return f"Was due {text.span(-wait)} ago{error}: {why}."
-
-
-def _tell_dead(keys: Keys, found: Found) -> Steps[str]:
-    if found.job is None:
-        return "Dead; only its error is kept."
-    moment = yield from ask(inspect.now())
-    told = (
-        f"Died {text.span(moment - (found.at or moment))} ago: {_line(found.job.err) or 'no error is noted'}"
-    )
-    if found.job.unique_key.startswith(keys.unique_prefix):
-        holder = yield from ask(Op("GET", (found.job.unique_key,), (), lambda reply: reply))
-        if holder is not None and holder.decode("utf-8", "replace") != found.job.id:
-            told += f" (job {holder.decode('utf-8', 'replace')[:80]} has its unique key)"
-    return told if told.endswith(".") else told + "."
-
-
-def _tell_done(keys: Keys, found: Found) -> Steps[str]:  # noqa: ARG001 - one shape for all tellers
-    moment = yield from ask(inspect.now())
-    # Completed jobs are scored by when they are dropped.
-    return "Completed" + (f", and kept for another {text.span(found.at - moment)}." if found.at else ".")
-
-
-def _line(text: str) -> str:
-    first = text.strip().partition("\n")[0]
-    return first if len(first) <= 200 else first[:197] + "..."

@@ -91,6 +91,16 @@ def slow_log() -> Op[tuple[Slow, ...]]:
     return Op("SLOWLOG", (), ("GET", MAX_SLOW), lambda reply: tuple(_slow(entry) for entry in reply))
 
 
+def load_script(name: str) -> Op[None]:
+    """Load one of dayjob's scripts into the server."""
+    return Op("SCRIPT", (), ("LOAD", load(name).source), lambda _: None)
+
+
+def type_of(key: str) -> Op[str]:
+    """The type of a key; "none" if it does not exist."""
+    return Op("TYPE", (key,), (), lambda reply: reply.decode() if isinstance(reply, bytes) else str(reply))
+
+
 def _read_info(reply: Any) -> dict[str, str]:
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line and not line.startswith("#"))

@@ -5,6 +5,7 @@ Every read is bounded in entries and bytes, and none uses KEYS or SCAN.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,11 @@ MAX_CURSOR = 1500
 def now() -> Op[float]:
     """Redis TIME, in seconds."""
     return Op("TIME", (), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6)
+
+
+def unique_owner(key: str) -> Op[str | None]:
+    """The id of the job that owns a unique key; None if the key is free."""
+    return Op("GET", (key,), (), lambda reply: None if reply is None else reply.decode("utf-8", "replace"))
 
 
 # Queues.
@@ -121,6 +127,32 @@ def enqueued_at(payload: bytes) -> float | None:
         last = re.search(rb'"at":(\d{1,16})\}$', payload)
         return int(last[1]) / 1000 if last else None
     return codec.enqueued_at(wire) or None
+
+
+def queue_size(keys: Keys, name: str) -> Op[int]:
+    """How many jobs wait in a queue."""
+    return Op("LLEN", (keys.queue(name),), (), int)
+
+
+def queue_entry(keys: Keys, name: str, place: int) -> Op[bytes | None]:
+    """One entry of a queue; place 0 is the newest."""
+    return Op("LINDEX", (keys.queue(name),), (place,), lambda reply: reply)
+
+
+def queue_slice(keys: Keys, name: str, first: int, last: int) -> Op[list[bytes]]:
+    """Entries of a queue, from one place to another; negative places count from the next job to be fetched."""
+    return Op("LRANGE", (keys.queue(name),), (first, last), list)
+
+
+def held_size(keys: Keys, pool_id: str) -> Op[int]:
+    """How many attempts a pool holds."""
+    return Op("HLEN", (keys.held(pool_id),), (), int)
+
+
+def ever_used(keys: Keys) -> Op[bool]:
+    """Whether a pool ever started in this namespace, or a job was ever stored; figures and totals outlast both."""
+    sets = (keys.scheduled, keys.retry, keys.dead, keys.done, keys.broken)
+    return Op("EXISTS", (keys.job_types, keys.totals, *sets), (), bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +259,16 @@ def page(
     )
 
 
+def count_below(source: str, score: float) -> Op[int]:
+    """How many entries of a sorted set have a smaller score."""
+    return Op("ZCOUNT", (source,), ("-inf", f"({score!r}"), int)
+
+
+def count_above(source: str, score: float) -> Op[int]:
+    """How many entries of a sorted set have a larger score."""
+    return Op("ZCOUNT", (source,), (f"({score!r}", "+inf"), int)
+
+
 def _read_page(reply: Any) -> Page:
     total, first = reply[1], reply[2]
     entries = tuple(
@@ -270,6 +312,11 @@ class BrokenEntry:
     at: float | None
     where: str
     why: str
+
+    @property
+    def digest(self) -> str:
+        """A short name of the whole entry: the same bytes have the same."""
+        return hashlib.sha256(self.entry).hexdigest()[:24]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from dayjob.admin.client import AsyncAdmin
 from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import line
-from dayjob.web.responses import broken_text, digest
+from dayjob.web.responses import broken_text
 
 SIZE = 100
 
@@ -28,7 +28,7 @@ async def broken(request: Request, admin: AsyncAdmin) -> Values:
     found = await admin.broken(offset=offset)
     entries = [
         {
-            "index": one.index, "digest": digest(one), "at": one.at, "where": one.where, "why": line(one.why),
+            "index": one.index, "digest": one.digest, "at": one.at, "where": one.where, "why": line(one.why),
             "text": broken_text(one)[:4000],
         }
         for one in found.entries

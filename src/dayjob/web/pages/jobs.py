@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dayjob.admin.bulk import ABLE as BULK
+from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import filter_of
 from dayjob.admin.jobs import LOOKED
@@ -20,7 +20,7 @@ from dayjob.errors import BadOption
 from dayjob.handlers.redact import HIDDEN
 from dayjob.web.console import Console
 from dayjob.web.pages import traces
-from dayjob.web.pages.shell import ABLE, Endpoint, Values, failure, look, page
+from dayjob.web.pages.shell import Endpoint, Values, failure, look, page
 from dayjob.web.render import address, brief, number, took
 from dayjob.web.responses import shown_key
 
@@ -97,7 +97,7 @@ async def _list(request: Request, admin: AsyncAdmin, state: State) -> Values:
     return {
         "status": status, "problem": problem, "page": found, "state": state, "where": where, "after": after, "name": name,
         "about": _ABOUT[state], "now": found.now, "nothing": _NOTHING, "icons": {one: one for one, _, _ in _TABS},
-        "bulk": () if state == "waiting" and not (name or where) else [verb for verb in ABLE[state] if verb in BULK[state]],
+        "bulk": () if state == "waiting" and not (name or where) else verbs.offered_for_all(state),
         "conditions": [*(f"name={one}" for one in names if " " not in one), "error~Timeout", "age>1h", "age<1d", "source="],
         "tabs": _tabs(verdict), "title": _title(state, name),
         "at": partial(address, request, path, state=state if path == "/jobs" else "", name=name),
@@ -128,7 +128,11 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
     """One job by `id`, in any state; `name` is the queue to search first."""
     job_id, name = request.query_params.get("id", ""), request.query_params.get("name") or None
     if not job_id:
-        raise BadOption("no job is named\n    The address needs an ID: /job?id=...")
+        return {
+            "response": await failure(
+                request, 404, "No job is named.", "The address needs an ID: /job?id=..."
+            )
+        }
     quick = not request.query_params.get("deep")
     detail = await admin.job(job_id, name=name, quick=quick)
     if detail is None and name is not None:
@@ -196,7 +200,7 @@ def _timeline(detail: JobDetail, now: float) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     before: float | None = None
     for event in detail.timeline:
-        bad = event.text.startswith(("attempt", "moved to dead", "killed"))
+        bad = event.kind in ("failed", "crashed", "died")
         kind = "next" if event.at > now + 1 else "err" if bad else "ok"
         gap = ""
         if before is not None and kind != "next" and event.at - before >= 1:

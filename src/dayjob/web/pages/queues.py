@@ -7,9 +7,8 @@ from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import QueueDetail, QueueView
-from dayjob.errors import BadOption
 from dayjob.web import charts
-from dayjob.web.pages.shell import Values, page
+from dayjob.web.pages.shell import Values, failure, page
 
 _KINDS = (("", "All"), ("waiting", "With jobs"), ("paused", "Paused"), ("stray", "No worker"))
 
@@ -28,7 +27,7 @@ def _is(one: QueueView, show: str) -> bool:
     return {
         "waiting": one.queue.size > 0,
         "paused": one.queue.paused,
-        "stray": not one.workers and one.queue.size > 0,
+        "stray": one.unattended,
     }.get(show, True)
 
 
@@ -37,7 +36,11 @@ async def queue(request: Request, admin: AsyncAdmin) -> Values:
     """One queue, by its name in the query."""
     name = request.query_params.get("name", "")
     if not name:
-        raise BadOption("no queue is named\n    Choose one from the list of queues.")
+        return {
+            "response": await failure(
+                request, 404, "No queue is named.", "Choose one from the list of queues."
+            )
+        }
     detail = await admin.queue(name)
     registered = (await admin.pools(workers=False)).pools
     runs_on = [pool for pool in registered if pool.id in detail.pools]

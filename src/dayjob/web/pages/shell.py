@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Verdict
 from dayjob.errors import BadOption, DayjobError, StoreError
@@ -30,19 +31,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 #: Seconds for which all pages share one verdict.
 FRESH = 1.0
 
-#: Confirmation texts of actions that cannot be undone.
-ASKS = {
-    "delete": "The job is deleted for good, and its unique key is released.",
-    "kill": "The job moves to dead and does not run until an operator retries it. A running job is stopped, with its process if necessary.",
-    "cancel": "A waiting job is removed. A running job is stopped at its next check-in; an async one at its next await.",
-}
-#: Labels of actions.
-WORDS = {"retry": "Retry", "run_now": "Run now", "delete": "Delete", "kill": "Kill", "cancel": "Cancel"}
-#: Actions on one job, by state.
-ABLE = {
-    "waiting": ("kill", "delete"), "scheduled": ("run_now", "kill", "delete"), "retry": ("run_now", "kill", "delete"),
-    "dead": ("retry", "delete"), "done": ("delete",), "running": ("cancel", "kill"),
-}  # fmt: skip
+#: What the browser asks before it acts on jobs: verb to its effect.
+ASKS = {one.name: one.effect for one in verbs.rows("job") if one.asks}
 
 #: Groups of pages: address, icon, label, key after `g`, and the field with its count.
 NAV = (
@@ -99,9 +89,7 @@ def page(template: str, here: str, title: str) -> Callable[[Gather], Endpoint]:
                 return render(request, "away.html", **shell, away=line(str(error)).rstrip(".") + ".")
             except BadOption as error:
                 refusal = refusal_of(error)
-                return await failure(
-                    request, 404 if refusal.error.startswith("no ") else 400, refusal.error, refusal.hint
-                )
+                return await failure(request, refusal.status, refusal.error, refusal.hint)
             if isinstance(values.get("response"), Response):
                 answer: Response = values["response"]
                 return answer
@@ -120,7 +108,7 @@ def around(request: Request, verdict: Verdict | None, here: str, title: str) -> 
     return {
         "console": console, "title": title, "here": here, "nav": navigation(here, verdict), "shortcuts": SHORTCUTS,
         "now": verdict.now if verdict else time.time(), "verdict": verdict, "can": console.may_act(request),
-        "able": ABLE, "asks": ASKS, "words": WORDS, "clock": clock,
+        "verbs": verbs, "asks": ASKS, "clock": clock,
     }  # fmt: skip
 
 

@@ -307,8 +307,8 @@
       } catch (error) { write(body, error.message); }
     },
     async limit(button) {
-      const { limit, name } = button.dataset;
-      const text = await confirmed("Concurrency limit", "How many of these jobs may run at once, over all pools. Empty means no limit; 0 stops all of them.", "Set limit", { field: "Limit", value: limit });
+      const { limit, name, effect } = button.dataset;
+      const text = await confirmed("Concurrency limit", effect, "Set limit", { field: "Limit", value: limit });
       if (text !== false) act("/queue/limit", `{"name":${JSON.stringify(name)},"limit":${/^\d+$/.test(text) ? Number(text) : text ? JSON.stringify(text) : null}}`);
     },
     async mend(button) {

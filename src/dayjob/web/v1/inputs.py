@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from dayjob.admin.verbs import Verb
 from dayjob.options import JOB_NAME
 
 #: An existing name may contain anything; the bound keeps keys and audit entries short.
@@ -40,7 +41,6 @@ Moment = Annotated[
 ]
 Force = Annotated[bool, Meta(description="Accept the name of a queue that does not exist yet.")]
 Listed = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
-Verb = Literal["retry", "delete", "kill", "run_now", "cancel"]
 
 
 class _Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 import msgspec
 from starlette.responses import Response
 
+from dayjob.admin import verbs
 from dayjob.admin.filters import Filter, filter_of
+from dayjob.admin.verbs import Verb
 from dayjob.admin.views import (
     Count,
     Failures,
@@ -21,6 +23,7 @@ from dayjob.admin.views import (
     Seen,
     Tally,
 )
+from dayjob.explain.reasons import ReasonKind
 from dayjob.text import counted
 from dayjob.web.v1.inputs import (
     EnqueueInput,
@@ -33,7 +36,6 @@ from dayjob.web.v1.inputs import (
     SeenJob,
     SeenJobs,
     Selected,
-    Verb,
 )
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.streams import StreamLine, streamed
@@ -43,6 +45,8 @@ from dayjob.web.v1.table import Call, Endpoint, Nothing
 class Sentence(msgspec.Struct, frozen=True):
     """Why a job is not running."""
 
+    #: The reason as a stable word.
+    kind: ReasonKind
     sentence: str
 
 
@@ -91,7 +95,7 @@ async def _job(call: Call[OneJob]) -> JobDetail | None:
 
 async def _explain(call: Call[OneJob]) -> Any:
     found = await call.admin.job(call.sent.id, name=call.sent.name)
-    return None if found is None else {"sentence": found.sentence}
+    return None if found is None else {"kind": found.kind, "sentence": found.sentence}
 
 
 def _seen(job: SeenJob) -> Seen:
@@ -166,9 +170,10 @@ async def _enqueue(call: Call[EnqueueInput]) -> Outcome:
     )
 
 
-def _action(verb: Verb, summary: str) -> Endpoint:
+def _action(verb: Verb) -> Endpoint:
+    row = verbs.row("job", verb)
     return Endpoint(
-        "POST", f"/job/{verb}", "jobs", summary, _act(verb), Outcome, SeenJob, finds=True, moves=True
+        "POST", row.path, "jobs", row.effect, _act(verb), Outcome, SeenJob, finds=True, moves=True
     )
 
 
@@ -177,11 +182,7 @@ ENDPOINTS = (
     Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter.", _count, Count, Matched),
     Endpoint("GET", "/job", "jobs", "One job in any state, with its timeline.", _job, JobDetail, OneJob, finds=True),
     Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob, finds=True),
-    _action("retry", "Put a dead job back into its queue, or run a job in retry or scheduled now."),
-    _action("delete", "Delete a job that is not running."),
-    _action("kill", "Move a waiting or scheduled job, or one in retry, to dead; with state=running, end a running job."),
-    _action("run_now", "Move a job in scheduled or retry to its queue before it is due."),
-    _action("cancel", "Cancel a job: a waiting job is removed, a running job is asked to stop."),
+    *map(_action, get_args(Verb)),
     Endpoint("POST", "/jobs/selection", "jobs", "One action on each job of a selection.", _selection, Outcomes, Selected),
     Endpoint("POST", "/jobs/still", "jobs", "Which jobs of a selection are still in the state in which they were seen. Changes nothing.", _still, StillThere, SeenJobs),
     Endpoint("POST", "/jobs/apply", "jobs", "One action on every job that matches a filter.", _apply, StreamLine, Matching, streams=True),

@@ -19,7 +19,7 @@ from dayjob.admin.views import (
 )
 from dayjob.version import __version__
 from dayjob.web.options import Role
-from dayjob.web.responses import Refusal, broken_text, digest
+from dayjob.web.responses import Refusal, broken_text
 from dayjob.web.scale import Scale, scale
 from dayjob.web.v1.inputs import (
     AuditSlice,
@@ -123,7 +123,7 @@ async def _broken(call: Call[Slice]) -> Any:
     page = await call.admin.broken(offset=call.sent.offset, size=call.sent.size)
     entries = [
         {
-            "index": entry.index, "digest": digest(entry), "at": entry.at, "where": entry.where, "why": entry.why,
+            "index": entry.index, "digest": entry.digest, "at": entry.at, "where": entry.where, "why": entry.why,
             "text": broken_text(entry),
         }
         for entry in page.entries
@@ -134,7 +134,7 @@ async def _broken(call: Call[Slice]) -> Any:
 async def _entry(call: Call[Any]) -> BrokenEntry:
     """The entry that was seen. Raises Refusal when it is not there any more."""
     page = await call.admin.broken(offset=call.sent.index, size=1)
-    if not page.entries or digest(page.entries[0]) != call.sent.digest:
+    if not page.entries or page.entries[0].digest != call.sent.digest:
         raise Refusal(409, "The entry no longer exists. Nothing was changed.", "Reload the list.")
     return page.entries[0]
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dayjob.admin.client import AsyncAdmin
-from dayjob.errors import BadOption, DayjobError
+from dayjob.errors import DayjobError
 from dayjob.options import suggest
 from dayjob.web.console import Console
 from dayjob.web.responses import JSON, Refusal, answer, refusal_of
@@ -57,7 +57,7 @@ class Endpoint:
     takes: type[msgspec.Struct] = Nothing
     #: Whether the answer is a stream with one JSON object per line.
     streams: bool = False
-    #: Whether BadOption or None mean that the named thing was not found.
+    #: Whether the answer may be that what was named does not exist; None means that nothing was found.
     finds: bool = False
     #: Whether the answer may be that the job is in another state by now.
     moves: bool = False
@@ -79,8 +79,6 @@ class Endpoint:
             )
             try:
                 found = await self.handler(Call(request, console, console.admin_for(request), sent))
-            except BadOption as error:
-                raise refusal_of(error, 404 if self.finds else 400) from None
             except DayjobError as error:
                 raise refusal_of(error) from None
             if isinstance(found, Response):

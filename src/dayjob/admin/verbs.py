@@ -1,0 +1,156 @@
+"""What operators can do: one row for each verb. The actions, the web console, its API, the commands and the terminal view
+all read this table, so that they allow, offer and ask the same. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dayjob.admin.views import Periodic, Queue, State, Status
+
+#: What can be done to jobs.
+Verb = Literal["retry", "run_now", "cancel", "kill", "delete"]
+Target = Literal["job", "queue", "pool", "worker", "schedule", "broken"]
+
+
+@dataclass(frozen=True, slots=True)
+class VerbRow:
+    """One thing that an operator can do."""
+
+    target: Target
+    name: str
+    label: str
+    #: What it does, in words: shown before it is done.
+    effect: str
+    #: Its command: `dayjob jobs retry`.
+    command: str
+    #: Its address in the JSON API.
+    path: str
+    #: Its key in the terminal view; in capitals it acts on all jobs that match.
+    key: str
+    #: States of the target in which it is allowed.
+    states: tuple[str, ...]
+    #: Those of `states` in which it is left out of menus, because another verb does the same there.
+    same_as_other: tuple[str, ...] = ()
+    #: States in which it can be done to all jobs that match a filter.
+    bulk: tuple[str, ...] = ()
+    #: States that the caller must name, so that it is not done there by mistake.
+    named: tuple[str, ...] = ()
+    #: Whether it loses something that cannot be brought back, so that every interface asks first.
+    asks: bool = False
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """States in which menus have it."""
+        return tuple(state for state in self.states if state not in self.same_as_other)
+
+
+_DUE_LATER = ("scheduled", "retry")
+_NOT_STARTED = ("waiting", *_DUE_LATER)
+
+TABLE = (
+    VerbRow(
+        "job", "retry", "Retry", "The job goes back to its queue as if it had never failed.",
+        "jobs retry", "/job/retry", "r", ("dead", *_DUE_LATER), same_as_other=_DUE_LATER, bulk=("dead", *_DUE_LATER),
+    ),
+    VerbRow(
+        "job", "run_now", "Run now", "The job moves to its queue before it is due.",
+        "jobs run", "/job/run_now", "r", _DUE_LATER, bulk=_DUE_LATER,
+    ),
+    VerbRow(
+        "job", "cancel", "Cancel", "A waiting job is removed. A running job is stopped at its next check-in; an async one at its next await.",
+        "jobs cancel", "/job/cancel", "c", ("running", *_NOT_STARTED), same_as_other=_NOT_STARTED, bulk=("running", *_NOT_STARTED), asks=True,
+    ),
+    VerbRow(
+        "job", "kill", "Kill", "The job moves to dead and does not run until an operator retries it. A running job is stopped, with its process if necessary.",
+        "jobs kill", "/job/kill", "x", ("running", *_NOT_STARTED), bulk=_NOT_STARTED, named=("running",), asks=True,
+    ),
+    VerbRow(
+        "job", "delete", "Delete", "The job is deleted for good, and its unique key is released.",
+        "jobs delete", "/job/delete", "d", (*_NOT_STARTED, "dead", "done"), bulk=(*_NOT_STARTED, "dead", "done"), asks=True,
+    ),
+    VerbRow(
+        "queue", "pause", "Pause", "No more jobs are fetched from the queue. Running jobs go on.",
+        "queues pause", "/queue/pause", "p", ("open",),
+    ),
+    VerbRow(
+        "queue", "resume", "Resume", "Jobs are fetched from the queue again.",
+        "queues resume", "/queue/resume", "p", ("paused",),
+    ),
+    VerbRow(
+        "queue", "limit", "Limit", "At most so many of its jobs run at once, over all pools. Empty means no limit; 0 stops all of them.",
+        "queues limit", "/queue/limit", "l", ("open", "paused"),
+    ),
+    VerbRow(
+        "queue", "purge", "Purge", "Every job that waits in the queue now is deleted. Jobs that run are left alone.",
+        "queues purge", "/queue/purge", "u", ("open", "paused"), asks=True,
+    ),
+    VerbRow(
+        "pool", "quiet", "Quiet", "The pool finishes its jobs and fetches nothing more, until it is restarted.",
+        "pools quiet", "/pool/quiet", "z", ("running",),
+    ),
+    VerbRow(
+        "pool", "stop", "Stop", "The pool finishes its jobs within its time, gives back the rest, and ends. A supervised one is not restarted.",
+        "pools stop", "/pool/stop", "s", ("running", "quiet"), asks=True,
+    ),
+    VerbRow(
+        "worker", "stacks", "Stack", "Shows where the worker is in its code.",
+        "pools stacks", "/pool/stacks", "t", ("busy",),
+    ),
+    VerbRow(
+        "schedule", "run", "Run now", "One job is enqueued now, beside the ticks.",
+        "periodic run", "/periodic/run", "r", ("open", "paused"),
+    ),
+    VerbRow(
+        "schedule", "pause", "Pause", "Its ticks enqueue nothing until it is resumed.",
+        "periodic pause", "/periodic/pause", "p", ("open",),
+    ),
+    VerbRow(
+        "schedule", "resume", "Resume", "It enqueues jobs again, from its next tick on.",
+        "periodic resume", "/periodic/resume", "p", ("paused",),
+    ),
+    VerbRow(
+        "broken", "repair", "Repair", "The entry goes into its queue as the job that it should have been.",
+        "broken repair", "/broken/mend", "e", ("broken",),
+    ),
+    VerbRow(
+        "broken", "delete", "Delete", "These bytes are deleted for good.",
+        "broken delete", "/broken/drop", "d", ("broken",), asks=True,
+    ),
+)  # fmt: skip
+
+
+def row(target: Target, name: str) -> VerbRow:
+    """The row of one verb."""
+    return next(one for one in TABLE if (one.target, one.name) == (target, name))
+
+
+def rows(target: Target) -> tuple[VerbRow, ...]:
+    """The verbs for one kind of target."""
+    return tuple(one for one in TABLE if one.target == target)
+
+
+def offered(target: Target, state: str) -> tuple[VerbRow, ...]:
+    """What menus have for a target in this state."""
+    return tuple(one for one in rows(target) if state in one.offered)
+
+
+def offered_for_all(state: State) -> tuple[VerbRow, ...]:
+    """What menus have for all jobs of a state, or all that match a filter."""
+    return tuple(one for one in offered("job", state) if state in one.bulk)
+
+
+def queue_state(queue: Queue) -> str:
+    """The state of a queue, as the table has it."""
+    return "paused" if queue.paused else "open"
+
+
+def schedule_state(schedule: Periodic) -> str:
+    """The state of a schedule, as the table has it."""
+    return "paused" if schedule.paused else "open"
+
+
+def pool_state(status: Status) -> str:
+    """The state of a pool, as the table has it."""
+    return "stopping" if status.stopping else "quiet" if status.quiet else "running"

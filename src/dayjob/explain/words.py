@@ -1,0 +1,209 @@
+"""The sentences for what reasons.py and obstacles.py answer. Nothing compares them: a program uses the kinds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dayjob.explain.obstacles import (
+    AllBusy,
+    AllQuiet,
+    AtLimit,
+    NoPool,
+    NoWorker,
+    Obstacle,
+    QueuePaused,
+    WrongType,
+)
+from dayjob.explain.reasons import (
+    HolderDied,
+    JobDead,
+    JobDone,
+    JobDue,
+    JobFetched,
+    JobNotFound,
+    JobRunning,
+    JobWaiting,
+    Reason,
+)
+from dayjob.store.ops.find import MAX_LOOKED
+from dayjob.store.ops.pools import LoopBlock, Status
+from dayjob.text import counted, span
+
+#: How many pools with a blocked event loop are named, and how many characters of an error are shown.
+MAX_BLOCKED_POOLS = 3
+MAX_ERROR_CHARS = 200
+
+
+def quoted(name: str) -> str:
+    """A name, set apart from the sentence around it."""
+    return f'"{name}"'
+
+
+def sentence(reason: Reason) -> str:
+    """Why a job is not running, in one sentence; where an operator can do something about it, a second line has the next step."""
+    match reason:
+        case JobNotFound():
+            return (
+                f"No job {quoted(reason.job_id)} waits, runs or is kept: it completed, was deleted or never existed"
+                f" (the first {MAX_LOOKED:,} of each queue were searched)."
+            )
+        case JobWaiting():
+            return _waiting(reason)
+        case HolderDied():
+            return f"Was running on pool {reason.pool_id}, which died; its attempts are being rescued."
+        case JobFetched(obstacle=None):
+            return f"Fetched by {place(reason.pool)}: about to start, or started less than 0.5 s ago.{_ending(reason)}"
+        case JobFetched(obstacle=AllBusy() as why):
+            words = f"Fetched by {place(reason.pool)}, but not started: {_busy(why, reason.now)}."
+            return f"{words}{_ending(reason)}{_next_step(why)}"
+        case JobRunning():
+            blocks = " and blocks its event loop" if reason.blocks else ""
+            checkin = f": {reason.checkin}" if reason.checkin else ""
+            return f"Running for {span(reason.seconds)} on {place(reason.pool)}{blocks}{checkin}.{_ending(reason)}"
+        case JobDue():
+            return _due(reason)
+        case JobDead():
+            return _dead(reason)
+        case JobDone():
+            kept = "" if reason.kept_for is None else f", and kept for another {span(reason.kept_for)}"
+            return f"Completed{kept}."
+    raise AssertionError(reason)
+
+
+def place(pool: Status) -> str:
+    """Where a pool runs."""
+    return f"{pool.host}/{pool.pid}" if pool.host else f"pool {pool.id}"
+
+
+def _ending(reason: JobFetched | JobRunning) -> str:
+    return " An operator asked it to end; it will not run again." if reason.cancelled else ""
+
+
+def _waiting(reason: JobWaiting) -> str:
+    ahead = "it is the next" if reason.ahead == 0 else f"{reason.ahead:,} ahead of it"
+    start = f"Waits in the queue {quoted(reason.queue)} ({ahead}):"
+    if reason.expired:
+        return f"{start} it has expired and is discarded when its turn comes."
+    why = "it is about to be fetched" if reason.obstacle is None else obstacle(reason.obstacle, reason.now)
+    if reason.holders:
+        why += f", held by {', '.join(reason.holders)}"
+    if reason.per_minute:
+        turn = span(reason.ahead / reason.per_minute * 60)
+        why += f"; at the pace of the last minutes its turn comes in about {turn}"
+    return f"{start} {why}." + (_next_step(reason.obstacle) if isinstance(reason.obstacle, AllBusy) else "")
+
+
+def obstacle(why: Obstacle, now: float) -> str:
+    """What keeps pools from fetching from a queue, as the end of a sentence."""
+    match why:
+        case WrongType():
+            return "the key of its queue has a wrong type"
+        case QueuePaused(by=""):
+            return "its queue is paused"
+        case QueuePaused():
+            ago = f" {span(now - why.at)} ago" if why.at else ""
+            return f"its queue was paused by {why.by}{ago}"
+        case NoPool():
+            return "no pool is running"
+        case NoWorker():
+            waiting = f", {why.unreported:,} not reporting yet" if why.unreported else ""
+            return f"no live pool has this job ({counted(why.pools, 'pool')}{waiting})"
+        case AllQuiet(pools=1):
+            return "the only pool that has this job is quiet"
+        case AllQuiet():
+            return f"all {why.pools:,} pools that have this job are quiet"
+        case AtLimit():
+            return f"its limit is reached ({why.held:,} of {why.limit:,} running)"
+        case AllBusy():
+            return _busy(why, now)
+    raise AssertionError(why)
+
+
+def _busy(why: AllBusy, now: float) -> str:
+    return "; ".join(
+        [
+            *(_blocked_loop(pool, now) for pool in why.blocked[:MAX_BLOCKED_POOLS]),
+            *([_busy_workers(why.full)] if why.full else []),
+            *([_busy_threads(why.threadless)] if why.threadless else []),
+        ]
+    )
+
+
+def _of(pools: Sequence[Status]) -> str:
+    return place(pools[0]) if len(pools) == 1 else counted(len(pools), "pool")
+
+
+def _blocked_loop(pool: Status, now: float) -> str:
+    block = pool.loop_blocked or LoopBlock(since=now)
+    by = f"by {quoted(block.name)} (id {block.id})" if block.name else "by something that a handler started"
+    return f"the event loop of {place(pool)} has been blocked for {span(now - block.since)} {by[:300]}"
+
+
+def _busy_workers(full: Sequence[Status]) -> str:
+    workers = sum(pool.concurrency for pool in full)
+    stuck = sum(pool.stuck for pool in full)
+    if workers == 1:
+        return f"the only worker of {_of(full)} is busy" + (", stuck past its timeout" if stuck else "")
+    return f"all {workers:,} workers of {_of(full)} are busy{_stuck(stuck)}"
+
+
+def _busy_threads(pools: Sequence[Status]) -> str:
+    threads = sum(pool.threads for pool in pools)
+    first = pools[0]
+    settings = f"threads={first.threads}, concurrency={first.concurrency}" if len(pools) == 1 else _of(pools)
+    only = "the only thread for plain functions is busy"
+    words = only if threads == 1 else f"all {threads:,} threads for plain functions are busy"
+    return f"{words} ({settings}){_stuck(sum(pool.stuck for pool in pools))}"
+
+
+def _stuck(number: int) -> str:
+    if number == 0:
+        return ""
+    return f"; {number:,} of them {'is stuck past its' if number == 1 else 'are stuck past their'} timeout"
+
+
+def _next_step(why: AllBusy) -> str:
+    return f"\n    {_what_to_do(why)}"
+
+
+def _what_to_do(why: AllBusy) -> str:
+    stuck = next((pool for pool in (*why.full, *why.threadless) if pool.stuck), None)
+    if stuck is not None:
+        # A thread cannot be ended from outside, a process can.
+        return (
+            f"`dayjob pools stacks {stuck.id}` shows where the stuck jobs are in their code;"
+            " restarting that process frees its workers."
+        )
+    if why.blocked:
+        block = why.blocked[0].loop_blocked
+        handler = quoted(block.name) if block and block.name else "that handler"
+        return f"Await what takes long in {handler}, or make it a plain `def`."
+    if why.threadless:
+        return "Raise threads=, or make these jobs `async def`."
+    return "See `dayjob jobs ls --state running`, or start more workers."
+
+
+def _due(reason: JobDue) -> str:
+    error = ""
+    if reason.fails:
+        error = f" after {counted(reason.fails, 'fail')}, the last: {_line(reason.error)}"
+    if reason.seconds > 0:
+        return f"Due in {span(reason.seconds)}{error}."
+    why = "no pool is the leader, so nothing moves it to its queue"
+    if reason.leader is not None:
+        why = f"pool {reason.leader} is about to move it to its queue"
+    return f"Was due {span(-reason.seconds)} ago{error}: {why}."
+
+
+def _dead(reason: JobDead) -> str:
+    if reason.seconds is None:
+        return "Dead; only its error is kept."
+    words = f"Died {span(reason.seconds)} ago: {_line(reason.error) or 'no error is recorded'}"
+    if reason.holder:
+        words += f" (job {reason.holder[:80]} has its unique key)"
+    return f"{words.removesuffix('.')}."
+
+
+def _line(text: str) -> str:
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= MAX_ERROR_CHARS else f"{first[: MAX_ERROR_CHARS - 3]}..."
