@@ -65,7 +65,7 @@ def test_a_filter_that_cannot_be_read_is_named_and_shows_no_empty_list(faces, co
     screen = faces.top("dead")
     screen.wait_for("mail")
     screen.press("/")
-    screen.wait_for("Show only what matches")
+    screen.wait_for("Show only rows that match")
     screen.fill("foo=bar")
     screen.wait_for("Unknown filter: foo.")
 

@@ -246,10 +246,10 @@ def test_a_quiet_pool_fetches_nothing_and_gives_back_what_has_not_started():
     assert pool.fetcher._due()
     pool.exchange(new_reply())
     request = pool.link.sent[-1]
-    assert [part for part in request.args if part in ("back", "1:a", "2:a")] == [
-        "back",
+    assert [part for part in request.args if part in ("given_back", "1:a", "2:a")] == [
+        "given_back",
         "2:a",
-        "back",
+        "given_back",
         "1:a",
     ], "the oldest goes back last, to the head of its queue"
     assert not pool.held
