@@ -118,3 +118,14 @@ def test_concurrency_is_that_of_the_option_the_variable_the_pool_or_the_file(
     (worker.folder / "pyproject.toml").write_text("[tool.dayjob.worker]\nconcurrency = 4\n")
     worker.start(*options, **environ)
     worker.wait_for_log(f"concurrency={expected} ")
+
+
+def test_an_operator_command_takes_server_and_namespace_from_the_pool(
+    program, tmp_path, redis_url, namespace
+):
+    (tmp_path / "jobs.py").write_text(POOL.format(f"namespace={namespace!r}, redis={redis_url!r}"))
+    program("-c", "import jobs; jobs.one.enqueue(mark='x')")
+    for command in (["queues", "ls"], ["stats"], ["jobs", "ls"], ["doctor"]):
+        assert "one" in program("-m", "dayjob", *command, "--app", "jobs:pool").stdout
+    other = program("-m", "dayjob", "queues", "ls", "--app", "jobs:pool", "--namespace", "other")
+    assert "No queues yet" in other.stdout

@@ -33,8 +33,8 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def options(fn: F) -> F:
-    """Give a command --json, --redis and --namespace."""
-    return json_option(target.options(fn))
+    """Give a command --json, --redis, --namespace and --app."""
+    return json_option(target.options(target.app_option(fn)))
 
 
 def opened(redis: str | None, namespace: str) -> Admin:

@@ -21,6 +21,7 @@ _MARKS = {"ok": "ok", "warning": "warning", "error": "ERROR", "could not check":
 
 @click.command(epilog="Example: dayjob doctor --redis redis://localhost:6379/0 --namespace shop")
 @target.options
+@target.app_option
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(redis: str | None, namespace: str, as_json: bool) -> None:
     """Check the server and the namespace for problems.

@@ -18,6 +18,7 @@ _SETS: tuple[State, ...] = ("scheduled", "retry", "dead")
 @click.command(epilog="Example: dayjob export jobs.jsonl --namespace shop")
 @click.argument("file", type=click.File("wb"), default="-")
 @target.options
+@target.app_option
 def export(file: BinaryIO, redis: str | None, namespace: str) -> None:
     """Write every waiting, scheduled, retried and dead job as JSON lines, to FILE or stdout.
 

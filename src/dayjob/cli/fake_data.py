@@ -50,6 +50,7 @@ _BATCH = 100
 )
 @console.yes_option
 @target.options
+@target.app_option
 def fake_data(number: int, hours: int, yes: bool, redis: str | None, namespace: str) -> None:
     """Fill a namespace with sample statistics and jobs: waiting, scheduled, in retry and dead.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -27,6 +28,24 @@ def options(fn: F) -> F:
         "--redis", metavar="URL",
         help="The server: a URL, or 'embedded'. Default: DAYJOB_REDIS_URL, then REDIS_URL, then pyproject.toml, then the embedded one.",
     )(fn)  # fmt: skip
+
+
+def app_option(fn: F) -> F:
+    """Give a command with --redis and --namespace the option --app: a pool whose server and namespace it uses."""
+
+    @functools.wraps(fn)
+    def command(*args: Any, app: str | None, redis: str | None, namespace: str, **values: Any) -> Any:
+        if app is not None:
+            from dayjob.cli.load import find_pool  # noqa: PLC0415 - imports the program only where it is named
+
+            redis, namespace = of_pool(find_pool(app), redis, namespace)
+        return fn(*args, redis=redis, namespace=namespace, **values)
+
+    return click.option(
+        "--app",
+        metavar="MODULE:POOL",
+        help="Use the server and namespace of this pool, such as app.jobs:pool.",
+    )(command)  # type: ignore[return-value]  # click returns the function that it was given
 
 
 def split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
