@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -153,3 +155,34 @@ def test_the_error_of_a_timeout_shows_where_the_handler_was(new_pool, look):
         (dead,) = wait_until(look.dead)
     assert "in endless" in dead["trace"]
     assert dead["trace"].strip().endswith("JobTimeout: endless ran longer than its timeout of 0.1 s")
+
+
+PROFILED = """
+import sys, time
+from dayjob import WorkerPool
+
+pool = WorkerPool(namespace={namespace!r}, redis={redis!r}, concurrency=1)
+
+@pool.job(timeout=0.2, max_fails=1)
+def endless() -> None:
+    while True:
+        time.sleep(0.001)
+
+endless.enqueue()
+with pool:
+    assert pool.drain(20)
+    sys.setprofile(lambda *_: None)
+    time.strftime("%H")
+    (lambda: None)()
+    sys.setprofile(None)
+print("profiled")
+"""
+
+
+def test_after_a_timeout_the_process_can_be_profiled(redis_url, namespace):
+    """Clearing the exception of a thread used to leave a flag of the interpreter up, and a profiled call never returned."""
+    program = PROFILED.format(namespace=namespace, redis=redis_url)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.stdout.strip() == "profiled", done.stderr

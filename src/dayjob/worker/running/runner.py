@@ -28,7 +28,7 @@ from dayjob.worker.running import report
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.failure import Failure, explain
 from dayjob.worker.running.settler import Settler
-from dayjob.worker.running.threads import raise_in
+from dayjob.worker.running.threads import clear_raise
 
 #: Seconds until the retry of an attempt whose failure could not be handled.
 LAST_RESORT_SECONDS = 60.0
@@ -285,7 +285,7 @@ def _shield(attempt: Attempt) -> None:
         attempt.timed_out or attempt.cancelled or attempt.job_type.pool.stopping
     ):
         with attempt.guard:
-            raise_in(attempt.thread_id, None)
+            clear_raise(attempt.thread_id)
 
 
 def _end_child(attempt: Attempt, error: BaseException | None) -> None:

@@ -126,7 +126,7 @@ class ThreadExecutor:
             raise_in(attempt.thread_id, kind)
             if _at_a_lock(attempt.thread_id):
                 # The thread reached a lock after the first check.
-                raise_in(attempt.thread_id, None)
+                clear_raise(attempt.thread_id)
                 return False
             return True
 
@@ -227,7 +227,7 @@ class ThreadExecutor:
         worker.current = None
         if attempt.timed_out or attempt.cancelled or attempt.job_type.pool.stopping:
             with worker.guard:
-                raise_in(thread_id, None)
+                clear_raise(thread_id)
 
     def _rest(self, worker: WorkerThread) -> None:
         self._idle.append(worker)
@@ -256,7 +256,32 @@ def _at_a_lock(thread_id: int) -> bool:
     return code is not None and code.co_name in _LOCKING and code.co_filename in _LOCKING_FILES
 
 
-def raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
-    """Set the exception that a thread raises at its next instruction; None clears it."""
-    thing = ctypes.py_object(kind) if kind is not None else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), thing)
+def raise_in(thread_id: int, kind: type[BaseException]) -> None:
+    """Set the exception that a thread raises at its next instruction."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(kind))
+
+
+def clear_raise(thread_id: int) -> None:
+    """Clear the exception that was set for a thread, if it has not been raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), None)
+    if sys.version_info < (3, 13):
+        _lower_flag()
+
+
+class _Probe(BaseException):
+    """Raised and caught by `_lower_flag`."""
+
+
+def _lower_flag() -> None:
+    """Lower the flag of the interpreter that says "an exception is pending for a thread".
+
+    Before Python 3.13, clearing the exception of a thread raises this flag, and only a thread that raises its exception
+    lowers it. With the flag up, all loops are slow, and a call under a profiler or debugger never returns on Python 3.11.
+    """
+    own = threading.get_ident()
+    try:
+        raise_in(own, _Probe)
+        for _ in range(100):
+            pass
+    except _Probe:
+        pass
