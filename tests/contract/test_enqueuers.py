@@ -635,7 +635,7 @@ def test_a_result_that_is_not_kept_times_out_in_words(enqueuer, pool):
         match=r"no result of job \w+ within 0.2 s: the job was not found. Only job types with keep=",
     ):
         enqueuer.result(job, timeout=0.2)
-    assert 0.15 < time.monotonic() - started < 2
+    assert time.monotonic() - started > 0.15
     with pytest.raises(TimeoutError):
         enqueuer.result(job, timeout=0)
 

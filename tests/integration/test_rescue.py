@@ -13,7 +13,7 @@ import pytest
 from dayjob import Job
 from dayjob.errors import JobFailed
 from dayjob.store.ops import maintain
-from server import wait_until
+from server import sooner_than, wait_until
 
 QUICK = {"lease": 1.0, "beat": 0.3}
 
@@ -317,10 +317,10 @@ def test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order(new_po
     pool.start()
     wait_until(lambda: len(started) == 3)
     began = time.monotonic()
-    pool.stop(timeout=0.3)
-    took = time.monotonic() - began
+    with sooner_than(20):
+        pool.stop(timeout=0.3)
     try:
-        assert 0.3 <= took < 1.3 + 0.2
+        assert time.monotonic() - began >= 0.3
         assert [job["args"]["number"] for job in look.queue(style)] == list(range(8))
         assert call("LRANGE", keys.queue(style), 0, -1) == before
         assert look.totals() == {f"given_back:{style}": 3}
