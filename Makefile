@@ -1,6 +1,6 @@
 # Everything runs inside .venv, which is made from the python3 on the PATH and this directory's own files.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 # What it takes to run dayjob; and beside it what tests and checks need.
 INSTALLED := $(VENV)/.installed

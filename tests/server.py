@@ -103,6 +103,15 @@ def running(folder: Path, *options: str) -> Iterator[Server]:
         server.kill()
 
 
+@contextlib.contextmanager
+def sooner_than(seconds: float) -> Iterator[None]:
+    """Fail if the block took `seconds` or longer: the time that the fault under test would cost, not the usual one."""
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert took < seconds, f"took {took:.1f} s, as if it had waited for what does not come"
+
+
 def wait_until(predicate, seconds: float = 10.0, *, step: float = 0.005):
     """Wait until `predicate()` is true and return what it returned; fail after `seconds`."""
     deadline = time.monotonic() + seconds

@@ -17,6 +17,7 @@ DayjobError
 │   ├── Rejected            the server refused the request: wrong type, no permission, wrong database
 │   └── Unknown             the answer was lost, so the job may or may not be stored; `repeat()` is safe
 ├── ServerError             the embedded server cannot be found or started
+│   ├── SilentServer        it runs, but does not answer yet or any more
 │   └── UntrustedFolder     this user's dayjob did not create its data folder
 ├── ResultTimeout           the job has no result within the timeout (also TimeoutError)
 ├── JobFailed               the job is dead, so it has no result
@@ -131,6 +132,10 @@ class Unknown(StoreError):
 
 class ServerError(DayjobError):
     """The embedded server cannot be found or started."""
+
+
+class SilentServer(ServerError):
+    """The embedded server runs, but does not answer: it is still loading its data, or it is stopped or stuck."""
 
 
 class UntrustedFolder(ServerError):

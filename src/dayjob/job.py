@@ -86,7 +86,8 @@ class Job:
         #: When it will run, on the job that `enqueue_in` and `enqueue_at` return.
         self.scheduled_at = scheduled_at
         self.expires_at = expires_at
-        #: True if a job with this id, chosen with `using(id=...)`, was stored before. This call then stored nothing.
+        #: True if a job with this id, chosen with `using(id=...)`, was stored before. The call stored nothing, and this is
+        #: the job of the first call.
         self.existed = False
         self.unique_key = unique_key
         #: How many of its attempts failed.

@@ -246,6 +246,40 @@ def test_the_job_of_an_id_that_was_stored_before_is_marked(enqueuer, make, queue
     assert not enqueuer.enqueue("a").existed
 
 
+def test_the_job_of_an_id_that_was_stored_before_is_the_stored_one(enqueuer, make):
+    first = enqueuer.using(id="w7", source="acme", expires=600).enqueue_in("a", 60, n=7)
+    other = make().using(id="w7", source="other").enqueue("b", n=8)
+    assert (other.existed, other.name, other.args, other.source) == (True, "a", {"n": 7}, "acme")
+    assert other.scheduled_at == pytest.approx(first.scheduled_at, abs=0.001)
+    assert other.expires_at == pytest.approx(first.expires_at, abs=0.001)
+    assert other.enqueued_at == pytest.approx(first.enqueued_at, abs=0.001)
+    now = make().using(id="w8").enqueue("a", n=1)
+    later = make().using(id="w8").enqueue_in("a", 60, n=2)
+    assert (later.args, later.scheduled_at) == (now.args, None)
+
+
+LARGE = "x" * 20_000
+
+
+def test_a_large_job_of_an_id_that_was_stored_before_must_have_the_same_arguments(enqueuer, make, call, keys):
+    first = enqueuer.using(id="w7").enqueue_in("a", 60, text=LARGE, n=1)
+    assert call("STRLEN", keys.job_id("w7")) < 200
+    again = make().using(id="w7").enqueue("a", n=1, text=LARGE)
+    assert (again.existed, again.scheduled_at) == (True, pytest.approx(first.scheduled_at, abs=0.001))
+    for other in ("b", {"text": LARGE, "n": 1}), ("a", {"text": LARGE, "n": 2}), ("a", {}):
+        with pytest.raises(BadOption, match="id='w7' and other arguments .* Use another id"):
+            make().using(id="w7").enqueue(other[0], **other[1])
+    assert call("ZCARD", keys.scheduled) == 1
+
+
+@pytest.mark.parametrize("value", [b"1", b"", b"1767225600000 ", b"x {}"])
+def test_the_mark_of_another_client_under_an_id_is_understood(enqueuer, call, keys, value):
+    call("SET", keys.job_id("w7"), value)
+    job = enqueuer.using(id="w7").enqueue("a", n=8)
+    assert (job.existed, job.args) == (True, {"n": 8})
+    assert call("EXISTS", keys.queue("a")) == 0
+
+
 def test_a_chosen_id_is_stored_once_among_all_enqueuers(make, queued):
     for _ in range(3):
         make().using(id="order-7").enqueue("a", n=1)
@@ -601,7 +635,7 @@ def test_a_result_that_is_not_kept_times_out_in_words(enqueuer, pool):
         match=r"no result of job \w+ within 0.2 s: the job was not found. Only job types with keep=",
     ):
         enqueuer.result(job, timeout=0.2)
-    assert 0.15 < time.monotonic() - started < 2
+    assert time.monotonic() - started > 0.15
     with pytest.raises(TimeoutError):
         enqueuer.result(job, timeout=0)
 

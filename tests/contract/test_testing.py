@@ -62,7 +62,7 @@ def enqueue_all(pool: WorkerPool) -> list:
         *[put.enqueue("signals", number=number).args for number in range(3)],
         put.enqueue("snoozes").args,
         put.using(source="acme", id="sum").enqueue("adds", a=1, b=2).id,
-        put.using(source="acme", id="sum").enqueue("adds", a=1, b=2).id,
+        essence(put.using(source="other", id="sum").enqueue_in("adds", 60, a=5, b=6)),
         put.enqueue_unique("alone", n=1) is None,
         put.enqueue_unique("alone", n=1) is None,
         put.enqueue_unique("free") is None,

@@ -560,6 +560,36 @@ def test_the_result_of_a_job_that_is_retried_is_that_of_its_new_attempt(way, new
         assert add.result(job, 10) == 5
 
 
+KILLS = {
+    "one": lambda admin, state: admin.kill(admin.jobs(state).jobs[0]),
+    "many": lambda admin, state: admin.apply("kill", state, where="name~p"),
+}
+
+
+@pytest.mark.parametrize("way", KILLS)
+@pytest.mark.parametrize("state", ["waiting", "scheduled", "retry"])
+def test_the_result_of_a_job_that_is_killed_before_it_runs_raises(
+    way, state, new_pool, admin, call, keys, look
+):
+    pool = new_pool()
+    kept, plain = pool.register("kept", lambda: 5, keep=60), pool.register("plain", lambda: 5)
+    with pool:  # announces which job type keeps results
+        pass
+    jobs = [one.enqueue() if state == "waiting" else one.enqueue_in(60) for one in (kept, plain)]
+    if state == "retry":
+        call("RENAME", keys.scheduled, keys.retry)
+    for _ in (1, 2) if way == "one" else (1,):
+        KILLS[way](admin, state)
+    assert len(look.dead()) == 2
+    with pytest.raises(JobFailed, match="killed by"):
+        kept.result(jobs[0], 0)
+    assert 86_000 < call("TTL", keys.result(jobs[0].id)) <= 86_400
+    assert call("EXISTS", keys.result(jobs[1].id)) == 0
+    admin.retry(jobs[0].id)
+    with pool:
+        assert kept.result(jobs[0], 10) == 5
+
+
 def test_an_action_by_id_and_state_refuses_when_the_job_is_elsewhere(admin, put, look):
     put("retry", "mail", "r1")
     refused = admin.delete("r1", state="dead")

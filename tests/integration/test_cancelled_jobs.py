@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import time
 import pytest
 
 from dayjob import Admin, Enqueuer, Retry, Snooze, WorkerPool
+from dayjob.errors import JobFailed
 from dayjob.outcome import Cancelled
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -94,7 +96,7 @@ def test_kill_running_ends_a_job_that_is_stuck_and_costs_its_neighbours_no_fail(
     worker.write(
         JOBS
         + """
-@pool.job
+@pool.job(keep=60)
 def holds_the_gil(n: int) -> None:
     say("begin", n, os.getpid())
     ctypes.PyDLL(None).usleep(60_000_000)
@@ -113,6 +115,8 @@ def holds_the_gil(n: int) -> None:
     assert pid != str(child)
     (dead,) = wait_until(look.dead)
     assert (dead["id"], dead["err"]) == (job.id, "killed by an operator while it ran")
+    result = {"error": dead["err"]} if name == "holds_the_gil" else None
+    assert json.loads(call("GET", keys.result(job.id)) or b"null") == result
     assert dead.get("fails", 0) == 0
     worker.open_gate()
     wait_until(lambda: look.total("done:hold") == 1)
@@ -140,7 +144,7 @@ def test_kill_of_a_job_in_a_pool_without_a_parent_says_that_its_process_is_ended
     pool = new_pool(concurrency=1, grace=0.1, beat=0.1)
     gate, begun = threading.Event(), threading.Event()
 
-    @pool.job
+    @pool.job(keep=60)
     def stuck():
         begun.set()
         gate.wait()
@@ -157,7 +161,9 @@ def test_kill_of_a_job_in_a_pool_without_a_parent_says_that_its_process_is_ended
             assert "An operator asked it to end" in admin.explain(job.id)
         wait_until(lambda: [one for one in look.workers() if one["cancelled"]], 20)
         gate.set()
-        (dead,) = wait_until(look.dead)
+        with pytest.raises(JobFailed, match="killed by an operator"):
+            stuck.result(job, 20)
+        (dead,) = look.dead()
         assert dead["id"] == job.id
         assert pool.drain(20)
     assert look.totals() == {"dead:stuck": 1}

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from dayjob.errors import ServerError, UntrustedFolder
+from dayjob.errors import ServerError, SilentServer, UntrustedFolder
 from dayjob.store.addresses import FALLBACK, Target, connect_target
 from dayjob.store.embedded import (
     ServerStatus,
@@ -314,8 +314,13 @@ def test_a_server_that_hangs_is_named_and_not_doubled(folder):
     pid = server_status(folder).pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        with pytest.raises(ServerError, match=f"does not answer.\n.*process {pid}"):
+        with pytest.raises(SilentServer, match=f"does not answer.\n.*process {pid}"):
             open_server(folder, wait=0.1)
+        stats = subprocess.run(
+            [sys.executable, "-m", "dayjob", "stats", "--redis", f"embedded:{folder}"],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert (stats.returncode, "does not answer" in stats.stderr) == (69, True), stats.stderr
         assert server_status(folder).pid == pid
         with pytest.raises(ServerError, match=f"did not stop.\n.*kill {pid}"):
             stop_server(folder, wait=0.1)

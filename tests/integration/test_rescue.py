@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from dayjob import Job
+from dayjob.errors import JobFailed
 from dayjob.store.ops import maintain
-from server import wait_until
+from server import sooner_than, wait_until
 
 QUICK = {"lease": 1.0, "beat": 0.3}
 
@@ -117,6 +118,22 @@ def test_the_dead_hook_is_told_of_a_job_that_died_with_its_pools(new_pool, new_g
     assert told[0][:2] == ("p", {"user": 1})
     assert "died 3 times" in told[0][2]
     assert len(look.dead()) == 1
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["its own pool", "a pool of another program"])
+def test_the_result_of_a_job_that_crashed_its_pools_raises(new_pool, new_ghost, keys, call, known):
+    owner = new_pool(**QUICK)
+    work = owner.register("work", lambda: None, keep=60)
+    with owner:  # announces that it keeps results
+        pass
+    reaper = owner if known else new_pool(**QUICK)
+    reaper.register("other", lambda: None)
+    call("LPUSH", keys.queue("work"), '{"name":"work","id":"p","t":1,"args":{},"deaths":2}')
+    ghost = new_ghost()
+    ((token, _),) = ghost.take("work")
+    ghost.suspect(token)
+    with reaper, pytest.raises(JobFailed, match="p: its process died 3 times"):
+        work.result("p", timeout=20)
 
 
 def test_jobs_that_died_once_run_side_by_side_again(new_pool, keys, call, look):
@@ -300,10 +317,10 @@ def test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order(new_po
     pool.start()
     wait_until(lambda: len(started) == 3)
     began = time.monotonic()
-    pool.stop(timeout=0.3)
-    took = time.monotonic() - began
+    with sooner_than(20):
+        pool.stop(timeout=0.3)
     try:
-        assert 0.3 <= took < 1.3 + 0.2
+        assert time.monotonic() - began >= 0.3
         assert [job["args"]["number"] for job in look.queue(style)] == list(range(8))
         assert call("LRANGE", keys.queue(style), 0, -1) == before
         assert look.totals() == {f"given_back:{style}": 3}

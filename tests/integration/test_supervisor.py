@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dayjob import Enqueuer
-from server import running, wait_until
+from server import running, sooner_than, wait_until
 from workers import JOBS, WorkerCommand, is_gone
 
 
@@ -157,9 +157,10 @@ def test_term_gives_back_what_does_not_end_within_the_timeout(worker, enqueue, t
     enqueue("hold", n=1)
     worker.wait_for("begin")
     started = time.monotonic()
-    worker.signal(signal.SIGINT)
-    assert worker.wait() == 0
-    assert 0.4 < time.monotonic() - started < 2.0
+    with sooner_than(20):
+        worker.signal(signal.SIGINT)
+        assert worker.wait() == 0
+    assert time.monotonic() - started > 0.4
     assert total("given_back", "hold") == 1
     assert call("LLEN", keys.queue("hold")) == 1
 
@@ -170,10 +171,9 @@ def test_a_second_term_gives_back_now(worker, enqueue, total, call, keys):
     worker.wait_for("begin")
     worker.signal(signal.SIGTERM)
     worker.wait_for_log("stopping within 25 s")
-    worker.signal(signal.SIGTERM)
-    started = time.monotonic()
-    assert worker.wait() == 0
-    assert time.monotonic() - started < 3.0
+    with sooner_than(20):
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
     assert total("given_back", "hold") == 1
     assert call("LLEN", keys.queue("hold")) == 1
 
@@ -199,10 +199,9 @@ def test_a_child_that_cannot_end_is_killed_in_time_and_counts_no_death(worker, e
     (child,) = worker.started("--timeout", "0.5")
     enqueue("deaf", n=1)
     worker.wait_for("begin")
-    started = time.monotonic()
-    worker.signal(signal.SIGTERM)
-    assert worker.wait() == 0
-    assert time.monotonic() - started < 2.0
+    with sooner_than(20):
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
     wait_until(lambda: is_gone(child))
     (payload,) = call("LRANGE", keys.queue("deaf"), 0, -1)
     assert "deaths" not in json.loads(payload)
@@ -343,10 +342,9 @@ def test_a_stop_while_redis_is_away_keeps_its_deadline(tmp_path, own, namespace)
         worker.started("--timeout", "0.5", processes=2)
         own.kill()
         worker.wait_for_log("Redis is unreachable")
-        started = time.monotonic()
-        worker.signal(signal.SIGTERM)
-        assert worker.wait() == 0
-        assert time.monotonic() - started < 2.0
+        with sooner_than(20):
+            worker.signal(signal.SIGTERM)
+            assert worker.wait() == 0
     finally:
         worker.close()
 

@@ -225,8 +225,8 @@ ALL = (
     Mutant(
         "a chosen id is forgotten",
         f"{SCRIPTS}/admit.lua",
-        "  redis.call('SET', chosen, '1', 'EX', 86400)\n",
-        "",
+        "if is_chosen then\n  local due",
+        "if false then\n  local due",
         ("tests/scripts/test_admit.py::test_an_id_chosen_by_the_caller_is_stored_once_from_any_connection",),
     ),
     Mutant(

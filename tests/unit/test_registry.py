@@ -1148,3 +1148,13 @@ def test_a_job_name_with_a_control_character_is_refused_at_registration_and_enqu
         BadOption, Enqueuer("shop", redis="redis://127.0.0.1:1").enqueue, name
     )
     assert "control characters" in refusal(BadOption, WorkerPool, namespace=name)
+
+
+@pytest.mark.parametrize("name", ["delay", "send", "apply_async", "perform_async"])
+def test_the_enqueue_methods_of_other_libraries_are_answered_with_those_of_dayjob(name):
+    job_type = WorkerPool().register("send_notice", lambda: None)
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'. In dayjob, use enqueue\(\.\.\.\)"):
+        getattr(job_type, name)
+    with pytest.raises(AttributeError, match="no attribute 'enqeue'$"):
+        job_type.enqeue()
+    assert not hasattr(job_type, "anything")

@@ -7,7 +7,6 @@ import contextlib
 import json
 import socket
 import threading
-import time
 
 import httpx
 import pytest
@@ -181,10 +180,7 @@ def test_an_open_stream_does_not_hold_up_a_stop(redis_url, namespace):
         console.server.should_exit = True
         ended = threading.Event()
         threading.Thread(target=lambda: (list(told), ended.set()), daemon=True).start()
-        # It would be the three seconds that requests get, and a traceback, if the stream did not end by itself.
-        began = time.monotonic()
         assert ended.wait(20)
-        assert time.monotonic() - began < 15
         stream.__exit__(None, None, None)
         client.close()
 

@@ -175,13 +175,16 @@ def _kill(session: Session, job: JobView) -> Steps[Tried]:
     if job.state == "running":
         return (yield from _kill_running(session, job))
     now = yield from ask(inspect.now())
+    keys, keeping = session.keys, (yield from job_types.keeping(session.keys, [job.name]))
     if job.state == "waiting":
         place = job.place or 0
-        dead = yield from ask(operate.unqueue(session.keys, job.name, job.payload, place, now=now, kill=True))
+        killed = operate.unqueue(keys, job.name, job.payload, place, now=now, kill=True, keeping=keeping)
     else:
-        source = source_of(session.keys, job.state)
         why = f"killed by {session.actor}"
-        dead = yield from ask(operate.kill(session.keys, source, job.payload, now=now, why=why))
+        killed = operate.kill(
+            keys, source_of(keys, job.state), job.payload, now=now, why=why, keeping=keeping
+        )
+    dead = yield from ask(killed)
     return ("done", "Dead now.") if dead else _GONE
 
 

@@ -15,7 +15,7 @@ from dayjob.admin.session import Session, note
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import Count, Progress, State, Tally
 from dayjob.errors import BadOption
-from dayjob.store.ops import inspect, operate
+from dayjob.store.ops import inspect, job_types, operate
 from dayjob.store.ops.inspect import Page, StoredEntry
 from dayjob.store.ops.maintain import BATCH
 from dayjob.store.ops.operate import MAX_DEEP
@@ -206,7 +206,12 @@ def _change(
     readable = [entry.member for entry in meant if entry.job is not None]
     if verb == "kill":
         why = f"killed by {session.actor}"
-        kills = [operate.kill(session.keys, source, member, now=now, why=why) for member in readable]
+        named = [entry.job.name for entry in meant if entry.job is not None]
+        keeping = yield from job_types.keeping(session.keys, named)
+        kills = [
+            operate.kill(session.keys, source, member, now=now, why=why, keeping=keeping)
+            for member in readable
+        ]
         return sum((yield from ask_all(kills)))
     if state != "dead":
         return (yield from ask(operate.run_now(session.keys, source, readable, now=now))) if readable else 0
@@ -248,6 +253,7 @@ def _over_queue(
     looked = matched = changed = kept = 0
     redactor = Redactor(session)
     count: operate.Counter = "cancelled" if verb == "cancel" else "deleted"
+    keeping = (yield from job_types.keeping(session.keys, [name])) if verb == "kill" else ()
     total: int | None = None
     while True:
         seen = yield from ask(inspect.peek(session.keys, name, offset=kept, size=BATCH))
@@ -262,7 +268,14 @@ def _over_queue(
         taken = yield from ask_all(
             [
                 operate.unqueue(
-                    session.keys, name, entry.member, place, now=seen.now, kill=verb == "kill", count=count
+                    session.keys,
+                    name,
+                    entry.member,
+                    place,
+                    now=seen.now,
+                    kill=verb == "kill",
+                    count=count,
+                    keeping=keeping,
                 )
                 for place, entry in reversed(meant)
             ]

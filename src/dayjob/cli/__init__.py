@@ -10,7 +10,7 @@ import sys
 import click
 
 from dayjob.cli import defaults
-from dayjob.errors import DayjobError, UntrustedFolder
+from dayjob.errors import DayjobError, SilentServer, StoreError, UntrustedFolder
 from dayjob.version import __version__
 
 #: Command: where it is defined, and its description. In the order of the help text.
@@ -80,8 +80,6 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line. A usage error prints a few lines and sets an exit code; it never prints a traceback."""
-    from dayjob.errors import StoreError  # noqa: PLC0415 - kept beside its use
-
     try:
         try:
             _run()
@@ -90,7 +88,7 @@ def main() -> None:
             _run()
     except DayjobError as error:
         click.echo(f"dayjob: {error}", err=True)
-        sys.exit(UNAVAILABLE if isinstance(error, StoreError) else 2)
+        sys.exit(UNAVAILABLE if isinstance(error, StoreError | SilentServer) else 2)
 
 
 def _run() -> None:

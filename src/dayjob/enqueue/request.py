@@ -19,13 +19,14 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from operator import attrgetter, itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
-from dayjob.errors import StoreError, TooLarge, Unavailable, Unknown
+from dayjob.errors import BadOption, StoreError, TooLarge, Unavailable, Unknown
 from dayjob.handlers.arguments import encode_unchecked
 from dayjob.job import Job, new_id, running
 from dayjob.options import Commit, Durability, EnqueueOptions, JobOptions, check_name
@@ -35,7 +36,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op
 from dayjob.store.ops import confirm, produce
-from dayjob.store.ops.produce import Slot, Stored, When
+from dayjob.store.ops.produce import FirstJob, Slot, Stored, When
 
 L = TypeVar("L")
 A = TypeVar("A")
@@ -46,6 +47,9 @@ TRIES = (0.05, 0.25, 0.7, None)
 TIME_REFRESH_SECONDS = 10.0
 #: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
 KNOWN_JOBS_REFRESH_SECONDS = 300.0
+
+#: Larger payloads are not kept under a chosen id, only their digest.
+MAX_KEPT_PAYLOAD_BYTES = 16 << 10
 
 _NOW = When()
 _payload_of = attrgetter("payload")
@@ -169,7 +173,7 @@ class Builder:
             return produce.admit(
                 self.keys, slot, job.name, first.payload, when,
                 job_id=job.id, chosen=first.chosen, unique_key=job.unique_key, unique_for=first.unique_for,
-                introduce=introduce, expires=expires,
+                introduce=introduce, expires=expires, digest=digest_to_keep(first),
             )  # fmt: skip
         payloads = list(map(_payload_of, new_jobs))
         if when.mode == "now":
@@ -179,7 +183,7 @@ class Builder:
         )
 
     def accept(self, new_jobs: Sequence[NewJob], stored: Stored) -> list[Job | None]:
-        """The jobs to return to the caller, updated with the times of the answer; None for a duplicate."""
+        """The jobs to return to the caller, with the times of the answer; None for a duplicate. Raises BadOption."""
         first = new_jobs[0]
         self._introduced[first.job.name] = time.monotonic()
         if stored.now:
@@ -187,7 +191,7 @@ class Builder:
         if not stored.stored:
             return [None]
         if stored.existed:
-            first.job.existed = True
+            return [existing_job(first, stored.first)]
         if stored.due is not None and first.when.mode != "now":
             for new_job in new_jobs:
                 new_job.job.scheduled_at = stored.due
@@ -202,6 +206,34 @@ class Builder:
             return self.keys.unique(name, options.unique_key)
         chosen = codec.json_value(args) if options.unique_key is None else dict(options.unique_key)
         return self.keys.unique(name, codec.go_json(chosen) + "\n")
+
+
+def digest_to_keep(new_job: NewJob) -> bytes:
+    """The digest to keep under the chosen id of a job whose payload is too large for that; empty for other jobs."""
+    too_large = new_job.chosen and len(new_job.payload) > MAX_KEPT_PAYLOAD_BYTES
+    return _digest(new_job.job) if too_large else b""
+
+
+def _digest(job: Job) -> bytes:
+    # The order of the arguments does not matter, as in unique keys.
+    return b"sha256:" + sha256(f"{job.name}\n{codec.go_json(job.args)}".encode()).hexdigest().encode()
+
+
+def existing_job(asked: NewJob, first: FirstJob | None) -> Job:
+    """The job that is stored under a chosen id. Raises BadOption if all that is known is that it has other arguments."""
+    job = asked.job
+    if first is not None and first.kept.startswith(b"sha256:"):
+        if first.kept != _digest(job):
+            raise BadOption(
+                f"{job.name}: a job with id={job.id!r} and other arguments was stored within the last day. Nothing was "
+                "stored now. Use another id, or the arguments of the first call"
+            )
+        job.scheduled_at = first.due
+    elif first is not None:
+        job = codec.job_of(codec.read(first.kept))
+        job.scheduled_at = first.due
+    job.existed = True
+    return job
 
 
 def _extras(job: Job, options: EnqueueOptions) -> bytes:

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -79,6 +79,15 @@ class OwnPool(Protocol):
 
     @property
     def async_enqueuer(self) -> OwnAsyncEnqueuer: ...
+
+
+#: How other libraries enqueue a job, and how dayjob does.
+_OTHER_ENQUEUES = {
+    "delay": "enqueue(...)",
+    "send": "enqueue(...)",
+    "perform_async": "enqueue(...)",
+    "apply_async": "enqueue(...), or enqueue_in(seconds, ...) and enqueue_at(when, ...) to run it later",
+}
 
 
 class JobType(Generic[Q, P, R_co]):
@@ -251,6 +260,13 @@ class JobType(Generic[Q, P, R_co]):
     async def aresult(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109
         """`result`, awaited."""
         return await self._pool.async_enqueuer.result(self._kept(job), timeout)
+
+    if not TYPE_CHECKING:  # type checkers must still report every unknown attribute
+
+        def __getattr__(self, name: str) -> Any:
+            hint = _OTHER_ENQUEUES.get(name)
+            advice = "" if hint is None else f". In dayjob, use {hint}"
+            raise AttributeError(f"a job type has no attribute {name!r}{advice}", name=name, obj=self)
 
     def _submit(self, args: Sequence[Any], kwargs: Mapping[str, Any], **changes: Any) -> Job | None:
         raw = self._arguments.encode(args, kwargs)

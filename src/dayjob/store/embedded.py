@@ -34,7 +34,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from dayjob.errors import ServerError, UntrustedFolder
+from dayjob.errors import ServerError, SilentServer, UntrustedFolder
 
 if sys.platform != "win32":
     import fcntl
@@ -399,7 +399,7 @@ def _attach(place: _Place, wheel: str, path: str | None, deadline: float) -> Non
                 place.write_record(record)
             return
         if time.monotonic() > deadline:
-            raise ServerError(_why_silent(place, info))
+            raise SilentServer(_why_silent(place, info))
         time.sleep(_PAUSE)
 
 

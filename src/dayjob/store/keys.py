@@ -144,7 +144,7 @@ class Keys:
         return f"{self.prefix}sent:{slot}"
 
     def job_id(self, job_id: str) -> str:
-        """String: exists for an id that a caller chose, so that a repeat is not stored again. Expires after a day."""
+        """String: the first job of an id that a caller chose, so that a repeat is not stored again. Expires after a day."""
         return f"{self.prefix}id:{job_id}"
 
     @property

@@ -149,9 +149,10 @@ class FakeStore:
         answers: list[Job | None] = []
         due: list[str] = []
         for new_job in itertools.chain.from_iterable(batches):
-            stored = self.memory.admit(new_job)
-            answers.append(None if stored == "duplicate" else new_job.job)
-            if stored == "stored" and (new_job.job.scheduled_at or 0.0) <= self.now() + HALF_GRAIN_SECONDS:
+            job = self.memory.admit(new_job)
+            answers.append(job)
+            is_new = job is not None and not job.existed
+            if is_new and (new_job.job.scheduled_at or 0.0) <= self.now() + HALF_GRAIN_SECONDS:
                 due.append(new_job.job.id)
         return answers, due
 

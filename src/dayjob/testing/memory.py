@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
-from dayjob.enqueue.request import NewJob
+from dayjob.enqueue.request import NewJob, digest_to_keep, existing_job
 from dayjob.job import Job
 from dayjob.outcome import (
     Cancelled,
@@ -26,7 +26,7 @@ from dayjob.outcome import (
 )
 from dayjob.store import codec
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
-from dayjob.store.ops.produce import When
+from dayjob.store.ops.produce import FirstJob, When
 from dayjob.worker.running.attempt import Attempt, Settlement
 
 T = TypeVar("T")
@@ -86,29 +86,33 @@ class Memory:
         self.discarded: list[MemoryEntry] = []
         # Keys that expire: value and end.
         self._unique: dict[str, tuple[str, float]] = {}
-        self._ids: dict[str, tuple[str, float]] = {}
+        self._ids: dict[str, tuple[FirstJob, float]] = {}
         self._results: dict[str, tuple[bytes, float]] = {}
 
-    def admit(self, new_job: NewJob) -> Literal["stored", "again", "duplicate"]:
-        """Store a draft, unless its chosen id was stored before or its unique key is taken."""
+    def admit(self, new_job: NewJob) -> Job | None:
+        """Store a new job, unless its chosen id was stored before or its unique key is taken.
+
+        Returns the stored job, which has `existed` set if it is an earlier one; None if the unique key is taken.
+        """
         job, now = new_job.job, self._now()
         due = _due(new_job.when, now)
         with self.lock:
-            if new_job.chosen and self._live(self._ids, job.id) is not None:
-                job.existed = True
-                return "again"
+            first = self._live(self._ids, job.id) if new_job.chosen else None
+            if first is not None:
+                return existing_job(new_job, first)
             if job.unique_key is not None:
                 if self._live(self._unique, job.unique_key) is not None:
-                    return "duplicate"
+                    return None
                 life = new_job.unique_for or max(0.0, (due or now) - now) + UNIQUE_KEPT_SECONDS
                 self._unique[job.unique_key] = (job.id, now + life)
             if new_job.chosen:
-                self._ids[job.id] = (job.id, now + ID_KEPT_SECONDS)
+                first = FirstJob(due, digest_to_keep(new_job) or new_job.payload)
+                self._ids[job.id] = (first, now + ID_KEPT_SECONDS)
             kept = MemoryEntry.of(new_job.payload, due)
             self.enqueued.append(kept)
             (self.queued if due is None else self.scheduled).append(kept)
         job.scheduled_at = due
-        return "stored"
+        return job
 
     def fetch(self, able: Callable[[str], bool]) -> MemoryEntry | None:
         """Take the first job in the queue whose name can be run, after moving what is due there."""

@@ -72,6 +72,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     releases: str = ""
 
 
+def error_result(message: str) -> bytes:
+    """What a caller that waits for the result of a dead job gets."""
+    return msgspec.json.encode({"error": message})
+
+
 def encode(keys: Keys, entry: Entry) -> tuple[str, int, str, bytes | str]:
     """The kind, number, key and value of an entry, as exchange.lua and sweep.lua document them for each kind."""
     match entry.outcome:

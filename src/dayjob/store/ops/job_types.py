@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from dayjob.errors import Rejected
 from dayjob.handlers.describe import Described
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -69,6 +70,16 @@ def some(keys: Keys, wanted: Sequence[str]) -> Op[list[AnnouncedType | None]]:
     """The descriptions of these job types, in the same order; at least one."""
     fields = [field for name in wanted for field in (name, f"{name}|at")]
     return Op("HMGET", (keys.job_types,), fields, _read_some)
+
+
+def keeping(keys: Keys, wanted: Iterable[str]) -> Steps[set[str]]:
+    """Those of these names, 500 at most, whose job type keeps results. Empty if the key has a wrong type."""
+    names_ = sorted(set(wanted))
+    try:
+        found = (yield from ask(some(keys, names_))) if names_ else []
+    except Rejected:
+        return set()
+    return {one.said.name for one in found if one is not None and one.said.keep is not None}
 
 
 def every(keys: Keys) -> Steps[list[AnnouncedType]]:

@@ -131,13 +131,24 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
     for name in names:
         key_list += (keys.queue(name), keys.held_of(name), keys.bell(name))
     args: list[Arg] = [pool_id, len(names), *names]
+
+    def place_of(key: str) -> int:
+        if key:
+            key_list.append(key)
+        return len(key_list) if key else 0
+
     for entry in entries:
-        place = 0
-        if entry.releases:
-            key_list.append(entry.releases)
-            place = len(key_list)
-        kind, number, _, _ = encode(keys, entry)
-        args += (kind, index[entry.name], entry.token, entry.payload, number, place, entry.job_id)
+        kind, number, result_key, result = encode(keys, entry)
+        args += (
+            kind,
+            index[entry.name],
+            entry.token,
+            entry.payload,
+            number,
+            place_of(entry.releases),
+            entry.job_id,
+        )
+        args += (place_of(result_key), result)
     return Op(load("sweep"), key_list, args, lambda reply: Swept(bool(reply[0]), reply[1], reply[2]))
 
 

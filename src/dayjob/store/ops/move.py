@@ -22,7 +22,7 @@ class JobMove:
     #: Released when the job is deleted or goes to dead, taken when it goes into a queue.
     unique_key: str = ""
     job_id: str = ""
-    #: Deleted when the job goes into a queue.
+    #: Deleted when the job goes into a queue, set to the error when it goes to dead. Empty where no result is kept.
     result_key: str = ""
 
 
@@ -44,13 +44,17 @@ def move(
     source_is: Literal["queue", "set", "broken"] = "set",
     to: Literal["queue", "dead", ""] = "",
     name: str = "",
+    failure: bytes = b"",
 ) -> Op[MoveAnswer]:
-    """Move the jobs that are still there to the queue of `name` or to dead, or delete them; count them under `total`."""
+    """Move the jobs that are still there to the queue of `name` or to dead, or delete them; count them under `total`.
+
+    `failure` is stored as the result of jobs that go to dead.
+    """
     target, bell = keys.dead if to == "dead" else source, source
     if to == "queue":
         target, bell = keys.queue(name), keys.bell(name)
     key_list: list[Arg] = [source, target, keys.totals, keys.known_jobs, bell]
-    args: list[Arg] = [source_is, to, name, total]
+    args: list[Arg] = [source_is, to, name, total, failure]
 
     def place_of(key: str) -> int:
         if key:

@@ -5,7 +5,7 @@ New payload bytes are written here; scripts only move them. Large actions are st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,6 +26,8 @@ from dayjob.store.steps import Steps, ask, ask_all
 MAX_DEEP = 10_000
 #: How often a change of a limit begins anew because others changed that limit at the same time.
 LIMIT_TRIES = 20
+#: The error of a job that an operator killed before it ran.
+KILLED = "killed by an operator"
 
 
 def _job_move(
@@ -129,12 +131,20 @@ def _read_revived(moved: MoveAnswer) -> Revived:
 
 
 def kill(
-    keys: Keys, source: str, member: bytes, *, now: float, why: str = "killed by an operator"
+    keys: Keys, source: str, member: bytes, *, now: float, why: str = KILLED, keeping: Container[str] = ()
 ) -> Op[bool]:
-    """Move a job from scheduled or retry to dead; false when it was not there. Raises BadOption when unreadable."""
+    """Move a job from scheduled or retry to dead; false when it was not there. Raises BadOption when unreadable.
+
+    `keeping` are the names of job types that keep results. Callers that wait for such a result get the error.
+    """
     wire = _readable(member)
-    dead = _job_move(keys, member, wire, _corpse(member, now, why))
-    return done(move(keys, source, [dead], total=f"dead:{wire.name}", to="dead"))
+    dead = _with_result(keys, _job_move(keys, member, wire, _corpse(member, now, why)), wire, keeping)
+    failure = consume.error_result(why)
+    return done(move(keys, source, [dead], total=f"dead:{wire.name}", to="dead", failure=failure))
+
+
+def _with_result(keys: Keys, dead: JobMove, wire: codec.Wire, keeping: Container[str]) -> JobMove:
+    return replace(dead, result_key=keys.result(wire.id)) if wire.id and wire.name in keeping else dead
 
 
 def _corpse(payload: bytes, now: float, why: str) -> bytes:
@@ -163,10 +173,11 @@ def unqueue(
     now: float = 0.0,
     kill: bool = False,
     count: Counter = "deleted",
+    keeping: Container[str] = (),
 ) -> Op[bool]:
     """Delete a waiting job, or kill it, seen with `place` jobs ahead of it; false when it is not near there any more.
 
-    Raises BadOption when it is too deep in its queue to be taken out cheaply.
+    `keeping` is as for `kill`. Raises BadOption when it is too deep in its queue to be taken out cheaply.
     """
     if not 0 <= place < MAX_DEEP:
         raise BadOption(
@@ -175,13 +186,16 @@ def unqueue(
     wire = _read(payload)
     if kill and wire is None:
         raise BadOption("this entry cannot be read: it can be deleted, not moved")
-    corpse = _corpse(payload, now, "killed by an operator") if kill else b""
+    source = keys.queue(name)
+    if not kill or wire is None:
+        gone = _job_move(keys, payload, wire, place=place)
+        return done(move(keys, source, [gone], total=f"{count}:{name}", source_is="queue"))
+    dead = _job_move(keys, payload, wire, _corpse(payload, now, KILLED), place)
+    dead = _with_result(keys, dead, wire, keeping)
+    failure = consume.error_result(KILLED)
     return done(
-        move(
-            keys, keys.queue(name), [_job_move(keys, payload, wire, corpse, place)],
-            total=f"{'dead' if kill else count}:{name}", source_is="queue", to="dead" if kill else "",
-        )
-    )  # fmt: skip
+        move(keys, source, [dead], total=f"dead:{name}", source_is="queue", to="dead", failure=failure)
+    )
 
 
 def pause(keys: Keys, name: str, *, note: str = "1") -> Op[bool]:

@@ -34,6 +34,15 @@ class When(msgspec.Struct, frozen=True, gc=False):
     milliseconds: int = 0
 
 
+class FirstJob(msgspec.Struct, frozen=True, gc=False):
+    """The job that was stored first under a chosen id."""
+
+    #: When it was to run, in seconds; None for at once.
+    due: float | None
+    #: Its payload; or the digest of a job whose payload is too large to be kept for a day.
+    kept: bytes
+
+
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """The outcome of an enqueue."""
 
@@ -46,8 +55,9 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     holder: str = ""
     #: Whether this request stored the job; False for a resend, too.
     new: bool = True
-    #: Whether another request stored a job with the same chosen id before.
+    #: Whether another request stored a job with the same chosen id before, and what is known about that job.
     existed: bool = False
+    first: FirstJob | None = None
 
 
 def enqueue(
@@ -109,8 +119,12 @@ def admit(
     unique_for: float | None,
     introduce: bool,
     expires: float | None = None,
+    digest: bytes = b"",
 ) -> Op[Stored]:
-    """Store one job unless its unique key is taken, or its caller-chosen id was stored before."""
+    """Store one job unless its unique key is taken, or its caller-chosen id was stored before.
+
+    Under a chosen id, Redis keeps the payload for a day, or the digest if there is one.
+    """
     now = when.mode == "now"
     id_key = keys.job_id(job_id)
     return Op(
@@ -134,6 +148,7 @@ def admit(
             int(chosen),
             _span(unique_for),
             _span(expires),
+            digest,
         ),
         _read_admit,
     )
@@ -214,4 +229,11 @@ def _read_admit(reply: Any) -> Stored:
         reply[3].decode("utf-8", "replace"),
         new=reply[0] == b"stored",
         existed=reply[0] == b"existed",
+        first=_read_first(reply[4]),
     )
+
+
+def _read_first(value: bytes) -> FirstJob | None:
+    """Decode the value of `id:<id>`. None for the `1` of other clients and earlier versions."""
+    due, _, kept = value.partition(b" ")
+    return FirstJob(int(due) / 1000 or None, kept) if kept and due.lstrip(b"-").isdigit() else None

@@ -18,14 +18,15 @@ ARGV[7]  1 when there is a unique key
 ARGV[8]  1 when the caller chose the id
 ARGV[9]  milliseconds until the unique key expires; 0 for thirty days after the job is due
 ARGV[10]  milliseconds from now until the job expires, or 0
-Returns  {"stored" | "again" for a resend | "existed" for a chosen id that was stored before | "duplicate"; Redis milliseconds; due milliseconds; id of the job that holds the unique key, or ""}
+ARGV[11]  digest to keep under id:<id> instead of the payload, or "" to keep the payload
+Returns  {"stored" | "again" for a resend | "existed" for a chosen id that was stored before | "duplicate"; Redis milliseconds; due milliseconds; id of the job that holds the unique key, or ""; value of id:<id> for "existed", otherwise ""}
 Atomic because: of two jobs with the same unique key or the same chosen id, only one may be stored.
 ]]
 --@use time sent expiry soonest
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local number, name, mode, amount = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local payload, id, is_unique, is_chosen, life = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8] == '1', tonumber(ARGV[9])
-local span = tonumber(ARGV[10])
+local span, digest = tonumber(ARGV[10]), ARGV[11]
 
 local now = redis_time()
 local at = now
@@ -36,26 +37,32 @@ if not (at < 1e15 and life < 1e15) then
   return redis.error_reply('ERR the time to run or the life of the unique key is out of range')
 end
 
+local function first_job()
+  local value = redis.pcall('GET', chosen)
+  return type(value) == 'string' and value or ''
+end
+
 local last, again = last_request(sent, number)
 if again then
   local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
-  if n == number then return {'duplicate', now, at, holder} end
+  if n == number then return {'duplicate', now, at, holder, ''} end
   local stored_n, fate, first_at = string.match(last, '^(%d+):(%a+):(%d+)$')
-  if stored_n ~= number then return {'again', now, at, ''} end
-  return {fate == 'existed' and fate or 'again', now, tonumber(first_at), ''}
+  if stored_n ~= number then return {'again', now, at, '', ''} end
+  if fate == 'existed' then return {fate, now, tonumber(first_at), '', first_job()} end
+  return {'again', now, tonumber(first_at), '', ''}
 end
 if name ~= '' then
   redis.call('SCARD', known)
 end
 if is_chosen and redis.call('EXISTS', chosen) == 1 then
   redis.call('SET', sent, string.format('%s:existed:%d', number, at), 'EX', 3600)
-  return {'existed', now, at, ''}
+  return {'existed', now, at, '', first_job()}
 end
 if is_unique and redis.call('EXISTS', unique) == 1 then
   local holder = redis.pcall('GET', unique)
   if type(holder) ~= 'string' then holder = '' end
   redis.call('SET', sent, number .. ':duplicate:' .. holder, 'EX', 3600)
-  return {'duplicate', now, at, holder}
+  return {'duplicate', now, at, holder, ''}
 end
 
 if span > 0 then payload = with_expiry(payload, now + span) end
@@ -72,10 +79,11 @@ if is_unique then
   redis.call('SET', unique, id, 'PX', string.format('%d', life))
 end
 if is_chosen then
-  redis.call('SET', chosen, '1', 'EX', 86400)
+  local due = mode == 'now' and 0 or at
+  redis.call('SET', chosen, string.format('%d ', due) .. (digest == '' and payload or digest), 'EX', 86400)
 end
 if name ~= '' then
   redis.call('SADD', known, name)
 end
 redis.call('SET', sent, string.format('%s:stored:%d', number, at), 'EX', 3600)
-return {'stored', now, at, ''}
+return {'stored', now, at, '', ''}

@@ -12,18 +12,19 @@ ARGV[1]  what the source is: queue, set or broken
 ARGV[2]  what the target is: queue, dead, or "" to delete the jobs
 ARGV[3]  job name to add to known_jobs, for a target that is a queue
 ARGV[4]  field of totals that counts them
-ARGV[5...]  6 per entry: how many entries were ahead of it in its list when the client read it; the entry exactly as the client
+ARGV[5]  the error that callers who wait for a result get, as JSON, for a target that is dead
+ARGV[6...]  6 per entry: how many entries were ahead of it in its list when the client read it; the entry exactly as the client
             read it; payload for the target; key index of its unique key or 0; job id; key index of its result or 0
 Returns  {how many were moved or deleted; who holds the unique key of an entry that was not moved for that reason, or false}
 A job that goes into a queue takes its unique key, if it is free, and loses the result of its earlier attempts. Other jobs
-release their unique key.
+release their unique key. A job that goes to dead gets the error as its result, for a day.
 Atomic because: a job must be in exactly one place, positions in a queue change while jobs are fetched, a unique key must be
 released with its job, two jobs must not wait under one unique key, and a caller that waits for a result must not get that of
 an earlier attempt.
 ]]
 --@use time bell
 local source, target, totals, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local from, to, name, total = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local from, to, name, total, failure = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local BACK, GONE, CHUNK, MOST_BYTES, THIRTY_DAYS = 50, 1000, 50, 1048576, 2592000
 
 local _, second = redis_time()
@@ -73,7 +74,7 @@ local function owns(payload, id, holder)
 end
 
 local moved, other = 0, false
-for i = 5, #ARGV, 6 do
+for i = 6, #ARGV, 6 do
   local seen, entry, payload, id = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
   local unique, result = KEYS[tonumber(ARGV[i + 3])], KEYS[tonumber(ARGV[i + 5])]
   local place
@@ -91,6 +92,7 @@ for i = 5, #ARGV, 6 do
     elseif holder and owns(entry, id, holder) then
       redis.call('DEL', unique)
     end
+    if to == 'dead' and result then redis.call('SET', result, failure, 'PX', 86400000) end
     moved = moved + 1
   end
 end

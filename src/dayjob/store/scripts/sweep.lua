@@ -11,15 +11,16 @@ KEYS[6]  retry
 KEYS[7]  broken
 KEYS[8]  totals
 KEYS[9]  due
-KEYS[10...]  3 per job name: queue, held set, bell; then the unique keys that entries refer to
+KEYS[10...]  3 per job name: queue, held set, bell; then the unique and result keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of job names
-ARGV[3...]  the job names, then 7 per entry: kind, name index, token, payload, number, key index, job id
+ARGV[3...]  the job names, then 9 per entry: kind, name index, token, payload, number, key index of the unique key, job id,
+            key index of the result, result
 Returns  {1, or 0 when the pool is not condemned; attempts moved; attempts left}
 Kinds of entries, named like the classes of outcome.py (number is 0 unless given here):
   reaped      payload goes to the head of its queue
   retried     payload goes to retry; number: delay in milliseconds
-  died        payload goes to dead; number: 1 when it counts as a failure
+  died        payload goes to dead; number: 1 when it counts as a failure; result: the error as the job's result
   dropped     nothing is stored; number: 1 when it counts as a failure
   cancelled   nothing is stored
   unreadable  payload goes to broken
@@ -30,7 +31,7 @@ Atomic because: an attempt must be in exactly one place, and two sweepers may ru
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local id, count = ARGV[1], tonumber(ARGV[2])
-local STRIDE, FIRST_NAME, FIRST_KEY = 7, 2, 9
+local STRIDE, FIRST_NAME, FIRST_KEY = 9, 2, 9
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -55,6 +56,7 @@ end
 for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
   local kind, index, token, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
   local number, key, job = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6]
+  local result = tonumber(ARGV[i + 7])
   local base = FIRST_KEY + (index - 1) * 3
   local queue, members, bell, name = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], ARGV[FIRST_NAME + index]
   local able = can[kind]
@@ -66,6 +68,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
       add('reaped', name)
     elseif kind == 'died' then
       redis.call('ZADD', dead, time[1], payload)
+      if result > 0 then redis.call('SET', KEYS[result], ARGV[i + 8], 'PX', 86400000) end
       if number == 1 then add('failed', name) end
       add('dead', name)
     elseif kind == 'retried' then

@@ -19,9 +19,9 @@ from dayjob.outcome import Cancelled, Died, Dropped, Reaped, Retried, Unreadable
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, inspect, maintain
+from dayjob.store.ops import consume, inspect, job_types, maintain
 from dayjob.store.ops.consume import Entry
-from dayjob.store.steps import Runs
+from dayjob.store.steps import Runs, walk
 from dayjob.worker.running.attempt import KILLED, killed_payload
 
 logger = SafeLogger("dayjob.worker.chores.reaper")
@@ -245,4 +245,14 @@ class Reaper:
         wire = held.wire
         own = wire.unique_key.startswith(self._keys.unique_prefix)
         releases = wire.unique_key if own else ""
-        return Entry(wire.name, held.token, outcome, payload, wire.id, releases=releases)
+        result = b""
+        if isinstance(outcome, Died) and self._keeps_results(wire.name):
+            result = consume.error_result(outcome.why)
+        return Entry(wire.name, held.token, outcome, payload, wire.id, result, releases)
+
+    def _keeps_results(self, name: str) -> bool:
+        options = self._options(name)
+        if options is not None:
+            return options.keep is not None
+        # The job type belongs to another program.
+        return name in walk(self._link, job_types.keeping(self._keys, [name]))

@@ -13,7 +13,7 @@ from dayjob.job import Job, StopReason, new_id
 from dayjob.outcome import Cancelled, Died, GivenBack
 from dayjob.store import codec
 from dayjob.store.codec import Wire
-from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.consume import Entry, error_result
 
 if TYPE_CHECKING:
     import asyncio
@@ -103,7 +103,8 @@ class Attempt(msgspec.Struct, eq=False):
             return Entry(self.name, self.token, Cancelled(), job_id=job_id, releases=releases)
         payload = killed_payload(self.payload, now)
         died = Died(counts_failure=False, why=KILLED)
-        return Entry(self.name, self.token, died, payload, job_id, releases=releases)
+        result = error_result(KILLED) if self.job_type.options.keep is not None else b""
+        return Entry(self.name, self.token, died, payload, job_id, result, releases)
 
     @property
     def id(self) -> str:

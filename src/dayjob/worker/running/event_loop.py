@@ -188,7 +188,8 @@ class LoopExecutor:
 
         The loop, its sockets and the jobs of its tasks belong to the parent process.
         """
-        if threading.get_ident() != self._thread.ident:
+        # Not compared by ident: a new thread may have that of a loop that has ended.
+        if threading.current_thread() is not self._thread:
             return
         loop_code = (self._main.__code__, asyncio.Handle._run.__code__)
         top = sys._getframe()

@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any, assert_never
 
-import msgspec
-
 from dayjob.outcome import Died, Done, Dropped, ErrorOutcome, GivenBack, Kept, Retried, Snoozed, Unreadable
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.consume import Entry, error_result
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.failure import Failure
 
@@ -34,7 +32,7 @@ class Settler:
         """The entry for an outcome. Raises codec.Broken if the payload cannot be rewritten."""
         wire = attempt.wire
         if failure is not None and attempt.job_type.options.keep is not None and isinstance(outcome, Died):
-            result = msgspec.json.encode({"error": failure.message})
+            result = error_result(failure.message)
         releases = ""
         if wire.unique_key and not isinstance(outcome, Retried | Snoozed | GivenBack):
             releases = attempt.own_key(self._keys.unique_prefix)

@@ -1,0 +1,64 @@
+"""When the leader wakes up: a scheduled job must not wait for a blocking command that the server ends too late."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from dayjob.store.keys import Keys
+from dayjob.worker.chores import chores
+from dayjob.worker.chores.chores import BLOCKING_OVERRUN_SECONDS, MAX_WAIT_SECONDS, Chores
+from dayjob.worker.state import PoolState
+
+KEYS = Keys("shop")
+
+
+class Silence:
+    """A link on which no bell rings. Records what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple] = []
+
+    def run(self, op):
+        self.sent.append((op.command, *op.keys, *op.args))
+
+
+@pytest.fixture
+def leader(monkeypatch):
+    """Make the chores of a leader whose next job is due after some seconds, and whose clock stands still."""
+    monkeypatch.setattr(chores, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+
+    def make(due: float | None, tick: float | None = None) -> tuple[Chores, Silence]:
+        link, state = Silence(), PoolState()
+        state.leads = True
+        made = Chores(
+            KEYS, link, state, requeuer=SimpleNamespace(step=lambda: due), reaper=None,
+            periodic=SimpleNamespace(step=lambda: tick), trimmer=SimpleNamespace(mend_limits=None), recorder=None, announcer=None,
+            beat=5.0, dead_age=0.0,
+        )  # fmt: skip
+        # The other chores were done a moment ago.
+        made._next = dict.fromkeys(("restore", "pass", "trim", "mend", "names", "forget"), 2000.0)
+        return made, link
+
+    return make
+
+
+@pytest.mark.parametrize(("due", "tick"), [(0.3, None), (0.45, 0.3), (None, 0.3)])
+def test_the_server_ends_the_wait_before_the_next_job_is_due_even_if_it_is_late(leader, due, tick):
+    made, link = leader(due, tick)
+    assert made.step() == 0.0
+    assert link.sent == [("BZPOPMIN", KEYS.due, f"{0.3 - BLOCKING_OVERRUN_SECONDS:.3f}")]
+
+
+@pytest.mark.parametrize("due", [0.002, 0.05, BLOCKING_OVERRUN_SECONDS - 0.001])
+def test_a_short_wait_does_not_depend_on_the_server(leader, due):
+    made, link = leader(due)
+    assert made.step() == pytest.approx(due)
+    assert link.sent == []
+
+
+def test_a_leader_with_nothing_due_waits_for_the_bell(leader):
+    made, link = leader(None)
+    assert made.step() == 0.0
+    assert link.sent == [("BZPOPMIN", KEYS.due, f"{MAX_WAIT_SECONDS - BLOCKING_OVERRUN_SECONDS:.3f}")]
