@@ -331,7 +331,7 @@ def test_queues_are_paused_resumed_and_purged_by_typing_their_name(top, enqueuer
     screen.press("y")
     screen.wait_for("queue mail: Resumed.", gone="! paused")
     screen.press("u")
-    screen.wait_for('Purge the queue "mail" (7 jobs waiting)?', "Type mail and enter")
+    screen.wait_for('Purge the queue "mail" (7 jobs waiting)?', "Type mail and press enter")
     screen.fill("mial")
     screen.wait_for("That is not mail; nothing was changed.")
     assert len(look.queue("mail")) == 7
