@@ -184,6 +184,12 @@ class Proxy:
 
     async def _close_listener(self) -> None:
         if self._listener is not None:
+            # Stop accepting, and let the server take over what it has accepted: a connection that is accepted while the
+            # server closes is never closed.
+            for sock in self._listener.sockets:
+                self._loop.remove_reader(sock.fileno())
+            for _ in range(5):
+                await asyncio.sleep(0)
             self._listener.close()
             self._listener = None
 

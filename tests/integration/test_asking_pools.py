@@ -144,7 +144,8 @@ def test_a_supervised_pool_that_is_stopped_from_afar_waits_for_what_runs(worker,
     worker.wait_for("begin")
     (pool_id,) = look.pools()
     assert admin.stop(pool_id).done
-    wait_until(lambda: status_of(admin, pool_id).stopping)
+    # A pool that has just registered may not have published its status yet.
+    wait_until(lambda: (status := status_of(admin, pool_id)) is not None and status.stopping)
     worker.open_gate()
     assert worker.wait() == 0
     assert look.total("done:hold") == 1

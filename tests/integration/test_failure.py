@@ -255,7 +255,9 @@ def test_a_hook_that_fails_changes_nothing(new_pool, look, colour, error):
         wait_until(lambda: "last" in called, 5)
         assert pool.drain(5)
     assert sorted(called) == ["bad", "bad", "good", "last", "unwanted"]
-    assert look.totals() == {
+    # A busy machine may not start a job in time that was fetched ahead; then it is given back.
+    totals = {name: count for name, count in look.totals().items() if not name.startswith("given_back:")}
+    assert totals == {
         f"done:{colour}": 2, f"failed:{colour}": 1, f"dead:{colour}": 1, f"discarded:{colour}": 1,
     }  # fmt: skip
     assert look.dead()[0]["err"] == "ValueError: no"

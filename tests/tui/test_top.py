@@ -436,7 +436,7 @@ def test_schedules_are_run_paused_and_resumed(top, pool, look):
     screen = top("--tab", "periodic")
     screen.wait_for("At 03:00 every day")
     screen.press("r")
-    screen.wait_for('Enqueue "mail" now')
+    screen.wait_for('Run the schedule "nightly" now?')
     screen.press("y")
     screen.wait_for("schedule nightly: Enqueued as")
     wait_until(lambda: look.total("done:mail") == 1, 60)

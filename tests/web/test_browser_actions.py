@@ -184,7 +184,7 @@ def test_the_form_for_one_like_it_lists_the_arguments_that_it_leaves_out(console
     note = page.locator("[data-left]")
     note.wait_for()
     text = note.inner_text()
-    assert "hold secrets, which the console does not show: password." in text
+    assert "contain secrets, which the console does not show: password." in text
     assert "too large for a form: urls." in text
     assert json.loads(page.input_value("#a-more")) == {"to": "ada@example.com", "n": 7}
 

@@ -202,7 +202,8 @@ def _on_schedule(name: str) -> Action:
     def question(subject: Any) -> str:
         if not isinstance(subject, Periodic) or verbs.schedule_state(subject) not in row.offered:
             return ""
-        return f"{row.label}: the schedule {quoted(subject.name)}?\n{row.effect}"
+        verb, end = ("Run", " now?") if name == "run" else (row.label, "?")
+        return f"{verb} the schedule {quoted(subject.name)}{end}\n{row.effect}"
 
     async def do(admin: AsyncAdmin, subject: Periodic, _: Report, __: str) -> str:
         return result_of(await getattr(admin, f"{name}_schedule")(subject.name))
