@@ -620,7 +620,7 @@ def unique(story: Story) -> Iterator[str]:
         if life.asked is not None and life.asked.unique:
             by_key[life.asked.unique].append(life)
     for key, lives in by_key.items():
-        yield from _unique_key(key, lives)
+        yield from _unique_key(key, lives, story)
     for event in story.censuses:
         census = event.census
         if census is None:
@@ -642,7 +642,7 @@ def unique(story: Story) -> Iterator[str]:
                     yield f"{key}: left behind by job {holder}"
 
 
-def _unique_key(key: str, lives: Sequence[Life]) -> Iterator[str]:
+def _unique_key(key: str, lives: Sequence[Life], story: Story) -> Iterator[str]:
     kept = [(life, life.stored) for life in lives if life.stored is not None]
     first_start = {
         life.serial: min((one.start.at for one in life.attempts), default=float("inf")) for life in lives
@@ -664,8 +664,14 @@ def _unique_key(key: str, lives: Sequence[Life]) -> Iterator[str]:
         for other, later in kept:
             if one is other or other.asked is None or stored.at > other.asked.at or _was_rescued(one):
                 continue
-            if later.at < first_start[one.serial] - UNDER_WAY:
+            if later.at < first_start[one.serial] - UNDER_WAY and not _was_held(story, one, later.at):
                 yield f"{key}: {other.serial} was stored while {one.serial} waited"
+
+
+def _was_held(story: Story, life: Life, at: float) -> bool:
+    """Whether a pool held the job in the last census before: its key was released, and the answer was on its way."""
+    before = [event.census for event in story.censuses if event.census is not None and event.at <= at]
+    return bool(before) and any(item.serial == life.serial for item in before[-1].places.get("held", []))
 
 
 def _was_rescued(life: Life) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults.checker import CHECKS, Rules, Story, check, stops
-from faults.ledger import Event, Item, Ledger, Torn, read
+from faults.ledger import Census, Event, Item, Ledger, Torn, read
 from faults.tales import FIRST, HARNESS, PRODUCER, RULES, SECOND, good, number
 
 replace = msgspec.structs.replace
@@ -351,6 +351,21 @@ def test_a_pool_whose_handler_kept_the_interpreter_for_a_lease_is_over_though_it
     ]
     story = Story(told, Rules(lease=3.0, deafening=frozenset({"deaf"})))
     assert story.pool_over("p", 5, by) is over
+
+
+@pytest.mark.parametrize(("place", "fine"), [("held", True), ("queue", False)])
+def test_a_second_unique_job_may_be_stored_while_the_first_is_held_and_its_answer_is_lost(place, fine):
+    """The key of a held job is released before it starts. A network that swallows the answer delays only the start."""
+    told = [
+        Event("asked", 1.0, 3, 1, serial="1/1", name="once", unique="key"),
+        Event("stored", 1.1, 3, 2, serial="1/1", job="a"),
+        Event("census", 2.0, 9, 1, census=Census(places={place: [Item("1/1", "a", "once")]})),
+        Event("asked", 3.0, 3, 3, serial="1/2", name="once", unique="key"),
+        Event("stored", 3.1, 3, 4, serial="1/2", job="b"),
+        Event("start", 40.0, 5, 1, serial="1/1", name="once", job="a", pool="p", token="1:once"),
+        Event("start", 41.0, 5, 2, serial="1/2", name="once", job="b", pool="p", token="2:once"),
+    ]
+    assert (list(CHECKS["I11"](Story(told, RULES))) == []) is fine
 
 
 def test_every_invariant_has_its_case():
