@@ -196,7 +196,7 @@ def test_pause_and_resume_say_who_and_whether_it_changed_anything(admin, enqueue
     enqueuer.enqueue("mail")
     assert admin.pause("mail").done
     again = admin.pause("mail")
-    assert (again.done, again.says) == (False, "It was paused already. Nothing was changed.")
+    assert (again.done, again.message) == (False, "It was paused already. Nothing was changed.")
     found = admin.queue("mail")
     assert (found.paused_by, found.view.queue.paused) == ("ada", True)
     job = admin.jobs("waiting", name="mail").jobs[0]
@@ -223,7 +223,7 @@ def test_a_paused_queue_is_not_fetched_whoever_paused_it(admin, new_pool, look):
 
 def test_a_limit_is_set_and_lifted(admin, enqueuer):
     enqueuer.enqueue("mail")
-    assert admin.limit("mail", 2).says == "At most 2 at once."
+    assert admin.limit("mail", 2).message == "At most 2 at once."
     assert admin.queue("mail").view.queue.limit == 2
     admin.limit("mail", None)
     assert admin.queue("mail").view.queue.limit is None
@@ -233,7 +233,7 @@ def test_a_purge_deletes_what_waited_in_steps_with_progress(admin, enqueuer, key
     enqueuer.enqueue_many("mail", [{}] * 2500)
     steps = []
     tally = admin.purge("mail", progress=steps.append)
-    assert (tally.changed, tally.says) == (2500, "2,500 jobs deleted.")
+    assert (tally.changed, tally.message) == (2500, "2,500 jobs deleted.")
     assert [step.changed for step in steps] == [1000, 2000, 2500]
     assert call("LLEN", keys.queue("mail")) == 0
 
@@ -300,9 +300,9 @@ def test_a_filter_looks_at_a_bounded_number_of_entries_for_one_page(admin, keys,
             words += [i, b'{"name":"mail","id":"j%d","t":1,"args":{}}' % i]
         call("ZADD", keys.dead, *words)
     page = admin.jobs("dead", where="id=j3")
-    assert (page.jobs, page.looked) == ((), 3000)
+    assert (page.jobs, page.searched) == ((), 3000)
     page = admin.jobs("dead", where="id=j3", after=page.next)
-    assert (page.jobs, page.looked) == ((), 3000)
+    assert (page.jobs, page.searched) == ((), 3000)
     assert ids(admin.jobs("dead", where="id=j3", after=page.next)) == ["j3"]
 
 
@@ -340,7 +340,7 @@ def test_waiting_jobs_of_all_queues_are_paged_one_queue_after_another(admin, enq
     assert every_page(admin, size=7) == (expected, 12)
     part = [job.id for name in ("queue_10", "queue_11") for job in jobs[name]]
     assert every_page(admin, size=5, where="name~_1") == (part, 3)
-    assert admin.jobs("waiting", where="name~_1", size=5).looked == 5
+    assert admin.jobs("waiting", where="name~_1", size=5).searched == 5
     # A queue that is emptied between two pages is passed over.
     following = admin.jobs("waiting", size=8).next
     admin.purge("queue_01")
@@ -357,7 +357,7 @@ def test_a_filter_over_all_queues_looks_at_a_bounded_number_for_one_page(admin, 
             *(f'{{"name":"{name}","id":"{name}-{n}","t":1,"args":{{}}}}' for n in range(2)),
         )
     page = admin.jobs("waiting", where="id=q449-0")
-    assert (page.jobs, page.looked, page.total) == ((), 400, 900)
+    assert (page.jobs, page.searched, page.total) == ((), 400, 900)
     found, pages = every_page(admin, where="id=q449-0", size=50)
     assert (found, pages) == (["q449-0"], 3)
 
@@ -379,15 +379,15 @@ def test_all_queues_are_counted_and_changed_by_one_filter(admin, enqueuer, look)
         for n in range(120):
             enqueuer.using(source=n % 2).enqueue(name, n=n)
     count = admin.count("waiting", where="source=1")
-    assert (count.matched, count.looked, count.total, count.complete) == (180, 360, 360, True)
+    assert (count.matched, count.searched, count.total, count.complete) == (180, 360, 360, True)
     count = admin.count("waiting", where="name~s source=1")
     assert (count.matched, count.complete) == (120, True)
     assert admin.count("waiting").matched == 360
     seen = []
     tally = admin.apply("delete", "waiting", where="name~s source=1", progress=seen.append)
-    assert (tally.looked, tally.matched, tally.changed) == (240, 120, 120)
+    assert (tally.searched, tally.matched, tally.changed) == (240, 120, 120)
     assert [one.total for one in seen] == [240] * len(seen)
-    assert [one.looked for one in seen] == sorted(one.looked for one in seen)
+    assert [one.searched for one in seen] == sorted(one.searched for one in seen)
     assert [len(look.queue(name)) for name in ("mail", "news", "sms")] == [120, 60, 60]
     assert admin.apply("delete", "waiting", where="source=0", most=70).changed == 70
     with pytest.raises(BadOption, match="which jobs"):
@@ -529,7 +529,7 @@ def test_a_dead_job_is_retried_once_and_the_second_time_has_moved_on(admin, put,
     assert [job["id"] for job in look.queue("mail")] == ["d1"]
     late = admin.retry(seen)
     assert not late.done
-    assert late.says == "It has moved on: it was dead, now it waits in its queue. Nothing was changed."
+    assert late.message == "It has moved on: it was dead, now it waits in its queue. Nothing was changed."
 
 
 RETRIES = {
@@ -594,11 +594,11 @@ def test_an_action_by_id_and_state_refuses_when_the_job_is_elsewhere(admin, put,
     put("retry", "mail", "r1")
     refused = admin.delete("r1", state="dead")
     assert not refused.done
-    assert "it was dead, now it is in retry" in refused.says
+    assert "it was dead, now it is in retry" in refused.message
     assert len(look.retry()) == 1
     assert admin.delete(Seen("r1", "retry")).done
     assert look.retry() == []
-    assert "No job r1 was found" in admin.delete("r1").says
+    assert "No job r1 was found" in admin.delete("r1").message
 
 
 def test_a_job_deep_in_a_large_set_is_found_by_its_moment(admin, keys, call, put):
@@ -642,7 +642,7 @@ def test_a_dead_job_whose_unique_key_is_anothers_stays_dead(admin, put, keys, ca
     call("SET", keys.unique("mail", "x"), "other")
     outcome = admin.retry("d1")
     assert outcome.kind == "taken"
-    assert "job other has its unique key" in outcome.says
+    assert "job other has its unique key" in outcome.message
     assert len(look.dead()) == 1
 
 
@@ -687,8 +687,8 @@ def test_what_matches_is_counted_first_and_then_retried_in_steps(admin, put, loo
     assert (count.matched, count.complete) == (130, True)
     steps = []
     tally = admin.apply("retry", "dead", where="error~Timeout", progress=steps.append)
-    assert (tally.matched, tally.changed, tally.stayed) == (130, 130, 0)
-    assert steps[-1].looked == steps[-1].total == 174
+    assert (tally.matched, tally.changed, tally.unchanged) == (130, 130, 0)
+    assert steps[-1].searched == steps[-1].total == 174
     assert len(steps) == 2
     assert len(look.queue("mail")) == 130
     assert {job["name"] for job in look.dead()} == {"sms"}
@@ -729,7 +729,7 @@ def test_a_queue_is_thinned_out_by_a_filter(admin, enqueuer, look):
         enqueuer.using(source=n % 3).enqueue("mail", n=n)
     assert admin.count("waiting", where="name=mail source=1").matched == 83
     tally = admin.apply("delete", "waiting", where="name=mail source=1")
-    assert (tally.looked, tally.changed) == (250, 83)
+    assert (tally.searched, tally.changed) == (250, 83)
     assert [job["args"]["n"] for job in look.queue("mail")] == [n for n in range(250) if n % 3 != 1]
     assert admin.apply("kill", "waiting", name="mail", most=5).changed == 5
     assert len(look.dead()) == 5
@@ -886,8 +886,8 @@ def test_the_audit_is_bounded_and_survives_lines_of_others(admin, keys, call, lo
 def test_an_action_that_cannot_be_noted_is_done_and_says_so(admin, keys, call):
     call("SET", keys.audit, "x")
     outcome = admin.pause("mail", force=True)
-    assert (outcome.done, outcome.noted) == (True, False)
-    assert "could not be written into the audit" in outcome.says
+    assert (outcome.done, outcome.audited) == (True, False)
+    assert "could not be written into the audit" in outcome.message
 
 
 # Export and import.

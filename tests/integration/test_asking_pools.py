@@ -60,7 +60,7 @@ def test_a_pool_that_is_asked_to_go_quiet_ends_what_runs_and_fetches_nothing_mor
     wait_until(lambda: status_of(admin, pool_id))
     done = admin.quiet(pool_id)
     assert done.done
-    assert "at its next heartbeat, within 0.2 s" in done.says
+    assert "at its next heartbeat, within 0.2 s" in done.message
     wait_until(lambda: status_of(admin, pool_id).quiet)
     work.enqueue(n=2)
     gate.set()
@@ -68,7 +68,7 @@ def test_a_pool_that_is_asked_to_go_quiet_ends_what_runs_and_fetches_nothing_mor
     wait_until(lambda: look.held() == 0)
     assert len(look.queue("work")) == 1
     again = admin.quiet(pool_id)
-    assert (again.done, again.says) == (False, "It was asked that already. Nothing was changed.")
+    assert (again.done, again.message) == (False, "It was asked that already. Nothing was changed.")
     lines = admin.audit(about=pool_id)
     assert [(line.actor, line.action) for line in lines] == [("ada", "quiet"), ("ada", "quiet")]
 
@@ -104,7 +104,7 @@ def test_of_a_pool_that_is_gone_the_answer_says_so_and_nothing_is_changed(admin,
     for ask in (admin.quiet, admin.stop):
         done = ask("nobody")
         assert not done.done
-        assert "no such pool any more" in done.says
+        assert "no such pool any more" in done.message
     assert admin.stacks("nobody") is None
     assert call("EXISTS", keys.state("nobody")) == 0
     assert [line.action for line in admin.audit()] == ["stop", "quiet"]
@@ -285,7 +285,7 @@ def test_a_sync_job_that_is_cancelled_learns_it_by_its_check_in_and_is_gone(admi
     assert began.wait(10)
     done = admin.cancel(job.id, state="running")
     assert done.done
-    assert "stops it at its next heartbeat" in done.says
+    assert "stops it at its next heartbeat" in done.message
     wait_until(lambda: look.total("cancelled:work") == 1)
     assert pool.drain(10)
     # Neither done, nor failed, nor kept.
@@ -367,7 +367,7 @@ def test_what_waits_is_cancelled_where_it_waits_and_counted_as_such(admin, enque
     later = enqueuer.enqueue_in("mail", 3600, n=4)
     for job in (jobs[1], later):
         done = admin.cancel(job.id)
-        assert (done.done, done.says) == (True, "Cancelled.")
+        assert (done.done, done.message) == (True, "Cancelled.")
     assert [job["id"] for job in look.queue("mail")] == [jobs[0].id, jobs[2].id]
     assert look.members(keys.scheduled) == []
     assert look.totals() == {"cancelled:mail": 2}
@@ -398,8 +398,8 @@ def test_everything_that_matches_is_cancelled_in_every_state_where_it_can_be(
     assert len(admin.jobs("running", after=first.next, size=2).jobs) == 1
     assert admin.count("running", where="source=1").matched == 1
     tally = admin.apply("cancel", "running", where="source=1")
-    assert (tally.looked, tally.matched, tally.changed) == (3, 1, 1)
-    assert "cancelling at their pool's next heartbeat" in tally.says
+    assert (tally.searched, tally.matched, tally.changed) == (3, 1, 1)
+    assert "cancelling at their pool's next heartbeat" in tally.message
     wait_until(lambda: look.total("cancelled:work") == 1)
     assert sorted(job.source for job in admin.jobs("running").jobs) == [0, 2]
     enqueuer.enqueue_many("mail", [{"n": n} for n in range(4)])
@@ -421,6 +421,6 @@ def test_work_on_many_jobs_stops_when_the_one_who_looks_on_says_so(admin, enqueu
 
     tally = admin.apply("cancel", "waiting", where="name=mail", progress=report)
     assert tally.changed == 200
-    assert "Stopped after 200 of 350." in tally.says
+    assert "Stopped after 200 of 350." in tally.message
     assert len(look.queue("mail")) == 150
     assert admin.purge("mail", progress=lambda _: False).changed == 150

@@ -156,8 +156,8 @@ def test_kill_of_a_job_in_a_pool_without_a_parent_says_that_its_process_is_ended
         with Admin(namespace, redis=redis_url) as admin:
             outcome = admin.kill(job.id, state="running")
             assert outcome.done
-            assert f"end its process {os.getpid()} on" in outcome.says
-            assert "by hand" in outcome.says
+            assert f"end its process {os.getpid()} on" in outcome.message
+            assert "by hand" in outcome.message
             assert "An operator asked it to end" in admin.explain(job.id)
         wait_until(lambda: [one for one in look.workers() if one["cancelled"]], 20)
         gate.set()

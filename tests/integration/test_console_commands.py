@@ -229,7 +229,7 @@ def test_jobs_ls_says_how_far_a_filter_has_looked(run, there, call, keys):
     call("LPUSH", keys.queue("mail"), *jobs)
     found = run("jobs", "ls", "--where", "id=j5500", *there)
     assert found.stdout == "None of 3,000 jobs in waiting matches.\n"
-    assert "0 of 6,000 in waiting; 3,000 looked at" in found.stderr
+    assert "0 of 6,000 in waiting; 3,000 searched" in found.stderr
     cursor = found.stderr.strip().rpartition("more: the same with --after ")[2]
     assert "j5500" in run("jobs", "ls", "--where", "id=j5500", "--after", cursor, *there).stdout
 

@@ -100,7 +100,7 @@ def test_each_flush_takes_limits_away_only_until_a_pool_fetches_again(own_server
             # Both have joined again, and announced what the flush took.
             wait_until(lambda: len(link.run(plain("ZRANGE", keys.pools, 0, -1))) == 2, 20)
             assert link.run(consume.get_limits(keys)) == ({"work": 2}, set())
-            assert [one.said.name for one in walk(link, job_types.every(keys))] == ["work"]
+            assert [one.described.name for one in walk(link, job_types.every(keys))] == ["work"]
     assert room.peak == 2
     pool.enqueuer.close()
 
@@ -119,7 +119,7 @@ def test_what_was_deleted_by_hand_is_restored_within_the_minute(
         call("HDEL", keys.periodic, "yearly|is")
         wait_until(lambda: link.run(consume.get_limits(keys)) == ({"limited": 3}, set()))
         wait_until(
-            lambda: {one.said.name for one in walk(link, job_types.every(keys))} == {"limited", "free"}
+            lambda: {one.described.name for one in walk(link, job_types.every(keys))} == {"limited", "free"}
         )
         wait_until(lambda: link.run(inspect.announced(keys, ["yearly"])) == [True])
 

@@ -134,7 +134,7 @@ def test_old_ones_are_forgotten_by_the_leader(keys, link, call, look):
     link.run(job_types.announce(keys, [Described("old"), Described("new")]))
     call("HSET", keys.job_types, "old|at", int(look.now()) - 31 * 86_400)
     assert Recorder(keys, link).forget_types() == 1
-    assert [one.said.name for one in walk(link, job_types.every(keys))] == ["new"]
+    assert [one.described.name for one in walk(link, job_types.every(keys))] == ["new"]
 
 
 def test_a_description_is_of_a_bounded_size_and_still_says_what_is_hidden(new_pool):

@@ -18,13 +18,13 @@ def announce(keys, link):
 
 @pytest.fixture
 def known(keys, link):
-    return lambda: {one.said.name: one for one in walk(link, job_types.every(keys))}
+    return lambda: {one.described.name: one for one in walk(link, job_types.every(keys))}
 
 
 def test_what_is_said_is_noted_once_with_its_time(announce, known, now):
     assert announce(Described("a", doc="one"), Described("b", redact=("card",))) == 2
-    assert known()["a"].said.doc == "one"
-    assert known()["b"].said.redact == ("card",)
+    assert known()["a"].described.doc == "one"
+    assert known()["b"].described.redact == ("card",)
     assert now() - 5 <= known()["a"].at <= now()
     assert announce(Described("a", doc="one"), Described("b", redact=("card",))) == 0
 
@@ -33,7 +33,7 @@ def test_what_changed_is_written_and_the_rest_is_left_alone(announce, known, cal
     announce(Described("a"), Described("b"))
     call("HSET", keys.job_types, "a|at", int(now()) - 100, "b|at", int(now()) - 100)
     assert announce(Described("a", doc="new"), Described("b")) == 1
-    assert known()["a"].said.doc == "new"
+    assert known()["a"].described.doc == "new"
     assert known()["a"].at >= now() - 5
     assert known()["b"].at <= now() - 99
 
@@ -52,7 +52,7 @@ def test_only_so_many_are_kept_and_those_that_are_known_can_still_change(keys, l
     assert announce("a", b'{"name":"a"}', "b", b'{"name":"b"}', "c", b'{"name":"c"}') == 2
     assert set(known()) == {"a", "b"}
     assert announce("a", b'{"name":"a","doc":"x"}', "d", b'{"name":"d"}') == 1
-    assert known()["a"].said.doc == "x"
+    assert known()["a"].described.doc == "x"
 
 
 def test_a_key_of_a_wrong_type_is_said_and_left_alone(announce, keys, call):

@@ -36,7 +36,7 @@ def state_of(console, job: str) -> str | None:
 
 def test_a_queue_is_paused_resumed_and_limited(console):
     enqueue(console)
-    assert console.post("/api/v1/queue/pause", {"name": "mail"}).json()["says"] == "Paused."
+    assert console.post("/api/v1/queue/pause", {"name": "mail"}).json()["message"] == "Paused."
     assert console.api("/queue", name="mail")["paused_by"] == "127.0.0.1 (web)"
     again = console.post("/api/v1/queue/pause", {"name": "mail"})
     assert (again.status_code, again.json()["error"]) == (409, "It was paused already. Nothing was changed.")
@@ -61,8 +61,8 @@ def test_a_queue_that_does_not_exist_is_paused_and_limited_only_by_force(console
         assert answer.json()["hint"].startswith('Did you mean "mail.welcome"?')
     assert "force=true" in console.post("/api/v1/queue/pause", {"name": "x"}).json()["hint"]
     forced = {"name": "later", "force": True}
-    assert console.post("/api/v1/queue/pause", forced).json()["says"] == "Paused."
-    assert console.post("/api/v1/queue/resume", {"name": "later"}).json()["says"] == "Resumed."
+    assert console.post("/api/v1/queue/pause", forced).json()["message"] == "Paused."
+    assert console.post("/api/v1/queue/resume", {"name": "later"}).json()["message"] == "Resumed."
     assert console.post("/api/v1/queue/limit", {**forced, "limit": 2}).status_code == 200
     assert console.post("/api/v1/queue/pause", {"name": "later"}).status_code == 200
 
@@ -154,7 +154,7 @@ def test_jobs_come_in_pages_with_filters(console):
     assert {job["name"] for job in console.api("/jobs", state="dead", name="sms")["jobs"]} == {"sms"}
     assert console.api("/jobs/count", state="dead", where="name=sms") == {
         "matched": 4,
-        "looked": 7,
+        "searched": 7,
         "total": 7,
         "complete": True,
     }
@@ -209,13 +209,13 @@ def test_everything_that_matches_is_changed_in_steps(console):
     progress = [line["progress"] for line in told[:-1]]
     assert progress
     assert [one["changed"] for one in progress] == sorted(one["changed"] for one in progress)
-    assert told[-1]["tally"] | {"says": ""} == {
-        "looked": 251,
+    assert told[-1]["tally"] | {"message": ""} == {
+        "searched": 251,
         "matched": 250,
         "changed": 250,
-        "stayed": 0,
-        "says": "",
-        "noted": True,
+        "unchanged": 0,
+        "message": "",
+        "audited": True,
     }
     assert console.admin.count("scheduled").total == 1
 
@@ -330,7 +330,7 @@ def test_a_job_is_enqueued_by_name(console):
     assert answer.status_code == 200
     job = console.admin.job(answer.json()["subject"].split()[1]).job
     assert (job.name, job.args, job.source) == ("mail", {"to": "ann", "big": 2**70}, "acme")
-    assert console.post("/api/v1/enqueue", {"name": "mail", "delay": 60}).json()["says"] == "Scheduled."
+    assert console.post("/api/v1/enqueue", {"name": "mail", "delay": 60}).json()["message"] == "Scheduled."
     for wrong in ({"name": "a b"}, {"name": "mail", "args": []}, {"name": "mail", "delay": -1}, {}):
         assert console.post("/api/v1/enqueue", wrong).status_code == 400
 

@@ -83,15 +83,15 @@ def act(session: Session, verb: Verb, job: Job, state: State | None) -> Steps[Ou
     found = yield from locate(session, job)
     subject = f"job {job_id or '(without an id)'}"
     if found is None:
-        says = f"No {subject} was found: it completed, was deleted or never existed."
-        return (yield from outcome(session, verb, subject, "not_found", says))
+        message = f"No {subject} was found: it completed, was deleted or never existed."
+        return (yield from outcome(session, verb, subject, "not_found", message))
     subject = f"{subject} ({found.name or 'unreadable'}, {found.state})"
-    kind, says = _refusal(verbs.row("job", verb), found.state, expected)
+    kind, message = _refusal(verbs.row("job", verb), found.state, expected)
     if kind == "done":
-        kind, says = yield from _DO[verb](session, found)
-    if kind == "moved" and not says:
-        says = yield from _moved(session, found)
-    return (yield from outcome(session, verb, subject, kind, says))
+        kind, message = yield from _DO[verb](session, found)
+    if kind == "moved" and not message:
+        message = yield from _moved(session, found)
+    return (yield from outcome(session, verb, subject, kind, message))
 
 
 def _refusal(row: VerbRow, state: State, expected: State | None) -> Tried:
@@ -161,13 +161,13 @@ def _kill_running(session: Session, job: JobView) -> Steps[Tried]:
         return _GONE
     registered = yield from pools.pools(session.keys)
     status = next((one.status for one in registered if one.id == job.pool_id), None)
-    says = f"Pool {job.pool_id} stops it at its next heartbeat and moves it to dead."
+    message = f"Pool {job.pool_id} stops it at its next heartbeat and moves it to dead."
     if status is not None and status.supervised:
-        return "done", f"{says} If it does not stop within the grace, its process is replaced."
+        return "done", f"{message} If it does not stop within the grace, its process is replaced."
     where = "" if status is None else f" {status.pid} on {status.host}"
     return (
         "done",
-        f"{says} If it does not stop, end its process{where} by hand: that pool has no parent process.",
+        f"{message} If it does not stop, end its process{where} by hand: that pool has no parent process.",
     )
 
 
@@ -210,15 +210,15 @@ _ENTRY_GONE: Tried = ("moved", "It is not there any more.")
 def drop_broken(session: Session, entry: BrokenEntry) -> Steps[Outcome]:
     """Delete an entry that could not be read."""
     gone = yield from ask(operate.drop_broken(session.keys, entry))
-    kind, says = _DELETED if gone else _ENTRY_GONE
-    return (yield from outcome(session, "drop_broken", f"broken entry {entry.index}", kind, says))
+    kind, message = _DELETED if gone else _ENTRY_GONE
+    return (yield from outcome(session, "drop_broken", f"broken entry {entry.index}", kind, message))
 
 
 def mend(session: Session, entry: BrokenEntry, payload: bytes) -> Steps[Outcome]:
     """Put a broken entry into its queue as `payload`, which is what it should have been. Raises BadOption."""
     moved = yield from ask(operate.mend(session.keys, entry, payload))
-    kind, says = _REPAIRED if moved else _ENTRY_GONE
-    return (yield from outcome(session, "mend", f"broken entry {entry.index}", kind, says))
+    kind, message = _REPAIRED if moved else _ENTRY_GONE
+    return (yield from outcome(session, "mend", f"broken entry {entry.index}", kind, message))
 
 
 def enqueue(
@@ -249,8 +249,8 @@ def enqueue(
         yield from ask(produce.schedule(session.keys, slot, name, [payload], when, introduce=True))
     else:
         yield from ask(produce.enqueue(session.keys, slot, name, [payload], introduce=True))
-    says = "Scheduled." if delay > 0 else f"In the queue {quoted(name)}."
-    return (yield from outcome(session, "enqueue", f"job {job_id} ({name})", "done", says))
+    message = "Scheduled." if delay > 0 else f"In the queue {quoted(name)}."
+    return (yield from outcome(session, "enqueue", f"job {job_id} ({name})", "done", message))
 
 
 def _check(session: Session, name: str, args: dict[str, Any]) -> Steps[None]:
@@ -258,6 +258,6 @@ def _check(session: Session, name: str, args: dict[str, Any]) -> Steps[None]:
         known = (yield from ask(job_types.some(session.keys, [name])))[0]
     except Rejected:
         return
-    problem = "" if known is None else misfit(known.said, args)
+    problem = "" if known is None else misfit(known.described, args)
     if known is not None and problem:
-        raise BadArguments(f"{name}: {problem}\n    {known.said.signature}")
+        raise BadArguments(f"{name}: {problem}\n    {known.described.signature}")

@@ -11,7 +11,7 @@ from dayjob.admin import verbs
 from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.jobs import held, matches, page, read_held, source_of
 from dayjob.admin.redactor import Redactor
-from dayjob.admin.session import Session, note
+from dayjob.admin.session import Session, write_audit
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import Count, Progress, State, Tally
 from dayjob.errors import BadOption
@@ -37,7 +37,7 @@ def count(
     name: str | None = None,
     most: int = 100_000,
 ) -> Steps[Count]:
-    """How many jobs match; `most` entries are looked at. Of a queue, the first 10,000."""
+    """How many jobs match; `most` entries are searched. Of a queue, the first 10,000."""
     wanted = filter_of(where)
     if state == "waiting":
         queue = name or wanted.name
@@ -50,59 +50,59 @@ def count(
     if wanted.empty:
         total = (yield from ask(inspect.page(source, size=1))).total
         return Count(total, total, total)
-    matched = looked = 0
+    matched = searched = 0
     redactor = Redactor(session)
     seen = yield from ask(inspect.page(source, size=inspect.MAX_ENTRIES))
     total = seen.total
     while seen.entries:
         matched += len((yield from _matching(redactor, state, seen, seen.entries, wanted)))
-        looked += len(seen.entries)
+        searched += len(seen.entries)
         if seen.next is None:
-            return Count(matched, max(looked, total), total)
-        if looked >= most:
+            return Count(matched, max(searched, total), total)
+        if searched >= most:
             break
         seen = yield from ask(inspect.page(source, after=seen.next, size=inspect.MAX_ENTRIES))
-    return Count(matched, looked, total)
+    return Count(matched, searched, total)
 
 
 def _count_waiting(session: Session, name: str, wanted: Filter) -> Steps[Count]:
-    matched = looked = 0
+    matched = searched = 0
     redactor = Redactor(session)
     while True:
-        size = min(inspect.MAX_ENTRIES, MAX_DEEP - looked)
-        seen = yield from ask(inspect.peek(session.keys, name, offset=looked, size=size))
+        size = min(inspect.MAX_ENTRIES, MAX_DEEP - searched)
+        seen = yield from ask(inspect.peek(session.keys, name, offset=searched, size=size))
         if wanted.empty:
             return Count(seen.total, seen.total, seen.total)
         matched += len((yield from _matching(redactor, "waiting", seen, seen.entries, wanted)))
-        looked += len(seen.entries)
-        if not seen.entries or looked >= min(seen.total, MAX_DEEP):
-            return Count(matched, looked, seen.total)
+        searched += len(seen.entries)
+        if not seen.entries or searched >= min(seen.total, MAX_DEEP):
+            return Count(matched, searched, seen.total)
 
 
 def _count_anywhere(session: Session, wanted: Filter, most: int) -> Steps[Count]:
-    """Over all queues. Jobs of queues whose name does not match count as looked at."""
+    """Over all queues. Jobs of queues whose name does not match count as searched."""
     overview = yield from inspect.all_queues(session.keys)
-    matched = looked = total = 0
+    matched = searched = total = 0
     for queue in overview.queues:
         total += queue.size
         if queue.wrong or not wanted.fits_name(queue.name):
-            looked += queue.size
-        elif queue.size and looked < most:
+            searched += queue.size
+        elif queue.size and searched < most:
             part = yield from _count_waiting(session, queue.name, wanted)
             matched += part.matched
-            looked += min(part.looked, queue.size)
-    return Count(matched, looked, total)
+            searched += min(part.searched, queue.size)
+    return Count(matched, searched, total)
 
 
 def _count_running(session: Session, wanted: Filter) -> Steps[Count]:
-    matched = looked = total = 0
+    matched = searched = total = 0
     after = ""
     while True:
         seen = yield from page(session, "running", where=wanted, after=after, size=inspect.MAX_ENTRIES)
-        matched, looked, total = matched + len(seen.jobs), looked + seen.looked, seen.total
+        matched, searched, total = matched + len(seen.jobs), searched + seen.searched, seen.total
         after = seen.next
         if not after:
-            return Count(matched, max(looked, total), total)
+            return Count(matched, max(searched, total), total)
 
 
 def apply(
@@ -117,8 +117,8 @@ def apply(
 ) -> Steps[Tally]:
     """The action on every job of a state that matches, `most` at most, in steps of 100. Raises BadOption.
 
-    Waiting jobs need a name or a condition; without a name all queues are looked through. Of a queue the first 10,000
-    jobs are looked at; to empty one use purge. When `progress` answers False, it stops there.
+    Waiting jobs need a name or a condition; without a name all queues are searched. Of a queue the first 10,000
+    jobs are searched; to empty one use purge. When `progress` answers False, it stops there.
     """
     if state not in verbs.row("job", verb).bulk:
         able = [one.name for one in verbs.rows("job") if state in one.bulk]
@@ -131,20 +131,22 @@ def apply(
             "which jobs? Give the name of a queue, or a condition: each job name is a queue of its own"
         )
     subject = f"{queue or 'jobs'} in {state}" + ("" if wanted.empty else f" where {wanted}")
-    noted = yield from note(session, f"{verb} all", subject, "begun")
+    audited = yield from write_audit(session, f"{verb} all", subject, "begun")
     if state == "waiting":
         tally = yield from _over_queues(session, verb, queue, wanted, most, report)
     elif state == "running":
         tally = yield from _over_running(session, wanted, most, report)
     else:
         tally = yield from _over_set(session, verb, state, wanted, most, report)
-    says = f"{counted(tally.matched, 'job')} matched, {tally.changed:,} {_DID.get((verb, state), 'changed')}."
+    message = (
+        f"{counted(tally.matched, 'job')} matched, {tally.changed:,} {_DID.get((verb, state), 'changed')}."
+    )
     if report.stopped:
-        says += f" Stopped after {tally.looked:,} of {tally.total:,}."
+        message += f" Stopped after {tally.searched:,} of {tally.total:,}."
     if tally.changed < tally.matched:
-        says += f" {tally.matched - tally.changed:,} stayed: they moved on, cannot be read, or their unique key is another's."
-    noted = (yield from note(session, f"{verb} all", subject, says)) and noted
-    return Tally(tally.looked, tally.matched, tally.changed, says, noted)
+        message += f" {tally.matched - tally.changed:,} unchanged: they moved on, cannot be read, or another job has their unique key."
+    audited = (yield from write_audit(session, f"{verb} all", subject, message)) and audited
+    return Tally(tally.searched, tally.matched, tally.changed, message, audited)
 
 
 def _matching(
@@ -178,22 +180,22 @@ def _over_set(
     seen = yield from ask(inspect.page(source, size=BATCH))
     # The server's time is cut to a millisecond, and a moment of others may not be.
     began, total = seen.now + 0.001, seen.total
-    looked = matched = changed = 0
+    searched = matched = changed = 0
     redactor = Redactor(session)
-    while seen.entries and looked < total:
+    while seen.entries and searched < total:
         entries = [entry for entry in seen.entries if state != "dead" or entry.moment <= began]
         meant = yield from _matching(redactor, state, seen, entries, wanted)
         if most is not None:
             meant = meant[: max(0, most - matched)]
         changed += yield from _change(session, verb, state, source, meant, seen.now)
         matched += len(meant)
-        looked += len(seen.entries)
-        report(Progress(min(looked, total), total, matched, changed))
+        searched += len(seen.entries)
+        report(Progress(min(searched, total), total, matched, changed))
         fresh = state == "dead" and (seen.entries[-1].at or 0.0) > began
         if seen.next is None or fresh or report.stopped or (most is not None and matched >= most):
             break
         seen = yield from ask(inspect.page(source, after=seen.next, size=BATCH))
-    return Progress(min(looked, total), total, matched, changed)
+    return Progress(min(searched, total), total, matched, changed)
 
 
 def _change(
@@ -221,7 +223,7 @@ def _change(
 
 def _sum(before: Progress, here: Progress) -> Progress:
     return Progress(
-        before.looked + here.looked,
+        before.searched + here.searched,
         before.total,
         before.matched + here.matched,
         before.changed + here.changed,
@@ -250,7 +252,7 @@ def _over_queue(
     session: Session, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
 ) -> Steps[Progress]:
     """From the head of the queue on; what is taken out moves the rest up."""
-    looked = matched = changed = kept = 0
+    searched = matched = changed = kept = 0
     redactor = Redactor(session)
     count: operate.Counter = "cancelled" if verb == "cancel" else "deleted"
     keeping = (yield from job_types.keeping(session.keys, [name])) if verb == "kill" else ()
@@ -258,7 +260,7 @@ def _over_queue(
     while True:
         seen = yield from ask(inspect.peek(session.keys, name, offset=kept, size=BATCH))
         total = min(seen.total, MAX_DEEP) if total is None else total
-        entries = seen.entries[: total - looked]
+        entries = seen.entries[: total - searched]
         fitting = yield from _matching(redactor, "waiting", seen, entries, wanted)
         chosen = {id(entry) for entry in fitting if verb != "kill" or entry.job is not None}
         meant = [(kept + place, entry) for place, entry in enumerate(entries) if id(entry) in chosen]
@@ -280,17 +282,17 @@ def _over_queue(
                 for place, entry in reversed(meant)
             ]
         )
-        matched, changed, looked = matched + len(meant), changed + sum(taken), looked + len(entries)
+        matched, changed, searched = matched + len(meant), changed + sum(taken), searched + len(entries)
         kept += len(entries) - sum(taken)
-        report(Progress(looked, total, matched, changed))
+        report(Progress(searched, total, matched, changed))
         enough = most is not None and matched >= most
-        if not entries or looked >= total or report.stopped or enough:
-            return Progress(looked, total, matched, changed)
+        if not entries or searched >= total or report.stopped or enough:
+            return Progress(searched, total, matched, changed)
 
 
 def _over_running(session: Session, wanted: Filter, most: int | None, report: _Watched) -> Steps[Progress]:
     """Ask the pools that hold them; each pool stops its jobs at its next heartbeat."""
-    looked = matched = changed = 0
+    searched = matched = changed = 0
     redactor = Redactor(session)
     now = yield from ask(inspect.now())
     attempts = yield from held(session)
@@ -306,8 +308,8 @@ def _over_running(session: Session, wanted: Filter, most: int | None, report: _W
         if most is not None:
             meant = meant[: max(0, most - matched)]
         asked = yield from ask_all(meant)
-        looked, matched, changed = looked + len(batch), matched + len(meant), changed + sum(asked)
-        report(Progress(looked, len(attempts), matched, changed))
+        searched, matched, changed = searched + len(batch), matched + len(meant), changed + sum(asked)
+        report(Progress(searched, len(attempts), matched, changed))
         if report.stopped or (most is not None and matched >= most):
             break
-    return Progress(looked, len(attempts), matched, changed)
+    return Progress(searched, len(attempts), matched, changed)

@@ -32,7 +32,7 @@ _LOG_ON = "CONFIG SET appendonly yes, and the same in its configuration file"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     level: Level
     topic: str

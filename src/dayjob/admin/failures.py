@@ -15,8 +15,8 @@ from dayjob.store.ops import inspect, rollups
 from dayjob.store.ops.inspect import StoredEntry
 from dayjob.store.steps import Steps, ask
 
-#: How many entries of each set are looked at.
-MAX_LOOKED = 10_000
+#: How many entries of each set are searched.
+MAX_SEARCHED = 10_000
 _HOUR = 3600.0
 
 
@@ -50,11 +50,11 @@ def failures(
     *,
     window: float | None = None,
     states: Iterable[State] = ("dead", "retry"),
-    most: int = MAX_LOOKED,
+    most: int = MAX_SEARCHED,
 ) -> Steps[Failures]:
-    """Groups of jobs that failed the same way, within `window` seconds or ever; `most` entries of each set are looked at."""
+    """Groups of jobs that failed the same way, within `window` seconds or ever; `most` entries of each set are searched."""
     heaps: dict[tuple[str, str], _Heap] = {}
-    looked = total = 0
+    searched = total = 0
     now = yield from ask(inspect.now())
     redactor = Redactor(session)
     for state in states:
@@ -66,7 +66,7 @@ def failures(
             yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
             for entry in seen.entries[:left]:
                 _gather(heaps, redactor, state, entry, now, window)
-            looked += min(left, len(seen.entries))
+            searched += min(left, len(seen.entries))
             left -= len(seen.entries)
             past = state == "dead" and window is not None and _past(seen.entries, now - window)
             if seen.next is None or left <= 0 or past:
@@ -76,7 +76,7 @@ def failures(
             )
     groups = [_group(redactor, *key, heap) for key, heap in heaps.items()]
     groups.sort(key=lambda group: (-group.count, group.name, group.kind))
-    return Failures(now, tuple(groups), looked, total, (yield from _attempts(session, now)))
+    return Failures(now, tuple(groups), searched, total, (yield from _attempts(session, now)))
 
 
 def _attempts(session: Session, now: float) -> Steps[tuple[FailedAttempts, ...]]:

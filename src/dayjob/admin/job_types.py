@@ -16,19 +16,19 @@ def every(session: Session) -> Steps[tuple[JobTypeView, ...]]:
 
 
 def one(session: Session, name: str) -> Steps[JobTypeView | None]:
-    """What pools say of one job type; None when none does."""
+    """One job type as its pools announced it; None if none announced it."""
     found = (yield from ask(job_types.some(session.keys, [name])))[0]
     return None if found is None else _view(session, found)
 
 
 def _view(session: Session, known: AnnouncedType) -> JobTypeView:
-    said = known.said
+    described = known.described
     arguments = tuple(
         Argument(
             one.name, one.type, one.required, None if one.name in session.hide else one.default, one.kind, one.choices,
             one.nullable, one.hidden or one.name in session.hide,
         )
-        for one in said.arguments
+        for one in described.arguments
     )  # fmt: skip
-    described = {name: getattr(said, name) for name in said.__struct_fields__}
-    return JobTypeView(**{**described, "arguments": arguments}, announced_at=known.at)
+    fields = {name: getattr(described, name) for name in described.__struct_fields__}
+    return JobTypeView(**{**fields, "arguments": arguments}, announced_at=known.at)

@@ -29,8 +29,8 @@ from dayjob.store.ops.inspect import Cursor, Page, StoredEntry
 from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 
-#: How much of each queue is looked at for an id; in a quick look; and of all queues.
-LOOKED = (find.MAX_LOOKED, find.QUICK, find.QUICK_IN_ALL)
+#: How much of each queue is searched for an id; in a quick look; and of all queues.
+SEARCH_DEPTHS = (find.MAX_SEARCHED, find.QUICK, find.QUICK_IN_ALL)
 #: Among how many entries of one moment the member of a cursor is looked for.
 MAX_SAME = 10_000
 #: How many entries a filter looks at before it answers with what it has: what can be read in a moment.
@@ -120,7 +120,7 @@ def page(
     """Jobs in one state, page by page. `name` chooses one queue of waiting jobs. Running is what pools hold.
 
     Without a name waiting jobs come queue by queue, in the order of their names. With a filter a page may be short, even
-    empty, and have a next: 3,000 entries are looked at for one. Of each queue the first 10,000 are listed, from either
+    empty, and have a next: 3,000 entries are searched for one. Of each queue the first 10,000 are listed, from either
     end. Raises BadOption.
     """
     wanted = filter_of(where)
@@ -147,22 +147,22 @@ def _in_set(
     cursor = (yield from _read_cursor(source, after, newest_first=newest_first)) if after else None
     found: list[JobView] = []
     redactor = Redactor(session)
-    looked = 0
+    searched = 0
     while True:
         most = size if wanted.empty else inspect.MAX_ENTRIES
         seen = yield from ask(inspect.page(source, after=cursor, size=most, newest_first=newest_first))
         yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
         for number, entry in enumerate(seen.entries, 1):
-            looked += 1
+            searched += 1
             if matches(wanted, redactor, state, entry, seen.now):
                 found.append(view(redactor, state, entry))
             if len(found) >= size:
                 last = number == len(seen.entries) and seen.next is None
                 stop = None if last else Cursor(entry.at or 0.0, entry.member)
-                return _page(seen, state, found, stop, looked)
+                return _page(seen, state, found, stop, searched)
         cursor = seen.next
-        if cursor is None or wanted.empty or looked >= MAX_FILTERED:
-            return _page(seen, state, found, cursor, looked)
+        if cursor is None or wanted.empty or searched >= MAX_FILTERED:
+            return _page(seen, state, found, cursor, searched)
 
 
 def matches(wanted: Filter, redactor: Redactor, state: State, entry: StoredEntry, now: float) -> bool:
@@ -171,8 +171,8 @@ def matches(wanted: Filter, redactor: Redactor, state: State, entry: StoredEntry
     return wanted.matches(entry.job, age_of(state, entry.job, entry.at, now), error)
 
 
-def _page(seen: Page, state: State, found: list[JobView], stop: Cursor | None, looked: int) -> JobPage:
-    return JobPage(seen.now, state, seen.total, tuple(found), _cursor_text(stop) if stop else "", looked)
+def _page(seen: Page, state: State, found: list[JobView], stop: Cursor | None, searched: int) -> JobPage:
+    return JobPage(seen.now, state, seen.total, tuple(found), _cursor_text(stop) if stop else "", searched)
 
 
 def _cursor_text(cursor: Cursor) -> str:
@@ -249,21 +249,21 @@ def _waiting_anywhere(
     queues = [queue for queue in overview.queues if queue.size and not queue.wrong]
     ahead = [queue.name for queue in queues if queue.name >= first and wanted.fits_name(queue.name)]
     found: list[JobView] = []
-    looked, following = 0, ""
+    searched, following = 0, ""
     for number, name in enumerate(ahead):
-        if number >= MAX_QUEUES or len(found) >= size or looked >= MAX_FILTERED:
+        if number >= MAX_QUEUES or len(found) >= size or searched >= MAX_FILTERED:
             following = _place_text(name, 0)
             break
         start = str(passed) if name == first else ""
         seen = yield from _waiting(session, name, wanted, start, size - len(found), newest_first=newest_first)
         found += seen.jobs
-        looked += seen.looked
+        searched += seen.searched
         if seen.next:
             following = _place_text(name, int(seen.next))
             break
     total = sum(queue.size for queue in queues)
     beyond = sum(max(0, queue.size - MAX_DEEP) for queue in queues)
-    return JobPage(overview.now, "waiting", total, tuple(found), following, looked, beyond)
+    return JobPage(overview.now, "waiting", total, tuple(found), following, searched, beyond)
 
 
 def _place_text(name: str, passed: int) -> str:
@@ -360,7 +360,7 @@ def _all_hidden(session: Session) -> Steps[frozenset[str] | None]:
         known = yield from job_types.every(session.keys)
     except Rejected:
         return None
-    return session.hide.union(*(one.said.redact for one in known))
+    return session.hide.union(*(one.described.redact for one in known))
 
 
 # One job.
@@ -429,7 +429,7 @@ def detail(
 ) -> Steps[JobDetail | None]:
     """One job by its id, in any state, with its timeline and why it is not running; None when it is not found.
 
-    Of each queue the first 10,000 are looked at; in a quick look 1,000, and 10,000 of all.
+    Of each queue the first 10,000 are searched; in a quick look 1,000, and 10,000 of all.
     """
     found = yield from find.find_job(session.keys, job_id, name, quick=quick)
     if found is None:

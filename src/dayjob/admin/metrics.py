@@ -105,7 +105,7 @@ def failing(parts: Sequence[Counts], name: str) -> float | None:
 
 
 def _share(failed: int, ended: int) -> float | None:
-    # A run and its fail may be counted in two minutes, of which one is looked at.
+    # A run and its fail may be counted in two minutes, of which only one is read.
     return min(1.0, failed / ended) if ended else None
 
 

@@ -115,12 +115,12 @@ def _wish(session: Session, what: operate.PoolRequest, pool_id: str, does: str) 
     subject = f"pool {pool_id}" + (f" ({status.host}, pid {status.pid})" if status else "")
     wished = (yield from ask(operate.ask_pool(session.keys, pool_id, what))) if pool_id else "gone"
     kind: OutcomeKind = "done"
-    says = f"{does} at its next heartbeat, within {status.beat if status else 5:g} s."
+    message = f"{does} at its next heartbeat, within {status.beat if status else 5:g} s."
     if wished == "gone":
-        kind, says = "moved", "There is no such pool any more: it stopped, or it died."
+        kind, message = "moved", "There is no such pool any more: it stopped, or it died."
     elif wished == "already":
-        kind, says = "already", "It was asked that already."
-    return (yield from outcome(session, what, subject, kind, says))
+        kind, message = "already", "It was asked that already."
+    return (yield from outcome(session, what, subject, kind, message))
 
 
 def stacks(session: Session, pool_id: str, *, wait: float = 10.0) -> Steps[Stacks | None]:
@@ -209,18 +209,18 @@ def pause_schedule(session: Session, name: str) -> Steps[Outcome]:
     """Let a schedule tick without enqueueing. Raises UnknownSchedule."""
     yield from _schedule(session, name)
     now = yield from ask(inspect.now())
-    pause = operate.pause_schedule(session.keys, name, says=inspect.pause_text(now, session.actor))
+    pause = operate.pause_schedule(session.keys, name, note=inspect.pause_text(now, session.actor))
     done = (yield from ask(pause)) == "changed"
-    kind, says = DONE_OR_ALREADY["pause"][done]
-    return (yield from outcome(session, "pause", f"schedule {name}", kind, says))
+    kind, message = DONE_OR_ALREADY["pause"][done]
+    return (yield from outcome(session, "pause", f"schedule {name}", kind, message))
 
 
 def resume_schedule(session: Session, name: str) -> Steps[Outcome]:
     """Let a paused schedule enqueue again, from its next tick on. Raises UnknownSchedule."""
     yield from _schedule(session, name)
     done = (yield from ask(operate.resume_schedule(session.keys, name))) == "changed"
-    kind, says = DONE_OR_ALREADY["resume"][done]
-    return (yield from outcome(session, "resume", f"schedule {name}", kind, says))
+    kind, message = DONE_OR_ALREADY["resume"][done]
+    return (yield from outcome(session, "resume", f"schedule {name}", kind, message))
 
 
 def _schedule(session: Session, name: str) -> Steps[inspect.StoredSchedule]:

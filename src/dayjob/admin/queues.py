@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dayjob.admin.jobs import page
 from dayjob.admin.metrics import RECENT_MINUTES, Window, failing, pairs, totals_of, window
-from dayjob.admin.session import DONE_OR_ALREADY, Session, note, outcome
+from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
 from dayjob.admin.views import (
     Outcome,
     Progress,
@@ -187,16 +187,16 @@ def pause(session: Session, name: str, *, force: bool = False) -> Steps[Outcome]
         yield from _must_exist(session.keys, "pause", name, forced="pause a queue that does not exist yet")
     now = yield from ask(inspect.now())
     paused = yield from ask(operate.pause(session.keys, name, note=inspect.pause_text(now, session.actor)))
-    kind, says = DONE_OR_ALREADY["pause"][paused]
-    return (yield from outcome(session, "pause", f"queue {name}", kind, says))
+    kind, message = DONE_OR_ALREADY["pause"][paused]
+    return (yield from outcome(session, "pause", f"queue {name}", kind, message))
 
 
 def resume(session: Session, name: str) -> Steps[Outcome]:
     """Fetch from a queue again. Raises UnknownQueue."""
     yield from _must_exist(session.keys, "resume", name)
     lifted = yield from operate.resume(session.keys, name)
-    kind, says = DONE_OR_ALREADY["resume"][lifted]
-    return (yield from outcome(session, "resume", f"queue {name}", kind, says))
+    kind, message = DONE_OR_ALREADY["resume"][lifted]
+    return (yield from outcome(session, "resume", f"queue {name}", kind, message))
 
 
 def limit(session: Session, name: str, limit: int | None, *, force: bool = False) -> Steps[Outcome]:
@@ -208,8 +208,8 @@ def limit(session: Session, name: str, limit: int | None, *, force: bool = False
     if not force:
         yield from _must_exist(session.keys, "limit", name, forced="limit a queue that does not exist yet")
     yield from operate.set_limit(session.keys, name, limit)
-    says = "No limit any more." if limit is None else f"At most {limit:,} at once."
-    return (yield from outcome(session, "limit", f"queue {name}", "done", says))
+    message = "No limit any more." if limit is None else f"At most {limit:,} at once."
+    return (yield from outcome(session, "limit", f"queue {name}", "done", message))
 
 
 def purge(
@@ -222,7 +222,7 @@ def purge(
     yield from _must_exist(session.keys, "purge", name)
     total = (yield from ask(inspect.queues(session.keys, [name]))).queues[0].size
     subject = f"queue {name}"
-    yield from note(session, "purge", subject, f"begun with {counted(total, 'job')}")
+    yield from write_audit(session, "purge", subject, f"begun with {counted(total, 'job')}")
     deleted = 0
     while deleted < total:
         gone = yield from operate.purge(session.keys, name, most=min(PURGE_STEP, total - deleted))
@@ -230,6 +230,6 @@ def purge(
         stop = progress is not None and progress(Progress(deleted, total, deleted, deleted)) is False
         if not gone or stop:
             break
-    says = f"{counted(deleted, 'job')} deleted."
-    noted = yield from note(session, "purge", subject, says)
-    return Tally(total, total, deleted, says, noted)
+    message = f"{counted(deleted, 'job')} deleted."
+    audited = yield from write_audit(session, "purge", subject, message)
+    return Tally(total, total, deleted, message, audited)

@@ -49,7 +49,7 @@ class Redactor:
                 self._blind = True
                 return
             for name, known in zip(batch, found, strict=True):
-                own = () if known is None else known.said.redact
+                own = () if known is None else known.described.redact
                 if known is None and not self._session.show_unannounced:
                     self._unannounced.add(name)
                 self._hide[name] = self._session.hide.union(own)

@@ -34,7 +34,7 @@ class Session:
     minute_cache: MinuteCache
 
 
-def note(session: Session, action: str, subject: str, result: str) -> Steps[bool]:
+def write_audit(session: Session, action: str, subject: str, result: str) -> Steps[bool]:
     """Write a line into the audit; false when that could not be done."""
     line = audit.log_action(session.keys, actor=session.actor, action=action, subject=subject, result=result)
     try:
@@ -44,14 +44,14 @@ def note(session: Session, action: str, subject: str, result: str) -> Steps[bool
     return True
 
 
-def outcome(session: Session, action: str, subject: str, kind: OutcomeKind, says: str) -> Steps[Outcome]:
+def outcome(session: Session, action: str, subject: str, kind: OutcomeKind, message: str) -> Steps[Outcome]:
     """The outcome of an action, which is written into the audit."""
     if kind != "done":
-        says += " Nothing was changed."
-    noted = yield from note(session, action, subject, says)
-    if not noted:
-        says += " It could not be written into the audit."
-    return Outcome(kind == "done", says, action, subject, noted, kind != "not_found", kind)
+        message += " Nothing was changed."
+    audited = yield from write_audit(session, action, subject, message)
+    if not audited:
+        message += " It could not be written into the audit."
+    return Outcome(kind == "done", message, action, subject, audited, kind != "not_found", kind)
 
 
 def read_audit(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dayjob.admin.session import Session, note
+from dayjob.admin.session import Session, write_audit
 from dayjob.errors import BadOption
 from dayjob.job import new_id
 from dayjob.options import check_name
@@ -179,8 +179,8 @@ def load(
         if progress is not None:
             progress(done)
     moved = Moved(counts, left_out, there=there)
-    says = f"{counted(moved.total, 'job')} imported, {there:,} there already, {left_out:,} left out."
-    yield from note(session, "import", f"export of {source.head.namespace}", says)
+    message = f"{counted(moved.total, 'job')} imported, {there:,} there already, {left_out:,} left out."
+    yield from write_audit(session, "import", f"export of {source.head.namespace}", message)
     source.check_end(done)
     return moved
 

@@ -116,11 +116,11 @@ class Outcome:
     #: Whether something was changed.
     done: bool
     #: The same in words, and why not.
-    says: str
+    message: str
     action: str
     subject: str
     #: Whether it is in the audit.
-    noted: bool = True
+    audited: bool = True
     #: Whether what was named exists. Where it does not, nothing was done.
     found: bool = True
     #: What became of it, as a stable word for programs.
@@ -217,8 +217,8 @@ class JobPage:
     jobs: tuple[JobView, ...]
     #: What to pass as `after` for the next page; "" when this is the last.
     next: str = ""
-    #: How many entries were looked at for this page; a filter may pass over many.
-    looked: int = 0
+    #: How many entries were searched for this page; a filter may pass over many.
+    searched: int = 0
     #: Of waiting jobs: how many are too far back to be listed, behind the first 10,000 of their queue.
     beyond: int = 0
 
@@ -252,20 +252,20 @@ class Count:
     """How many jobs match a filter."""
 
     matched: int
-    looked: int
+    searched: int
     total: int
 
     @property
     def complete(self) -> bool:
-        """Whether all were looked at; otherwise there may be more."""
-        return self.looked >= self.total
+        """Whether all were searched; otherwise there may be more."""
+        return self.searched >= self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far an action on many jobs is."""
 
-    looked: int
+    searched: int
     total: int
     matched: int
     changed: int
@@ -275,14 +275,14 @@ class Progress:
 class Tally:
     """What became of an action on many jobs."""
 
-    looked: int
+    searched: int
     matched: int
     changed: int
-    says: str
-    noted: bool = True
+    message: str
+    audited: bool = True
 
     @property
-    def stayed(self) -> int:
+    def unchanged(self) -> int:
         """Those that matched and were not changed: they moved on, or their unique key is another's."""
         return self.matched - self.changed
 
@@ -324,7 +324,7 @@ class Failures:
     now: float
     #: Jobs that are in retry or dead now.
     groups: tuple[FailureGroup, ...]
-    looked: int
+    searched: int
     total: int
     #: Every job name of which an attempt failed in the last hour, the one with most first.
     attempts: tuple[FailedAttempts, ...] = ()

@@ -131,7 +131,7 @@ def show(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         emit(outcomes)
         return
     for one in outcomes:
-        click.echo(clean(f"{one.subject}: {one.says}"), err=not one.done)
+        click.echo(clean(f"{one.subject}: {one.message}"), err=not one.done)
 
 
 def conclude(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
@@ -152,7 +152,7 @@ def meter(what: str, *, quiet: bool = False) -> Iterator[Callable[[Progress], No
         if quiet or (not live and time.monotonic() - last < _EVERY):
             return
         last = time.monotonic()
-        share = progress.looked / max(1, progress.total)
+        share = progress.searched / max(1, progress.total)
         words = f"{what}: {progress.changed:,} of {progress.total:,}"
         if live:
             drawn = True

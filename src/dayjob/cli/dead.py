@@ -70,8 +70,8 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
                 f'"{one.name}" failed {times} in the last hour, including attempts that succeeded on retry'
             )
         )
-    if found.looked < found.total:
-        click.echo(f"{found.looked:,} of {found.total:,} entries looked at", err=True)
+    if found.searched < found.total:
+        click.echo(f"{found.searched:,} of {found.total:,} entries searched", err=True)
 
 
 def since(now: float, group: FailureGroup) -> str:

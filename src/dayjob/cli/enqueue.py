@@ -131,9 +131,9 @@ def _check(enqueuer: Enqueuer, namespace: str, name: str, args: dict[str, Any]) 
     keys = Keys(namespace)
     known = enqueuer.run(job_types.some(keys, [name]))[0]
     if known is not None:
-        problem = misfit(known.said, args)
+        problem = misfit(known.described, args)
         if problem:
-            hint = f"    {known.said.signature}    as its pools announced it; --force enqueues the job anyway"
+            hint = f"    {known.described.signature}    as its pools announced it; --force enqueues the job anyway"
             raise BadArguments(f"{name}: {problem}\n{hint}")
         return
     names = enqueuer.run(maintain.known_jobs(keys))

@@ -124,8 +124,8 @@ def list_broken(admin: Admin, size: int, after: str, *, as_json: bool) -> None:
 
 def _print_page(page: JobPage, *, filtered: bool = False) -> None:
     if not page.jobs:
-        none = f"None of {counted(page.looked, 'job')} in {page.state} matches."
-        click.echo(none if page.looked else "No jobs.")
+        none = f"None of {counted(page.searched, 'job')} in {page.state} matches."
+        click.echo(none if page.searched else "No jobs.")
     else:
         _print_table(page)
     _print_foot(page, filtered=filtered)
@@ -149,8 +149,8 @@ def _print_table(page: JobPage) -> None:
 
 def _print_foot(page: JobPage, *, filtered: bool = False) -> None:
     """How much of the list this is, and how to see the rest."""
-    looked = f"; {page.looked:,} looked at" if filtered else ""
-    click.echo(f"{len(page.jobs):,} of {page.total:,} in {page.state}{looked}", err=True)
+    searched = f"; {page.searched:,} searched" if filtered else ""
+    click.echo(f"{len(page.jobs):,} of {page.total:,} in {page.state}{searched}", err=True)
     if page.next:
         click.echo(f"more: the same with --after {page.next}", err=True)
     if page.beyond:
@@ -409,14 +409,14 @@ def _on_all(
     if as_json:
         console.emit(tally)
     else:
-        click.echo(tally.says)
+        click.echo(tally.message)
     if not tally.changed:
         sys.exit(console.NOT_DONE)
 
 
 def _ended(message: str, *, as_json: bool) -> None:
     if as_json:
-        console.emit({"looked": 0, "matched": 0, "changed": 0, "says": message})
+        console.emit({"searched": 0, "matched": 0, "changed": 0, "message": message})
     else:
         click.echo(message, err=True)
     sys.exit(console.NOT_DONE)

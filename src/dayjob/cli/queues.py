@@ -177,4 +177,4 @@ def purge(name: str, yes: bool, redis: str | None, namespace: str, as_json: bool
     if as_json:
         console.emit(tally)
     else:
-        click.echo(tally.says)
+        click.echo(tally.message)

@@ -25,7 +25,7 @@ from dayjob.explain.reasons import (
     JobWaiting,
     Reason,
 )
-from dayjob.store.ops.find import MAX_LOOKED
+from dayjob.store.ops.find import MAX_SEARCHED
 from dayjob.store.ops.pools import LoopBlock, Status
 from dayjob.text import counted, span
 
@@ -45,7 +45,7 @@ def sentence(reason: Reason) -> str:
         case JobNotFound():
             return (
                 f"No job {quoted(reason.job_id)} waits, runs or is kept: it completed, was deleted or never existed"
-                f" (the first {MAX_LOOKED:,} of each queue were searched)."
+                f" (the first {MAX_SEARCHED:,} of each queue were searched)."
             )
         case JobWaiting():
             return _waiting(reason)

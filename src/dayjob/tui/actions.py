@@ -54,7 +54,7 @@ class Action:
 
 def result_of(outcome: Outcome | Tally) -> str:
     """What became of it, in words."""
-    return f"{outcome.subject}: {outcome.says}" if isinstance(outcome, Outcome) else outcome.says
+    return f"{outcome.subject}: {outcome.message}" if isinstance(outcome, Outcome) else outcome.message
 
 
 # Jobs.

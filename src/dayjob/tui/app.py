@@ -292,8 +292,8 @@ class Top(App[None]):
         async def do(admin: AsyncAdmin, _: Any, __: actions.Report, ___: str) -> str:
             done = await admin.selection(verb, [job.seen if job.id else job for job in jobs])
             changed = sum(one.done for one in done)
-            stayed = next((f" {one.subject}: {one.says}" for one in done if not one.done), "")
-            return f"{counted(len(done), 'job')}: {changed:,} changed.{stayed}"
+            refused = next((f" {one.subject}: {one.message}" for one in done if not one.done), "")
+            return f"{counted(len(done), 'job')}: {changed:,} changed.{refused}"
 
         row = verbs.row("job", verb)
         self._ask(f"{row.label} {counted(len(jobs), 'marked job')}?\n{row.effect}", "", do, None)
@@ -332,7 +332,7 @@ class Top(App[None]):
         self._look()
 
     def _report(self, progress: Progress) -> None:
-        share = progress.looked / max(1, progress.total)
+        share = progress.searched / max(1, progress.total)
         self._say(f"{progress.changed:,} of {progress.total:,} ({share:.0%}) ...", "dim")
 
     # The bars.

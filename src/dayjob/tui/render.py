@@ -187,16 +187,18 @@ def jobs(page: JobPage) -> Sheet:
     )  # fmt: skip
     rows = tuple(_job(job, page) for job in page.jobs)
     about = [f"{counted(page.total, 'job')} in {page.state}"] if page.state != "waiting" else []
-    if page.looked > len(page.jobs):
-        about.append(f"{len(page.jobs):,} shown of {page.looked:,} searched")
-    elif page.next and page.looked:
+    if page.searched > len(page.jobs):
+        about.append(f"{len(page.jobs):,} shown of {page.searched:,} searched")
+    elif page.next and page.searched:
         about.append(f"{len(page.jobs):,} shown")
     if page.beyond:
         about.append(f"{page.beyond:,} beyond the first 10,000 cannot be listed")
     line = ", ".join(about)
-    empty = f"No match among {counted(page.looked, 'job')}." if page.looked else f"No jobs in {page.state}."
+    empty = (
+        f"No match among {counted(page.searched, 'job')}." if page.searched else f"No jobs in {page.state}."
+    )
     if page.state == "waiting":
-        empty = f"No match among {counted(page.looked, 'job')}." if page.looked else "No jobs wait."
+        empty = f"No match among {counted(page.searched, 'job')}." if page.searched else "No jobs wait."
     return Sheet((((line, "dim"),),) if line else (), columns, rows, empty, page.next)
 
 
@@ -326,8 +328,8 @@ def failures(found: Failures, groups: Sequence[Any]) -> Sheet:
         for one in groups
     )  # fmt: skip
     kinds = counted(len(found.groups), "kind")
-    line = f"{kinds} of failure, {counted(found.looked, 'job')} in dead or retry now"
-    if found.looked < found.total:
+    line = f"{kinds} of failure, {counted(found.searched, 'job')} in dead or retry now"
+    if found.searched < found.total:
         line += f", the newest of {found.total:,}"
     empty = (
         "No failure matches the filter." if found.groups else "Nothing has failed: dead and retry are empty."

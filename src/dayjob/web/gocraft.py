@@ -133,7 +133,7 @@ def _act(verb: Literal["delete", "retry"]) -> Handler:
             raise Refusal(404, f"{words}: no job {job_id[:200]!r} died at {second}")
         outcome = await (admin.delete(job) if verb == "delete" else admin.retry(job))
         if not outcome.done:
-            raise Refusal(409, f"{words}: {outcome.says}")
+            raise Refusal(409, f"{words}: {outcome.message}")
         return _answer({"status": "ok"})
 
     return act

@@ -16,7 +16,7 @@ from dayjob.errors import DayjobError, StoreError, UnknownQueue, UnknownSchedule
 LEFT_OUT: dict[type, frozenset[str]] = {JobView: frozenset({"payload"})}
 #: Properties that are computed from the fields and shown with them.
 WORKED_OUT: dict[type, tuple[str, ...]] = {
-    BusyWorker: ("progress", "left"), Count: ("complete",), Tally: ("stayed",),
+    BusyWorker: ("progress", "left"), Count: ("complete",), Tally: ("unchanged",),
 }  # fmt: skip
 
 #: How many characters of an error are sent.

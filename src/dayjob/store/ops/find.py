@@ -21,12 +21,12 @@ from dayjob.store.steps import Steps, ask, ask_all
 
 State = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 
-#: How many entries of one key are looked at, in all and in one request.
-MAX_LOOKED = 10_000
+#: How many entries of one key are searched, in all and in one request.
+MAX_SEARCHED = 10_000
 AT_ONCE = 1000
 #: In a quick look: of one key, and of all queues together.
 QUICK, QUICK_IN_ALL = 1000, 10_000
-#: The first entries of many keys are looked at in one round trip, then more of fewer: a few milliseconds for each.
+#: The first entries of many keys are searched in one round trip, then more of fewer: a few milliseconds for each.
 FIRST, KEYS_AT_FIRST, KEYS_AT_ONCE = 100, 50, 10
 
 
@@ -56,7 +56,7 @@ class Sought:
 
     total: int
     #: How many entries are behind us.
-    looked: int
+    searched: int
     #: Place, payload, and the score or token that goes with it.
     candidates: tuple[tuple[int, bytes, str], ...]
 
@@ -141,11 +141,11 @@ def _search(
                 match = _match(sought, job_id)
                 if match is not None:
                     return i, match
-                left -= sought.looked - behind[i]
-                if sought.looked == behind[i] or sought.looked >= min(sought.total, depth.most):
+                left -= sought.searched - behind[i]
+                if sought.searched == behind[i] or sought.searched >= min(sought.total, depth.most):
                     del behind[i]
                 else:
-                    behind[i] = sought.looked
+                    behind[i] = sought.searched
             if left <= 0:
                 break
         stretch, trip = AT_ONCE, KEYS_AT_ONCE
@@ -162,7 +162,7 @@ def find_job(keys: Keys, job_id: str, name: str | None = None, *, quick: bool = 
     A job moves while one looks: the places are visited in the order in which jobs pass them; and then once more, unless
     it is a quick look, those ends where jobs arrive that went the other way.
     """
-    depths = [Depth(MAX_LOOKED), Depth(AT_ONCE, QUICK_IN_ALL, from_next=False)]
+    depths = [Depth(MAX_SEARCHED), Depth(AT_ONCE, QUICK_IN_ALL, from_next=False)]
     if quick and name is None:
         depths = [Depth(QUICK, QUICK_IN_ALL)]
     for depth in depths:

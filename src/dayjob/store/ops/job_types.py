@@ -62,7 +62,7 @@ def _names(reply: Any) -> list[str]:
 class AnnouncedType:
     """The description of a job type, and when a pool last announced it."""
 
-    said: Described
+    described: Described
     at: float | None
 
 
@@ -79,7 +79,7 @@ def keeping(keys: Keys, wanted: Iterable[str]) -> Steps[set[str]]:
         found = (yield from ask(some(keys, names_))) if names_ else []
     except Rejected:
         return set()
-    return {one.said.name for one in found if one is not None and one.said.keep is not None}
+    return {one.described.name for one in found if one is not None and one.described.keep is not None}
 
 
 def every(keys: Keys) -> Steps[list[AnnouncedType]]:

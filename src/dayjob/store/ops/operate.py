@@ -299,9 +299,9 @@ def _read_asked(reply: Any) -> Asked:
 Switched = Literal["changed", "same", "unknown"]
 
 
-def pause_schedule(keys: Keys, schedule: str, *, says: str = "1") -> Op[Switched]:
-    """Let a periodic schedule tick without enqueueing; its ticks are counted as missed. `says`: when and by whom."""
-    return Op(load("pause_schedule"), (keys.periodic,), (schedule, 1, says), _read_switched)
+def pause_schedule(keys: Keys, schedule: str, *, note: str = "1") -> Op[Switched]:
+    """Let a periodic schedule tick without enqueueing; its ticks are counted as missed. `note`: when and by whom."""
+    return Op(load("pause_schedule"), (keys.periodic,), (schedule, 1, note), _read_switched)
 
 
 def resume_schedule(keys: Keys, schedule: str) -> Op[Switched]:

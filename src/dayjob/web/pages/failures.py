@@ -14,7 +14,7 @@ from dayjob.web.pages.shell import Values, page
 
 _WINDOWS = (("1", "1 h"), ("24", "24 h"), ("72", "72 h"), ("", "Ever"))
 #: How many jobs of each set are read: as many as can be grouped in the time that a page may take.
-MAX_LOOKED = 1500
+MAX_SEARCHED = 1500
 #: How many groups are shown.
 MAX_GROUPS = 200
 
@@ -25,7 +25,7 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
     asked = request.query_params
     window = asked.get("window", "")
     hours = float(window) if window in ("1", "24", "72") else None
-    found = await admin.failures(window=None if hours is None else hours * 3600, most=MAX_LOOKED)
+    found = await admin.failures(window=None if hours is None else hours * 3600, most=MAX_SEARCHED)
     name, kind = asked.get("name", ""), asked.get("kind", "")
     groups = [one for one in found.groups if name in ("", one.name) and kind in ("", one.kind)]
     return {

@@ -16,7 +16,7 @@ from dayjob.web.render import share
 #: How many rows each of the short tables has.
 SOME = 5
 #: How many failed jobs of each set are read.
-MAX_LOOKED = 500
+MAX_SEARCHED = 500
 _DAY = 86400.0
 _SETS = {
     "scheduled": "/scheduled_jobs", "retry": "/retry_jobs", "dead": "/dead_jobs", "done": "/done_jobs",
@@ -32,7 +32,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     listing = await admin.queues()
     flow = await recent(console, "throughput", 2.0, console.admin.throughput)
     failures = await recent(
-        console, "failing", 5.0, lambda: console.admin.failures(window=_DAY, most=MAX_LOOKED)
+        console, "failing", 5.0, lambda: console.admin.failures(window=_DAY, most=MAX_SEARCHED)
     )
     busy = await admin.busy(most=SOME)
     waiting = sorted(

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import filter_of
-from dayjob.admin.jobs import LOOKED
+from dayjob.admin.jobs import SEARCH_DEPTHS
 from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, State, Verdict
 from dayjob.errors import BadOption
 from dayjob.handlers.redact import HIDDEN
@@ -148,7 +148,7 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
 
 
 async def _nowhere(request: Request, job_id: str, *, quick: bool) -> Response:
-    most, some, of_all = LOOKED
+    most, some, of_all = SEARCH_DEPTHS
     if not quick:
         sentence = f"No job {job_id[:200]!r} is waiting, running or kept: it completed, was deleted or never existed."
         hint = f"The first {most:,} jobs of each queue and state were searched. Completed jobs are kept only by job types with keep=."

@@ -195,7 +195,7 @@
   const act = async (path, body) => {
     try {
       const data = await (await api(path, body)).json();
-      toast(data.says);
+      toast(data.message);
     } catch (error) { failed(error); }
     refresh();
   };
@@ -233,10 +233,10 @@
         text = lines.pop();
         for (const { progress, tally, error } of lines.filter(Boolean).map((line) => JSON.parse(line))) {
           if (error) throw Error(error);
-          if (tally) toast(tally.says);
+          if (tally) toast(tally.message);
           if (!progress) continue;
-          bar.value = progress.total ? progress.looked / progress.total : 1;
-          write($("p", box), `${progress.changed.toLocaleString("en")} changed, ${progress.looked.toLocaleString("en")} of ${progress.total.toLocaleString("en")} looked at`);
+          bar.value = progress.total ? progress.searched / progress.total : 1;
+          write($("p", box), `${progress.changed.toLocaleString("en")} changed, ${progress.searched.toLocaleString("en")} of ${progress.total.toLocaleString("en")} searched`);
         }
       }
     } catch (error) {
@@ -264,7 +264,7 @@
       if (ask && !await confirmed(`${button.textContent} ${jobs.length} selected`, ask, `${button.textContent} ${jobs.length}`, { bad: true })) return;
       try {
         const data = await (await api("/jobs/selection", { verb, jobs })).json();
-        toast(`${data.done} done${data.failed ? `, ${data.failed} not: ${data.outcomes.find((one) => !one.done).says}` : "."}`, data.failed);
+        toast(`${data.done} done${data.failed ? `, ${data.failed} not: ${data.outcomes.find((one) => !one.done).message}` : "."}`, data.failed);
       } catch (error) { failed(error); }
       none();
       refresh();
@@ -372,7 +372,7 @@
       const rest = { ...(delay && { delay: seconds(delay) }), ...(source && { source: /^\d{1,15}$/.test(source) ? Number(source) : source }) };
       const data = await (await api("/enqueue", `{"name":${JSON.stringify(form.dataset.name)},"args":{${args}}${Object.entries(rest).map(([key, value]) => `,"${key}":${JSON.stringify(value)}`).join("")}}`)).json();
       const id = /^job (\S+)/.exec(data.subject)?.[1];
-      toast(data.says, false, id && `${document.body.dataset.root}/job?${new URLSearchParams({ id, name: form.dataset.name })}`);
+      toast(data.message, false, id && `${document.body.dataset.root}/job?${new URLSearchParams({ id, name: form.dataset.name })}`);
     } catch (error) {
       if (error instanceof TypeError) return failed(error);
       write(wrong, error.message);

@@ -153,8 +153,8 @@ async def _apply_to_group(call: Call[FailedGroup]) -> Response:
             tallies.append(await call.admin.apply(sent.verb, state, where=where, progress=note))
         matched, changed = (sum(getattr(one, field) for one in tallies) for field in ("matched", "changed"))
         message = f"{counted(matched, 'job')} matched, {changed:,} changed."
-        looked = sum(one.looked for one in tallies)
-        return Tally(looked, matched, changed, message, all(one.noted for one in tallies))
+        searched = sum(one.searched for one in tallies)
+        return Tally(searched, matched, changed, message, all(one.audited for one in tallies))
 
     return await streamed(call.console, work)
 

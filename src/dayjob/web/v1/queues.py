@@ -18,9 +18,9 @@ from dayjob.web.v1.table import Call, Endpoint, Nothing
 def done(outcome: Outcome) -> Outcome:
     """An outcome that changed something. Raises Refusal for one that did not."""
     if not outcome.found:
-        raise Refusal(404, outcome.says)
+        raise Refusal(404, outcome.message)
     if not outcome.done:
-        raise Refusal(409, outcome.says)
+        raise Refusal(409, outcome.message)
     return outcome
 
 
