@@ -10,6 +10,9 @@ import pytest
 INTERRUPTED_AT = """
 import os, signal, sys
 
+# A shell starts background jobs with SIGINT ignored, and the tests may run in one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
