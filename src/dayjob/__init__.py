@@ -23,7 +23,7 @@ from dayjob.errors import (
     Unknown,
     UnknownJob,
 )
-from dayjob.job import Job
+from dayjob.job import Job, current_job
 from dayjob.pool import WorkerPool
 from dayjob.version import __version__
 
@@ -58,6 +58,7 @@ __all__ = [
     "UnknownJob",
     "WorkerPool",
     "__version__",
+    "current_job",
 ]
 
 

@@ -51,12 +51,15 @@ class Job:
         "id",
         "last_checkin",
         "line",
+        "max_fails",
         "name",
         "raw_args",
         "redact",
+        "schedule",
         "scheduled_at",
         "snoozes",
         "source",
+        "tick",
         "unique_key",
     )
 
@@ -98,6 +101,11 @@ class Job:
         #: The message of the last failure, or "".
         self.error = error
         self.raw_args = raw_args
+        #: The schedule that enqueued the job, and the tick it was enqueued for, in seconds since the epoch; or None.
+        self.schedule: str | None = None
+        self.tick: float | None = None
+        #: The `max_fails` of its job type; None while no pool runs the job.
+        self.max_fails: int | None = None
         #: Arguments whose values error messages must not show; from the job type's `redact`.
         self.redact: Collection[str] = ()
         self._args = None if args is None and raw_args is not None else dict(args or {})
@@ -117,6 +125,11 @@ class Job:
     def attempt(self) -> int:
         """The number of this attempt, from 1. Attempts that were given back do not count."""
         return 1 + self.fails + self.deaths + self.snoozes
+
+    @property
+    def last_attempt(self) -> bool:
+        """True if the job is not retried should this attempt fail. False for a job that no pool runs."""
+        return self.max_fails is not None and self.fails + 1 >= self.max_fails
 
     @property
     def stopping(self) -> bool:
@@ -206,7 +219,18 @@ class RunningJob(Protocol):
     def attempt(self) -> int: ...
     @property
     def source(self) -> str | int | None: ...
+    def open(self) -> Job: ...
 
 
 #: The job that this thread or task is running. Jobs that it enqueues inherit its source.
 running: ContextVar[RunningJob | None] = ContextVar("dayjob_running", default=None)
+
+
+def current_job() -> Job | None:
+    """The job that this thread or task is running; None outside of jobs.
+
+    Use it where a job cannot be passed, such as in a logging filter. Threads that a handler starts do not have it, unless
+    they run in a copy of the handler's context (`contextvars.copy_context()`).
+    """
+    attempt = running.get()
+    return None if attempt is None else attempt.open()

@@ -9,7 +9,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from functools import cache
 from typing import Annotated, Any, Literal, TypedDict, get_type_hints
@@ -32,6 +32,8 @@ UniqueUntil = Literal["start", "done"]
 Missed = Literal["skip", "one", "all"]
 Backoff = Callable[[int], float]
 Seconds = float | timedelta
+#: A backoff for each kind of exception. The most specific class counts; others get the default backoff.
+BackoffByError = Mapping[type[BaseException], Backoff | Seconds]
 Commit = Callable[[Callable[[], Any]], Any]
 
 #: The valid values of `durability`.
@@ -99,12 +101,24 @@ def _exceptions(none: Any) -> Check:
 
 
 def _backoff(value: Any, option: str) -> Any:
+    if isinstance(value, Mapping):
+        return {kind: _backoff_of(kind, one, option) for kind, one in value.items()}
     if value is None or callable(value):
         return value
     found = seconds(value, option)
     if found < 0:
         raise BadOption(f"{option}={value!r}: must not be negative")
     return found
+
+
+def _backoff_of(kind: Any, value: Any, option: str) -> Any:
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        raise BadOption(
+            f"{option}: {kind!r} is no exception class: write {{ConnectionError: 60, OSError: 5}}"
+        )
+    if value is None or isinstance(value, Mapping):
+        raise BadOption(f"{option}: give {kind.__name__} seconds, or a function of the number of fails")
+    return _backoff(value, f"{option}[{kind.__name__}]")
 
 
 def _boolean(value: Any, option: str) -> Any:
@@ -147,7 +161,7 @@ class JobSettings(TypedDict, total=False):
     max_fails: int
     max_concurrency: int | None
     timeout: Seconds | None
-    backoff: Backoff | Seconds | None
+    backoff: Backoff | Seconds | BackoffByError | None
     retry_on: tuple[type[BaseException], ...] | type[BaseException] | None
     discard_on: tuple[type[BaseException], ...] | type[BaseException]
     skip_dead: bool
@@ -172,8 +186,9 @@ class JobOptions:
     max_concurrency: Annotated[int | None, _whole(1, 1_000_000, none=True)] = None
     #: Seconds an attempt may take; None for no limit.
     timeout: Annotated[float | None, _duration(none=True)] = None
-    #: Seconds to wait after the nth failure: a function of n, a constant, or None for n**4 + 15 + jitter.
-    backoff: Annotated[Backoff | float | None, _backoff] = None
+    #: Seconds to wait after the nth failure: a function of n, a constant, a dict of exception classes to either, or
+    #: None for n**4 + 15 + jitter.
+    backoff: Annotated[Backoff | float | BackoffByError | None, _backoff] = None
     #: Only these exceptions are retried; any other sends the job to dead at once. None retries all.
     retry_on: Annotated[tuple[type[BaseException], ...] | None, _exceptions(none=None)] = None
     #: These exceptions discard the job: it is not retried and not kept in dead.
@@ -193,9 +208,9 @@ class JobOptions:
     on_discard: Annotated[Hook | None, _hook] = None
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], where: str) -> JobOptions:
-        """Validate `settings`. Raises BadOption, which names `where`."""
-        return cls(**_checked(cls, settings, where))
+    def of(cls, settings: Mapping[str, Any], where: str, defaults: JobOptions | None = None) -> JobOptions:
+        """`defaults` with the validated `settings`. Raises BadOption, which names `where`."""
+        return replace(defaults or cls(), **_checked(cls, settings, where))
 
 
 class PoolSettings(TypedDict, total=False):
@@ -215,7 +230,7 @@ class PoolSettings(TypedDict, total=False):
 
 
 #: The other parameters of WorkerPool, suggested when an option is misspelled.
-_NAMED = ("namespace", "redis", "include", "on_commit", "context")
+_NAMED = ("namespace", "redis", "include", "on_commit", "defaults", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

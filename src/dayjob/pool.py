@@ -39,6 +39,7 @@ from dayjob.job import Job, running
 from dayjob.middleware import Lifespan, Middleware
 from dayjob.options import (
     Commit,
+    Hook,
     JobOptions,
     JobSettings,
     Missed,
@@ -164,7 +165,8 @@ class WorkerPool(Generic[C]):
 
     `context` is any class that needs no arguments; each job gets a new instance. `redis` is a URL, or "embedded".
     The environment variables DAYJOB_REDIS_URL and DAYJOB_NAMESPACE override `redis` and `namespace`. `include` lists
-    modules that define jobs, "shop.mail.*" for every module of a package. Raises BadOption.
+    modules that define jobs, "shop.mail.*" for every module of a package. `defaults` are the options of job types that do
+    not set them, such as {"max_fails": 10, "timeout": 60}. Raises BadOption.
     """
 
     @overload
@@ -175,6 +177,7 @@ class WorkerPool(Generic[C]):
         redis: str | None = ...,
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
+        defaults: JobSettings | None = ...,
         **options: Unpack[PoolSettings],
     ) -> None: ...
 
@@ -187,6 +190,7 @@ class WorkerPool(Generic[C]):
         redis: str | None = ...,
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
+        defaults: JobSettings | None = ...,
         **options: Unpack[PoolSettings],
     ) -> None: ...
 
@@ -198,6 +202,7 @@ class WorkerPool(Generic[C]):
         redis: str | None = None,
         include: Sequence[str] = (),
         on_commit: Commit | None = None,
+        defaults: JobSettings | None = None,
         **options: Unpack[PoolSettings],
     ) -> None:
         _check_context(context)
@@ -209,6 +214,8 @@ class WorkerPool(Generic[C]):
         self.redis = check_redis(redis)
         self.include = tuple(include)
         self.on_commit = on_commit
+        #: The options of job types that do not set them.
+        self.defaults = JobOptions.of(defaults or {}, "WorkerPool: defaults")
         self.options = PoolOptions.of(options, "WorkerPool")
         #: The names of the options that were passed, as opposed to defaults.
         self.named_options = frozenset(options)
@@ -217,6 +224,8 @@ class WorkerPool(Generic[C]):
         self.middlewares: list[Middleware] = []
         #: Wrapped around the lifetime of the pool in each process, the first outermost.
         self.lifespans: list[Lifespan] = []
+        #: Called when an attempt of any job ends: "done", "fail", "dead" or "discard" to functions.
+        self.hooks: dict[str, list[Hook]] = {}
         self.periodics: dict[str, PeriodicJob] = {}
         self._included = False
         self._runtime: Running | None = None
@@ -318,6 +327,29 @@ class WorkerPool(Generic[C]):
         """
         self._refuse_late(f"lifespan {given_name(fn) or fn!r}")
         self.lifespans.append(Lifespan(fn))
+        return fn
+
+    def on_done(self, fn: F, /) -> F:
+        """Call `fn(job)` whenever a job of this pool completes. Raises BadOption, and NotReady once the pool has started."""
+        return self._hook("done", fn)
+
+    def on_fail(self, fn: F, /) -> F:
+        """Call `fn(job, error)` whenever an attempt fails. Raises as `on_done` does."""
+        return self._hook("fail", fn)
+
+    def on_dead(self, fn: F, /) -> F:
+        """Call `fn(job, error)` whenever a job moves to dead. Raises as `on_done` does."""
+        return self._hook("dead", fn)
+
+    def on_discard(self, fn: F, /) -> F:
+        """Call `fn(job, why)` whenever a job is discarded, expires or is cancelled. Raises as `on_done` does."""
+        return self._hook("discard", fn)
+
+    def _hook(self, event: str, fn: F) -> F:
+        if not callable(fn):
+            raise BadOption(f"on_{event}: {fn!r} is no function")
+        self._refuse_late(f"on_{event} {given_name(fn) or fn!r}")
+        self.hooks.setdefault(event, []).append(fn)
         return fn
 
     def periodic(
@@ -532,7 +564,7 @@ class WorkerPool(Generic[C]):
         job_type: JobType[..., ..., Any] = JobType(
             fn,
             name=chosen,
-            options=JobOptions.of(settings, f"job {chosen!r}"),
+            options=JobOptions.of(settings, f"job {chosen!r}", self.defaults),
             pool=self,
             context=self.context,
         )

@@ -7,11 +7,12 @@ backoffs for the `backoff` option of a job type.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from dayjob.errors import BadOption, Dead, Discard, GiveBack, Retry, Signal, Snooze
-from dayjob.options import Backoff, JobOptions, Seconds, seconds
+from dayjob.options import Backoff, BackoffByError, JobOptions, Seconds, seconds
 from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, Retried, Snoozed
 
 #: Ten years, in seconds. A longer delay is taken for a mistake.
@@ -69,7 +70,16 @@ def constant(wait: Seconds) -> Backoff:
     return lambda _fails: fixed
 
 
-def delay(backoff: Backoff | float | None, fails: int, rng: random.Random) -> Delay:
+def backoff_for(
+    backoff: Backoff | Seconds | BackoffByError | None, error: BaseException
+) -> Backoff | Seconds | None:
+    """The backoff for this error. In a dict, that of the error's own class or else of its nearest base class."""
+    if not isinstance(backoff, Mapping):
+        return backoff
+    return next((backoff[kind] for kind in type(error).__mro__ if kind in backoff), None)
+
+
+def delay(backoff: Backoff | Seconds | None, fails: int, rng: random.Random) -> Delay:
     """Seconds to wait after the nth failure, from a job type's `backoff`.
 
     If the backoff raises or returns an invalid number of seconds, the default backoff is used instead and the result
@@ -127,13 +137,14 @@ def _end(options: JobOptions, why: str) -> Dropped | Died:
 def _asked(exception: BaseException, options: JobOptions, fails: int, rng: random.Random) -> Delay:
     """The delay that a signal asks for, or else the job type's backoff."""
     after = getattr(exception, "after", None) if isinstance(exception, Retry | Snooze) else None
+    backoff = backoff_for(options.backoff, exception)
     if after is None:
-        return delay(options.backoff, fails, rng)
+        return delay(backoff, fails, rng)
     wait = _sensible(after)
     if wait is not None:
         return Delay(wait)
     name = type(exception).__name__
-    wait, note = delay(options.backoff, fails, rng)
+    wait, note = delay(backoff, fails, rng)
     wrong = f"{name}(after={_shown(after)}) is not seconds from 0 to ten years; the backoff was used"
     return Delay(wait, "; ".join(filter(None, (wrong, note))))
 

@@ -15,7 +15,7 @@ from dayjob import AsyncEnqueuer, Discard, Enqueuer, Job, Snooze
 from dayjob.errors import JobFailed, NotReady, ResultTimeout
 from dayjob.options import PoolOptions
 from dayjob.worker.chores.trimmer import Trimmer
-from dayjob.worker.running.report import call_hook
+from dayjob.worker.running.report import call_hooks
 from dayjob.worker.shared_link import SharedLink
 from server import wait_until
 
@@ -201,7 +201,7 @@ def test_a_hook_that_fails_for_a_job_of_a_dead_process_is_logged_without_the_red
 
     job = Job("pay", {"card": "4111-1111"})
     job.redact = ("card",)
-    call_hook(break_down, job, ValueError())
+    call_hooks([break_down], job, ValueError())
     assert "4111" not in caplog.text
     assert "LookupError: [redacted]" in caplog.text
 

@@ -228,3 +228,29 @@ def test_the_reason_never_holds_the_text_of_an_exception():
 def test_a_give_back_counts_nothing_whatever_the_options_say():
     expected = GivenBack(why="given back: stopping")
     assert fate(GiveBack("stopping"), 9, max_fails=1, retry_on=KeyError) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "low", "high"),
+    [(ConnectionResetError(), 60, 60), (OSError(), 5, 5), (TimeoutError(), 2, 2), (ValueError(), 16, 76)],
+    ids=["the nearest base class", "its own class", "a function", "no class: the default"],
+)
+def test_a_backoff_may_depend_on_the_error(error, low, high):
+    by_error = {OSError: 5, ConnectionError: 60, TimeoutError: lambda fails: fails * 2}
+    options = JobOptions.of({"backoff": by_error}, "job 'x'")
+    outcome = decide(options, error, 0, random.Random(1))
+    assert isinstance(outcome, Retried)
+    assert low <= outcome.after <= high
+
+
+@pytest.mark.parametrize(
+    ("backoff", "words"),
+    [
+        ({int: 5}, "is no exception class"),
+        ({OSError: -1}, "must not be negative"),
+        ({OSError: None}, "give OSError seconds"),
+    ],
+)
+def test_a_wrong_backoff_by_error_is_refused_at_registration(backoff, words):
+    with pytest.raises(BadOption, match=words):
+        JobOptions.of({"backoff": backoff}, "job 'x'")

@@ -54,6 +54,8 @@ class Wire(msgspec.Struct, gc=False):
     trace: str = ""
     past: msgspec.Raw = _NULL
     enqueued_at: Moment = 0
+    periodic: str = ""
+    tick: Moment = 0
 
 
 class Fault(msgspec.Struct, array_like=True, frozen=True):
@@ -159,12 +161,15 @@ def job_of(wire: Wire) -> Job:
     job.enqueued_at = enqueued_at(wire)
     job.scheduled_at = None
     job.expires_at = wire.expires / 1000 if wire.expires else None
+    job.schedule = wire.periodic or None
+    job.tick = float(wire.tick) if wire.periodic else None
     job.unique_key = wire.unique_key or None
     job.fails = wire.fails
     job.deaths = wire.deaths
     job.snoozes = wire.snoozes
     job.error = wire.err
     job.raw_args = wire.args
+    job.max_fails = None
     job.redact = ()
     job._args = None
     job.line = None

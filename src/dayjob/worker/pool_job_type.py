@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dayjob.handlers.registry import JobType
-from dayjob.options import JobOptions
+from dayjob.options import Hook, JobOptions
 from dayjob.store.ops import figures
 from dayjob.worker.state import PoolState
 
@@ -25,6 +25,27 @@ def bucket(seconds: float) -> int:
     return min(figures.BUCKETS - 1, math.ceil(2 * math.log2(seconds / FIRST_BUCKET_SECONDS)))
 
 
+class Hooks(NamedTuple):
+    """The functions to call when an attempt ends in one of these ways: those of the job type, then those of the pool."""
+
+    done: tuple[Hook, ...] = ()
+    fail: tuple[Hook, ...] = ()
+    dead: tuple[Hook, ...] = ()
+    discard: tuple[Hook, ...] = ()
+
+
+def hooks_of(options: JobOptions, pool: Mapping[str, Sequence[Hook]]) -> Hooks:
+    """The hooks of a job type with these options, in a pool with these hooks by event."""
+
+    def both(own: Hook | None, event: str) -> tuple[Hook, ...]:
+        return (*(() if own is None else (own,)), *pool.get(event, ()))
+
+    return Hooks(
+        both(options.on_done, "done"), both(options.on_fail, "fail"),
+        both(options.on_dead, "dead"), both(options.on_discard, "discard"),
+    )  # fmt: skip
+
+
 class PoolJobType:
     """A job type in one pool."""
 
@@ -33,6 +54,7 @@ class PoolJobType:
         "direct",
         "estimate",
         "fails",
+        "hooks",
         "is_async",
         "name",
         "options",
@@ -53,6 +75,7 @@ class PoolJobType:
         call: Callable[[Any, Any], Any],
         pool: PoolState,
         direct: Callable[[Any], Any] | None = None,
+        pool_hooks: Mapping[str, Sequence[Hook]] | None = None,
     ) -> None:
         self.type = job_type
         self.name = job_type.name
@@ -62,9 +85,10 @@ class PoolJobType:
         self.call = call
         #: The handler as a function of its raw arguments, if it needs neither context nor job and has no middleware.
         self.direct = direct
+        self.hooks = hooks_of(job_type.options, pool_hooks or {})
         #: Whether a completion needs no hook, no stored result and no release of a key.
         options = job_type.options
-        self.plain = options.keep is None and options.on_done is None and options.unique_until == "start"
+        self.plain = options.keep is None and not self.hooks.done and options.unique_until == "start"
         self.pool = pool
         #: Moving average of the seconds of an attempt; None before the first.
         self.estimate: float | None = None

@@ -36,7 +36,7 @@ from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
 from dayjob.worker.running.executors import Executors
 from dayjob.worker.running.handler import new_pool_job_type
-from dayjob.worker.running.report import call_hook
+from dayjob.worker.running.report import call_hooks
 from dayjob.worker.running.runner import Runner
 from dayjob.worker.running.slots import Slots
 from dayjob.worker.running.threads import DeadlineSink, ThreadExecutor
@@ -377,12 +377,10 @@ class Runtime:
 
     def _on_dead(self, job: Job, error: BaseException) -> None:
         job_type = self.job_types.get(job.name)
-        if job_type is not None and job_type.options.on_dead is not None:
+        if job_type is not None and job_type.hooks.dead:
             job.redact = job_type.options.redact
             # On its own thread: user code must not delay the chores.
-            threading.Thread(
-                target=call_hook, args=(job_type.options.on_dead, job, error), daemon=True
-            ).start()
+            threading.Thread(target=call_hooks, args=(job_type.hooks.dead, job, error), daemon=True).start()
 
 
 def _no_parent(_pool_id: str) -> None:

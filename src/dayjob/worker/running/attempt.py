@@ -80,6 +80,7 @@ class Attempt(msgspec.Struct, eq=False):
             self.job = codec.job_of(self.wire)
             self.job.line = self
             self.job.redact = self.job_type.options.redact
+            self.job.max_fails = self.job_type.options.max_fails
         return self.job
 
     def back(self) -> Entry:

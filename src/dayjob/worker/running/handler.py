@@ -16,7 +16,7 @@ def new_pool_job_type(
     pool: WorkerPool[Any], job_type: JobType[..., ..., Any], state: PoolState
 ) -> PoolJobType:
     """A job type as a running pool uses it."""
-    return PoolJobType(job_type, _composed(pool, job_type), state, _direct(pool, job_type))
+    return PoolJobType(job_type, _composed(pool, job_type), state, _direct(pool, job_type), pool.hooks)
 
 
 def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any, Any], Any]:

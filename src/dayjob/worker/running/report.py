@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 from dayjob.job import Job
@@ -15,10 +16,13 @@ from dayjob.worker.running.failure import Failure, explain
 logger = SafeLogger("dayjob.job")
 
 
-def call_hook(hook: Hook | None, job: Job, *args: Any) -> None:
-    """Call a hook. A failing hook is logged, and does not change the outcome of its job."""
-    if hook is None:
-        return
+def call_hooks(hooks: Sequence[Hook], job: Job, *args: Any) -> None:
+    """Call hooks one after the other. A failing hook is logged, and does not change the outcome of its job."""
+    for hook in hooks:
+        _call_hook(hook, job, *args)
+
+
+def _call_hook(hook: Hook, job: Job, *args: Any) -> None:
     try:
         hook(job, *args)
     except BaseException as error:
@@ -30,23 +34,23 @@ def call_hook(hook: Hook | None, job: Job, *args: Any) -> None:
 
 def report_error(attempt: Attempt, outcome: ErrorOutcome, failure: Failure) -> None:
     """Log an attempt that raised, and call the hooks for its outcome."""
-    job, options = attempt.open(), attempt.job_type.options
+    job, hooks = attempt.open(), attempt.job_type.hooks
     failed = counts_failure(outcome)
     if failed:
         job.fails, job.error = attempt.wire.fails + 1, failure.message
     _log_error(attempt, outcome, failure)
     if failed:
-        call_hook(options.on_fail, job, failure.error)
+        call_hooks(hooks.fail, job, failure.error)
     if isinstance(outcome, Died):
-        call_hook(options.on_dead, job, failure.error)
+        call_hooks(hooks.dead, job, failure.error)
     elif isinstance(outcome, Dropped):
-        call_hook(options.on_discard, job, failure.redacted(outcome.why) or failure.message)
+        call_hooks(hooks.discard, job, failure.redacted(outcome.why) or failure.message)
 
 
 def report_expired(attempt: Attempt, why: str) -> None:
     """Log a job that expired before it could start, and call its hook."""
     _log_info(attempt, "discarded", why)
-    call_hook(attempt.job_type.options.on_discard, attempt.open(), why)
+    call_hooks(attempt.job_type.hooks.discard, attempt.open(), why)
 
 
 def report_cancelled(attempt: Attempt) -> None:
@@ -54,7 +58,7 @@ def report_cancelled(attempt: Attempt) -> None:
     how = "killed by an operator" if attempt.killed else "cancelled"
     logger.info("job=%s id=%s %s", attempt.name, attempt.wire.id, how)
     if not attempt.killed:
-        call_hook(attempt.job_type.options.on_discard, attempt.open(), "cancelled")
+        call_hooks(attempt.job_type.hooks.discard, attempt.open(), "cancelled")
 
 
 def log_done(attempt: Attempt) -> None:

@@ -187,9 +187,9 @@ class Runner:
 
     def _done(self, attempt: Attempt, result: Any) -> Settlement:
         """Settle an attempt whose handler returned."""
-        options = attempt.job_type.options
-        if options.on_done is not None and result is not SKIPPED:
-            report.call_hook(options.on_done, attempt.open())
+        options, hooks = attempt.job_type.options, attempt.job_type.hooks
+        if hooks.done and result is not SKIPPED:
+            report.call_hooks(hooks.done, attempt.open())
         if options.keep is not None:
             return self._keep(attempt, result, options.keep)
         return self._settler.settle_completion(attempt)
