@@ -8,11 +8,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from dayjob.admin.scale import Scale, scale_of
 from dayjob.admin.scrape import Counts, Minute, Scrape, Times
 from dayjob.admin.views import Pool, Queue, QueuesView, QueueView, Sizes, Status
 from dayjob.web.durations import DurationSums
 from dayjob.web.prometheus import escaped, text
-from dayjob.web.scale import scale
 from server import wait_until
 
 SAMPLE = re.compile(
@@ -158,6 +158,10 @@ def queue(
 ) -> QueueView:
     own = Queue(name, size, age, paused, limit, 0, False)
     return QueueView(own, **{"running": 0, "workers": 10, "out": 0.0, **more})
+
+
+def scale(scrape: Scrape, within: float) -> Scale:
+    return scale_of(scrape.queues, scrape.pools, scrape.minutes, within)
 
 
 def fleet(*views: QueueView, minutes=(), concurrency: int = 10) -> Scrape:

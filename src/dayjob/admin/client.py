@@ -23,6 +23,7 @@ from dayjob.admin import jobs as job_steps
 from dayjob.admin import metrics as metric_steps
 from dayjob.admin import pools as pool_steps
 from dayjob.admin import queues as queue_steps
+from dayjob.admin import scale as scale_steps
 from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin.minute_cache import MinuteCache
@@ -156,6 +157,7 @@ class Admin(_AdminBase):
     audit = _sync(read_audit, "audit")
     ping = _sync(scrape_steps.ping, "ping")
     scrape = _sync(scrape_steps.scrape, "scrape")
+    scale = _sync(scale_steps.scale, "scale")
     numbered = _sync(numbered_steps.numbered, "numbered")
     at_second = _sync(numbered_steps.at_second, "at_second")
 
@@ -266,6 +268,7 @@ class AsyncAdmin(_AdminBase):
     audit = _async(read_audit, "audit")
     ping = _async(scrape_steps.ping, "ping")
     scrape = _async(scrape_steps.scrape, "scrape")
+    scale = _async(scale_steps.scale, "scale")
     numbered = _async(numbered_steps.numbered, "numbered")
     at_second = _async(numbered_steps.at_second, "at_second")
 

@@ -22,6 +22,8 @@ Pairs = list[tuple[Counts, Counts | None]]
 NOT_BY_JOB = ("trimmed",)
 #: Minutes that say how things go at present.
 RECENT_MINUTES = 5
+#: Seconds over which the growth of a queue is measured, at least: less would show the noise of single seconds.
+GROWTH_SECONDS = 45.0
 
 
 def metrics(
@@ -133,6 +135,18 @@ class Window:
         if before is None:
             return None
         return self.per_minute(max(0, sum(part.fetched(name) for part in self.parts) + size - before))
+
+
+def growth(parts: Sequence[Counts], name: str, size: int, now: float) -> float | None:
+    """By how many jobs a minute a queue grew to `size` since the newest count that is old enough. None without such a count."""
+    for part in reversed(parts):
+        before = part.size(name)
+        if part.counted_at is None or before is None:
+            continue
+        seconds = now - part.counted_at
+        if seconds >= GROWTH_SECONDS:
+            return (size - before) * 60 / seconds
+    return None
 
 
 def window(parts: Sequence[Counts], now: float) -> Window:

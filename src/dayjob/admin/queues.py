@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dayjob.admin.jobs import page
-from dayjob.admin.metrics import RECENT_MINUTES, Window, failing, pairs, totals_of, window
+from dayjob.admin.metrics import RECENT_MINUTES, Window, failing, growth, pairs, totals_of, window
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
 from dayjob.admin.views import (
+    DrainTime,
     Outcome,
     Progress,
     Quantiles,
@@ -20,7 +21,7 @@ from dayjob.admin.views import (
     Tally,
 )
 from dayjob.errors import Rejected, UnknownQueue
-from dayjob.explain.obstacles import Fleet, obstacle
+from dayjob.explain.obstacles import UNATTENDED, Fleet, ObstacleKind, obstacle
 from dayjob.options import check_name, suggest
 from dayjob.store.keys import Keys
 from dayjob.store.ops import figures, inspect, job_types, maintain, operate, pools, rollups
@@ -32,6 +33,8 @@ from dayjob.text import counted
 PURGE_STEP = 1000
 #: How deep jobs that came in lately are looked for.
 MAX_GALLOPED = 1 << 20
+#: A queue whose size changes by fewer jobs a minute than this neither grows nor drains.
+MIN_CHANGE = 0.5
 
 
 def listing(session: Session) -> Steps[QueuesView]:
@@ -42,7 +45,7 @@ def listing(session: Session) -> Steps[QueuesView]:
     minutes = yield from session.minute_cache.minutes(range(last - RECENT_MINUTES, last + 1), overview.now)
     recent = window([minute.counts for minute in minutes], overview.now)
     crew = _crew(fleet)
-    views = (_view(queue, fleet, crew, recent, minutes) for queue in overview.queues)
+    views = (_view(queue, fleet, crew, recent, minutes, overview.now) for queue in overview.queues)
     return QueuesView(overview.now, tuple(views))
 
 
@@ -76,13 +79,14 @@ def _crew(fleet: Fleet) -> _Crew:
 
 
 def _view(
-    queue: inspect.Queue, fleet: Fleet, crew: _Crew, recent: Window, minutes: list[Minute]
+    queue: inspect.Queue, fleet: Fleet, crew: _Crew, recent: Window, minutes: list[Minute], now: float
 ) -> QueueView:
     """`minutes` are those of the window, and others before."""
     name = queue.name
     workers = crew.workers.get(name, 0)
     why = obstacle(queue, fleet)
     spent = sum(minute.times.run(name).seconds for minute in minutes[-len(recent.parts) :])
+    grew = None if queue.wrong else growth(recent.parts, name, queue.size, now)
     return QueueView(
         queue,
         running=crew.running.get(name, 0),
@@ -94,7 +98,24 @@ def _view(
         utilisation=min(1.0, spent / (workers * recent.seconds)) if workers else None,
         stuck=crew.stuck.get(name, 0),
         obstacle=None if why is None else why.kind,
+        growth=grew,
+        drain=_drain(queue.size, grew, None if why is None else why.kind),
     )
+
+
+def _drain(size: int, grew: float | None, obstacle: ObstacleKind | None) -> DrainTime:
+    """How long until a queue of this size is empty."""
+    if not size:
+        return DrainTime("empty")
+    if obstacle == "paused":
+        return DrainTime("paused")
+    if obstacle in UNATTENDED:
+        return DrainTime("unattended")
+    if grew is None or obstacle == "wrong_type":
+        return DrainTime("unknown")
+    if grew <= -MIN_CHANGE:
+        return DrainTime("draining", seconds=size * 60 / -grew)
+    return DrainTime("growing", growth=grew) if grew >= MIN_CHANGE else DrainTime("standing")
 
 
 def detail(session: Session, name: str) -> Steps[QueueDetail]:
@@ -109,7 +130,7 @@ def detail(session: Session, name: str) -> Steps[QueueDetail]:
     queue = overview.queues[0]
     recent = window([minute.counts for minute in minutes[-RECENT_MINUTES - 1 :]], overview.now)
     fleet = Fleet(registered)
-    view = _view(queue, fleet, _crew(fleet), recent, minutes)
+    view = _view(queue, fleet, _crew(fleet), recent, minutes, overview.now)
     able = [pool.id for pool in registered if pool.status is not None and name in pool.status.names]
     rough = 0.0
     if view.incoming is None and not queue.wrong:

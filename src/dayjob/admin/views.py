@@ -14,6 +14,7 @@ from dayjob.store.ops.find import State
 from dayjob.store.ops.health import Health
 from dayjob.store.ops.inspect import BrokenEntry, BrokenPage, Queue, Sizes
 from dayjob.store.ops.pools import Condemned, Pool, Status, WorkerStatus
+from dayjob.text import span
 
 __all__ = [
     "Argument",
@@ -23,6 +24,7 @@ __all__ = [
     "BusyWorker",
     "Condemned",
     "Count",
+    "DrainTime",
     "Event",
     "FailedAttempts",
     "FailureGroup",
@@ -74,6 +76,7 @@ NoteKind = Literal[
 #: done; the target was not found; it has moved on; it does not allow this in its state; its unique key is another job's; it was so
 #: already.
 OutcomeKind = Literal["done", "not_found", "moved", "not_allowed", "taken", "already"]
+DrainKind = Literal["empty", "draining", "growing", "standing", "paused", "unattended", "unknown"]
 EventKind = Literal["enqueued", "due", "failed", "crashed", "died", "dropped", "expires"]
 
 
@@ -334,6 +337,31 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainTime:
+    """How long until a queue is empty, if it goes on as in the last one or two minutes."""
+
+    kind: DrainKind
+    #: Of a queue that drains: in how many seconds it will be empty.
+    seconds: float | None = None
+    #: Of a queue that grows: by how many jobs a minute.
+    growth: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer in a few words."""
+        if self.kind == "draining":
+            return f"in {span(self.seconds or 0.0)}"
+        if self.kind == "growing":
+            return f"grows by {self.growth or 0.0:,.0f}/min"
+        return _DRAIN_WORDS[self.kind]
+
+
+_DRAIN_WORDS: dict[DrainKind, str] = {
+    "empty": "empty", "standing": "does not shrink", "paused": "paused", "unattended": "no worker", "unknown": "not known",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class QueueView:
     """One queue in the list of all."""
 
@@ -358,6 +386,10 @@ class QueueView:
     stuck: int = 0
     #: What keeps pools from fetching from it; None if nothing does.
     obstacle: ObstacleKind | None = None
+    #: By how many jobs a minute the queue grew in the last one or two minutes; negative if it shrank, None if not known.
+    growth: float | None = None
+    #: How long until it is empty.
+    drain: DrainTime = DrainTime("unknown")
 
     @property
     def unattended(self) -> bool:

@@ -27,6 +27,7 @@ COMMANDS = {
     "pools": ("dayjob.cli.pools:pools", "List worker pools, show their stacks, ask them to stop."),
     "periodic": ("dayjob.cli.periodic:periodic", "List, run, pause and resume schedules."),
     "stats": ("dayjob.cli.stats:stats", "Show what is wrong, and every queue; once or repeatedly."),
+    "scale": ("dayjob.cli.scale:scale", "Show whether there are enough workers, and how many are wanted."),
     "metrics": ("dayjob.cli.metrics:metrics", "Show what ran in the last hours, and how long it took."),
     "audit": ("dayjob.cli.audit:audit", "Show who did what."),
     "health": ("dayjob.cli.health:health", "Health check: reports by its exit code."),

@@ -43,11 +43,23 @@ def _print_all(found: QueuesView) -> None:
             view.queue.name, f"{view.queue.size:,}", ago(view.queue.age), f"{view.running:,}", view.crew,
             "" if view.incoming is None else f"{view.incoming:,.0f}", f"{view.out:,.0f}",
             "" if not view.failing else f"{view.failing:.0%}", "" if view.queue.limit is None else f"{view.queue.limit:,}",
-            _remark(view, found.now),
+            view.drain.text, _remark(view, found.now),
         )
         for view in found.queues
     ]  # fmt: skip
-    head = ("QUEUE", "WAITING", "OLDEST", "RUNNING", "WORKERS", "IN/MIN", "OUT/MIN", "FAILS", "LIMIT", "")
+    head = (
+        "QUEUE",
+        "WAITING",
+        "OLDEST",
+        "RUNNING",
+        "WORKERS",
+        "IN/MIN",
+        "OUT/MIN",
+        "FAILS",
+        "LIMIT",
+        "EMPTY",
+        "",
+    )
     console.table(head, rows, right="WAITING OLDEST RUNNING WORKERS IN/MIN OUT/MIN FAILS LIMIT")
 
 
@@ -89,6 +101,7 @@ def _print_one(found: QueueDetail) -> None:
     about = "" if found.incoming_exact else "about "
     click.echo(f"in/min   {about}{found.incoming:,.1f}")
     click.echo(f"out/min  {found.view.out:,.1f}")
+    click.echo(f"empty    {found.view.drain.text}")
     if found.view.failing is not None:
         click.echo(f"fails    {found.view.failing:.0%} of the last five minutes")
     if found.view.utilisation is not None:

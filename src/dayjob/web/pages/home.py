@@ -34,6 +34,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     failures = await recent(
         console, "failing", 5.0, lambda: console.admin.failures(window=_DAY, most=MAX_SEARCHED)
     )
+    capacity = await recent(console, "scale", 2.0, console.admin.scale)
     busy = await admin.busy(most=SOME)
     waiting = sorted(
         (one for one in listing.queues if one.queue.size),
@@ -44,6 +45,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     ended, failed = sum(one.out for one in listing.queues), sum(one.fails for one in listing.queues)
     return {
         "queues": listing.queues, "waiting": waiting[:SOME], "failing": failures.groups[:SOME], "busy": busy,
+        "capacity": capacity,
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
         "rate": max(0.0, ended - failed), "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
         "throughput": charts.bars(

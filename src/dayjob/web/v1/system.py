@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from dayjob.admin.scale import Scale
 from dayjob.admin.views import (
     AuditEntry,
     BrokenEntry,
@@ -20,7 +21,6 @@ from dayjob.admin.views import (
 from dayjob.version import __version__
 from dayjob.web.options import Role
 from dayjob.web.responses import Refusal, broken_text
-from dayjob.web.scale import Scale, scale
 from dayjob.web.v1.inputs import (
     AuditSlice,
     Drain,
@@ -113,7 +113,7 @@ async def _audit(call: Call[AuditSlice]) -> tuple[AuditEntry, ...]:
 
 
 async def _scale(call: Call[Drain]) -> Scale:
-    return scale(await call.admin.scrape(), call.sent.within)
+    return await call.admin.scale(call.sent.within)
 
 
 # Broken entries.
@@ -162,7 +162,7 @@ ENDPOINTS = (
     Endpoint("POST", "/periodic/resume", "periodic", "Resume a paused schedule.", _resume, Outcome, ScheduleInput, finds=True, moves=True),
     Endpoint("GET", "/metrics", "figures", "Throughput, failures, wait and run times by job name.", _metrics, Metrics, MetricsInput),
     Endpoint("GET", "/throughput", "figures", "Completed and failed jobs over time, for all jobs together.", _throughput, Throughput, Hours),
-    Endpoint("GET", "/scale", "figures", "Figures for an autoscaler.", _scale, Scale, Drain),
+    Endpoint("GET", "/scale", "figures", "Whether there are enough workers, in a sentence and in figures for an autoscaler.", _scale, Scale, Drain),
     Endpoint("GET", "/redis", "figures", "The state of the Redis server.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
     Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),

@@ -1,14 +1,22 @@
-"""Figures for an autoscaler: waiting jobs, jobs in and out per minute, and how many workers that needs. Pure."""
+"""Scale: waiting jobs, jobs in and out per minute, and how many workers that needs; in figures and in one sentence. Reads only."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 
-from dayjob.admin.scrape import Minute, Scrape
-from dayjob.admin.views import QueueView
+from dayjob.admin.metrics import RECENT_MINUTES
+from dayjob.admin.needs import Need, QueueLoad, capacity_sentence, needs
+from dayjob.admin.queues import listing
+from dayjob.admin.session import Session
+from dayjob.admin.views import DrainTime, Pool, QueuesView, QueueView
 from dayjob.explain.obstacles import Fleet
-from dayjob.web.durations import total_time
+from dayjob.store.ops import pools
+from dayjob.store.ops.figures import Minute
+from dayjob.store.steps import Steps
+
+#: Seconds in which the backlog should be cleared, if the caller names no other number.
+WITHIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,8 @@ class QueueScale:
     paused: bool
     #: Workers needed for incoming jobs and for the backlog; None if the duration of a job is not known.
     wanted: int | None
+    #: How long until it is empty.
+    drain: DrainTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +68,27 @@ class Scale:
     within: float
     queues: tuple[QueueScale, ...]
     total: TotalScale
+    #: Whether there are enough workers for the jobs that come in, and what is missing.
+    sentence: str
+    #: The queues that fall behind, or of which it is not known, worst first.
+    needs: tuple[Need, ...]
 
 
-def scale(scrape: Scrape, within: float) -> Scale:
+def scale(session: Session, within: float = WITHIN_SECONDS) -> Steps[Scale]:
+    """The figures of every queue, and whether the fleet has enough workers."""
+    queues = yield from listing(session)
+    registered = yield from pools.pools(session.keys)
+    last = int(queues.now // 60)
+    minutes = yield from session.minute_cache.minutes(range(last - RECENT_MINUTES, last + 1), queues.now)
+    return scale_of(queues, tuple(registered), tuple(minutes), within)
+
+
+def scale_of(
+    listed: QueuesView, registered: tuple[Pool, ...], minutes: tuple[Minute, ...], within: float
+) -> Scale:
     """The figures of every queue. By Little's law, running jobs = jobs per second x seconds per job."""
-    queues = tuple(_queue(view, scrape.minutes, within) for view in scrape.queues.queues)
-    fleet = Fleet(scrape.pools)
+    queues = tuple(_queue(view, minutes, within) for view in listed.queues)
+    fleet = Fleet(registered)
     open_ones = [queue for queue in queues if not queue.paused]
     stuck = sum(status.stuck for status in fleet.statuses)
     total = TotalScale(
@@ -74,15 +99,15 @@ def scale(scrape: Scrape, within: float) -> Scale:
         busy=max(0, sum(sum(status.running.values()) for status in fleet.statuses) - stuck),
         capacity=sum(max(0, status.concurrency - status.stuck) for status in fleet.fetching),
         # A worker runs jobs of any queue, so fractions add up. If the duration of a job is not known, one worker is enough to learn it.
-        wanted=math.ceil(
-            sum(_load(view, scrape.minutes, within) or 0.0 for view in scrape.queues.queues) - 1e-9
-        )
+        wanted=math.ceil(sum(_load(view, minutes, within) or 0.0 for view in listed.queues) - 1e-9)
         or int(any(queue.waiting for queue in open_ones)),
         stuck=stuck,
     )
     if total.wanted:
         total = replace(total, wanted=total.wanted + stuck)
-    return Scale(scrape.now, within, queues, total)
+    loads = [QueueLoad(view, _run_seconds(view.queue.name, minutes)) for view in listed.queues]
+    found = needs(loads, fleet)
+    return Scale(listed.now, within, queues, total, capacity_sentence(loads, found, fleet), found)
 
 
 def _queue(view: QueueView, minutes: tuple[Minute, ...], within: float) -> QueueScale:
@@ -90,6 +115,7 @@ def _queue(view: QueueView, minutes: tuple[Minute, ...], within: float) -> Queue
     return QueueScale(
         view.queue.name, view.queue.size, view.queue.age, view.incoming, view.out, view.running, max(0, view.workers - view.stuck),
         _run_seconds(view.queue.name, minutes), view.queue.paused, None if load is None else math.ceil(load - 1e-9),
+        view.drain,
     )  # fmt: skip
 
 
@@ -108,4 +134,4 @@ def _load(view: QueueView, minutes: tuple[Minute, ...], within: float) -> float 
 def _run_seconds(name: str, minutes: tuple[Minute, ...]) -> float | None:
     found = [minute.times.run(name) for minute in minutes]
     number = sum(histogram.count for histogram in found)
-    return sum(total_time(histogram.buckets) for histogram in found) / number if number else None
+    return sum(histogram.seconds for histogram in found) / number if number else None
