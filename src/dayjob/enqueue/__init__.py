@@ -1,1 +1,1 @@
-"""Enqueueing: build a job, send it, confirm it; sync and async."""
+"""Enqueueing, sync and async. Read `enqueuer`, `builder`, `sender`, `request` in this order."""

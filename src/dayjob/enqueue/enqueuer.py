@@ -1,18 +1,17 @@
-"""Enqueuer and AsyncEnqueuer, the public classes that store jobs in Redis. `request.py` does the work."""
+"""Enqueuer and AsyncEnqueuer, the public classes that store jobs in Redis. They choose options; `sender.py` sends."""
 
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar, Unpack
 
-from dayjob.enqueue.request import AsyncSender, Builder, Commands, Find, NewJob, Pause, Sender
-from dayjob.errors import BadOption, JobFailed, ResultTimeout, StoreError
-from dayjob.explain.reasons import explain
-from dayjob.explain.words import sentence
+from dayjob.enqueue import results
+from dayjob.enqueue.builder import Builder, Find, NewJob
+from dayjob.enqueue.sender import AsyncSender, Sender
+from dayjob.errors import BadOption
 from dayjob.handlers.registry import epoch, require_stored, wait_of
 from dayjob.job import Job
 from dayjob.options import (
@@ -21,18 +20,15 @@ from dayjob.options import (
     Seconds,
     Using,
     check_redis,
-    check_text,
     durability_of,
     read_using,
 )
-from dayjob.store import addresses, codec
-from dayjob.store.op import Op, plain
-from dayjob.store.ops.find import State, find_job
+from dayjob.store import addresses
+from dayjob.store.op import Op
+from dayjob.store.ops.find import State
+from dayjob.store.steps import awalk, walk
 
 S = TypeVar("S", Sender, AsyncSender)
-
-#: Seconds between two looks for a result: the first, and the longest.
-RESULT_SECONDS = (0.0075, 0.25)
 
 
 class _EnqueuerBase(Generic[S]):
@@ -81,54 +77,6 @@ class _EnqueuerBase(Generic[S]):
             raise BadOption("enqueue_many: jobs cannot share one id; remove using(id=...)")
         return [self._builder.new_job(*self._one(name, item)) for item in items]
 
-    def _result(self, job: Job | str, timeout: float | None) -> Commands[Any]:
-        """Wait for the result of a job. Raises ResultTimeout, JobFailed."""
-        job_id, _ = _id_and_name(job)
-        if self._builder.sink is not None:
-            return self._builder.sink.result(job_id)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        wait, longest = RESULT_SECONDS
-        while True:
-            raw = yield plain("GET", self._builder.keys.result(job_id))
-            if raw is not None:
-                return read_result(raw, job_id)
-            left = longest if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise ResultTimeout((yield from self._why_no_result(job, timeout)))
-            yield Pause(min(wait, left))
-            wait = min(wait * 1.5, longest)
-
-    def _why_no_result(self, job: Job | str, timeout: float | None) -> Commands[str]:
-        """The message of a ResultTimeout, with the state of the job."""
-        job_id, name = _id_and_name(job)
-        message = f"no result of job {job_id} within {timeout or 0:g} s"
-        try:
-            why = yield from explain(self._builder.keys, job_id, name)
-        except StoreError:
-            return message
-        if why.kind == "not_found":
-            return f"{message}: the job was not found. Only job types with keep= keep results, for that long"
-        first, _, _ = sentence(why).partition("\n")
-        return f"{message}. {first.rstrip('.')}"
-
-    def _state(self, job: Job | str) -> Commands[State | None]:
-        job_id, name = _id_and_name(job)
-        found = yield from find_job(self._builder.keys, job_id, name)
-        return None if found is None else found.state
-
-
-def _id_and_name(job: Job | str) -> tuple[str, str | None]:
-    """The id of a job to look up, and its name if it is known. Raises BadOption."""
-    return (check_text(job, "the id of a job"), None) if isinstance(job, str) else (job.id, job.name)
-
-
-def read_result(raw: bytes, job_id: str) -> Any:
-    """Decode a stored result. Raises JobFailed if the job failed."""
-    answer = codec.json_value(raw)
-    if "error" in answer:
-        raise JobFailed(f"{job_id}: {answer['error']}")
-    return answer.get("result")
-
 
 class Enqueuer(_EnqueuerBase[Sender]):
     """Stores jobs in Redis. Threads may share one. Connects at first use."""
@@ -168,7 +116,7 @@ class Enqueuer(_EnqueuerBase[Sender]):
 
         Only job types with `keep=` keep results.
         """
-        return self.sender.walk(self._result(job, timeout))
+        return walk(self.sender, results.wait_for(self._builder, job, timeout))
 
     def state(self, job: Job | str) -> State | None:
         """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError.
@@ -176,7 +124,7 @@ class Enqueuer(_EnqueuerBase[Sender]):
         A completed job is found until its job type's `keep` has passed. Given an id, the first 10,000 waiting jobs of
         each queue are searched; given a Job, those of its own queue only.
         """
-        return self.sender.walk(self._state(job))
+        return walk(self.sender, results.state_of(self._builder, job))
 
     def run(self, op: Op[Any]) -> Any:
         """Run one op, other than an enqueue, on one of the connections."""
@@ -222,11 +170,11 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
 
     async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
         """Wait up to `timeout` seconds for the job and return its result. Raises ResultTimeout, JobFailed, StoreError."""
-        return await self.sender.walk(self._result(job, timeout))
+        return await awalk(self.sender, results.wait_for(self._builder, job, timeout))
 
     async def state(self, job: Job | str) -> State | None:
         """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError."""
-        return await self.sender.walk(self._state(job))
+        return await awalk(self.sender, results.state_of(self._builder, job))
 
     async def run(self, op: Op[Any]) -> Any:
         """Run one op, other than an enqueue, on one of the connections."""

@@ -1,7 +1,7 @@
 """Steps: a sequence of requests as a generator, for reads and actions that need more than one Op.
 
-The generator yields an Op, or a list of Ops for one round trip, and receives the answers. A StoreError is thrown into it.
-`walk` and `awalk` run it over a sync or async link.
+The generator yields an Op, a list of Ops for one round trip, or a Step, and receives the answers. A StoreError is thrown
+into it. `walk` and `awalk` run it over a sync or async link.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ from dayjob.store.op import Op
 
 T = TypeVar("T")
 
-#: A generator that yields requests and returns a T.
-Steps = Generator[Op[Any] | list[Op[Any]], Any, T]
+
+class Step(Protocol):
+    """A step that is more than a request. It runs itself over the link of the walk."""
+
+    def run(self, link: Any, /) -> Any: ...
+
+    async def arun(self, link: Any, /) -> Any: ...
+
+
+#: A generator that yields requests and other steps, and returns a T.
+Steps = Generator[Op[Any] | list[Op[Any]] | Step, Any, T]
 
 
 def ask(op: Op[T]) -> Steps[T]:
@@ -33,7 +42,7 @@ def ask_all(ops: Sequence[Op[T]]) -> Steps[list[T]]:
 
 
 class Runs(Protocol):
-    """What `walk` needs: a Link or a SharedLink."""
+    """What `walk` needs: a Link, a SharedLink or a Sender."""
 
     def run(self, op: Op[T], /) -> T: ...
 
@@ -41,7 +50,7 @@ class Runs(Protocol):
 
 
 class AsyncRuns(Protocol):
-    """What `awalk` needs: an AsyncLink."""
+    """What `awalk` needs: an AsyncLink or an AsyncSender."""
 
     async def run(self, op: Op[T], /) -> T: ...
 
@@ -54,7 +63,10 @@ def walk(link: Runs, steps: Steps[T]) -> T:
         request = next(steps)
         while True:
             try:
-                answer = link.run_many(request) if isinstance(request, list) else link.run(request)
+                if isinstance(request, Op):
+                    answer = link.run(request)
+                else:
+                    answer = link.run_many(request) if isinstance(request, list) else request.run(link)
             except StoreError as error:
                 request = steps.throw(error)
             else:
@@ -70,7 +82,12 @@ async def awalk(link: AsyncRuns, steps: Steps[T]) -> T:
         request = next(steps)
         while True:
             try:
-                answer = await (link.run_many(request) if isinstance(request, list) else link.run(request))
+                if isinstance(request, Op):
+                    answer = await link.run(request)
+                else:
+                    answer = await (
+                        link.run_many(request) if isinstance(request, list) else request.arun(link)
+                    )
             except StoreError as error:
                 request = steps.throw(error)
             else:

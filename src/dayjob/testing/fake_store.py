@@ -1,4 +1,4 @@
-"""Stage: takes what enqueuers send while a testing block is open, and runs it with the worker's own Runner."""
+"""FakeStore: takes what enqueuers send while a testing block is open, and runs it with the worker's own Runner."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from contextvars import Context as Variables
 from typing import Any, TypeVar
 
-from dayjob.enqueue.enqueuer import read_result
-from dayjob.enqueue.request import NewJob
+from dayjob.enqueue.builder import NewJob
+from dayjob.enqueue.results import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
 from dayjob.middleware import SKIPPED

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from dayjob.enqueue.request import Builder, Sink
+from dayjob.enqueue.builder import Builder, Sink
 from dayjob.errors import NotReady, UnknownJob
 from dayjob.job import Job
 from dayjob.options import Seconds

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
-from dayjob.enqueue.request import NewJob, digest_to_keep, existing_job
+from dayjob.enqueue.builder import NewJob, digest_to_keep, existing_job
 from dayjob.job import Job
 from dayjob.outcome import (
     Cancelled,

@@ -1,0 +1,226 @@
+"""Building: checks names and arguments, makes jobs and their payloads, and the ops that store them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from operator import attrgetter
+from typing import Any, Protocol
+
+import msgspec
+
+from dayjob.errors import BadOption, TooLarge
+from dayjob.handlers.arguments import encode_unchecked
+from dayjob.job import Job, running
+from dayjob.options import EnqueueOptions, JobOptions, check_name
+from dayjob.store import codec
+from dayjob.store.keys import Keys
+from dayjob.store.op import Op
+from dayjob.store.ops import produce
+from dayjob.store.ops.produce import FirstJob, Slot, Stored, When
+
+#: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
+KNOWN_JOBS_REFRESH_SECONDS = 300.0
+#: Larger payloads are not kept under a chosen id, only their digest.
+MAX_KEPT_PAYLOAD_BYTES = 16 << 10
+
+_NOW = When()
+_payload_of = attrgetter("payload")
+_job_of = attrgetter("job")
+
+
+class Checked(Protocol):
+    """The part of a job type that an enqueuer uses: its options, and how to check and encode its arguments."""
+
+    @property
+    def options(self) -> JobOptions: ...
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes: ...
+
+
+Find = Callable[[str], Checked]
+
+
+class NewJob(msgspec.Struct, frozen=True):
+    """A job that is ready to be sent."""
+
+    job: Job
+    payload: bytes
+    when: When
+    #: Whether the caller chose its id.
+    chosen: bool
+    unique_for: float | None
+    expires: float | None = None
+
+
+class Sink(Protocol):
+    """Stores jobs in memory instead of Redis, inside a `dayjob.testing` block."""
+
+    def now(self) -> float: ...
+
+    def store(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]: ...
+
+    async def astore(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]: ...
+
+    def result(self, job_id: str, /) -> Any: ...
+
+
+class Builder:
+    """Builds jobs from names, arguments and options, and requests from jobs."""
+
+    def __init__(self, namespace: str, max_payload: int, find: Find | None) -> None:
+        self.keys = Keys(namespace)
+        self._max_payload = max_payload
+        self._find = find
+        #: When each name was last added to known_jobs, in monotonic time.
+        self._introduced: dict[str, float] = {}
+        #: Redis time minus this machine's time, from the last answer that had it.
+        self.offset = 0.0
+        #: Stores the jobs instead of Redis. It is here because copies made by `using()` share their builder.
+        self.sink: Sink | None = None
+
+    def encode(
+        self, name: str, args: Mapping[str, Any], options: EnqueueOptions
+    ) -> tuple[bytes, EnqueueOptions]:
+        """Encode the arguments as JSON. Checks them against the job type if the enqueuer has one."""
+        if self._find is None:
+            return encode_unchecked(check_name(name), args), options
+        job_type = self._find(name)
+        if options.unique and job_type.options.unique_until != options.unique_until:
+            options = replace(options, unique_until=job_type.options.unique_until)
+        return job_type.encode((), args), options
+
+    def new_job(self, name: str, args: bytes, options: EnqueueOptions) -> NewJob:
+        """Build a new job from a checked name and encoded arguments. Raises TooLarge or BadOption."""
+        now = time.time() + self.offset if self.sink is None else self.sink.now()
+        source = options.source
+        if source is None and options.inherit:
+            outer = running.get()
+            source = None if outer is None else outer.source
+        when, due = _NOW, None
+        if options.delay is not None:
+            when, due = When("in", round(options.delay * 1000)), now + options.delay
+        elif options.at is not None:
+            when, due = When("at", round(options.at * 1000)), options.at
+        unique_key = self._unique_key(name, args, options) if options.unique else None
+        expires = options.expires
+        job = Job(
+            name, id=options.id, source=source, enqueued_at=now, scheduled_at=due, unique_key=unique_key,
+            expires_at=None if expires is None else now + expires, raw_args=args,
+        )  # fmt: skip
+        extras = b""
+        if source is not None or unique_key is not None or expires is not None:
+            extras = _extras(job, options)
+        milliseconds = int(now * 1000)
+        payload = codec.template(name) % (
+            codec.quoted(job.id), milliseconds // 1000, args, extras, milliseconds,
+        )  # fmt: skip
+        if len(payload) > self._max_payload:
+            raise TooLarge(
+                f"{name}: the job has {len(payload):,} bytes, the limit is {self._max_payload:,}. "
+                "Store the data elsewhere and pass a reference, or raise max_payload."
+            )
+        return NewJob(job, payload, when, options.id is not None, options.unique_for, expires)
+
+    def batches(self, new_jobs: Iterable[NewJob]) -> list[list[NewJob]]:
+        """Split jobs into requests of bounded size."""
+        found: list[list[NewJob]] = []
+        size = produce.MAX_BYTES + 1
+        for new_job in new_jobs:
+            alone = new_job.chosen or new_job.job.unique_key is not None
+            if alone or size + len(new_job.payload) > produce.MAX_BYTES or len(found[-1]) >= produce.MAX_JOBS:
+                found.append([])
+                size = 0
+            found[-1].append(new_job)
+            size += produce.MAX_BYTES + 1 if alone else len(new_job.payload)
+        return found
+
+    def op(self, new_jobs: Sequence[NewJob], slot: Slot) -> Op[Stored]:
+        """The request that stores jobs of one name and one time. A job with a unique key or a chosen id must be alone."""
+        first = new_jobs[0]
+        job, when, expires = first.job, first.when, first.expires
+        known_at = self._introduced.get(job.name)
+        introduce = known_at is None or time.monotonic() - known_at >= KNOWN_JOBS_REFRESH_SECONDS
+        if first.chosen or job.unique_key is not None:
+            return produce.admit(
+                self.keys, slot, job.name, first.payload, when,
+                job_id=job.id, chosen=first.chosen, unique_key=job.unique_key, unique_for=first.unique_for,
+                introduce=introduce, expires=expires, digest=digest_to_keep(first),
+            )  # fmt: skip
+        payloads = list(map(_payload_of, new_jobs))
+        if when.mode == "now":
+            return produce.enqueue(self.keys, slot, job.name, payloads, introduce=introduce, expires=expires)
+        return produce.schedule(
+            self.keys, slot, job.name, payloads, when, introduce=introduce, expires=expires
+        )
+
+    def accept(self, new_jobs: Sequence[NewJob], stored: Stored) -> list[Job | None]:
+        """The jobs to return to the caller, with the times of the answer; None for a duplicate. Raises BadOption."""
+        first = new_jobs[0]
+        self._introduced[first.job.name] = time.monotonic()
+        if stored.now:
+            self.offset = stored.now - time.time()
+        if not stored.stored:
+            return [None]
+        if stored.existed:
+            return [existing_job(first, stored.first)]
+        if stored.due is not None and first.when.mode != "now":
+            for new_job in new_jobs:
+                new_job.job.scheduled_at = stored.due
+        if stored.now:
+            for new_job in new_jobs:
+                if new_job.expires is not None:
+                    new_job.job.expires_at = stored.now + new_job.expires
+        return list(map(_job_of, new_jobs))
+
+    def _unique_key(self, name: str, args: bytes, options: EnqueueOptions) -> str:
+        if isinstance(options.unique_key, str):
+            return self.keys.unique(name, options.unique_key)
+        chosen = codec.json_value(args) if options.unique_key is None else dict(options.unique_key)
+        return self.keys.unique(name, codec.go_json(chosen) + "\n")
+
+
+def digest_to_keep(new_job: NewJob) -> bytes:
+    """The digest to keep under the chosen id of a job whose payload is too large for that; empty for other jobs."""
+    too_large = new_job.chosen and len(new_job.payload) > MAX_KEPT_PAYLOAD_BYTES
+    return _digest(new_job.job) if too_large else b""
+
+
+def _digest(job: Job) -> bytes:
+    # The order of the arguments does not matter, as in unique keys.
+    return b"sha256:" + sha256(f"{job.name}\n{codec.go_json(job.args)}".encode()).hexdigest().encode()
+
+
+def existing_job(asked: NewJob, first: FirstJob | None) -> Job:
+    """The job that is stored under a chosen id. Raises BadOption if all that is known is that it has other arguments."""
+    job = asked.job
+    if first is not None and first.kept.startswith(b"sha256:"):
+        if first.kept != _digest(job):
+            raise BadOption(
+                f"{job.name}: a job with id={job.id!r} and other arguments was stored within the last day. Nothing was "
+                "stored now. Use another id, or the arguments of the first call"
+            )
+        job.scheduled_at = first.due
+    elif first is not None:
+        job = codec.job_of(codec.read(first.kept))
+        job.scheduled_at = first.due
+    job.existed = True
+    return job
+
+
+def _extras(job: Job, options: EnqueueOptions) -> bytes:
+    """The fields of the payload that only some jobs have."""
+    extras: dict[str, Any] = {}
+    if job.unique_key is not None and options.unique_for is None:
+        extras["unique"] = True
+        extras["unique_key"] = job.unique_key
+        if options.unique_until != "start":
+            extras["unique_until"] = options.unique_until
+    if job.source is not None:
+        extras["source"] = job.source
+    if job.expires_at is not None:
+        # Must be the last field: the script looks for it there, to replace it by a value computed from Redis time.
+        extras["expires"] = int(job.expires_at * 1000)
+    return codec.more_fields(extras)

@@ -1,0 +1,256 @@
+"""Sending: takes a connection for each request and waits for the answer, in sync code (`Sender`) and async (`AsyncSender`).
+
+Nothing else of an enqueue waits. What to send and when to send it again is decided by `EnqueueRequest.steps`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from dayjob.enqueue.builder import Builder, NewJob, Sink
+from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
+from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
+from dayjob.job import Job
+from dayjob.options import Commit, EnqueueOptions
+from dayjob.store import addresses
+from dayjob.store.async_link import AsyncLink
+from dayjob.store.link import Link
+from dayjob.store.op import Op
+from dayjob.store.steps import awalk, walk
+
+A = TypeVar("A")
+
+_first: Callable[[list[Job | None]], Job | None] = itemgetter(0)
+
+
+class _SenderBase:
+    """What both senders share: they make requests of jobs, and know the default options and where to connect."""
+
+    def __init__(
+        self, builder: Builder, defaults: EnqueueOptions, *, redis: str | None, timeout: float
+    ) -> None:
+        self.builder = builder
+        self._redis = redis
+        #: Seconds to wait for answers, divided among the tries. The waits between the tries are not included.
+        self._timeout = timeout
+        self._answer_seconds = timeout / len(TRIES)
+        #: The enqueuer's own `on_commit` and `durability`, for calls that choose neither; None if it has neither.
+        self._defaults = defaults if defaults.on_commit or defaults.durability else None
+
+    def _request(
+        self, name: str, args: bytes, options: EnqueueOptions
+    ) -> tuple[EnqueueRequest[Job | None], Commit | None]:
+        """The request for one job, and the commit that it waits for."""
+        if self._defaults is not None:
+            options = _with_defaults(options, self._defaults)
+        new_job = self.builder.new_job(name, args, options)
+        request = EnqueueRequest(self.builder, [[new_job]], _first, options.durability, self._timeout)
+        return request, options.on_commit
+
+    def _request_many(
+        self, new_jobs: Iterable[NewJob], options: EnqueueOptions
+    ) -> tuple[EnqueueRequest[list[Job]], Commit | None]:
+        """The request for many jobs of one name, and the commit that it waits for."""
+        batches = self.builder.batches(new_jobs)
+        request = EnqueueRequest(self.builder, batches, _stored, options.durability, self._timeout)
+        return request, options.on_commit
+
+    def _resolve(self) -> addresses.Address:
+        return addresses.parse_url(addresses.connect_target(addresses.resolve(self._redis)))
+
+    def _link_options(self) -> dict[str, Any]:
+        return {
+            "tag": self.builder.keys.known_jobs,
+            "name": "dayjob:enqueuer",
+            "timeout": self._answer_seconds,
+        }
+
+
+def _with_defaults(options: EnqueueOptions, defaults: EnqueueOptions) -> EnqueueOptions:
+    return replace(
+        options,
+        on_commit=options.on_commit if options.commit_given else defaults.on_commit,
+        durability=defaults.durability if options.durability is None else options.durability,
+    )
+
+
+def _stored(jobs: list[Job | None]) -> list[Job]:
+    return [job for job in jobs if job is not None]
+
+
+class Sender(_SenderBase):
+    """Sends requests from sync code. An enqueuer, its using() copies and the job types of a pool share one."""
+
+    def __init__(
+        self, builder: Builder, defaults: EnqueueOptions, *, redis: str | None, timeout: float
+    ) -> None:
+        super().__init__(builder, defaults, redis=redis, timeout=timeout)
+        self.links = Links()
+
+    def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
+        """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
+        return self.send(*self._request(name, args, options))
+
+    def submit_many(self, new_jobs: Iterable[NewJob], options: EnqueueOptions) -> list[Job]:
+        """Enqueue many jobs of one name. Duplicates are left out of the answer."""
+        return self.send(*self._request_many(new_jobs, options))
+
+    def send(
+        self, request: EnqueueRequest[A], on_commit: Commit | None = None, sink: Sink | None = None
+    ) -> A:
+        """Send a request now, or have `on_commit` send it."""
+        # A job built inside a testing block must not reach Redis, even if the commit comes after the block.
+        sink = sink or self.builder.sink
+        if on_commit is not None:
+            on_commit(lambda: self.send(request, sink=sink))
+            return request.planned()
+        if sink is not None:
+            return request.read(sink.store(request.batches))
+        return self.drive(request)
+
+    def drive(self, request: EnqueueRequest[A]) -> A:
+        """Send a request to Redis on one link."""
+        # Links.take and Links.give, written out: they are two calls of every enqueue.
+        links = self.links
+        try:
+            numbered_link = links.idle.pop()
+        except IndexError:
+            numbered_link = links.wait(self._connect)
+        steps = request.steps(numbered_link, links.able, self.drive)
+        try:
+            return walk(numbered_link.link, steps)
+        finally:
+            steps.close()
+            links.idle.append(numbered_link)
+            if links.waiting:
+                links.notify()
+
+    def run(self, op: Op[A]) -> A:
+        """Run one op, other than an enqueue, on one of the links."""
+        with self._link() as link:
+            return link.run(op)
+
+    def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
+        """Run several ops in one round trip, on one of the links."""
+        with self._link() as link:
+            return link.run_many(ops)
+
+    def close(self) -> None:
+        """Close idle connections. The next call opens new ones."""
+        self.links.close()
+
+    @contextmanager
+    def _link(self) -> Iterator[Link]:
+        """A link whose connection is fresh, because unlike an enqueue what it runs is not sent again."""
+        numbered_link = self.links.take(self._connect)
+        try:
+            numbered_link.link.freshen()
+            yield numbered_link.link
+        finally:
+            self.links.give(numbered_link)
+
+    def _connect(self) -> NumberedLink[Link]:
+        with self.links.lock:
+            if self.links.address is None:
+                self.links.address = self._resolve()
+        return NumberedLink(Link(self.links.address, **self._link_options()))
+
+
+class AsyncSender(_SenderBase):
+    """Sends requests from async code. The counterpart of Sender."""
+
+    def __init__(
+        self, builder: Builder, defaults: EnqueueOptions, *, redis: str | None, timeout: float
+    ) -> None:
+        super().__init__(builder, defaults, redis=redis, timeout=timeout)
+        self.links = AsyncLinks()
+        #: Sends jobs at commit, because a commit hook is a plain function and may run in any thread.
+        self._at_commit = Sender(builder, defaults, redis=redis, timeout=timeout)
+
+    async def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
+        """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
+        return await self.send(*self._request(name, args, options))
+
+    async def submit_many(self, new_jobs: Iterable[NewJob], options: EnqueueOptions) -> list[Job]:
+        """Enqueue many jobs of one name. Duplicates are left out of the answer."""
+        return await self.send(*self._request_many(new_jobs, options))
+
+    async def send(self, request: EnqueueRequest[A], on_commit: Commit | None = None) -> A:
+        """Send a request now, or have `on_commit` send it."""
+        sink = self.builder.sink
+        if on_commit is not None:
+            answer = _register(on_commit, lambda: self._at_commit.send(request, sink=sink))
+            if inspect.isawaitable(answer):
+                await answer
+            return request.planned()
+        if sink is not None:
+            return request.read(await sink.astore(request.batches))
+        return await self.drive(request)
+
+    async def drive(self, request: EnqueueRequest[A]) -> A:
+        """Send a request to Redis on one link."""
+        here = self.links.here()
+        async with here.places:
+            numbered_link = await self._take(here)
+            steps = request.steps(numbered_link, self.links.able, self.drive)
+            try:
+                return await awalk(numbered_link.link, steps)
+            finally:
+                steps.close()
+                here.idle.append(numbered_link)
+
+    async def run(self, op: Op[A]) -> A:
+        """Run one op, other than an enqueue, on one of the links."""
+        async with self._link() as link:
+            return await link.run(op)
+
+    async def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
+        """Run several ops in one round trip, on one of the links."""
+        async with self._link() as link:
+            return await link.run_many(ops)
+
+    async def close(self) -> None:
+        """Close the idle connections of this event loop. The next call opens new ones."""
+        self._at_commit.close()
+        idle = self.links.here().idle
+        while idle:
+            await idle.pop().link.close()
+
+    @asynccontextmanager
+    async def _link(self) -> AsyncIterator[AsyncLink]:
+        """A link whose connection is fresh, because unlike an enqueue what it runs is not sent again."""
+        here = self.links.here()
+        async with here.places:
+            numbered_link = await self._take(here)
+            try:
+                await numbered_link.link.freshen()
+                yield numbered_link.link
+            finally:
+                here.idle.append(numbered_link)
+
+    async def _take(self, here: LoopLinks[AsyncLink]) -> NumberedLink[AsyncLink]:
+        if here.idle:
+            return here.idle.pop()
+        if self.links.address is None:
+            # In a thread, because it may start the embedded server, which would block the event loop.
+            self.links.address = await asyncio.to_thread(self._resolve)
+        return NumberedLink(AsyncLink(self.links.address, **self._link_options()))
+
+
+def _register(on_commit: Commit, send: Callable[[], Any]) -> Any:
+    """Pass `send` to `on_commit` from async code. Returns what `on_commit` returns, which may be awaitable."""
+    try:
+        return on_commit(send)
+    except Exception as error:
+        asgiref = sys.modules.get("asgiref.sync")
+        if asgiref is None or type(error).__name__ != "SynchronousOnlyOperation":
+            raise
+        # Django's transactions belong to the thread that runs its sync code; asgiref runs a function in that thread.
+        return asgiref.sync_to_async(on_commit, thread_sensitive=True)(send)
