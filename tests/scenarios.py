@@ -390,18 +390,18 @@ def _sample(keys: Keys, link: Link) -> Op[Any]:
     return maintain.sample(keys, 77, ["a", "b"], last=True)
 
 
-@scenario("move mend")
-def _mend(keys: Keys, link: Link) -> Op[Any]:
+@scenario("move repair")
+def _repair(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
     fill(keys, link, "a", "1")
     entry = link.run(inspect.broken(keys)).entries[0]
-    return operate.mend(keys, entry, job("id1"))
+    return operate.repair(keys, entry, job("id1"))
 
 
-@scenario("move drop_broken")
+@scenario("move delete_broken")
 def _drop_broken(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
-    return operate.drop_broken(keys, link.run(inspect.broken(keys)).entries[0])
+    return operate.delete_broken(keys, link.run(inspect.broken(keys)).entries[0])
 
 
 @scenario("log_action")

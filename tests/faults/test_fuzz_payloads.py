@@ -242,7 +242,7 @@ def test_what_is_no_attempt_does_not_take_up_a_limit_for_ever(shop, call, keys, 
     call("HSET", keys.limits, "a", 2)
     ids = shop.good(6)
     trimmer = Trimmer(keys, link, PoolOptions())
-    assert trimmer.mend_limits() == 6
+    assert trimmer.repair_limits() == 6
     shop.pool.start()
     wait_until(lambda: all(shop.ran[one] for one in ids), 40)
 

@@ -766,10 +766,10 @@ def test_broken_entries_are_shown_mended_and_dropped(admin, keys, call, look):
         )
     page = admin.broken()
     assert (page.total, page.entries[0].payload, page.entries[0].why) == (2, b"rubbish0", "not a job")
-    assert admin.mend(page.entries[0], look.payload("mail", "x")).done
-    assert not admin.drop_broken(page.entries[0]).done
+    assert admin.repair(page.entries[0], look.payload("mail", "x")).done
+    assert not admin.delete_broken(page.entries[0]).done
     (left,) = admin.broken().entries
-    assert admin.drop_broken(left).done
+    assert admin.delete_broken(left).done
     assert [job["id"] for job in look.queue("mail")] == ["x"]
 
 

@@ -589,12 +589,12 @@ def test_a_broken_entry_is_put_back_mended_or_dropped(keys, call, go, look):
         call("RPUSH", keys.broken, codec.broken_entry(text, at=1, where="w", why="y"))
     one, two, three = go(inspect.broken(keys)).entries
     with pytest.raises(BadOption, match="cannot be read"):
-        operate.mend(keys, two, b"still nonsense")
-    assert go(operate.drop_broken(keys, one)) is True
-    mended = payload("a", "two")
-    assert go(operate.mend(keys, two, mended)) is True
-    assert go(operate.mend(keys, two, mended)) is False
-    assert call("LRANGE", keys.queue("a"), 0, -1) == [mended]
+        operate.repair(keys, two, b"still nonsense")
+    assert go(operate.delete_broken(keys, one)) is True
+    repaired = payload("a", "two")
+    assert go(operate.repair(keys, two, repaired)) is True
+    assert go(operate.repair(keys, two, repaired)) is False
+    assert call("LRANGE", keys.queue("a"), 0, -1) == [repaired]
     assert call("LRANGE", keys.broken, 0, -1) == [three.entry]
     assert call("SISMEMBER", keys.known_jobs, "a") == 1
     assert call("ZCARD", keys.bell("a")) == 1

@@ -244,7 +244,7 @@ def test_what_a_job_type_hides_is_hidden_in_every_view(admin, strewn):
     hidden_everywhere(admin.periodic())
     (entry,) = admin.broken().entries
     assert SECRET.encode() not in entry.payload
-    assert admin.drop_broken(entry).done
+    assert admin.delete_broken(entry).done
 
 
 def test_what_was_seen_can_still_be_acted_upon(admin, strewn, look):

@@ -743,17 +743,17 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.at("broken"))
     @rule(n=st.integers(0, 100), drop=st.booleans())
-    def mend(self, n, drop):
+    def repair(self, n, drop):
         entries = self.link.run(inspect.broken(self.keys)).entries
         entry = entries[n % len(entries)]
         old = id_of(entry.entry)
         if drop:
-            op = operate.drop_broken(self.keys, entry)
+            op = operate.delete_broken(self.keys, entry)
             self.model.totals["deleted:"] += 1
         else:
             fresh = self.add("b", "queue")
-            op = operate.mend(self.keys, entry, self.payload(fresh, "b"))
-            self.model.totals["mended:b"] += 1
+            op = operate.repair(self.keys, entry, self.payload(fresh, "b"))
+            self.model.totals["repaired:b"] += 1
         assert self.link.run(op)
         assert not self.link.run(op)
         self.model.move(old, "")

@@ -294,7 +294,7 @@ class World:
             self.paused.add(name)
             self.link.run(plain("SET", self.keys.paused(name), "1"))
 
-    def mend(self, rng) -> None:
+    def repair(self, rng) -> None:
         """Places that no attempt holds, as a bug or a hand might leave them, are found and freed."""
         name = rng.choice(NAMES)
         if name not in self.limits:
@@ -339,7 +339,7 @@ class World:
 
 ACTIONS = (
     *(("exchange",) * 8), *(("enqueue",) * 3), "resend", "copy", "condemn", "sweep", "sweep", "requeue", "limit", "limit",
-    "pause", "mend",
+    "pause", "repair",
 )  # fmt: skip
 
 

@@ -150,9 +150,9 @@ def test_the_mark_of_an_interrupted_change_is_removed_by_the_leader(pool, put, k
     interrupted(link, operate.set_limit(keys, "a", 1), 2)
     assert call("HLEN", keys.limits) > 0
     trimmer = Trimmer(keys, link, PoolOptions())
-    trimmer.mend_limits()
+    trimmer.repair_limits()
     assert call("HLEN", keys.limits) > 0
-    trimmer.mend_limits()
+    trimmer.repair_limits()
     assert call("HLEN", keys.limits) == 0
     assert len(pool.fetch("a")) == 2
 
@@ -165,8 +165,8 @@ def test_the_leader_leaves_a_limit_of_0_in_force_when_a_change_of_it_was_interru
     interrupted(link, operate.set_limit(keys, "a", 1), 2)
     assert pool.fetch("a") == []
     trimmer = Trimmer(keys, link, PoolOptions())
-    trimmer.mend_limits()
-    trimmer.mend_limits()
+    trimmer.repair_limits()
+    trimmer.repair_limits()
     assert limits() == ({"a": 0}, {"a"})
     assert pool.fetch("a") == []
 

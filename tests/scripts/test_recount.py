@@ -82,6 +82,6 @@ def test_a_set_of_a_wrong_type_does_not_stop_the_mending_of_other_names(call, ke
     call("SADD", keys.held_of("a"), "gone/1:a")
     call("SET", keys.held_of("b"), "x")
     call("SADD", keys.held_of("c"), "gone/1:c")
-    Trimmer(keys, SharedLink(link), PoolOptions()).mend_limits()
+    Trimmer(keys, SharedLink(link), PoolOptions()).repair_limits()
     assert look().held_sets == {}
     assert call("GET", keys.held_of("b")) == b"x"

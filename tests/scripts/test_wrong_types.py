@@ -4,7 +4,7 @@ A script's effects are not undone by an error in it, so there are four ways to b
 
 error    it raises, and every key is as it was before
 ignored  it does all of its work but what that key is for, and leaves the key alone
-mended   it does all of its work, and the key is right again or gone
+repaired   it does all of its work, and the key is right again or gone
 elsewhere  it has a test of its own
 spared   it leaves the key and what depends on it alone; the neighbours named here are as without the fault
 """
@@ -48,11 +48,11 @@ EXPECTED: dict[str, dict[str, str]] = {
     },
     "beat": {"pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "leader": "ignored"},
     "set_cause": {"pool:p1:state": "error", "pool:p1:held": "error"},
-    "lead": {"leader": "mended"},
-    "status": {"pools": "error", "pool:p1": "mended"},
+    "lead": {"leader": "repaired"},
+    "status": {"pools": "error", "pool:p1": "repaired"},
     "leave with nothing": {
-        "pools": "error", "condemned": "error", "pool:p1:state": "mended", "pool:p1:held": "error",
-        "pool:p1": "mended", "leader": "ignored",
+        "pools": "error", "condemned": "error", "pool:p1:state": "repaired", "pool:p1:held": "error",
+        "pool:p1": "repaired", "leader": "ignored",
     },
     "leave with attempts": {
         "pools": "error", "condemned": "error", "pool:p1:state": "ignored", "pool:p1:held": "error",
@@ -61,41 +61,41 @@ EXPECTED: dict[str, dict[str, str]] = {
     "condemn": {"pools": "error", "condemned": "error", "watch": "elsewhere", "leader": "ignored"},
     "condemn the proven": {"pools": "error", "condemned": "error", "watch": "ignored", "leader": "ignored"},
     "sweep": {
-        "condemned": "error", "pool:p1:held": "error", "pool:p1:state": "mended", "pool:p1": "mended",
+        "condemned": "error", "pool:p1:held": "error", "pool:p1:state": "repaired", "pool:p1": "repaired",
         "dead": "spared+jobs:a+jobs:b+retry+broken", "retry": "spared+jobs:a+jobs:b+dead+broken",
         "broken": "spared+jobs:a+jobs:b+dead+retry", "stats:totals": "ignored", "due": "ignored",
         "jobs:a": "spared+jobs:b+dead+retry+broken", "jobs:b": "spared+jobs:a+dead+retry+broken",
-        "held:a": "ignored", "held:b": "ignored", "bell:a": "mended", "bell:b": "mended", "unique:a:u": "ignored",
+        "held:a": "ignored", "held:b": "ignored", "bell:a": "repaired", "bell:b": "repaired", "unique:a:u": "ignored",
     },
     "log_action": {"audit": "error"},
     "read_due": {"scheduled": "error"},
     "requeue": {
         "scheduled": "error", "known_jobs": "ignored", "broken": "spared+jobs:a+jobs:b+bell:a+bell:b",
         "stats:totals": "ignored", "jobs:a": "spared+jobs:b+broken+bell:b", "jobs:b": "spared+jobs:a+broken+bell:a",
-        "bell:a": "mended", "bell:b": "mended",
+        "bell:a": "repaired", "bell:b": "repaired",
     },
     # Without the limits nobody knows what may run; what finished is settled all the same.
     "ring": {
         "limits": "spared", "jobs:a": "spared+bell:b", "jobs:b": "spared+bell:a", "jobs:c": "ignored",
         "jobs:a:paused": "spared+bell:b", "jobs:b:paused": "spared+bell:a", "jobs:c:paused": "ignored",
         "held:a": "spared+bell:b", "held:b": "ignored", "held:c": "ignored",
-        "bell:a": "mended", "bell:b": "mended", "bell:c": "ignored",
+        "bell:a": "repaired", "bell:b": "repaired", "bell:c": "ignored",
     },
     "tick": {
-        "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
+        "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "repaired", "stats:totals": "ignored",
     },
     "move trim": {"dead": "error", "known_jobs": "ignored", "stats:totals": "ignored", "unique:a:u": "ignored"},
-    "change_limit lifted": {"limits": "error", "held:a": "mended", "bell:a": "mended"},
+    "change_limit lifted": {"limits": "error", "held:a": "repaired", "bell:a": "repaired"},
     "forget_names": {
         "known_jobs": "error", "limits": "spared", "job_types": "spared", "jobs:a": "spared", "jobs:b": "ignored",
         "jobs:a:paused": "spared", "jobs:b:paused": "ignored",
     },
-    "change_limit begun": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
-    "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "mended"},
-    "change_limit abandoned": {"limits": "error", "held:a": "mended", "bell:a": "ignored"},
+    "change_limit begun": {"limits": "error", "held:a": "repaired", "bell:a": "ignored"},
+    "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "repaired"},
+    "change_limit abandoned": {"limits": "error", "held:a": "repaired", "bell:a": "ignored"},
     # A pool whose attempts cannot be read keeps its places; those of others are freed.
     "recount": {
-        "limits": "error", "held:a": "error", "bell:a": "mended", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a",
+        "limits": "error", "held:a": "error", "bell:a": "repaired", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a",
     },
     "exchange": {
         "pools": "error", "pool:p1:state": "error", "pool:p1:held": "error",
@@ -109,24 +109,24 @@ EXPECTED: dict[str, dict[str, str]] = {
         "jobs:a:paused": "spared+retry+dead+scheduled+done+broken",
         "jobs:b:paused": "spared+retry+dead+scheduled+done+broken",
         "held:a": "spared+retry+dead+scheduled+done+broken", "held:b": "ignored",
-        "bell:a": "mended", "bell:b": "mended", "result:id4": "mended",
+        "bell:a": "repaired", "bell:b": "repaired", "result:id4": "repaired",
     },
     "move kill": {"scheduled": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "ask_pool to cancel": {
         "pools": "error", "pool:p1:held": "error", "pool:p1:state": "error", "pool:p1:stacks": "ignored",
     },
     "ask_pool for stacks": {
-        "pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "pool:p1:stacks": "mended",
+        "pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "pool:p1:stacks": "repaired",
     },
-    "stacks": {"pools": "error", "pool:p1:state": "error", "pool:p1:stacks": "mended"},
+    "stacks": {"pools": "error", "pool:p1:state": "error", "pool:p1:stacks": "repaired"},
     # What consoles offer and check is no reason for a pool not to start.
     "announce": {"job_types": "ignored"},
     "forget": {"job_types": "error"},
     "sample": {"stats:minute:77": "ignored", "jobs:a": "spared+jobs:b", "jobs:b": "spared+jobs:a"},
-    "move mend": {
-        "broken": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
+    "move repair": {
+        "broken": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "repaired", "stats:totals": "ignored",
     },
-    "move drop_broken": {"broken": "error", "known_jobs": "ignored", "stats:totals": "ignored"},
+    "move delete_broken": {"broken": "error", "known_jobs": "ignored", "stats:totals": "ignored"},
     "queues": {
         "limits": "error", "jobs:a": "ignored", "jobs:b": "ignored", "jobs:a:paused": "ignored",
         "jobs:b:paused": "ignored", "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored",
@@ -136,8 +136,8 @@ EXPECTED: dict[str, dict[str, str]] = {
     "move purge": {"jobs:a": "error", "known_jobs": "ignored", "stats:totals": "ignored", "unique:a:u": "ignored"},
     # A unique key of a wrong type is taken, by whatever: the job stays dead.
     "move revive": {
-        "dead": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "mended", "stats:totals": "ignored",
-        "unique:a:u": "spared", "result:id1": "mended",
+        "dead": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "repaired", "stats:totals": "ignored",
+        "unique:a:u": "spared", "result:id1": "repaired",
     },
     "seek": {"jobs:a": "ignored"},
     "pause_schedule": {"periodic": "error"},
@@ -216,7 +216,7 @@ def test_a_wrong_type_leaves_nothing_half_done(name, key, namespace, link):
             assert after.get(key) == before[key], says
         if way == "ignored":
             assert shape(without(after, key)) == shape(without(right, key)), says
-        if way == "mended":
+        if way == "repaired":
             assert shape(after) == shape(right), says
         for neighbour in neighbours:
             assert shape(after).get(neighbour) == shape(right).get(neighbour), f"{says}: {neighbour}"

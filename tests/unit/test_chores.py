@@ -34,11 +34,11 @@ def leader(monkeypatch):
         state.leads = True
         made = Chores(
             KEYS, link, state, requeuer=SimpleNamespace(step=lambda: due), reaper=None,
-            periodic=SimpleNamespace(step=lambda: tick), trimmer=SimpleNamespace(mend_limits=None), recorder=None, announcer=None,
+            periodic=SimpleNamespace(step=lambda: tick), trimmer=SimpleNamespace(repair_limits=None), recorder=None, announcer=None,
             beat=5.0, dead_age=0.0,
         )  # fmt: skip
         # The other chores were done a moment ago.
-        made._next = dict.fromkeys(("restore", "pass", "trim", "mend", "names", "forget"), 2000.0)
+        made._next = dict.fromkeys(("restore", "pass", "trim", "repair", "names", "forget"), 2000.0)
         return made, link
 
     return make

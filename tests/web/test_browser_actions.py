@@ -318,14 +318,42 @@ def test_a_broken_entry_is_mended_and_another_is_deleted(console, tab, link, key
     rows = tab.page.locator("tbody tr")
     assert rows.count() == 2
     rows.filter(has_text="b1").get_by_role("button", name="Repair…").click()
-    tab.page.fill("#mend-text", '{"name":"greet","id":"b1","t":1,"args":{}}')
-    tab.page.locator("#mend").get_by_role("button", name="Repair and enqueue").click()
+    tab.page.fill("#repair-text", '{"name":"greet","id":"b1","t":1,"args":{}}')
+    tab.page.locator("#repair").get_by_role("button", name="Repair and enqueue").click()
     tab.told("In its queue now.")
     assert [job.id for job in console.admin.jobs("waiting", name="greet").jobs] == ["b1"]
     rows.filter(has_text="nonsense").get_by_role("button", name="Delete").click()
     tab.confirm()
     tab.told("Deleted.")
     assert console.admin.verdict().sizes.broken == 0
+
+
+def test_the_form_that_repairs_an_entry_never_stores_the_mask_of_a_hidden_value(console, tab, link, keys):
+    raw = '{"name":"greet","id":"b1","t":1,"args":{"token":"hunter2"}}'
+    link.run(plain("LPUSH", keys.broken, f'{{"at":1,"where":"jobs:other","why":"a job named greet"}}\n{raw}'))
+    tab.open("/broken")
+    repair = tab.page.get_by_role("button", name="Repair…")
+    send = tab.page.locator("#repair").get_by_role("button", name="Repair and enqueue")
+    repair.click()
+    assert "hunter2" not in tab.page.content()
+    send.click()
+    tab.told('"token" is still [redacted]')
+    assert link.run(plain("LINDEX", keys.broken, 0)).endswith(raw.encode())
+    assert console.admin.verdict().waiting == 0
+    repair.click()
+    tab.page.fill("#repair-text", raw.replace("hunter2", "hunter3"))
+    send.click()
+    tab.told("In its queue now.")
+    assert link.run(plain("LRANGE", keys.queue("greet"), 0, -1)) == [
+        raw.replace("hunter2", "hunter3").encode()
+    ]
+
+
+def test_an_entry_that_is_too_long_to_show_is_not_repaired_from_its_beginning(console, tab, link, keys):
+    link.run(plain("LPUSH", keys.broken, '{"at":1,"where":"w","why":"y"}\n{"name":"greet"' + "x" * 5000))
+    tab.open("/broken")
+    tab.page.get_by_role("button", name="Repair…").click()
+    assert tab.page.input_value("#repair-text") == ""
 
 
 # What is done can be read later.

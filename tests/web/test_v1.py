@@ -346,21 +346,38 @@ def test_broken_entries_are_shown_dropped_and_mended(console, call, keys):
     assert found["total"] == 3
     assert "hunter2" not in str(found)
     first, second, _ = found["entries"]
-    wrong = console.post("/api/v1/broken/drop", {"index": first["index"], "digest": second["digest"]})
+    wrong = console.post("/api/v1/broken/delete", {"index": first["index"], "digest": second["digest"]})
     assert wrong.status_code == 409
     assert (
-        console.post("/api/v1/broken/drop", {"index": first["index"], "digest": first["digest"]}).status_code
+        console.post(
+            "/api/v1/broken/delete", {"index": first["index"], "digest": first["digest"]}
+        ).status_code
         == 200
     )
     assert console.api("/broken")["total"] == 2
     entry = console.api("/broken")["entries"][0]
     named = {"index": entry["index"], "digest": entry["digest"]}
-    assert console.post("/api/v1/broken/mend", {**named, "payload": "no job"}).status_code == 400
-    mended = console.post(
-        "/api/v1/broken/mend", {**named, "payload": '{"name":"mail","id":"m1","t":1,"args":{}}'}
+    assert console.post("/api/v1/broken/repair", {**named, "payload": "no job"}).status_code == 400
+    repaired = console.post(
+        "/api/v1/broken/repair", {**named, "payload": '{"name":"mail","id":"m1","t":1,"args":{}}'}
     )
-    assert mended.status_code == 200, mended.text
+    assert repaired.status_code == 200, repaired.text
     assert call("LLEN", keys.queue("mail")) == 1
+
+
+def test_a_broken_entry_is_not_repaired_with_the_mask_of_a_hidden_value(console, call, keys):
+    raw = b'{"name":"mail","id":"m1","t":1,"args":{"note":"[redacted]","password":"hunter2"}}'
+    call("LPUSH", keys.broken, b'{"at":1000,"where":"queue greet","why":"a job named mail"}\n' + raw)
+    (entry,) = console.api("/broken")["entries"]
+    named = {"index": entry["index"], "digest": entry["digest"]}
+    refused = console.post("/api/v1/broken/repair", {**named, "payload": entry["text"]})
+    assert refused.status_code == 400, refused.text
+    assert '"password"' in refused.json()["error"]
+    assert console.api("/broken")["total"] == 1
+    assert call("LLEN", keys.queue("mail")) == 0
+    whole = entry["text"].replace('"password":"[redacted]"', '"password":"hunter3"')
+    assert console.post("/api/v1/broken/repair", {**named, "payload": whole}).status_code == 200
+    assert call("LRANGE", keys.queue("mail"), 0, -1) == [raw.replace(b"hunter2", b"hunter3")]
 
 
 @pytest.fixture

@@ -141,4 +141,4 @@ def test_the_page_of_broken_entries_has_the_buttons_that_the_table_offers(consol
     call("LPUSH", keys.broken, b"no json")
     text = page(console, "/broken")
     assert posts(text) == [verbs.row("broken", "delete").path]
-    assert text.count("data-mend=") == 1
+    assert text.count("data-repair=") == 1

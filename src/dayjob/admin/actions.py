@@ -17,6 +17,7 @@ from dayjob.errors import BadArguments, BadOption, Rejected
 from dayjob.explain.words import quoted
 from dayjob.handlers.arguments import encode_unchecked
 from dayjob.handlers.describe import misfit
+from dayjob.handlers.redact import HIDDEN, still_redacted
 from dayjob.job import new_id
 from dayjob.options import check_name
 from dayjob.store import codec
@@ -207,18 +208,28 @@ _REPAIRED: Tried = ("done", "In its queue now.")
 _ENTRY_GONE: Tried = ("moved", "It is not there any more.")
 
 
-def drop_broken(session: Session, entry: BrokenEntry) -> Steps[Outcome]:
+def delete_broken(session: Session, entry: BrokenEntry) -> Steps[Outcome]:
     """Delete an entry that could not be read."""
-    gone = yield from ask(operate.drop_broken(session.keys, entry))
+    gone = yield from ask(operate.delete_broken(session.keys, entry))
     kind, message = _DELETED if gone else _ENTRY_GONE
-    return (yield from outcome(session, "drop_broken", f"broken entry {entry.index}", kind, message))
+    return (yield from outcome(session, "delete_broken", f"broken entry {entry.index}", kind, message))
 
 
-def mend(session: Session, entry: BrokenEntry, payload: bytes) -> Steps[Outcome]:
-    """Put a broken entry into its queue as `payload`, which is what it should have been. Raises BadOption."""
-    moved = yield from ask(operate.mend(session.keys, entry, payload))
+def repair(session: Session, entry: BrokenEntry, payload: bytes) -> Steps[Outcome]:
+    """Put a broken entry into its queue as `payload`, the whole job that it should have been.
+
+    Raises BadOption if a hidden value is still `[redacted]` in it. The original value is not put back: an operator who
+    must not see it could send it elsewhere by changing the rest of the job.
+    """
+    left = still_redacted(payload, entry.entry)
+    if left:
+        raise BadOption(
+            f"the value of {', '.join(quoted(key) for key in left)} is still {HIDDEN}, and would be stored like that. "
+            "Nothing was changed.\n    Write the real value, or leave the entry as it is."
+        )
+    moved = yield from ask(operate.repair(session.keys, entry, payload))
     kind, message = _REPAIRED if moved else _ENTRY_GONE
-    return (yield from outcome(session, "mend", f"broken entry {entry.index}", kind, message))
+    return (yield from outcome(session, "repair", f"broken entry {entry.index}", kind, message))
 
 
 def enqueue(

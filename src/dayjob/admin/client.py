@@ -170,8 +170,8 @@ class Admin(_AdminBase):
     selection = _sync(actions.selection, "selection")
     apply = _sync(bulk.apply, "apply")
     enqueue = _sync(actions.enqueue, "enqueue")
-    drop_broken = _sync(actions.drop_broken, "drop_broken")
-    mend = _sync(actions.mend, "mend")
+    delete_broken = _sync(actions.delete_broken, "delete_broken")
+    repair = _sync(actions.repair, "repair")
 
     # Actions on pools.
     quiet = _sync(pool_steps.quiet, "quiet")
@@ -281,8 +281,8 @@ class AsyncAdmin(_AdminBase):
     selection = _async(actions.selection, "selection")
     apply = _async(bulk.apply, "apply")
     enqueue = _async(actions.enqueue, "enqueue")
-    drop_broken = _async(actions.drop_broken, "drop_broken")
-    mend = _async(actions.mend, "mend")
+    delete_broken = _async(actions.delete_broken, "delete_broken")
+    repair = _async(actions.repair, "repair")
 
     # Actions on pools.
     quiet = _async(pool_steps.quiet, "quiet")

@@ -112,11 +112,11 @@ TABLE = (
     ),
     VerbRow(
         "broken", "repair", "Repair", "The entry goes into its queue as the job that it should have been.",
-        "broken repair", "/broken/mend", "e", ("broken",),
+        "broken repair", "/broken/repair", "e", ("broken",),
     ),
     VerbRow(
         "broken", "delete", "Delete", "These bytes are deleted for good.",
-        "broken delete", "/broken/drop", "d", ("broken",), asks=True,
+        "broken delete", "/broken/delete", "d", ("broken",), asks=True,
     ),
 )  # fmt: skip
 

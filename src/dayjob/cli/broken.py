@@ -40,7 +40,7 @@ def ls(size: int, after: str, redis: str | None, namespace: str, as_json: bool) 
 def repair(entry_id: str, payload: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Put a broken entry into its queue as the job that it should have been."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.mend(_entry(admin, entry_id), payload.encode())
+        outcome = admin.repair(_entry(admin, entry_id), payload.encode())
     console.conclude([outcome], as_json=as_json)
 
 
@@ -56,7 +56,7 @@ def delete(entry_id: str, yes: bool, redis: str | None, namespace: str, as_json:
         if row.asks:
             shown = console.clean(entry.payload[:60].decode("utf-8", "replace"))
             console.confirm(f"{row.label} the broken entry {shown!r}?", yes=yes)
-        outcome = admin.drop_broken(entry)
+        outcome = admin.delete_broken(entry)
     console.conclude([outcome], as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ MAX_SECRETS = 1000
 #: In bytes that are not valid JSON: what looks like a key, and like its value.
 _KEY = re.compile(rb'"((?:[^"\\]|\\.){1,100})"\s*:\s*')
 _VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{].*|[^\s,}\]]+', re.DOTALL)
+#: A key whose value was redacted by `veiled`.
+_REDACTED = re.compile(_KEY.pattern + rb'"%b"' % re.escape(HIDDEN).encode())
 
 
 def is_hidden(key: object, hide: Collection[str] = ()) -> bool:
@@ -108,6 +111,12 @@ def veiled(raw: bytes, hide: Collection[str] = ()) -> bytes:
             parts += (raw[at : key.end()], b'"%b"' % HIDDEN.encode())
             at = key.end() if value is None else value.end()
     return b"".join((*parts, raw[at:]))
+
+
+def still_redacted(text: bytes, original: bytes) -> list[str]:
+    """The keys of `text` whose value is `[redacted]` and was something else in `original`."""
+    there = Counter(_REDACTED.findall(original))
+    return sorted(key.decode("utf-8", "replace") for key in Counter(_REDACTED.findall(text)) - there)
 
 
 def _hidden_leaves(value: Any, hide: Collection[str]) -> Iterator[Any]:

@@ -250,11 +250,11 @@ def _on_broken(name: str, do: Do, entry: Callable[[Any], str] | None = None) -> 
 
 
 async def _repair(admin: AsyncAdmin, subject: BrokenEntry, _: Report, given: str) -> str:
-    return result_of(await admin.mend(subject, given.encode()))
+    return result_of(await admin.repair(subject, given.encode()))
 
 
 async def _drop(admin: AsyncAdmin, subject: BrokenEntry, _: Report, __: str) -> str:
-    return result_of(await admin.drop_broken(subject))
+    return result_of(await admin.delete_broken(subject))
 
 
 def _payload_of(subject: BrokenEntry) -> str:

@@ -340,7 +340,7 @@ def announce(keys: Keys, schedules: Sequence[inspect.StoredSchedule]) -> Op[int]
     return Op("HSET", (keys.periodic,), fields, int)
 
 
-def mend(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
+def repair(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
     """Put a broken entry into a queue as `payload`, which is what it should have been; false when it is gone.
 
     Raises BadOption when that cannot be read either.
@@ -349,12 +349,12 @@ def mend(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
     moves = [_broken(entry, payload)]
     return done(
         move(
-            keys, keys.broken, moves, total=f"mended:{wire.name}", source_is="broken", to="queue", name=wire.name
+            keys, keys.broken, moves, total=f"repaired:{wire.name}", source_is="broken", to="queue", name=wire.name
         )
     )  # fmt: skip
 
 
-def drop_broken(keys: Keys, entry: inspect.BrokenEntry) -> Op[bool]:
+def delete_broken(keys: Keys, entry: inspect.BrokenEntry) -> Op[bool]:
     """Delete a broken entry; false when it is gone."""
     return done(move(keys, keys.broken, [_broken(entry)], total="deleted:", source_is="broken"))
 

@@ -10,6 +10,8 @@ from dayjob.web.render import line
 from dayjob.web.responses import broken_text
 
 SIZE = 100
+#: Longer broken entries are cut, and the form to repair them starts empty.
+MAX_SHOWN = 4000
 
 
 @page("audit.html", "/audit", "Audit")
@@ -29,8 +31,9 @@ async def broken(request: Request, admin: AsyncAdmin) -> Values:
     entries = [
         {
             "index": one.index, "digest": one.digest, "at": one.at, "where": one.where, "why": line(one.why),
-            "text": broken_text(one)[:4000],
+            "text": text[:MAX_SHOWN], "whole": len(text) <= MAX_SHOWN,
         }
         for one in found.entries
+        for text in (broken_text(one),)
     ]  # fmt: skip
     return {"entries": entries, "total": found.total, "offset": offset}

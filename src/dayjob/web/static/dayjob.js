@@ -311,10 +311,10 @@
       const text = await confirmed("Concurrency limit", effect, "Set limit", { field: "Limit", value: limit });
       if (text !== false) act("/queue/limit", `{"name":${JSON.stringify(name)},"limit":${/^\d+$/.test(text) ? Number(text) : text ? JSON.stringify(text) : null}}`);
     },
-    async mend(button) {
-      const box = $("#mend"), field = $("textarea", box);
+    async repair(button) {
+      const box = $("#repair"), field = $("textarea", box);
       field.value = button.dataset.text;
-      box.onclose = () => box.returnValue === "yes" && act("/broken/mend", { ...JSON.parse(button.dataset.mend), payload: field.value });
+      box.onclose = () => box.returnValue === "yes" && act("/broken/repair", { ...JSON.parse(button.dataset.repair), payload: field.value });
       box.returnValue = "";
       box.showModal();
     },

@@ -203,7 +203,7 @@ class OneBroken(_Input):
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{24}$")]
 
 
-class Mended(OneBroken, kw_only=True):
+class Repaired(OneBroken, kw_only=True):
     """The repaired version of a broken entry: the JSON of a job."""
 
     payload: Annotated[str, Meta(min_length=1, max_length=100_000)]

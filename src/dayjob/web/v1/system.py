@@ -25,9 +25,9 @@ from dayjob.web.v1.inputs import (
     AuditSlice,
     Drain,
     Hours,
-    Mended,
     MetricsInput,
     OneBroken,
+    Repaired,
     ScheduleInput,
     Slice,
 )
@@ -140,11 +140,11 @@ async def _entry(call: Call[Any]) -> BrokenEntry:
 
 
 async def _drop(call: Call[OneBroken]) -> Outcome:
-    return done(await call.admin.drop_broken(await _entry(call)))
+    return done(await call.admin.delete_broken(await _entry(call)))
 
 
-async def _mend(call: Call[Mended]) -> Outcome:
-    return done(await call.admin.mend(await _entry(call), call.sent.payload.encode()))
+async def _repair(call: Call[Repaired]) -> Outcome:
+    return done(await call.admin.repair(await _entry(call), call.sent.payload.encode()))
 
 
 async def _openapi(call: Call[Nothing]) -> Response:
@@ -166,7 +166,7 @@ ENDPOINTS = (
     Endpoint("GET", "/redis", "figures", "The state of the Redis server.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
     Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),
-    Endpoint("POST", "/broken/drop", "broken", "Delete a broken entry.", _drop, Outcome, OneBroken, moves=True),
-    Endpoint("POST", "/broken/mend", "broken", "Put a repaired version of a broken entry into its queue.", _mend, Outcome, Mended, moves=True),
+    Endpoint("POST", "/broken/delete", "broken", "Delete a broken entry.", _drop, Outcome, OneBroken, moves=True),
+    Endpoint("POST", "/broken/repair", "broken", "Put a repaired version of a broken entry into its queue.", _repair, Outcome, Repaired, moves=True),
     Endpoint("GET", "/openapi.json", "console", "This document.", _openapi, dict[str, Any]),
 )  # fmt: skip

@@ -84,7 +84,7 @@ class Chores:
             return min(1.0, PASS_INTERVAL_SECONDS if tick is None else tick)
         self._every("pass", PASS_INTERVAL_SECONDS, self._pass)
         self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(self._state.clock.now()))
-        self._every("mend", REPAIR_INTERVAL_SECONDS, self._trimmer.mend_limits)
+        self._every("repair", REPAIR_INTERVAL_SECONDS, self._trimmer.repair_limits)
         self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
         self._every("forget", FORGET_INTERVAL_SECONDS, lambda: self._recorder.forget_types(self._dead_age))
         if time.monotonic() >= self._due_at:

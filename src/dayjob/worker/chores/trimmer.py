@@ -94,7 +94,7 @@ class Trimmer:
             logger.info("removed %d unused job names from the list of known names", removed)
         return removed
 
-    def mend_limits(self) -> int:
+    def repair_limits(self) -> int:
         """Remove holders of concurrency limits whose attempts no longer run. Returns how many."""
         freed = 0
         table = self._link.run(consume.limit_table(self._keys))
