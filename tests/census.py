@@ -17,6 +17,7 @@ READ = {
     "set": ("SMEMBERS",),
     "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
     "hash": ("HGETALL",),
+    "stream": ("XRANGE", "-", "+"),
 }
 
 

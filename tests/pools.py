@@ -11,6 +11,7 @@ from dayjob.store.link import Link
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, operate, produce
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
+from dayjob.store.ops.history import Records
 from dayjob.store.ops.produce import Slot
 from dayjob.store.steps import walk
 
@@ -44,6 +45,7 @@ class Pool:
         done: Mapping[str, Sequence[str]] | None = None,
         figures: Mapping[str, int] | None = None,
         minute: int = 0,
+        records: Sequence[Records] = (),
         u: float = 0.5,
     ) -> Op[Reply]:
         """The next exchange, not sent. A bare name is wanted with weight 1, names of what is settled are added."""
@@ -57,6 +59,7 @@ class Pool:
         request = Request(
             self.id, self.number, self.token, listed,
             room=room, extra=extra, entries=entries, done=done or {}, minute=minute, figures=figures or {},
+            records=records,
         )  # fmt: skip
         self.last = consume.exchange(self.keys, request, lease=LEASE, u=u)
         return self.last

@@ -168,6 +168,8 @@ class JobSettings(TypedDict, total=False):
     keep: Seconds | None
     unique_until: UniqueUntil
     redact: Sequence[str]
+    history_count: int | None
+    history_age: Seconds | None
     on_done: Hook | None
     on_fail: Hook | None
     on_dead: Hook | None
@@ -201,6 +203,10 @@ class JobOptions:
     unique_until: Annotated[UniqueUntil, _start_or_done] = "start"
     #: Arguments whose values are hidden in consoles, logs and error messages.
     redact: Annotated[tuple[str, ...], _argument_names] = ()
+    #: How many completed attempts of this name, and how many others, the history keeps, and for how many seconds; 0
+    #: keeps none. None for what the pool's options have.
+    history_count: Annotated[int | None, _whole(0, 10_000_000, none=True)] = None
+    history_age: Annotated[float | None, _duration(none=True)] = None
     #: Called with (job, ...) after an attempt that ended this way; see the guide on failure.
     on_done: Annotated[Hook | None, _hook] = None
     on_fail: Annotated[Hook | None, _hook] = None
@@ -225,6 +231,8 @@ class PoolSettings(TypedDict, total=False):
     dead_count: int
     dead_age: Seconds
     done_count: int
+    history_count: int
+    history_age: Seconds
     grace: Seconds
     durability: str
 
@@ -254,6 +262,10 @@ class PoolOptions:
     dead_age: Annotated[float, _duration()] = 180 * 86400.0
     #: How many completed jobs are kept for job types with `keep`.
     done_count: Annotated[int, _whole(0, 100_000_000)] = 10_000
+    #: How many completed attempts of each job name, and how many others, the history keeps, and for how many seconds; 0
+    #: keeps none.
+    history_count: Annotated[int, _whole(0, 10_000_000)] = 20_000
+    history_age: Annotated[float, _duration()] = 86400.0
     #: Seconds that a timed-out attempt may take to end before the pool gives it up.
     grace: Annotated[float, _duration()] = 5.0
     #: What an enqueue waits for: "memory" (the server has it), "replicas:2" (two replicas have it) or "disk" (the

@@ -36,6 +36,7 @@ class Mutant:
 EXCHANGE = "tests/scripts/test_exchange.py"
 SETTLE = "tests/scripts/test_exchange_settle.py"
 RESCUE = "tests/integration/test_rescue.py"
+HISTORY = "tests/scripts/test_history.py"
 MACHINE = "tests/property/test_machine.py"
 CRASHES = "tests/faults/test_crash_points.py"
 NETWORK = "tests/faults/test_pool_network.py"
@@ -43,6 +44,28 @@ CLOCK = "tests/faults/test_host_clock.py"
 LOGGING = "tests/integration/test_logging_that_raises.py"
 
 ALL = (
+    # The history.
+    Mutant(
+        "a late failure is recorded",
+        f"{SCRIPTS}/exchange.lua",
+        "elseif settled[token] then",
+        "elseif not again then",
+        (f"{HISTORY}::test_a_late_failure_is_not_recorded_and_its_neighbour_is",),
+    ),
+    Mutant(
+        "a late completion is recorded",
+        f"{SCRIPTS}/exchange.lua",
+        "if late == 0 then",
+        "if true then",
+        (f"{HISTORY}::test_a_late_completion_is_not_recorded_as_completed",),
+    ),
+    Mutant(
+        "a sample does not say for how many attempts it stands",
+        f"{WORKER}/fetching/history.py",
+        "sample.seen / len(sample.kept)",
+        "1",
+        ("tests/unit/test_history.py::test_under_load_an_even_sample_is_kept_that_stands_for_all",),
+    ),
     # The exchange: who asks, and was it heard before?
     Mutant(
         "a late copy is applied",

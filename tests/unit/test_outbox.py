@@ -13,16 +13,18 @@ from dayjob.retry import SUSPECT
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
+from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.outbox import MAX_STUCK, Outbox
 from dayjob.worker.fetching.start_gate import StartGate
 from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.state import PoolState
 
 HALF = b"x" * (consume.MAX_BYTES // 2)
 
 
 @pytest.fixture
 def outbox() -> Outbox:
-    return Outbox(StartGate(Keys("t")))
+    return Outbox(StartGate(Keys("t")), HistoryRecorder(PoolState()))
 
 
 def finished(count: int) -> list[Attempt]:
@@ -162,7 +164,7 @@ def test_a_pool_that_lost_its_id_sends_none_of_its_old_entries(outbox):
 
 def test_the_end_of_a_suspect_lets_the_next_one_be_named():
     gate = StartGate(Keys("t"))
-    outbox = Outbox(gate)
+    outbox = Outbox(gate, HistoryRecorder(PoolState()))
     attempt = new_attempt(1, deaths=SUSPECT)
     gate.stops(attempt)
     gate.ask(0)

@@ -595,6 +595,9 @@ class JobTypeView:
     keep: float | None
     unique_until: str
     redact: tuple[str, ...]
+    #: How many records of its attempts the history keeps, and for how many seconds; None if an older release announced it.
+    history_count: int | None
+    history_age: float | None
     #: The first line of its docstring.
     doc: str
     signature: str

@@ -68,6 +68,9 @@ class Described(msgspec.Struct, frozen=True):
     keep: float | None = None
     unique_until: str = "start"
     redact: tuple[str, ...] = ()
+    #: How many records of its attempts the history keeps, and for how many seconds; None if an older release announced it.
+    history_count: int | None = None
+    history_age: float | None = None
     #: The first line of its docstring, and its signature as error messages show it.
     doc: str = ""
     signature: str = ""

@@ -173,6 +173,14 @@ class Keys:
         """String: the result of a completed job, or the error of a dead one, JSON. Expires after the job type's `keep`."""
         return f"{self.prefix}result:{job_id}"
 
+    def history(self, name: str) -> str:
+        """Stream: records of completed attempts of a name, JSON. Capped by exchange, expires after the job type's `history_age`. Written by exchange."""
+        return f"{self.prefix}history:{name}"
+
+    def history_other(self, name: str) -> str:
+        """Stream: records of the attempts of a name that ended in another way, JSON. Capped by exchange, expires after the job type's `history_age`. Written by exchange, sweep."""
+        return f"{self.prefix}history:{name}:other"
+
     @property
     def job_types(self) -> str:
         """Hash: job name to the description that its pools announced, JSON; `<name>|at` to when. Dropped 30 days after the last announcement, or after `dead_age` plus two days if that is longer."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dayjob.handlers.registry import JobType
 from dayjob.options import Hook, JobOptions
 from dayjob.store.ops import figures
+from dayjob.store.ops.history import HistoryCaps
 from dayjob.worker.state import PoolState
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class PoolJobType:
         "direct",
         "estimate",
         "fails",
+        "history",
         "hooks",
         "is_async",
         "name",
@@ -76,6 +78,7 @@ class PoolJobType:
         pool: PoolState,
         direct: Callable[[Any], Any] | None = None,
         pool_hooks: Mapping[str, Sequence[Hook]] | None = None,
+        history: HistoryCaps | None = None,
     ) -> None:
         self.type = job_type
         self.name = job_type.name
@@ -90,6 +93,8 @@ class PoolJobType:
         options = job_type.options
         self.plain = options.keep is None and not self.hooks.done and options.unique_until == "start"
         self.pool = pool
+        #: What the history keeps of its attempts.
+        self.history = history or HistoryCaps()
         #: Moving average of the seconds of an attempt; None before the first.
         self.estimate: float | None = None
         #: The same for the shortest attempt of each batch: the duration without waiting for the GIL.

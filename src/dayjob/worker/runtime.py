@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+import msgspec
+
 from dayjob.errors import NotReady, Rejected
 from dayjob.handlers.describe import describe
 from dayjob.job import Job
@@ -75,6 +77,7 @@ class Runtime:
         self.pid = os.getpid()
         self.outage = Outage()
         self.state = PoolState()
+        self.state.tag = tag
         #: The exception of a loop that died. The pool then stops by itself.
         self.failure: BaseException | None = None
         self.ended = threading.Event()
@@ -238,7 +241,12 @@ class Runtime:
             for one in pool.periodics.values()
         ]
         wanted = {one.name: one.options.max_concurrency for one in pool.registry}
-        return Announcer(self._keys, [describe(one) for one in pool.registry], schedules, wanted)
+        described = [
+            msgspec.structs.replace(describe(one), history_count=caps.count, history_age=caps.seconds)
+            for one in pool.registry
+            for caps in (self.job_types[one.name].history,)
+        ]
+        return Announcer(self._keys, described, schedules, wanted)
 
     def _warn_of_eviction(self) -> None:
         """Warn about a server that evicts keys: it would delete jobs without any error."""

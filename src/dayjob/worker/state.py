@@ -29,7 +29,7 @@ class RedisClock:
 class PoolState:
     """The state of one running pool. Every write is a single assignment, so no lock is needed."""
 
-    __slots__ = ("clock", "exchanges", "fetched", "held", "leads", "pool_id", "quiet", "stopping")
+    __slots__ = ("clock", "exchanges", "fetched", "held", "leads", "pool_id", "quiet", "stopping", "tag")
 
     def __init__(self) -> None:
         #: The id under which the pool is registered. A pool that was condemned continues under a new id.
@@ -40,6 +40,8 @@ class PoolState:
         self.quiet = False
         #: The pool is stopping, and running jobs should end. A stopping pool is also quiet.
         self.stopping = False
+        #: The tag of its program, such as a version; "" if it has none.
+        self.tag = ""
         self.clock = RedisClock()
         #: The attempts that this pool holds in Redis, by token.
         self.held: dict[str, Attempt] = {}

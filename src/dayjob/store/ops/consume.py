@@ -27,6 +27,7 @@ from dayjob.outcome import (
 )
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
+from dayjob.store.ops.history import Records
 from dayjob.store.scripts import load
 
 #: Limits of one exchange, because a script blocks the server while it runs.
@@ -70,6 +71,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     result: bytes = b""
     #: The unique key that is released because the job ends, or "".
     releases: str = ""
+    #: The class name of the exception that ended the attempt, or "".
+    error: str = ""
+    #: What the history keeps of the attempt; None if nothing.
+    records: Records | None = None
 
 
 def error_result(message: str) -> bytes:
@@ -144,6 +149,8 @@ class Request:
     #: Metrics to add to a minute since the epoch: field to increment.
     minute: int = 0
     figures: Mapping[str, int] = field(default_factory=dict)
+    #: What the history keeps of completed attempts.
+    records: Sequence[Records] = ()
 
 
 class Batch(NamedTuple):
@@ -184,6 +191,9 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
     for name in names:
         key_list += keys.of_name(name)
     settled, count = _settle_args(keys, request.entries, index, key_list)
+    for records in request.records:
+        settled += _record_args(keys, records, "", key_list)
+    count += len(request.records)
     args: list[Arg] = [
         request.pool_id, request.number, request.first_token, request.room, request.extra, int(lease * 1000),
         f"{u:.17f}", MAX_BYTES, len(names), count, len(request.done),
@@ -221,7 +231,16 @@ def _settle_args(
             place = len(key_list)
         args += (kind, name, token, entry.payload, number, place, value)
         count += 1
+        if entry.records is not None:
+            args += _record_args(keys, entry.records, token, key_list)
+            count += 1
     return args, count
+
+
+def _record_args(keys: Keys, records: Records, token: str, key_list: list[Arg]) -> tuple[Arg, ...]:
+    """The arguments of one entry of records. Appends their key to `key_list`."""
+    key_list.append(records.key(keys))
+    return "records", 0, token, records.lines, records.caps.count, len(key_list), records.caps.milliseconds
 
 
 def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:

@@ -13,6 +13,7 @@ from dayjob.handlers.describe import Described
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
+from dayjob.store.ops.history import HistoryCaps
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask
 
@@ -80,6 +81,22 @@ def keeping(keys: Keys, wanted: Iterable[str]) -> Steps[set[str]]:
     except Rejected:
         return set()
     return {one.described.name for one in found if one is not None and one.described.keep is not None}
+
+
+def history_caps(keys: Keys, wanted: Iterable[str]) -> Steps[dict[str, HistoryCaps]]:
+    """What the history keeps of these names, as their pools announced it. Empty if the key has a wrong type."""
+    names_ = sorted(set(wanted))[:AT_ONCE]
+    try:
+        found = (yield from ask(some(keys, names_))) if names_ else []
+    except Rejected:
+        return {}
+    return {
+        one.described.name: HistoryCaps(one.described.history_count, one.described.history_age)
+        for one in found
+        if one is not None
+        and one.described.history_count is not None
+        and one.described.history_age is not None
+    }
 
 
 def every(keys: Keys) -> Steps[list[AnnouncedType]]:

@@ -149,6 +149,16 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
             entry.job_id,
         )
         args += (place_of(result_key), result)
+        records = entry.records
+        if records is None:
+            args += (0, b"", 0, 0)
+        else:
+            args += (
+                place_of(records.key(keys)),
+                records.lines,
+                records.caps.count,
+                records.caps.milliseconds,
+            )
     return Op(load("sweep"), key_list, args, lambda reply: Swept(bool(reply[0]), reply[1], reply[2]))
 
 

@@ -14,7 +14,7 @@ KEYS[9]  done
 KEYS[10]  broken
 KEYS[11]  due
 KEYS[12]  minute
-KEYS[13...]  4 per job name: queue, paused, held set, bell; then the unique and result keys that entries refer to
+KEYS[13...]  4 per job name: queue, paused, held set, bell; then the unique, result and history keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of this request, from 1
 ARGV[3]  number of the first new token
@@ -50,11 +50,14 @@ Kinds of entries that end the attempt, named like the classes of outcome.py (num
 Kinds that do not end it:
   release       release a unique key; number: 1 on a first run; key, value: the unique key and the job id
   name_suspect  record the token in the pool's state
+  records       payload: records of ended attempts, one per line; number: how many the key keeps; key, value: the history
+                of a job name, and milliseconds to keep it. With a token, behind the outcome of that attempt, they are
+                written if that outcome was applied; with no token, if no outcome of this request was late. Name index: 0.
 A cancelled job never runs again: retried, snoozed, given_back and rewound leave its attempt held, and the pool ends it.
 Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that fetches the job, and a
 resend must find the whole request applied or nothing.
 ]]
---@use check bell fetchable
+--@use check bell fetchable record
 local pools, state, held, limits, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local retry, dead, scheduled, done, broken, due, minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local pool, number, token_number = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -118,6 +121,7 @@ local function add(counter, i, n)
   counts[label] = (counts[label] or 0) + n
 end
 local late, stuck, releases, cancelled = 0, {}, {}, {}
+local settled, histories = {}, {}
 local runs_again = {retried = true, snoozed = true, given_back = true, rewound = true}
 local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
@@ -165,6 +169,7 @@ local function settle(kind, i, token, payload, amount, key, value)
     call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'kept' and amount or 86400000, 1)))
   end
   call('HDEL', held, token)
+  settled[token] = true
   if limit[i] then
     pcall_('SREM', key_of(i, 3), pool .. '/' .. token)
   end
@@ -204,6 +209,12 @@ for _ = 1, entries do
     releases[#releases + 1] = call('HGET', held, token)
   elseif kind == 'name_suspect' then
     if present and not again then named = token end
+  elseif kind == 'records' then
+    if token == '' then
+      histories[#histories + 1] = {KEYS[key], payload, amount, tonumber(value)}
+    elseif settled[token] then
+      record(KEYS[key], payload, amount, tonumber(value), now)
+    end
   elseif again then
     -- The first send removed all attempts that it settled, so one that is still held could not be settled.
     if present then stuck[#stuck + 1] = token end
@@ -350,6 +361,9 @@ if not again then
       pcall_('HINCRBY', minute, ARGV[at], ARGV[at + 1])
     end
     call('EXPIRE', minute, 262800)
+  end
+  if late == 0 then
+    for _, one in ipairs(histories) do record(one[1], one[2], one[3], one[4], now) end
   end
   call('ZADD', pools, 'XX', format('%d', now + lease), pool)
   call('HSET', state, 'last', format('%d', number))

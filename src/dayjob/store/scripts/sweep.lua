@@ -11,11 +11,12 @@ KEYS[6]  retry
 KEYS[7]  broken
 KEYS[8]  totals
 KEYS[9]  due
-KEYS[10...]  3 per job name: queue, held set, bell; then the unique and result keys that entries refer to
+KEYS[10...]  3 per job name: queue, held set, bell; then the unique, result and history keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of job names
-ARGV[3...]  the job names, then 9 per entry: kind, name index, token, payload, number, key index of the unique key, job id,
-            key index of the result, result
+ARGV[3...]  the job names, then 13 per entry: kind, name index, token, payload, number, key index of the unique key, job id,
+            key index of the result, result, key index of the history, record of the attempt, how many records the history
+            keeps or 0 if that is not known, milliseconds to keep it
 Returns  {1, or 0 when the pool is not condemned; attempts moved; attempts left}
 Kinds of entries, named like the classes of outcome.py (number is 0 unless given here):
   reaped      payload goes to the head of its queue
@@ -27,11 +28,11 @@ Kinds of entries, named like the classes of outcome.py (number is 0 unless given
 The unique key of an entry is released if the job owns it.
 Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
---@use check bell
+--@use check bell record
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local id, count = ARGV[1], tonumber(ARGV[2])
-local STRIDE, FIRST_NAME, FIRST_KEY = 9, 2, 9
+local STRIDE, FIRST_NAME, FIRST_KEY = 13, 2, 9
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -92,6 +93,8 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
       redis.call('DEL', KEYS[key])
     end
     redis.call('HDEL', held, token)
+    local history = tonumber(ARGV[i + 9])
+    if history > 0 then record(KEYS[history], ARGV[i + 10], tonumber(ARGV[i + 11]), tonumber(ARGV[i + 12]), now) end
     redis.pcall('SREM', members, id .. '/' .. token)
     -- A waiting job may now fit under the limit.
     rung[bell] = true

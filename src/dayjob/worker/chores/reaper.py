@@ -8,19 +8,22 @@ that run beside a crashing job are not moved to dead.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from dayjob import retry
 from dayjob.errors import DayjobError, JobTimeout, Rejected
 from dayjob.job import Job
 from dayjob.options import JobOptions
-from dayjob.outcome import Cancelled, Died, Dropped, Reaped, Retried, Unreadable
+from dayjob.outcome import Cancelled, Died, Dropped, Reaped, Retried, StartRequest, Unreadable
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, inspect, job_types, maintain
 from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.history import UNKNOWN_CAPS, HistoryCaps, StoredRecord, ending_of, new_records
 from dayjob.store.steps import Runs, walk
 from dayjob.worker.running.attempt import KILLED, killed_payload
 
@@ -41,6 +44,8 @@ class CrashedPool(NamedTuple):
     culprit: str | None
     cause: str | None
     now: float
+    #: What the history keeps of the names of its attempts; without the names that no pool has announced.
+    caps: Mapping[str, HistoryCaps]
 
 
 class HeldJob(NamedTuple):
@@ -70,6 +75,21 @@ def _history_fields(wire: codec.Wire, now: float, error: str, *, died_in: str = 
     number = 1 + wire.fails + wire.deaths + wire.snoozes
     past = codec.remember(wire, attempt=number, at=now, ran=0, error=error, died_in=died_in)
     return {"past": past, **codec.first_enqueued_field(wire)}
+
+
+def _with_record(entry: Entry, held: HeldJob, crash: CrashedPool) -> Entry:
+    """`entry` with what the history keeps of its attempt. When that started is not known."""
+    caps = crash.caps.get(entry.name, UNKNOWN_CAPS)
+    ending = ending_of(entry.outcome) if not isinstance(entry.outcome, StartRequest) else None
+    if ending is None or (caps.count == 0 and caps is not UNKNOWN_CAPS):
+        return entry
+    wire, first = held.wire, codec.first_enqueued(held.wire)
+    record = StoredRecord(
+        wire.id, ending, int(crash.now * 1000), age=max(0, int((crash.now - first) * 1000)) if first else -1,
+        attempt=1 + wire.fails + wire.deaths + wire.snoozes, pool=crash.pool_id, source=wire.source,
+        error=entry.error,
+    )  # fmt: skip
+    return msgspec.structs.replace(entry, records=new_records(entry.name, [record], caps, completed=False))
 
 
 class Reaper:
@@ -121,7 +141,9 @@ class Reaper:
         tokens = sorted(held, key=_token_number, reverse=True)
         state = self._link.run(maintain.read_state(self._keys, pool_id))
         # The time is only needed if there are payloads to write.
-        crash = CrashedPool(pool_id, *state, now=self._link.run(inspect.now()) if tokens else 0.0)
+        now = self._link.run(inspect.now()) if tokens else 0.0
+        caps = walk(self._link, job_types.history_caps(self._keys, map(consume.name_in, tokens)))
+        crash = CrashedPool(pool_id, *state, now=now, caps=caps)
         moved = 0
         for batch in self._batches(pool_id, tokens):
             rescued = self._rescue_batch(batch, crash) if batch else []
@@ -180,11 +202,14 @@ class Reaper:
         try:
             held = HeldJob(token, payload, codec.read(payload, name))
             if cancel is not None:
-                return Rescued(self._end_cancelled(held, killed=cancel == b"kill"))
-            return self._judge(held, crash)
+                rescued: Rescued | None = Rescued(self._end_cancelled(held, killed=cancel == b"kill"))
+            else:
+                rescued = self._judge(held, crash)
         except codec.Broken as why:
             entry = codec.broken_entry(payload, at=0, where=f"held by pool {crash.pool_id}", why=str(why))
-            return Rescued(Entry(name, token, Unreadable(), entry))
+            held = HeldJob(token, payload, codec.Wire(name))
+            rescued = Rescued(Entry(name, token, Unreadable(), entry))
+        return None if rescued is None else rescued._replace(entry=_with_record(rescued.entry, held, crash))
 
     def _end_cancelled(self, held: HeldJob, *, killed: bool) -> Entry:
         """End a job that an operator cancelled or killed while it ran. It never runs again."""
@@ -225,7 +250,8 @@ class Reaper:
         fields |= _history_fields(wire, crash.now, cause)
         match outcome:
             case Retried():
-                return Rescued(Entry(wire.name, held.token, outcome, codec.rewrite(held.payload, fields)))
+                payload = codec.rewrite(held.payload, fields)
+                return Rescued(Entry(wire.name, held.token, outcome, payload, error=JobTimeout.__name__))
             case Dropped():
                 return Rescued(self._end(held, outcome))
             case Died():

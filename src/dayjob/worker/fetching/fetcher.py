@@ -18,6 +18,7 @@ from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
 from dayjob.worker.fetching.budget import PREFETCH_PAUSE_SECONDS, FetchBudget, fetch_budget
 from dayjob.worker.fetching.counts import MinuteCounts
+from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.names import NamesWithJobs
 from dayjob.worker.fetching.outbox import Outbox
 from dayjob.worker.fetching.replies import ReplyHandler
@@ -64,12 +65,13 @@ class Fetcher:
         # The content of the next request, and what becomes of its reply.
         self._names = NamesWithJobs({name: one.options.priority for name, one in job_types.items()}, rng)
         self._start_gate = StartGate(keys)
-        self._outbox = Outbox(self._start_gate)
+        self._history = HistoryRecorder(state)
+        self._outbox = Outbox(self._start_gate, self._history)
         self._counts = MinuteCounts(list(job_types.values()))
         self._requests = RequestSequence(keys, state, lease=lease, rng=rng)
         self._replies = ReplyHandler(
             keys, link, job_types, state, requests=self._requests, names=self._names, outbox=self._outbox,
-            start_gate=self._start_gate, executors=executors,
+            start_gate=self._start_gate, executors=executors, history=self._history,
         )  # fmt: skip
         #: Set by other threads when an exchange may be needed.
         self._event = threading.Event()
@@ -139,7 +141,9 @@ class Fetcher:
             if reply.status in ("refused", "late"):
                 # This pool was condemned, or another process used its numbers: only a new id is safe.
                 self._refused = True
+                self._history.answered(applied=False)
             else:
+                self._history.answered(applied=not reply.late)
                 self._replies.apply(current.request, reply)
         finally:
             # Last, because `busy` must not become false before the fetched jobs are held.
@@ -204,9 +208,14 @@ class Fetcher:
             fetches=bool(budget.free or budget.extra),
             settled=(*(entry.name for entry in entries), *done),
         )
-        figures = self._counts.take() if self._counts.due() or self._flushing else {}
+        flush = self._counts.due() or self._flushing
+        figures = self._counts.take() if flush else {}
+        # Every attempt that ran is in the figures, so records never wait where no figures do.
+        records = self._history.take() if flush else []
         if weights or figures:
-            self._requests.send(self._requests.build(weights, budget, resting, entries, done, figures))
+            self._requests.send(
+                self._requests.build(weights, budget, resting, entries, done, figures, records)
+            )
 
     def _only_fetches(self) -> bool:
         """Whether the next request only fetches jobs for an idle pool, as the one that was prepared while idle does."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 
-from dayjob.outcome import counts_failure
+from dayjob.outcome import Done, Kept, counts_failure
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
+from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.start_gate import StartGate
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
@@ -20,8 +21,9 @@ RETRY_STUCK_SECONDS = 1.0
 class Outbox:
     """The outcomes for the next exchanges."""
 
-    def __init__(self, gate: StartGate) -> None:
+    def __init__(self, gate: StartGate, history: HistoryRecorder) -> None:
         self._start_gate = gate
+        self._history = history
         self.finished: deque[Attempt] = deque()
         #: Finished attempts that are reported at their `hold_until`, in that order.
         self.later: deque[Attempt] = deque()
@@ -87,7 +89,7 @@ class Outbox:
             entry = attempt.settlement
             if entry is not None and not attempt.lost:
                 attempt.job_type.fails += counts_failure(entry.outcome)
-                entries.append(entry)
+                entries.append(self._history.with_record(attempt, entry))
                 size += _bytes(entry)
                 if size >= consume.MAX_BYTES:
                     break
@@ -106,12 +108,21 @@ class Outbox:
         return entries, done
 
     def _count(self, job_type: PoolJobType, attempts: list[Attempt], epoch: float) -> list[str]:
-        """Count ended attempts of one job type in its figures. Returns the tokens of plain completions."""
+        """Count ended attempts of one job type in its figures and history. Returns the tokens of plain completions."""
         job_type.learn([attempt for attempt in attempts if attempt.ran is not None], epoch)
         if self._start_gate.suspecting:
             for attempt in attempts:
                 self._start_gate.ended(attempt)
-        return [attempt.token for attempt in attempts if attempt.settlement is None and not attempt.lost]
+        plain = [attempt for attempt in attempts if attempt.settlement is None and not attempt.lost]
+        self._history.completed(
+            job_type, plain if len(plain) == len(attempts) else [one for one in attempts if _completed(one)]
+        )
+        return [attempt.token for attempt in plain]
+
+
+def _completed(attempt: Attempt) -> bool:
+    entry = attempt.settlement
+    return not attempt.lost and (entry is None or isinstance(entry.outcome, Done | Kept))
 
 
 def _bytes(entry: Entry) -> int:

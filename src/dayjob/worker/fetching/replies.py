@@ -13,6 +13,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume, maintain
 from dayjob.store.ops.consume import Entry, Reply, Request
+from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.names import NamesWithJobs
 from dayjob.worker.fetching.outbox import Outbox
 from dayjob.worker.fetching.requests import RequestSequence
@@ -40,6 +41,7 @@ class ReplyHandler:
         outbox: Outbox,
         start_gate: StartGate,
         executors: Executors,
+        history: HistoryRecorder,
     ) -> None:
         self._keys = keys
         self._link = link
@@ -50,6 +52,7 @@ class ReplyHandler:
         self._outbox = outbox
         self._start_gate = start_gate
         self._executors = executors
+        self._history = history
         #: Job name to the monotonic time when a wrong type of its keys was last logged.
         self._wrong_type_logged_at: dict[str, float] = {}
 
@@ -99,7 +102,8 @@ class ReplyHandler:
             attempt.payload = payload or b""
             with contextlib.suppress(codec.Broken):
                 attempt.wire = codec.read(attempt.payload, attempt.name)
-        self._outbox.entries.append(attempt.cancellation(self._keys.unique_prefix, self._state.clock.now()))
+        entry = attempt.cancellation(self._keys.unique_prefix, self._state.clock.now())
+        self._outbox.entries.append(self._history.with_record(attempt, entry))
 
     def _log_wrong_types(self, names: list[str]) -> None:
         now = time.monotonic()
@@ -141,8 +145,10 @@ class ReplyHandler:
         logger.error("job=%s: an entry of this queue cannot be read and was moved to broken: %s", name, why)
         now, where = self._state.clock.now(), self._keys.queue(name)
         entry = codec.broken_entry(payload, at=now, where=where, why=why)
-        self._state.held[token] = Attempt(token, name, payload, codec.Wire(name), job_type)
-        self._outbox.entries.append(Entry(name, token, Unreadable(), entry))
+        self._state.held[token] = attempt = Attempt(token, name, payload, codec.Wire(name), job_type)
+        self._outbox.entries.append(
+            self._history.with_record(attempt, Entry(name, token, Unreadable(), entry))
+        )
 
     def _start_released(self, request: Request, reply: Reply) -> None:
         """Start the attempts whose request to the start gate was answered."""

@@ -11,6 +11,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
+from dayjob.store.ops.history import Records
 from dayjob.worker.fetching.budget import FetchBudget
 from dayjob.worker.state import PoolState
 
@@ -53,6 +54,7 @@ class RequestSequence:
         entries: Sequence[Entry] = (),
         done: Mapping[str, Sequence[str]] = MappingProxyType({}),
         figures: Mapping[str, int] = MappingProxyType({}),
+        records: Sequence[Records] = (),
     ) -> PreparedRequest:
         """The next request. It fetches the names with a weight above 0 that are not `resting`."""
         order = list(weights)
@@ -64,7 +66,7 @@ class RequestSequence:
         request = Request(
             self._state.pool_id, self._number + 1, self.first_token, wants,
             room=budget.free, extra=budget.extra, entries=entries, done=done,
-            minute=int(self._state.clock.now() // 60), figures=figures,
+            minute=int(self._state.clock.now() // 60), figures=figures, records=records,
         )  # fmt: skip
         return PreparedRequest(
             request, consume.exchange(self._keys, request, lease=self._lease, u=self._rng.random())

@@ -7,7 +7,9 @@ from typing import Any
 
 from dayjob.handlers.registry import JobType
 from dayjob.middleware import compose_async, compose_sync
+from dayjob.options import JobOptions, PoolOptions
 from dayjob.pool import WorkerPool
+from dayjob.store.ops.history import HistoryCaps
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.state import PoolState
 
@@ -16,7 +18,15 @@ def new_pool_job_type(
     pool: WorkerPool[Any], job_type: JobType[..., ..., Any], state: PoolState
 ) -> PoolJobType:
     """A job type as a running pool uses it."""
-    return PoolJobType(job_type, _composed(pool, job_type), state, _direct(pool, job_type), pool.hooks)
+    composed, direct = _composed(pool, job_type), _direct(pool, job_type)
+    history = _history_caps(pool.options, job_type.options)
+    return PoolJobType(job_type, composed, state, direct, pool.hooks, history)
+
+
+def _history_caps(pool: PoolOptions, job_type: JobOptions) -> HistoryCaps:
+    """What the history keeps of a job type: by its own options, else by those of the pool."""
+    count, age = job_type.history_count, job_type.history_age
+    return HistoryCaps(pool.history_count if count is None else count, age or pool.history_age)
 
 
 def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any, Any], Any]:

@@ -37,7 +37,8 @@ class Settler:
         if wire.unique_key and not isinstance(outcome, Retried | Snoozed | GivenBack):
             releases = attempt.own_key(self._keys.unique_prefix)
         payload = self._payload(attempt, outcome, failure)
-        return Entry(attempt.name, attempt.token, outcome, payload, wire.id, result, releases)
+        error = "" if failure is None else type(failure.error).__name__
+        return Entry(attempt.name, attempt.token, outcome, payload, wire.id, result, releases, error)
 
     def settle_completion(self, attempt: Attempt) -> Settlement:
         """A completion whose result is not kept: None, unless it also releases a unique key."""
