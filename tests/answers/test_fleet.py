@@ -64,3 +64,29 @@ def test_the_workers_of_a_pool_whose_lease_is_over_are_not_counted_as_busy(
     finally:
         os.kill(worker.process.pid, signal.SIGCONT)
         worker.close()
+
+
+def test_how_the_times_of_a_job_are_spread_is_the_same_everywhere(faces, admin, new_pool, look):
+    pool = new_pool()
+
+    @pool.job
+    def mail() -> None: ...
+
+    for _ in range(3):
+        mail.enqueue()
+    with pool:
+        wait_until(lambda: admin.spread("mail").all_runs.count == 3, 60)
+    found = admin.spread("mail")
+    assert sum(one.count for one in found.runs) == sum(one.count for one in found.waits) == 3
+    assert sum(faces.api("/spread", name="mail")["all_runs"]["buckets"].values()) == 3
+    assert sum(faces.run_json("metrics", "--job", "mail")["all_waits"]["buckets"].values()) == 3
+    assert "ran in the last 1 h: 3" in faces.run("metrics", "--job", "mail")
+    page = faces.page("/metrics", name="mail")
+    for title in (
+        "Run time by minute, last hour",
+        "Wait by minute, last hour",
+        "Run time, last hour",
+        "Wait, last hour",
+    ):
+        assert title in page
+    assert sum(faces.api("/spread", name="mail", hours=72)["all_runs"]["buckets"].values()) == 3

@@ -112,7 +112,12 @@ def test_the_document_is_served(filled):
 )
 def test_the_document_names_the_fields_that_are_there(endpoint, filled):
     """The other way round: no answer has a field that the document does not know."""
-    needed = {"/queue": {"name": "mail"}, "/jobs": {"state": "dead"}, "/jobs/count": {"state": "dead"}}
+    needed = {
+        "/queue": {"name": "mail"},
+        "/spread": {"name": "mail"},
+        "/jobs": {"state": "dead"},
+        "/jobs/count": {"state": "dead"},
+    }
     job = filled.api("/jobs", state="dead")["jobs"][0]["id"]
     found = filled.api(
         endpoint.path,

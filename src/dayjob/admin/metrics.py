@@ -8,7 +8,7 @@ from functools import partial
 
 from dayjob.admin import doctor
 from dayjob.admin.session import Session
-from dayjob.admin.views import JobMetrics, Metrics, Quantiles, RedisView, Throughput
+from dayjob.admin.views import JobMetrics, JobSpread, Metrics, Quantiles, RedisView, Throughput
 from dayjob.errors import BadOption
 from dayjob.store.ops import figures, health, inspect, rollups
 from dayjob.store.ops.figures import Counts, Times
@@ -48,6 +48,7 @@ def metrics(
     return Metrics(
         now, hours, flow.step, flow.starts, flow.ended, flow.failed, tuple(sorted(names)),
         tuple(_job(one, steps, times, totals) for one in sorted(chosen)), Quantiles.of(times.exchange()),
+        flow.waiting,
     )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def _chosen(names: set[str], parts: list[Counts], most: int | None) -> set[str]:
 
 
 def throughput(session: Session, hours: int = 1) -> Steps[Throughput]:
-    """What ended and failed over the last 1, 24 or 72 hours: a small part of `metrics`. Raises BadOption."""
+    """What ended, failed and waited over the last 1, 24 or 72 hours: a small part of `metrics`. Raises BadOption."""
     now, parts = yield from _series(session, hours)
     return _throughput(now, hours, parts)
 
@@ -69,13 +70,13 @@ def _throughput(now: float, hours: int, parts: list[Counts]) -> Throughput:
     return Throughput(
         now, SPANS[hours] * 60, tuple(part.minute * 60 for part in parts),
         tuple(sum(part.ended.values()) for part in parts), tuple(sum(part.fails.values()) for part in parts),
+        tuple(None if part.sizes is None else sum(part.sizes.values()) for part in parts),
     )  # fmt: skip
 
 
 def _series(session: Session, hours: int) -> Steps[tuple[float, list[Counts]]]:
     """Redis time, and the counts of every step of these hours."""
-    if hours not in SPANS:
-        raise BadOption(f"hours={hours}: figures are shown for {', '.join(map(str, SPANS))} hours")
+    _check_hours(hours)
     now = yield from ask(inspect.now())
     step = SPANS[hours]
     last = int(now // 60)
@@ -84,15 +85,40 @@ def _series(session: Session, hours: int) -> Steps[tuple[float, list[Counts]]]:
     return now, (yield from rollups.series(session.keys, first, last, step, read))
 
 
+def _check_hours(hours: int) -> None:
+    if hours not in SPANS:
+        raise BadOption(f"hours={hours}: figures are shown for {', '.join(map(str, SPANS))} hours")
+
+
 def _job(name: str, steps: Pairs, times: Times, totals: dict[str, dict[str, int]]) -> JobMetrics:
     """`steps` are the counts, in order and without gaps, and `times` are those of all of them."""
     # With many names and steps these are tens of thousands of numbers: lists are quicker than generators.
     series = tuple([one.ended.get(name, 0) for one, _ in steps])
     fails = tuple([one.fails.get(name, 0) for one, _ in steps])
     incoming = tuple([figures.came_in(one, following, name) for one, following in steps])
+    waiting = tuple([one.size(name) for one, _ in steps])
     return JobMetrics(
         name, series, Quantiles.of(times.run(name)), Quantiles.of(times.wait(name)), totals_of(totals, name),
-        fails, sum(fails), _share(sum(fails), sum(series)), incoming,
+        fails, sum(fails), _share(sum(fails), sum(series)), incoming, waiting,
+    )  # fmt: skip
+
+
+def spread(session: Session, name: str, hours: int = 1) -> Steps[JobSpread]:
+    """How long jobs of one name waited and ran: in each minute of the last hour, and in all of 1, 24 or 72 hours. Raises BadOption."""
+    _check_hours(hours)
+    now = yield from ask(inspect.now())
+    last = int(now // 60)
+    minutes = yield from figures.minutes(session.keys, range(last - 59, last + 1), name)
+    if hours == 1:
+        times = rollups.merged_times([minute.times for minute in minutes])
+    else:
+        read = partial(session.minute_cache.minutes, now=now)
+        first = last - last % SPANS[hours] + SPANS[hours] - hours * 60
+        times = yield from rollups.times(session.keys, first, last, read, {name})
+    return JobSpread(
+        now, name, hours, tuple(minute.number * 60 for minute in minutes),
+        tuple(minute.times.wait(name) for minute in minutes), tuple(minute.times.run(name) for minute in minutes),
+        times.wait(name), times.run(name),
     )  # fmt: skip
 
 

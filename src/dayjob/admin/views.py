@@ -31,9 +31,11 @@ __all__ = [
     "Failures",
     "Finding",
     "Frame",
+    "Histogram",
     "JobDetail",
     "JobMetrics",
     "JobPage",
+    "JobSpread",
     "JobTypeView",
     "JobView",
     "Line",
@@ -648,6 +650,25 @@ class JobMetrics:
     failing: float | None = None
     #: Jobs that came into the queue in each step, as QueueView has it; None where that is not known, as of the last one.
     incoming: tuple[int | None, ...] = ()
+    #: Jobs that waited when each step began; None where they were not counted.
+    waiting: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpread:
+    """How the wait and run times of one job name are spread. Bucket b counts durations up to 0.1 ms * 2**(b/2)."""
+
+    now: float
+    name: str
+    hours: int
+    #: When each minute of the last hour begins.
+    starts: tuple[int, ...]
+    #: For each of these minutes.
+    waits: tuple[Histogram, ...]
+    runs: tuple[Histogram, ...]
+    #: Over all the hours.
+    all_waits: Histogram
+    all_runs: Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -667,11 +688,13 @@ class Metrics:
     jobs: tuple[JobMetrics, ...]
     #: Round trips of the pools' exchanges.
     trips: Quantiles
+    #: Jobs of all names that waited when each step began; None where they were not counted.
+    waiting: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What ended over time, of all job names together."""
+    """What ended and what waited over time, of all job names together."""
 
     now: float
     #: Seconds in one step, and when each begins.
@@ -680,6 +703,8 @@ class Throughput:
     #: Attempts that ended in each step, and those of them that failed.
     ended: tuple[int, ...]
     failed: tuple[int, ...]
+    #: Jobs that waited when each step began; None where they were not counted.
+    waiting: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dayjob.admin.views import Metrics
+from dayjob.admin.scrape import bucket_limit
+from dayjob.admin.views import Histogram, JobSpread, Metrics
 from dayjob.cli import console
 from dayjob.cli.console import took
 
@@ -12,10 +13,16 @@ from dayjob.cli.console import took
 @click.command(epilog="Example: dayjob metrics --hours 24 --steps")
 @click.option("--hours", type=click.Choice(["1", "24", "72"]), default="1", show_default=True)
 @click.option("--steps", is_flag=True, help="Also show each minute, quarter of an hour or hour.")
+@click.option("--job", metavar="NAME", help="Show how the wait and run times of one job are spread.")
 @console.options
-def metrics(hours: str, steps: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+def metrics(
+    hours: str, steps: bool, job: str | None, redis: str | None, namespace: str, as_json: bool
+) -> None:
     """Show what ran in the last hours by job name: number of jobs, wait and run times, and all-time totals."""
     with console.opened(redis, namespace) as admin:
+        if job is not None:
+            _show_spread(admin.spread(job, int(hours)), as_json=as_json)
+            return
         found = admin.metrics(int(hours))
     if as_json:
         console.emit(found)
@@ -65,3 +72,29 @@ def _print_steps(found: Metrics) -> None:
         click.echo("Nothing ran.")
         return
     console.table(("FROM", "RAN", "FAILED", "JOBS"), rows, right="RAN FAILED")
+
+
+#: The longest bar of a histogram.
+_BAR = 40
+
+
+def _show_spread(found: JobSpread, *, as_json: bool) -> None:
+    if as_json:
+        console.emit(found)
+        return
+    for title, histogram in (("ran", found.all_runs), ("waited", found.all_waits)):
+        click.echo(f"{title} in the last {found.hours} h: {histogram.count:,}")
+        _print_histogram(histogram)
+
+
+def _print_histogram(histogram: Histogram) -> None:
+    used = [bucket for bucket, number in histogram.buckets.items() if number]
+    if not used:
+        return
+    most = max(histogram.buckets.values())
+    rows = [(bucket, histogram.buckets.get(bucket, 0)) for bucket in range(min(used), max(used) + 1)]
+    table = [
+        (took(bucket_limit(bucket)), f"{number:,}", "#" * round(_BAR * number / most))
+        for bucket, number in rows
+    ]
+    console.table(("UP TO", "JOBS", ""), table, right="JOBS")

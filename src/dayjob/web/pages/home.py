@@ -8,8 +8,9 @@ from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Note
-from dayjob.web import charts
+from dayjob.web.charts import spark
 from dayjob.web.console import Console
+from dayjob.web.pages import drawings
 from dayjob.web.pages.shell import Values, look, page, recent
 from dayjob.web.render import share
 
@@ -48,9 +49,11 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
         "capacity": capacity,
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
         "rate": max(0.0, ended - failed), "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
-        "throughput": charts.bars(
-            flow.starts, flow.step, flow.ended, flow.failed, "Completed and failed jobs in each minute of the last hour"
+        "throughput": drawings.attempts(
+            "Completed and failed per minute, last hour", flow.starts, flow.step, flow.ended, flow.failed
         ),
+        "backlog": drawings.backlog("Waiting, last hour", flow.starts, flow.step, flow.waiting),
+        "sparks": {"waiting": spark(flow.waiting, 3), "ended": spark(flow.ended)},
         "fresh": not names and not verdict.pools and not verdict.sizes.dead and not any(flow.ended),
         "places": lambda note: place_of(note, names),
     }  # fmt: skip

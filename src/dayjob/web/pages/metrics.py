@@ -7,7 +7,9 @@ from starlette.requests import Request
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Metrics
 from dayjob.web import charts
+from dayjob.web.charts import Chart
 from dayjob.web.console import Console
+from dayjob.web.pages import drawings
 from dayjob.web.pages.shell import Values, page, recent, whole
 
 #: How many jobs are shown, the busiest first. Each row has a chart, so more would make the page slow.
@@ -25,7 +27,7 @@ async def metrics(request: Request, admin: AsyncAdmin) -> Values:
     jobs = sorted(found.jobs, key=lambda job: (-job.runs.count, job.name))
     return {
         "found": found, "jobs": jobs, "name": name, "now": found.now, "step": _STEPS[hours],
-        "throughput": _throughput(found, name), "spark": charts.spark, "span_range": charts.span_range,
+        "pictures": await _pictures(admin, found, name, hours), "spark": charts.spark, "span_range": charts.span_range,
     }  # fmt: skip
 
 
@@ -36,10 +38,17 @@ async def _busiest(console: Console, hours: int) -> Metrics:
     )
 
 
-def _throughput(found: Metrics, name: str) -> charts.Chart:
-    """Completed and failed attempts in each step, for one job or for all."""
-    ended, failed = found.ended, found.failed
+async def _pictures(admin: AsyncAdmin, found: Metrics, name: str, hours: int) -> list[Chart]:
+    """Attempts and waiting jobs over time, of one job or of all; of one also how its wait and run times are spread."""
+    whose = f'"{name}"' if name else "all jobs"
+    ended, failed, waiting = found.ended, found.failed, found.waiting
     if name:
         none = (0,) * len(found.starts)
-        ended, failed = (found.jobs[0].series, found.jobs[0].fails) if found.jobs else (none, none)
-    return charts.bars(found.starts, found.step, ended, failed, "Completed and failed attempts")
+        only = found.jobs[0] if found.jobs else None
+        ended, failed = (only.series, only.fails) if only else (none, none)
+        waiting = only.waiting if only else (None,) * len(found.starts)
+    drawn = [
+        drawings.attempts(f"Completed and failed, {whose}", found.starts, found.step, ended, failed),
+        drawings.backlog(f"Waiting, {whose}", found.starts, found.step, waiting),
+    ]
+    return drawn + (drawings.spread(await admin.spread(name, hours)) if name else [])

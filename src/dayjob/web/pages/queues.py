@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import QueueDetail, QueueView
 from dayjob.web import charts
+from dayjob.web.charts import Chart, Series
+from dayjob.web.pages import drawings
 from dayjob.web.pages.shell import Values, failure, page
 
 _KINDS = (("", "All"), ("waiting", "With jobs"), ("paused", "Paused"), ("stray", "No worker"))
@@ -44,13 +45,21 @@ async def queue(request: Request, admin: AsyncAdmin) -> Values:
     detail = await admin.queue(name)
     registered = (await admin.pools(workers=False)).pools
     runs_on = [pool for pool in registered if pool.id in detail.pools]
-    return {"detail": detail, "now": detail.now, "flow": _flow(detail), "runs_on": runs_on}
+    return {"detail": detail, "now": detail.now, "pictures": _pictures(detail), "runs_on": runs_on}
 
 
-def _flow(detail: QueueDetail) -> charts.Chart | Markup:
-    """Attempts of the last hour."""
+def _pictures(detail: QueueDetail) -> list[Chart]:
+    """The last hour: attempts that ended, jobs that waited, jobs that came in and were fetched."""
     series = detail.series
-    return charts.bars(
-        [one.at for one in series], 60, [one.runs for one in series], [one.fails for one in series],
-        "Completed and failed attempts in each minute of the last hour",
-    )  # fmt: skip
+    starts = [one.at for one in series]
+    flow = (
+        Series("in", [one.incoming for one in series], 2),
+        Series("out", [one.out for one in series], 0),
+    )
+    return [
+        drawings.attempts(
+            "Completed and failed per minute, last hour", starts, 60, [one.runs for one in series], [one.fails for one in series]
+        ),
+        drawings.backlog("Waiting, last hour", starts, 60, [one.size for one in series]),
+        charts.lines("In and out per minute, last hour", starts, 60, flow),
+    ]  # fmt: skip

@@ -32,7 +32,7 @@
     hour: "2-digit", minute: "2-digit", ...(kind === "hour" ? {} : { day: "numeric", month: "short" }), ...zone() });
   const tick = () => {
     const now = Date.now() / 1000 + skew;
-    for (const time of $$("time[data-at]")) {
+    for (const time of $$("time[data-at], text[data-at]")) {
       const { at, clock: kind } = time.dataset;
       if (kind) { write(time, clock(at, kind)); continue; }
       const away = at - now;
@@ -412,7 +412,8 @@
   });
 
   on("click", (event) => {
-    const box = event.target.closest("[data-pick], [data-all]");
+    const box = event.target.closest("[data-pick], [data-all]"), spot = event.target.closest("[data-to]");
+    if (spot) return void location.assign(spot.dataset.to);
     if (box?.matches("[data-pick]")) return pick(box, event);
     if (box) { for (const one of boxes()) one.checked = box.checked; return picked(); }
     const button = event.target.closest("button");
@@ -429,8 +430,7 @@
   on("pointerover", (event) => {
     const bar = event.target.closest?.(".hit"), tip = $("[data-tip]", event.target.closest?.("[data-chart]") || make("i"));
     if (!tip) return;
-    const [ended, bad] = bar ? bar.dataset.v.split("|") : [];
-    tip.textContent = bar ? `${clock(bar.dataset.at)}: ${(ended - bad).toLocaleString("en")} completed, ${Number(bad).toLocaleString("en")} failed` : "";
+    tip.textContent = bar ? `${bar.dataset.at ? `${clock(bar.dataset.at)}: ` : ""}${bar.dataset.say}` : "";
   });
   on("mouseout", ({ target, relatedTarget }) => {
     const rows = target.closest("[data-rows]");

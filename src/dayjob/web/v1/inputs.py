@@ -183,6 +183,12 @@ class MetricsInput(Hours):
     most: Size = 500
 
 
+class SpreadInput(Hours, kw_only=True):
+    """One job name."""
+
+    name: Name
+
+
 class Slice(_Input):
     """Part of a list."""
 
