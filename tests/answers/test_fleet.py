@@ -90,3 +90,19 @@ def test_how_the_times_of_a_job_are_spread_is_the_same_everywhere(faces, admin, 
     ):
         assert title in page
     assert sum(faces.api("/spread", name="mail", hours=72)["all_runs"]["buckets"].values()) == 3
+
+
+def test_memory_and_round_trips_over_time_are_the_same_everywhere(faces, admin, new_pool, look):
+    pool = new_pool(concurrency=3)
+    pool.register("work", lambda: None)
+    with pool:
+        wait_until(lambda: any(admin.vitals().memory), 60)
+    found = admin.vitals()
+    place = next(n for n, value in enumerate(found.memory) if value)
+    assert found.workers[place] in (0, 3)
+    assert faces.api("/vitals")["memory"][place] == found.memory[place]
+    assert faces.run_json("redis", "--steps")["memory"][place] == found.memory[place]
+    assert "MEMORY CLIENTS COMMANDS/S" in faces.run("redis", "--steps")
+    assert "memory" in faces.run("redis")
+    assert "Round trip of an exchange" in faces.page("/redis", hours=24)
+    faces.top("redis").wait_for("last hour", "memory")

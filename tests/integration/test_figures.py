@@ -728,3 +728,45 @@ def test_what_is_old_leaves_the_shelf(call, keys, link):
     assert list(shelf._kept) == list(range(139, 200))
     walk(link, shelf.minutes([198], 201 * 60.0))
     assert list(shelf._kept) == [198]
+
+
+def test_the_leader_measures_what_no_counter_keeps(admin, enqueuer, call, keys, look, recorder):
+    enqueuer.enqueue("mail")
+    admin.enqueue("later", {}, delay=1000)
+    call("HSET", keys.minute(int(look.now() // 60) - 1), "|x20", 90, "|x30", 10)
+
+    def read(last):
+        call("DEL", keys.minute(last))
+        call("HSET", keys.minute(last - 1), "|x20", 90, "|x30", 10)
+        recorder._sampled = 0
+        recorder.record(last * 60.0, ["mail", "later"])
+        return admin.vitals(), admin.queue("mail")
+
+    (found, detail), last = within_a_minute(look, read)
+    assert found.starts[-1] == last * 60
+    assert (found.scheduled[-1], found.retry[-1], found.dead[-1]) == (1, 0, 0)
+    assert (found.workers[-1], found.busy[-1]) == (0, 0)
+    assert found.memory[-1] > 100_000
+    assert found.clients[-1] >= 1
+    assert [found.trip_p50[-1], found.trip_p99[-1]] == pytest.approx(
+        [figures.bucket_limit(20), figures.bucket_limit(30)], rel=0.001
+    )
+    assert found.memory[0] is None
+    minute = admin._walk(figures.minutes(keys, [last], "mail"))[0]
+    assert 0 < minute.counts.oldest("mail") < 60
+    assert minute.counts.oldest("other") == 0
+    assert detail.series[-1].oldest is None
+
+
+def test_a_roll_up_keeps_the_largest_measure(keys):
+    parts = [
+        Counts(60, ages={"mail": 5000}, measures={"memory": 7}),
+        Counts(61, ages={"mail": 900, "other": 1}, measures={"memory": 9}),
+        Counts(62),
+    ]
+    whole = rollups.merged_counts(parts, 60)
+    assert (whole.ages, whole.measures) == ({"mail": 5000, "other": 1}, {"memory": 9})
+    stored = rollups.COUNTS.read(rollups.COUNTS.write(whole), 60)
+    assert (stored.ages, stored.measures) == (whole.ages, whole.measures)
+    # What an older release stored has neither.
+    assert rollups.COUNTS.read(b'{"ended":{},"fails":{},"taken":{},"sizes":null}', 60).measures == {}

@@ -273,10 +273,11 @@ def test_what_can_be_copied_is_copied(chromium, console):
 def test_a_chart_says_what_a_bar_is(console, tab):
     console.admin.enqueue("greet", {})
     page = tab.open("/metrics")
-    page.locator(".hit").last.hover()
-    page.locator("[data-tip]", has_text="0 completed, 0 failed").wait_for()
-    page.get_by_text("As a table").click()
-    page.locator("figure table").wait_for()
+    figure = page.locator("figure", has_text="Completed and failed")
+    figure.locator(".hit").last.hover()
+    figure.locator("[data-tip]", has_text="0 completed, 0 failed").wait_for()
+    figure.get_by_text("As a table").click()
+    figure.locator("table").wait_for()
     # It stays open while the page goes on.
     with page.expect_response("**/metrics"):
         pass

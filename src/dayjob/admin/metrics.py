@@ -8,7 +8,7 @@ from functools import partial
 
 from dayjob.admin import doctor
 from dayjob.admin.session import Session
-from dayjob.admin.views import JobMetrics, JobSpread, Metrics, Quantiles, RedisView, Throughput
+from dayjob.admin.views import JobMetrics, JobSpread, Metrics, Quantiles, RedisView, Throughput, Vitals
 from dayjob.errors import BadOption
 from dayjob.store.ops import figures, health, inspect, rollups
 from dayjob.store.ops.figures import Counts, Times
@@ -64,6 +64,23 @@ def throughput(session: Session, hours: int = 1) -> Steps[Throughput]:
     """What ended, failed and waited over the last 1, 24 or 72 hours: a small part of `metrics`. Raises BadOption."""
     now, parts = yield from _series(session, hours)
     return _throughput(now, hours, parts)
+
+
+def vitals(session: Session, hours: int = 1) -> Steps[Vitals]:
+    """Memory, round trips, workers and sets over the last 1, 24 or 72 hours, as the leader measured them. Raises BadOption."""
+    now, parts = yield from _series(session, hours)
+
+    def series(name: str) -> tuple[int | None, ...]:
+        return tuple(part.measures.get(name) for part in parts)
+
+    def seconds(name: str) -> tuple[float | None, ...]:
+        return tuple(None if value is None else value / 1e6 for value in series(name))
+
+    return Vitals(
+        now, SPANS[hours] * 60, tuple(part.minute * 60 for part in parts), series("memory"), series("max_memory"),
+        series("clients"), series("commands"), seconds("trip_p50"), seconds("trip_p99"), series("workers"), series("busy"),
+        series("scheduled"), series("retry"), series("dead"),
+    )  # fmt: skip
 
 
 def _throughput(now: float, hours: int, parts: list[Counts]) -> Throughput:

@@ -147,7 +147,7 @@ def _series(counts: list[Counts], name: str) -> tuple[QueueMinute, ...]:
     return tuple(
         QueueMinute(
             one.minute * 60, figures.came_in(one, following, name), one.fetched(name), one.ran(name), one.failed(name),
-            one.size(name),
+            one.size(name), one.oldest(name),
         )
         for one, following in pairs(counts)[:-1]
     )  # fmt: skip

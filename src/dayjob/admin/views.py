@@ -60,6 +60,7 @@ __all__ = [
     "Status",
     "Tally",
     "Verdict",
+    "Vitals",
     "Worker",
     "WorkerStack",
     "WorkerStatus",
@@ -442,6 +443,8 @@ class QueueMinute:
     fails: int
     #: How many waited when it began; None where it was not counted.
     size: int | None
+    #: Seconds that the oldest of them had waited; None where it was not measured.
+    oldest: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -705,6 +708,30 @@ class Throughput:
     failed: tuple[int, ...]
     #: Jobs that waited when each step began; None where they were not counted.
     waiting: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """The server and the fleet over time; None where a number was not measured. Of a long step the largest number."""
+
+    now: float
+    #: Seconds in one step, and when each begins.
+    step: int
+    starts: tuple[int, ...]
+    #: Memory that the server uses and may use (0 is no limit), in bytes; its connections; the commands it ran per second.
+    memory: tuple[int | None, ...]
+    max_memory: tuple[int | None, ...]
+    clients: tuple[int | None, ...]
+    commands: tuple[int | None, ...]
+    #: Round trips of the pools' exchanges in the minute before, in seconds.
+    trip_p50: tuple[float | None, ...]
+    trip_p99: tuple[float | None, ...]
+    #: Workers of live pools, and those of them that were busy.
+    workers: tuple[int | None, ...]
+    busy: tuple[int | None, ...]
+    scheduled: tuple[int | None, ...]
+    retry: tuple[int | None, ...]
+    dead: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ class Keys:
         return f"{self.prefix}stats:totals"
 
     def minute(self, minute: int) -> str:
-        """Hash: failures, queue sizes and histograms by job name, for one minute since the epoch. Expires after 73 hours, or 4 once its hour is rolled up. Written by exchange, sample."""
+        """Hash: failures, queue sizes, ages and histograms by job name, and measures of the server and the fleet, for one minute since the epoch. Expires after 73 hours, or 4 once its hour is rolled up. Written by exchange, sample, the leader."""
         return f"{self.prefix}stats:minute:{minute}"
 
     def counts(self, span: int, minute: int) -> str:

@@ -15,6 +15,7 @@ from dayjob.admin.views import (
     RedisView,
     Stacks,
     Status,
+    Vitals,
 )
 from dayjob.cli.console import ago, clean, took, when
 from dayjob.text import counted, span
@@ -252,8 +253,8 @@ def metrics(found: Metrics, names: Sequence[Any]) -> Sheet:
     return Sheet((((line, "dim"),),), _METRICS, rows, "No figures yet.")
 
 
-def redis(found: RedisView) -> Sheet:
-    """The state of the Redis server."""
+def redis(found: RedisView, past: Vitals) -> Sheet:
+    """The state of the Redis server, now and over the last hour."""
     info = found.health.info
     server = info.get("server_name", "redis")
     version = info.get(f"{server}_version", info.get("redis_version", "?"))
@@ -263,6 +264,7 @@ def redis(found: RedisView) -> Sheet:
         labelled("clients", f"{grouped(info.get('connected_clients', '?'))} connected, {_idle(info.get('blocked_clients', ''))}"),
         labelled("commands", f"{grouped(info.get('instantaneous_ops_per_sec', '?'))} per second"),
         labelled("round trips", f"{quantiles(found.trips)} over the last ten minutes"),
+        labelled("last hour", f"memory {_past(past.memory)}  round trips {_past(past.trip_p99)}"),
     ]  # fmt: skip
     rows = [
         Row(f"{one.topic} {n}", ((f"{SIGNS[one.level]} {one.level}", TONES[one.level]), clean(one.topic), clean(f"{one.what}. {one.todo}" if one.todo else one.what)), one)
@@ -277,6 +279,10 @@ def redis(found: RedisView) -> Sheet:
         (Column("LEVEL"), Column("ABOUT", rank=1), Column("WHAT", most=300, least=30)),
         tuple(rows),
     )
+
+
+def _past(values: Sequence[float | None]) -> str:
+    return spark([value or 0 for value in values], 30) or "not measured yet"
 
 
 def audit(found: Iterable[AuditLine]) -> Sheet:

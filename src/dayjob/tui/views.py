@@ -172,7 +172,7 @@ async def _metrics(admin: AsyncAdmin, wish: Wish) -> Sheet:
 
 
 async def _redis(admin: AsyncAdmin, _: Wish) -> Sheet:
-    return render_fleet.redis(await admin.redis())
+    return render_fleet.redis(await admin.redis(), await admin.vitals())
 
 
 async def _audit(admin: AsyncAdmin, _: Wish) -> Sheet:

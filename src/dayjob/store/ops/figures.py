@@ -82,6 +82,10 @@ class Counts:
     #: When the leader counted them, in Redis seconds. Later than the start of the minute in the first minute of a
     #: namespace, and after a time without a leader. None if it did not count them, and for a sum of several minutes.
     counted_at: int | None = None
+    #: Milliseconds that the oldest job of each queue had waited when the minute began; of several minutes the longest.
+    ages: Mapping[str, int] = field(default_factory=dict)
+    #: What the leader measured when the minute began, by name, see Sampler; of several minutes the largest.
+    measures: Mapping[str, int] = field(default_factory=dict)
 
     def ran(self, name: str) -> int:
         """How many attempts ended."""
@@ -98,6 +102,12 @@ class Counts:
     def size(self, name: str) -> int | None:
         """How many jobs were waiting when the minute began; None if the leader did not count them."""
         return None if self.sizes is None else self.sizes.get(name, 0)
+
+    def oldest(self, name: str) -> float | None:
+        """Seconds that the oldest job had waited when the minute began; 0 if none waited, None if it was not measured."""
+        if name in self.ages:
+            return self.ages[name] / 1000
+        return 0.0 if self.size(name) == 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +191,7 @@ def _one_by_one(keys: Keys, numbers: Sequence[int], only: str | None) -> Steps[l
 def _fields_of(name: str) -> tuple[bytes, ...]:
     """Every field that a minute can have for one job name, and the field that marks the sizes as complete."""
     figures = [f"{kind}{number}" for kind in "rw" for number in range(BUCKETS)]
-    return (*(f"{name}|{figure}".encode() for figure in (*figures, "f", "o", "q")), b"|q")
+    return (*(f"{name}|{figure}".encode() for figure in (*figures, "f", "o", "q", "a")), b"|q")
 
 
 def _read_some(reply: list[bytes | None], fields: Sequence[bytes], number: int) -> Minute:
@@ -200,7 +210,7 @@ def _read_field(raw: bytes) -> tuple[str, int]:
     if kind in ("r", "w", "x") and number.isdecimal() and len(number) <= 2 and int(number) < BUCKETS:
         return kind + name, int(number)
     # Fields that dayjob did not write go under "", which is never read.
-    return (kind + name if kind in ("f", "q", "o") and not number else ""), -1
+    return (kind + name if kind in ("f", "q", "o", "a", "s") and not number else ""), -1
 
 
 def _read_minute(reply: Any, number: int) -> Minute:
@@ -208,20 +218,22 @@ def _read_minute(reply: Any, number: int) -> Minute:
     slots: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (slot, bucket), value in zip(map(_read_field, reply[::2]), _read_numbers(reply[1::2]), strict=True):
         slots[slot][bucket] = value
-    kinds: dict[str, dict[str, dict[int, int]]] = {kind: {} for kind in "rwxfqo"}
+    kinds: dict[str, dict[str, dict[int, int]]] = {kind: {} for kind in "rwxfqoas"}
     slots.pop("", None)
     for slot, found in slots.items():
         kinds[slot[0]][slot[1:]] = found
-    # Failed, waiting when the minute began, taken from the queue.
-    fails, sizes, taken = ({name: one[-1] for name, one in kinds[kind].items()} for kind in "fqo")
+    # Failed, waiting when the minute began, taken from the queue, ages of the oldest, measures.
+    fails, sizes, taken, ages, measures = (
+        {name: one[-1] for name, one in kinds[kind].items()} for kind in "fqoas"
+    )
     ended = {name: sum(buckets.values()) for name, buckets in kinds["r"].items()}
     # Without this field, the leader has not recorded all sizes yet.
     mark = sizes.pop("", None)
     if mark is None:
-        counts = Counts(number, ended, fails, taken)
+        counts = Counts(number, ended, fails, taken, ages=ages, measures=measures)
     else:
         counted_at = mark if number * 60 <= mark < number * 60 + 60 else number * 60
-        counts = Counts(number, ended, fails, taken, sizes, counted_at)
+        counts = Counts(number, ended, fails, taken, sizes, counted_at, ages, measures)
     return Minute(counts, Times(kinds["r"], kinds["w"], kinds["x"].get("", {})))
 
 
@@ -239,6 +251,32 @@ def _read_number(raw: bytes) -> int | None:
         return int(raw) if len(raw) <= 20 else None
     except ValueError:
         return None
+
+
+def round_trips(keys: Keys, number: int) -> Op[Histogram]:
+    """The round trips of the exchanges in one minute."""
+    fields = [f"|x{bucket}" for bucket in range(BUCKETS)]
+
+    def read(reply: list[bytes | None]) -> Histogram:
+        found = ((bucket, _read_number(raw)) for bucket, raw in enumerate(reply) if raw is not None)
+        return Histogram({bucket: count for bucket, count in found if count})
+
+    return Op("HMGET", (keys.minute(number),), fields, read)
+
+
+#: Fields that one request writes.
+MAX_FIELDS = 500
+
+
+def keep_measures(
+    keys: Keys, number: int, ages: Mapping[str, int], measures: Mapping[str, int]
+) -> Steps[None]:
+    """Store the ages of the oldest jobs in milliseconds, and other measures, of a minute whose sizes are stored."""
+    fields = [(f"{name}|a", age) for name, age in ages.items()]
+    fields += [(f"{name}|s", value) for name, value in measures.items()]
+    for first in range(0, len(fields), MAX_FIELDS):
+        some = fields[first : first + MAX_FIELDS]
+        yield from ask(plain("HSET", keys.minute(number), *(word for pair in some for word in pair)))
 
 
 def let_go(keys: Keys, first: int, count: int) -> Steps[None]:

@@ -51,6 +51,9 @@ class _Counts(msgspec.Struct):
     taken: dict[str, int]
     #: Queue sizes at its start; None if the leader did not record them.
     sizes: dict[str, int] | None
+    #: Ages of the oldest jobs, and measures: the largest of all its minutes.
+    ages: dict[str, int] = {}
+    measures: dict[str, int] = {}
 
 
 class _Times(msgspec.Struct):
@@ -68,25 +71,41 @@ _decode_times = msgspec.json.Decoder(_Times).decode
 
 def _write_counts(counts: Counts) -> bytes:
     sizes = None if counts.sizes is None else dict(counts.sizes)
-    return _encode(_Counts(dict(counts.ended), dict(counts.fails), dict(counts.taken), sizes))
+    return _encode(
+        _Counts(
+            dict(counts.ended), dict(counts.fails), dict(counts.taken), sizes, dict(counts.ages), dict(counts.measures)
+        )
+    )  # fmt: skip
 
 
 def _read_counts(raw: bytes, first: int) -> Counts:
     found = _decode_counts(raw)
-    return Counts(first, found.ended, found.fails, found.taken, found.sizes)
+    return Counts(
+        first, found.ended, found.fails, found.taken, found.sizes, ages=found.ages, measures=found.measures
+    )
 
 
 def merged_counts(parts: Sequence[Counts], first: int) -> Counts:
-    """The sum of counts that start at the minute `first`."""
+    """The sum of counts that start at the minute `first`; of ages and measures the largest."""
     ended: dict[str, int] = {}
     fails: dict[str, int] = {}
     taken: dict[str, int] = {}
+    ages: dict[str, int] = {}
+    measures: dict[str, int] = {}
     for part in parts:
+        _raise(ages, part.ages)
+        _raise(measures, part.measures)
         _add(ended, part.ended)
         _add(fails, part.fails)
         _add(taken, part.taken)
     sizes = next((part.sizes for part in parts if part.minute == first), None)
-    return Counts(first, ended, fails, taken, sizes)
+    return Counts(first, ended, fails, taken, sizes, ages=ages, measures=measures)
+
+
+def _raise(into: dict[str, int], numbers: Mapping[str, int]) -> None:
+    """Keep the larger of two numbers."""
+    for name, number in numbers.items():
+        into[name] = max(number, into.get(name, number))
 
 
 def _write_times(times: Times) -> bytes:

@@ -11,7 +11,7 @@ from dayjob.web.charts.lines import lines
 from dayjob.web.charts.parts import Chart, Mark, Series
 from dayjob.web.charts.scale import clock
 from dayjob.web.charts.small import span_range, spark
-from dayjob.web.charts.units import BYTES, COUNT, SECONDS
+from dayjob.web.charts.units import BYTES, COUNT, SECONDS, Unit
 
 __all__ = [
     "BYTES",
@@ -20,6 +20,7 @@ __all__ = [
     "Chart",
     "Mark",
     "Series",
+    "Unit",
     "bars",
     "clock",
     "heat_map",

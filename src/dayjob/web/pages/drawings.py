@@ -1,13 +1,13 @@
-"""Charts that more than one page has: attempts that ended, jobs that waited, and how durations are spread."""
+"""Charts from what the admin layer answers: attempts that ended, jobs that waited, how durations are spread, the server, the workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dayjob.admin.views import JobSpread
+from dayjob.admin.views import JobSpread, Vitals
 from dayjob.web import charts
-from dayjob.web.charts import Chart, Mark, Series
-from dayjob.web.render import number
+from dayjob.web.charts import BYTES, COUNT, SECONDS, Chart, Mark, Series, Unit
+from dayjob.web.render import number, share
 
 
 def attempts(
@@ -30,8 +30,7 @@ def backlog(
     title: str, starts: Sequence[int], step: int, waiting: Sequence[int | None], marks: Iterable[Mark] = ()
 ) -> Chart:
     """Jobs that waited when each step began."""
-    known = [value for value in waiting if value is not None]
-    summary = f"{number(known[-1])} at last, {number(max(known))} at most" if known else "not counted yet"
+    summary = _latest(waiting, COUNT)
     series = (Series("waiting", waiting, 3),)
     return charts.lines(title, starts, step, series, marks=marks, summary=summary, area=True)
 
@@ -46,3 +45,41 @@ def spread(found: JobSpread, marks: Iterable[Mark] = ()) -> list[Chart]:
         charts.histogram(f"Run time, {hours}", found.all_runs),
         charts.histogram(f"Wait, {hours}", found.all_waits),
     ]
+
+
+def server(found: Vitals, marks: Iterable[Mark] = ()) -> list[Chart]:
+    """The server over time: round trips, memory, commands."""
+    marked = tuple(marks)
+    trips = (Series("p50", found.trip_p50, 0), Series("p99", found.trip_p99, 3))
+    memory = [Series("memory", found.memory, 0)]
+    if any(found.max_memory):
+        memory.append(Series("limit", found.max_memory, 1))
+    load = (Series("commands per second", found.commands, 0), Series("clients", found.clients, 2))
+    return [
+        charts.lines(
+            "Round trip of an exchange", found.starts, found.step, trips, unit=SECONDS, marks=marked, summary=_latest(found.trip_p50, SECONDS)
+        ),
+        charts.lines(
+            "Memory", found.starts, found.step, memory, unit=BYTES, marks=marked, summary=_latest(found.memory, BYTES), area=True
+        ),
+        charts.lines("Commands and clients", found.starts, found.step, load, marks=marked),
+    ]  # fmt: skip
+
+
+def workers(title: str, found: Vitals, marks: Iterable[Mark] = ()) -> Chart:
+    """How many workers there were, and how many of them were busy."""
+    series = (Series("busy", found.busy, 0), Series("workers", found.workers, 2))
+    known = [
+        (busy, every)
+        for busy, every in zip(found.busy, found.workers, strict=True)
+        if busy is not None and every
+    ]
+    used = sum(busy for busy, _ in known) / sum(every for _, every in known) if known else None
+    summary = "not measured yet" if used is None else f"{share(used, 1)} busy on average"
+    return charts.lines(title, found.starts, found.step, series, marks=marks, summary=summary, area=True)
+
+
+def _latest(values: Sequence[float | None], unit: Unit) -> str:
+    """The last known number of a series, and the largest."""
+    known = [value for value in values if value is not None]
+    return f"{unit.text(known[-1])} at last, {unit.text(max(known))} at most" if known else "not measured yet"

@@ -32,6 +32,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     verdict = await look(console)
     listing = await admin.queues()
     flow = await recent(console, "throughput", 2.0, console.admin.throughput)
+    vitals = await recent(console, "vitals", 2.0, console.admin.vitals)
     failures = await recent(
         console, "failing", 5.0, lambda: console.admin.failures(window=_DAY, most=MAX_SEARCHED)
     )
@@ -53,7 +54,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
             "Completed and failed per minute, last hour", flow.starts, flow.step, flow.ended, flow.failed
         ),
         "backlog": drawings.backlog("Waiting, last hour", flow.starts, flow.step, flow.waiting),
-        "sparks": {"waiting": spark(flow.waiting, 3), "ended": spark(flow.ended)},
+        "sparks": {"waiting": spark(flow.waiting, 3), "ended": spark(flow.ended), "busy": spark(vitals.busy), "retry": spark(vitals.retry, 3), "scheduled": spark(vitals.scheduled, 2), "dead": spark(vitals.dead, 1)},
         "fresh": not names and not verdict.pools and not verdict.sizes.dead and not any(flow.ended),
         "places": lambda note: place_of(note, names),
     }  # fmt: skip

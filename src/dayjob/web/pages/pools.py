@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
+from dayjob.web.pages import drawings
 from dayjob.web.pages.shell import Values, page
 
 #: How many busy workers are shown, longest first.
@@ -20,6 +21,7 @@ async def pools(_request: Request, admin: AsyncAdmin) -> Values:
         "pools": found,
         "workers": sum(status.concurrency for status in statuses),
         "running": sum(sum(status.running.values()) for status in statuses),
+        "picture": drawings.workers("Busy workers, last hour", await admin.vitals()),
     }
 
 

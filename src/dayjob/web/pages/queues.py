@@ -7,7 +7,7 @@ from starlette.requests import Request
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import QueueDetail, QueueView
 from dayjob.web import charts
-from dayjob.web.charts import Chart, Series
+from dayjob.web.charts import SECONDS, Chart, Series
 from dayjob.web.pages import drawings
 from dayjob.web.pages.shell import Values, failure, page
 
@@ -56,10 +56,12 @@ def _pictures(detail: QueueDetail) -> list[Chart]:
         Series("in", [one.incoming for one in series], 2),
         Series("out", [one.out for one in series], 0),
     )
+    oldest = (Series("oldest", [one.oldest for one in series], 3),)
     return [
         drawings.attempts(
             "Completed and failed per minute, last hour", starts, 60, [one.runs for one in series], [one.fails for one in series]
         ),
         drawings.backlog("Waiting, last hour", starts, 60, [one.size for one in series]),
         charts.lines("In and out per minute, last hour", starts, 60, flow),
+        charts.lines("Wait of the oldest job, last hour", starts, 60, oldest, unit=SECONDS, area=True),
     ]  # fmt: skip

@@ -8,9 +8,11 @@ from typing import Any
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.metrics import SPANS
 from dayjob.admin.views import RedisView
 from dayjob.text import span
-from dayjob.web.pages.shell import Values, page
+from dayjob.web.pages import drawings
+from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import NONE, number, size
 
 _ORDER = {"error": 0, "warning": 1, "ok": 2}
@@ -18,8 +20,10 @@ _CONFIG = ("appendonly", "appendfsync", "save", "maxmemory-policy", "maxclients"
 
 
 @page("redis.html", "/redis", "Redis")
-async def redis(_request: Request, admin: AsyncAdmin) -> Values:
-    """The health of the server."""
+async def redis(request: Request, admin: AsyncAdmin) -> Values:
+    """The health of the server; `hours` is the time of its charts."""
+    asked = whole(request, "hours", 1)
+    hours = asked if asked in SPANS else 1
     found = await admin.redis()
     pools = await admin.pools(workers=False)
     began = time.perf_counter()
@@ -30,6 +34,7 @@ async def redis(_request: Request, admin: AsyncAdmin) -> Values:
         "redis": found, "trip": trip, "server": _server(info), "memory": _whole(info, "used_memory"),
         "idle": _whole(info, "blocked_clients"), "clients": _whole(info, "connected_clients"), "most_memory": _whole(info, "maxmemory"), "ops": _whole(info, "instantaneous_ops_per_sec"),
         "waits": max((pool.status.connection_wait for pool in pools.pools if pool.status), default=None),
+        "pictures": drawings.server(await admin.vitals(hours)), "spans": tuple(SPANS), "hours": hours,
         "findings": sorted(found.findings, key=lambda one: _ORDER.get(one.level, 1)), "facts": _facts(found),
     }  # fmt: skip
 

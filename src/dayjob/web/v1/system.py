@@ -18,6 +18,7 @@ from dayjob.admin.views import (
     RedisView,
     Throughput,
     Verdict,
+    Vitals,
 )
 from dayjob.version import __version__
 from dayjob.web.options import Role
@@ -110,6 +111,10 @@ async def _throughput(call: Call[Hours]) -> Throughput:
     return await call.admin.throughput(call.sent.hours)
 
 
+async def _vitals(call: Call[Hours]) -> Vitals:
+    return await call.admin.vitals(call.sent.hours)
+
+
 async def _redis(call: Call[Nothing]) -> RedisView:
     return await call.admin.redis()
 
@@ -170,6 +175,7 @@ ENDPOINTS = (
     Endpoint("GET", "/spread", "figures", "How the wait and run times of one job name are spread, by minute and in all.", _spread, JobSpread, SpreadInput),
     Endpoint("GET", "/throughput", "figures", "Completed, failed and waiting jobs over time, for all jobs together.", _throughput, Throughput, Hours),
     Endpoint("GET", "/scale", "figures", "Whether there are enough workers, in a sentence and in figures for an autoscaler.", _scale, Scale, Drain),
+    Endpoint("GET", "/vitals", "figures", "Memory, round trips, workers and sets over time, as the leader measured them.", _vitals, Vitals, Hours),
     Endpoint("GET", "/redis", "figures", "The state of the Redis server.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
     Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),

@@ -1,4 +1,4 @@
-"""Recorder: stores the sizes of all queues once a minute, and rolls the figures of minutes up into longer spans.
+"""Recorder: stores the sizes of all queues and other measures once a minute, and rolls the figures of minutes up into longer spans.
 
 A chore of the leader. Harmless if two pools do it: sizes are stored once, and every pool writes the same roll-up.
 """
@@ -13,6 +13,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops import figures, job_types, maintain, rollups
 from dayjob.store.ops.figures import Minute
 from dayjob.store.steps import Steps, walk
+from dayjob.worker.chores.sampler import Sampler
 from dayjob.worker.shared_link import SharedLink
 
 logger = SafeLogger("dayjob.worker.chores.recorder")
@@ -38,6 +39,7 @@ class Recorder:
     def __init__(self, keys: Keys, link: SharedLink) -> None:
         self._keys = keys
         self._link = link
+        self._sampler = Sampler(keys, link)
         self._sampled = 0
         #: Span in minutes to the first minute of the last span that is rolled up or has no figures.
         self._looked: dict[int, int] = {}
@@ -56,6 +58,7 @@ class Recorder:
             self._link.run(
                 maintain.sample(self._keys, minute, names[first : first + MAX_QUEUES_COUNTED], last=last)
             )
+        self._sampler.sample(minute)
         if minute == before + 1:
             self._roll_up(minute)
         else:
