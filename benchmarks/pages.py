@@ -34,7 +34,7 @@ NAMESPACE = "pages"
 PAGES = (
     "/", "/queues", "/queue?name=job000", "/worker_pools", "/busy_workers", "/jobs", "/jobs?where=error~nothing",
     "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures",
-    "/periodic", "/metrics", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/enqueue", "/audit", "/settings",
+    "/periodic", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/enqueue", "/audit", "/settings",
 )  # fmt: skip
 #: Minutes that are written as pools would have; what is older is a copy of it.
 WRITTEN = 150

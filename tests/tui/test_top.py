@@ -102,7 +102,7 @@ def test_every_tab_shows_what_it_is_about(top, pool, put, admin, enqueuer):
 def test_the_tabs_are_those_of_the_web():
     assert [view.title.lower() for view in views.tabs()] == [
         "home", "queues", "pools", "busy", "retry", "scheduled", "dead", "failures", "periodic", "metrics", "redis", "audit",
-        "broken",
+        "broken", "calendar",
     ]  # fmt: skip
 
 
@@ -368,7 +368,7 @@ def test_tabs_beyond_the_twelve_with_keys_are_reached_by_the_arrows(top, call, k
     """The list of broken entries is the thirteenth tab."""
     call("LPUSH", keys.broken, b"no json")
     screen = top("--tab", "broken", columns=150)
-    screen.wait_for("= Audit  Broken", "1 broken entry", "no json")
+    screen.wait_for("= Audit  Broken  Calendar", "1 broken entry", "no json")
     screen.press("left")
     screen.wait_for("No actions yet.")
     screen.press("right")

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from dayjob.admin import actions, bulk, transfer
+from dayjob.admin import calendar as calendar_steps
 from dayjob.admin import failures as failure_steps
 from dayjob.admin import gocraft as numbered_steps
 from dayjob.admin import job_types as type_steps
@@ -149,6 +150,7 @@ class Admin(_AdminBase):
     failures = _sync(failure_steps.failures, "failures")
     count = _sync(bulk.count, "count")
     periodic = _sync(pool_steps.periodic, "periodic")
+    calendar = _sync(calendar_steps.calendar, "calendar")
     job_types = _sync(type_steps.every, "job_types")
     job_type = _sync(type_steps.one, "job_type")
     metrics = _sync(metric_steps.metrics, "metrics")
@@ -262,6 +264,7 @@ class AsyncAdmin(_AdminBase):
     failures = _async(failure_steps.failures, "failures")
     count = _async(bulk.count, "count")
     periodic = _async(pool_steps.periodic, "periodic")
+    calendar = _async(calendar_steps.calendar, "calendar")
     job_types = _async(type_steps.every, "job_types")
     job_type = _async(type_steps.one, "job_type")
     metrics = _async(metric_steps.metrics, "metrics")

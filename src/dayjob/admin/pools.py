@@ -160,13 +160,13 @@ def periodic(session: Session) -> Steps[tuple[Periodic, ...]]:
     now = yield from ask(inspect.now())
     redactor = Redactor(session)
     yield from redactor.learn(schedule.job for schedule in found)
-    live = (yield from _live_schedules(session)) if found else set()
+    live = (yield from live_schedules(session)) if found else set()
     return tuple(
         _periodic(redactor, schedule, now, live=live is None or schedule.name in live) for schedule in found
     )
 
 
-def _live_schedules(session: Session) -> Steps[set[str] | None]:
+def live_schedules(session: Session) -> Steps[set[str] | None]:
     """Names of the schedules that live pools have; None when a live pool has not listed its own."""
     registered = yield from pools.pools(session.keys)
     live = [pool.status and pool.status.schedules for pool in registered if pool.lease > 0]

@@ -22,6 +22,10 @@ __all__ = [
     "BrokenEntry",
     "BrokenPage",
     "BusyWorker",
+    "Calendar",
+    "Coming",
+    "ComingKind",
+    "ComingName",
     "Condemned",
     "Count",
     "DrainTime",
@@ -634,6 +638,55 @@ class Periodic:
     paused_at: float | None = None
     #: Whether a live pool has this schedule. If not, it does not tick.
     live: bool = True
+
+
+ComingKind = Literal["scheduled", "retry", "periodic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A job that will become due, or a tick that will enqueue one."""
+
+    at: float
+    kind: ComingKind
+    name: str
+    #: The id of the job; "" for a tick, whose job does not exist yet.
+    id: str = ""
+    args: Any = None
+    #: The schedule of a tick.
+    schedule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ComingName:
+    """How many jobs of one name will become due, by where they come from."""
+
+    name: str
+    scheduled: int
+    retry: int
+    periodic: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """What will run in the next hours."""
+
+    now: float
+    hours: int
+    #: Seconds in one step, and when each begins. What is overdue is in the first.
+    step: int
+    starts: tuple[int, ...]
+    #: Jobs that become due in each step: scheduled ones, retries, and those that schedules will enqueue.
+    scheduled: tuple[int, ...]
+    retry: tuple[int, ...]
+    periodic: tuple[int, ...]
+    #: By job name, the one with most first; and the first of them in the order in which they become due.
+    names: tuple[ComingName, ...]
+    entries: tuple[Coming, ...]
+    #: Whether `names` and `entries` have all of them.
+    complete: bool = True
+    #: Schedules that tick so often that only their first ticks are in it.
+    cut_schedules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ COMMANDS = {
     "broken": ("dayjob.cli.broken:broken", "List, repair and delete entries that could not be read."),
     "pools": ("dayjob.cli.pools:pools", "List worker pools, show their stacks, ask them to stop."),
     "periodic": ("dayjob.cli.periodic:periodic", "List, run, pause and resume schedules."),
+    "calendar": ("dayjob.cli.calendar:calendar", "Show what will run in the next hours."),
     "stats": ("dayjob.cli.stats:stats", "Show what is wrong, and every queue; once or repeatedly."),
     "scale": ("dayjob.cli.scale:scale", "Show whether there are enough workers, and how many are wanted."),
     "metrics": ("dayjob.cli.metrics:metrics", "Show what ran in the last hours, and how long it took."),

@@ -8,6 +8,8 @@ from typing import Any
 from dayjob.admin.views import AuditEntry as AuditLine
 from dayjob.admin.views import (
     BusyWorker,
+    Calendar,
+    Coming,
     Metrics,
     Periodic,
     Pool,
@@ -251,6 +253,28 @@ def metrics(found: Metrics, names: Sequence[Any]) -> Sheet:
         f"last {found.hours} h: {counted(ran, 'attempt')}; round trips of the pools: {quantiles(found.trips)}"
     )
     return Sheet((((line, "dim"),),), _METRICS, rows, "No figures yet.")
+
+
+def calendar(found: Calendar, entries: Sequence[Coming]) -> Sheet:
+    """What will run in the next hours."""
+    steps = [sum(some) for some in zip(found.scheduled, found.retry, found.periodic, strict=True)]
+    line = f"{counted(sum(steps), 'job')} in the next {found.hours} h"
+    rows = tuple(
+        Row(
+            f"{one.at} {one.kind} {one.id or one.schedule}",
+            (
+                when(one.at), ago(max(0.0, one.at - found.now)), (clean(one.name), "bold"),
+                clean(f"schedule {one.schedule}" if one.kind == "periodic" else one.kind), arguments(one.args),
+            ),
+            one,
+        )
+        for one in entries
+    )  # fmt: skip
+    columns = (
+        Column("DUE", rank=2), Column("IN", right=True), Column("JOB"), Column("FROM", rank=1), Column("ARGUMENTS", rank=3, most=100),
+    )  # fmt: skip
+    lines: tuple[Line, ...] = (((line, "dim"),), ((spark(steps, 60), "ok"),), BLANK)
+    return Sheet(lines, columns, rows, "Nothing is due in this time.")
 
 
 def redis(found: RedisView, past: Vitals) -> Sheet:

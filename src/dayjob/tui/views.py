@@ -10,7 +10,7 @@ from typing import Any
 from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import Filter, filter_of
-from dayjob.admin.views import BusyWorker, Condemned, JobView, Note, Pool, QueueView, State
+from dayjob.admin.views import BusyWorker, Coming, Condemned, JobView, Note, Pool, QueueView, State
 from dayjob.errors import BadOption
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
@@ -163,6 +163,21 @@ async def _periodic(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, conditions("name"))
     found = await admin.periodic()
     return render_fleet.periodic([one for one in found if named(wanted, one.job)], await _now(admin))
+
+
+async def _calendar(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, conditions("name", "id"))
+    found = await admin.calendar(wish.hours)
+    fitting = [
+        one for one in found.entries if named(wanted, one.name) and (wanted.id is None or one.id == wanted.id)
+    ]
+    return render_fleet.calendar(found, fitting)
+
+
+def _open_coming(subject: Any) -> View | None:
+    if not isinstance(subject, Coming):
+        return None
+    return job(subject.id, subject.name) if subject.id else schedule(subject.schedule)
 
 
 async def _metrics(admin: AsyncAdmin, wish: Wish) -> Sheet:
@@ -334,4 +349,5 @@ TABS = (
     View("Redis", _redis),
     View("Audit", _audit, opens=lambda one: fixed("audit", render_fleet.audit_entry(one))),
     View("Broken", _broken, actions.BROKEN, lambda one: fixed("broken entry", render.broken_entry(one))),
+    View("Calendar", _calendar, (), _open_coming, conditions("name", "id"), spans=True),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dayjob.web.charts.bars import bars
 from dayjob.web.charts.durations import heat_map, histogram
 from dayjob.web.charts.lines import lines
-from dayjob.web.charts.parts import Chart, Mark, Series
+from dayjob.web.charts.parts import Chart, Leads, Mark, Series
 from dayjob.web.charts.scale import clock
 from dayjob.web.charts.small import span_range, spark
 from dayjob.web.charts.units import BYTES, COUNT, SECONDS, Unit
@@ -18,6 +18,7 @@ __all__ = [
     "COUNT",
     "SECONDS",
     "Chart",
+    "Leads",
     "Mark",
     "Series",
     "Unit",

@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from dayjob.web.pages import (
     audit,
+    calendar,
     enqueue,
     failures,
     home,
@@ -39,6 +40,7 @@ def routes() -> list[Route]:
         "/job": jobs.job,
         "/failures": failures.failures,
         "/periodic": periodic.periodic,
+        "/calendar": calendar.calendar,
         "/metrics": metrics.metrics,
         "/redis": redis.redis,
         "/enqueue": enqueue.enqueue,

@@ -47,7 +47,7 @@ NAV = (
     ),
     (
         ("/failures", "failures", "Failures", "f", None), ("/metrics", "metrics", "Metrics", "m", None),
-        ("/periodic", "periodic", "Periodic", "p", None), ("/redis", "redis", "Redis", "i", None),
+        ("/periodic", "periodic", "Periodic", "p", None), ("/calendar", "calendar", "Calendar", "c", None), ("/redis", "redis", "Redis", "i", None),
         ("/audit", "audit", "Audit", "a", None), ("/enqueue", "enqueue", "Enqueue", "e", None),
     ),
 )  # fmt: skip

@@ -176,6 +176,12 @@ class Hours(_Input):
     hours: Literal[1, 24, 72] = 1
 
 
+class CalendarInput(Hours):
+    """How many hours ahead, and the moment with which the list begins."""
+
+    since: Annotated[float, Meta(ge=0, le=1e12, description="In seconds since the epoch.")] | None = None
+
+
 class MetricsInput(Hours):
     """One job name, or the busiest ones."""
 

@@ -11,14 +11,12 @@ from dayjob.admin.scale import Scale
 from dayjob.admin.views import (
     AuditEntry,
     BrokenEntry,
-    JobSpread,
     Metrics,
     Outcome,
     Periodic,
     RedisView,
     Throughput,
     Verdict,
-    Vitals,
 )
 from dayjob.version import __version__
 from dayjob.web.options import Role
@@ -32,7 +30,6 @@ from dayjob.web.v1.inputs import (
     Repaired,
     ScheduleInput,
     Slice,
-    SpreadInput,
 )
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint, Nothing
@@ -103,16 +100,8 @@ async def _metrics(call: Call[MetricsInput]) -> Metrics:
     return await call.admin.metrics(call.sent.hours, name=call.sent.name, most=call.sent.most)
 
 
-async def _spread(call: Call[SpreadInput]) -> JobSpread:
-    return await call.admin.spread(call.sent.name, call.sent.hours)
-
-
 async def _throughput(call: Call[Hours]) -> Throughput:
     return await call.admin.throughput(call.sent.hours)
-
-
-async def _vitals(call: Call[Hours]) -> Vitals:
-    return await call.admin.vitals(call.sent.hours)
 
 
 async def _redis(call: Call[Nothing]) -> RedisView:
@@ -172,10 +161,8 @@ ENDPOINTS = (
     Endpoint("POST", "/periodic/pause", "periodic", "Pause a schedule: its ticks enqueue nothing.", _pause, Outcome, ScheduleInput, finds=True, moves=True),
     Endpoint("POST", "/periodic/resume", "periodic", "Resume a paused schedule.", _resume, Outcome, ScheduleInput, finds=True, moves=True),
     Endpoint("GET", "/metrics", "figures", "Throughput, failures, wait and run times by job name.", _metrics, Metrics, MetricsInput),
-    Endpoint("GET", "/spread", "figures", "How the wait and run times of one job name are spread, by minute and in all.", _spread, JobSpread, SpreadInput),
     Endpoint("GET", "/throughput", "figures", "Completed, failed and waiting jobs over time, for all jobs together.", _throughput, Throughput, Hours),
     Endpoint("GET", "/scale", "figures", "Whether there are enough workers, in a sentence and in figures for an autoscaler.", _scale, Scale, Drain),
-    Endpoint("GET", "/vitals", "figures", "Memory, round trips, workers and sets over time, as the leader measured them.", _vitals, Vitals, Hours),
     Endpoint("GET", "/redis", "figures", "The state of the Redis server.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
     Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),
