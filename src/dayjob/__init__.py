@@ -23,6 +23,7 @@ from dayjob.errors import (
     Unknown,
     UnknownJob,
 )
+from dayjob.handlers.codecs import Codec
 from dayjob.job import Job, current_job
 from dayjob.pool import WorkerPool
 from dayjob.version import __version__
@@ -39,6 +40,7 @@ __all__ = [
     "BadOption",
     "BadSchedule",
     "BadSignature",
+    "Codec",
     "DayjobError",
     "Dead",
     "Discard",

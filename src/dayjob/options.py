@@ -238,7 +238,7 @@ class PoolSettings(TypedDict, total=False):
 
 
 #: The other parameters of WorkerPool, suggested when an option is misspelled.
-_NAMED = ("namespace", "redis", "include", "on_commit", "defaults", "context")
+_NAMED = ("namespace", "redis", "include", "on_commit", "defaults", "codecs", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from typing import (
 import msgspec
 
 from dayjob.errors import BadOption, NotReady, UnknownJob, UsageError
+from dayjob.handlers.codecs import Codec, Codecs
 from dayjob.handlers.registry import JobType, Registry, encode_unchecked
 from dayjob.handlers.signature import Colour, NoContext, given_name
 from dayjob.job import Job, running
@@ -166,7 +167,8 @@ class WorkerPool(Generic[C]):
     `context` is any class that needs no arguments; each job gets a new instance. `redis` is a URL, or "embedded".
     The environment variables DAYJOB_REDIS_URL and DAYJOB_NAMESPACE override `redis` and `namespace`. `include` lists
     modules that define jobs, "shop.mail.*" for every module of a package. `defaults` are the options of job types that do
-    not set them, such as {"max_fails": 10, "timeout": 60}. Raises BadOption.
+    not set them, such as {"max_fails": 10, "timeout": 60}. `codecs` convert arguments and results of your own classes.
+    Raises BadOption.
     """
 
     @overload
@@ -178,6 +180,7 @@ class WorkerPool(Generic[C]):
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
         defaults: JobSettings | None = ...,
+        codecs: Sequence[Codec[Any]] = ...,
         **options: Unpack[PoolSettings],
     ) -> None: ...
 
@@ -191,6 +194,7 @@ class WorkerPool(Generic[C]):
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
         defaults: JobSettings | None = ...,
+        codecs: Sequence[Codec[Any]] = ...,
         **options: Unpack[PoolSettings],
     ) -> None: ...
 
@@ -203,6 +207,7 @@ class WorkerPool(Generic[C]):
         include: Sequence[str] = (),
         on_commit: Commit | None = None,
         defaults: JobSettings | None = None,
+        codecs: Sequence[Codec[Any]] = (),
         **options: Unpack[PoolSettings],
     ) -> None:
         _check_context(context)
@@ -216,6 +221,8 @@ class WorkerPool(Generic[C]):
         self.on_commit = on_commit
         #: The options of job types that do not set them.
         self.defaults = JobOptions.of(defaults or {}, "WorkerPool: defaults")
+        #: Convert the arguments and results of this pool's jobs to and from JSON.
+        self.codecs = Codecs(codecs)
         self.options = PoolOptions.of(options, "WorkerPool")
         #: The names of the options that were passed, as opposed to defaults.
         self.named_options = frozenset(options)
@@ -567,6 +574,7 @@ class WorkerPool(Generic[C]):
             options=JobOptions.of(settings, f"job {chosen!r}", self.defaults),
             pool=self,
             context=self.context,
+            codecs=self.codecs,
         )
         self.registry.add(job_type)
         return job_type
@@ -589,9 +597,11 @@ class WorkerPool(Generic[C]):
             job_type = self.registry.get(job_name)
         except UnknownJob:
             return encode_unchecked(
-                job_name, args
+                job_name, args, self.codecs
             )  # a module of `include` may define the job; check() looks again
-        return job_type.encode((), args) if job_type.resolved else encode_unchecked(job_name, args)
+        return (
+            job_type.encode((), args) if job_type.resolved else encode_unchecked(job_name, args, self.codecs)
+        )
 
     def _log_conflicts(self) -> None:
         """Warn if the pool and an environment variable or pyproject.toml name different servers or namespaces."""

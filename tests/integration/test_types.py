@@ -136,7 +136,7 @@ def test_a_result_that_is_a_dataclass_or_a_struct_is_kept(new_pool):
         return [Person("ada", 36)]
 
     with pool:
-        assert people.result(people.enqueue(), 20) == [{"name": "ada", "age": 36}]
+        assert people.result(people.enqueue(), 20) == [Person("ada", 36)]
 
 
 @pytest.mark.parametrize(

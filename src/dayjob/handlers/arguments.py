@@ -19,7 +19,9 @@ from msgspec.structs import astuple
 
 from dayjob.errors import BadArguments, BadOption, BadSignature
 from dayjob.handlers.altered import altered, may_alter
+from dayjob.handlers.codecs import DEFAULT, Codecs
 from dayjob.handlers.coerce import lenient, parts
+from dayjob.handlers.pydantic_types import Adapted, adapted
 from dayjob.handlers.redact import looks_secret
 from dayjob.handlers.signature import NOT_YET, Function, Role, show
 from dayjob.options import suggest
@@ -46,39 +48,17 @@ _MEANT = {
 }
 
 
-def _dump(value: Any) -> Any:
-    # Pydantic models are recognised by their methods, because dayjob does not import pydantic.
-    if hasattr(value, "model_dump"):
-        # By alias and without computed fields, so that the model can read its own JSON.
-        return value.model_dump(mode="json", by_alias=True, round_trip=True)
-    raise TypeError(f"there is no JSON for the type {type(value).__name__}")
-
-
-def _load(kind: Any, value: Any) -> Any:
-    return value if kind is object else kind.model_validate(value)
-
-
-def _loads(kind: Any) -> bool:
-    return kind is object or hasattr(kind, "model_validate")
-
-
-_encode = msgspec.json.Encoder(enc_hook=_dump).encode
 _decode_object = msgspec.json.Decoder(dict[str, Any] | None).decode
 
 
-def encode_result(value: Any) -> bytes:
-    """Encode the result of a handler. Raises TypeError, ValueError or RecursionError if JSON cannot represent it."""
-    return _encode({"result": value})
-
-
-def encode_unchecked(name: str, kwargs: Mapping[str, Any]) -> bytes:
+def encode_unchecked(name: str, kwargs: Mapping[str, Any], codecs: Codecs = DEFAULT) -> bytes:
     """Encode arguments as a JSON object, for a job whose handler this process does not have. Raises BadArguments."""
     given = dict(kwargs)
     try:
-        raw = _encode(given)
+        raw = codecs.encode(given)
     except _UNFIT as error:
-        raise BadArguments(f"{name}: {_uncarried(given) or error}") from None
-    if b"null" in raw and (problem := _not_finite(given)):
+        raise BadArguments(f"{name}: {_uncarried(given, codecs) or error}") from None
+    if b"null" in raw and (problem := _not_finite(given, codecs)):
         raise BadArguments(f"{name}: {problem}")
     if not all(isinstance(key, str) for key in given):
         raise BadArguments(f"{name}: argument names must be strings: {list(given)}")
@@ -109,6 +89,8 @@ class SignaturePlan:
     infos: Mapping[str, types.Type]
     #: Arguments that JSON may change, each with its field in what `decode` returns.
     watched: tuple[tuple[str, str], ...]
+    #: Arguments that pydantic reads and writes.
+    adapted: Mapping[str, type[Adapted]]
     decode: Callable[[bytes | msgspec.Raw], Any]
     rest: Rest | None
     #: Whether any arguments are accepted, because the handler takes only the job and reads them from it.
@@ -125,10 +107,14 @@ class Arguments:
     of the signature raises BadSignature at once.
     """
 
-    def __init__(self, job_name: str, function: Function, redact: Sequence[str] = ()) -> None:
+    def __init__(
+        self, job_name: str, function: Function, redact: Sequence[str] = (), codecs: Codecs = DEFAULT
+    ) -> None:
         self._name = job_name
         self._function = function
         self._redact = redact
+        self._codecs = codecs
+        self._encode = codecs.encode
         self._plan: SignaturePlan | None = None
         with suppress(
             *NOT_YET
@@ -164,22 +150,43 @@ class Arguments:
         """Check the arguments strictly and encode them as a JSON object. Raises BadArguments."""
         plan = self._plan or self.resolve()
         given = self._bind(plan, args, kwargs) if args or type(kwargs) is not dict else kwargs
+        if plan.adapted:
+            return self._encode_adapted(plan, given)
         if plan.rest is not None or plan.anything:
             return self._encode_open(plan, given)
         try:
-            raw = _encode(given)
+            raw = self._encode(given)
             arrived = plan.decode(raw)
         except _UNFIT as error:
             raise self._refusal(plan, given, error) from None
-        if b"null" in raw and (problem := _not_finite(given)):
+        if b"null" in raw and (problem := _not_finite(given, self._codecs)):
             raise self._bad(plan, problem)
-        for name, field in plan.watched:
-            if name in given and (problem := altered(given[name], getattr(arrived, field))):
-                raise self._changed(plan, name, problem)
+        self._refuse_altered(plan, given, arrived)
         for name in plan.texts:
             if name in given and given[name] is not None and not isinstance(given[name], str):
                 raise self._bad(plan, f"argument {name!r}: expected str, got {type(given[name]).__name__}")
         return raw
+
+    def _encode_adapted(self, plan: SignaturePlan, given: Mapping[str, Any]) -> bytes:
+        """Encode arguments of which pydantic writes some."""
+        try:
+            plain = {
+                name: plan.adapted[name].dump(value) if name in plan.adapted else value
+                for name, value in given.items()
+            }
+            if plan.rest is not None:
+                return self._encode_open(plan, plain)
+            raw = self._encode(plain)
+            arrived = plan.decode(raw)
+        except _UNFIT as error:
+            raise self._refusal(plan, given, error) from None
+        self._refuse_altered(plan, given, arrived)
+        return raw
+
+    def _refuse_altered(self, plan: SignaturePlan, given: Mapping[str, Any], arrived: Any) -> None:
+        for name, field in plan.watched:
+            if name in given and (problem := altered(given[name], getattr(arrived, field))):
+                raise self._changed(plan, name, problem)
 
     def call_args(self, raw: bytes | msgspec.Raw) -> Called:
         """Decode the arguments to call the handler with, after context and job. Raises BadArguments."""
@@ -209,7 +216,7 @@ class Arguments:
 
     def _encode_open(self, plan: SignaturePlan, given: Mapping[str, Any]) -> bytes:
         try:
-            raw = encode_unchecked(self._name, given)
+            raw = encode_unchecked(self._name, given, self._codecs)
         except BadArguments as error:
             raise BadArguments(f"{error}\n{self._where(plan)}") from None
         if plan.rest is not None:
@@ -233,11 +240,11 @@ class Arguments:
                 raise TypeError(
                     f"the handler needs the name {name!r} itself; write '/' before '**{plan.rest.name}'"
                 )
-        args, kwargs = _split(plan, astuple(plan.decode(_encode(given))))
+        args, kwargs = _split(plan, astuple(plan.decode(self._encode(given))))
         for name, value in given.items():
             if name not in plan.infos:
                 try:
-                    kwargs[name] = plan.rest.decode(_encode(value))
+                    kwargs[name] = plan.rest.decode(self._encode(value))
                 except msgspec.ValidationError as error:
                     raise msgspec.ValidationError(_inside(name, str(error))) from None
         return args, kwargs
@@ -256,7 +263,7 @@ class Arguments:
         try:
             if plan.rest is not None:
                 return self._call_open(plan, fixed)
-            return _split(plan, astuple(plan.decode(_encode(fixed))))
+            return _split(plan, astuple(plan.decode(self._encode(fixed))))
         except _UNFIT:
             raise self._refusal(plan, given, error) from None
 
@@ -269,7 +276,7 @@ class Arguments:
         for name in plan.names:
             if name in plan.required and name not in given:
                 return self._bad(plan, f"missing argument {name!r}{self._meant(name)}")
-        problem = _uncarried(given, self._hidden) or _not_finite(given)
+        problem = _uncarried(given, self._codecs, self._hidden) or _not_finite(given, self._codecs)
         return self._bad(plan, problem or self._misfit(str(error)))
 
     def _meant(self, name: str) -> str:
@@ -322,10 +329,12 @@ class Arguments:
             raise self._disorder(parameters, roles, hints)
         arguments = parameters[len(leading) :]
         named = [one for one in arguments if one.kind is not one.VAR_KEYWORD]
-        infos = {one.name: self._type_info(one, hints[one.name]) for one in arguments}
+        by_pydantic = {one.name: kind for one in named if (kind := adapted(hints[one.name])) is not None}
+        read_as = {**hints, **by_pydantic}
+        infos = {one.name: self._type_info(one, read_as[one.name]) for one in arguments}
         rest = None
         for one in arguments[len(named) :]:
-            rest = Rest(one.name, infos.pop(one.name), _decoder(hints[one.name]))
+            rest = Rest(one.name, infos.pop(one.name), self._codecs.decoder(hints[one.name]))
         if rest is None and (arguments or "job" not in leading):
             self._check_redact(infos)
         return SignaturePlan(
@@ -339,7 +348,8 @@ class Arguments:
             watched=tuple(
                 (one.name, f"a{number}") for number, one in enumerate(named) if may_alter(infos[one.name])
             ),
-            decode=_decoder(_struct(named, hints, forbid=rest is None)),
+            adapted=by_pydantic,
+            decode=self._codecs.decoder(_struct(named, read_as, forbid=rest is None)),
             rest=rest,
             anything="job" in leading and not arguments,
             taken=tuple(
@@ -400,11 +410,12 @@ class Arguments:
                 f"{parameter.name}: {show(hint)} cannot be read from JSON ({error})"
             ) from None
         for part in parts(info):
-            if isinstance(part, types.CustomType) and not _loads(part.cls):
+            if isinstance(part, types.CustomType) and not self._codecs.can_load(part.cls):
                 kind = show(part.cls)
                 raise self._function.bad(
                     f"{parameter.name}: {kind} cannot travel as JSON. Send an id or plain values, "
-                    f"or make {kind} a dataclass, TypedDict, msgspec.Struct or pydantic model"
+                    f"make {kind} a dataclass, TypedDict, msgspec.Struct or pydantic model, "
+                    f"or give the pool a codec: WorkerPool(codecs=[Codec({kind}, to_json, from_json)])"
                 )
         return info
 
@@ -432,10 +443,6 @@ def _struct(named: Sequence[inspect.Parameter], hints: Mapping[str, Any], *, for
 
 def _giving(value: Any) -> Callable[[], Any]:
     return lambda: value
-
-
-def _decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
-    return msgspec.json.Decoder(kind, dec_hook=_load).decode
 
 
 def _inside(name: str, text: str) -> str:
@@ -481,11 +488,13 @@ def _is_secret(name: str) -> bool:
     return looks_secret(str(name))
 
 
-def _uncarried(given: Mapping[str, Any], hidden: Callable[[str], bool] = _is_secret) -> str | None:
+def _uncarried(
+    given: Mapping[str, Any], codecs: Codecs, hidden: Callable[[str], bool] = _is_secret
+) -> str | None:
     """A message about the first argument that JSON cannot represent; None if there is none."""
     for name, value in given.items():
         try:
-            _encode(value)
+            codecs.encode(value)
         except RecursionError:
             return f"argument {name!r} contains itself, or is nested too deeply for JSON"
         except UnicodeEncodeError:
@@ -495,12 +504,12 @@ def _uncarried(given: Mapping[str, Any], hidden: Callable[[str], bool] = _is_sec
     return None
 
 
-def _not_finite(given: Mapping[str, Any]) -> str | None:
+def _not_finite(given: Mapping[str, Any], codecs: Codecs) -> str | None:
     """A message about an argument with a NaN or infinity, which msgspec would silently encode as null; or None."""
     for name, value in given.items():
         if value is None or isinstance(value, str | int):
             continue
-        number = next(_unbounded(msgspec.to_builtins(value, enc_hook=_dump)), None)
+        number = next(_unbounded(msgspec.to_builtins(value, enc_hook=codecs.dump)), None)
         if number is not None:
             return f"argument {name!r} has {number}, which JSON cannot carry"
     return None

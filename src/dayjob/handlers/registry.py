@@ -18,6 +18,8 @@ import msgspec
 
 from dayjob.errors import BadOption, BadSignature, NotReady, UnknownJob
 from dayjob.handlers.arguments import Arguments, Called, encode_unchecked
+from dayjob.handlers.codecs import DEFAULT, Codecs
+from dayjob.handlers.results import Results
 from dayjob.handlers.signature import Function, NoContext
 from dayjob.job import Job
 from dayjob.options import EnqueueOptions, JobOptions, Seconds, Using, check_name, read_using, seconds
@@ -105,6 +107,7 @@ class JobType(Generic[Q, P, R_co]):
         options: JobOptions,
         pool: OwnPool,
         context: type = NoContext,
+        codecs: Codecs = DEFAULT,
     ) -> None:
         function = Function(fn, context)
         functools.update_wrapper(self, function.plain, updated=())
@@ -119,7 +122,10 @@ class JobType(Generic[Q, P, R_co]):
         #: What `using()` has set so far.
         self.enqueue_options = EnqueueOptions(unique_until=options.unique_until)
         self._function = function
-        self._arguments = Arguments(name, function, options.redact)
+        self._arguments = Arguments(name, function, options.redact, codecs)
+        self._results = Results(function, codecs)
+        if options.keep is not None:
+            self._results.check()
         self._pool = pool
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> R_co:
@@ -167,6 +173,10 @@ class JobType(Generic[Q, P, R_co]):
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Check the arguments strictly and encode them as a JSON object. Raises BadArguments."""
         return self._arguments.encode(args, kwargs)
+
+    def encode_result(self, value: Any) -> bytes:
+        """Encode what the handler returned. Raises TypeError, ValueError or RecursionError if it cannot be kept."""
+        return self._results.encode(value)
 
     @property
     def call_args(self) -> Callable[[bytes | msgspec.Raw], Called]:
@@ -240,12 +250,12 @@ class JobType(Generic[Q, P, R_co]):
     def result(self, job: Job | str, timeout: float | None = None) -> R_co: ...
 
     def result(self, job: Job | str, timeout: float | None = None) -> Any:
-        """Wait for a job and return its result, decoded from JSON.
+        """Wait for a job and return its result, in the type of the handler's return annotation.
 
         Raises ResultTimeout after `timeout` seconds, JobFailed if the job is dead, and NotReady if this job type keeps
         no results.
         """
-        return self._pool.enqueuer.result(self._kept(job), timeout)
+        return self._results.decode(self._pool.enqueuer.result(self._kept(job), timeout))
 
     @overload
     async def aresult(
@@ -259,7 +269,7 @@ class JobType(Generic[Q, P, R_co]):
 
     async def aresult(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109
         """`result`, awaited."""
-        return await self._pool.async_enqueuer.result(self._kept(job), timeout)
+        return self._results.decode(await self._pool.async_enqueuer.result(self._kept(job), timeout))
 
     if not TYPE_CHECKING:  # type checkers must still report every unknown attribute
 

@@ -73,6 +73,17 @@ class Function:
             # Evaluating the user's annotation may raise anything.
             raise self.bad(f"{parameter.name}: {show(annotation)} is no type ({error})") from None
 
+    @property
+    def return_annotation(self) -> Any:
+        """The return annotation as it is written; Any without one."""
+        annotation = _signature(self.call).return_annotation
+        return Any if annotation is inspect.Signature.empty else annotation
+
+    def return_hint(self) -> Any:
+        """The type of the return annotation. Raises like `hint`."""
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return self.hint(inspect.Parameter("result", kind, annotation=self.return_annotation))
+
     def undefined(self, parameter: inspect.Parameter, error: BaseException) -> BadSignature:
         """The error for a type that still does not exist when it is needed."""
         return self.bad(

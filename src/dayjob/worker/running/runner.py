@@ -18,7 +18,6 @@ from typing import Any
 
 from dayjob import retry
 from dayjob.errors import DayjobError, GiveBack, JobTimeout, TooLarge
-from dayjob.handlers.arguments import encode_result
 from dayjob.job import running
 from dayjob.middleware import SKIPPED
 from dayjob.outcome import Died, Dropped, GivenBack, Kept, Retried
@@ -198,7 +197,7 @@ class Runner:
         """Settle a completion whose result is kept. An attempt whose result cannot be kept has failed."""
         name = attempt.name
         try:
-            answer = encode_result(None if result is SKIPPED else result)
+            answer = attempt.job_type.type.encode_result(None if result is SKIPPED else result)
         except (TypeError, ValueError, RecursionError) as error:
             return self._failed(attempt, DayjobError(f"{name}: the result cannot be stored as JSON: {error}"))
         if len(answer) > self._max_result:
