@@ -607,7 +607,7 @@ def test_a_job_inherits_the_source_of_the_job_that_enqueues_it(pool, mail):
         assert jobs.assert_enqueued("send_mail", to="dropped@b.c").source is None
 
 
-def test_a_result_is_there_once_the_job_has_run_and_as_json_carries_it(pool):
+def test_a_result_is_there_once_the_job_has_run_in_the_type_of_its_annotation(pool):
     @pool.job(keep=60)
     def add(a: int, b: int) -> tuple[int, ...]:
         return (a, b, a + b)
@@ -617,8 +617,9 @@ def test_a_result_is_there_once_the_job_has_run_and_as_json_carries_it(pool):
         with pytest.raises(ResultTimeout, match="drain"):
             add.result(job)
         jobs.drain()
-        assert add.result(job) == [1, 2, 3]
-        assert asyncio.run(add.aresult(job)) == [1, 2, 3]
+        assert add.result(job) == (1, 2, 3)
+        assert pool.enqueuer.result(job) == [1, 2, 3]
+        assert asyncio.run(add.aresult(job)) == (1, 2, 3)
         jobs.advance(61)
         with pytest.raises(ResultTimeout):
             add.result(job)
