@@ -58,6 +58,8 @@ def keys() -> str:
         "job_id": "<id>",
         "minute": "<minute>",
         "span": "<minutes>",
+        "deletion": "<deletion>",
+        "part": "<part>",
     }
     rows = ["| function | key | what it holds |", "|---|---|---|"]
     for name, member in vars(Keys).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ class Census:
     dead: dict[bytes, float] = field(default_factory=dict)
     done: dict[bytes, float] = field(default_factory=dict)
     broken: list[bytes] = field(default_factory=list)
+    #: Part of a deletion to the jobs in it, as they were.
+    bin: dict[str, list[bytes]] = field(default_factory=dict)
     #: Unique key to its value.
     unique: dict[str, bytes] = field(default_factory=dict)
     #: Job name to the members of its limit's set.
@@ -46,6 +49,8 @@ class Census:
         found: Counter[bytes] = Counter()
         for queue in self.queues.values():
             found.update(queue)
+        for part in self.bin.values():
+            found.update(part)
         for attempts in self.held.values():
             found.update(attempts.values())
         for some in (self.scheduled, self.retry, self.dead, self.done, self.broken):
@@ -73,6 +78,8 @@ def census(keys: Keys, link: Link) -> Census:
             _put(found, key, kind, "string", found.unique, keys.prefix + key, lambda v: v, value)
         elif key in ("scheduled", "retry", "dead", "done"):
             _put(found, key, kind, "zset", found.__dict__, key, lambda v: v, value)
+        elif place == "bin" and rest:
+            _put(found, key, kind, "list", found.bin, rest, lambda v: [_binned(one) for one in v], value)
         elif key == "broken":
             _put(found, key, kind, "list", found.__dict__, key, lambda v: v, value)
     return found
@@ -85,6 +92,12 @@ def _put(
         into[name] = read(value)
     else:
         found.wrong[key] = kind
+
+
+def _binned(entry: bytes) -> bytes:
+    """A job of the bin without its header and the value of its unique key."""
+    head, _, rest = entry.partition(b"\n")
+    return rest[json.loads(head)["holder"] :]
 
 
 def _texts(fields: dict[bytes, bytes]) -> dict[str, bytes]:

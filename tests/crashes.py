@@ -30,7 +30,7 @@ from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, inspect, maintain, operate, produce
+from dayjob.store.ops import bin, consume, inspect, maintain, operate, produce
 from dayjob.store.ops.produce import Slot
 from dayjob.store.steps import walk
 from dayjob.worker.chores.periodic import PeriodicScheduler
@@ -228,6 +228,47 @@ def _revive(url: str, keys: Keys, folder: Path) -> int:
     return 0
 
 
+def with_waiting_jobs(keys: Keys, link: Link) -> int:
+    unique = keys.unique("a", "u")
+    link.run(plain("SET", unique, "first"))
+    owner = payload("a", "first", unique=True, unique_key=unique)
+    link.run(produce.enqueue(keys, Slot(new_id(), 1), "a", [owner], introduce=True))
+    fill(keys, link, "a", 149)
+    return 150
+
+
+def _purge_to_bin(keys: Keys, link: Link) -> None:
+    deletion = bin.Deletion(keys, actor="ada", action="purge", subject="queue a")
+    insist(lambda: walk(link, operate.purge(keys, "a", deletion=deletion)))
+
+
+@operation("purge to the bin", with_waiting_jobs)
+def _purge(url: str, keys: Keys, folder: Path) -> int:
+    link = dial(url, keys)
+    _purge_to_bin(keys, link)
+    link.close()
+    return 0
+
+
+def with_a_full_bin(keys: Keys, link: Link) -> int:
+    jobs = with_waiting_jobs(keys, link)
+    _purge_to_bin(keys, link)
+    return jobs
+
+
+@operation("undo", with_a_full_bin)
+def _undo(url: str, keys: Keys, folder: Path) -> int:
+    link = dial(url, keys)
+
+    def undo_all() -> None:
+        for deletion in walk(link, bin.deletions(keys)):
+            walk(link, bin.undo_all(keys, deletion))
+
+    insist(undo_all)
+    link.close()
+    return 0
+
+
 def with_a_limit(keys: Keys, link: Link) -> int:
     fill(keys, link, "a", 4)
     assert len(Pool(keys, link, names=["a"]).fetch("a", room=2)) == 2
@@ -349,8 +390,11 @@ def totals_of(keys: Keys, link: Link) -> dict[str, int]:
 
 
 def finished(keys: Keys, link: Link) -> int:
-    """How many jobs have ended for good."""
-    return sum(n for label, n in totals_of(keys, link).items() if label.partition(":")[0] in GONE)
+    """How many jobs have ended for good. Those in the bin are deleted and still there."""
+    totals = totals_of(keys, link)
+    gone = sum(n for label, n in totals.items() if label.partition(":")[0] in GONE)
+    restored = sum(n for label, n in totals.items() if label.startswith("restored:"))
+    return gone - restored - sum(map(len, census(keys, link).bin.values()))
 
 
 def survey(keys: Keys, link: Link) -> Found:
@@ -376,6 +420,9 @@ def survey(keys: Keys, link: Link) -> Found:
     for attempts in seen.held.values():
         for raw in attempts.values():
             note("held", raw)
+    for part in seen.bin.values():
+        for raw in part:
+            note("bin", raw)
     for place in ("scheduled", "retry", "dead", "done", "broken"):
         for raw in getattr(seen, place):
             note(place, raw)

@@ -25,9 +25,10 @@ from dayjob.outcome import (
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op, plain
-from dayjob.store.ops import audit, consume, find, inspect, job_types, maintain, operate, produce
+from dayjob.store.ops import audit, bin, consume, find, inspect, job_types, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move
+from dayjob.store.ops.move import JobMove
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.scripts import Script
 from pools import Pool, fill, set_limit
@@ -466,3 +467,35 @@ def _unqueue(keys: Keys, link: Link) -> Op[Any]:
     fill(keys, link, "a", job("id0"), member, job("id2"))
     _do(link, "ZADD", keys.dead, 1, "old")
     return operate.unqueue(keys, "a", member, 1, now=5.0, kill=True)
+
+
+PART = bin.DeletionPart("d1", 0, "ada", "delete", "a")
+
+
+def _to_bin(keys: Keys, member: bytes) -> Op[Any]:
+    moves = [JobMove(member, place=1, unique_key=keys.unique("a", "u"), job_id="id1")]
+    return bin.to_bin(keys, keys.queue("a"), moves, part=PART, total="deleted:a", source_is="queue")
+
+
+@scenario("to_bin")
+def _delete_to_bin(keys: Keys, link: Link) -> Op[Any]:
+    member = _unique_job(keys, link)
+    fill(keys, link, "a", job("id0"), member, job("id2"))
+    other = [JobMove(job("id2"), place=1)]
+    link.run(bin.to_bin(keys, keys.queue("a"), other, part=PART, total="deleted:a", source_is="queue"))
+    return _to_bin(keys, member)
+
+
+@scenario("undo")
+def _undo(keys: Keys, link: Link) -> Op[Any]:
+    member = _unique_job(keys, link)
+    fill(keys, link, "a", job("id0"), member, job("id2"))
+    link.run(_to_bin(keys, member))
+    return bin.undo(keys, PART, link.run(bin.read_part(keys, PART, skip=0, size=10)))
+
+
+@scenario("undo in scheduled")
+def _undo_scheduled(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "ZADD", keys.scheduled, LATER, "later", 1, job("id1"))
+    link.run(bin.to_bin(keys, keys.scheduled, [JobMove(job("id1"))], part=PART, total="deleted:a"))
+    return bin.undo(keys, PART, link.run(bin.read_part(keys, PART, skip=0, size=10)))

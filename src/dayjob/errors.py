@@ -4,6 +4,7 @@ DayjobError
 ├── UsageError              a mistake in the program; the message suggests a fix
 │   ├── BadOption           an option out of range, unknown, or in conflict (also ValueError)
 │   │   ├── UnknownQueue    a queue that does not exist in the namespace
+│   │   ├── NothingToUndo   a deletion that is not in the bin
 │   │   └── UnknownSchedule a schedule that does not exist in the namespace
 │   ├── BadSignature        a handler or middleware that cannot be called (also TypeError)
 │   ├── BadArguments        arguments that do not fit the handler (also TypeError)
@@ -62,6 +63,10 @@ class UnknownQueue(BadOption):
 
 class UnknownSchedule(BadOption):
     """An operator named a schedule that does not exist in the namespace."""
+
+
+class NothingToUndo(BadOption):
+    """No such deletion is in the bin."""
 
 
 class BadSignature(UsageError, TypeError):

@@ -859,3 +859,20 @@ def test_every_look_and_every_verb_takes_json():
             if "--json" not in flags or name == "enqueue":
                 found.add(f"{name} {verb}".strip())
     assert found == without
+
+
+def test_what_was_deleted_is_listed_and_undone(run, there, enqueuer):
+    enqueuer.enqueue_many("mail", [{"n": n} for n in range(12)])
+    assert "Nothing was deleted" in run("bin", "ls", *there).stdout
+    assert run("undo", *there).returncode == 2
+    purged = run("queues", "purge", "mail", "--yes", *there)
+    assert "Undo within ten minutes: dayjob undo " in purged.stderr
+    listed = msgspec.json.decode(run("bin", "ls", "--json", *there).stdout)
+    assert [(one["jobs"], one["action"], one["subject"]) for one in listed] == [(12, "purge", "queue mail")]
+    assert "queue mail" in run("bin", "ls", *there).stdout
+    undone = run("undo", *there)
+    assert undone.stdout == "12 jobs put back.\n"
+    assert undone.returncode == 0
+    gone = run("jobs", "delete", "--state", "waiting", "--where", "name=mail", "--yes", "--no-undo", *there)
+    assert "Undo" not in gone.stderr
+    assert msgspec.json.decode(run("bin", "ls", "--json", *there).stdout) == []

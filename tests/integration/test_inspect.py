@@ -546,9 +546,10 @@ def test_a_purge_deletes_only_what_it_saw(keys, call, go, enqueuer):
     enqueuer.enqueue_many("a", [{"n": n} for n in range(6)])
     seen = go(inspect.peek(keys, "a", size=4)).entries
     call("RPOP", keys.queue("a"))
-    assert go(operate._purge(keys, "a", seen)) == 3
+    jobs = [(place, entry.member) for place, entry in enumerate(seen)]
+    assert go(operate.unqueue_many(keys, "a", jobs)) == 3
     call("RPUSH", keys.queue("a"), payload("a", "given back"))
-    assert go(operate._purge(keys, "a", seen)) == 0
+    assert go(operate.unqueue_many(keys, "a", jobs)) == 0
     assert call("LLEN", keys.queue("a")) == 3
 
 

@@ -40,6 +40,7 @@ HISTORY = "tests/scripts/test_history.py"
 MACHINE = "tests/property/test_machine.py"
 CRASHES = "tests/faults/test_crash_points.py"
 NETWORK = "tests/faults/test_pool_network.py"
+BIN = "tests/scripts/test_bin.py"
 CLOCK = "tests/faults/test_host_clock.py"
 LOGGING = "tests/integration/test_logging_that_raises.py"
 
@@ -453,7 +454,7 @@ ALL = (
     ),
     Mutant(
         "a trim releases the key of another job",
-        f"{SCRIPTS}/move.lua",
+        f"{SCRIPTS}/prelude/owner.lua",
         "if holder == id then return true end",
         "if holder then return true end",
         ("tests/scripts/test_move.py::test_a_unique_key_goes_with_its_owner_only",),
@@ -606,5 +607,34 @@ ALL = (
         "            if _was_stopped(attempt, error):\n",
         "            if False:\n",
         ("tests/integration/test_attempts.py::test_an_attempt_that_cancels_itself_because_its_pool_stops_is_given_back_and_has_not_failed",),
+    ),
+    # The bin.
+    Mutant(
+        "a deleted job stays where it was, beside the bin",
+        f"{SCRIPTS}/to_bin.lua",
+        "if score then redis.call('ZREM', source, entry) else remove_entry(source, right, place) end",
+        "if not score then remove_entry(source, right, place) end",
+        (f"{BIN}::test_a_member_of_a_set_comes_back_with_its_exact_score",),
+    ),
+    Mutant(
+        "undo leaves the job in the bin",
+        f"{SCRIPTS}/undo.lua",
+        "    remove_entry(part, true, place)\n",
+        "",
+        (f"{BIN}::test_two_who_undo_the_same_put_each_job_back_once",),
+    ),
+    Mutant(
+        "undo takes a unique key that another job has",
+        f"{SCRIPTS}/undo.lua",
+        "if place and holder then",
+        "if false then",
+        (f"{BIN}::test_a_job_whose_unique_key_is_anothers_stays_in_the_bin",),
+    ),
+    Mutant(
+        "undo puts waiting jobs at the tail",
+        f"{SCRIPTS}/undo.lua",
+        "redis.call('RPUSH', target, payload)",
+        "redis.call('LPUSH', target, payload)",
+        (f"{BIN}::test_a_purged_queue_comes_back_in_its_order_ahead_of_what_came_in_since",),
     ),
 )  # fmt: skip

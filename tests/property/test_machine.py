@@ -46,7 +46,7 @@ from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, inspect, maintain, operate, produce
+from dayjob.store.ops import bin, consume, inspect, maintain, operate, produce
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.steps import walk
@@ -93,7 +93,7 @@ class Known:
     """What the model knows of one job."""
 
     name: str
-    #: queue, held, scheduled, retry, dead, done, broken, or "" when it is gone.
+    #: queue, held, scheduled, retry, dead, done, broken, bin, or "" when it is gone.
     place: str = "queue"
     fails: int = 0
     deaths: int = 0
@@ -110,6 +110,9 @@ class Known:
     released: bool = False
     #: What an operator asked of this attempt: "", "cancel" or "kill".
     cancel: str = ""
+    #: In the bin: where it was, and whether it had its unique key.
+    was: str = ""
+    owned: bool = False
 
 
 @dataclass
@@ -127,6 +130,8 @@ class Model:
     condemned: set[str] = field(default_factory=set)
     suspects: dict[str, str] = field(default_factory=dict)
     ticks: int = 0
+    #: Deletions that can be undone: the ids of their jobs, in the order in which they were deleted.
+    deletions: list[list[str]] = field(default_factory=list)
 
     def at(self, place: str) -> list[str]:
         return [job_id for job_id, job in self.jobs.items() if job.place == place]
@@ -148,6 +153,31 @@ class Model:
         key = self.jobs[job_id].key
         if key and self.owners.get(key) == job_id:
             del self.owners[key]
+
+    def delete(self, ids: list[str], *, binned: bool) -> None:
+        for job_id in ids:
+            job = self.jobs[job_id]
+            job.was, job.owned = job.place, bool(job.key) and self.owners.get(job.key) == job_id
+            self.release(job_id)
+            self.move(job_id, "bin" if binned else "", due=job.due)
+        if binned and ids:
+            self.deletions.append(list(ids))
+
+    def undo(self, ids: list[str]) -> list[str]:
+        """Put back what can be; the answer is what stays in the bin."""
+        stays = []
+        for job_id in reversed(ids):
+            job = self.jobs[job_id]
+            if job.owned and job.key in self.owners:
+                stays.insert(0, job_id)
+                continue
+            if job.owned:
+                self.owners[job.key] = job_id
+            self.totals[
+                f"restored:{'' if job.was == 'broken' or (job.junk and job.was != 'queue') else job.name}"
+            ] += 1
+            self.move(job_id, job.was, head=True, due=job.due)
+        return stays
 
     def fetchable(self, name: str) -> int:
         if name in self.paused:
@@ -659,20 +689,42 @@ class Machine(RuleBasedStateMachine):
             self.model.limits[name] = limit
 
     @precondition(lambda self: any(self.model.at(side) for side in SIDES))
-    @rule(side=st.sampled_from(SIDES), n=st.integers(0, 100), twice=st.booleans())
-    def delete(self, side, n, twice):
+    @rule(side=st.sampled_from(SIDES), n=st.integers(0, 100), twice=st.booleans(), binned=st.booleans())
+    def delete(self, side, n, twice, binned):
         ids = self.model.at(side)
         if not ids:
             return
         job_id = self.pick(ids, n)
         job, member = self.model.jobs[job_id], self.member(job_id)
-        op = operate.delete(self.keys, getattr(self.keys, side), member)
+        op = operate.delete(self.keys, getattr(self.keys, side), member, deletion=self.deletion(binned))
         assert self.link.run(op)
         if twice:
             assert not self.link.run(op)
         self.model.totals[f"deleted:{'' if job.junk else job.name}"] += 1
-        self.model.release(job_id)
-        self.model.move(job_id, "")
+        self.model.delete([job_id], binned=binned)
+
+    def deletion(self, binned: bool) -> bin.Deletion | None:
+        return bin.Deletion(self.keys, actor="ada", action="delete", subject="it") if binned else None
+
+    @precondition(lambda self: self.model.deletions)
+    @rule(n=st.integers(0, 100))
+    def undo(self, n):
+        ids = self.model.deletions[n % len(self.model.deletions)]
+        stored = walk(self.link, bin.deletions(self.keys))
+        assert len(stored) == len(self.model.deletions)
+        (found,) = [one for one in stored if self.ids_in(one) == ids]
+        stays = self.model.undo(ids)
+        answer = walk(self.link, bin.undo_all(self.keys, found))
+        assert answer.count == len(ids) - len(stays)
+        assert (answer.holder is None) == (not stays)
+        self.model.deletions.remove(ids)
+        if stays:
+            self.model.deletions.append(stays)
+
+    def ids_in(self, deletion: bin.StoredDeletion) -> list[str]:
+        (part, _), *_ = deletion.parts
+        entries = self.link.run(bin.read_part(self.keys, part, skip=0, size=100))
+        return [id_of(entry.payload) for entry in reversed(entries)]
 
     @precondition(lambda self: self.model.at("scheduled") or self.model.at("retry"))
     @rule(side=st.sampled_from(SIDES[:2]), n=st.integers(0, 100), kill=st.booleans())
@@ -715,8 +767,8 @@ class Machine(RuleBasedStateMachine):
         self.model.totals[f"revived:{job.name}"] += 1
         self.model.move(job_id, "queue")
 
-    @rule(name=st.sampled_from(NAMES), n=st.integers(0, 100), kill=st.booleans())
-    def unqueue(self, name, n, kill):
+    @rule(name=st.sampled_from(NAMES), n=st.integers(0, 100), kill=st.booleans(), binned=st.booleans())
+    def unqueue(self, name, n, kill, binned):
         waiting = self.model.order[name]
         if not waiting:
             return
@@ -724,31 +776,35 @@ class Machine(RuleBasedStateMachine):
         job_id = waiting[place]
         job = self.model.jobs[job_id]
         kill = kill and not job.junk
-        op = operate.unqueue(self.keys, name, self.member(job_id), place, now=self.now(), kill=kill)
+        op = operate.unqueue(
+            self.keys, name, self.member(job_id), place, now=self.now(), kill=kill, deletion=self.deletion(binned)
+        )  # fmt: skip
         assert self.link.run(op)
         assert not self.link.run(op)
-        self.model.release(job_id)
         self.model.totals[f"{'dead' if kill else 'deleted'}:{name}"] += 1
-        self.model.move(job_id, "dead" if kill else "")
-
-    @rule(name=st.sampled_from(NAMES), most=st.integers(1, 3))
-    def purge(self, name, most):
-        ids = self.model.order[name][:most]
-        assert walk(self.link, operate.purge(self.keys, name, most=most)) == len(ids)
-        for job_id in ids:
+        if kill:
             self.model.release(job_id)
-            self.model.move(job_id, "")
+            self.model.move(job_id, "dead")
+        else:
+            self.model.delete([job_id], binned=binned)
+
+    @rule(name=st.sampled_from(NAMES), most=st.integers(1, 3), binned=st.booleans())
+    def purge(self, name, most, binned):
+        ids = self.model.order[name][:most]
+        steps = operate.purge(self.keys, name, most=most, deletion=self.deletion(binned))
+        assert walk(self.link, steps) == len(ids)
+        self.model.delete(ids, binned=binned)
         if ids:
             self.model.totals[f"deleted:{name}"] += len(ids)
 
     @precondition(lambda self: self.model.at("broken"))
-    @rule(n=st.integers(0, 100), drop=st.booleans())
-    def repair(self, n, drop):
+    @rule(n=st.integers(0, 100), drop=st.booleans(), binned=st.booleans())
+    def repair(self, n, drop, binned):
         entries = self.link.run(inspect.broken(self.keys)).entries
         entry = entries[n % len(entries)]
         old = id_of(entry.entry)
         if drop:
-            op = operate.delete_broken(self.keys, entry)
+            op = operate.delete_broken(self.keys, entry, deletion=self.deletion(binned))
             self.model.totals["deleted:"] += 1
         else:
             fresh = self.add("b", "queue")
@@ -756,7 +812,10 @@ class Machine(RuleBasedStateMachine):
             self.model.totals["repaired:b"] += 1
         assert self.link.run(op)
         assert not self.link.run(op)
-        self.model.move(old, "")
+        if drop:
+            self.model.delete([old], binned=binned)
+        else:
+            self.model.move(old, "")
 
     # Accidents.
 
@@ -800,7 +859,7 @@ class Machine(RuleBasedStateMachine):
             assert [id_of(payload) for payload in found.queues.get(name, [])] == model.order[name]
         for payload in found.places:
             job = model.jobs[id_of(payload)]
-            if job.place != "broken" and not job.junk:
+            if "broken" not in (job.place, job.was if job.place == "bin" else "") and not job.junk:
                 wire = codec.read(payload)
                 assert (wire.fails, wire.deaths) == (job.fails, job.deaths)
         assert {key: value.decode() for key, value in found.unique.items()} == model.owners
@@ -837,6 +896,8 @@ def places_in(found: Census) -> dict[str, tuple[str, ...]]:
         places |= {id_of(payload): ("queue", name) for payload in queue}
     for pool_id, held in found.held.items():
         places |= {id_of(payload): ("held", pool_id, token) for token, payload in held.items()}
+    for part in found.bin.values():
+        places |= {id_of(payload): ("bin",) for payload in part}
     for place in (*SIDES, "done", "broken"):
         places |= {id_of(payload): (place,) for payload in getattr(found, place)}
     return places

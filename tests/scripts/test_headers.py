@@ -23,8 +23,8 @@ from scenarios import ALL, script_of
 
 SCRIPTS = all_names()
 FOLDER = Path(inspect.getfile(all_names)).parent
-#: What stores new work, and is refused when memory is full.
-PRODUCERS = {"enqueue", "schedule", "admit", "tick"}
+#: What stores something new, and is refused when memory is full.
+PRODUCERS = {"enqueue", "schedule", "admit", "tick", "to_bin"}
 WRITES = re.compile(
     r"'(SET|DEL|[LR]PUSH|[LR]POP|LTRIM|LSET|LREM|ZADD|ZREM|SADD|SREM|HSET|HSETNX|HDEL|HINCRBY|EXPIRE|PEXPIRE|INCR)'"
 )

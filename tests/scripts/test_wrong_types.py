@@ -139,6 +139,16 @@ EXPECTED: dict[str, dict[str, str]] = {
         "dead": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "repaired", "stats:totals": "ignored",
         "unique:a:u": "spared", "result:id1": "repaired",
     },
+    "to_bin": {"jobs:a": "error", "bin": "error", "bin:d1:0": "error", "stats:totals": "ignored", "unique:a:u": "spared"},
+    # A unique key of a wrong type is taken, by whatever: the job stays in the bin.
+    "undo": {
+        "bin:d1:0": "error", "bin": "error", "jobs:a": "error", "bell:a": "mended", "known_jobs": "error",
+        "stats:totals": "ignored", "unique:a:u": "spared+jobs:b",
+    },
+    "undo in scheduled": {
+        "bin:d1:0": "error", "bin": "error", "scheduled": "error", "due": "mended", "known_jobs": "ignored",
+        "stats:totals": "ignored",
+    },
     "seek": {"jobs:a": "ignored"},
     "pause_schedule": {"periodic": "error"},
     "move unqueue": {"jobs:a": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
@@ -239,6 +249,8 @@ def kind_of(key):
     place, _, rest = key.partition(":")
     if rest.endswith(":stacks"):
         return "list"
+    if place == "bin":
+        return "list" if rest else "zset"
     if place == "pool":
         return "hash" if ":" in rest else "string"
     if rest.endswith(":paused"):

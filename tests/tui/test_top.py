@@ -330,18 +330,25 @@ def test_queues_are_paused_resumed_and_purged_by_typing_their_name(top, enqueuer
     screen.wait_for('Resume the queue "mail"?')
     screen.press("y")
     screen.wait_for("queue mail: Resumed.", gone="! paused")
-    screen.press("u")
+    screen.press("e")
     screen.wait_for('Purge the queue "mail" (7 jobs waiting)?', "Type mail and press enter")
     screen.fill("mial")
     screen.wait_for("That is not mail; nothing was changed.")
     assert len(look.queue("mail")) == 7
     screen.press("escape")
     screen.wait_for("7 jobs waiting", gone="Type mail")
-    screen.press("u")
+    screen.press("e")
     screen.wait_for("Type mail and press enter")
     screen.fill("mail")
-    screen.wait_for('queue "mail": 7 jobs deleted.')
+    screen.wait_for('queue "mail": 7 jobs deleted. Press u to undo it.')
     assert look.queue("mail") == []
+    screen.press("u")
+    screen.wait_for("Undo the purge of queue mail (7 jobs)?")
+    screen.press("y")
+    screen.wait_for("7 jobs put back.")
+    assert len(look.queue("mail")) == 7
+    screen.press("u")
+    screen.wait_for("You deleted nothing in the last ten minutes.")
 
 
 def test_a_queue_is_limited_and_the_limit_lifted(top, enqueuer, admin):
@@ -374,7 +381,7 @@ def test_tabs_beyond_the_twelve_with_keys_are_reached_by_the_arrows(top, call, k
     screen.press("right")
     screen.wait_for("1 broken entry")
     screen.press("d")
-    screen.wait_for("Delete the broken entry 0?", "These bytes are deleted for good.")
+    screen.wait_for("Delete the broken entry 0?", "These bytes go to the bin for ten minutes.")
     screen.press("n")
     screen.wait_for("no json", gone="y yes")
     screen.press("e")

@@ -37,7 +37,10 @@ def test_a_namespace_with_and_without_its_colon_is_one_keyspace():
 
 def every_key(keys: Keys) -> dict[str, str]:
     """One key of each kind, by the name of the function that builds it."""
-    samples = {"name": "n", "rest": "r", "pool_id": "p", "slot": "s", "job_id": "i", "minute": 1, "span": 15}
+    samples = {
+        "name": "n", "rest": "r", "pool_id": "p", "slot": "s", "job_id": "i", "minute": 1, "span": 15,
+        "deletion": "d", "part": 0,
+    }  # fmt: skip
     found = {}
     for name, member in inspect.getmembers(Keys):
         if name.startswith("_") or name in ("of_name", "unique_prefix", "namespace", "prefix"):

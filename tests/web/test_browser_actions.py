@@ -198,6 +198,46 @@ def test_the_form_for_one_like_it_says_nothing_when_all_arguments_are_there(cons
     assert page.locator("[data-left]").count() == 0
 
 
+# Undo.
+
+
+def test_a_deletion_is_undone_from_its_message(console, tab):
+    console.admin.enqueue("greet", {}, delay=1000)
+    tab.open("/scheduled_jobs")
+    tab.page.locator("tr", has_text="greet").get_by_role("button", name="Delete").click()
+    tab.page.locator("#ask", has_text="undo puts it back").wait_for()
+    tab.confirm()
+    tab.told("Deleted.")
+    assert console.admin.verdict().sizes.scheduled == 0
+    tab.page.locator(".toast").get_by_role("button", name="Undo").click()
+    tab.told("1 job put back.")
+    assert console.admin.verdict().sizes.scheduled == 1
+
+
+def test_a_purge_is_undone_from_the_audit_page(console, tab):
+    for n in range(3):
+        console.admin.enqueue("greet", {"n": n})
+    console.admin.purge("greet")
+    tab.open("/audit")
+    row = tab.page.locator("[data-live=bin] tr", has_text="queue greet")
+    row.get_by_role("button", name="Undo").click()
+    tab.told("3 jobs put back.")
+    assert queue(console.admin, "greet").size == 3
+
+
+def test_a_selection_is_deleted_for_good_where_that_is_ticked(console, tab):
+    for n in range(2):
+        console.admin.enqueue("greet", {"n": n}, delay=1000 + n)
+    tab.open("/scheduled_jobs")
+    tab.page.locator("[data-all]").click()
+    tab.page.locator("#pickbar").get_by_role("button", name="Delete").click()
+    tab.page.get_by_label("Delete for good, without undo").check()
+    tab.confirm()
+    tab.told("2 done.")
+    assert tab.page.locator(".toast").get_by_role("button", name="Undo").count() == 0
+    assert console.admin.bin() == ()
+
+
 # Running jobs, pools.
 
 

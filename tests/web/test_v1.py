@@ -209,6 +209,7 @@ def test_everything_that_matches_is_changed_in_steps(console):
     progress = [line["progress"] for line in told[:-1]]
     assert progress
     assert [one["changed"] for one in progress] == sorted(one["changed"] for one in progress)
+    assert told[-1]["tally"].pop("undo")
     assert told[-1]["tally"] | {"message": ""} == {
         "searched": 251,
         "matched": 250,
@@ -218,6 +219,22 @@ def test_everything_that_matches_is_changed_in_steps(console):
         "audited": True,
     }
     assert console.admin.count("scheduled").total == 1
+
+
+def test_what_was_deleted_is_listed_and_undone(console):
+    job = enqueue(console, "mail", delay=5000)
+    seen = {"id": job, "state": "scheduled"}
+    undo = console.post("/api/v1/job/delete", seen).json()["undo"]
+    (listed,) = console.get("/api/v1/bin").json()
+    assert (listed["id"], listed["jobs"], listed["action"]) == (undo, 1, "delete")
+    assert lines(console.post("/api/v1/undo", {"deletion": undo}))[-1]["tally"]["changed"] == 1
+    assert state_of(console, job) == "scheduled"
+    again = console.post("/api/v1/undo", {"deletion": undo})
+    assert (again.status_code, "is not in the bin" in again.json()["error"]) == (404, True)
+    picked = {"verb": "delete", "jobs": [seen]}
+    assert console.post("/api/v1/jobs/selection", picked | {"undo": False}).json()["undo"] == ""
+    assert console.get("/api/v1/bin").json() == []
+    assert console.post("/api/v1/undo", {}).status_code == 404
 
 
 def test_no_more_than_asked_for_is_changed(console):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dayjob.admin import verbs
+from dayjob.admin.bin import new_deletion
 from dayjob.admin.jobs import locate, source_of
 from dayjob.admin.session import Session, outcome
 from dayjob.admin.verbs import Verb, VerbRow
@@ -22,6 +23,7 @@ from dayjob.job import new_id
 from dayjob.options import check_name
 from dayjob.store import codec
 from dayjob.store.ops import inspect, job_types, operate, pools, produce
+from dayjob.store.ops.bin import Deletion, ask_bin
 from dayjob.store.steps import Steps, ask
 
 Job = JobView | Seen | str
@@ -43,9 +45,9 @@ def retry(session: Session, job: Job, *, state: State | None = None) -> Steps[Ou
     return (yield from act(session, "retry", job, state))
 
 
-def delete(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
-    """Delete a job that does not run, and release its unique key."""
-    return (yield from act(session, "delete", job, state))
+def delete(session: Session, job: Job, *, state: State | None = None, undo: bool = True) -> Steps[Outcome]:
+    """Delete a job that does not run, and release its unique key. The bin keeps it for ten minutes; not with undo=False."""
+    return (yield from act(session, "delete", job, state, undo=undo))
 
 
 def kill(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
@@ -62,23 +64,41 @@ def run_now(session: Session, job: Job, *, state: State | None = None) -> Steps[
     return (yield from act(session, "run_now", job, state))
 
 
-def cancel(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
-    """End a job: one that waits is removed, one that runs is stopped at its pool's next heartbeat. Counted as cancelled."""
-    return (yield from act(session, "cancel", job, state))
+def cancel(session: Session, job: Job, *, state: State | None = None, undo: bool = True) -> Steps[Outcome]:
+    """End a job: one that waits is deleted, one that runs is stopped at its pool's next heartbeat. Counted as cancelled."""
+    return (yield from act(session, "cancel", job, state, undo=undo))
 
 
-def selection(session: Session, verb: Verb, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
-    """The same action on each job of a selection, 500 at most. Raises BadOption."""
+def selection(
+    session: Session, verb: Verb, jobs: Sequence[Job], *, undo: bool = True
+) -> Steps[list[Outcome]]:
+    """The same action on each job of a selection, 500 at most, undone together. Raises BadOption."""
     if len(jobs) > MAX_SELECTED:
         raise BadOption(f"{len(jobs):,} jobs: a selection has {MAX_SELECTED} at most; use a filter for more")
     outcomes: list[Outcome] = []
+    deletion = _deletion(session, verb, f"{len(jobs):,} selected jobs", undo=undo)
     for job in jobs:
-        outcomes += [(yield from act(session, verb, job, None))]
+        outcomes += [(yield from act(session, verb, job, None, undo=undo, deletion=deletion))]
     return outcomes
 
 
-def act(session: Session, verb: Verb, job: Job, state: State | None) -> Steps[Outcome]:
-    """One action on one job. With `state`, or a job that has the state in which it was seen, only if it is still there."""
+def _deletion(session: Session, verb: Verb, subject: str, *, undo: bool) -> Deletion | None:
+    return new_deletion(session, verb, subject, undo=undo) if verb in ("delete", "cancel") else None
+
+
+def act(
+    session: Session,
+    verb: Verb,
+    job: Job,
+    state: State | None,
+    *,
+    undo: bool = True,
+    deletion: Deletion | None = None,
+) -> Steps[Outcome]:
+    """One action on one job. With `state`, or a job that has the state in which it was seen, only if it is still there.
+
+    `deletion` is that of the selection to which the job belongs.
+    """
     expected = state or (job.state if isinstance(job, Seen) else None)
     job_id = job if isinstance(job, str) else job.id
     found = yield from locate(session, job)
@@ -89,10 +109,13 @@ def act(session: Session, verb: Verb, job: Job, state: State | None) -> Steps[Ou
     subject = f"{subject} ({found.name or 'unreadable'}, {found.state})"
     kind, message = _refusal(verbs.row("job", verb), found.state, expected)
     if kind == "done":
-        kind, message = yield from _DO[verb](session, found)
+        deletion = deletion or _deletion(session, verb, subject, undo=undo)
+        kind, message = yield from _DO[verb](session, found, deletion)
     if kind == "moved" and not message:
         message = yield from _moved(session, found)
-    return (yield from outcome(session, verb, subject, kind, message))
+    # A running job that is cancelled does not go to the bin.
+    binned = deletion.id if deletion is not None and found.state != "running" else ""
+    return (yield from outcome(session, verb, subject, kind, message, undo=binned))
 
 
 def _refusal(row: VerbRow, state: State, expected: State | None) -> Tried:
@@ -125,9 +148,9 @@ def _moved(session: Session, job: JobView) -> Steps[str]:
 _GONE: Tried = ("moved", "")
 
 
-def _retry(session: Session, job: JobView) -> Steps[Tried]:
+def _retry(session: Session, job: JobView, _: Deletion | None) -> Steps[Tried]:
     if job.state != "dead":
-        return (yield from _run_now(session, job))
+        return (yield from _run_now(session, job, None))
     now = yield from ask(inspect.now())
     answer = yield from ask(operate.revive(session.keys, job.payload, now=now))
     if answer.fate == "taken":
@@ -135,26 +158,27 @@ def _retry(session: Session, job: JobView) -> Steps[Tried]:
     return ("done", f"Back in the queue {quoted(job.name)}.") if answer.fate == "moved" else _GONE
 
 
-def _run_now(session: Session, job: JobView) -> Steps[Tried]:
+def _run_now(session: Session, job: JobView, _: Deletion | None) -> Steps[Tried]:
     now = yield from ask(inspect.now())
     source = source_of(session.keys, job.state)
     moved = yield from ask(operate.run_now(session.keys, source, [job.payload], now=now))
     return ("done", f"In the queue {quoted(job.name)} now.") if moved else _GONE
 
 
-def _delete(session: Session, job: JobView) -> Steps[Tried]:
+def _delete(session: Session, job: JobView, deletion: Deletion | None) -> Steps[Tried]:
     if not job.payload:
         return "not_allowed", "Only its result is kept, and expires by itself."
-    return _DELETED if (yield from _remove(session, job, "deleted")) else _GONE
+    return _DELETED if (yield from _remove(session, job, "deleted", deletion)) else _GONE
 
 
-def _remove(session: Session, job: JobView, count: operate.Counter) -> Steps[bool]:
+def _remove(session: Session, job: JobView, count: operate.Counter, deletion: Deletion | None) -> Steps[bool]:
     """Take a job out of where it waits; false when it is not there any more."""
+    keys, payload = session.keys, job.payload
     if job.state == "waiting":
-        place = job.place or 0
-        return (yield from ask(operate.unqueue(session.keys, job.name, job.payload, place, count=count)))
-    source = source_of(session.keys, job.state)
-    return (yield from ask(operate.delete(session.keys, source, job.payload, count=count)))
+        op = operate.unqueue(keys, job.name, payload, job.place or 0, count=count, deletion=deletion)
+    else:
+        op = operate.delete(keys, source_of(keys, job.state), payload, count=count, deletion=deletion)
+    return bool((yield from ask_bin(op)))
 
 
 def _kill_running(session: Session, job: JobView) -> Steps[Tried]:
@@ -172,7 +196,7 @@ def _kill_running(session: Session, job: JobView) -> Steps[Tried]:
     )
 
 
-def _kill(session: Session, job: JobView) -> Steps[Tried]:
+def _kill(session: Session, job: JobView, _: Deletion | None) -> Steps[Tried]:
     if job.state == "running":
         return (yield from _kill_running(session, job))
     now = yield from ask(inspect.now())
@@ -189,14 +213,14 @@ def _kill(session: Session, job: JobView) -> Steps[Tried]:
     return ("done", "Dead now.") if dead else _GONE
 
 
-def _cancel(session: Session, job: JobView) -> Steps[Tried]:
+def _cancel(session: Session, job: JobView, deletion: Deletion | None) -> Steps[Tried]:
     if job.state == "running":
         asked = yield from ask(operate.cancel(session.keys, job.pool_id, job.token))
         return ("done", f"Cancelling: pool {job.pool_id} stops it at its next heartbeat.") if asked else _GONE
-    return ("done", "Cancelled.") if (yield from _remove(session, job, "cancelled")) else _GONE
+    return ("done", "Cancelled.") if (yield from _remove(session, job, "cancelled", deletion)) else _GONE
 
 
-_DO: dict[Verb, Callable[[Session, JobView], Steps[Tried]]] = {
+_DO: dict[Verb, Callable[[Session, JobView, Deletion | None], Steps[Tried]]] = {
     "retry": _retry, "delete": _delete, "kill": _kill, "run_now": _run_now, "cancel": _cancel,
 }  # fmt: skip
 
@@ -208,11 +232,14 @@ _REPAIRED: Tried = ("done", "In its queue now.")
 _ENTRY_GONE: Tried = ("moved", "It is not there any more.")
 
 
-def delete_broken(session: Session, entry: BrokenEntry) -> Steps[Outcome]:
-    """Delete an entry that could not be read."""
-    gone = yield from ask(operate.delete_broken(session.keys, entry))
+def delete_broken(session: Session, entry: BrokenEntry, *, undo: bool = True) -> Steps[Outcome]:
+    """Delete an entry that could not be read. The bin keeps it for ten minutes; not with undo=False."""
+    subject = f"broken entry {entry.index}"
+    deletion = new_deletion(session, "delete", subject, undo=undo)
+    gone = yield from ask_bin(operate.delete_broken(session.keys, entry, deletion=deletion))
     kind, message = _DELETED if gone else _ENTRY_GONE
-    return (yield from outcome(session, "delete_broken", f"broken entry {entry.index}", kind, message))
+    binned = deletion.id if deletion else ""
+    return (yield from outcome(session, "delete_broken", subject, kind, message, undo=binned))
 
 
 def repair(session: Session, entry: BrokenEntry, payload: bytes) -> Steps[Outcome]:

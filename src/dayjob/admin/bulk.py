@@ -6,8 +6,11 @@ Jobs that come in after the beginning are left alone. The audit gets a line at t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from dayjob.admin import verbs
+from dayjob.admin.bin import ended, new_deletion
 from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.jobs import held, matches, page, read_held, source_of
 from dayjob.admin.redactor import Redactor
@@ -16,11 +19,27 @@ from dayjob.admin.verbs import Verb
 from dayjob.admin.views import Count, Progress, State, Tally
 from dayjob.errors import BadOption
 from dayjob.store.ops import inspect, job_types, operate
+from dayjob.store.ops.bin import Deletion, ask_bin
 from dayjob.store.ops.inspect import Page, StoredEntry
 from dayjob.store.ops.maintain import BATCH
 from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class BulkAction:
+    """What is done to each job that matches."""
+
+    verb: Verb
+    #: Where deleted jobs go; None where they are deleted for good.
+    deletion: Deletion | None = None
+
+    @property
+    def counter(self) -> operate.Counter:
+        """Which total counts a job that was taken out."""
+        return "cancelled" if self.verb == "cancel" else "deleted"
+
 
 #: Is called after each step; if it returns False, the work stops there.
 Report = Callable[[Progress], object]
@@ -114,30 +133,78 @@ def apply(
     name: str | None = None,
     most: int | None = None,
     progress: Report | None = None,
+    undo: bool = True,
 ) -> Steps[Tally]:
     """The action on every job of a state that matches, `most` at most, in steps of 100. Raises BadOption.
 
     Waiting jobs need a name or a condition; without a name all queues are searched. Of a queue the first 10,000
-    jobs are searched; to empty one use purge. When `progress` answers False, it stops there.
+    jobs are searched; to empty one use purge. The bin keeps deleted jobs for ten minutes; not with undo=False. When
+    `progress` answers False, it stops there.
     """
+    deleting = undo and verb in ("delete", "cancel") and state != "running"
+    wanted = filter_of(where)
+    queue = (name or wanted.name or "") if state == "waiting" else ""
+    subject = f"{queue or 'jobs'} in {state}" + ("" if wanted.empty else f" where {wanted}")
+    action = BulkAction(verb, new_deletion(session, "delete", subject, undo=deleting))
+    tally = yield from _apply(session, action, state, wanted, queue, subject, most, progress)
+    return replace(tally, undo=(yield from ended(action.deletion, tally.changed)))
+
+
+def apply_to_failures(
+    session: Session,
+    verb: Verb,
+    name: str,
+    kind: str,
+    states: Sequence[Literal["dead", "retry"]] = ("dead", "retry"),
+    *,
+    progress: Report | None = None,
+    undo: bool = True,
+) -> Steps[Tally]:
+    """The action on every job of one group of failures, in each of these states; undone together."""
+    wanted = Filter(name=name, kind=kind)
+    subject = f"jobs where {wanted}"
+    action = BulkAction(verb, new_deletion(session, "delete", subject, undo=undo and verb == "delete"))
+    watched = Watched(progress)
+    tallies: list[Tally] = []
+    for state in dict.fromkeys(states):
+        if not watched.stopped:
+            where = f"jobs in {state} where {wanted}"
+            tallies += [(yield from _apply(session, action, state, wanted, "", where, None, watched.answer))]
+    searched, matched, changed = (
+        sum(getattr(one, field) for one in tallies) for field in ("searched", "matched", "changed")
+    )
+    message = f"{counted(matched, 'job')} matched, {changed:,} changed."
+    audited = all(one.audited for one in tallies)
+    undo_id = yield from ended(action.deletion, changed)
+    return Tally(searched, matched, changed, message, audited, undo_id)
+
+
+def _apply(
+    session: Session,
+    action: BulkAction,
+    state: State,
+    wanted: Filter,
+    queue: str,
+    subject: str,
+    most: int | None,
+    progress: Report | None,
+) -> Steps[Tally]:
+    verb = action.verb
     if state not in verbs.row("job", verb).bulk:
         able = [one.name for one in verbs.rows("job") if state in one.bulk]
         raise BadOption(f"{verb} is not possible for all jobs in {state}: use {' or '.join(able)}")
-    wanted = filter_of(where)
-    report = _Watched(progress)
-    queue = (name or wanted.name or "") if state == "waiting" else ""
+    report = Watched(progress)
     if state == "waiting" and not queue and wanted.empty:
         raise BadOption(
             "which jobs? Give the name of a queue, or a condition: each job name is a queue of its own"
         )
-    subject = f"{queue or 'jobs'} in {state}" + ("" if wanted.empty else f" where {wanted}")
     audited = yield from write_audit(session, f"{verb} all", subject, "begun")
     if state == "waiting":
-        tally = yield from _over_queues(session, verb, queue, wanted, most, report)
+        tally = yield from _over_queues(session, action, queue, wanted, most, report)
     elif state == "running":
         tally = yield from _over_running(session, wanted, most, report)
     else:
-        tally = yield from _over_set(session, verb, state, wanted, most, report)
+        tally = yield from _over_set(session, action, state, wanted, most, report)
     message = (
         f"{counted(tally.matched, 'job')} matched, {tally.changed:,} {_DID.get((verb, state), 'changed')}."
     )
@@ -157,7 +224,7 @@ def _matching(
     return [entry for entry in entries if matches(wanted, redactor, state, entry, seen.now)]
 
 
-class _Watched:
+class Watched:
     """Reports progress, and remembers whether the caller asked to stop."""
 
     def __init__(self, progress: Report | None) -> None:
@@ -169,12 +236,17 @@ class _Watched:
     def __call__(self, progress: Progress) -> None:
         if self.before is not None:
             progress = _sum(self.before, progress)
+        self.answer(progress)
+
+    def answer(self, progress: Progress) -> bool:
+        """Report as it is; whether to go on."""
         if self._progress is not None and self._progress(progress) is False:
             self.stopped = True
+        return not self.stopped
 
 
 def _over_set(
-    session: Session, verb: Verb, state: State, wanted: Filter, most: int | None, report: _Watched
+    session: Session, action: BulkAction, state: State, wanted: Filter, most: int | None, report: Watched
 ) -> Steps[Progress]:
     source = source_of(session.keys, state)
     seen = yield from ask(inspect.page(source, size=BATCH))
@@ -187,7 +259,7 @@ def _over_set(
         meant = yield from _matching(redactor, state, seen, entries, wanted)
         if most is not None:
             meant = meant[: max(0, most - matched)]
-        changed += yield from _change(session, verb, state, source, meant, seen.now)
+        changed += yield from _change(session, action, state, source, meant, seen.now)
         matched += len(meant)
         searched += len(seen.entries)
         report(Progress(min(searched, total), total, matched, changed))
@@ -199,14 +271,17 @@ def _over_set(
 
 
 def _change(
-    session: Session, verb: Verb, state: State, source: str, meant: list[StoredEntry], now: float
+    session: Session, action: BulkAction, state: State, source: str, meant: list[StoredEntry], now: float
 ) -> Steps[int]:
-    members = [entry.member for entry in meant]
-    if verb in ("delete", "cancel"):
-        count: operate.Counter = "cancelled" if verb == "cancel" else "deleted"
-        return (yield from operate.delete_many(session.keys, source, members, count=count))
+    if action.verb in ("delete", "cancel"):
+        members = [entry.member for entry in meant]
+        return (
+            yield from operate.delete_many(
+                session.keys, source, members, count=action.counter, deletion=action.deletion
+            )
+        )
     readable = [entry.member for entry in meant if entry.job is not None]
-    if verb == "kill":
+    if action.verb == "kill":
         why = f"killed by {session.actor}"
         named = [entry.job.name for entry in meant if entry.job is not None]
         keeping = yield from job_types.keeping(session.keys, named)
@@ -231,66 +306,68 @@ def _sum(before: Progress, here: Progress) -> Progress:
 
 
 def _over_queues(
-    session: Session, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
+    session: Session, action: BulkAction, name: str, wanted: Filter, most: int | None, report: Watched
 ) -> Steps[Progress]:
     """One queue, or where none is named each queue that can have jobs that match."""
     if name:
-        return (yield from _over_queue(session, verb, name, wanted, most, report))
+        return (yield from _over_queue(session, action, name, wanted, most, report))
     overview = yield from inspect.all_queues(session.keys)
     queues = [one for one in overview.queues if one.size and not one.wrong and wanted.fits_name(one.name)]
     done = Progress(0, sum(min(one.size, MAX_DEEP) for one in queues), 0, 0)
     for queue in queues:
         report.before = done
         left = None if most is None else most - done.matched
-        done = _sum(done, (yield from _over_queue(session, verb, queue.name, wanted, left, report)))
+        done = _sum(done, (yield from _over_queue(session, action, queue.name, wanted, left, report)))
         if report.stopped or (most is not None and done.matched >= most):
             break
     return done
 
 
 def _over_queue(
-    session: Session, verb: Verb, name: str, wanted: Filter, most: int | None, report: _Watched
+    session: Session, action: BulkAction, name: str, wanted: Filter, most: int | None, report: Watched
 ) -> Steps[Progress]:
     """From the head of the queue on; what is taken out moves the rest up."""
     searched = matched = changed = kept = 0
     redactor = Redactor(session)
-    count: operate.Counter = "cancelled" if verb == "cancel" else "deleted"
-    keeping = (yield from job_types.keeping(session.keys, [name])) if verb == "kill" else ()
     total: int | None = None
     while True:
         seen = yield from ask(inspect.peek(session.keys, name, offset=kept, size=BATCH))
         total = min(seen.total, MAX_DEEP) if total is None else total
         entries = seen.entries[: total - searched]
         fitting = yield from _matching(redactor, "waiting", seen, entries, wanted)
-        chosen = {id(entry) for entry in fitting if verb != "kill" or entry.job is not None}
-        meant = [(kept + place, entry) for place, entry in enumerate(entries) if id(entry) in chosen]
+        chosen = {id(entry) for entry in fitting if action.verb != "kill" or entry.job is not None}
+        meant = [(kept + place, entry.member) for place, entry in enumerate(entries) if id(entry) in chosen]
         if most is not None:
             meant = meant[: max(0, most - matched)]
-        # The deepest first, so that the places of the others hold.
-        taken = yield from ask_all(
-            [
-                operate.unqueue(
-                    session.keys,
-                    name,
-                    entry.member,
-                    place,
-                    now=seen.now,
-                    kill=verb == "kill",
-                    count=count,
-                    keeping=keeping,
-                )
-                for place, entry in reversed(meant)
-            ]
-        )
-        matched, changed, searched = matched + len(meant), changed + sum(taken), searched + len(entries)
-        kept += len(entries) - sum(taken)
+        taken = yield from _take_out(session, action, name, meant, seen.now)
+        matched, changed, searched = matched + len(meant), changed + taken, searched + len(entries)
+        kept += len(entries) - taken
         report(Progress(searched, total, matched, changed))
         enough = most is not None and matched >= most
         if not entries or searched >= total or report.stopped or enough:
             return Progress(searched, total, matched, changed)
 
 
-def _over_running(session: Session, wanted: Filter, most: int | None, report: _Watched) -> Steps[Progress]:
+def _take_out(
+    session: Session, action: BulkAction, name: str, jobs: list[tuple[int, bytes]], now: float
+) -> Steps[int]:
+    """Delete or kill waiting jobs, each seen with so many ahead of it; the answer is how many were still there."""
+    keys = session.keys
+    if not jobs:
+        return 0
+    if action.verb != "kill":
+        gone = operate.unqueue_many(keys, name, jobs, count=action.counter, deletion=action.deletion)
+        return int((yield from ask_bin(gone)))
+    keeping = yield from job_types.keeping(keys, [name])
+    # The deepest first, so that the places of the others hold.
+    kills = [
+        operate.unqueue(keys, name, payload, place, now=now, kill=True, keeping=keeping)
+        for place, payload in reversed(jobs)
+    ]
+    return sum((yield from ask_all(kills)))
+
+
+def _over_running(session: Session, wanted: Filter, most: int | None, report: Watched) -> Steps[Progress]:
     """Ask the pools that hold them; each pool stops its jobs at its next heartbeat."""
     searched = matched = changed = 0
     redactor = Redactor(session)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from dayjob.admin import actions, bulk, transfer
+from dayjob.admin import bin as bin_steps
 from dayjob.admin import calendar as calendar_steps
 from dayjob.admin import failures as failure_steps
 from dayjob.admin import gocraft as numbered_steps
@@ -79,6 +80,11 @@ class _AdminBase:
         twin.__dict__.update(self.__dict__)
         twin._session = replace(self._session, actor=actor)
         return twin
+
+    @property
+    def actor(self) -> str:
+        """Who acts, as the audit has it."""
+        return self._session.actor
 
     def _address(self) -> addresses.Address:
         if not self._where:
@@ -144,6 +150,7 @@ class Admin(_AdminBase):
     stacks = _sync(pool_steps.stacks, "stacks")
     jobs = _sync(job_steps.page, "jobs")
     broken = _sync(job_steps.broken, "broken")
+    bin = _sync(bin_steps.listing, "bin")
     job = _sync(job_steps.detail, "job")
     still = _sync(job_steps.still, "still")
     explain = _sync(job_steps.explain, "explain")
@@ -173,8 +180,10 @@ class Admin(_AdminBase):
     cancel = _sync(actions.cancel, "cancel")
     selection = _sync(actions.selection, "selection")
     apply = _sync(bulk.apply, "apply")
+    apply_to_failures = _sync(bulk.apply_to_failures, "apply_to_failures")
     enqueue = _sync(actions.enqueue, "enqueue")
     delete_broken = _sync(actions.delete_broken, "delete_broken")
+    undo = _sync(bin_steps.undo, "undo")
     repair = _sync(actions.repair, "repair")
 
     # Actions on pools.
@@ -258,6 +267,7 @@ class AsyncAdmin(_AdminBase):
     stacks = _async(pool_steps.stacks, "stacks")
     jobs = _async(job_steps.page, "jobs")
     broken = _async(job_steps.broken, "broken")
+    bin = _async(bin_steps.listing, "bin")
     job = _async(job_steps.detail, "job")
     still = _async(job_steps.still, "still")
     explain = _async(job_steps.explain, "explain")
@@ -287,8 +297,10 @@ class AsyncAdmin(_AdminBase):
     cancel = _async(actions.cancel, "cancel")
     selection = _async(actions.selection, "selection")
     apply = _async(bulk.apply, "apply")
+    apply_to_failures = _async(bulk.apply_to_failures, "apply_to_failures")
     enqueue = _async(actions.enqueue, "enqueue")
     delete_broken = _async(actions.delete_broken, "delete_broken")
+    undo = _async(bin_steps.undo, "undo")
     repair = _async(actions.repair, "repair")
 
     # Actions on pools.

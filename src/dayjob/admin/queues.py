@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dayjob.admin.bin import ended, new_deletion
 from dayjob.admin.jobs import page
 from dayjob.admin.metrics import RECENT_MINUTES, Window, failing, growth, pairs, totals_of, window
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
@@ -234,23 +235,29 @@ def limit(session: Session, name: str, limit: int | None, *, force: bool = False
 
 
 def purge(
-    session: Session, name: str, *, progress: Callable[[Progress], object] | None = None
+    session: Session,
+    name: str,
+    *,
+    progress: Callable[[Progress], object] | None = None,
+    undo: bool = True,
 ) -> Steps[Tally]:
     """Delete the jobs that wait in a queue when it begins, in bounded steps. Raises UnknownQueue.
 
-    When `progress` answers False, it stops there.
+    The bin keeps them for ten minutes; not with undo=False. When `progress` answers False, it stops there.
     """
     yield from _must_exist(session.keys, "purge", name)
     total = (yield from ask(inspect.queues(session.keys, [name]))).queues[0].size
     subject = f"queue {name}"
     yield from write_audit(session, "purge", subject, f"begun with {counted(total, 'job')}")
+    deletion = new_deletion(session, "purge", subject, undo=undo)
     deleted = 0
     while deleted < total:
-        gone = yield from operate.purge(session.keys, name, most=min(PURGE_STEP, total - deleted))
+        most = min(PURGE_STEP, total - deleted)
+        gone = yield from operate.purge(session.keys, name, most=most, deletion=deletion)
         deleted += gone
         stop = progress is not None and progress(Progress(deleted, total, deleted, deleted)) is False
         if not gone or stop:
             break
     message = f"{counted(deleted, 'job')} deleted."
     audited = yield from write_audit(session, "purge", subject, message)
-    return Tally(total, total, deleted, message, audited)
+    return Tally(total, total, deleted, message, audited, (yield from ended(deletion, deleted)))

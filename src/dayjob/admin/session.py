@@ -44,14 +44,17 @@ def write_audit(session: Session, action: str, subject: str, result: str) -> Ste
     return True
 
 
-def outcome(session: Session, action: str, subject: str, kind: OutcomeKind, message: str) -> Steps[Outcome]:
+def outcome(
+    session: Session, action: str, subject: str, kind: OutcomeKind, message: str, *, undo: str = ""
+) -> Steps[Outcome]:
     """The outcome of an action, which is written into the audit."""
     if kind != "done":
         message += " Nothing was changed."
     audited = yield from write_audit(session, action, subject, message)
     if not audited:
         message += " It could not be written into the audit."
-    return Outcome(kind == "done", message, action, subject, audited, kind != "not_found", kind)
+    done = kind == "done"
+    return Outcome(done, message, action, subject, audited, kind != "not_found", kind, undo if done else "")
 
 
 def read_audit(

@@ -11,7 +11,7 @@ from dayjob.admin.views import Periodic, Queue, State, Status
 
 #: What can be done to jobs.
 Verb = Literal["retry", "run_now", "cancel", "kill", "delete"]
-Target = Literal["job", "queue", "pool", "worker", "schedule", "broken"]
+Target = Literal["job", "queue", "pool", "worker", "schedule", "broken", "deletion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,19 @@ class VerbRow:
     bulk: tuple[str, ...] = ()
     #: States that the caller must name, so that it is not done there by mistake.
     named: tuple[str, ...] = ()
-    #: Whether it loses something that cannot be brought back, so that every interface asks first.
+    #: Whether it loses something, if only after the time for undo, so that every interface asks first.
     asks: bool = False
+    #: Whether the bin keeps what it deletes, so that undo can put it back.
+    undoes: bool = False
 
     @property
     def offered(self) -> tuple[str, ...]:
         """States in which menus have it."""
         return tuple(state for state in self.states if state not in self.same_as_other)
 
+
+#: What every interface adds where it asks about a verb with `undoes`.
+UNDO = "The bin keeps what is deleted for ten minutes; undo puts it back. To free memory at once, delete for good."
 
 _DUE_LATER = ("scheduled", "retry")
 _NOT_STARTED = ("waiting", *_DUE_LATER)
@@ -59,16 +64,16 @@ TABLE = (
         "jobs run", "/job/run_now", "r", _DUE_LATER, bulk=_DUE_LATER,
     ),
     VerbRow(
-        "job", "cancel", "Cancel", "A waiting job is removed. A running job is stopped at its next check-in; an async one at its next await.",
-        "jobs cancel", "/job/cancel", "c", ("running", *_NOT_STARTED), same_as_other=_NOT_STARTED, bulk=("running", *_NOT_STARTED), asks=True,
+        "job", "cancel", "Cancel", "A waiting job goes to the bin for ten minutes. A running job is stopped at its next check-in; an async one at its next await.",
+        "jobs cancel", "/job/cancel", "c", ("running", *_NOT_STARTED), same_as_other=_NOT_STARTED, bulk=("running", *_NOT_STARTED), asks=True, undoes=True,
     ),
     VerbRow(
         "job", "kill", "Kill", "The job moves to dead and does not run until an operator retries it. A running job is stopped, with its process if necessary.",
         "jobs kill", "/job/kill", "x", ("running", *_NOT_STARTED), bulk=_NOT_STARTED, named=("running",), asks=True,
     ),
     VerbRow(
-        "job", "delete", "Delete", "The job is deleted for good, and its unique key is released.",
-        "jobs delete", "/job/delete", "d", (*_NOT_STARTED, "dead", "done"), bulk=(*_NOT_STARTED, "dead", "done"), asks=True,
+        "job", "delete", "Delete", "The job goes to the bin for ten minutes, and its unique key is released.",
+        "jobs delete", "/job/delete", "d", (*_NOT_STARTED, "dead", "done"), bulk=(*_NOT_STARTED, "dead", "done"), asks=True, undoes=True,
     ),
     VerbRow(
         "queue", "pause", "Pause", "No more jobs are fetched from the queue. Running jobs go on.",
@@ -83,8 +88,8 @@ TABLE = (
         "queues limit", "/queue/limit", "l", ("open", "paused"),
     ),
     VerbRow(
-        "queue", "purge", "Purge", "Every job that waits in the queue now is deleted. Jobs that run are left alone.",
-        "queues purge", "/queue/purge", "u", ("open", "paused"), asks=True,
+        "queue", "purge", "Purge", "Every job that waits in the queue now goes to the bin for ten minutes. Jobs that run are left alone.",
+        "queues purge", "/queue/purge", "e", ("open", "paused"), asks=True, undoes=True,
     ),
     VerbRow(
         "pool", "quiet", "Quiet", "The pool finishes its jobs and fetches nothing more, until it is restarted.",
@@ -115,8 +120,12 @@ TABLE = (
         "broken repair", "/broken/repair", "e", ("broken",),
     ),
     VerbRow(
-        "broken", "delete", "Delete", "These bytes are deleted for good.",
-        "broken delete", "/broken/delete", "d", ("broken",), asks=True,
+        "broken", "delete", "Delete", "These bytes go to the bin for ten minutes.",
+        "broken delete", "/broken/delete", "d", ("broken",), asks=True, undoes=True,
+    ),
+    VerbRow(
+        "deletion", "undo", "Undo", "The deleted jobs go back to where they were: waiting jobs to the head of their queue in their old order, others to their old time.",
+        "undo", "/undo", "u", ("deleted",),
     ),
 )  # fmt: skip
 

@@ -28,6 +28,7 @@ __all__ = [
     "ComingName",
     "Condemned",
     "Count",
+    "DeletionView",
     "DrainTime",
     "Event",
     "FailedAttempts",
@@ -135,6 +136,8 @@ class Outcome:
     found: bool = True
     #: What became of it, as a stable word for programs.
     kind: OutcomeKind = "done"
+    #: The id of the deletion that undo takes back; "" where there is nothing to undo.
+    undo: str = ""
 
 
 # Jobs.
@@ -290,11 +293,28 @@ class Tally:
     changed: int
     message: str
     audited: bool = True
+    #: The id of the deletion that undo takes back; "" where there is nothing to undo.
+    undo: str = ""
 
     @property
     def unchanged(self) -> int:
         """Those that matched and were not changed: they moved on, or their unique key is another's."""
         return self.matched - self.changed
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionView:
+    """An action that deleted jobs and can be undone."""
+
+    id: str
+    #: When the action ended, by Redis time.
+    at: float
+    actor: str
+    action: str
+    subject: str
+    #: How many jobs are in the bin.
+    jobs: int
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ COMMANDS = {
     "jobs": ("dayjob.cli.jobs:jobs", "List, show, explain, retry, delete and cancel jobs."),
     "dead": ("dayjob.cli.dead:dead", "List, retry and delete dead jobs."),
     "broken": ("dayjob.cli.broken:broken", "List, repair and delete entries that could not be read."),
+    "bin": ("dayjob.cli.bin:bin_", "List what was deleted in the last ten minutes."),
+    "undo": ("dayjob.cli.bin:undo", "Put deleted jobs back."),
     "pools": ("dayjob.cli.pools:pools", "List worker pools, show their stacks, ask them to stop."),
     "periodic": ("dayjob.cli.periodic:periodic", "List, run, pause and resume schedules."),
     "calendar": ("dayjob.cli.calendar:calendar", "Show what will run in the next hours."),

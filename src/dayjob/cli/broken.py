@@ -47,16 +47,17 @@ def repair(entry_id: str, payload: str, redis: str | None, namespace: str, as_js
 @broken.command(epilog="Example: dayjob broken delete 9f86d0... --yes")
 @_id_argument
 @console.yes_option
+@console.no_undo_option
 @console.options
-def delete(entry_id: str, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Delete a broken entry for good."""
+def delete(entry_id: str, yes: bool, no_undo: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Delete a broken entry. `dayjob undo` puts it back within ten minutes."""
     row = verbs.row("broken", "delete")
     with console.opened(redis, namespace) as admin:
         entry = _entry(admin, entry_id)
         if row.asks:
             shown = console.clean(entry.payload[:60].decode("utf-8", "replace"))
             console.confirm(f"{row.label} the broken entry {shown!r}?", yes=yes)
-        outcome = admin.delete_broken(entry)
+        outcome = admin.delete_broken(entry, undo=not no_undo)
     console.conclude([outcome], as_json=as_json)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from dayjob import text
 from dayjob.admin.client import Admin
-from dayjob.admin.views import BrokenEntry, JobView, Outcome, Progress
+from dayjob.admin.views import BrokenEntry, JobView, Outcome, Progress, Tally
 from dayjob.cli import target
 from dayjob.errors import UsageError
 from dayjob.text import escaped_json, span
@@ -30,6 +30,11 @@ _EVERY = 5.0
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+no_undo_option = click.option(
+    "--no-undo",
+    is_flag=True,
+    help="Delete for good: the jobs do not go to the bin, and their memory is free at once.",
+)
 
 
 def options(fn: F) -> F:
@@ -132,6 +137,23 @@ def show(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         return
     for one in outcomes:
         click.echo(clean(f"{one.subject}: {one.message}"), err=not one.done)
+    for deletion in dict.fromkeys(one.undo for one in outcomes if one.undo):
+        offer_undo(deletion)
+
+
+def offer_undo(deletion: str) -> None:
+    """Print how to undo a deletion."""
+    click.echo(f"Undo within ten minutes: dayjob undo {deletion}", err=True)
+
+
+def show_tally(tally: Tally, *, as_json: bool) -> None:
+    """Print what became of an action on many jobs."""
+    if as_json:
+        emit(tally)
+        return
+    click.echo(tally.message)
+    if tally.undo:
+        offer_undo(tally.undo)
 
 
 def conclude(outcomes: Sequence[Outcome], *, as_json: bool) -> None:

@@ -95,7 +95,8 @@ def retry_all(**given: Any) -> None:
 @click.option("--limit", type=click.IntRange(1), help="Change at most this many jobs.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be changed.")
 @console.yes_option
+@console.no_undo_option
 @console.options
 def delete_all(**given: Any) -> None:
-    """Delete dead jobs. Exits with 1 if there are none."""
+    """Delete dead jobs. Exits with 1 if there are none. `dayjob undo` puts them back within ten minutes."""
     perform("delete", "dead", ids=(), state="dead", everything=True, **given)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from dayjob.admin import verbs
+from dayjob.admin.actions import MAX_SELECTED
 from dayjob.admin.client import Admin
 from dayjob.admin.filters import filter_of
 from dayjob.admin.verbs import Verb
-from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, State
+from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, Outcome, Seen, State
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
 from dayjob.errors import BadOption
@@ -251,6 +252,7 @@ def _acting(verb: Verb, default: State | None = None) -> Callable[[F], F]:
             ),
             click.option("--dry-run", is_flag=True, help="Only show what would be changed."),
             console.yes_option,
+            *((console.no_undo_option,) if verbs.row("job", verb).undoes else ()),
         ):
             fn = option(fn)
         return console.options(fn)
@@ -275,7 +277,7 @@ def run(**given: Any) -> None:
 @jobs.command(epilog="Example: dayjob jobs delete --state dead --where 'age>30d' --yes")
 @_acting("delete")
 def delete(**given: Any) -> None:
-    """Delete jobs that are not running."""
+    """Delete jobs that are not running. `dayjob undo` puts them back within ten minutes."""
     perform("delete", None, **given)
 
 
@@ -339,6 +341,7 @@ def perform(
     redis: str | None,
     namespace: str,
     as_json: bool,
+    no_undo: bool = False,
     everything: bool = False,
 ) -> None:
     """One action on jobs by ID, or on all that match. Raises BadOption, UsageError."""
@@ -350,13 +353,27 @@ def perform(
         raise BadOption("--where has no condition: write one, such as name=mail")
     with console.opened(redis, namespace) as admin:
         if ids:
-            _on_ids(admin, verb, ids, state, dry_run=dry_run, yes=yes, as_json=as_json)
+            if dry_run:
+                _preview_ids(admin, verb, ids, as_json=as_json)
+            _on_ids(admin, verb, ids, state, undo=not no_undo, yes=yes, as_json=as_json)
             return
         chosen = state or default
         if chosen is None:
             states = "|".join(verbs.row("job", verb).bulk)
             raise BadOption(f"--where needs a state to {verb} jobs: add --state {states}")
-        _on_all(admin, verb, chosen, where, limit, dry_run=dry_run, yes=yes, as_json=as_json)
+        if dry_run:
+            _preview(admin, verb, chosen, where, limit, as_json=as_json)
+        _on_all(admin, verb, chosen, where, limit, undo=not no_undo, yes=yes, as_json=as_json)
+
+
+def _preview_ids(admin: Admin, verb: Verb, ids: tuple[str, ...], *, as_json: bool) -> NoReturn:
+    found = {job_id: admin.job(job_id) for job_id in ids}
+    if as_json:
+        console.emit(found)
+    for job_id, one in found.items() if not as_json else ():
+        would = f"would {_word(verb)}: {one.sentence.splitlines()[0]}" if one else "is not found"
+        click.echo(clean(f"{job_id}: {would}"))
+    sys.exit(0 if all(found.values()) else console.NOT_DONE)
 
 
 def _on_ids(
@@ -365,24 +382,16 @@ def _on_ids(
     ids: tuple[str, ...],
     state: State | None,
     *,
-    dry_run: bool,
+    undo: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
-    if dry_run:
-        found = {job_id: admin.job(job_id) for job_id in ids}
-        if as_json:
-            console.emit(found)
-        for job_id, one in found.items() if not as_json else ():
-            click.echo(
-                clean(
-                    f"{job_id}: {f'would {_word(verb)}: {one.sentence.splitlines()[0]}' if one else 'is not found'}"
-                )
-            )
-        sys.exit(0 if all(found.values()) else console.NOT_DONE)
-    _confirm(verb, counted(len(ids), "job"), yes=yes)
-    act = getattr(admin, verb)
-    console.conclude([act(job_id, state=state) for job_id in ids], as_json=as_json)
+    _confirm(verb, counted(len(ids), "job"), yes=yes, undo=undo)
+    jobs = [Seen(job_id, state) for job_id in ids]
+    outcomes: list[Outcome] = []
+    for first in range(0, len(jobs), MAX_SELECTED):
+        outcomes += admin.selection(verb, jobs[first : first + MAX_SELECTED], undo=undo)
+    console.conclude(outcomes, as_json=as_json)
 
 
 def _on_all(
@@ -392,24 +401,18 @@ def _on_all(
     where: str | None,
     limit: int | None,
     *,
-    dry_run: bool,
+    undo: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
     count = admin.count(state, where=where)
     number = count.matched if limit is None else min(limit, count.matched)
-    if dry_run:
-        _preview(admin, verb, state, where, count, number, as_json=as_json)
-        return
     if not count.matched and count.complete:
         _ended(f"None of {counted(count.total, 'job')} in {state} matches.", as_json=as_json)
-    _confirm(verb, f"{_about(count, number)} in {state}", yes=yes)
+    _confirm(verb, f"{_about(count, number)} in {state}", yes=yes, undo=undo)
     with console.meter(f"{_word(verb)}", quiet=as_json) as report:
-        tally = admin.apply(verb, state, where=where, most=limit, progress=report)
-    if as_json:
-        console.emit(tally)
-    else:
-        click.echo(tally.message)
+        tally = admin.apply(verb, state, where=where, most=limit, progress=report, undo=undo)
+    console.show_tally(tally, as_json=as_json)
     if not tally.changed:
         sys.exit(console.NOT_DONE)
 
@@ -423,8 +426,10 @@ def _ended(message: str, *, as_json: bool) -> None:
 
 
 def _preview(
-    admin: Admin, verb: Verb, state: State, where: str | None, count: Count, number: int, *, as_json: bool
-) -> None:
+    admin: Admin, verb: Verb, state: State, where: str | None, limit: int | None, *, as_json: bool
+) -> NoReturn:
+    count = admin.count(state, where=where)
+    number = count.matched if limit is None else min(limit, count.matched)
     page = admin.jobs(state, where=where, size=max(1, min(_SOME, number)), newest_first=False)
     if as_json:
         console.emit({"count": count, "would_change": number, "some": page.jobs})
@@ -440,10 +445,11 @@ def _about(count: Count, number: int) -> str:
     return counted(number, "job") if count.complete else f"at least {counted(number, 'job')}"
 
 
-def _confirm(verb: Verb, what: str, *, yes: bool) -> None:
+def _confirm(verb: Verb, what: str, *, yes: bool, undo: bool) -> None:
     row = verbs.row("job", verb)
     if row.asks:
-        console.confirm(f"{row.label} {what}?", yes=yes)
+        good = "" if undo or not row.undoes else " for good"
+        console.confirm(f"{row.label} {what}{good}?", yes=yes)
 
 
 def _word(verb: Verb) -> str:

@@ -178,16 +178,15 @@ def limit(name: str, number: str, force: bool, redis: str | None, namespace: str
 @queues.command(epilog="Example: dayjob queues purge send_mail --yes")
 @click.argument("name")
 @console.yes_option
+@console.no_undo_option
 @console.options
-def purge(name: str, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Delete every waiting job of a queue. Jobs that arrive later stay."""
+def purge(name: str, yes: bool, no_undo: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Delete every waiting job of a queue. Jobs that arrive later stay. `dayjob undo` puts them back within ten minutes."""
     with console.opened(redis, namespace) as admin:
         size = admin.queue(name).view.queue.size
         if verbs.row("queue", "purge").asks:
-            console.confirm(f'Delete {counted(size, "job")} of the queue "{name}"?', yes=yes)
+            good = " for good" if no_undo else ""
+            console.confirm(f'Delete {counted(size, "job")} of the queue "{name}"{good}?', yes=yes)
         with console.meter("deleted", quiet=as_json) as report:
-            tally = admin.purge(name, progress=report)
-    if as_json:
-        console.emit(tally)
-    else:
-        click.echo(tally.message)
+            tally = admin.purge(name, progress=report, undo=not no_undo)
+    console.show_tally(tally, as_json=as_json)

@@ -139,6 +139,15 @@ class Keys:
         """List of payloads that could not be parsed: for each a JSON header, a newline, and the original bytes."""
         return f"{self.prefix}broken"
 
+    @property
+    def bin(self) -> str:
+        """Sorted set: the parts of deletions that can be undone, JSON, scored by the Redis millisecond at which each expires. Written by to_bin, undo."""
+        return f"{self.prefix}bin"
+
+    def bin_part(self, deletion: str, part: int) -> str:
+        """List: deleted jobs, for each a JSON header, a newline, the value of its unique key, and the original bytes. Expires after ten minutes."""
+        return f"{self.prefix}bin:{deletion}:{part}"
+
     def sent(self, slot: str) -> str:
         """String: the number of the last request of one enqueuer connection, and its answer. Expires after an hour."""
         return f"{self.prefix}sent:{slot}"

@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
-from dayjob.admin.filters import Filter
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import (
     BrokenEntry,
     BusyWorker,
+    DeletionView,
     FailureGroup,
     JobView,
     Outcome,
@@ -52,9 +52,14 @@ class Action:
     verb: Verb | None = None
 
 
+#: Follows the result of an action that can be undone.
+UNDO_HINT = f"Press {verbs.row('deletion', 'undo').key} to undo it."
+
+
 def result_of(outcome: Outcome | Tally) -> str:
     """What became of it, in words."""
-    return f"{outcome.subject}: {outcome.message}" if isinstance(outcome, Outcome) else outcome.message
+    words = f"{outcome.subject}: {outcome.message}" if isinstance(outcome, Outcome) else outcome.message
+    return f"{words} {UNDO_HINT}" if outcome.undo else words
 
 
 # Jobs.
@@ -101,6 +106,27 @@ def on_jobs(state: State) -> tuple[Action, ...]:
     return tuple(action for action in ONE_JOB if action.verb in names)
 
 
+# Deletions.
+
+
+async def undo_question(admin: AsyncAdmin) -> tuple[str, DeletionView | None]:
+    """What is asked before the last deletion of this operator is undone, and that deletion; None where there is none."""
+    row, found = verbs.row("deletion", "undo"), await admin.bin()
+    last = next((one for one in found if one.actor == admin.actor), None)
+    if last is None:
+        others = f" Others made {counted(len(found), 'deletion')}: `dayjob bin ls`." if found else ""
+        return f"You deleted nothing in the last ten minutes.{others}", None
+    return (
+        f"{row.label} the {last.action} of {last.subject} ({counted(last.jobs, 'job')})?\n{row.effect}",
+        last,
+    )
+
+
+async def undo(admin: AsyncAdmin, subject: DeletionView, report: Report, _: str) -> str:
+    """Undo a deletion."""
+    return result_of(await admin.undo(subject.id, progress=report))
+
+
 # Groups of failures.
 
 
@@ -113,21 +139,10 @@ def _on_group(verb: Verb, label: str) -> Action:
         return f"{row.label} {counted(subject.count, 'job')} of {quoted(subject.name)} that failed with {quoted(subject.kind)}?"
 
     async def do(admin: AsyncAdmin, subject: FailureGroup, report: Report, _: str) -> str:
-        where = Filter(name=subject.name, kind=subject.kind)
-        tallies = [await admin.apply(verb, state, where=where, progress=report) for state in _states(subject)]
-        changed = sum(one.changed for one in tallies)
-        return f"{quoted(subject.name)}: {counted(sum(one.matched for one in tallies), 'job')} matched, {changed:,} changed."
+        act = admin.apply_to_failures(verb, subject.name, subject.kind, progress=report)
+        return f"{quoted(subject.name)}: {result_of(await act)}"
 
     return Action(row.key, label, question, do)
-
-
-def _states(group: FailureGroup) -> tuple[State, ...]:
-    found: list[State] = []
-    if group.dead:
-        found.append("dead")
-    if group.retry:
-        found.append("retry")
-    return tuple(found)
 
 
 GROUP = (_on_group("retry", "retry all of this kind"), _on_group("delete", "delete all"))

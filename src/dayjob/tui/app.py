@@ -240,6 +240,9 @@ class Top(App[None]):
         if other is not None and name == other[0]:
             self._show(next(filter(None, map(other[2], self._subjects())), None))
             return
+        if name == verbs.row("deletion", "undo").key:
+            self.run_worker(self._ask_undo(), group="actions")
+            return
         for action in self._here.view.actions:
             if name == action.key and self._body.marked and action.verb is not None:
                 self._ask_marked(action)
@@ -283,6 +286,17 @@ class Top(App[None]):
 
         self.push_screen(dialog, answered)
 
+    async def _ask_undo(self) -> None:
+        try:
+            question, deletion = await actions.undo_question(self._admin)
+        except DayjobError as error:
+            self._say(clean(error), "error")
+            return
+        if deletion is None:
+            self._say(clean(question), "dim")
+        else:
+            self._ask(question, "", actions.undo, deletion)
+
     def _ask_marked(self, action: Action) -> None:
         verb = action.verb
         if verb is None:
@@ -293,7 +307,8 @@ class Top(App[None]):
             done = await admin.selection(verb, [job.seen if job.id else job for job in jobs])
             changed = sum(one.done for one in done)
             refused = next((f" {one.subject}: {one.message}" for one in done if not one.done), "")
-            return f"{counted(len(done), 'job')}: {changed:,} changed.{refused}"
+            hint = f" {actions.UNDO_HINT}" if any(one.undo for one in done) else ""
+            return f"{counted(len(done), 'job')}: {changed:,} changed.{refused}{hint}"
 
         row = verbs.row("job", verb)
         self._ask(f"{row.label} {counted(len(jobs), 'marked job')}?\n{row.effect}", "", do, None)
@@ -416,6 +431,7 @@ class Top(App[None]):
             ("Moving", [("↑ ↓ j k", "row by row"), ("PgUp PgDn", "screen by screen"), ("g G", "first and last row"), ("> <", "next page, previous page"), ("enter", "open the row under the cursor"), ("esc", "back; clear the filter")]),
             ("Tabs", [("1 to =", "one of them"), ("← → tab", "the one beside")]),
             ("Looking", [("/", "filter: name=mail error~Timeout age>1h"), ("h", "hours, on Metrics"), ("?", "this help"), ("q", "quit")]),
+            ("Acting", [(verbs.row("deletion", "undo").key, "undo your last deletion")]),
         ]  # fmt: skip
         if here.other is not None:
             on_rows.append(here.other[:2])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.scripts import load
@@ -79,3 +80,11 @@ def counted(op: Op[MoveAnswer]) -> Op[int]:
 def done(op: Op[MoveAnswer]) -> Op[bool]:
     """The same request, answered with whether a job was moved."""
     return Op(op.command, op.keys, op.args, lambda reply: bool(reply[0]))
+
+
+def unique_key_of(keys: Keys, wire: codec.Wire) -> str:
+    """The unique key that a job may own; "" where it has none of this namespace."""
+    key = wire.unique_key
+    if wire.unique and not key and (rest := codec.unique_rest(wire.args)) is not None:
+        key = keys.unique(wire.name, rest)
+    return key if key.startswith(keys.unique_prefix) else ""

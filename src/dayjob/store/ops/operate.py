@@ -17,8 +17,9 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.ops import consume, inspect, maintain, produce
+from dayjob.store.ops.bin import Deletion, Source, ask_bin, to_bin
 from dayjob.store.ops.maintain import BATCH, Move
-from dayjob.store.ops.move import JobMove, MoveAnswer, counted, done, move
+from dayjob.store.ops.move import JobMove, MoveAnswer, counted, done, move, unique_key_of
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -36,10 +37,7 @@ def _job_move(
     """Move this entry, together with the unique key that its job may own."""
     if wire is None:
         return JobMove(entry, payload, place)
-    key = wire.unique_key
-    if wire.unique and not key and (rest := codec.unique_rest(wire.args)) is not None:
-        key = keys.unique(wire.name, rest)
-    return JobMove(entry, payload, place, key if key.startswith(keys.unique_prefix) else "", wire.id)
+    return JobMove(entry, payload, place, unique_key_of(keys, wire), wire.id)
 
 
 def _read(payload: bytes) -> codec.Wire | None:
@@ -56,16 +54,45 @@ def _read(payload: bytes) -> codec.Wire | None:
 Counter = Literal["deleted", "cancelled"]
 
 
-def delete(keys: Keys, source: str, member: bytes, *, count: Counter = "deleted") -> Op[bool]:
-    """Delete one entry of a sorted set and release its unique key if it owns it; false when it was not there."""
+def _remove(
+    keys: Keys,
+    source: str,
+    moves: Sequence[JobMove],
+    *,
+    total: str,
+    source_is: Source = "set",
+    deletion: Deletion | None,
+) -> Op[int]:
+    """Take jobs out: to the bin, or without a deletion for good. The answer is how many were still there."""
+    if deletion is None:
+        return counted(move(keys, source, moves, total=total, source_is=source_is))
+    part = deletion.part_for(len(moves))
+    return to_bin(keys, source, moves, part=part, total=total, source_is=source_is)
+
+
+def _one(op: Op[int]) -> Op[bool]:
+    return Op(op.command, op.keys, op.args, lambda reply: bool(op.read(reply)))
+
+
+def delete(
+    keys: Keys, source: str, member: bytes, *, count: Counter = "deleted", deletion: Deletion | None = None
+) -> Op[bool]:
+    """Delete one entry of a sorted set and release its unique key if it owns it; false when it was not there.
+
+    With a deletion it goes to the bin.
+    """
     wire = _read(member)
-    return done(
-        move(keys, source, [_job_move(keys, member, wire)], total=f"{count}:{wire.name if wire else ''}")
-    )
+    moves = [_job_move(keys, member, wire)]
+    return _one(_remove(keys, source, moves, total=f"{count}:{wire.name if wire else ''}", deletion=deletion))
 
 
 def delete_many(
-    keys: Keys, source: str, members: Sequence[bytes], *, count: Counter = "deleted"
+    keys: Keys,
+    source: str,
+    members: Sequence[bytes],
+    *,
+    count: Counter = "deleted",
+    deletion: Deletion | None = None,
 ) -> Steps[int]:
     """Delete entries of a sorted set; the answer is how many were still there."""
     by_name: dict[str, list[JobMove]] = {}
@@ -76,7 +103,9 @@ def delete_many(
     for name, moves in by_name.items():
         for first in range(0, len(moves), BATCH):
             batch = moves[first : first + BATCH]
-            deleted += (yield from ask(move(keys, source, batch, total=f"{count}:{name}"))).count
+            deleted += yield from ask_bin(
+                _remove(keys, source, batch, total=f"{count}:{name}", deletion=deletion)
+            )
     return deleted
 
 
@@ -174,10 +203,11 @@ def unqueue(
     kill: bool = False,
     count: Counter = "deleted",
     keeping: Container[str] = (),
+    deletion: Deletion | None = None,
 ) -> Op[bool]:
     """Delete a waiting job, or kill it, seen with `place` jobs ahead of it; false when it is not near there any more.
 
-    `keeping` is as for `kill`. Raises BadOption when it is too deep in its queue to be taken out cheaply.
+    `keeping` is as for `kill`, `deletion` as for `delete`. Raises BadOption when it is too deep in its queue to be taken out cheaply.
     """
     if not 0 <= place < MAX_DEEP:
         raise BadOption(
@@ -189,13 +219,33 @@ def unqueue(
     source = keys.queue(name)
     if not kill or wire is None:
         gone = _job_move(keys, payload, wire, place=place)
-        return done(move(keys, source, [gone], total=f"{count}:{name}", source_is="queue"))
+        return _one(
+            _remove(keys, source, [gone], total=f"{count}:{name}", source_is="queue", deletion=deletion)
+        )
     dead = _job_move(keys, payload, wire, _corpse(payload, now, KILLED), place)
     dead = _with_result(keys, dead, wire, keeping)
     failure = consume.error_result(KILLED)
     return done(
         move(keys, source, [dead], total=f"dead:{name}", source_is="queue", to="dead", failure=failure)
     )
+
+
+def unqueue_many(
+    keys: Keys,
+    name: str,
+    jobs: Sequence[tuple[int, bytes]],
+    *,
+    count: Counter = "deleted",
+    deletion: Deletion | None = None,
+) -> Op[int]:
+    """Delete waiting jobs, each seen with so many ahead of it, the first of the queue first; 100 at most."""
+    # Those before it in this list have left when its turn comes.
+    moves = [
+        _job_move(keys, payload, _read(payload), place=place - before)
+        for before, (place, payload) in enumerate(jobs)
+    ]
+    total = f"{count}:{name}"
+    return _remove(keys, keys.queue(name), moves, total=total, source_is="queue", deletion=deletion)
 
 
 def pause(keys: Keys, name: str, *, note: str = "1") -> Op[bool]:
@@ -213,24 +263,20 @@ def resume(keys: Keys, name: str) -> Steps[bool]:
     return bool(answers[0])
 
 
-def purge(keys: Keys, name: str, *, most: int | None = None) -> Steps[int]:
+def purge(keys: Keys, name: str, *, most: int | None = None, deletion: Deletion | None = None) -> Steps[int]:
     """Delete the jobs that waited in a queue when it began, `most` at most; the answer is how many."""
     seen = yield from ask(inspect.peek(keys, name, size=BATCH))
     left = seen.total if most is None else min(most, seen.total)
     deleted = idle = 0
     while seen.entries and left > 0 and idle < 100:
-        dropped = yield from ask(_purge(keys, name, seen.entries[:left]))
+        jobs = [(place, entry.member) for place, entry in enumerate(seen.entries[:left])]
+        dropped: int = yield from ask_bin(unqueue_many(keys, name, jobs, deletion=deletion))
         deleted += dropped
         left -= dropped
         # Workers may take the same jobs at the same time, so that some rounds find nothing.
         idle = 0 if dropped else idle + 1
         seen = yield from ask(inspect.peek(keys, name, size=BATCH))
     return deleted
-
-
-def _purge(keys: Keys, name: str, entries: Sequence[inspect.StoredEntry]) -> Op[int]:
-    moves = [_job_move(keys, entry.member, entry.job) for entry in entries]
-    return counted(move(keys, keys.queue(name), moves, total=f"deleted:{name}", source_is="queue"))
 
 
 def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator") -> Steps[None]:
@@ -354,9 +400,11 @@ def repair(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
     )  # fmt: skip
 
 
-def delete_broken(keys: Keys, entry: inspect.BrokenEntry) -> Op[bool]:
+def delete_broken(keys: Keys, entry: inspect.BrokenEntry, *, deletion: Deletion | None = None) -> Op[bool]:
     """Delete a broken entry; false when it is gone."""
-    return done(move(keys, keys.broken, [_broken(entry)], total="deleted:", source_is="broken"))
+    return _one(
+        _remove(keys, keys.broken, [_broken(entry)], total="deleted:", source_is="broken", deletion=deletion)
+    )
 
 
 def _broken(entry: inspect.BrokenEntry, payload: bytes = b"") -> JobMove:

@@ -22,10 +22,10 @@ Atomic because: a job must be in exactly one place, positions in a queue change 
 released with its job, two jobs must not wait under one unique key, and a caller that waits for a result must not get that of
 an earlier attempt.
 ]]
---@use time bell
+--@use time bell entry owner
 local source, target, totals, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local from, to, name, total, failure = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local BACK, GONE, CHUNK, MOST_BYTES, THIRTY_DAYS = 50, 1000, 50, 1048576, 2592000
+local THIRTY_DAYS = 2592000
 
 local _, second = redis_time()
 if from == 'set' then redis.call('ZCARD', source) else redis.call('LLEN', source) end
@@ -35,42 +35,10 @@ if to == 'queue' then
   redis.call('SCARD', known)
 end
 
--- The entry at this place of a list. The right end is the head of a queue, the left end that of broken.
-local function index(place)
-  return from == 'queue' and -1 - place or place
-end
-local bytes = 0
--- Where in its list an entry is now. Since the client read it, jobs that were given back (BACK at most) may have come ahead
--- of it, and entries ahead of it (GONE at most) may have left.
-local function find(seen, entry)
-  if redis.call('LINDEX', source, index(seen)) == entry then return seen end
-  local last, least = seen + BACK, math.max(seen - GONE, 0)
-  while last >= least and bytes < MOST_BYTES do
-    local first = math.max(last - CHUNK + 1, least)
-    local low, high = index(first), index(last)
-    local found = redis.call('LRANGE', source, math.min(low, high), math.max(low, high))
-    local place
-    for i = 1, #found do
-      bytes = bytes + #found[i]
-      if found[i] == entry then place = first + (from == 'queue' and #found - i or i - 1) end
-    end
-    if place then return place end
-    last = first - 1
-  end
-end
+local right, read = from == 'queue', {bytes = 0}
 local function remove(place, entry)
   if from == 'set' then return redis.call('ZREM', source, entry) end
-  -- Redis removes list entries by value only, so replace the entry with a value that occurs nowhere else first.
-  local tombstone = 'dayjob:deleted:'
-  redis.call('LSET', source, index(place), tombstone)
-  redis.call('LREM', source, from == 'queue' and -1 or 1, tombstone)
-end
--- dayjob stores the job id in a unique key. gocraft's enqueuers store "1" or the job's JSON, which belongs to this job
--- as long as it has not been attempted.
-local function owns(payload, id, holder)
-  if holder == id then return true end
-  if type(holder) ~= 'string' or not (holder == '1' or string.sub(holder, 1, 1) == '{') then return false end
-  return not (string.find(payload, '"attempt":', 1, true) or string.find(payload, '"fails":', 1, true))
+  remove_entry(source, right, place)
 end
 
 local moved, other = 0, false
@@ -78,7 +46,7 @@ for i = 6, #ARGV, 6 do
   local seen, entry, payload, id = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
   local unique, result = KEYS[tonumber(ARGV[i + 3])], KEYS[tonumber(ARGV[i + 5])]
   local place
-  if from == 'set' then place = redis.call('ZSCORE', source, entry) else place = find(seen, entry) end
+  if from == 'set' then place = redis.call('ZSCORE', source, entry) else place = find_entry(source, right, seen, entry, read) end
   local holder = unique and redis.pcall('GET', unique)
   if place and to == 'queue' and holder and holder ~= id then
     other = type(holder) == 'string' and holder or ''

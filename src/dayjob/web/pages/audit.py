@@ -20,7 +20,10 @@ async def audit(request: Request, admin: AsyncAdmin) -> Values:
     about = request.query_params.get("about", "")
     offset = whole(request, "offset", most=10_000)
     lines = await admin.audit(offset=offset, size=SIZE + 1, about=about)
-    return {"lines": lines[:SIZE], "about": about, "offset": offset, "size": SIZE, "more": len(lines) > SIZE}
+    return {
+        "lines": lines[:SIZE], "about": about, "offset": offset, "size": SIZE, "more": len(lines) > SIZE,
+        "deletions": await admin.bin(),
+    }  # fmt: skip
 
 
 @page("broken.html", "/broken", "Broken entries")

@@ -33,6 +33,8 @@ FRESH = 1.0
 
 #: What the browser asks before it acts on jobs: verb to its effect.
 ASKS = {one.name: one.effect for one in verbs.rows("job") if one.asks}
+#: The verbs for jobs that undo takes back.
+UNDOES = [one.name for one in verbs.rows("job") if one.undoes]
 
 #: Groups of pages: address, icon, label, key after `g`, and the field with its count.
 NAV = (
@@ -108,7 +110,7 @@ def around(request: Request, verdict: Verdict | None, here: str, title: str) -> 
     return {
         "console": console, "title": title, "here": here, "nav": navigation(here, verdict), "shortcuts": SHORTCUTS,
         "now": verdict.now if verdict else time.time(), "verdict": verdict, "can": console.may_act(request),
-        "verbs": verbs, "asks": ASKS, "clock": clock,
+        "verbs": verbs, "asks": ASKS, "undoes": UNDOES, "clock": clock,
     }  # fmt: skip
 
 

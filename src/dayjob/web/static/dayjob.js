@@ -176,12 +176,14 @@
   const pause = (stop) => { paused = stop; say(stop ? "held" : "live"); listen(); if (!stop) refresh(); };
 
   // Actions: send JSON to the API and show its answer.
-  const toast = (text, bad, link) => {
+  const toast = (text, bad, link, deletion) => {
     const box = make("div", { className: bad ? "toast bad" : "toast" });
+    const undo = () => { box.remove(); steps("Undo", "/undo", { deletion }, 400); };
     box.append(make("span", { textContent: text }), ...(link ? [make("a", { textContent: "Show", href: link })] : []),
+      ...(deletion ? [make("button", { className: "b mini", textContent: "Undo", onclick: undo })] : []),
       make("button", { className: "b mini plain", textContent: "×", ariaLabel: "Close", onclick: () => box.remove() }));
     $("#toasts").append(box);
-    setTimeout(() => box.remove(), bad ? 15000 : 6000);
+    setTimeout(() => box.remove(), bad || deletion ? 15000 : 6000);
   };
   const api = async (path, body, more = {}) => {
     const asked = body === undefined ? {} : {
@@ -195,13 +197,14 @@
   const act = async (path, body) => {
     try {
       const data = await (await api(path, body)).json();
-      toast(data.message);
+      toast(data.message, false, "", data.undo);
     } catch (error) { failed(error); }
     refresh();
   };
-  // Asks for confirmation; with a field, returns its text. With `type`, that text must be typed first.
-  const confirmed = (title, text, yes, { bad, type, field, value = "" } = {}) => new Promise((resolve) => {
-    const box = $("#ask"), typed = $("input", box), go = $("[value=yes]", box), label = field || type && `Type ${type} to confirm`;
+  // Asks for confirmation; with a field, returns its text. With `type`, that text must be typed first. With `undoes`, the
+  // answer is { undo: false } if the jobs shall not go to the bin.
+  const confirmed = (title, text, yes, { bad, type, field, undoes, value = "" } = {}) => new Promise((resolve) => {
+    const box = $("#ask"), typed = $("input", box), good = $("#ask-good"), go = $("[value=yes]", box), label = field || type && `Type ${type} to confirm`;
     for (const [query, words] of [["h2", title], ["p", text], ["[value=yes]", yes], ["label", label || ""]]) write($(query, box), words);
     // If the action itself is called Cancel, the button that closes the dialog needs another label.
     write($("[data-close]", box), yes.startsWith("Cancel") ? "Go back" : "Cancel");
@@ -210,20 +213,23 @@
     typed.value = value;
     go.disabled = Boolean(type);
     typed.oninput = () => { go.disabled = Boolean(type) && typed.value !== type; };
+    good.checked = false;
+    good.closest("[data-bin]").hidden = !undoes;
     box.returnValue = "";
-    box.onclose = () => resolve(box.returnValue === "yes" && (field ? typed.value.trim() : true));
+    box.onclose = () => resolve(box.returnValue === "yes" && (field ? typed.value.trim() : good.checked ? { undo: false } : {}));
     box.showModal();
     (label ? typed : go).focus();
   });
   // Actions in steps: one line of JSON after each. Stopping leaves the remaining jobs unchanged.
-  const steps = async (title, path, body) => {
+  const steps = async (title, path, body, after = 0) => {
     const box = $("#work"), bar = $("progress", box), stop = $("button", box), ending = new AbortController();
     write($("h2", box), title);
     write($("p", box), "Starting…");
     bar.value = 0;
     stop.onclick = () => ending.abort();
     box.oncancel = () => ending.abort();
-    box.showModal();
+    const opening = after && setTimeout(() => box.showModal(), after);
+    if (!after) box.showModal();
     try {
       const reader = (await api(path, body, { signal: ending.signal })).body.pipeThrough(new TextDecoderStream()).getReader();
       for (let text = ""; ;) {
@@ -233,7 +239,7 @@
         text = lines.pop();
         for (const { progress, tally, error } of lines.filter(Boolean).map((line) => JSON.parse(line))) {
           if (error) throw Error(error);
-          if (tally) toast(tally.message);
+          if (tally) toast(tally.message, false, "", tally.undo);
           if (!progress) continue;
           bar.value = progress.total ? progress.searched / progress.total : 1;
           write($("p", box), `${progress.changed.toLocaleString("en")} changed, ${progress.searched.toLocaleString("en")} of ${progress.total.toLocaleString("en")} searched`);
@@ -242,29 +248,35 @@
     } catch (error) {
       error.name === "AbortError" ? toast(`Stopped. ${$("p", box).textContent}; what was done stays done.`) : failed(error);
     }
+    clearTimeout(opening);
     box.close();
     refresh();
   };
 
+  const undoable = (verb) => JSON.parse(document.body.dataset.undoes).includes(verb);
   const asks = () => JSON.parse(document.body.dataset.asks);
 
   // Click handlers, by data attribute.
   const does = {
     async post(button) {
-      const { post, body, ask, yes, type } = button.dataset, bad = button.classList.contains("bad");
-      if (ask && !await confirmed(button.textContent.replace("…", ""), ask, yes, { bad, type })) return;
-      "stream" in button.dataset ? steps(button.textContent, post, body) : act(post, body);
+      const { post, body, ask, yes, type } = button.dataset, bad = button.classList.contains("bad"), undoes = "undo" in button.dataset;
+      const sure = !ask || await confirmed(button.textContent.replace("…", ""), ask, yes, { bad, type, undoes });
+      if (!sure) return;
+      const sent = sure.undo === false ? { ...JSON.parse(body), ...sure } : body;
+      "stream" in button.dataset ? steps(button.textContent, post, sent) : act(post, sent);
     },
     async verb(button) {
-      const { verb } = button.dataset, body = button.closest("[data-seen]").dataset.seen, ask = asks()[verb], words = button.textContent;
-      if (!ask || await confirmed(`${words} ${JSON.parse(body).name || "it"}`, ask, words, { bad: true })) act(`/job/${verb}`, body);
+      const { verb } = button.dataset, job = JSON.parse(button.closest("[data-seen]").dataset.seen), ask = asks()[verb], words = button.textContent;
+      const sure = !ask || await confirmed(`${words} ${job.name || "it"}`, ask, words, { bad: true, undoes: undoable(verb) && job.state !== "running" });
+      if (sure) act(`/job/${verb}`, { ...job, ...sure });
     },
     async some(button) {
       const jobs = picks().map((box) => JSON.parse(box.closest("tr").dataset.seen)), { some: verb } = button.dataset, ask = asks()[verb];
-      if (ask && !await confirmed(`${button.textContent} ${jobs.length} selected`, ask, `${button.textContent} ${jobs.length}`, { bad: true })) return;
+      const sure = !ask || await confirmed(`${button.textContent} ${jobs.length} selected`, ask, `${button.textContent} ${jobs.length}`, { bad: true, undoes: undoable(verb) });
+      if (!sure) return;
       try {
-        const data = await (await api("/jobs/selection", { verb, jobs })).json();
-        toast(`${data.done} done${data.failed ? `, ${data.failed} not: ${data.outcomes.find((one) => !one.done).message}` : "."}`, data.failed);
+        const data = await (await api("/jobs/selection", { verb, jobs, ...sure })).json();
+        toast(`${data.done} done${data.failed ? `, ${data.failed} not: ${data.outcomes.find((one) => !one.done).message}` : "."}`, data.failed, "", data.undo);
       } catch (error) { failed(error); }
       none();
       refresh();
@@ -277,8 +289,9 @@
         const least = complete ? "" : "at least ", count = matched.toLocaleString("en"), many = `${least}${count} ${matched === 1 ? "job" : "jobs"}`;
         const label = `${title.split(" ")[0]} ${where ? `${least}${count} matching` : many}`;
         if (!matched) return toast("Nothing matches now.");
-        if (await confirmed(label, `${many[0].toUpperCase()}${many.slice(1)} in ${state}${where ? ` where ${where}` : ""}. Jobs that come in later are not changed. You can stop it at any time.`,
-          label, { bad: button.classList.contains("bad") })) steps(label, "/jobs/apply", body);
+        const sure = await confirmed(label, `${many[0].toUpperCase()}${many.slice(1)} in ${state}${where ? ` where ${where}` : ""}. Jobs that come in later are not changed. You can stop it at any time.`,
+          label, { bad: button.classList.contains("bad"), undoes: undoable(verb) && state !== "running" });
+        if (sure) steps(label, "/jobs/apply", { ...body, ...sure });
       } catch (error) { failed(error); }
     },
     none: () => none(),

@@ -39,6 +39,9 @@ Moment = Annotated[
         description="The job's time in its set, as a page showed it; finds the job in sets of any size.",
     ),
 ]
+Undo = Annotated[
+    bool, Meta(description="Keep deleted jobs in the bin for ten minutes. False frees their memory at once.")
+]
 Force = Annotated[bool, Meta(description="Accept the name of a queue that does not exist yet.")]
 Listed = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 
@@ -61,6 +64,12 @@ class NewQueue(_Input):
 
     name: NewName
     force: Force = False
+
+
+class Purged(OneQueue, kw_only=True):
+    """A queue to purge."""
+
+    undo: Undo = True
 
 
 class QueueLimit(_Input):
@@ -112,11 +121,29 @@ class SeenJob(_Input):
     name: Annotated[str, Meta(max_length=300)] | None = None
 
 
+class DeletedJob(SeenJob, kw_only=True):
+    """A job to delete, and the state in which it was seen."""
+
+    undo: Undo = True
+
+
 class Selected(_Input):
     """An action and its jobs."""
 
     verb: Verb
     jobs: Annotated[list[SeenJob], Meta(min_length=1, max_length=500)]
+    undo: Undo = True
+
+
+class UndoInput(_Input):
+    """A deletion; without an id the last one of this user."""
+
+    deletion: (
+        Annotated[
+            str, Meta(min_length=1, max_length=100, description="The id of a deletion, or its beginning.")
+        ]
+        | None
+    ) = None
 
 
 class SeenJobs(_Input):
@@ -130,6 +157,7 @@ class Matching(Matched, kw_only=True):
 
     verb: Verb
     most: Annotated[int, Meta(ge=1, description="Change at most this many jobs.")] | None = None
+    undo: Undo = True
 
 
 class FailureWindow(_Input):
@@ -147,6 +175,7 @@ class FailedGroup(_Input):
     states: Annotated[list[Literal["dead", "retry"]], Meta(min_length=1, max_length=2)] = msgspec.field(
         default_factory=lambda: ["dead", "retry"]
     )
+    undo: Undo = True
 
 
 class EnqueueInput(_Input):
@@ -213,6 +242,12 @@ class OneBroken(_Input):
 
     index: Offset
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{24}$")]
+
+
+class DeletedEntry(OneBroken, kw_only=True):
+    """A broken entry to delete."""
+
+    undo: Undo = True
 
 
 class Repaired(OneBroken, kw_only=True):

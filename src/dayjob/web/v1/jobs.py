@@ -14,18 +14,17 @@ from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import (
     Count,
+    DeletionView,
     Failures,
     JobDetail,
     JobPage,
     JobTypeView,
     Outcome,
-    Progress,
     Seen,
-    Tally,
 )
 from dayjob.explain.reasons import ReasonKind
-from dayjob.text import counted
 from dayjob.web.v1.inputs import (
+    DeletedJob,
     EnqueueInput,
     FailedGroup,
     FailureWindow,
@@ -36,6 +35,7 @@ from dayjob.web.v1.inputs import (
     SeenJob,
     SeenJobs,
     Selected,
+    UndoInput,
 )
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.streams import StreamLine, streamed
@@ -57,6 +57,8 @@ class Outcomes(msgspec.Struct, frozen=True):
     #: How many were changed, and how many were not.
     done: int
     failed: int
+    #: The id of the deletion that undo takes back; "" where there is nothing to undo.
+    undo: str
 
 
 class StillThere(msgspec.Struct, frozen=True):
@@ -110,10 +112,20 @@ def _act(verb: Verb) -> Callable[[Call[SeenJob]], Awaitable[Outcome]]:
     return act
 
 
+def _remove(verb: Verb) -> Callable[[Call[DeletedJob]], Awaitable[Outcome]]:
+    async def act(call: Call[DeletedJob]) -> Outcome:
+        outcomes = await call.admin.selection(verb, [_seen(call.sent)], undo=call.sent.undo)
+        return done(outcomes[0])
+
+    return act
+
+
 async def _selection(call: Call[Selected]) -> Any:
-    outcomes = await call.admin.selection(call.sent.verb, [_seen(job) for job in call.sent.jobs])
+    sent = call.sent
+    outcomes = await call.admin.selection(sent.verb, [_seen(job) for job in sent.jobs], undo=sent.undo)
     changed = sum(outcome.done for outcome in outcomes)
-    return {"outcomes": outcomes, "done": changed, "failed": len(outcomes) - changed}
+    undo = next((outcome.undo for outcome in outcomes if outcome.undo), "")
+    return {"outcomes": outcomes, "done": changed, "failed": len(outcomes) - changed, "undo": undo}
 
 
 async def _still(call: Call[SeenJobs]) -> Any:
@@ -125,7 +137,7 @@ async def _apply(call: Call[Matching]) -> Response:
     return await streamed(
         call.console,
         lambda report: call.admin.apply(
-            sent.verb, sent.state, most=sent.most, progress=report, **_meant(sent)
+            sent.verb, sent.state, most=sent.most, progress=report, undo=sent.undo, **_meant(sent)
         ),
     )
 
@@ -136,27 +148,20 @@ async def _failures(call: Call[FailureWindow]) -> Failures:
 
 async def _apply_to_group(call: Call[FailedGroup]) -> Response:
     sent = call.sent
-    where = Filter(name=sent.name, kind=sent.kind)
+    return await streamed(
+        call.console,
+        lambda report: call.admin.apply_to_failures(
+            sent.verb, sent.name, sent.kind, sent.states, progress=report, undo=sent.undo
+        ),
+    )
 
-    async def work(report: Callable[[Progress], bool]) -> Tally:
-        tallies: list[Tally] = []
-        on = True
 
-        def note(progress: Progress) -> bool:
-            nonlocal on
-            on = report(progress)
-            return on
+async def _bin(call: Call[Nothing]) -> tuple[DeletionView, ...]:
+    return await call.admin.bin()
 
-        for state in dict.fromkeys(sent.states):
-            if not on:
-                break
-            tallies.append(await call.admin.apply(sent.verb, state, where=where, progress=note))
-        matched, changed = (sum(getattr(one, field) for one in tallies) for field in ("matched", "changed"))
-        message = f"{counted(matched, 'job')} matched, {changed:,} changed."
-        searched = sum(one.searched for one in tallies)
-        return Tally(searched, matched, changed, message, all(one.audited for one in tallies))
 
-    return await streamed(call.console, work)
+async def _undo(call: Call[UndoInput]) -> Response:
+    return await streamed(call.console, lambda report: call.admin.undo(call.sent.deletion, progress=report))
 
 
 async def _job_types(call: Call[Nothing]) -> tuple[JobTypeView, ...]:
@@ -172,9 +177,8 @@ async def _enqueue(call: Call[EnqueueInput]) -> Outcome:
 
 def _action(verb: Verb) -> Endpoint:
     row = verbs.row("job", verb)
-    return Endpoint(
-        "POST", row.path, "jobs", row.effect, _act(verb), Outcome, SeenJob, finds=True, moves=True
-    )
+    act, takes = (_remove(verb), DeletedJob) if row.undoes else (_act(verb), SeenJob)
+    return Endpoint("POST", row.path, "jobs", row.effect, act, Outcome, takes, finds=True, moves=True)
 
 
 ENDPOINTS = (
@@ -186,6 +190,8 @@ ENDPOINTS = (
     Endpoint("POST", "/jobs/selection", "jobs", "One action on each job of a selection.", _selection, Outcomes, Selected),
     Endpoint("POST", "/jobs/still", "jobs", "Which jobs of a selection are still in the state in which they were seen. Changes nothing.", _still, StillThere, SeenJobs),
     Endpoint("POST", "/jobs/apply", "jobs", "One action on every job that matches a filter.", _apply, StreamLine, Matching, streams=True),
+    Endpoint("GET", "/bin", "jobs", "What was deleted in the last ten minutes and can be undone, newest first.", _bin, tuple[DeletionView, ...]),
+    Endpoint("POST", "/undo", "jobs", verbs.row("deletion", "undo").effect, _undo, StreamLine, UndoInput, streams=True, finds=True),
     Endpoint("GET", "/failures", "failures", "Failed jobs, grouped by error and job name.", _failures, Failures, FailureWindow),
     Endpoint("POST", "/failures/apply", "failures", "Retry or delete a whole group of failures.", _apply_to_group, StreamLine, FailedGroup, streams=True),
     Endpoint("GET", "/job_types", "jobs", "The job types that pools announced, with their arguments.", _job_types, tuple[JobTypeView, ...]),

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, QueuesView, Stacks
 from dayjob.errors import UnknownQueue
 from dayjob.web.responses import Refusal
-from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, QueueLimit
+from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, Purged, QueueLimit
 from dayjob.web.v1.streams import StreamLine, streamed
 from dayjob.web.v1.table import Call, Endpoint, Nothing
 
@@ -52,8 +52,11 @@ async def _limit(call: Call[QueueLimit]) -> Outcome:
     return await _existing(call.admin.limit(call.sent.name, call.sent.limit, force=call.sent.force))
 
 
-async def _purge(call: Call[OneQueue]) -> Response:
-    return await streamed(call.console, lambda report: call.admin.purge(call.sent.name, progress=report))
+async def _purge(call: Call[Purged]) -> Response:
+    sent = call.sent
+    return await streamed(
+        call.console, lambda report: call.admin.purge(sent.name, progress=report, undo=sent.undo)
+    )
 
 
 async def _pools(call: Call[Nothing]) -> PoolsView:
@@ -86,7 +89,7 @@ ENDPOINTS = (
     Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; running jobs continue.", _pause, Outcome, NewQueue, finds=True, moves=True),
     Endpoint("POST", "/queue/resume", "queues", "Fetch from a queue again.", _resume, Outcome, OneQueue, finds=True, moves=True),
     Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, finds=True, moves=True),
-    Endpoint("POST", "/queue/purge", "queues", "Delete every waiting job of a queue.", _purge, StreamLine, OneQueue, streams=True, finds=True),
+    Endpoint("POST", "/queue/purge", "queues", "Delete every waiting job of a queue.", _purge, StreamLine, Purged, streams=True, finds=True),
     Endpoint("GET", "/pools", "pools", "The worker pools with their statuses.", _pools, PoolsView),
     Endpoint("GET", "/busy", "pools", "The workers that have run a job for more than 0.5 s.", _busy, tuple[BusyWorker, ...]),
     Endpoint("POST", "/pool/quiet", "pools", "Ask a pool to stop fetching.", _quiet, Outcome, OnePool, finds=True, moves=True),

@@ -23,10 +23,10 @@ from dayjob.web.options import Role
 from dayjob.web.responses import Refusal, broken_text
 from dayjob.web.v1.inputs import (
     AuditSlice,
+    DeletedEntry,
     Drain,
     Hours,
     MetricsInput,
-    OneBroken,
     Repaired,
     ScheduleInput,
     Slice,
@@ -139,8 +139,8 @@ async def _entry(call: Call[Any]) -> BrokenEntry:
     return page.entries[0]
 
 
-async def _drop(call: Call[OneBroken]) -> Outcome:
-    return done(await call.admin.delete_broken(await _entry(call)))
+async def _drop(call: Call[DeletedEntry]) -> Outcome:
+    return done(await call.admin.delete_broken(await _entry(call), undo=call.sent.undo))
 
 
 async def _repair(call: Call[Repaired]) -> Outcome:
@@ -166,7 +166,7 @@ ENDPOINTS = (
     Endpoint("GET", "/redis", "figures", "The state of the Redis server.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
     Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),
-    Endpoint("POST", "/broken/delete", "broken", "Delete a broken entry.", _drop, Outcome, OneBroken, moves=True),
+    Endpoint("POST", "/broken/delete", "broken", "Delete a broken entry.", _drop, Outcome, DeletedEntry, moves=True),
     Endpoint("POST", "/broken/repair", "broken", "Put a repaired version of a broken entry into its queue.", _repair, Outcome, Repaired, moves=True),
     Endpoint("GET", "/openapi.json", "console", "This document.", _openapi, dict[str, Any]),
 )  # fmt: skip

@@ -1,0 +1,60 @@
+#!lua
+--[[ to_bin: take jobs out of a queue, a sorted set or broken, and keep them in the bin for a while.
+
+Called by: bin.to_bin
+KEYS[1]  source: a queue, scheduled, retry, dead, done or broken
+KEYS[2]  bin
+KEYS[3]  bin:<deletion>:<part>
+KEYS[4]  totals
+KEYS[5...]  unique keys that entries refer to
+ARGV[1]  what the source is: queue, set or broken
+ARGV[2]  where undo puts the jobs back, as JSON
+ARGV[3]  description of this part of the deletion, a member of bin
+ARGV[4]  milliseconds for which the bin keeps it
+ARGV[5]  field of totals that counts the jobs
+ARGV[6...]  4 per entry: how many entries were ahead of it in its list when the client read it; the entry exactly as the client
+            read it; key index of its unique key or 0; job id
+Returns  how many jobs went to the bin
+An entry of the bin is a line of JSON (from; score; time to live and size of the unique key's value), that value, and the entry
+as it was. Without entries the call begins the time of this part anew.
+Atomic because: a job must be in exactly one place, and its unique key must be released with it. Not for a full server: there a
+deletion must free memory.
+]]
+--@use time entry owner
+local source, bin, part, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local from, origin, description, keep, total = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+
+local now = redis_time()
+if from == 'set' then redis.call('ZCARD', source) else redis.call('LLEN', source) end
+local size = redis.call('LLEN', part)
+redis.call('ZCARD', bin)
+
+local right, read, moved = from == 'queue', {bytes = 0}, 0
+for i = 6, #ARGV, 4 do
+  local seen, entry, unique, id = tonumber(ARGV[i]), ARGV[i + 1], KEYS[tonumber(ARGV[i + 2])], ARGV[i + 3]
+  local score, place
+  if from == 'set' then
+    score = redis.call('ZSCORE', source, entry)
+  else
+    place = find_entry(source, right, seen, entry, read)
+  end
+  if score or place then
+    local holder = unique and redis.pcall('GET', unique)
+    if not (holder and owns(entry, id, holder)) then holder = nil end
+    local life = holder and redis.call('PTTL', unique) or 0
+    local head = string.format('{"from":%s,"score":"%s","life":%.0f,"holder":%d}\n', origin, score or '', life, holder and #holder or 0)
+    redis.call('RPUSH', part, head .. (holder or '') .. entry)
+    if score then redis.call('ZREM', source, entry) else remove_entry(source, right, place) end
+    if holder then redis.call('DEL', unique) end
+    moved = moved + 1
+  end
+end
+
+if moved + size > 0 then
+  redis.call('PEXPIRE', part, keep)
+  redis.call('ZREMRANGEBYSCORE', bin, '-inf', now)
+  redis.call('ZADD', bin, now + keep, description)
+  redis.call('PEXPIRE', bin, keep)
+end
+if moved > 0 then redis.pcall('HINCRBY', totals, total, moved) end
+return moved
