@@ -10,11 +10,23 @@ import time
 import pytest
 
 from dayjob.errors import Rejected, StoreError, Unavailable
+from dayjob.store import addresses
+from dayjob.store.keys import Keys
+from dayjob.store.link import connection_options
 from dayjob.worker import service
-from dayjob.worker.service import BACKOFF_SECONDS, OUTAGE_AFTER_SECONDS, Outage, Service
+from dayjob.worker.pool_links import PoolLinks
+from dayjob.worker.service import (
+    BACKOFF_SECONDS,
+    OUTAGE_AFTER_SECONDS,
+    Outage,
+    Service,
+    backoff,
+)
 from server import wait_until
 
 FAR = 3600.0
+#: Promise 12: seconds after Redis answers again within which every loop of a pool has made its next try.
+RESUME_SECONDS = 5.0
 
 
 def died_unexpectedly(name, error):
@@ -126,6 +138,16 @@ def test_a_step_that_redis_refuses_is_repeated_after_longer_and_longer_waits():
     assert one.join(time.monotonic() + 30)
     longest = BACKOFF_SECONDS[-1]
     assert wake.waits == [*BACKOFF_SECONDS, longest, longest, 5.0, BACKOFF_SECONDS[0], 5.0]
+
+
+def test_every_loop_tries_again_within_the_promised_time_after_redis_answers():
+    """At worst a try began just before Redis answered again: it ends at its timeout, and one wait follows."""
+    longest_wait = max(map(backoff, range(1000)))
+    links = PoolLinks(addresses.parse_url("redis://127.0.0.1:6379"), Keys("test"), Outage())
+    for link in links._all:
+        options = connection_options(link._address, link._timeout, "test")
+        longest_try = max(options["socket_timeout"], options["socket_connect_timeout"])
+        assert longest_try + longest_wait <= RESUME_SECONDS
 
 
 def test_a_service_ends_at_once_when_redis_fails_while_it_is_stopped(caplog):

@@ -20,6 +20,11 @@ BACKOFF_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0)
 OUTAGE_AFTER_SECONDS = 0.3
 
 
+def backoff(failures: int) -> float:
+    """Seconds to wait after so many earlier consecutive failures."""
+    return BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
+
+
 class Outage:
     """Logs when Redis becomes unreachable, at most once a minute while it is, and when it is reachable again.
 
@@ -144,7 +149,7 @@ class Service:
                 if self._stop.is_set():
                     return
                 self._log_refusal(error)
-                wait = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
+                wait = backoff(failures)
                 failures += 1
             else:
                 failures = 0

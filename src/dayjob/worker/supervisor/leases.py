@@ -22,7 +22,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.link import SLOWEST_BYTES_PER_SECOND, Link
 from dayjob.store.ops import consume
 from dayjob.worker.chores.reaper import Reaper
-from dayjob.worker.service import BACKOFF_SECONDS
+from dayjob.worker.service import backoff
 
 logger = SafeLogger("dayjob.worker.supervisor.leases")
 
@@ -165,7 +165,7 @@ class ChildLeases:
                 wait = max(0.0, self._beat_at - time.monotonic())
             else:
                 self.away(0, error)
-                wait = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
+                wait = backoff(failures)
                 failures += 1
             self._wake.wait(min(wait, self._log_outage()))
 
