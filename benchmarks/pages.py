@@ -84,7 +84,7 @@ class Fleet:
 
     def _copy_back(self, now: int) -> None:
         """What was rolled up of the last hours, for the three days before them."""
-        for span, back in ((15, 1440), (60, 4320), (360, 4320), (1440, 4320)):
+        for span, back in ((15, 1440), (60, 4320), (360, 4320)):
             known = (now - 10) // min(span, 60) * min(span, 60) - min(span, 60)
             for kind in (self._keys.counts, self._keys.times):
                 value = self._call("GET", kind(min(span, 60), known))

@@ -166,11 +166,11 @@ class Keys:
         return f"{self.prefix}stats:minute:{minute}"
 
     def counts(self, span: int, minute: int) -> str:
-        """String: the counts of the 1, 5, 15, 60, 360 or 1440 minutes from this one on, JSON. Expires after 2 to 97 hours. Written by the leader."""
+        """String: the counts of the 1, 15, 60 or 360 minutes from this one on, JSON. Expires after 2 to 79 hours. Written by the leader."""
         return f"{self.prefix}stats:counts:{span}:{minute}"
 
     def times(self, span: int, minute: int) -> str:
-        """String: the histograms of the 1, 5, 15, 60, 360 or 1440 minutes from this one on, JSON. Expires after 2 to 97 hours. Written by the leader."""
+        """String: the histograms of the 1, 15, 60 or 360 minutes from this one on, JSON. Expires after 2 to 79 hours. Written by the leader."""
         return f"{self.prefix}stats:times:{span}:{minute}"
 
     @property

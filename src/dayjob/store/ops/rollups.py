@@ -1,4 +1,4 @@
-"""Roll-ups: the metrics of 1, 5, 15, 60, 360 and 1440 minutes, each stored as two values, counts and times.
+"""Roll-ups: the metrics of 1, 15, 60 and 360 minutes, each stored as two values, counts and times.
 
 They make a chart of three days possible without reading four thousand minutes. Counts are small, and a chart needs each of
 them. Times are large, but only their sum is shown, which needs a few long roll-ups only. A span that is not rolled up yet
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 #: Minutes of a roll-up to the seconds for which it is kept: a little longer than the charts that use it (an hour, a day,
 #: three days).
-KEPT_SECONDS = {1: 7200, 5: 7200, 15: 93_600, 60: 262_800, 360: 284_400, 1440: 349_200}
+KEPT_SECONDS = {1: 7200, 15: 93_600, 60: 262_800, 360: 284_400}
 #: Minutes of a roll-up to the minutes of the shorter ones it is summed from.
-FINER = {5: 1, 15: 5, 60: 15, 360: 60, 1440: 360}
+FINER = {15: 1, 60: 15, 360: 60}
 
 #: Reads minutes that are not rolled up.
 ReadMinutes = Callable[[Sequence[int]], Steps[list[Minute]]]
@@ -230,7 +230,7 @@ def _rolled_up(keys: Keys, kind: Kind[T], span: int, starts: Sequence[int]) -> O
 def _any(keys: Keys, span: int, first: int) -> Op[bool]:
     """Whether there is any data that a roll-up can be summed from."""
     upto = first + span
-    # Roll-ups of 1 and 5 minutes expire before their minutes do.
+    # Roll-ups of 1 minute expire before their minutes do.
     parts = [
         keys.counts(one, start)
         for one in KEPT_SECONDS

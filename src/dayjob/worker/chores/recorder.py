@@ -24,9 +24,9 @@ MAX_QUEUES_COUNTED = 200
 LATE_MINUTES = 2
 #: Length of a span in minutes to how many spans back a new leader checks for missing roll-ups. Shortest first, because
 #: longer spans are sums of shorter ones.
-SPANS_BACK = {1: 60, 5: 12, 15: 4, 60: 72, 360: 12, 1440: 3}
+SPANS_BACK = {1: 60, 15: 4, 60: 72, 360: 12}
 #: Roll-ups of each span per minute. Limited because one of them may read tens of minutes, and the other chores wait.
-MAX_ROLLED_UP = {1: 8, 5: 4, 15: 2, 60: 1, 360: 1, 1440: 1}
+MAX_ROLLED_UP = {1: 8, 15: 2, 60: 1, 360: 1}
 #: Minutes by which the clock of a new server may be behind that of the old one.
 MAX_REPEATED = 60
 #: Job types that one request checks.
