@@ -225,7 +225,7 @@ def test_doctor_ends_with_1_when_there_are_errors_and_names_what_to_do(run, tmp_
     assert done.returncode == 1
     assert re.search(r"ERROR +persistence +nothing is written to disk", done.stdout)
     assert "appendonly yes" in done.stdout
-    assert "nobody uses the namespace" in done.stdout
+    assert "is unused: no pool has started" in done.stdout
     assert "1 error, 2 warnings." in done.stdout
 
 

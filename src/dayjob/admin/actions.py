@@ -1,4 +1,4 @@
-"""Actions on one job, or on a selection; verbs.py has which are allowed. Each names the job that was seen, and where.
+"""Actions on one job or on a selection. verbs.py lists which are allowed. Each names the job that was seen, and where.
 
 If the job has moved on, nothing is changed. Actions on everything that matches are in bulk.py.
 """
@@ -31,7 +31,7 @@ Job = JobView | Seen | str
 #: How many jobs a selection may have.
 MAX_SELECTED = 500
 
-#: What became of an action, and the words for it.
+#: The outcome of an action, and the sentence for it.
 Tried = tuple[OutcomeKind, str]
 
 _WHERE: dict[State, str] = {
@@ -41,17 +41,17 @@ _WHERE: dict[State, str] = {
 
 
 def retry(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
-    """Put a dead job back into its queue as if it had never failed; one of retry or scheduled runs now."""
+    """Put a dead job back into its queue as if it had never failed. A job in retry or scheduled runs now."""
     return (yield from act(session, "retry", job, state))
 
 
 def delete(session: Session, job: Job, *, state: State | None = None, undo: bool = True) -> Steps[Outcome]:
-    """Delete a job that does not run, and release its unique key. The bin keeps it for ten minutes; not with undo=False."""
+    """Delete a job that is not running, and release its unique key. The bin keeps it for ten minutes; not with undo=False."""
     return (yield from act(session, "delete", job, state, undo=undo))
 
 
 def kill(session: Session, job: Job, *, state: State | None = None) -> Steps[Outcome]:
-    """Move a job that waits, is scheduled or in retry to dead; with state="running", end one that runs.
+    """Move a waiting, scheduled or retried job to dead. With state="running", end a running one.
 
     A running job goes to dead and never runs again. If it does not stop within the grace of its pool, the parent of
     `dayjob worker` replaces its process, and the other jobs in it go back to their queues.
@@ -95,7 +95,7 @@ def act(
     undo: bool = True,
     deletion: Deletion | None = None,
 ) -> Steps[Outcome]:
-    """One action on one job. With `state`, or a job that has the state in which it was seen, only if it is still there.
+    """One action on one job. If `state` or the job names a state, the action is done only if the job is still in it.
 
     `deletion` is that of the selection to which the job belongs.
     """
@@ -119,7 +119,7 @@ def act(
 
 
 def _refusal(row: VerbRow, state: State, expected: State | None) -> Tried:
-    """Why a verb cannot be done to a job in this state; `done` if it can."""
+    """Why a verb is not allowed for a job in this state; `done` if it is."""
     if expected is not None and state != expected:
         return "moved", f"It has moved on: it was {expected}, now it {_WHERE[state]}."
     if state not in row.states:
@@ -143,7 +143,7 @@ def _moved(session: Session, job: JobView) -> Steps[str]:
     return f"It has moved on: it was {job.state}, {where}."
 
 
-# Each verb in each state that the table allows. "moved" without words: the job was not there any more.
+# What each verb does, in each state that the table allows. "moved" without a sentence: the job was gone.
 
 _GONE: Tried = ("moved", "")
 
@@ -172,7 +172,7 @@ def _delete(session: Session, job: JobView, deletion: Deletion | None) -> Steps[
 
 
 def _remove(session: Session, job: JobView, count: operate.Counter, deletion: Deletion | None) -> Steps[bool]:
-    """Take a job out of where it waits; false when it is not there any more."""
+    """Remove a waiting job; false if it was gone."""
     keys, payload = session.keys, job.payload
     if job.state == "waiting":
         op = operate.unqueue(keys, job.name, payload, job.place or 0, count=count, deletion=deletion)
@@ -268,10 +268,9 @@ def enqueue(
     source: str | int | None = None,
     check: bool = True,
 ) -> Steps[Outcome]:
-    """Put a job in by name; the subject of the outcome has its id. Raises BadArguments, BadOption, StoreError.
+    """Enqueue a job by name; the subject of the outcome has its id. Raises BadArguments, BadOption, StoreError.
 
-    Its arguments are checked against what pools announced of the name, if any did; `check=False` is for the cases where
-    the program knows better.
+    Its arguments are checked against the job type, if a pool announced it; `check=False` skips that.
     """
     check_name(name)
     raw = encode_unchecked(name, args or {})

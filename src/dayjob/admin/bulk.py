@@ -44,7 +44,7 @@ class BulkAction:
 #: Is called after each step; if it returns False, the work stops there.
 Report = Callable[[Progress], object]
 
-#: What was done, in words.
+#: The past tense of each action, for the sentence of its tally.
 _DID: dict[tuple[str, str], str] = {("cancel", "running"): "cancelling at their pool's next heartbeat"}
 
 
@@ -99,7 +99,7 @@ def _count_waiting(session: Session, name: str, wanted: Filter) -> Steps[Count]:
 
 
 def _count_anywhere(session: Session, wanted: Filter, most: int) -> Steps[Count]:
-    """Over all queues. Jobs of queues whose name does not match count as searched."""
+    """Count over all queues. Jobs of queues whose name does not match count as searched."""
     overview = yield from inspect.all_queues(session.keys)
     matched = searched = total = 0
     for queue in overview.queues:
@@ -135,7 +135,7 @@ def apply(
     progress: Report | None = None,
     undo: bool = True,
 ) -> Steps[Tally]:
-    """The action on every job of a state that matches, `most` at most, in steps of 100. Raises BadOption.
+    """Apply an action to every job of a state that matches, at most `most`, in steps of 100. Raises BadOption.
 
     Waiting jobs need a name or a condition; without a name all queues are searched. Of a queue the first 10,000
     jobs are searched; to empty one use purge. The bin keeps deleted jobs for ten minutes; not with undo=False. When
@@ -230,7 +230,7 @@ class Watched:
     def __init__(self, progress: Report | None) -> None:
         self._progress = progress
         self.stopped = False
-        #: What was done in other queues before this one, with the total of all; None where there is only one.
+        #: The progress in the queues before this one, with the total of all; None if there is only one queue.
         self.before: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -250,7 +250,7 @@ def _over_set(
 ) -> Steps[Progress]:
     source = source_of(session.keys, state)
     seen = yield from ask(inspect.page(source, size=BATCH))
-    # The server's time is cut to a millisecond, and a moment of others may not be.
+    # Redis time is in whole milliseconds; scores that other clients wrote may be finer.
     began, total = seen.now + 0.001, seen.total
     searched = matched = changed = 0
     redactor = Redactor(session)
@@ -308,7 +308,7 @@ def _sum(before: Progress, here: Progress) -> Progress:
 def _over_queues(
     session: Session, action: BulkAction, name: str, wanted: Filter, most: int | None, report: Watched
 ) -> Steps[Progress]:
-    """One queue, or where none is named each queue that can have jobs that match."""
+    """The named queue, or each queue that can have jobs that match."""
     if name:
         return (yield from _over_queue(session, action, name, wanted, most, report))
     overview = yield from inspect.all_queues(session.keys)
@@ -326,7 +326,7 @@ def _over_queues(
 def _over_queue(
     session: Session, action: BulkAction, name: str, wanted: Filter, most: int | None, report: Watched
 ) -> Steps[Progress]:
-    """From the head of the queue on; what is taken out moves the rest up."""
+    """Go through a queue from its head. Each job that is removed moves the rest up."""
     searched = matched = changed = kept = 0
     redactor = Redactor(session)
     total: int | None = None
@@ -359,7 +359,7 @@ def _take_out(
         gone = operate.unqueue_many(keys, name, jobs, count=action.counter, deletion=action.deletion)
         return int((yield from ask_bin(gone)))
     keeping = yield from job_types.keeping(keys, [name])
-    # The deepest first, so that the places of the others hold.
+    # The last first, so that the indexes of the others stay right.
     kills = [
         operate.unqueue(keys, name, payload, place, now=now, kill=True, keeping=keeping)
         for place, payload in reversed(jobs)
@@ -368,7 +368,7 @@ def _take_out(
 
 
 def _over_running(session: Session, wanted: Filter, most: int | None, report: Watched) -> Steps[Progress]:
-    """Ask the pools that hold them; each pool stops its jobs at its next heartbeat."""
+    """Ask the pools that hold the jobs. Each pool stops its own at its next heartbeat."""
     searched = matched = changed = 0
     redactor = Redactor(session)
     now = yield from ask(inspect.now())

@@ -1,6 +1,6 @@
-"""Admin and AsyncAdmin: everything an operator can see or do, as methods. Two thin drivers over the same steps.
+"""Admin and AsyncAdmin: everything an operator can see or do, as methods. Both run the same steps.
 
-Connections are opened at first use, kept when free, and one more is opened where all are busy.
+A call takes an idle connection, or opens one if there is none.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def whoami() -> str:
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):
-        user = "somebody"
-    return f"{user}@{platform.node() or 'somewhere'}"
+        user = "unknown"
+    return f"{user}@{platform.node() or 'unknown'}"
 
 
 class _AdminBase:
-    """What both share: whose namespace, who acts, what is hidden, and which server."""
+    """What both share: the namespace, the server, who acts, and what is hidden."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _AdminBase:
         self._where: list[addresses.Address] = []
 
     def acting(self, actor: str) -> Self:
-        """One that shares the connections of this, and acts for another operator."""
+        """A copy that acts for another operator. It shares the connections."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._session = replace(self._session, actor=actor)
@@ -93,7 +93,7 @@ class _AdminBase:
 
 
 def _signed(method: Callable[..., Any], steps: Callable[..., Any]) -> None:
-    """Give a method the signature of its steps, as a caller sees it."""
+    """Give a method the signature of its steps, without the session."""
     found = inspect.signature(steps)
     _, *rest = found.parameters.values()
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -126,7 +126,7 @@ def _async(
 
 
 class Admin(_AdminBase):
-    """Sees and does everything an operator can. Safe to share between threads; reads are bounded, whatever waits."""
+    """Everything an operator can see or do. Threads may share one. Each read is bounded, however many jobs there are."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class Admin(_AdminBase):
             link.freshen()
             return walk(link, steps)
         except KeyboardInterrupt:
-            # In mid-answer: the rest would be taken for the next one's.
+            # The answer may be read in part. The next call must not read the rest.
             link.close()
             raise
         except UnicodeEncodeError as error:
@@ -224,7 +224,7 @@ class Admin(_AdminBase):
                 link.close()
 
     def close(self) -> None:
-        """Close the connections; the next call opens another."""
+        """Close the idle connections. The next call opens a new one."""
         while self._idle:
             self._idle.pop().close()
 
@@ -243,7 +243,7 @@ def _half_character(error: UnicodeEncodeError) -> BadOption:
 
 
 class AsyncAdmin(_AdminBase):
-    """The same, awaited. Safe to share between tasks."""
+    """The methods of Admin as coroutines. Tasks may share one."""
 
     def __init__(
         self,
@@ -337,7 +337,7 @@ class AsyncAdmin(_AdminBase):
                 await link.close()
 
     async def close(self) -> None:
-        """Close the connections; the next call opens another."""
+        """Close the idle connections. The next call opens a new one."""
         while self._idle:
             await self._idle.pop().close()
 

@@ -21,7 +21,7 @@ from dayjob.store.steps import Steps, ask, ask_all
 
 Level = Literal["ok", "warning", "error", "could not check"]
 
-#: Seconds a clock may be off before people are misled by what they see.
+#: Seconds that a clock may be wrong before times on a page mislead.
 MAX_CLOCK_OFFSET_SECONDS = 2.0
 #: Seconds a dead pool may stay condemned, and a due job may wait to be moved, before something is wrong.
 MAX_CONDEMNED_SECONDS = 60.0
@@ -36,33 +36,33 @@ class Finding:
 
     level: Level
     topic: str
-    #: What was found, and what to do about it; one line each.
+    #: The result of the check, and what to do about it; one line each.
     what: str
     todo: str = ""
 
 
 def ok(topic: str, what: str) -> Finding:
-    """All is well."""
+    """A check that found no problem."""
     return Finding("ok", topic, what)
 
 
 def warning(topic: str, what: str, todo: str) -> Finding:
-    """Something to look after."""
+    """A check that found something to watch."""
     return Finding("warning", topic, what, todo)
 
 
 def error(topic: str, what: str, todo: str) -> Finding:
-    """Something that loses, stops or strands jobs, or will."""
+    """A check that found something that loses, stops or strands jobs, or will."""
     return Finding("error", topic, what, todo)
 
 
 def unsure(topic: str, what: str, todo: str) -> Finding:
-    """Something that could not be checked."""
+    """A check that could not be made."""
     return Finding("could not check", topic, what, todo)
 
 
 def examine(keys: Keys, clock: Callable[[], float]) -> Steps[list[Finding]]:
-    """Look at everything. Raises StoreError only when the server cannot be reached at all."""
+    """Make all checks. Raises StoreError only when the server cannot be reached at all."""
     before = clock()
     now = yield from ask(inspect.now())
     offset = now - (before + clock()) / 2
@@ -90,7 +90,7 @@ def _server(keys: Keys, offset: float) -> Steps[list[Finding]]:
 
 
 def _without_info(refusal: Rejected) -> Steps[list[Finding]]:
-    """What can be known of a server that refuses INFO."""
+    """The findings for a server that refuses INFO."""
     what = f"INFO is refused ({refusal}): version, role, memory, clients and cluster were not checked"
     found = [unsure("server", what, "allow it: ACL SETUSER <user> +info")]
     try:
@@ -107,7 +107,7 @@ Look = Callable[[Keys, float], Generator[Any, Any, list[Finding]]]
 
 
 def _safely(look: Look, keys: Keys, now: float) -> Steps[list[Finding]]:
-    """A look that the server refuses is a finding, not the end of the others."""
+    """Make one check. If the server refuses it, that is a finding, and the other checks go on."""
     topic = look.__name__.strip("_")
     try:
         return (yield from look(keys, now))
@@ -121,14 +121,14 @@ def _safely(look: Look, keys: Keys, now: float) -> Steps[list[Finding]]:
 
 
 def check_version(info: dict[str, str]) -> Finding:
-    """Which server it is, and whether it is new enough."""
+    """Whether the server is Redis or Valkey, and new enough."""
     name = info.get("server_name", "redis").capitalize()
     version = info.get(f"{name.lower()}_version") or info.get("redis_version", "")
     if info.get("dragonfly_version"):
         name, version = "Dragonfly", info["dragonfly_version"]
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     if not numbers:
-        return unsure("server", "the server does not say what it is", "use Redis 7.0 or newer, or Valkey")
+        return unsure("server", "the server does not report its version", "use Redis 7.0 or newer, or Valkey")
     what = f"{name} {version}"
     if name == "Redis" and numbers < (7, 0):
         return error("server", f"{what} is too old", "use Redis 7.0 or newer, or Valkey")
@@ -142,7 +142,7 @@ def check_version(info: dict[str, str]) -> Finding:
 
 
 def check_persistence(server: Health) -> list[Finding]:
-    """What a restart of the server, or a loss of power, would cost."""
+    """Which jobs a restart of the server or a power loss would lose."""
     info, config = server.info, server.config
     found: list[Finding] = []
     for field, what in (
@@ -185,17 +185,17 @@ def _log_finding(config: dict[str, str] | None) -> Finding:
 
 
 def eviction_of(server: Health) -> str:
-    """What the server does when it is full: its maxmemory-policy, "" where it does not give it."""
+    """The maxmemory-policy of the server; "" if it is not known."""
     return (server.config or {}).get("maxmemory-policy") or server.info.get("maxmemory_policy", "")
 
 
 def memory_limit(server: Health) -> int:
-    """Its maxmemory in bytes; 0 where there is none, or where it does not give it."""
+    """The maxmemory of the server in bytes; 0 if it has none, or if it is not known."""
     return _int((server.config or {}).get("maxmemory") or server.info.get("maxmemory")) or 0
 
 
 def memory_only(server: Health) -> bool:
-    """Whether it is known that nothing is written to disk, neither a log nor snapshots."""
+    """Whether the server certainly writes nothing to disk, neither an AOF nor snapshots."""
     return (
         server.config is not None
         and server.config.get("appendonly") == "no"
@@ -219,7 +219,7 @@ def check_eviction(server: Health) -> Finding:
 
 
 def check_role(info: dict[str, str]) -> Finding:
-    """Whether this is the master, and how its replicas fare."""
+    """Whether this is the master, and the state of its replicas."""
     role = info.get("role")
     if role is None:
         return unsure("role", "the server does not show its role", "make sure that it is a master")
@@ -248,7 +248,7 @@ def _fields(value: str) -> dict[str, str]:
 
 
 def check_clock(offset: float) -> Finding:
-    """How far the clock of this machine is from the server's, which decides everything."""
+    """How far this machine's clock is from the server's, by which all times are decided."""
     if abs(offset) <= MAX_CLOCK_OFFSET_SECONDS:
         return ok("clock", f"{abs(offset):.3f} s from this machine's")
     side = "ahead of" if offset > 0 else "behind"
@@ -257,7 +257,7 @@ def check_clock(offset: float) -> Finding:
 
 
 def check_memory(server: Health) -> Finding:
-    """How much room there is."""
+    """How much memory is used."""
     used = _int(server.info.get("used_memory"))
     if used is None:
         return unsure("memory", "the server does not show its memory", "watch it by other means")
@@ -274,7 +274,7 @@ def check_memory(server: Health) -> Finding:
 
 
 def check_clients(server: Health) -> Finding:
-    """How many connections there are and may be."""
+    """How many connections are open, and the limit."""
     used = _int(server.info.get("connected_clients"))
     most = _int((server.config or {}).get("maxclients") or server.info.get("maxclients"))
     if used is None or not most:
@@ -286,7 +286,7 @@ def check_clients(server: Health) -> Finding:
 
 
 def check_cluster(info: dict[str, str], keys: Keys) -> Finding:
-    """Whether the keys of this namespace can live in a cluster."""
+    """Whether the keys of this namespace work in a cluster."""
     if info.get("cluster_enabled") != "1":
         return ok("cluster", "no cluster")
     if re.search(r"\{[^}]+\}", keys.prefix):
@@ -376,7 +376,7 @@ def _pools(keys: Keys, now: float) -> Steps[list[Finding]]:
 
 
 def _workers(live: Sequence[pools.Pool], now: float) -> list[Finding]:
-    """Workers that cannot work, and pools that contradict each other."""
+    """Stuck workers, and pools whose settings contradict each other."""
     found: list[Finding] = []
     statuses = [pool.status for pool in live if pool.status]
     stuck = [status for status in statuses if status.stuck]
@@ -442,7 +442,9 @@ def _namespace(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 
     announced = yield from ask(job_types.names(keys))
     live = yield from ask(pools.leases(keys))
     if not names and not announced and not live:
-        what = f"nobody uses the namespace {keys.namespace!r}: no pool has started, and nothing was ever enqueued"
+        what = (
+            f"the namespace {keys.namespace!r} is unused: no pool has started, and nothing was ever enqueued"
+        )
         return [warning("namespace", what, "check --namespace and --redis, if that is a surprise")]
     types = text.counted(len(announced), "job type")
     return [ok("namespace", f"{text.counted(len(names), 'job name')} known, {types} announced by pools")]

@@ -1,4 +1,4 @@
-"""What fails: jobs of dead and retry, grouped by error and job name, with how many in which time. Reads only."""
+"""Failures: the jobs of dead and retry, grouped by job name and error, counted by hour and day. Reads only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOUR = 3600.0
 
 @dataclass(slots=True)
 class _Heap:
-    """What is gathered of one group."""
+    """The counts of one group while it is read."""
 
     count: int = 0
     hour: int = 0
@@ -80,7 +80,7 @@ def failures(
 
 
 def _attempts(session: Session, now: float) -> Steps[tuple[FailedAttempts, ...]]:
-    """How often each job failed in the last hour, by the figures of its minutes."""
+    """How often each job name failed in the last hour, from the figures of each minute."""
     last = int(now // 60)
     minutes = yield from session.minute_cache.minutes(range(last - 59, last + 1), now)
     fails = rollups.merged_counts([minute.counts for minute in minutes], last - 59).fails
@@ -114,7 +114,7 @@ def _gather(
 
 
 def _trace_back(heap: _Heap, redactor: Redactor, wire: codec.Wire, kind: str) -> None:
-    """Look for an earlier failure of this kind among the attempts that the job remembers."""
+    """Search the past attempts of the job for an earlier failure of this kind."""
     past = codec.past(wire)
     if wire.fails + wire.deaths > len(past) and wire.fails + wire.deaths > 1:
         heap.first_known = False

@@ -1,4 +1,4 @@
-"""Filter: which jobs are meant, as people write it: `name=mail error~"timed out" age>1h`. Pure.
+"""Filter: chooses jobs by conditions, written as `name=mail error~"timed out" age>1h`. Pure.
 
 Texts are compared as they are, never as patterns.
 """
@@ -26,28 +26,28 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]*\d[0-9a-fA-F-]{7,}\b|\d+(\.
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a job must be like; a field that is None is not checked."""
+    """The conditions for a job. A field that is None is not checked."""
 
     name: str | None = None
     name_part: str | None = None
     #: Part of the error's text.
     error: str | None = None
-    #: The whole error without what differs from job to job, as groups of failures have it.
+    #: The whole error with numbers and ids as #, as in groups of failures.
     kind: str | None = None
     source: str | None = None
     id: str | None = None
-    #: Seconds since it came where it is: more than, less than.
+    #: Seconds since the job came into its state: more than, less than.
     older: float | None = None
     newer: float | None = None
 
     @property
     def empty(self) -> bool:
-        """Whether everything matches."""
+        """Whether there are no conditions, so that every job matches."""
         return self == Filter()
 
     @property
     def reads_error(self) -> bool:
-        """Whether the error of a job decides."""
+        """Whether a condition is about the error of a job."""
         return self.error is not None or self.kind is not None
 
     def fits_name(self, name: str) -> bool:
@@ -55,7 +55,7 @@ class Filter:
         return (self.name is None or name == self.name) and (self.name_part is None or self.name_part in name)
 
     def matches(self, wire: codec.Wire | None, age: float | None, error: str | None = None) -> bool:
-        """Whether a job fits; `error` is its error as it may be shown. What cannot be read fits only where nothing is asked."""
+        """Whether a job matches; `error` is its redacted error. A job that cannot be read matches only an empty filter."""
         if wire is None:
             return self.empty
         shown = wire.err if error is None else error
@@ -81,7 +81,7 @@ class Filter:
 
 
 def read_filter(text: str) -> Filter:
-    """Parse a filter. Raises BadOption that shows how to write it."""
+    """Parse a filter. Raises BadOption with an example."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -100,7 +100,7 @@ def read_filter(text: str) -> Filter:
 
 
 def filter_of(where: Filter | str | None) -> Filter:
-    """A filter from any way to give one."""
+    """A filter from a Filter, its text, or None."""
     if isinstance(where, Filter):
         return where
     return read_filter(where or "")
@@ -116,13 +116,13 @@ def _hint(word: str, key: str) -> str:
 
 
 def kind_of(error: str) -> str:
-    """An error without what differs from job to job: its first line, numbers and ids as #."""
+    """The first line of an error, with numbers and ids as #, so that equal failures of different jobs are equal."""
     first = error.strip().partition("\n")[0][:300]
     return _NUMBERS.sub("#", first)[:200] or "(no error is noted)"
 
 
 def age_of(state: str, wire: codec.Wire | None, at: float | None, now: float) -> float | None:
-    """Seconds since a job came where it is."""
+    """Seconds since a job came into its state."""
     if state == "dead" and at is not None:
         return now - at
     if wire is None:

@@ -1,4 +1,4 @@
-"""Pages by number, and jobs by the second of their moment: how clients of gocraft's API name them. Reads only."""
+"""Pages by number, and jobs by the second of their score, as clients of gocraft's API name them. Reads only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dayjob.store.steps import Steps, ask
 
 
 def numbered(session: Session, state: State, number: int = 1, *, size: int = 20) -> Steps[JobPage]:
-    """A page of a sorted set by its number from 1, the earliest first. Raises BadOption."""
+    """A page of a sorted set by its number, from 1; the earliest jobs first. Raises BadOption."""
     source = source_of(session.keys, state)
     found: list[JobView] = []
     redactor = Redactor(session)
     while True:
         offset = (number - 1) * size + len(found)
-        # Large entries are rationed: what one look leaves out comes with the next.
+        # A read of large entries returns fewer of them. The next read continues.
         seen = yield from ask(inspect.page(source, offset=offset, size=size - len(found)))
         yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
         found += [view(redactor, state, entry) for entry in seen.entries]
@@ -26,7 +26,7 @@ def numbered(session: Session, state: State, number: int = 1, *, size: int = 20)
 
 
 def at_second(session: Session, state: State, job_id: str, second: int) -> Steps[JobView | None]:
-    """The job of a sorted set with this id whose moment is within a second; None when it is not there. Raises BadOption."""
+    """The job of a sorted set with this id and second; None if it is not there. Raises BadOption."""
     source = source_of(session.keys, state)
     offset = yield from ask(inspect.count_below(source, second))
     for _ in range(MAX_SAME // inspect.MAX_ENTRIES):

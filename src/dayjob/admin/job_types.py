@@ -1,4 +1,4 @@
-"""Job types as the pools of the fleet announce them: for forms, and for checks without the program. Reads only."""
+"""Job types as pools announced them, for forms and for checks of arguments. Reads only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dayjob.store.steps import Steps, ask
 
 
 def every(session: Session) -> Steps[tuple[JobTypeView, ...]]:
-    """The job types that pools announced, by name; those of pools that are gone are kept as long as dead jobs are."""
+    """The job types that pools announced, by name. They are kept as long as dead jobs, also if no pool is left."""
     found = yield from job_types.every(session.keys)
     return tuple(_view(session, one) for one in found)
 

@@ -1,4 +1,4 @@
-"""Jobs as operators see them: pages of each state, filtered or not, and one job with its story. Reads only."""
+"""Jobs as operators see them: pages of each state, filtered or not, and one job with its timeline. Reads only."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from dayjob.store.ops.inspect import Cursor, Page, StoredEntry
 from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 
-#: How much of each queue is searched for an id; in a quick look; and of all queues.
+#: How many jobs are searched for an id: of each queue, of each queue in a quick search, and of all queues in a quick search.
 SEARCH_DEPTHS = (find.MAX_SEARCHED, find.QUICK, find.QUICK_IN_ALL)
-#: Among how many entries of one moment the member of a cursor is looked for.
+#: Among how many entries with the same score the entry of a cursor is searched for.
 MAX_SAME = 10_000
-#: How many entries a filter looks at before it answers with what it has: what can be read in a moment.
+#: How many entries a filter searches for one page. More would make the page slow.
 MAX_FILTERED = 3000
-#: How many queues one page of all waiting jobs looks into.
+#: How many queues are read for one page of all waiting jobs.
 MAX_QUEUES = 200
 #: States whose jobs are in a sorted set.
 IN_SETS = ("scheduled", "retry", "dead", "done")
@@ -50,14 +50,14 @@ def source_of(keys: Keys, state: State) -> str:
 
 
 def view(redactor: Redactor, state: State, entry: StoredEntry, *, place: int | None = None) -> JobView:
-    """An entry of a queue or side set as it may be shown."""
+    """The redacted view of an entry of a queue or sorted set."""
     return of_wire(redactor, state, entry.member, entry.job, at=entry.at, place=place, problem=entry.problem)
 
 
 def of_wire(
     redactor: Redactor, state: State, payload: bytes, wire: codec.Wire | None, **more: Any
 ) -> JobView:
-    """A job as it may be shown; `more` are the fields that depend on its state."""
+    """The redacted view of a job; `more` are the fields that depend on its state."""
     if wire is None:
         return JobView("", "", state, payload=payload, **more)
     secrets = redactor.secrets(wire)
@@ -117,7 +117,7 @@ def page(
     size: int = 50,
     newest_first: bool | None = None,
 ) -> Steps[JobPage]:
-    """Jobs in one state, page by page. `name` chooses one queue of waiting jobs. Running is what pools hold.
+    """Jobs in one state, page by page. `name` chooses one queue of waiting jobs. Running jobs are those that pools hold.
 
     Without a name waiting jobs come queue by queue, in the order of their names. With a filter a page may be short, even
     empty, and have a next: 3,000 entries are searched for one. Of each queue the first 10,000 are listed, from either
@@ -166,7 +166,7 @@ def _in_set(
 
 
 def matches(wanted: Filter, redactor: Redactor, state: State, entry: StoredEntry, now: float) -> bool:
-    """Whether an entry fits a filter. Errors count as they may be shown, or a filter could feel for what is hidden."""
+    """Whether an entry matches a filter. It sees redacted errors only, so that no filter can guess a hidden value."""
     error = redactor.error(entry.job) if wanted.reads_error and entry.job is not None else None
     return wanted.matches(entry.job, age_of(state, entry.job, entry.at, now), error)
 
@@ -176,7 +176,7 @@ def _page(seen: Page, state: State, found: list[JobView], stop: Cursor | None, s
 
 
 def _cursor_text(cursor: Cursor) -> str:
-    """A cursor for people, logs and URLs: nothing of the arguments is in it."""
+    """A cursor as text that contains nothing of the arguments, because it appears in URLs and logs."""
     head, args, _ = cursor.member.partition(b'"args"')
     if args and b'"id"' in head and len(head) <= inspect.MAX_CURSOR:
         return Cursor(cursor.score, head).text
@@ -188,7 +188,7 @@ def _digest(member: bytes) -> str:
 
 
 def _read_cursor(source: str, text: str, *, newest_first: bool) -> Steps[Cursor]:
-    """The cursor that `text` was made from. Where its member is gone, that is before all others of its moment."""
+    """The cursor that `text` stands for. If its entry is gone, it points before all entries with the same score."""
     moment, _, digest = text.partition("~~")
     if not digest:
         return Cursor.of(text)
@@ -243,7 +243,7 @@ def _waiting(
 def _waiting_anywhere(
     session: Session, wanted: Filter, after: str, size: int, *, newest_first: bool
 ) -> Steps[JobPage]:
-    """One page over all queues, by name. Its cursor has the name of a queue and how many of its jobs were passed."""
+    """One page of the waiting jobs of all queues, by name. Its cursor is the name of a queue and an offset in it."""
     first, passed = _read_place(after) if after else ("", 0)
     overview = yield from inspect.all_queues(session.keys)
     queues = [queue for queue in overview.queues if queue.size and not queue.wrong]
@@ -271,7 +271,7 @@ def _place_text(name: str, passed: int) -> str:
 
 
 def _read_place(text: str) -> tuple[str, int]:
-    """The queue and the number that a cursor over all queues has. Raises BadOption."""
+    """The queue and the offset in a cursor over all queues. Raises BadOption."""
     passed, _, name = text.partition("~")
     try:
         if passed.isdecimal() and name:
@@ -339,7 +339,7 @@ def _running(session: Session, wanted: Filter, after: str, size: int) -> Steps[J
 def broken(session: Session, *, offset: int = 0, size: int = 50) -> Steps[BrokenPage]:
     """Entries that could not be read as jobs, oldest first; the first 10,000 can be paged through.
 
-    Their `payload` may be shown; their `entry`, which actions name, may not.
+    Their `payload` is redacted and may be shown. Their `entry`, which actions need, is not.
     """
     if not 0 <= offset < MAX_DEEP:
         raise BadOption(f"only the first {MAX_DEEP:,} broken entries are shown")
@@ -355,7 +355,7 @@ def broken(session: Session, *, offset: int = 0, size: int = 50) -> Steps[Broken
 
 
 def _all_hidden(session: Session) -> Steps[frozenset[str] | None]:
-    """What any job type hides, because broken bytes may be of any; None if the job types cannot be read."""
+    """All arguments that any job type hides, since the type of broken bytes is not known. None if job types cannot be read."""
     try:
         known = yield from job_types.every(session.keys)
     except Rejected:
@@ -367,7 +367,7 @@ def _all_hidden(session: Session) -> Steps[frozenset[str] | None]:
 
 
 def locate(session: Session, job: JobView | Seen | str) -> Steps[JobView | None]:
-    """The job that is meant, wherever it is now; a view is taken as it is."""
+    """Find a job in its present state. A JobView is returned unchanged."""
     if isinstance(job, JobView):
         return job
     seen = Seen(job) if isinstance(job, str) else job
@@ -392,7 +392,7 @@ def still(session: Session, jobs: Sequence[Seen]) -> Steps[tuple[bool, ...]]:
 
 
 def _by_moment(session: Session, seen: Seen, state: Any) -> Steps[JobView | None]:
-    """A job in a set of any size, by its moment there."""
+    """Find a job in a sorted set of any size, by its score."""
     source = source_of(session.keys, state)
     found = None if seen.at is None else (yield from find.find_at(source, seen.id, seen.at))
     if found is None:
@@ -429,7 +429,7 @@ def detail(
 ) -> Steps[JobDetail | None]:
     """One job by its id, in any state, with its timeline and why it is not running; None when it is not found.
 
-    Of each queue the first 10,000 are searched; in a quick look 1,000, and 10,000 of all.
+    Of each queue the first 10,000 are searched; a quick search stops at 1,000 of each and 10,000 of all.
     """
     found = yield from find.find_job(session.keys, job_id, name, quick=quick)
     if found is None:
@@ -457,7 +457,7 @@ def _reason(session: Session, found: find.Found, error: str) -> Steps[Reason]:
 
 
 def timeline(job: JobView, now: float) -> tuple[Event, ...]:
-    """What is known of the life of a job, in its order."""
+    """The known events of a job, in order."""
     # Of two events at the same moment the first stays first: the job was due again after the attempt had failed.
     events = [*map(_ended_badly, job.past), *_came_in(job, now)]
     if job.failed_at is not None and not any(int(one.at) == int(job.failed_at) for one in job.past):
@@ -506,7 +506,7 @@ def _ended_badly(one: PastAttempt) -> Event:
 
 
 def copies(job: JobView) -> tuple[str, str]:
-    """What enqueues a job like this one: in Python, and as a command."""
+    """The code that enqueues a job like this one: in Python, and as a command."""
     args = job.args if isinstance(job.args, dict) else {}
     pairs = ", ".join(f"{key!r}: {value!r}" for key, value in args.items())
     python = f"enqueuer.enqueue({job.name!r}, **{{{pairs}}})"

@@ -1,4 +1,4 @@
-"""Figures over time: throughput, wait and run times by job name; how the server itself fares. Reads only."""
+"""Figures over time: throughput, wait and run times by job name; the state of the server. Reads only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPANS = {1: 1, 24: 15, 72: 60}
 Pairs = list[tuple[Counts, Counts | None]]
 #: Totals that are counted by side set (`trimmed:dead`), and not by job name.
 NOT_BY_JOB = ("trimmed",)
-#: Minutes that say how things go at present.
+#: Minutes over which present rates are averaged.
 RECENT_MINUTES = 5
 #: Seconds over which the growth of a queue is measured, at least: less would show the noise of single seconds.
 GROWTH_SECONDS = 45.0
@@ -162,15 +162,15 @@ class Window:
     seconds: float
 
     def per_minute(self, number: float) -> float:
-        """A number of things within the window, as so many a minute."""
+        """A count over the window as a rate per minute."""
         return number * 60 / self.seconds
 
     def out(self, name: str) -> float:
-        """Attempts of a job name that ended, a minute."""
+        """Attempts of a job name that ended, per minute."""
         return self.per_minute(sum(part.ran(name) for part in self.parts))
 
     def incoming(self, name: str, size: int) -> float | None:
-        """Jobs that came into a queue, a minute: what went out, and by how much it grew to `size`. None where its size was not counted.
+        """Jobs that came into a queue, per minute: those that went out, plus its growth. None if its size was not counted.
 
         True to what flows within a second, since that is how often figures are sent; jobs that were deleted are missing.
         """
@@ -181,7 +181,7 @@ class Window:
 
 
 def growth(parts: Sequence[Counts], name: str, size: int, now: float) -> float | None:
-    """By how many jobs a minute a queue grew to `size` since the newest count that is old enough. None without such a count."""
+    """How many jobs per minute a queue grew, since the newest count of its size that is old enough. None without one."""
     for part in reversed(parts):
         before = part.size(name)
         if part.counted_at is None or before is None:
@@ -193,7 +193,7 @@ def growth(parts: Sequence[Counts], name: str, size: int, now: float) -> float |
 
 
 def window(parts: Sequence[Counts], now: float) -> Window:
-    """What is known of these minutes, of which the last is under way: from the first count of the queues on.
+    """The minutes since the first count of the queues. The last minute is not over.
 
     Where no count was made, from the first minute with figures on.
     """
@@ -216,7 +216,7 @@ def totals_of(totals: dict[str, dict[str, int]], name: str) -> dict[str, int]:
 
 
 def recent_rate(session: Session, name: str) -> Steps[float]:
-    """Attempts of a job name that end in a minute, at present."""
+    """Attempts of a job name that end per minute, at present."""
     now = yield from ask(inspect.now())
     last = int(now // 60)
     minutes = yield from session.minute_cache.minutes(range(last - RECENT_MINUTES, last + 1), now)
@@ -224,7 +224,7 @@ def recent_rate(session: Session, name: str) -> Steps[float]:
 
 
 def redis(session: Session) -> Steps[RedisView]:
-    """How the server fares: memory, persistence, eviction, connections, slow log, round trips of the pools."""
+    """The state of the server: memory, persistence, eviction, connections, slow log, round trips of the pools."""
     now = yield from ask(inspect.now())
     server = yield from health.health()
     findings = (

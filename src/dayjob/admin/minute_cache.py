@@ -1,4 +1,4 @@
-"""Shelf: minutes that are over stay in memory for a moment, since the verdict, the queues and the charts all show them.
+"""MinuteCache: keeps the figures of past minutes in memory, since the verdict, the queues and the charts all read them.
 
 So do the settings of the server, which hardly ever change.
 """
@@ -14,9 +14,9 @@ from dayjob.store.ops.figures import Minute
 from dayjob.store.ops.health import Health
 from dayjob.store.steps import Steps
 
-#: Seconds, by the clock of Redis, that a minute may be old: figures that come late are seen then.
+#: Seconds of Redis time before a past minute is read again, because pools may report late.
 MAX_AGE_SECONDS = 20.0
-#: How many minutes are kept, the latest: what several looks have in common.
+#: How many minutes are kept, the newest.
 MAX_MINUTES = 60
 #: Seconds for which the settings of the server are not read again.
 SETTINGS_FRESH = 60.0
@@ -24,16 +24,16 @@ SETTINGS_FRESH = 60.0
 
 @dataclass(frozen=True, slots=True)
 class MinuteCache:
-    """What was read lately."""
+    """The minutes and server settings that were read last."""
 
     keys: Keys
-    #: Minute to when it was read, and what it was.
+    #: For each minute: when it was read, and its figures.
     _kept: dict[int, tuple[float, Minute]] = field(default_factory=dict)
-    #: When the settings of the server were read, and what they were; at most one.
+    #: When the settings of the server were read, and the settings; at most one.
     _server: list[tuple[float, Health]] = field(default_factory=list)
 
     def server(self, now: float) -> Steps[Health]:
-        """The figures and settings of the server, a minute old at most."""
+        """The INFO and the settings of the server, at most a minute old."""
         for at, found in tuple(self._server):
             if 0 <= now - at < SETTINGS_FRESH:
                 return found
@@ -42,7 +42,7 @@ class MinuteCache:
         return found
 
     def minutes(self, numbers: Sequence[int], now: float) -> Steps[list[Minute]]:
-        """The figures of some minutes; those that are not over are always read."""
+        """The figures of some minutes. A minute that is not over is always read."""
         fresh = {
             number: one for number, (at, one) in tuple(self._kept.items()) if 0 <= now - at < MAX_AGE_SECONDS
         }

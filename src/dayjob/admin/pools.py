@@ -1,4 +1,4 @@
-"""Pools, what their workers do, and what can be asked of them; schedules, which pools announce."""
+"""Pools: their workers, and the actions on them. Schedules, which pools announce."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def busy(
 
 
 def _registered(session: Session, *, workers: bool) -> Steps[list[Pool]]:
-    """The pools, with arguments as they may be shown here: a pool hides only what its own code names."""
+    """The pools with redacted arguments. A pool itself hides only what its own code names."""
     registered = yield from pools.pools(session.keys)
     redactor = Redactor(session)
     reported = [pool.status for pool in registered if pool.status is not None] if workers else []
@@ -97,16 +97,16 @@ def _veiled(redactor: Redactor, worker: WorkerStatus) -> WorkerStatus:
     return msgspec.structs.replace(worker, args=redactor.plain(worker.name, worker.args))
 
 
-# What can be asked of a pool.
+# Actions on a pool.
 
 
 def quiet(session: Session, pool_id: str) -> Steps[Outcome]:
-    """Ask a pool to fetch nothing more, from its next heartbeat on. Its running jobs go on."""
+    """Ask a pool to fetch no more jobs, from its next heartbeat on. Its running jobs continue."""
     return (yield from _wish(session, "quiet", pool_id, "It fetches nothing more"))
 
 
 def stop(session: Session, pool_id: str) -> Steps[Outcome]:
-    """Ask a pool to stop as by a signal, at its next heartbeat. A supervised process is not started again."""
+    """Ask a pool to stop at its next heartbeat, as after SIGTERM. Its parent does not restart the process."""
     return (yield from _wish(session, "stop", pool_id, "It stops"))
 
 
@@ -155,7 +155,7 @@ def _stacks(pool_id: str, raw: bytes) -> Stacks | None:
 
 
 def periodic(session: Session) -> Steps[tuple[Periodic, ...]]:
-    """The schedules that a pool ever had: in English, with their last tick and their next ones."""
+    """All schedules that a pool ever announced: in English, with their last and next ticks."""
     found = yield from ask(inspect.schedules(session.keys))
     now = yield from ask(inspect.now())
     redactor = Redactor(session)
@@ -197,7 +197,7 @@ def _periodic(redactor: Redactor, schedule: inspect.StoredSchedule, now: float, 
 
 
 def run_schedule(session: Session, name: str) -> Steps[Outcome]:
-    """Enqueue the job of a schedule now, beside its ticks. Raises UnknownSchedule."""
+    """Enqueue the job of a schedule now, in addition to its ticks. Raises UnknownSchedule."""
     schedule = yield from _schedule(session, name)
     now = yield from ask(inspect.now())
     job_id, op = operate.run_schedule(session.keys, schedule, now=now)

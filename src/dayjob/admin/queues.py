@@ -1,4 +1,4 @@
-"""Queues: all of them, one with all that is known of it, and what can be done to one."""
+"""Queues: the list of all, the details of one, and the actions on one."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from dayjob.text import counted
 
 #: Jobs that one step of a purge deletes.
 PURGE_STEP = 1000
-#: How deep jobs that came in lately are looked for.
+#: How many of the newest jobs of a queue are searched for those of the last minute.
 MAX_GALLOPED = 1 << 20
 #: A queue whose size changes by fewer jobs a minute than this neither grows nor drains.
 MIN_CHANGE = 0.5
 
 
 def listing(session: Session) -> Steps[QueuesView]:
-    """Every queue: size, age, pause, limit, how many workers it has, what comes in and goes out, and what fails."""
+    """Every queue: size, age, pause, limit, workers, jobs in and out per minute, and failures."""
     overview = yield from inspect.all_queues(session.keys)
     fleet = Fleet((yield from pools.pools(session.keys)))
     last = int(overview.now // 60)
@@ -51,13 +51,13 @@ def listing(session: Session) -> Steps[QueuesView]:
 
 
 def names(session: Session) -> Steps[tuple[str, ...]]:
-    """The name of every queue: what `listing` has, without looking into any."""
+    """The names of all queues, without reading any of them."""
     return tuple(sorted((yield from ask(maintain.known_jobs(session.keys)))))
 
 
 @dataclass(slots=True)
 class _Crew:
-    """By job name: workers that could run it, those of them that are stuck, and attempts that run."""
+    """By job name: workers that can run it, how many of them are stuck, and running attempts."""
 
     workers: dict[str, int] = field(default_factory=dict)
     stuck: dict[str, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def _crew(fleet: Fleet) -> _Crew:
 def _view(
     queue: inspect.Queue, fleet: Fleet, crew: _Crew, recent: Window, minutes: list[Minute], now: float
 ) -> QueueView:
-    """`minutes` are those of the window, and others before."""
+    """`minutes` are those of the window, and some before it."""
     name = queue.name
     workers = crew.workers.get(name, 0)
     why = obstacle(queue, fleet)
@@ -120,7 +120,7 @@ def _drain(size: int, grew: float | None, obstacle: ObstacleKind | None) -> Drai
 
 
 def detail(session: Session, name: str) -> Steps[QueueDetail]:
-    """One queue: what comes in and goes out, wait and run times of the last hour, the next jobs. Raises UnknownQueue."""
+    """One queue: jobs in and out, wait and run times of the last hour, and its next jobs. Raises UnknownQueue."""
     yield from _must_exist(session.keys, "show", name)
     overview = yield from ask(inspect.queues(session.keys, [name]))
     registered = yield from pools.pools(session.keys)
@@ -155,7 +155,7 @@ def _series(counts: list[Counts], name: str) -> tuple[QueueMinute, ...]:
 
 
 def _incoming(keys: Keys, queue: inspect.Queue, now: float, times: Times) -> Steps[float]:
-    """Jobs of the last minute, of which `times` are: those that still wait, and those that waited less than that."""
+    """Jobs that came in within the last minute: those that still wait, and those in `times` that waited less than a minute."""
     fresh = yield from _younger(keys, queue, now - 60)
     waits = times.wait(queue.name).buckets
     quick = sum(n for bucket, n in waits.items() if figures.bucket_limit(bucket) <= 60)
@@ -163,7 +163,7 @@ def _incoming(keys: Keys, queue: inspect.Queue, now: float, times: Times) -> Ste
 
 
 def _younger(keys: Keys, queue: inspect.Queue, since: float) -> Steps[int]:
-    """How many jobs at the left of a queue were enqueued after a moment, to within a few percent."""
+    """About how many jobs of a queue, to within a few percent, were enqueued after a time."""
     low, high = 0, 1
     while high <= min(queue.size, MAX_GALLOPED) and (yield from _after(keys, queue.name, high - 1, since)):
         low, high = high, high * 2
@@ -203,7 +203,7 @@ def _must_exist(keys: Keys, verb: str, name: str, *, forced: str = "") -> Steps[
 
 
 def pause(session: Session, name: str, *, force: bool = False) -> Steps[Outcome]:
-    """Stop fetching from a queue; what runs goes on. With `force` also one that does not exist yet. Raises UnknownQueue."""
+    """Stop fetching from a queue. Running jobs continue. `force` allows a queue that does not exist yet. Raises UnknownQueue."""
     check_name(name)
     if not force:
         yield from _must_exist(session.keys, "pause", name, forced="pause a queue that does not exist yet")
@@ -222,7 +222,7 @@ def resume(session: Session, name: str) -> Steps[Outcome]:
 
 
 def limit(session: Session, name: str, limit: int | None, *, force: bool = False) -> Steps[Outcome]:
-    """Set how many jobs of a name run at once over all pools, or lift it with None. Raises BadOption, UnknownQueue.
+    """Limit how many jobs of a name run at once in all pools; None removes the limit. Raises BadOption, UnknownQueue.
 
     With `force` also for a queue that does not exist yet.
     """

@@ -1,6 +1,6 @@
-"""Veil: what of a job may be shown. Hides by key pattern, by what this console hides, and by what its job type hides.
+"""Redactor: hides values of a job, by key pattern, by the console's `hide` and by the `redact` option of its job type.
 
-Errors, tracebacks and results are looked through for the hidden values, too. Where job types cannot be read, all is hidden.
+The hidden values are removed from errors, tracebacks and results, too. If job types cannot be read, all is hidden.
 Arguments of a name that no pool has announced are hidden as well, since its `redact` option is not known.
 """
 
@@ -17,7 +17,7 @@ from dayjob.store import codec
 from dayjob.store.ops import job_types
 from dayjob.store.steps import Steps, ask
 
-#: Arguments without any of this have nothing that a key pattern hides: they need not be read.
+#: Arguments that do not match this have no key that a pattern hides, so they need not be parsed.
 _PERHAPS = re.compile(
     rb"pass|secret|token|key|credential|auth|cookie|sess|csrf|xsrf|ssn|iban|cvv|cvc|card|\\u", re.IGNORECASE
 )
@@ -28,18 +28,18 @@ _NO_ARGUMENTS = (b"{}", b"null", b"[]")
 
 
 class Redactor:
-    """What is hidden for one operator. `learn` the job names first, then ask."""
+    """Hides values for one operator. Call `learn` with the job names first."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._hide: dict[str, frozenset[str]] = {}
-        #: Job types cannot be read, so that it is not known what they hide.
+        #: Whether job types cannot be read, so that their `redact` options are not known.
         self._blind = False
         #: Names that no pool has announced.
         self._unannounced: set[str] = set()
 
     def learn(self, names: Iterable[str]) -> Steps[None]:
-        """Look up what the job types of these names hide, unless that is known."""
+        """Read the `redact` options of these job types, unless they are known."""
         new = sorted({name for name in names if name not in self._hide})
         for first in range(0, len(new), job_types.AT_ONCE):
             batch = new[first : first + job_types.AT_ONCE]
@@ -59,7 +59,7 @@ class Redactor:
         return self._hide.get(name, self._session.hide)
 
     def args(self, name: str, raw: Any) -> Any:
-        """Arguments as they may be shown; `raw` is JSON. None when they cannot be read."""
+        """The redacted arguments; `raw` is JSON. None if they cannot be read."""
         if self._blind:
             return HIDDEN
         if name in self._unannounced:
@@ -70,7 +70,7 @@ class Redactor:
             return None
 
     def plain(self, name: str, value: Any) -> Any:
-        """The same for arguments that the pool that runs the job has read, and redacted by its own options."""
+        """The redacted arguments of a running job, which its pool has already redacted by its own options."""
         return HIDDEN if self._blind and value is not None else shown(value, self.hide(name))
 
     def secrets(self, wire: codec.Wire) -> list[str]:
@@ -89,15 +89,15 @@ class Redactor:
             return []
 
     def text(self, text: str, secrets: list[str]) -> str:
-        """A text of a job as it may be shown."""
+        """A redacted text of a job."""
         return HIDDEN if self._blind and text else without(text, secrets)
 
     def error(self, wire: codec.Wire) -> str:
-        """The error of a job as it may be shown."""
+        """The redacted error of a job."""
         return self.text(wire.err, self.secrets(wire)) if wire.err else ""
 
     def result(self, name: str, value: Any, secrets: list[str]) -> Any:
-        """A result as it may be shown."""
+        """A redacted result."""
         if name in self._unannounced and value is not None:
             return UNANNOUNCED
         return HIDDEN if self._blind and value is not None else shown(value, self.hide(name), secrets=secrets)

@@ -1,4 +1,4 @@
-"""Scrape: everything that monitoring wants, in a handful of reads; and a ping. Reads only."""
+"""Scrape: the figures for monitoring, in a few reads; and a ping. Reads only."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Scrape:
     queues: QueuesView
     sizes: Sizes
     pools: tuple[Pool, ...]
-    #: Counter to job name to its exact total.
+    #: For each counter: job name to exact total.
     totals: dict[str, dict[str, int]]
-    #: The figures of the last minutes, oldest first; the last one is under way.
+    #: The figures of the last minutes, oldest first. The last minute is not over.
     minutes: tuple[Minute, ...]
 
 
 def ping(session: Session) -> Steps[float]:
-    """Redis time: whether the server answers."""
+    """Ask the server for its time, to learn whether it answers."""
     del session
     return (yield from ask(inspect.now()))
 

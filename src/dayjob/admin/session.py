@@ -1,4 +1,4 @@
-"""Session: whose namespace it is, who acts, and what is hidden. Every step of the admin layer is given one.
+"""Session: the namespace, who acts, and what is hidden. Every step of the admin layer receives one.
 
 An action is written into the audit after it was tried. If that fails, the outcome still shows what was done.
 """
@@ -14,7 +14,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops import audit, inspect
 from dayjob.store.steps import Steps, ask
 
-#: What becomes of a pause or resume: whether it changed anything, to the kind and the words.
+#: For pause and resume, by whether anything changed: the kind of the outcome and its sentence.
 DONE_OR_ALREADY: dict[str, dict[bool, tuple[OutcomeKind, str]]] = {
     "pause": {True: ("done", "Paused."), False: ("already", "It was paused already.")},
     "resume": {True: ("done", "Resumed."), False: ("already", "It was not paused.")},
@@ -23,7 +23,7 @@ DONE_OR_ALREADY: dict[str, dict[bool, tuple[OutcomeKind, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one operator works with."""
+    """The context of one operator's reads and actions."""
 
     keys: Keys
     actor: str
@@ -60,7 +60,7 @@ def outcome(
 def read_audit(
     session: Session, *, offset: int = 0, size: int = 50, about: str = ""
 ) -> Steps[tuple[AuditEntry, ...]]:
-    """Who did what, newest first; the last 1,000 actions are kept. `about`: those that name a job id, an actor, a queue."""
+    """The actions of operators, newest first. The last 1,000 are kept. `about` filters by a job id, an actor or a queue."""
     offset = max(0, offset)
     if not about:
         return (yield from ask(audit.read(session.keys, offset=offset, size=size)))

@@ -37,7 +37,7 @@ _THIRTY_DAYS = 30 * 86400
 
 
 class Head(msgspec.Struct, omit_defaults=True):
-    """The first line: what this is, and a name under which an import may be repeated for an hour."""
+    """The first line: the format, and a name under which an import may be repeated for an hour."""
 
     dayjob: str
     version: int = 0
@@ -53,10 +53,10 @@ class Tail(msgspec.Struct):
 
 
 class Record(msgspec.Struct, omit_defaults=True):
-    """One job. Its bytes are text where they can be, else base64."""
+    """One job. Its payload is text if it is valid UTF-8, else base64."""
 
     state: str
-    #: Its queue, where it waits in one.
+    #: Its queue, if it waits in one.
     name: str = ""
     at: float | None = None
     job: str | None = None
@@ -64,7 +64,7 @@ class Record(msgspec.Struct, omit_defaults=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """What was exported or imported, by state."""
+    """How many jobs were exported or imported, by state."""
 
     counts: dict[str, int]
     #: Jobs that were running and are not in the export, or duplicates of unique jobs that were not imported.
@@ -76,7 +76,7 @@ class Moved(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """How many in all."""
+        """The number of all jobs."""
         return sum(self.counts.values())
 
 
@@ -84,7 +84,7 @@ Put = Callable[[bytes], Any]
 
 
 def export(session: Session, put: Put) -> Steps[Moved]:
-    """Give `put` one line after the other, each with its end; the next to be fetched first."""
+    """Call `put` with each line. Of a queue, the job that is fetched next comes first."""
     keys = session.keys
     put(_line(Head("export", _VERSION, new_id(), keys.namespace)))
     counts: dict[str, int] = {}
@@ -108,7 +108,7 @@ def _export_queue(keys: Keys, name: str, put: Put) -> Steps[tuple[int, bool]]:
     place, count = 0, 8
     while place < total:
         last = min(place + count, total) - 1
-        # Deep in a long list each read costs a walk to its place: few large ones, not many small ones.
+        # Each read deep in a long list walks to its offset, so that few large reads are cheaper than many small ones.
         found = yield from ask(inspect.queue_slice(keys, name, -1 - last, -1 - place))
         for payload in reversed(found):
             put(_record("waiting", payload, name=name))
@@ -148,7 +148,7 @@ def _line(value: Head | Record | Tail) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One line, read."""
+    """One parsed line."""
 
     state: str
     name: str
@@ -162,7 +162,7 @@ class _Item:
 def load(
     session: Session, lines: Iterable[bytes], *, progress: Callable[[int], None] | None = None
 ) -> Steps[Moved]:
-    """Put in what an export has; the same file may be imported again within an hour, after a cut, without doubles.
+    """Store the jobs of an export. After an interruption, the same file may be imported again within an hour without duplicates.
 
     Unique jobs whose key is taken are left out. Raises BadOption for a line that cannot be read, and for a file that
     ends too early; what comes before is in.
@@ -222,14 +222,14 @@ def _head(line: bytes) -> Head:
 
 
 def _batches(keys: Keys, old: Keys, lines: Iterable[bytes]) -> Iterator[list[_Item]]:
-    """Neighbours of one state and queue, so many and so large as one write takes; a unique job alone."""
+    """Successive jobs of one state and queue, as many as fit into one write. A unique job is alone."""
     batch: list[_Item] = []
     size = 0
     for number, line in enumerate(lines, 2):
         try:
             item = _item(keys, old, msgspec.json.decode(line, type=Record))
         except codec.UNREADABLE as error:
-            # What is complete is imported first, so that the message is true.
+            # Import the complete jobs first, so that the message is true.
             if batch:
                 yield batch
             raise BadOption(f"line {number}: {error}. The lines before it are imported") from None
@@ -279,7 +279,7 @@ def _item(keys: Keys, old: Keys, record: Record) -> _Item:
 
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """What became of a batch: jobs stored now, and duplicates of unique jobs. The others were there already."""
+    """The result of a batch: jobs stored now, and duplicates of unique jobs. The others were stored before."""
 
     new: int
     left_out: int = 0
@@ -303,7 +303,7 @@ def _store(keys: Keys, export_id: str, number: int, batch: list[_Item]) -> Steps
         payloads = [item.payload for item in batch]
         answer = yield from ask(produce.enqueue(keys, slot, first.name, payloads, introduce=True))
         return _Put(len(batch) if answer.new else 0)
-    # A slot for each, so that none is taken for a resend of the one before it.
+    # Each batch has its own slot, so that Redis does not take it for a resend of the one before.
     answers = yield from ask_all(
         [
             produce.schedule(

@@ -9,19 +9,19 @@ from typing import Literal
 
 from dayjob.admin.views import Periodic, Queue, State, Status
 
-#: What can be done to jobs.
+#: The actions on jobs.
 Verb = Literal["retry", "run_now", "cancel", "kill", "delete"]
 Target = Literal["job", "queue", "pool", "worker", "schedule", "broken", "deletion"]
 
 
 @dataclass(frozen=True, slots=True)
 class VerbRow:
-    """One thing that an operator can do."""
+    """One action of operators."""
 
     target: Target
     name: str
     label: str
-    #: What it does, in words: shown before it is done.
+    #: What it does, as a sentence for the question before it.
     effect: str
     #: Its command: `dayjob jobs retry`.
     command: str
@@ -31,7 +31,7 @@ class VerbRow:
     key: str
     #: States of the target in which it is allowed.
     states: tuple[str, ...]
-    #: Those of `states` in which it is left out of menus, because another verb does the same there.
+    #: Those of `states` in which menus leave it out, because another verb does the same there.
     same_as_other: tuple[str, ...] = ()
     #: States in which it can be done to all jobs that match a filter.
     bulk: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class VerbRow:
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """States in which menus have it."""
+        """The states in which menus offer it."""
         return tuple(state for state in self.states if state not in self.same_as_other)
 
 
@@ -141,12 +141,12 @@ def rows(target: Target) -> tuple[VerbRow, ...]:
 
 
 def offered(target: Target, state: str) -> tuple[VerbRow, ...]:
-    """What menus have for a target in this state."""
+    """The verbs that menus offer for a target in this state."""
     return tuple(one for one in rows(target) if state in one.offered)
 
 
 def offered_for_all(state: State) -> tuple[VerbRow, ...]:
-    """What menus have for all jobs of a state, or all that match a filter."""
+    """The verbs that menus offer for all jobs of a state, or for all that match a filter."""
     return tuple(one for one in offered("job", state) if state in one.bulk)
 
 

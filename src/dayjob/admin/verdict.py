@@ -1,4 +1,4 @@
-"""The verdict: how everything stands, in words. All is well, or what is not, the worst first."""
+"""The verdict: whether anything is wrong in a namespace, as sentences, the worst first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ORDER: dict[Level, int] = {"error": 0, "warning": 1, "notice": 2, "ok": 3}
 
 
 def verdict(session: Session) -> Steps[Verdict]:
-    """How everything stands, in words. A bounded look: about fifteen short reads."""
+    """Whether anything is wrong in the namespace, as sentences. Costs about fifteen short reads."""
     overview = yield from inspect.all_queues(session.keys)
     registered = yield from pools.pools(session.keys)
     condemned = yield from pools.condemned(session.keys)
@@ -192,7 +192,7 @@ def _about_sets(sizes: Sizes) -> list[Note]:
 
 
 def _about_server(server: Health) -> list[Note]:
-    """What in the server's settings can lose jobs."""
+    """Settings of the server that can lose jobs."""
     found = []
     policy = doctor.eviction_of(server)
     if policy not in ("", "noeviction"):

@@ -1,4 +1,4 @@
-"""What the admin layer answers: frozen values with everything that consoles show. No I/O."""
+"""Views: the frozen values that the admin layer returns, with everything that consoles show. No I/O."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ EventKind = Literal["enqueued", "due", "failed", "crashed", "died", "dropped", "
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that is wrong, or worth knowing, in words."""
+    """One thing that is wrong or worth knowing, as a sentence."""
 
     level: Level
     #: What it is about: a queue, a side set, `pools`, `busy` (the workers) or `redis` (the server); "" when it is about all.
@@ -105,7 +105,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How everything stands, in words: the worst first."""
+    """Whether anything is wrong, as sentences: the worst first."""
 
     level: Level
     sentence: str
@@ -122,19 +122,19 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an action."""
+    """The outcome of an action."""
 
     #: Whether something was changed.
     done: bool
-    #: The same in words, and why not.
+    #: A sentence about what was done, or why nothing was.
     message: str
     action: str
     subject: str
     #: Whether it is in the audit.
     audited: bool = True
-    #: Whether what was named exists. Where it does not, nothing was done.
+    #: Whether the target exists. If not, nothing was done.
     found: bool = True
-    #: What became of it, as a stable word for programs.
+    #: The outcome as a stable word for programs.
     kind: OutcomeKind = "done"
     #: The id of the deletion that undo takes back; "" where there is nothing to undo.
     undo: str = ""
@@ -145,34 +145,34 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What an operator saw of a job: enough to find it again, and to know whether it has moved on."""
+    """What an operator saw of a job: enough to find it again, and to notice that it has moved."""
 
     id: str
-    #: Where it was; None when that does not matter.
+    #: Its state; None if that does not matter.
     state: State | None = None
-    #: Its moment there, as the page showed it: finds it in sets of any size.
+    #: Its score, as the page showed it, which finds it in a set of any size.
     at: float | None = None
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One job as it may be shown: secrets among its arguments are hidden."""
+    """One job, redacted."""
 
     id: str
     name: str
     state: State
-    #: When it is due, died, or will be dropped from done, in seconds since the epoch; None in a queue.
+    #: When it is due, died, or will be removed from done, in seconds since the epoch; None in a queue.
     at: float | None = None
     args: Any = None
     source: str | int | None = None
-    #: When it was enqueued for the first time; None when that is not known, as of some jobs that Go workers retried.
+    #: When it was first enqueued; None if not known, as for some jobs that Go workers retried.
     enqueued_at: float | None = None
-    #: When it last came into its queue: enqueued, due, or due again; None when it does not say.
+    #: When it last came into its queue: enqueued, due, or due again; None if not known.
     due_at: float | None = None
-    #: The number of the attempt that runs, or that is the next; of a job that is done, the last.
+    #: The number of the running attempt, or of the next; of a completed job, the last.
     attempt: int = 1
-    #: How many attempts were made, the one that runs included.
+    #: How many attempts were made, including the running one.
     attempts: int = 0
     fails: int = 0
     deaths: int = 0
@@ -182,26 +182,26 @@ class JobView:
     failed_at: float | None = None
     expires_at: float | None = None
     unique_key: str = ""
-    #: Why its bytes cannot be read as a job; "" when they can.
+    #: Why its bytes cannot be read as a job; "" if they can.
     problem: str = ""
     #: How many jobs are ahead of it in its queue.
     place: int | None = None
-    #: The attempt that runs.
+    #: The running attempt.
     pool_id: str = ""
     token: str = ""
-    #: The result that is kept.
+    #: The stored result.
     result: Any = None
-    #: Of one that is done: when, and how many seconds it ran.
+    #: Of a completed job: when it completed, and how many seconds it ran.
     done_at: float | None = None
     ran: float | None = None
     #: Its attempts that failed or whose process died, the last ten, oldest first.
     past: tuple[PastAttempt, ...] = ()
-    #: The bytes as they are: what an action names to the server.
+    #: The stored bytes, by which actions identify the job.
     payload: bytes = field(default=b"", repr=False)
 
     @property
     def seen(self) -> Seen:
-        """What names this job, in this state, to an action."""
+        """Identifies this job, in this state, in an action."""
         return Seen(self.id, self.state, self.at, self.name or None)
 
 
@@ -221,24 +221,24 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """Some jobs in order."""
+    """Some jobs of one state, in order."""
 
     now: float
     state: State
     #: How many there are in all, filter or not.
     total: int
     jobs: tuple[JobView, ...]
-    #: What to pass as `after` for the next page; "" when this is the last.
+    #: Pass it as `after` for the next page; "" on the last page.
     next: str = ""
     #: How many entries were searched for this page; a filter may pass over many.
     searched: int = 0
-    #: Of waiting jobs: how many are too far back to be listed, behind the first 10,000 of their queue.
+    #: How many waiting jobs cannot be listed, because they are behind the first 10,000 of their queue.
     beyond: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One moment in the life of a job."""
+    """One event in the life of a job."""
 
     at: float
     text: str
@@ -247,16 +247,16 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class JobDetail:
-    """One job, wherever it is, with its story."""
+    """One job in any state, with its timeline."""
 
     job: JobView
-    #: Why it is not running, or what it does, in one sentence.
+    #: Why it is not running, or that it is, in one sentence.
     sentence: str
     timeline: tuple[Event, ...]
-    #: What enqueues one like it; hidden arguments stay hidden.
+    #: The code that enqueues a job like it; hidden arguments stay hidden.
     python: str
     command: str
-    #: The same as the sentence, as a stable word for programs.
+    #: The reason as a stable word for programs.
     kind: ReasonKind = "not_found"
 
 
@@ -270,13 +270,13 @@ class Count:
 
     @property
     def complete(self) -> bool:
-        """Whether all were searched; otherwise there may be more."""
+        """Whether all were searched. If not, more may match."""
         return self.searched >= self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an action on many jobs is."""
+    """The progress of an action on many jobs."""
 
     searched: int
     total: int
@@ -286,7 +286,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of an action on many jobs."""
+    """The outcome of an action on many jobs."""
 
     searched: int
     matched: int
@@ -298,7 +298,7 @@ class Tally:
 
     @property
     def unchanged(self) -> int:
-        """Those that matched and were not changed: they moved on, or their unique key is another's."""
+        """Jobs that matched and were not changed: they moved on, or another job has their unique key."""
         return self.matched - self.changed
 
 
@@ -322,7 +322,7 @@ class FailureGroup:
     """Jobs of one name that failed the same way."""
 
     name: str
-    #: The error without what differs from job to job; `kind=` in a filter.
+    #: The first line of the error, with numbers and ids as #; `kind=` in a filter.
     kind: str
     count: int
     #: How many of them failed within 1 h, 24 h and 72 h.
@@ -331,17 +331,17 @@ class FailureGroup:
     last_three_days: int
     dead: int
     retry: int
-    #: When the first of them failed this way; `first_known` is false where it may have been earlier.
+    #: When the first of them failed this way; `first_known` is false if it may have been earlier.
     first_at: float
     last_at: float
-    #: One of them, the last that failed.
+    #: The one that failed last.
     sample: JobView
     first_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
-    """How often one job failed, whatever became of it since: attempts that a later one made good are counted too."""
+    """How often attempts of one job name failed, including those whose jobs completed later."""
 
     name: str
     last_hour: int
@@ -349,7 +349,7 @@ class FailedAttempts:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What fails, by error and job; the largest group first."""
+    """Failures by error and job name, the largest group first."""
 
     now: float
     #: Jobs that are in retry or dead now.
@@ -365,17 +365,17 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class DrainTime:
-    """How long until a queue is empty, if it goes on as in the last one or two minutes."""
+    """How long until a queue is empty, at the rate of the last one or two minutes."""
 
     kind: DrainKind
-    #: Of a queue that drains: in how many seconds it will be empty.
+    #: If it drains: seconds until it is empty.
     seconds: float | None = None
-    #: Of a queue that grows: by how many jobs a minute.
+    #: If it grows: by how many jobs per minute.
     growth: float | None = None
 
     @property
     def text(self) -> str:
-        """The answer in a few words."""
+        """A short text."""
         if self.kind == "draining":
             return f"in {span(self.seconds or 0.0)}"
         if self.kind == "growing":
@@ -393,27 +393,27 @@ class QueueView:
     """One queue in the list of all."""
 
     queue: Queue
-    #: How many attempts run, as far as the pools have reported.
+    #: How many attempts run, as the pools last reported.
     running: int
-    #: How many of its jobs can run at once, where no other queue has any; 0 when no live pool knows the name. For a plain
-    #: function it is the number of threads, where a pool has fewer of them than workers.
+    #: How many of its jobs can run at once if no other queue has jobs; 0 if no live pool knows the name. For a sync
+    #: function this is the number of threads, if a pool has fewer threads than workers.
     workers: int
-    #: Attempts that ended, a minute, on average over the last five minutes and the one under way; or since the first pool
-    #: started, where that is less.
+    #: Attempts that ended per minute, on average over the last five minutes and the present one, or since the first pool
+    #: started if that is less.
     out: float
-    #: Jobs that came into the queue, a minute, in the same time: new ones, and those that became due or were given back. It is what
-    #: went out and by how much the queue grew; None where its size was not counted, since no pool ran.
+    #: Jobs that came into the queue per minute in the same time: new jobs, and jobs that became due or were given back. It
+    #: is the jobs that went out plus the growth of the queue; None if no pool counted its size.
     incoming: float | None = None
-    #: Attempts that failed, a minute, and their share of all, from 0 to 1; None where none ended.
+    #: Attempts that failed per minute, and their share of all, from 0 to 1; None if none ended.
     fails: float = 0.0
     failing: float | None = None
-    #: The share of its workers' time that went into it, from 0 to 1, by the histogram: about. None without workers.
+    #: About which share of its workers' time its jobs used, from 0 to 1, by the histogram. None without workers.
     utilisation: float | None = None
-    #: Those of `workers` whose job passed its timeout and does not end: they can run nothing.
+    #: How many of `workers` are stuck in a job past its timeout, and can run no other.
     stuck: int = 0
-    #: What keeps pools from fetching from it; None if nothing does.
+    #: Why pools do not fetch from it; None if they do.
     obstacle: ObstacleKind | None = None
-    #: By how many jobs a minute the queue grew in the last one or two minutes; negative if it shrank, None if not known.
+    #: How many jobs per minute the queue grew by in the last one or two minutes; negative if it shrank, None if not known.
     growth: float | None = None
     #: How long until it is empty.
     drain: DrainTime = DrainTime("unknown")
@@ -439,7 +439,7 @@ class QueuesView:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """How a number of durations is spread, in seconds; None where there are none."""
+    """Quantiles of durations in seconds; None if there are no durations."""
 
     count: int = 0
     p50: float | None = None
@@ -459,13 +459,13 @@ class QueueMinute:
 
     #: When it begins, in seconds since the epoch.
     at: int
-    #: Jobs that came in, as QueueView has it; None where that is not known.
+    #: Jobs that came in, as in QueueView; None if not known.
     incoming: int | None
     #: Jobs that were fetched from it, attempts that ended, and those of them that failed.
     out: int
     runs: int
     fails: int
-    #: How many waited when it began; None where it was not counted.
+    #: How many waited when the minute began; None if not counted.
     size: int | None
     #: Seconds that the oldest of them had waited; None where it was not measured.
     oldest: float | None = None
@@ -473,23 +473,23 @@ class QueueMinute:
 
 @dataclass(frozen=True, slots=True)
 class QueueDetail:
-    """One queue with all that is known of it."""
+    """The details of one queue."""
 
     now: float
     view: QueueView
-    #: Jobs that come in within a minute, see `incoming_exact`.
+    #: Jobs that come in per minute, see `incoming_exact`.
     incoming: float
     #: Over the last hour.
     waits: Quantiles
     runs: Quantiles
     totals: dict[str, int]
-    #: Whose workers know it.
+    #: The pools that run its jobs.
     pools: tuple[str, ...]
     paused_by: str
     paused_at: float | None
     #: The next jobs.
     next: tuple[JobView, ...]
-    #: Whether `incoming` is that of its view, of the last five minutes; else it is a rough look at the last one.
+    #: Whether `incoming` is the exact rate of its view. If not, it is an estimate for the last minute.
     incoming_exact: bool = False
     #: The last hour, oldest first.
     series: tuple[QueueMinute, ...] = ()
@@ -500,7 +500,7 @@ class QueueDetail:
 
 @dataclass(frozen=True, slots=True)
 class PoolsView:
-    """The pools on the register, and the dead ones whose attempts are being rescued."""
+    """The registered pools, and the dead ones whose jobs are being requeued."""
 
     pools: tuple[Pool, ...]
     condemned: tuple[Condemned, ...]
@@ -516,7 +516,7 @@ class BusyWorker:
     pid: int
     worker: WorkerStatus
     running_for: float
-    #: The lease of its pool is over: this is what the pool reported last.
+    #: Whether the lease of its pool has expired. Then this is what the pool last reported.
     stale: bool = False
 
     @property
@@ -526,7 +526,7 @@ class BusyWorker:
 
     @property
     def args(self) -> Any:
-        """Its arguments, as they may be shown."""
+        """Its redacted arguments."""
         return self.worker.args
 
     @property
@@ -541,12 +541,12 @@ class BusyWorker:
 
     @property
     def left(self) -> float | None:
-        """Seconds until its timeout, below 0 when that is over; None where it has none."""
+        """Seconds until its timeout, negative after it; None if it has none."""
         return None if self.worker.timeout is None else self.worker.timeout - self.running_for
 
     @property
     def progress(self) -> float | None:
-        """The share that is done, from 0 to 1, when the job reports both numbers."""
+        """How much of the job is done, from 0 to 1; None unless the job reports both numbers."""
         done, total = self.worker.done, self.worker.total
         return min(1.0, max(0.0, done / total)) if done is not None and total else None
 
@@ -558,15 +558,15 @@ class Frame:
     file: str
     line: int
     function: str
-    #: The line of source code, where it can be read.
+    #: The line of source code; "" if it cannot be read.
     source: str = ""
-    #: Code of the program, rather than of a library.
+    #: Whether it is code of the program, not of a library.
     own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStack:
-    """Where one worker is in its code; the handler first."""
+    """The stack of one worker; the handler first."""
 
     token: str
     name: str
@@ -575,13 +575,13 @@ class WorkerStack:
     colour: Literal["sync", "async"] = "sync"
     running_for: float = 0.0
     frames: tuple[Frame, ...] = ()
-    #: There are more frames before the first.
+    #: Whether frames before the first were left out.
     cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """Where the busy workers of a pool were at one moment, the longest at work first; of very many not all."""
+    """The stacks of the busy workers of a pool, the longest running first. Of very many workers, only some."""
 
     pool_id: str
     at: float
@@ -596,15 +596,15 @@ class Argument:
     """One argument of a job type, for a form."""
 
     name: str
-    #: As one would write it: `int`, `str | None`.
+    #: As in Python: `int`, `str | None`.
     type: str
     required: bool
-    #: A JSON value; None where there is none, or where it is hidden.
+    #: A JSON value; None if there is none, or if it is hidden.
     default: Any
     kind: Literal["text", "integer", "number", "boolean", "choice", "json"]
     choices: tuple[str | int, ...]
     nullable: bool
-    #: Its values are never shown.
+    #: Whether its values are never shown.
     hidden: bool
 
 
@@ -614,7 +614,7 @@ class JobTypeView:
 
     name: str
     arguments: tuple[Argument, ...]
-    #: Takes further arguments of any name.
+    #: Whether it takes further arguments of any name.
     open: bool
     colour: Literal["sync", "async"]
     priority: int
@@ -649,11 +649,11 @@ class Periodic:
     paused: bool
     missed: str
     args: Any
-    #: The last tick that enqueued a job; None when no tick has yet.
+    #: The last tick that enqueued a job; None if none has.
     last_at: float | None
-    #: The next ticks; none when no live pool has the schedule.
+    #: The next ticks; empty if no live pool has the schedule.
     next: tuple[float, ...]
-    #: Who paused it and when, where that was written.
+    #: Who paused it and when, if known.
     paused_by: str = ""
     paused_at: float | None = None
     #: Whether a live pool has this schedule. If not, it does not tick.
@@ -718,13 +718,13 @@ class JobMetrics:
     series: tuple[int, ...]
     runs: Quantiles
     waits: Quantiles
-    #: Since the beginning.
+    #: The all-time total.
     totals: dict[str, int]
-    #: Attempts that failed, in each step, in all, and as a share from 0 to 1 of those that ended; None where none did.
+    #: Attempts that failed in each step, in all, and as a share from 0 to 1 of those that ended; None if none ended.
     fails: tuple[int, ...] = ()
     failed: int = 0
     failing: float | None = None
-    #: Jobs that came into the queue in each step, as QueueView has it; None where that is not known, as of the last one.
+    #: Jobs that came into the queue in each step, as in QueueView; None if not known, as for the last step.
     incoming: tuple[int | None, ...] = ()
     #: Jobs that waited when each step began; None where they were not counted.
     waiting: tuple[int | None, ...] = ()
@@ -759,7 +759,7 @@ class Metrics:
     #: Attempts of all jobs that ended in each step, and those of them that failed.
     ended: tuple[int, ...]
     failed: tuple[int, ...]
-    #: Every job name of which anything is known, and the figures of those that were asked for.
+    #: All known job names, and the figures of the chosen ones.
     names: tuple[str, ...]
     jobs: tuple[JobMetrics, ...]
     #: Round trips of the pools' exchanges.
@@ -809,7 +809,7 @@ class Vitals:
 
 @dataclass(frozen=True, slots=True)
 class RedisView:
-    """How the server fares."""
+    """The state of the server."""
 
     #: The checks of the server and the namespace.
     findings: tuple[Finding, ...]

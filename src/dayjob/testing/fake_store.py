@@ -179,7 +179,7 @@ class FakeStore:
         return None if kept is None else self._attempt(kept)
 
     def take(self, job_id: str) -> Attempt | None:
-        """An attempt of the job of that id, due or not; None where it does not wait, or nobody here can run it."""
+        """An attempt of the job with this id, due or not; None if it does not wait, or if no pool of the block can run it."""
         kept = self.memory.take(job_id, self._able)
         return None if kept is None else self._attempt(kept)
 

@@ -27,7 +27,7 @@ _open: list[Jobs] = []
 class Jobs:
     """The jobs of one testing block: what was enqueued, where each is now, and the means to run them.
 
-    Threads may share it. What it says of jobs can be asked after the block too.
+    Threads may share it. Its lists of jobs can be read after the block, too.
     """
 
     def __init__(self, stage: FakeStore, builders: Sequence[Builder], clock: FakeClock) -> None:
@@ -117,12 +117,12 @@ class Jobs:
 
     @property
     def scheduled(self) -> list[Job]:
-        """What waits for its time, snoozed jobs too, soonest first. `scheduled_at` says when."""
+        """The jobs that are scheduled or snoozed, soonest first. `scheduled_at` has the time."""
         return self._jobs(sorted(self._memory.scheduled, key=by_time))
 
     @property
     def retry(self) -> list[Job]:
-        """What failed and waits for its next attempt, soonest first. `scheduled_at` says when."""
+        """The jobs that failed and wait for their next attempt, soonest first. `scheduled_at` has the time."""
         return self._jobs(sorted(self._memory.retry, key=by_time))
 
     @property
@@ -151,7 +151,7 @@ class Jobs:
             due = self._memory.next_due()
             if due is None:
                 raise NotReady(
-                    "advance(): no job is scheduled or waits for a retry; say how far: advance(60)"
+                    "advance(): no job is scheduled or waits for a retry; give the seconds: advance(60)"
                 )
             by = max(0.0, due - self.clock.now())
         self.clock.advance(by)

@@ -40,7 +40,7 @@ ID_KEPT_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """A payload somewhere in memory, and when it is due where it waits for that."""
+    """A payload in memory, and when it is due if it is scheduled or in retry."""
 
     payload: bytes
     wire: codec.Wire
@@ -138,7 +138,7 @@ class Memory:
             return min(map(by_time, (*self.scheduled, *self.retry)), default=None)
 
     def settle(self, attempt: Attempt, settlement: Settlement) -> None:
-        """Put an attempt where its outcome says."""
+        """Move an attempt to the place of its outcome."""
         with self.lock:
             self._apply(settlement or Entry(attempt.name, attempt.token, Done()), attempt)
 

@@ -1,4 +1,4 @@
-"""What an operator can do. Each action names what it saw, and the answer says whether it was still there.
+"""The actions of operators. Each names the entry that the operator saw, and reports whether it was still there.
 
 New payload bytes are written here; scripts only move them. Large actions are steps of bounded work.
 """
@@ -112,7 +112,7 @@ def delete_many(
 def run_now(keys: Keys, source: str, members: Sequence[bytes], *, now: float) -> Op[int]:
     """Move jobs from scheduled or retry to their queues before they are due; the answer is how many were there.
 
-    `now` is Redis time, as the page that showed them said. What cannot be read goes to broken.
+    `now` is the Redis time of the page that showed them. Entries that cannot be read go to broken.
     """
     return maintain.requeue(
         keys, source, [_move(source, member, now) for member in members[:BATCH]], due=False
@@ -368,7 +368,7 @@ def run_schedule(
     """
     if not schedule.job or schedule.args is None:
         raise BadOption(
-            f"no pool has said what the schedule {schedule.name!r} enqueues: start one that has it"
+            f"no pool has announced what the schedule {schedule.name!r} enqueues: start one that has it"
         )
     job_id = new_id()
     payload = codec.write(
@@ -378,11 +378,13 @@ def run_schedule(
 
 
 def announce(keys: Keys, schedules: Sequence[inspect.StoredSchedule]) -> Op[int]:
-    """Note what schedules enqueue and when, for people; done by pools that registered them. At least one."""
+    """Store what schedules enqueue and when, for consoles. Pools do this for their own schedules, at least one."""
     fields: list[Arg] = []
     for one in schedules:
-        told = inspect.Announced(one.job, one.spec, one.timezone, one.missed, msgspec.Raw(one.args or b"{}"))
-        fields += (f"{one.name}|is", msgspec.json.encode(told))
+        announced = inspect.Announced(
+            one.job, one.spec, one.timezone, one.missed, msgspec.Raw(one.args or b"{}")
+        )
+        fields += (f"{one.name}|is", msgspec.json.encode(announced))
     return Op("HSET", (keys.periodic,), fields, int)
 
 

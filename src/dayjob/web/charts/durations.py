@@ -83,8 +83,8 @@ def heat_map(
     for place, one in enumerate(histograms):
         p50, p95, p99 = (took(one.quantile(q)) for q, _ in _QUANTILES)
         leads = "" if to is None else to(starts[place], starts[place] + step)
-        says = f"{counted(one.count, 'job')}" + (f", p50 {p50}, p95 {p95}, p99 {p99}" if one.count else "")
-        hits.append(hit(place * frame.width, frame.width, says, at=starts[place], to=leads))
+        text = f"{counted(one.count, 'job')}" + (f", p50 {p50}, p95 {p95}, p99 {p99}" if one.count else "")
+        hits.append(hit(place * frame.width, frame.width, text, at=starts[place], to=leads))
         table.append(TwinRow(float(starts[place]), "", (COUNT.text(one.count), p50, p95, p99), leads))
     inner = stretched(max(1, len(starts)), rows.count, _cells(cells, rows.count, most))
     svg = plot(title, (lines, inner, drawn_marks, *hits), " heat")

@@ -141,11 +141,11 @@ def axis_labels(labels: str) -> Markup:
     return drawn(f'<svg class="xlabels" aria-hidden="true">{labels}</svg>')
 
 
-def hit(x: float, width: float, says: str, *, at: float | None = None, to: str = "") -> str:
-    """A part of the plot that says what it is about when the pointer is over it, and leads on when it is clicked."""
+def hit(x: float, width: float, text: str, *, at: float | None = None, to: str = "") -> str:
+    """A part of the plot that shows `text` under the pointer, and links to `to`."""
     when = "" if at is None else f' data-at="{at:.0f}"'
     leads = f' data-to="{escape(to)}"' if to else ""
-    return f'<rect class="hit" x="{x:.4g}%" y="0" width="{width:.4g}%" height="100%"{when} data-say="{escape(says)}"{leads}/>'
+    return f'<rect class="hit" x="{x:.4g}%" y="0" width="{width:.4g}%" height="100%"{when} data-say="{escape(text)}"{leads}/>'
 
 
 def show_marks(marks: Iterable[Mark], frame: TimeFrame) -> tuple[str, tuple[Mark, ...]]:
@@ -180,8 +180,8 @@ def over_time(
         cells = tuple(unit.text(one.values[place]) for one in series)
         leads = "" if to is None else to(start, start + frame.step)
         rows.append(TwinRow(float(start), "", cells, leads))
-        says = ", ".join(f"{cell} {one.label}" for cell, one in zip(cells, series, strict=True))
-        hits.append(hit(place * frame.width, frame.width, says, at=start, to=leads))
+        text = ", ".join(f"{cell} {one.label}" for cell, one in zip(cells, series, strict=True))
+        hits.append(hit(place * frame.width, frame.width, text, at=start, to=leads))
     svg = plot(title, (grid(max(1, len(steps) - 1)), lines, *pieces, drawn_marks, *hits))
     ticks = tuple(unit.text(tick) for tick in reversed(steps))
     keys = tuple((one.colour, one.label) for one in series)

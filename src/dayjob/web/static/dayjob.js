@@ -137,7 +137,7 @@
   };
 
   let looking = false, again = false, last = 0, paused = false, source, pulsed = 0;
-  const say = (is) => {
+  const showLive = (is) => {
     const button = $("#live");
     button.dataset.is = is;
     write(button, { live: "Live", down: "No answer", held: "Paused" }[is]);
@@ -151,8 +151,8 @@
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (!fresh.body.dataset.now) throw Error("not a page of the console");
       adopt(fresh, answer.status);
-      say(paused ? "held" : "away" in document.body.dataset ? "down" : "live");
-    } catch { say("down"); }
+      showLive(paused ? "held" : "away" in document.body.dataset ? "down" : "live");
+    } catch { showLive("down"); }
     looking = false;
     last = Date.now();
     if (again) refresh();
@@ -171,9 +171,9 @@
     if (document.hidden || paused) return;
     source = new EventSource(`${document.body.dataset.root}/events`);
     for (const kind of ["pulse", "away"]) on(kind, () => { pulsed = Date.now(); beat(); }, source);
-    source.onerror = () => { if (Date.now() - pulsed > 5000) say("down"); };
+    source.onerror = () => { if (Date.now() - pulsed > 5000) showLive("down"); };
   };
-  const pause = (stop) => { paused = stop; say(stop ? "held" : "live"); listen(); if (!stop) refresh(); };
+  const pause = (stop) => { paused = stop; showLive(stop ? "held" : "live"); listen(); if (!stop) refresh(); };
 
   // Actions: send JSON to the API and show its answer.
   const toast = (text, bad, link, deletion) => {
@@ -468,7 +468,7 @@
     wire();
     picked();
     paused = kept.refresh === "off";
-    say(paused ? "held" : "away" in document.body.dataset ? "down" : "live");
+    showLive(paused ? "held" : "away" in document.body.dataset ? "down" : "live");
     listen();
     setInterval(tick, 1000);
     // If the event stream is interrupted or Redis does not answer, pages are still refreshed.

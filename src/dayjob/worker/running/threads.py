@@ -273,7 +273,7 @@ class _Probe(BaseException):
 
 
 def _lower_flag() -> None:
-    """Lower the flag of the interpreter that says "an exception is pending for a thread".
+    """Lower the interpreter's flag for "an exception is pending for a thread".
 
     Before Python 3.13, clearing the exception of a thread raises this flag, and only a thread that raises its exception
     lowers it. With the flag up, all loops are slow, and a call under a profiler or debugger never returns on Python 3.11.

@@ -281,7 +281,7 @@ class Child:
     def _hello(self, pool: WorkerPool[Any], config: Config) -> Hello:
         target = addresses.resolve(None, pool=pool.redis)
         self._origin = _origin(target.origin, config)
-        # `told`: the parent logs once for all children that no setting names a server.
+        # The parent logs once for all children that no setting names a server.
         url = addresses.connect_target(target, warned=True)
         options = pool.options
         timeouts = {one.name: one.options.timeout for one in pool.registry if one.options.timeout is not None}
