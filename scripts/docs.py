@@ -60,6 +60,8 @@ def keys() -> str:
         "span": "<minutes>",
         "deletion": "<deletion>",
         "part": "<part>",
+        "kind": "<kind>",
+        "schedule": "<schedule>",
     }
     rows = ["| function | key | what it holds |", "|---|---|---|"]
     for name, member in vars(Keys).items():

@@ -373,7 +373,8 @@ def _stacks(keys: Keys, link: Link) -> Op[Any]:
 @scenario("announce")
 def _announce(keys: Keys, link: Link) -> Op[Any]:
     link.run(job_types.announce(keys, [Described("a"), Described("b")]))
-    return job_types.announce(keys, [Described("a", doc="new"), Described("b"), Described("c")])
+    new = [Described("a", doc="new"), Described("b"), Described("c")]
+    return job_types.announce(keys, new, pool_id="p1", tag="v2")
 
 
 @scenario("forget")
@@ -455,10 +456,16 @@ def _seek(keys: Keys, link: Link) -> Op[Any]:
     return find.seek(keys.queue("a"), [b'"id2"'])
 
 
+@scenario("pause")
+def _pause(keys: Keys, link: Link) -> Op[Any]:
+    link.run(operate.pause(keys, "a", actor="ada"))
+    return next(operate.resume(keys, "a", actor="ada"))[0]  # type: ignore[index]
+
+
 @scenario("pause_schedule")
 def _pause_schedule(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "HSET", keys.periodic, "sched", 100)
-    return operate.pause_schedule(keys, "sched")
+    return operate.pause_schedule(keys, "sched", actor="ada")
 
 
 @scenario("move unqueue")

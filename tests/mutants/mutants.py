@@ -43,6 +43,7 @@ NETWORK = "tests/faults/test_pool_network.py"
 BIN = "tests/scripts/test_bin.py"
 CLOCK = "tests/faults/test_host_clock.py"
 LOGGING = "tests/integration/test_logging_that_raises.py"
+EVENTS = "tests/scripts/test_events.py"
 
 ALL = (
     # The history.
@@ -636,5 +637,20 @@ ALL = (
         "redis.call('RPUSH', target, payload)",
         "redis.call('LPUSH', target, payload)",
         (f"{BIN}::test_a_purged_queue_comes_back_in_its_order_ahead_of_what_came_in_since",),
+    ),
+    # Events: none without its effect, and none twice.
+    Mutant(
+        "a pool that left is logged as dead",
+        f"{SCRIPTS}/condemn.lua",
+        "if redis.call('ZREM', pools, id) == 1 then",
+        "if redis.call('ZREM', pools, id) then",
+        (f"{EVENTS}::test_a_pool_that_left_did_not_die",),
+    ),
+    Mutant(
+        "each tick is an entry of its own",
+        f"{SCRIPTS}/tick.lua",
+        "local goes_on = said == what and",
+        "local goes_on = false and",
+        (f"{EVENTS}::test_ticks_in_a_row_are_one_entry_for_an_hour",),
     ),
 )  # fmt: skip

@@ -7,7 +7,6 @@ import pytest
 from dayjob.handlers.describe import Described
 from dayjob.store.op import Op
 from dayjob.store.ops import job_types
-from dayjob.store.scripts import load
 from dayjob.store.steps import walk
 
 
@@ -47,7 +46,8 @@ def test_that_a_job_type_is_in_use_is_noted_again_after_a_day(announce, known, c
 
 def test_only_so_many_are_kept_and_those_that_are_known_can_still_change(keys, link, known):
     def announce(*pairs):
-        return link.run(Op(load("announce"), (keys.job_types,), (2, 86_400, *pairs), int))
+        op = job_types.announce(keys, [])
+        return link.run(Op(op.command, op.keys, (2, 86_400, "", "", *pairs), int))
 
     assert announce("a", b'{"name":"a"}', "b", b'{"name":"b"}', "c", b'{"name":"c"}') == 2
     assert set(known()) == {"a", "b"}

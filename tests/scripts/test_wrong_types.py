@@ -44,28 +44,39 @@ EXPECTED: dict[str, dict[str, str]] = {
         "unique:a:u": "spared", "id:id2": "spared",
     },
     "join": {
-        "pools": "error", "condemned": "error", "pool:p2:state": "error", "known_jobs": "error", "leader": "ignored",
+        "pools": "error", "condemned": "error", "pool:p2:state": "error", "known_jobs": "error",
+        "leader": "spared+pools+pool:p2:state+known_jobs+members+events:started", "members": "ignored",
+        "events:started": "elsewhere", "events:leader": "elsewhere",
     },
-    "beat": {"pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "leader": "ignored"},
+    "beat": {
+        "pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "leader": "ignored", "events:leader": "elsewhere",
+    },
     "set_cause": {"pool:p1:state": "error", "pool:p1:held": "error"},
-    "lead": {"leader": "repaired"},
+    "lead": {"leader": "repaired", "events:leader": "elsewhere"},
     "status": {"pools": "error", "pool:p1": "repaired"},
     "leave with nothing": {
         "pools": "error", "condemned": "error", "pool:p1:state": "repaired", "pool:p1:held": "error",
-        "pool:p1": "repaired", "leader": "ignored",
+        "pool:p1": "repaired", "leader": "ignored", "members": "ignored", "events:stopped": "elsewhere",
     },
     "leave with attempts": {
         "pools": "error", "condemned": "error", "pool:p1:state": "ignored", "pool:p1:held": "error",
-        "pool:p1": "ignored", "leader": "ignored",
+        "pool:p1": "ignored", "leader": "ignored", "members": "ignored", "events:stopped": "elsewhere",
     },
-    "condemn": {"pools": "error", "condemned": "error", "watch": "elsewhere", "leader": "ignored"},
-    "condemn the proven": {"pools": "error", "condemned": "error", "watch": "ignored", "leader": "ignored"},
+    "condemn": {
+        "pools": "error", "condemned": "error", "watch": "elsewhere", "leader": "ignored", "members": "ignored",
+        "events:died": "elsewhere",
+    },
+    "condemn the proven": {
+        "pools": "error", "condemned": "error", "watch": "ignored", "leader": "ignored", "members": "ignored",
+        "events:died": "elsewhere",
+    },
     "sweep": {
         "condemned": "error", "pool:p1:held": "error", "pool:p1:state": "repaired", "pool:p1": "repaired",
         "dead": "spared+jobs:a+jobs:b+retry+broken", "retry": "spared+jobs:a+jobs:b+dead+broken",
         "broken": "spared+jobs:a+jobs:b+dead+retry", "stats:totals": "ignored", "due": "ignored",
         "jobs:a": "spared+jobs:b+dead+retry+broken", "jobs:b": "spared+jobs:a+dead+retry+broken",
         "held:a": "ignored", "held:b": "ignored", "bell:a": "repaired", "bell:b": "repaired", "unique:a:u": "ignored",
+        "events:rescued": "elsewhere",
     },
     "log_action": {"audit": "error"},
     "read_due": {"scheduled": "error"},
@@ -83,16 +94,17 @@ EXPECTED: dict[str, dict[str, str]] = {
     },
     "tick": {
         "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "repaired", "stats:totals": "ignored",
+        "ticks:sched": "elsewhere",
     },
     "move trim": {"dead": "error", "known_jobs": "ignored", "stats:totals": "ignored", "unique:a:u": "ignored"},
-    "change_limit lifted": {"limits": "error", "held:a": "repaired", "bell:a": "repaired"},
+    "change_limit lifted": {"limits": "error", "held:a": "repaired", "bell:a": "repaired", "events:limit": "elsewhere"},
     "forget_names": {
         "known_jobs": "error", "limits": "spared", "job_types": "spared", "jobs:a": "spared", "jobs:b": "ignored",
         "jobs:a:paused": "spared", "jobs:b:paused": "ignored",
     },
-    "change_limit begun": {"limits": "error", "held:a": "repaired", "bell:a": "ignored"},
-    "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "repaired"},
-    "change_limit abandoned": {"limits": "error", "held:a": "repaired", "bell:a": "ignored"},
+    "change_limit begun": {"limits": "error", "held:a": "repaired", "bell:a": "ignored", "events:limit": "elsewhere"},
+    "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "repaired", "events:limit": "elsewhere"},
+    "change_limit abandoned": {"limits": "error", "held:a": "repaired", "bell:a": "ignored", "events:limit": "elsewhere"},
     # A pool whose attempts cannot be read keeps its places; those of others are freed.
     "recount": {
         "limits": "error", "held:a": "error", "bell:a": "repaired", "pool:p1:held": "spared+bell:a", "pool:gone:held": "spared+bell:a",
@@ -120,8 +132,8 @@ EXPECTED: dict[str, dict[str, str]] = {
     },
     "stacks": {"pools": "error", "pool:p1:state": "error", "pool:p1:stacks": "repaired"},
     # What consoles offer and check is no reason for a pool not to start.
-    "announce": {"job_types": "ignored"},
-    "forget": {"job_types": "error"},
+    "announce": {"job_types": "spared", "versions": "ignored", "events:deploy": "elsewhere"},
+    "forget": {"job_types": "error", "versions": "ignored"},
     "sample": {"stats:minute:77": "ignored", "jobs:a": "spared+jobs:b", "jobs:b": "spared+jobs:a"},
     "move repair": {
         "broken": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "repaired", "stats:totals": "ignored",
@@ -150,7 +162,9 @@ EXPECTED: dict[str, dict[str, str]] = {
         "stats:totals": "ignored",
     },
     "seek": {"jobs:a": "ignored"},
-    "pause_schedule": {"periodic": "error"},
+    "pause_schedule": {"periodic": "error", "events:pause": "elsewhere"},
+    # A queue is paused by a key of any type.
+    "pause": {"jobs:a:paused": "repaired", "events:pause": "elsewhere"},
     "move unqueue": {"jobs:a": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
 }  # fmt: skip
 
@@ -241,7 +255,8 @@ TYPES = {
     "sent": "string", "jobs": "list", "known_jobs": "set", "bell": "zset", "scheduled": "zset", "due": "zset",
     "unique": "string", "id": "string", "pools": "zset", "condemned": "zset", "leader": "string", "watch": "hash",
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",
-    "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash",
+    "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash", "events": "list",
+    "ticks": "list", "members": "hash", "versions": "hash",
 }  # fmt: skip
 
 

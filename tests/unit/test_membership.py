@@ -25,7 +25,7 @@ class Steps:
         self.published: list[str] = []
         self.membership = Membership(
             KEYS, self, self.state, ["a"],  # type: ignore[arg-type]
-            lease=15.0, publish=self._publish, restore=self._restore,
+            tag="", lease=15.0, publish=self._publish, restore=self._restore,
         )  # fmt: skip
 
     def run(self, op):

@@ -27,6 +27,7 @@ from dayjob.admin import pools as pool_steps
 from dayjob.admin import queues as queue_steps
 from dayjob.admin import scale as scale_steps
 from dayjob.admin import scrape as scrape_steps
+from dayjob.admin import timeline as timeline_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin.minute_cache import MinuteCache
 from dayjob.admin.session import Session, read_audit
@@ -166,6 +167,8 @@ class Admin(_AdminBase):
     vitals = _sync(metric_steps.vitals, "vitals")
     redis = _sync(metric_steps.redis, "redis")
     audit = _sync(read_audit, "audit")
+    events = _sync(timeline_steps.timeline, "events")
+    marks_for = _sync(timeline_steps.marks_for, "marks_for")
     ping = _sync(scrape_steps.ping, "ping")
     scrape = _sync(scrape_steps.scrape, "scrape")
     scale = _sync(scale_steps.scale, "scale")
@@ -283,6 +286,8 @@ class AsyncAdmin(_AdminBase):
     vitals = _async(metric_steps.vitals, "vitals")
     redis = _async(metric_steps.redis, "redis")
     audit = _async(read_audit, "audit")
+    events = _async(timeline_steps.timeline, "events")
+    marks_for = _async(timeline_steps.marks_for, "marks_for")
     ping = _async(scrape_steps.ping, "ping")
     scrape = _async(scrape_steps.scrape, "scrape")
     scale = _async(scale_steps.scale, "scale")

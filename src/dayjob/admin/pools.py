@@ -209,7 +209,8 @@ def pause_schedule(session: Session, name: str) -> Steps[Outcome]:
     """Let a schedule tick without enqueueing. Raises UnknownSchedule."""
     yield from _schedule(session, name)
     now = yield from ask(inspect.now())
-    pause = operate.pause_schedule(session.keys, name, note=inspect.pause_text(now, session.actor))
+    note = inspect.pause_text(now, session.actor)
+    pause = operate.pause_schedule(session.keys, name, note=note, actor=session.actor)
     done = (yield from ask(pause)) == "changed"
     kind, message = DONE_OR_ALREADY["pause"][done]
     return (yield from outcome(session, "pause", f"schedule {name}", kind, message))
@@ -218,7 +219,8 @@ def pause_schedule(session: Session, name: str) -> Steps[Outcome]:
 def resume_schedule(session: Session, name: str) -> Steps[Outcome]:
     """Let a paused schedule enqueue again, from its next tick on. Raises UnknownSchedule."""
     yield from _schedule(session, name)
-    done = (yield from ask(operate.resume_schedule(session.keys, name))) == "changed"
+    resume = operate.resume_schedule(session.keys, name, actor=session.actor)
+    done = (yield from ask(resume)) == "changed"
     kind, message = DONE_OR_ALREADY["resume"][done]
     return (yield from outcome(session, "resume", f"schedule {name}", kind, message))
 

@@ -207,8 +207,8 @@ def pause(session: Session, name: str, *, force: bool = False) -> Steps[Outcome]
     check_name(name)
     if not force:
         yield from _must_exist(session.keys, "pause", name, forced="pause a queue that does not exist yet")
-    now = yield from ask(inspect.now())
-    paused = yield from ask(operate.pause(session.keys, name, note=inspect.pause_text(now, session.actor)))
+    note_ = inspect.pause_text((yield from ask(inspect.now())), session.actor)
+    paused = yield from ask(operate.pause(session.keys, name, note=note_, actor=session.actor))
     kind, message = DONE_OR_ALREADY["pause"][paused]
     return (yield from outcome(session, "pause", f"queue {name}", kind, message))
 
@@ -216,7 +216,7 @@ def pause(session: Session, name: str, *, force: bool = False) -> Steps[Outcome]
 def resume(session: Session, name: str) -> Steps[Outcome]:
     """Fetch from a queue again. Raises UnknownQueue."""
     yield from _must_exist(session.keys, "resume", name)
-    lifted = yield from operate.resume(session.keys, name)
+    lifted = yield from operate.resume(session.keys, name, actor=session.actor)
     kind, message = DONE_OR_ALREADY["resume"][lifted]
     return (yield from outcome(session, "resume", f"queue {name}", kind, message))
 
@@ -229,7 +229,7 @@ def limit(session: Session, name: str, limit: int | None, *, force: bool = False
     check_name(name)
     if not force:
         yield from _must_exist(session.keys, "limit", name, forced="limit a queue that does not exist yet")
-    yield from operate.set_limit(session.keys, name, limit)
+    yield from operate.set_limit(session.keys, name, limit, actor=session.actor)
     message = "No limit any more." if limit is None else f"At most {limit:,} at once."
     return (yield from outcome(session, "limit", f"queue {name}", "done", message))
 

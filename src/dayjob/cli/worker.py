@@ -57,7 +57,11 @@ from dayjob.worker.supervisor.supervisor import ProcessPlan, Supervisor
     envvar="DAYJOB_NAMESPACE",
     help="The namespace. Default: DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
 )
-@click.option("--tag", default="", help="A label that the console shows with the pool.")
+@click.option(
+    "--tag",
+    default="",
+    help="The version of your program. The console shows it with the pool; a new one is a deploy.",
+)
 @click.option(
     "--reload",
     "reloading",

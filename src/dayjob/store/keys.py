@@ -200,6 +200,24 @@ class Keys:
         """List: actions of operators, newest first: Redis milliseconds, a space and JSON. Written by log_action, which keeps 1,000 entries."""
         return f"{self.prefix}audit"
 
+    @property
+    def members(self) -> str:
+        """Hash: pool id to what the pool published about itself when it joined (host, pid, tag, versions), JSON. Written by join, removed together with the id in `pools`."""
+        return f"{self.prefix}members"
+
+    @property
+    def versions(self) -> str:
+        """Hash: job name to the tag of the pool that last started with it, which is the version of the program. Written by announce."""
+        return f"{self.prefix}versions"
+
+    def events(self, kind: str) -> str:
+        """List: events of one kind, newest first: Redis milliseconds, a space and JSON. Written by the script that makes the event true, which keeps 500 entries. Expires 90 days after the last event."""
+        return f"{self.prefix}events:{kind}"
+
+    def ticks(self, schedule: str) -> str:
+        """List: ticks of a schedule, newest first, at most one entry per hour for those that fired in a row: Redis milliseconds, a space and JSON. Written by tick, which keeps 100 entries. Expires 90 days after the last entry."""
+        return f"{self.prefix}ticks:{schedule}"
+
     def of_name(self, name: str) -> QueueKeys:
         """The four keys of one job name, in the order in which scripts expect them."""
         return QueueKeys(self.queue(name), self.paused(name), self.held_of(name), self.bell(name))

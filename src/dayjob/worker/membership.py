@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import socket
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from dayjob.errors import StoreError, Unavailable
 from dayjob.job import new_id
@@ -10,6 +15,7 @@ from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume, maintain
+from dayjob.version import __version__
 from dayjob.worker.state import PoolState
 
 logger = SafeLogger("dayjob.worker")
@@ -28,6 +34,7 @@ class Membership:
         state: PoolState,
         names: Sequence[str],
         *,
+        tag: str,
         lease: float,
         publish: Callable[[str], None],
         restore: Callable[[Link, float], None],
@@ -36,6 +43,8 @@ class Membership:
         self._link = link
         self._state = state
         self._names = names
+        #: The version of the program, as its operator named it.
+        self._tag = tag
         self._lease = lease
         #: Sends the pool's id to the parent process before the pool registers in Redis.
         self._publish = publish
@@ -48,7 +57,14 @@ class Membership:
         state.pool_id = new_id()
         self._publish(state.pool_id)
         answer = self._link.run(
-            consume.join(self._keys, state.pool_id, self._names, lease=self._lease, term=LEADER_TERM_SECONDS)
+            consume.join(
+                self._keys,
+                state.pool_id,
+                self._names,
+                lease=self._lease,
+                term=LEADER_TERM_SECONDS,
+                about=self._about(),
+            )
         )
         if not answer.registered:
             # The answer to a first try was lost. An id can be registered only once.
@@ -57,6 +73,14 @@ class Membership:
             )
         state.clock.note(answer.now)
         state.leads = answer.leads
+
+    def _about(self) -> bytes:
+        """What the timeline shows of this pool, also after its death."""
+        about = {
+            "host": socket.gethostname(), "pid": os.getpid(), "tag": self._tag, "dayjob": __version__,
+            "python": platform.python_version(),
+        }  # fmt: skip
+        return msgspec.json.encode(about)
 
     def condemn(self) -> None:
         """Condemn the pool's own id, so that another pool sweeps it. Raises StoreError.

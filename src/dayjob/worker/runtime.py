@@ -111,7 +111,7 @@ class Runtime:
             self._build_services()
             self.fetcher.join()
             joined = True
-            self._announcer.announce(self.links.shared)
+            self._announcer.announce(self.links.shared, state.pool_id)
             self._warn_of_eviction()
             self._lifespans.enter(pool.lifespans, self.loop)
             # Lifespans are user code and may have configured logging.
@@ -139,7 +139,7 @@ class Runtime:
         self._announcer = self._new_announcer()
         self._membership = Membership(
             keys, links.exchange, state, list(job_types),
-            lease=options.lease, publish=self._publish, restore=self._announcer.restore,
+            tag=self._tag, lease=options.lease, publish=self._publish, restore=self._announcer.restore,
         )  # fmt: skip
         self._executors = Executors(job_types, options.concurrency)
         self.fetcher = Fetcher(
@@ -246,7 +246,7 @@ class Runtime:
             for one in pool.registry
             for caps in (self.job_types[one.name].history,)
         ]
-        return Announcer(self._keys, described, schedules, wanted)
+        return Announcer(self._keys, described, schedules, wanted, self._tag)
 
     def _warn_of_eviction(self) -> None:
         """Warn about a server that evicts keys: it would delete jobs without any error."""

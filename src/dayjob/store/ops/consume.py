@@ -284,14 +284,19 @@ class Joined:
     leads: bool
 
 
-def join(keys: Keys, pool_id: str, names: Sequence[str], *, lease: float, term: float) -> Op[Joined]:
-    """Register a pool under an id that was never used before."""
+def join(
+    keys: Keys, pool_id: str, names: Sequence[str], *, lease: float, term: float, about: bytes = b"{}"
+) -> Op[Joined]:
+    """Register a pool under an id that was never used before. `about` is what the timeline shows of it, as JSON."""
     return Op(
         load("join"),
-        (keys.pools, keys.condemned, keys.state(pool_id), keys.known_jobs, keys.leader),
-        (pool_id, int(lease * 1000), int(term * 1000), *names),
+        (
+            keys.pools, keys.condemned, keys.state(pool_id), keys.known_jobs, keys.leader, keys.members,
+            keys.events("started"), keys.events("leader"),
+        ),
+        (pool_id, int(lease * 1000), int(term * 1000), about, *names),
         lambda reply: Joined(bool(reply[0]), reply[1] / 1000, bool(reply[2])),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +317,7 @@ def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Bea
     """Renew a pool's lease. With a `term`, also take the leadership if there is no leader."""
     return Op(
         load("beat"),
-        (keys.pools, keys.state(pool_id), keys.leader, keys.held(pool_id)),
+        (keys.pools, keys.state(pool_id), keys.leader, keys.held(pool_id), keys.events("leader")),
         (pool_id, int(lease * 1000), int(term * 1000)),
         _read_beaten,
     )
@@ -328,7 +333,7 @@ def _read_beaten(reply: Any) -> Beaten:
 
 def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
     """Take or renew the leadership; with a term of 0, give it up."""
-    return Op(load("lead"), (keys.leader,), (pool_id, int(term * 1000)), bool)
+    return Op(load("lead"), (keys.leader, keys.events("leader")), (pool_id, int(term * 1000)), bool)
 
 
 def status(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
@@ -357,6 +362,8 @@ def leave(keys: Keys, pool_id: str) -> Op[int]:
             keys.held(pool_id),
             keys.pool(pool_id),
             keys.leader,
+            keys.members,
+            keys.events("stopped"),
         ),
         (pool_id,),
         int,
@@ -411,9 +418,9 @@ def _read_limits(reply: Any) -> tuple[dict[str, int], set[str], set[str], dict[s
     return limits, {name for name in limits if by.get(name) == "operator"}, lifted, counting
 
 
-def lift_limit(keys: Keys, name: str, *, by: str) -> Op[bool]:
+def lift_limit(keys: Keys, name: str, *, by: str, actor: str = "") -> Op[bool]:
     """Remove the limit of a job name."""
-    return Op(load("change_limit"), _limit_keys(keys, name), (name, "lift", "", by), bool)
+    return Op(load("change_limit"), _limit_keys(keys, name), (name, "lift", "", by, "", actor), bool)
 
 
 def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
@@ -423,9 +430,9 @@ def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
     )
 
 
-def finish_limit(keys: Keys, name: str, limit: int, *, by: str, mark: str) -> Op[bool]:
+def finish_limit(keys: Keys, name: str, limit: int, *, by: str, mark: str, actor: str = "") -> Op[bool]:
     """Enforce a limit. False if attempts fetched since this count began may not have been counted."""
-    return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, by, limit), bool)
+    return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, by, limit, actor), bool)
 
 
 def abandon_limit(keys: Keys, name: str, mark: str) -> Op[bool]:
@@ -433,8 +440,8 @@ def abandon_limit(keys: Keys, name: str, mark: str) -> Op[bool]:
     return Op(load("change_limit"), _limit_keys(keys, name), (name, "abandon", mark), bool)
 
 
-def _limit_keys(keys: Keys, name: str) -> tuple[str, str, str]:
-    return keys.limits, keys.held_of(name), keys.bell(name)
+def _limit_keys(keys: Keys, name: str) -> tuple[str, ...]:
+    return keys.limits, keys.held_of(name), keys.bell(name), keys.events("limit")
 
 
 def pool_ids(keys: Keys) -> Op[list[str]]:

@@ -25,17 +25,20 @@ DAY_SECONDS = 86_400
 KEPT_SECONDS = 30 * DAY_SECONDS
 
 
-def announce(keys: Keys, described: Sequence[Described]) -> Op[int]:
-    """Store descriptions of job types, 200 at most. Returns how many were written, -1 if the key has a wrong type."""
-    args: list[Arg] = [MAX_TYPES, DAY_SECONDS]
+def announce(keys: Keys, described: Sequence[Described], *, pool_id: str = "", tag: str = "") -> Op[int]:
+    """Store descriptions of job types, 200 at most. Returns how many were written, -1 if the key has a wrong type.
+
+    `pool_id` is that of a pool that starts: new and changed job types, and a new tag, are then logged as a deploy.
+    """
+    args: list[Arg] = [MAX_TYPES, DAY_SECONDS, pool_id, tag]
     for one in described:
         args += (one.name, msgspec.json.encode(one))
-    return Op(load("announce"), (keys.job_types,), args, int)
+    return Op(load("announce"), (keys.job_types, keys.versions, keys.events("deploy")), args, int)
 
 
 def forget(keys: Keys, names: Sequence[str], *, age: float = KEPT_SECONDS) -> Op[int]:
     """Drop those of these job types that no pool has announced for `age` seconds; 500 names at most."""
-    return Op(load("forget"), (keys.job_types,), (int(age), *names), int)
+    return Op(load("forget"), (keys.job_types, keys.versions), (int(age), *names), int)
 
 
 def announced_at(keys: Keys, names: Sequence[str]) -> Op[list[float | None]]:

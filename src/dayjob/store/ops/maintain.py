@@ -63,7 +63,7 @@ def condemn(keys: Keys, *, lease: float, proven: Sequence[str] = (), judge: bool
     """Condemn the pools in `proven` and, with `judge`, those with an expired lease. Returns all condemned pools."""
     return Op(
         load("condemn"),
-        (keys.pools, keys.condemned, keys.watch, keys.leader),
+        (keys.pools, keys.condemned, keys.watch, keys.leader, keys.members, keys.events("died")),
         (int(lease * 1000), int(judge), *proven),
         texts,
     )
@@ -126,7 +126,7 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [
         keys.condemned, keys.held(pool_id), keys.state(pool_id), keys.pool(pool_id), keys.dead, keys.retry, keys.broken,
-        keys.totals, keys.due,
+        keys.totals, keys.due, keys.events("rescued"),
     ]  # fmt: skip
     for name in names:
         key_list += (keys.queue(name), keys.held_of(name), keys.bell(name))

@@ -248,17 +248,17 @@ def unqueue_many(
     return _remove(keys, keys.queue(name), moves, total=total, source_is="queue", deletion=deletion)
 
 
-def pause(keys: Keys, name: str, *, note: str = "1") -> Op[bool]:
+def pause(keys: Keys, name: str, *, note: str = "1", actor: str = "") -> Op[bool]:
     """Stop fetching from a queue; false when it was paused already. Running jobs continue.
 
     `note` is stored with the pause: when it began and who began it.
     """
-    return Op("SET", (keys.paused(name),), (note, "NX"), lambda reply: reply is not None)
+    return Op(load("pause"), (keys.paused(name), keys.events("pause")), (name, 1, note, actor), bool)
 
 
-def resume(keys: Keys, name: str) -> Steps[bool]:
+def resume(keys: Keys, name: str, *, actor: str = "") -> Steps[bool]:
     """Fetch from a queue again; false when it was not paused. Rings, so that it begins at once."""
-    lifted: Op[int] = Op("DEL", (keys.paused(name),), (), int)
+    lifted: Op[int] = Op(load("pause"), (keys.paused(name), keys.events("pause")), (name, 0, "", actor), int)
     answers = yield from ask_all([lifted, maintain.ring(keys, [name])])
     return bool(answers[0])
 
@@ -279,13 +279,15 @@ def purge(keys: Keys, name: str, *, most: int | None = None, deletion: Deletion 
     return deleted
 
 
-def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator") -> Steps[None]:
+def set_limit(
+    keys: Keys, name: str, limit: int | None, *, by: str = "operator", actor: str = ""
+) -> Steps[None]:
     """Set or lift the concurrency limit of a job name for all pools. Raises BadOption and Rejected.
 
     A new limit comes into force in the last step. Interrupted before that, the old one stays in force.
     """
     if limit is None:
-        yield from ask(consume.lift_limit(keys, name, by=by))
+        yield from ask(consume.lift_limit(keys, name, by=by, actor=actor))
         return
     if not 0 <= limit <= 1_000_000:
         raise BadOption(f"limit {limit}: give a number from 0 to 1,000,000, or none to lift it")
@@ -294,7 +296,8 @@ def set_limit(keys: Keys, name: str, limit: int | None, *, by: str = "operator")
         mark = ""
         if name in table.counting or not table.in_force.get(name):
             mark = yield from _count_held(keys, name)
-        if (yield from ask(consume.finish_limit(keys, name, limit, by=by, mark=mark))):
+        finished = consume.finish_limit(keys, name, limit, by=by, mark=mark, actor=actor)
+        if (yield from ask(finished)):
             return
     raise Rejected(
         f"the limit of {name!r} was not changed: others changed it at the same time, {LIMIT_TRIES} times. Try again."
@@ -345,14 +348,16 @@ def _read_asked(reply: Any) -> Asked:
 Switched = Literal["changed", "same", "unknown"]
 
 
-def pause_schedule(keys: Keys, schedule: str, *, note: str = "1") -> Op[Switched]:
+def pause_schedule(keys: Keys, schedule: str, *, note: str = "1", actor: str = "") -> Op[Switched]:
     """Let a periodic schedule tick without enqueueing; its ticks are counted as missed. `note`: when and by whom."""
-    return Op(load("pause_schedule"), (keys.periodic,), (schedule, 1, note), _read_switched)
+    pauses = keys.events("pause")
+    return Op(load("pause_schedule"), (keys.periodic, pauses), (schedule, 1, note, actor), _read_switched)
 
 
-def resume_schedule(keys: Keys, schedule: str) -> Op[Switched]:
+def resume_schedule(keys: Keys, schedule: str, *, actor: str = "") -> Op[Switched]:
     """Let a paused schedule enqueue again, from its next tick on."""
-    return Op(load("pause_schedule"), (keys.periodic,), (schedule, 0, ""), _read_switched)
+    pauses = keys.events("pause")
+    return Op(load("pause_schedule"), (keys.periodic, pauses), (schedule, 0, "", actor), _read_switched)
 
 
 def _read_switched(reply: Any) -> Switched:

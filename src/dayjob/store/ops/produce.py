@@ -200,7 +200,14 @@ def tick(
         flat += (moment, payload)
     return Op(
         load("tick"),
-        (keys.periodic, keys.queue(name), keys.known_jobs, keys.bell(name), keys.totals),
+        (
+            keys.periodic,
+            keys.queue(name),
+            keys.known_jobs,
+            keys.bell(name),
+            keys.totals,
+            keys.ticks(schedule_id),
+        ),
         (
             schedule_id,
             name,

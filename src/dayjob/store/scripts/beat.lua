@@ -6,6 +6,7 @@ KEYS[1]  pools
 KEYS[2]  state of this pool
 KEYS[3]  leader
 KEYS[4]  held of this pool
+KEYS[5]  events of leaders
 ARGV[1]  pool id
 ARGV[2]  lease, milliseconds
 ARGV[3]  milliseconds of leadership to take if there is no leader; 0 to leave the leadership alone
@@ -13,8 +14,8 @@ Returns  {1 when registered, 0 when not; Redis milliseconds; 1 when this pool le
           stacks}; {those of the tokens to cancel whose jobs go to dead}; tokens to cancel...}
 Atomic because: the lease of a condemned pool must never be renewed.
 ]]
---@use time
-local pools, state, leader, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+--@use time json event leader
+local pools, state, leader, held, leaders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local now = redis_time()
@@ -26,7 +27,9 @@ local fields = redis.call('HGETALL', state)
 redis.call('ZADD', pools, 'XX', string.format('%d', now + lease), id)
 local leads = 0
 if term ~= '0' then
-  if redis.call('SET', leader, id, 'NX', 'PX', term) or redis.pcall('GET', leader) == id then leads = 1 end
+  local taken = redis.call('SET', leader, id, 'NX', 'PX', term)
+  if taken then log_leader(leaders, now, id) end
+  if taken or redis.pcall('GET', leader) == id then leads = 1 end
 end
 local requests, kills = {}, {}
 local answer = {1, now, leads, requests, kills}

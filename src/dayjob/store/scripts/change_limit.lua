@@ -5,17 +5,19 @@ Called by: consume.begin_limit, consume.finish_limit, consume.abandon_limit, con
 KEYS[1]  limits
 KEYS[2]  held set of the name
 KEYS[3]  bell of the name
+KEYS[4]  events of limits
 ARGV[1]  job name
 ARGV[2]  begin, finish, abandon or lift
 ARGV[3]  mark that identifies this count; "" for lift
 ARGV[4]  who changes it, for finish and lift: code or operator
-ARGV[5]  the limit, for finish
+ARGV[5]  the limit, for finish; else ""
+ARGV[6]  the operator who changes it, or ""
 Returns  begin: the mark of the count in progress; otherwise 1, or 0 when that count is no longer valid
 Atomic because: the limit may only be enforced if every attempt fetched since the count began was counted.
 ]]
---@use bell
-local limits, members, bell = KEYS[1], KEYS[2], KEYS[3]
-local name, what, mark, by, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+--@use time json event bell
+local limits, members, bell, changes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local name, what, mark, by, limit, actor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 -- A limit too high to restrict anything makes every exchange count its attempts. Readers accept digits only, so they
 -- do not show it as a limit.
 local COUNTING = '1e6'
@@ -49,6 +51,11 @@ else
   -- Pools set their limit again when it is missing. This field keeps them from undoing an operator's removal.
   if by == 'operator' then redis.call('HSET', limits, name .. '|by', 'lifted') end
   redis.call('DEL', members)
+end
+local from = before and before ~= COUNTING and before or ''
+if from ~= limit then
+  local change = ',"before":' .. json(from) .. ',"after":' .. json(limit) .. ',"actor":' .. json(actor) .. '}'
+  log_event(changes, redis_time(), '{"name":' .. json(name) .. change)
 end
 ring(bell)
 return 1

@@ -6,14 +6,16 @@ KEYS[1]  pools
 KEYS[2]  condemned
 KEYS[3]  watch
 KEYS[4]  leader
+KEYS[5]  members
+KEYS[6]  events of dead pools
 ARGV[1]  lease, milliseconds
 ARGV[2]  1 to check leases too, 0 for the following ids only
 ARGV[3...]  ids of pools whose process is known to be dead
 Returns  ids of condemned pools, 100 at most
 Atomic because: once condemned, a pool can no longer settle or fetch, so what it holds stays as it is until it is swept.
 ]]
---@use time
-local pools, condemned, watch, leader = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+--@use time json event member
+local pools, condemned, watch, leader, members, died = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local lease, judge = tonumber(ARGV[1]), ARGV[2] == '1'
 
 local now, second = redis_time()
@@ -47,12 +49,16 @@ if judge then
   redis.call('HSET', watch, 'last', string.format('%d', now), 'quiet', string.format('%d', quiet))
 end
 
+local expired = #over
 for i = 3, #ARGV do
   over[#over + 1] = ARGV[i]
 end
-for _, id in ipairs(over) do
+for i, id in ipairs(over) do
   redis.call('ZADD', condemned, 'NX', second, id)
-  redis.call('ZREM', pools, id)
+  if redis.call('ZREM', pools, id) == 1 then
+    local why = i <= expired and '"lease"' or '"exit"'
+    log_event(died, now, '{"pool":' .. json(id) .. ',"why":' .. why .. ',"about":' .. forget_member(members, id) .. '}')
+  end
   -- The next pool that sends a heartbeat or starts can become the leader at once.
   if id == leads then redis.call('DEL', leader) end
 end

@@ -11,7 +11,8 @@ KEYS[6]  retry
 KEYS[7]  broken
 KEYS[8]  totals
 KEYS[9]  due
-KEYS[10...]  3 per job name: queue, held set, bell; then the unique, result and history keys that entries refer to
+KEYS[10]  events of rescued attempts
+KEYS[11...]  3 per job name: queue, held set, bell; then the unique, result and history keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of job names
 ARGV[3...]  the job names, then 13 per entry: kind, name index, token, payload, number, key index of the unique key, job id,
@@ -28,11 +29,12 @@ Kinds of entries, named like the classes of outcome.py (number is 0 unless given
 The unique key of an entry is released if the job owns it.
 Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
---@use check bell record
+--@use check bell record json event
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local rescues = KEYS[10]
 local id, count = ARGV[1], tonumber(ARGV[2])
-local STRIDE, FIRST_NAME, FIRST_KEY = 13, 2, 9
+local STRIDE, FIRST_NAME, FIRST_KEY = 13, 2, 10
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -48,7 +50,7 @@ local can = {
   died = writable('ZCARD', dead), retried = writable('ZCARD', retry), unreadable = writable('LLEN', broken),
   dropped = true, cancelled = true,
 }
-local moved, counts, rung = 0, {}, {}
+local moved, counts, rung, jobs = 0, {}, {}, {}
 local function add(counter, name)
   local label = counter .. ':' .. name
   counts[label] = (counts[label] or 0) + 1
@@ -99,6 +101,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
     -- A waiting job may now fit under the limit.
     rung[bell] = true
     moved = moved + 1
+    jobs[moved] = '{"id":' .. json(job) .. ',"name":' .. json(name) .. ',"became":' .. json(kind) .. '}'
   end
 end
 
@@ -109,6 +112,12 @@ for bell in pairs(rung) do
   ring(bell)
 end
 local left = redis.call('HLEN', held)
+if moved > 0 then
+  local cause = redis.pcall('HGET', state, 'cause')
+  if type(cause) ~= 'string' then cause = '' end
+  local list = '[' .. table.concat(jobs, ',') .. ']'
+  log_event(rescues, now, '{"pool":' .. json(id) .. ',"cause":' .. json(cause) .. ',"jobs":' .. list .. '}')
+end
 if left == 0 then
   redis.call('DEL', state, status)
   redis.call('ZREM', condemned, id)

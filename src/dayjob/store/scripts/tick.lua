@@ -7,6 +7,7 @@ KEYS[2]  queue
 KEYS[3]  known_jobs
 KEYS[4]  bell
 KEYS[5]  totals
+KEYS[6]  ticks of the schedule
 ARGV[1]  schedule
 ARGV[2]  job name
 ARGV[3]  last tick as the caller read it, or "" when there was none
@@ -18,12 +19,14 @@ Returns  {how many were enqueued; last tick now stored; Redis milliseconds; 1 wh
 Atomic because: a tick must enqueue one job, however many schedulers run.
 ]]
 --@use time bell
-local periodic, queue, known, bell, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local periodic, queue, known, bell, totals, ticks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local schedule, name, seen, newest, missed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 -- Seconds by which the last tick may be ahead of TIME, or a tick later than the one before, before it counts as a jump
 -- of the clock.
 local NEAR, FIRST_JOB = 60, 6
+-- Seconds that one entry of the ticks covers, so that a schedule that ticks each second adds one entry per hour.
+local ENTRY = 3600
 
 local now, second = redis_time()
 local stored = redis.call('HMGET', periodic, schedule, schedule .. '|off', schedule .. '|run', schedule .. '|ahead')
@@ -60,6 +63,24 @@ end
 redis.call('LLEN', queue)
 redis.call('SCARD', known)
 
+local function log_ticks(what, count, first, final)
+  local newest = redis.pcall('LINDEX', ticks, 0)
+  local said, n, begun = string.match(type(newest) == 'string' and newest or '', '"(%a+)":(%d+),"first":(%d+)')
+  local goes_on = said == what and tonumber(first) - tonumber(begun) < ENTRY
+  if goes_on then count, first = count + tonumber(n), begun end
+  local line = string.format('%d {"%s":%d,"first":%d,"last":%d}', now, what, count, first, final)
+  if goes_on then
+    redis.pcall('LSET', ticks, 0, line)
+    return
+  end
+  if type(redis.pcall('LPUSH', ticks, line)) == 'table' then
+    redis.pcall('DEL', ticks)
+    redis.pcall('LPUSH', ticks, line)
+  end
+  redis.pcall('LTRIM', ticks, 0, 99)
+  redis.pcall('EXPIRE', ticks, 7776000)
+end
+
 local enqueued = 0
 for i = FIRST_JOB, #ARGV, 2 do
   if off then
@@ -77,8 +98,10 @@ if enqueued > 0 then
   redis.call('SADD', known, name)
   ring(bell)
   redis.pcall('HINCRBY', totals, 'ticked:' .. name, enqueued)
+  log_ticks('fired', enqueued, ARGV[FIRST_JOB], ARGV[#ARGV - 1])
 end
 if missed > 0 then
   redis.pcall('HINCRBY', totals, 'missed:' .. name, string.format('%d', missed))
+  log_ticks(off and 'paused' or 'missed', missed, last, newest)
 end
 return {enqueued, tonumber(newest), now, off and 1 or 0, ''}

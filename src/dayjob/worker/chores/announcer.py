@@ -29,12 +29,15 @@ class Announcer:
         described: Sequence[Described],
         schedules: Sequence[StoredSchedule],
         wanted: Mapping[str, int | None],
+        tag: str = "",
     ) -> None:
         self._keys = keys
         self._described = described
         self._schedules = schedules
         #: Job name to the limit that its code declares.
         self._wanted = wanted
+        #: The version of the program, as its operator named it.
+        self._tag = tag
         #: Called when Redis has lost schedules together with their last ticks.
         self.on_lost_schedules: Callable[[], None] | None = None
 
@@ -42,12 +45,12 @@ class Announcer:
         """A fingerprint of the arguments of each job type, by name."""
         return [fingerprint(one) for one in sorted(self._described, key=lambda one: one.name)]
 
-    def announce(self, link: Runs) -> None:
-        """Write all announcements. Called when the pool starts. Raises StoreError."""
+    def announce(self, link: Runs, pool_id: str) -> None:
+        """Write all announcements. Called when the pool starts, which may be a deploy. Raises StoreError."""
         limits.declare(self._keys, link, self._wanted)
         if self._schedules:
             link.run(operate.announce(self._keys, self._schedules))
-        self._announce_types(link, self._described)
+        self._announce_types(link, self._described, pool_id)
 
     def restore(self, link: Runs, now: float) -> None:
         """Write announcements that Redis does not have, or that are a day old. Raises StoreError, except Rejected.
@@ -93,10 +96,10 @@ class Announcer:
             if due:
                 self._announce_types(link, due)
 
-    def _announce_types(self, link: Runs, described: Sequence[Described]) -> None:
+    def _announce_types(self, link: Runs, described: Sequence[Described], pool_id: str = "") -> None:
         for first in range(0, len(described), job_types.AT_ONCE):
             batch = described[first : first + job_types.AT_ONCE]
-            if link.run(job_types.announce(self._keys, batch)) < 0:
+            if link.run(job_types.announce(self._keys, batch, pool_id=pool_id, tag=self._tag)) < 0:
                 logger.error(
                     "the Redis key %s has a wrong type: consoles cannot show the job types of this pool",
                     self._keys.job_types,

@@ -222,7 +222,7 @@ class Reaper:
 
     def _judge(self, held: HeldJob, crash: CrashedPool) -> Rescued | None:
         token, payload, wire = held
-        unchanged = Rescued(Entry(wire.name, token, Reaped(), payload))
+        unchanged = Rescued(Entry(wire.name, token, Reaped(), payload, wire.id))
         if crash.culprit is not None:
             # The parent killed the process because of one attempt. The others are not to blame.
             return self._rescue_culprit(held, crash) if token == crash.culprit else unchanged
@@ -232,7 +232,7 @@ class Reaper:
         fields = _history_fields(wire, crash.now, "its process died", died_in=crash.pool_id)
         fields |= {"deaths": deaths, "attempt": f"{crash.pool_id}/{token}"}
         if deaths < retry.MAX_DEATHS:
-            return Rescued(Entry(wire.name, token, Reaped(), codec.rewrite(payload, fields)))
+            return Rescued(Entry(wire.name, token, Reaped(), codec.rewrite(payload, fields), wire.id))
         message = f"its process died {deaths} times while it ran, last in pool {crash.pool_id}"
         fields["failed_at"] = int(crash.now)
         return self._rescue_as_dead(held, Died(counts_failure=False, why=message), fields)
@@ -251,7 +251,9 @@ class Reaper:
         match outcome:
             case Retried():
                 payload = codec.rewrite(held.payload, fields)
-                return Rescued(Entry(wire.name, held.token, outcome, payload, error=JobTimeout.__name__))
+                return Rescued(
+                    Entry(wire.name, held.token, outcome, payload, wire.id, error=JobTimeout.__name__)
+                )
             case Dropped():
                 return Rescued(self._end(held, outcome))
             case Died():
