@@ -13,6 +13,7 @@ from dayjob.errors import BadArguments
 from dayjob.handlers.redact import is_hidden, secrets_in, shown, without
 
 _decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
+_decode_headers = msgspec.json.Decoder(dict[str, str] | None).decode
 
 
 def new_id() -> str:
@@ -42,6 +43,7 @@ class Job:
 
     __slots__ = (
         "_args",
+        "_headers",
         "deaths",
         "enqueued_at",
         "error",
@@ -79,6 +81,7 @@ class Job:
         snoozes: int = 0,
         error: str = "",
         raw_args: bytes | msgspec.Raw | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.id = new_id() if id is None else id
@@ -101,6 +104,7 @@ class Job:
         #: The message of the last failure, or "".
         self.error = error
         self.raw_args = raw_args
+        self._headers: Mapping[str, str] | msgspec.Raw = headers or {}
         #: The schedule that enqueued the job, and the tick it was enqueued for, in seconds since the epoch; or None.
         self.schedule: str | None = None
         self.tick: float | None = None
@@ -120,6 +124,13 @@ class Job:
             raw = self.raw_args
             self._args = (_decode_args(raw) if raw is not None else None) or {}
         return self._args
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Texts that travel with the job, from `using(headers=...)` and the enqueue hooks of the pool that enqueued it."""
+        if isinstance(self._headers, msgspec.Raw):
+            self._headers = _read_headers(self._headers)
+        return self._headers
 
     @property
     def attempt(self) -> int:
@@ -206,6 +217,14 @@ class Job:
 
     def __repr__(self) -> str:
         return f"Job({self.name!r}, id={self.id!r})"
+
+
+def _read_headers(raw: msgspec.Raw) -> Mapping[str, str]:
+    """The headers in a payload. Any program can write to Redis, and headers of a wrong form must not fail its job."""
+    try:
+        return _decode_headers(raw) or {}
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}
 
 
 class RunningJob(Protocol):

@@ -6,7 +6,7 @@ Pure: this module composes functions and runs none of them by itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -14,10 +14,12 @@ from contextlib import (
     contextmanager,
     suppress,
 )
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dayjob.errors import BadOption, BadSignature
 from dayjob.handlers.signature import NOT_YET, Colour, Function, NoContext, Role
+from dayjob.job import Job
 
 SyncCall = Callable[[Any, Any], Any]
 AsyncCall = Callable[[Any, Any], Awaitable[Any]]
@@ -35,6 +37,32 @@ class Skipped:
 
 #: The result of a job that a middleware did not run.
 SKIPPED: Final = Skipped()
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """One enqueue call, as its hooks see it."""
+
+    #: The job name, and how many jobs of that name the call enqueues.
+    name: str
+    count: int
+    #: Texts that travel with every job of the call. A hook may change them before its `yield`.
+    headers: dict[str, str]
+    #: After the `yield`: the jobs that were stored, or that will be sent at the commit. Duplicates are left out.
+    jobs: Sequence[Job] = ()
+
+
+class EnqueueHook:
+    """A function wrapped around every enqueue call of a pool: a generator with one `yield`. Raises BadSignature."""
+
+    def __init__(self, fn: Callable[[Outgoing], Generator[None]]) -> None:
+        function = Function(fn)
+        if function.yields != "sync" or len(function.parameters()) != 1:
+            raise function.bad(
+                "an enqueue hook is a plain generator with one 'yield', where the jobs are sent: (outgoing: Outgoing)"
+            )
+        self.fn = fn
+        self.location = function.location
 
 
 class Middleware:

@@ -28,6 +28,11 @@ NAMESPACE = re.compile(rf"[^\s{_CONTROLS}]*")
 #: A lone surrogate, such as `os.fsdecode` returns for bytes that are not UTF-8. Redis keys and JSON cannot hold it.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
+#: The name of a header of a job.
+HEADER_NAME = re.compile(r"[a-z0-9_.-]{1,64}")
+#: The names and values of all headers of a job together.
+MAX_HEADER_BYTES = 4096
+
 UniqueUntil = Literal["start", "done"]
 Missed = Literal["skip", "one", "all"]
 Backoff = Callable[[int], float]
@@ -335,6 +340,8 @@ class EnqueueOptions:
     expires: float | None = None
     #: None uses the enqueuer's durability.
     durability: Durability | None = None
+    #: Texts that travel with the job, such as a trace or a request id. Never changed once the job is built.
+    headers: Mapping[str, str] | None = None
     on_commit: Commit | None = None
     #: Whether `using(on_commit=...)` was given, even as None, so that the pool's own does not apply.
     commit_given: bool = False
@@ -353,6 +360,7 @@ class Using(TypedDict, total=False):
     expires: Seconds
     durability: str
     on_commit: Commit | None
+    headers: Mapping[str, str]
 
 
 def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) -> EnqueueOptions:
@@ -377,6 +385,9 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
             known["commit_given"] = True
             if value is not None and not callable(value):
                 raise BadOption(f"using(on_commit={value!r}): give a function, such as transaction.on_commit")
+        elif key == "headers":
+            value = {**(known["headers"] or {}), **check_headers(value, "using(headers=...)")}
+            check_headers(value, "using(headers=...)")
         elif key == "source":
             known["inherit"] = False
             if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
@@ -394,6 +405,22 @@ def durability_of(value: str, option: str) -> Durability:
     if match is None:
         raise BadOption(f"{option}={value!r}: write 'memory', 'disk', or 'replicas:2' (1 to 99 of them)")
     return Durability(replicas=int(match[1] or 0), disk=value == "disk")
+
+
+def check_headers(headers: Any, where: str) -> dict[str, str]:
+    """A copy of `headers` if they can travel with a job. Raises BadOption, which names `where`."""
+    if not isinstance(headers, Mapping):
+        raise BadOption(f"{where}: give a dict of strings, such as {{'request-id': '7f3a'}}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
+            raise BadOption(f"{where}: {name!r} is no name: use 1 to 64 of a-z, 0-9, '-', '_' and '.'")
+        if not isinstance(value, str):
+            raise BadOption(f"{where}: {name!r} is a {type(value).__name__}, not a string")
+        check_text(value, f"{where}: {name!r}")
+    size = sum(len(name) + len(value.encode()) for name, value in headers.items())
+    if size > MAX_HEADER_BYTES:
+        raise BadOption(f"{where}: {size:,} bytes are too many; the limit is {MAX_HEADER_BYTES:,}")
+    return dict(headers)
 
 
 def _check_unique_key(value: Any) -> None:

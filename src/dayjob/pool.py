@@ -37,7 +37,7 @@ from dayjob.handlers.codecs import Codec, Codecs
 from dayjob.handlers.registry import JobType, Registry, encode_unchecked
 from dayjob.handlers.signature import Colour, NoContext, given_name
 from dayjob.job import Job, running
-from dayjob.middleware import Lifespan, Middleware
+from dayjob.middleware import EnqueueHook, Lifespan, Middleware
 from dayjob.options import (
     Commit,
     Hook,
@@ -231,6 +231,8 @@ class WorkerPool(Generic[C]):
         self.middlewares: list[Middleware] = []
         #: Wrapped around the lifetime of the pool in each process, the first outermost.
         self.lifespans: list[Lifespan] = []
+        #: Called around every enqueue call.
+        self.enqueue_hooks: list[EnqueueHook] = []
         #: Called when an attempt of any job ends: "done", "fail", "dead" or "discard" to functions.
         self.hooks: dict[str, list[Hook]] = {}
         self.periodics: dict[str, PeriodicJob] = {}
@@ -334,6 +336,15 @@ class WorkerPool(Generic[C]):
         """
         self._refuse_late(f"lifespan {given_name(fn) or fn!r}")
         self.lifespans.append(Lifespan(fn))
+        return fn
+
+    def on_enqueue(self, fn: F, /) -> F:
+        """Wrap every enqueue call of this pool: a generator with one `yield`, where the jobs are sent. Raises BadSignature.
+
+        It gets an Outgoing, whose headers it may set, and is called once for `enqueue_many`. It runs in the caller's thread
+        or event loop and must not block.
+        """
+        self.enqueue_hooks.append(EnqueueHook(fn))
         return fn
 
     def on_done(self, fn: F, /) -> F:
@@ -625,6 +636,7 @@ class WorkerPool(Generic[C]):
             "max_payload": self.options.max_payload,
             "durability": self.options.durability,
             "find": self.find,
+            "hooks": self.enqueue_hooks,
         }
 
 

@@ -71,6 +71,7 @@ def of_wire(
         attempt=attempt, attempts=attempt if state in ("running", "done") else attempt - 1, fails=wire.fails, deaths=wire.deaths, snoozes=wire.snoozes,
         error=redactor.text(wire.err, secrets), trace=redactor.text(wire.trace, secrets), failed_at=float(wire.failed_at) or None,
         expires_at=wire.expires / 1000 if wire.expires else None, unique_key=redactor.text(wire.unique_key, secrets),
+        headers=redactor.headers(wire),
         past=tuple(
             PastAttempt(one.attempt, float(one.at), float(one.ran), redactor.text(one.error, secrets), one.died_in)
             for one in codec.past(wire)

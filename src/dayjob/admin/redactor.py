@@ -69,6 +69,12 @@ class Redactor:
         except codec.UNREADABLE:
             return None
 
+    def headers(self, wire: codec.Wire) -> dict[str, str]:
+        """The headers of a job as they may be shown."""
+        if self._blind or not (found := codec.job_of(wire).headers):
+            return {}
+        return dict(shown(dict(found), self.hide(wire.name)))
+
     def plain(self, name: str, value: Any) -> Any:
         """The redacted arguments of a running job, which its pool has already redacted by its own options."""
         return HIDDEN if self._blind and value is not None else shown(value, self.hide(name))

@@ -166,6 +166,8 @@ class JobView:
     at: float | None = None
     args: Any = None
     source: str | int | None = None
+    #: Texts that travel with the job.
+    headers: dict[str, str] = field(default_factory=dict)
     #: When it was first enqueued; None if not known, as for some jobs that Go workers retried.
     enqueued_at: float | None = None
     #: When it last came into its queue: enqueued, due, or due again; None if not known.

@@ -196,7 +196,7 @@ def _print_job(found: JobDetail) -> None:
     click.echo(click.style(clean(f"{job.name} {job.id}"), bold=True) + f"  {job.state}")
     _print_lines(found.sentence)
     for label, value in (
-        ("arguments", job.args), ("source", job.source), console.attempt_number(job), ("result", job.result),
+        ("arguments", job.args), ("source", job.source), ("headers", job.headers or None), console.attempt_number(job), ("result", job.result),
         ("pool", job.pool_id), ("unique key", job.unique_key),
     ):  # fmt: skip
         if value not in (None, "", {}):

@@ -14,6 +14,7 @@ import msgspec
 from dayjob.errors import BadOption, TooLarge
 from dayjob.handlers.arguments import encode_unchecked
 from dayjob.job import Job, running
+from dayjob.middleware import EnqueueHook
 from dayjob.options import EnqueueOptions, JobOptions, check_name
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -70,8 +71,12 @@ class Sink(Protocol):
 class Builder:
     """Builds jobs from names, arguments and options, and requests from jobs."""
 
-    def __init__(self, namespace: str, max_payload: int, find: Find | None) -> None:
+    def __init__(
+        self, namespace: str, max_payload: int, find: Find | None, hooks: Sequence[EnqueueHook] = ()
+    ) -> None:
         self.keys = Keys(namespace)
+        #: Called around every enqueue call.
+        self.hooks = hooks
         self._max_payload = max_payload
         self._find = find
         #: When each name was last added to known_jobs, in monotonic time.
@@ -108,10 +113,10 @@ class Builder:
         expires = options.expires
         job = Job(
             name, id=options.id, source=source, enqueued_at=now, scheduled_at=due, unique_key=unique_key,
-            expires_at=None if expires is None else now + expires, raw_args=args,
+            expires_at=None if expires is None else now + expires, raw_args=args, headers=options.headers,
         )  # fmt: skip
         extras = b""
-        if source is not None or unique_key is not None or expires is not None:
+        if source is not None or unique_key is not None or expires is not None or options.headers:
             extras = _extras(job, options)
         milliseconds = int(now * 1000)
         payload = codec.template(name) % (
@@ -220,6 +225,8 @@ def _extras(job: Job, options: EnqueueOptions) -> bytes:
             extras["unique_until"] = options.unique_until
     if job.source is not None:
         extras["source"] = job.source
+    if job.headers:
+        extras["headers"] = job.headers
     if job.expires_at is not None:
         # Must be the last field: the script looks for it there, to replace it by a value computed from Redis time.
         extras["expires"] = int(job.expires_at * 1000)

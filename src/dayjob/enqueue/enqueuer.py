@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from dayjob.enqueue import results
-from dayjob.enqueue.builder import Builder, Find, NewJob
+from dayjob.enqueue.builder import Builder, Find
 from dayjob.enqueue.sender import AsyncSender, Sender
 from dayjob.errors import BadOption
 from dayjob.handlers.registry import epoch, require_stored, wait_of
 from dayjob.job import Job
+from dayjob.middleware import EnqueueHook
 from dayjob.options import (
     Commit,
     EnqueueOptions,
@@ -46,13 +47,14 @@ class _EnqueuerBase(Generic[S]):
         timeout: float = 5.0,
         durability: str = "memory",
         find: Find | None = None,
+        hooks: Sequence[EnqueueHook] = (),
     ) -> None:
         if not 0.1 <= timeout <= 3600:
             raise BadOption(f"timeout={timeout!r}: give seconds from 0.1 to 3600")
         self.namespace = addresses.resolve_namespace(namespace)
         wanted = durability_of(durability, f"{type(self).__name__}: durability")
         self._options = EnqueueOptions(on_commit=on_commit, durability=wanted or None)
-        self._builder = Builder(self.namespace, max_payload, find)
+        self._builder = Builder(self.namespace, max_payload, find, hooks)
         self.sender: S = self._sender_type(
             self._builder, self._options, redis=check_redis(redis), timeout=timeout
         )
@@ -72,10 +74,12 @@ class _EnqueuerBase(Generic[S]):
         raw, options = self._builder.encode(name, args, options)
         return name, raw, options
 
-    def _many(self, name: str, items: Iterable[Mapping[str, Any]]) -> list[NewJob]:
+    def _many(
+        self, name: str, items: Iterable[Mapping[str, Any]]
+    ) -> tuple[str, list[tuple[bytes, EnqueueOptions]], EnqueueOptions]:
         if self._options.id is not None:
             raise BadOption("enqueue_many: jobs cannot share one id; remove using(id=...)")
-        return [self._builder.new_job(*self._one(name, item)) for item in items]
+        return name, [self._builder.encode(name, item, self._options) for item in items], self._options
 
 
 class Enqueuer(_EnqueuerBase[Sender]):
@@ -109,7 +113,7 @@ class Enqueuer(_EnqueuerBase[Sender]):
 
     def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Enqueue many jobs of one name, a few hundred per round trip. All are checked before the first is sent."""
-        return self.sender.submit_many(self._many(name, items), self._options)
+        return self.sender.submit_many(*self._many(name, items))
 
     def result(self, job: Job | str, timeout: float | None = None) -> Any:
         """Wait up to `timeout` seconds for the job and return its result. Raises ResultTimeout, JobFailed, StoreError.
@@ -166,7 +170,7 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
 
     async def enqueue_many(self, name: str, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
         """Enqueue many jobs of one name, a few hundred per round trip. All are checked before the first is sent."""
-        return await self.sender.submit_many(self._many(name, items), self._options)
+        return await self.sender.submit_many(*self._many(name, items))
 
     async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
         """Wait up to `timeout` seconds for the job and return its result. Raises ResultTimeout, JobFailed, StoreError."""

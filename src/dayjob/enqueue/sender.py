@@ -8,16 +8,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from dayjob.enqueue.builder import Builder, NewJob, Sink
+from dayjob.enqueue.builder import Builder, Sink
 from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
+from dayjob.enqueue.hooks import hooked, with_headers
 from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
 from dayjob.job import Job
+from dayjob.middleware import Outgoing
 from dayjob.options import Commit, EnqueueOptions
 from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
@@ -55,10 +57,16 @@ class _SenderBase:
         return request, options.on_commit
 
     def _request_many(
-        self, new_jobs: Iterable[NewJob], options: EnqueueOptions
+        self,
+        name: str,
+        items: Sequence[tuple[bytes, EnqueueOptions]],
+        options: EnqueueOptions,
+        outgoing: Outgoing,
     ) -> tuple[EnqueueRequest[list[Job]], Commit | None]:
         """The request for many jobs of one name, and the commit that it waits for."""
-        batches = self.builder.batches(new_jobs)
+        if self.builder.hooks:
+            items = [(args, with_headers(own, outgoing)) for args, own in items]
+        batches = self.builder.batches([self.builder.new_job(name, args, own) for args, own in items])
         request = EnqueueRequest(self.builder, batches, _stored, options.durability, self._timeout)
         return request, options.on_commit
 
@@ -96,11 +104,21 @@ class Sender(_SenderBase):
 
     def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
-        return self.send(*self._request(name, args, options))
+        if not self.builder.hooks:
+            return self.send(*self._request(name, args, options))
+        with hooked(self.builder.hooks, name, 1, options) as outgoing:
+            job = self.send(*self._request(name, args, with_headers(options, outgoing)))
+            outgoing.jobs = () if job is None else (job,)
+        return job
 
-    def submit_many(self, new_jobs: Iterable[NewJob], options: EnqueueOptions) -> list[Job]:
-        """Enqueue many jobs of one name. Duplicates are left out of the answer."""
-        return self.send(*self._request_many(new_jobs, options))
+    def submit_many(
+        self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions
+    ) -> list[Job]:
+        """Enqueue many jobs of one name, each with encoded arguments and its options. Duplicates are left out of the answer."""
+        with hooked(self.builder.hooks, name, len(items), options) as outgoing:
+            jobs = self.send(*self._request_many(name, items, options, outgoing))
+            outgoing.jobs = jobs
+        return jobs
 
     def send(
         self, request: EnqueueRequest[A], on_commit: Commit | None = None, sink: Sink | None = None
@@ -176,11 +194,21 @@ class AsyncSender(_SenderBase):
 
     async def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
-        return await self.send(*self._request(name, args, options))
+        if not self.builder.hooks:
+            return await self.send(*self._request(name, args, options))
+        with hooked(self.builder.hooks, name, 1, options) as outgoing:
+            job = await self.send(*self._request(name, args, with_headers(options, outgoing)))
+            outgoing.jobs = () if job is None else (job,)
+        return job
 
-    async def submit_many(self, new_jobs: Iterable[NewJob], options: EnqueueOptions) -> list[Job]:
-        """Enqueue many jobs of one name. Duplicates are left out of the answer."""
-        return await self.send(*self._request_many(new_jobs, options))
+    async def submit_many(
+        self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions
+    ) -> list[Job]:
+        """Enqueue many jobs of one name, each with encoded arguments and its options. Duplicates are left out of the answer."""
+        with hooked(self.builder.hooks, name, len(items), options) as outgoing:
+            jobs = await self.send(*self._request_many(name, items, options, outgoing))
+            outgoing.jobs = jobs
+        return jobs
 
     async def send(self, request: EnqueueRequest[A], on_commit: Commit | None = None) -> A:
         """Send a request now, or have `on_commit` send it."""

@@ -56,6 +56,7 @@ class Wire(msgspec.Struct, gc=False):
     enqueued_at: Moment = 0
     periodic: str = ""
     tick: Moment = 0
+    headers: msgspec.Raw = _NULL
 
 
 class Fault(msgspec.Struct, array_like=True, frozen=True):
@@ -169,6 +170,7 @@ def job_of(wire: Wire) -> Job:
     job.snoozes = wire.snoozes
     job.error = wire.err
     job.raw_args = wire.args
+    job._headers = wire.headers
     job.max_fails = None
     job.redact = ()
     job._args = None
