@@ -456,6 +456,19 @@ def _seek(keys: Keys, link: Link) -> Op[Any]:
     return find.seek(keys.queue("a"), [b'"id2"'])
 
 
+@scenario("watch_queues")
+def _watch_queues(keys: Keys, link: Link) -> Op[Any]:
+    fill(keys, link, "a", job("id1"))
+    _do(link, "HSET", keys.starved, "b", 1)
+    return maintain.watch_queues(keys, ["a", "b"], most=60)
+
+
+@scenario("check_server")
+def _check_server(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "HSET", keys.watch, "run", "0123abc")
+    return maintain.check_server(keys, "")
+
+
 @scenario("pause")
 def _pause(keys: Keys, link: Link) -> Op[Any]:
     link.run(operate.pause(keys, "a", actor="ada"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 
 from dayjob.errors import BadOption
 
@@ -41,6 +42,24 @@ def read_span(text: str, option: str) -> float:
     if not pieces or "".join(number + unit for number, unit in pieces) != text or len(text) > 40:
         raise BadOption(f"{option} {text!r}: write a span of time such as 90s, 5m, 1h30m or 2d")
     return sum(float(number) * _UNITS[unit] for number, unit in pieces)
+
+
+def read_moment(text: str, option: str, now: float) -> float:
+    """Parse a point in time to seconds since the epoch: a span before `now` ("1h30m"), a time of today ("02:00"), or a date
+    and time ("2026-11-18 02:00"), in the time zone of this machine unless it names another. Raises BadOption.
+    """
+    if _PIECE.match(text):
+        return now - read_span(text, option)
+    today = datetime.fromtimestamp(now).astimezone()
+    try:
+        if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+            hour, minute, second = (*map(int, text.split(":")), 0)[:3]
+            return today.replace(hour=hour, minute=minute, second=second, microsecond=0).timestamp()
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise BadOption(
+            f"{option} {text!r}: write a span such as 1h, a time such as 02:00, or a date and time such as 2026-11-18 02:00"
+        ) from None
 
 
 def span(seconds: float) -> str:

@@ -41,3 +41,15 @@ def test_nothing_can_be_asked_of_a_pool_that_is_gone(ask, pool, link, keys, call
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
     assert ask("stop") == "gone"
     assert not any(field.startswith(b"wish:") for field in call("HKEYS", keys.state("p1")))
+
+
+def test_of_quiet_and_resume_the_last_request_counts_until_the_pool_has_done_it(ask, heard, pool, link, keys):
+    assert ask("quiet") == "new"
+    assert ask("resume") == "new"
+    assert heard() == {"resume"}
+    assert ask("resume") == "already"
+    link.run(consume.drop_request(keys, "p1", "resume"))
+    assert heard() == set()
+    ask("resume")
+    assert ask("quiet") == "new"
+    assert heard() == {"quiet"}

@@ -143,6 +143,11 @@ EXPECTED: dict[str, dict[str, str]] = {
         "limits": "error", "jobs:a": "ignored", "jobs:b": "ignored", "jobs:a:paused": "ignored",
         "jobs:b:paused": "ignored", "held:a": "ignored", "held:b": "ignored", "bell:a": "ignored", "bell:b": "ignored",
     },
+    "watch_queues": {
+        "starved": "elsewhere", "events:starved": "elsewhere", "jobs:a": "spared+jobs:b", "jobs:b": "ignored",
+        "jobs:a:paused": "spared+jobs:a+jobs:b", "jobs:b:paused": "spared+jobs:a+jobs:b",
+    },
+    "check_server": {"watch": "spared", "events:redis": "elsewhere"},
     "page of a set": {"dead": "error"},
     "page of a list": {"jobs:a": "error"},
     "move purge": {"jobs:a": "error", "known_jobs": "ignored", "stats:totals": "ignored", "unique:a:u": "ignored"},
@@ -256,7 +261,7 @@ TYPES = {
     "unique": "string", "id": "string", "pools": "zset", "condemned": "zset", "leader": "string", "watch": "hash",
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",
     "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash", "events": "list",
-    "ticks": "list", "members": "hash", "versions": "hash",
+    "ticks": "list", "members": "hash", "versions": "hash", "starved": "hash",
 }  # fmt: skip
 
 

@@ -35,10 +35,13 @@ def leader(monkeypatch):
         made = Chores(
             KEYS, link, state, requeuer=SimpleNamespace(step=lambda: due), reaper=None,
             periodic=SimpleNamespace(step=lambda: tick), trimmer=SimpleNamespace(repair_limits=None), recorder=None, announcer=None,
+            watcher=SimpleNamespace(check_server=None, watch_queues=None),
             beat=5.0, dead_age=0.0,
         )  # fmt: skip
         # The other chores were done a moment ago.
-        made._next = dict.fromkeys(("restore", "pass", "trim", "repair", "names", "forget"), 2000.0)
+        made._next = dict.fromkeys(
+            ("restore", "pass", "trim", "repair", "names", "forget", "server", "queues"), 2000.0
+        )
         return made, link
 
     return make

@@ -31,10 +31,18 @@ STATES: tuple[State, ...] = get_args(State)
 #: Methods of Admin for the verbs that are not called like them.
 METHODS = {
     ("schedule", "run"): "run_schedule", ("schedule", "pause"): "pause_schedule", ("schedule", "resume"): "resume_schedule",
-    ("broken", "repair"): "repair", ("broken", "delete"): "delete_broken",
+    ("pool", "resume"): "resume_pool", ("broken", "repair"): "repair", ("broken", "delete"): "delete_broken",
 }  # fmt: skip
 #: What the API can do beside the table: more than one job at once, and new jobs.
-OTHER_POSTS = {"/jobs/selection", "/jobs/still", "/jobs/apply", "/failures/apply", "/enqueue"}
+OTHER_POSTS = {
+    "/jobs/selection",
+    "/jobs/still",
+    "/jobs/apply",
+    "/failures/apply",
+    "/enqueue",
+    "/queues/pause",
+    "/queues/resume",
+}
 
 
 def rows():

@@ -191,11 +191,14 @@ class Admin(_AdminBase):
 
     # Actions on pools.
     quiet = _sync(pool_steps.quiet, "quiet")
+    resume_pool = _sync(pool_steps.resume, "resume_pool")
     stop = _sync(pool_steps.stop, "stop")
 
     # Actions on queues and schedules.
     pause = _sync(queue_steps.pause, "pause")
     resume = _sync(queue_steps.resume, "resume")
+    pause_matching = _sync(queue_steps.pause_matching, "pause_matching")
+    resume_matching = _sync(queue_steps.resume_matching, "resume_matching")
     purge = _sync(queue_steps.purge, "purge")
     limit = _sync(queue_steps.limit, "limit")
     run_schedule = _sync(pool_steps.run_schedule, "run_schedule")
@@ -310,11 +313,14 @@ class AsyncAdmin(_AdminBase):
 
     # Actions on pools.
     quiet = _async(pool_steps.quiet, "quiet")
+    resume_pool = _async(pool_steps.resume, "resume_pool")
     stop = _async(pool_steps.stop, "stop")
 
     # Actions on queues and schedules.
     pause = _async(queue_steps.pause, "pause")
     resume = _async(queue_steps.resume, "resume")
+    pause_matching = _async(queue_steps.pause_matching, "pause_matching")
+    resume_matching = _async(queue_steps.resume_matching, "resume_matching")
     purge = _async(queue_steps.purge, "purge")
     limit = _async(queue_steps.limit, "limit")
     run_schedule = _async(pool_steps.run_schedule, "run_schedule")

@@ -105,6 +105,11 @@ def quiet(session: Session, pool_id: str) -> Steps[Outcome]:
     return (yield from _wish(session, "quiet", pool_id, "It fetches nothing more"))
 
 
+def resume(session: Session, pool_id: str) -> Steps[Outcome]:
+    """Ask a quiet pool to fetch jobs again, from its next heartbeat on."""
+    return (yield from _wish(session, "resume", pool_id, "It fetches jobs again"))
+
+
 def stop(session: Session, pool_id: str) -> Steps[Outcome]:
     """Ask a pool to stop at its next heartbeat, as after SIGTERM. Its parent does not restart the process."""
     return (yield from _wish(session, "stop", pool_id, "It stops"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -219,6 +220,35 @@ def resume(session: Session, name: str) -> Steps[Outcome]:
     lifted = yield from operate.resume(session.keys, name, actor=session.actor)
     kind, message = DONE_OR_ALREADY["resume"][lifted]
     return (yield from outcome(session, "resume", f"queue {name}", kind, message))
+
+
+def pause_matching(session: Session, pattern: str) -> Steps[tuple[Outcome, ...]]:
+    """Pause every queue that matches a pattern such as `mail.*` and is not paused; `*` is every queue. Raises UnknownQueue."""
+    return (yield from _each(session, (yield from _matching(session, pattern, paused=False)), pause))
+
+
+def resume_matching(session: Session, pattern: str) -> Steps[tuple[Outcome, ...]]:
+    """Resume every paused queue that matches a pattern such as `mail.*`; `*` is every queue. Raises UnknownQueue."""
+    return (yield from _each(session, (yield from _matching(session, pattern, paused=True)), resume))
+
+
+def _each(
+    session: Session, names: list[str], act: Callable[[Session, str], Steps[Outcome]]
+) -> Steps[tuple[Outcome, ...]]:
+    outcomes: tuple[Outcome, ...] = ()
+    for name in names:
+        outcomes += ((yield from act(session, name)),)
+    return outcomes
+
+
+def _matching(session: Session, pattern: str, *, paused: bool) -> Steps[list[str]]:
+    """The queues that match, and are paused or not. Raises UnknownQueue if no queue at all matches."""
+    overview = yield from inspect.all_queues(session.keys)
+    found = [queue for queue in overview.queues if fnmatch.fnmatchcase(queue.name, pattern)]
+    if not found:
+        problem = f"no queue matches {pattern!r} in namespace {session.keys.namespace!r}."
+        raise UnknownQueue(problem, "`dayjob queues ls` shows all.")
+    return [queue.name for queue in found if queue.paused == paused]
 
 
 def limit(session: Session, name: str, limit: int | None, *, force: bool = False) -> Steps[Outcome]:

@@ -12,6 +12,10 @@ from dayjob.text import counted
 MAX_NAMED = 5
 
 _DIED = {"lease": "its lease ended", "exit": "its process exited"}
+_REDIS = {
+    "restarted": "The Redis server was restarted.",
+    "another server": "Another Redis server has taken over, or the server was restarted while no pool ran.",
+}
 _BECAME = {
     "reaped": "back in their queues", "retried": "to be retried", "died": "moved to dead", "dropped": "discarded",
     "cancelled": "cancelled", "unreadable": "moved to broken",
@@ -43,7 +47,7 @@ def sentence(event: TimelineEvent, cause: str = "") -> str:
         case "starved":
             return _starved(event)
         case "redis":
-            return f"Redis {event.after}."
+            return _REDIS.get(event.after, f"Redis: {event.after}.")
         case "action":
             return f"{event.after} {event.subject}: {event.before}"
 

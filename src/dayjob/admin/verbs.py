@@ -92,8 +92,12 @@ TABLE = (
         "queues purge", "/queue/purge", "e", ("open", "paused"), asks=True, undoes=True,
     ),
     VerbRow(
-        "pool", "quiet", "Quiet", "The pool finishes its jobs and fetches nothing more, until it is restarted.",
+        "pool", "quiet", "Quiet", "The pool finishes its jobs and fetches nothing more, until it is resumed or restarted.",
         "pools quiet", "/pool/quiet", "z", ("running",),
+    ),
+    VerbRow(
+        "pool", "resume", "Resume", "The pool fetches jobs again.",
+        "pools resume", "/pool/resume", "z", ("quiet",),
     ),
     VerbRow(
         "pool", "stop", "Stop", "The pool finishes its jobs within its time, gives back the rest, and ends. A supervised one is not restarted.",

@@ -33,6 +33,7 @@ COMMANDS = {
     "scale": ("dayjob.cli.scale:scale", "Show whether there are enough workers, and how many are wanted."),
     "metrics": ("dayjob.cli.metrics:metrics", "Show what ran in the last hours, and how long it took."),
     "redis": ("dayjob.cli.redis:redis", "Show the state of the Redis server, now and over time."),
+    "events": ("dayjob.cli.events:events", "Show what happened: pools, deploys, ticks, pauses, actions."),
     "audit": ("dayjob.cli.audit:audit", "Show who did what."),
     "health": ("dayjob.cli.health:health", "Health check: reports by its exit code."),
     "check": ("dayjob.cli.check:check", "Import every job and check signatures and schedules."),

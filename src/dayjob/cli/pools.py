@@ -1,14 +1,16 @@
-"""`dayjob pools`: lists worker pools, shows the stacks of their workers, and asks them to go quiet or to stop."""
+"""`dayjob pools`: lists worker pools, shows the stacks of their workers, and asks them to go quiet, resume or stop."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar
 
 import click
 
 from dayjob.admin import verbs
+from dayjob.admin.client import Admin
 from dayjob.admin.views import Pool, PoolsView, Stacks
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
@@ -18,10 +20,13 @@ from dayjob.text import counted, read_span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Seconds between two looks at the pools of `quiet --wait`.
+POLL_SECONDS = 0.5
+
 
 @click.group(epilog="Example: dayjob pools ls")
 def pools() -> None:
-    """List worker pools, show the stacks of their workers, and ask them to go quiet or to stop."""
+    """List worker pools, show the stacks of their workers, and ask them to go quiet, to resume or to stop."""
 
 
 @pools.command(epilog="Example: dayjob pools ls --json")
@@ -77,12 +82,24 @@ def _chosen(fn: F) -> F:
     return fn
 
 
-@pools.command(epilog="Example: dayjob pools quiet --host web-3")
+@pools.command(epilog="Example: dayjob pools quiet --host web-3 --wait")
+@_chosen
+@click.option("--wait", is_flag=True, help="Wait until these pools run nothing more, or are gone.")
+@click.option(
+    "--timeout", default="10m", show_default=True, metavar="SPAN", help="How long to wait; then exits with 1."
+)
+@console.options
+def quiet(wait: bool, timeout: str, **given: Any) -> None:
+    """Ask pools to stop fetching. Running jobs continue. Pools react at their next heartbeat, within 5 seconds."""
+    _ask("quiet", **given, wait=read_span(timeout, "--timeout") if wait else None)
+
+
+@pools.command(epilog="Example: dayjob pools resume --host web-3")
 @_chosen
 @console.options
-def quiet(**given: Any) -> None:
-    """Ask pools to stop fetching. Running jobs continue. Pools react at their next heartbeat, within 5 seconds."""
-    _ask("quiet", **given)
+def resume(**given: Any) -> None:
+    """Ask quiet pools to fetch jobs again, from their next heartbeat on."""
+    _ask("resume", **given)
 
 
 @pools.command(epilog="Example: dayjob pools stop 5f1c0a... --yes")
@@ -95,7 +112,7 @@ def stop(**given: Any) -> None:
 
 
 def _ask(
-    verb: Literal["quiet", "stop"],
+    verb: Literal["quiet", "resume", "stop"],
     *,
     ids: tuple[str, ...],
     host: str | None,
@@ -105,6 +122,7 @@ def _ask(
     namespace: str,
     as_json: bool,
     yes: bool = True,
+    wait: float | None = None,
 ) -> None:
     row = verbs.row("pool", verb)
     if sum((bool(ids), host is not None, everything)) != 1:
@@ -120,8 +138,37 @@ def _ask(
             return
         if row.asks:
             console.confirm(f"{row.label} {counted(len(wanted), 'pool')}?", yes=yes)
-        act = getattr(admin, verb)
-        console.conclude([act(pool_id) for pool_id in wanted], as_json=as_json)
+        act = {"quiet": admin.quiet, "resume": admin.resume_pool, "stop": admin.stop}[verb]
+        outcomes = [act(pool_id) for pool_id in wanted]
+        if wait is None:
+            console.conclude(outcomes, as_json=as_json)
+            return
+        console.show(outcomes, as_json=as_json)
+        _await_idle(admin, wanted, wait)
+
+
+def _await_idle(admin: Admin, ids: Collection[str], seconds: float) -> None:
+    """Wait until these pools are quiet and run nothing, or are gone. Exits with 1 if that takes too long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = [pool for pool in admin.pools(workers=False).pools if pool.id in ids and not _idle(pool)]
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            running = sum(pool.status.in_use for pool in left if pool.status is not None)
+            click.echo(
+                f"{counted(len(left), 'pool')} with {counted(running, 'running job')} left after {ago(seconds)}.",
+                err=True,
+            )
+            sys.exit(console.NOT_DONE)
+        time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+def _idle(pool: Pool) -> bool:
+    status = pool.status
+    return pool.lease <= 0 or (
+        status is not None and status.quiet and status.held == 0 and status.in_use == 0
+    )
 
 
 def _of_host(found: PoolsView, host: str | None) -> list[str]:

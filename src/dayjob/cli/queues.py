@@ -13,6 +13,8 @@ from dayjob.cli.console import ago, clean, took
 from dayjob.errors import BadOption, UnknownQueue
 from dayjob.text import counted
 
+_names_argument = click.argument("names", metavar="[NAME|PATTERN]...", nargs=-1)
+_all_option = click.option("--all", "everything", is_flag=True, help="All queues of the namespace.")
 _force_option = click.option("--force", is_flag=True, help="Accept a queue that does not exist yet.")
 
 
@@ -126,38 +128,76 @@ def _times(found: Quantiles) -> str:
     )
 
 
-@queues.command(epilog="Example: dayjob queues pause send_mail")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@queues.command(epilog="Example: dayjob queues pause 'mail.*'")
+@_names_argument
+@_all_option
 @_force_option
 @console.options
-def pause(names: tuple[str, ...], force: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Stop fetching from queues. Running jobs continue. Exits with 1 if one was paused already."""
+def pause(
+    names: tuple[str, ...],
+    everything: bool,
+    force: bool,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
+) -> None:
+    """Stop fetching from queues, by name or by a pattern such as 'mail.*'. Running jobs continue.
+
+    Exits with 1 if a queue that you named was paused already. A pattern and --all skip paused queues.
+    """
     with console.opened(redis, namespace) as admin:
-        _each(lambda name: admin.pause(name, force=force), names, as_json=as_json)
+        _each(
+            lambda name: admin.pause(name, force=force), _chosen(names, everything, "pause"),
+            as_json=as_json, matching=admin.pause_matching,
+        )  # fmt: skip
 
 
-@queues.command(epilog="Example: dayjob queues resume send_mail")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@queues.command(epilog="Example: dayjob queues resume --all")
+@_names_argument
+@_all_option
 @console.options
-def resume(names: tuple[str, ...], redis: str | None, namespace: str, as_json: bool) -> None:
-    """Fetch from queues again. Exits with 1 if one was not paused."""
+def resume(
+    names: tuple[str, ...], everything: bool, redis: str | None, namespace: str, as_json: bool
+) -> None:
+    """Fetch from queues again, by name or by a pattern such as 'mail.*'.
+
+    Exits with 1 if a queue that you named was not paused. A pattern and --all skip queues that are not paused.
+    """
     with console.opened(redis, namespace) as admin:
-        _each(admin.resume, names, as_json=as_json)
+        chosen = _chosen(names, everything, "resume")
+        _each(admin.resume, chosen, as_json=as_json, matching=admin.resume_matching)
 
 
-def _each(act: Callable[[str], Outcome], names: Sequence[str], *, as_json: bool) -> None:
-    """Act on each queue. Unknown names are reported at the end. Raises BadOption."""
+def _chosen(names: tuple[str, ...], everything: bool, verb: str) -> tuple[str, ...]:
+    if bool(names) == everything:
+        raise BadOption(f"which queues? Give names, patterns or --all: dayjob queues {verb} 'mail.*'")
+    return ("*",) if everything else names
+
+
+def _each(
+    act: Callable[[str], Outcome],
+    names: Sequence[str],
+    *,
+    as_json: bool,
+    matching: Callable[[str], Sequence[Outcome]] | None = None,
+) -> None:
+    """Act on each queue, or on all that match a pattern. Unknown names are reported at the end. Raises BadOption."""
     outcomes: list[Outcome] = []
     unknown: list[UnknownQueue] = []
     for name in names:
         try:
-            outcomes.append(act(name))
+            if matching is not None and set(name) & set("*?["):
+                outcomes += matching(name)
+            else:
+                outcomes.append(act(name))
         except UnknownQueue as error:
             unknown.append(error)
     if unknown:
         if outcomes:
             console.show(outcomes, as_json=as_json)
         raise BadOption("\n".join(f"{error.problem}\n    {error.advice('--force')}" for error in unknown))
+    if not outcomes and not as_json:
+        click.echo("No queue had to be changed.")
     console.conclude(outcomes, as_json=as_json)
 
 

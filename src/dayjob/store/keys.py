@@ -87,7 +87,7 @@ class Keys:
 
     @property
     def watch(self) -> str:
-        """Hash, Redis milliseconds: `last` is when condemn last ran, `quiet` is until when it ignores expired leases."""
+        """Hash, Redis milliseconds: `last` is when condemn last ran, `quiet` is until when it ignores expired leases. Also `run`: the run id of the server that check_server saw last."""
         return f"{self.prefix}watch"
 
     def pool(self, pool_id: str) -> str:
@@ -95,7 +95,7 @@ class Keys:
         return f"{self.prefix}pool:{pool_id}"
 
     def state(self, pool_id: str) -> str:
-        """Hash: `last` request number; token of the `suspect` that is running; `cause` and `culprit` (token) of a kill by the parent; `cancel:<token>` (1 or kill) and `wish:<quiet, stop or stacks>`, requests of operators."""
+        """Hash: `last` request number; token of the `suspect` that is running; `cause` and `culprit` (token) of a kill by the parent; `cancel:<token>` (1 or kill) and `wish:<quiet, resume, stop or stacks>`, requests of operators."""
         return f"{self.prefix}pool:{pool_id}:state"
 
     def held(self, pool_id: str) -> str:
@@ -213,6 +213,11 @@ class Keys:
     def events(self, kind: str) -> str:
         """List: events of one kind, newest first: Redis milliseconds, a space and JSON. Written by the script that makes the event true, which keeps 500 entries. Expires 90 days after the last event."""
         return f"{self.prefix}events:{kind}"
+
+    @property
+    def starved(self) -> str:
+        """Hash: name of a queue whose oldest job waits too long, to the second at which watch_queues noticed it. Written by watch_queues."""
+        return f"{self.prefix}starved"
 
     def ticks(self, schedule: str) -> str:
         """List: ticks of a schedule, newest first, at most one entry per hour for those that fired in a row: Redis milliseconds, a space and JSON. Written by tick, which keeps 100 entries. Expires 90 days after the last entry."""

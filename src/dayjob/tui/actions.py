@@ -242,7 +242,9 @@ def _on_pool(name: str) -> Action:
         return f"{row.label} the pool {status.host}/{status.pid}?\n{row.effect}"
 
     async def do(admin: AsyncAdmin, subject: Pool, _: Report, __: str) -> str:
-        return result_of(await getattr(admin, name)(subject.id))
+        # `admin.resume` resumes a queue.
+        act = admin.resume_pool if name == "resume" else getattr(admin, name)
+        return result_of(await act(subject.id))
 
     return Action(row.key, row.label.lower(), question, do)
 

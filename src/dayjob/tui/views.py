@@ -14,7 +14,7 @@ from dayjob.admin.views import BusyWorker, Coming, Condemned, JobView, Note, Poo
 from dayjob.errors import BadOption
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
-from dayjob.tui import actions, render, render_fleet
+from dayjob.tui import actions, render, render_fleet, render_timeline
 from dayjob.tui.actions import Action
 from dayjob.tui.sheet import Sheet
 
@@ -194,6 +194,12 @@ async def _audit(admin: AsyncAdmin, _: Wish) -> Sheet:
     return render_fleet.audit(await admin.audit(size=SIZE))
 
 
+async def _timeline(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, ("name=",))
+    found = await admin.events(name=wanted.name or "", size=SIZE)
+    return render_timeline.timeline(found.events)
+
+
 async def _broken(admin: AsyncAdmin, _: Wish) -> Sheet:
     return render.broken(await admin.broken(size=SIZE))
 
@@ -350,4 +356,11 @@ TABS = (
     View("Audit", _audit, opens=lambda one: fixed("audit", render_fleet.audit_entry(one))),
     View("Broken", _broken, actions.BROKEN, lambda one: fixed("broken entry", render.broken_entry(one))),
     View("Calendar", _calendar, (), _open_coming, conditions("name", "id"), spans=True),
+    View(
+        "Timeline",
+        _timeline,
+        (),
+        lambda one: fixed("event", render_timeline.timeline_event(one)),
+        ("name=",),
+    ),
 )

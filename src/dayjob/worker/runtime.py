@@ -28,6 +28,7 @@ from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.chores.trimmer import Trimmer
+from dayjob.worker.chores.watcher import Watcher
 from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.fetching.listener import Listener
 from dayjob.worker.green_threads import refuse_green_threads
@@ -194,7 +195,10 @@ class Runtime:
             timeouts=timeouts,
         )
         self._observer = self._new_observer(watchdog)
-        requests = {"quiet": self._go_quiet, "stop": self._stop_once, "stacks": self._publish_stacks}
+        requests = {
+            "quiet": self._go_quiet, "resume": self._end_quiet, "stop": self._stop_once,
+            "stacks": self._publish_stacks,
+        }  # fmt: skip
         heartbeat = Heartbeat(
             keys, shared, state, self._observer, options,
             on_refusal=self.fetcher.refuse, operator_requests=requests,
@@ -220,8 +224,8 @@ class Runtime:
         return Chores(
             keys, shared, state,
             requeuer=Requeuer(keys, shared), reaper=reaper, periodic=periodic,
-            trimmer=Trimmer(keys, shared, options), recorder=Recorder(keys, shared), announcer=self._announcer,
-            beat=options.beat, dead_age=options.dead_age,
+            trimmer=Trimmer(keys, shared, options), recorder=Recorder(keys, shared), watcher=Watcher(keys, shared),
+            announcer=self._announcer,            beat=options.beat, dead_age=options.dead_age,
         )  # fmt: skip
 
     def _new_observer(self, watchdog: Watchdog) -> Observer:
@@ -362,6 +366,14 @@ class Runtime:
         if not self.state.quiet:
             logger.info("pool=%s: an operator asked this pool to stop fetching jobs", self.state.pool_id)
             self.quiet()
+
+    def _end_quiet(self) -> None:
+        if self.state.quiet and not self.state.stopping:
+            logger.info("pool=%s: an operator asked this pool to fetch jobs again", self.state.pool_id)
+            self.state.quiet = False
+            self.fetcher.ask_for_all()
+        # Removed, so that a signal can make the pool quiet again. If that fails, the next beat brings the request again.
+        self.links.shared.run(consume.drop_request(self._keys, self.state.pool_id, "resume"))
 
     def _stop_once(self) -> None:
         if not self._stop_requested:

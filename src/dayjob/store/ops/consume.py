@@ -307,7 +307,7 @@ class Beaten:
     now: float
     leads: bool
     cancel: tuple[str, ...]
-    #: Requests of operators: quiet, stop, stacks.
+    #: Requests of operators: quiet, resume, stop, stacks.
     requests: tuple[str, ...] = ()
     #: Those of `cancel` whose jobs go to dead.
     kill: tuple[str, ...] = ()
@@ -368,6 +368,11 @@ def leave(keys: Keys, pool_id: str) -> Op[int]:
         (pool_id,),
         int,
     )
+
+
+def drop_request(keys: Keys, pool_id: str, request: str) -> Op[int]:
+    """Remove a request of an operator that the pool has carried out."""
+    return Op("HDEL", (keys.state(pool_id),), (f"wish:{request}",), int)
 
 
 def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:

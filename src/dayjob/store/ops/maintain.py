@@ -200,6 +200,21 @@ def sample(keys: Keys, minute: int, names: Sequence[str], *, last: bool) -> Op[i
     )
 
 
+def watch_queues(keys: Keys, names: Sequence[str], *, most: int) -> Op[int]:
+    """Log queues whose oldest job has begun to wait more than `most` seconds, and those that are served again; 200 at most."""
+    key_list: list[Arg] = [keys.starved, keys.events("starved")]
+    for name in names:
+        key_list += (keys.queue(name), keys.paused(name))
+    return Op(load("watch_queues"), key_list, (most, *names), int)
+
+
+def check_server(keys: Keys, seen: str) -> Op[str]:
+    """Log a restart of the server. `seen` is the run id that the caller saw last, or "". Returns the run id, or ""."""
+    return Op(
+        load("check_server"), (keys.watch, keys.events("redis")), (seen,), lambda reply: reply.decode("ascii")
+    )
+
+
 def size(source: str) -> Op[int]:
     """How many members a sorted set has."""
     return Op("ZCARD", (source,), (), int)

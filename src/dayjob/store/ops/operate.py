@@ -319,12 +319,12 @@ def _count_held(keys: Keys, name: str) -> Steps[str]:
 # Attempts, schedules, broken entries.
 
 
-PoolRequest = Literal["quiet", "stop", "stacks"]
+PoolRequest = Literal["quiet", "resume", "stop", "stacks"]
 Asked = Literal["new", "already", "gone"]
 
 
 def ask_pool(keys: Keys, pool_id: str, request: PoolRequest) -> Op[Asked]:
-    """Ask a pool to go quiet, to stop, or to publish the stack traces of its workers. It reads that with its next beat."""
+    """Ask a pool to go quiet, to resume, to stop, or to publish the stack traces of its workers. It reads that with its next beat."""
     return Op(load("ask_pool"), _asked_keys(keys, pool_id), (pool_id, request, ""), _read_asked)
 
 

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ ask_pool: ask a pool to go quiet, to stop, to publish its stacks or to end an attempt. It reads that with its next beat.
+--[[ ask_pool: ask a pool to go quiet, to resume, to stop, to publish its stacks or to end an attempt. It reads that with its next beat.
 
 Called by: operate.ask_pool, operate.cancel
 KEYS[1]  pools
@@ -7,7 +7,7 @@ KEYS[2]  state of the pool
 KEYS[3]  held of the pool
 KEYS[4]  stacks of the pool
 ARGV[1]  pool id
-ARGV[2]  quiet, stop, stacks, cancel (end the attempt) or kill (end it and send its job to dead)
+ARGV[2]  quiet, resume, stop, stacks, cancel (end the attempt) or kill (end it and send its job to dead)
 ARGV[3]  token of the attempt to end, else ""
 Returns  1 when the request was stored, 0 when there was one already, -1 when the pool is not registered or does not hold the attempt
 Atomic because: no request may be stored for a pool that has left or an attempt that has ended, and old stacks must not be taken
@@ -20,6 +20,9 @@ if not redis.call('ZSCORE', pools, id) then
   return -1
 end
 if token == '' then
+  -- Of these two, the last request counts.
+  if request == 'resume' then redis.call('HDEL', state, 'wish:quiet') end
+  if request == 'quiet' then redis.call('HDEL', state, 'wish:resume') end
   local new = redis.call('HSETNX', state, 'wish:' .. request, '1')
   if request == 'stacks' then redis.call('DEL', stacks) end
   return new

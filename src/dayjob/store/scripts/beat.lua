@@ -10,8 +10,8 @@ KEYS[5]  events of leaders
 ARGV[1]  pool id
 ARGV[2]  lease, milliseconds
 ARGV[3]  milliseconds of leadership to take if there is no leader; 0 to leave the leadership alone
-Returns  {1 when registered, 0 when not; Redis milliseconds; 1 when this pool leads; {requests of operators: quiet, stop,
-          stacks}; {those of the tokens to cancel whose jobs go to dead}; tokens to cancel...}
+Returns  {1 when registered, 0 when not; Redis milliseconds; 1 when this pool leads; {requests of operators: quiet, resume,
+          stop, stacks}; {those of the tokens to cancel whose jobs go to dead}; tokens to cancel...}
 Atomic because: the lease of a condemned pool must never be renewed.
 ]]
 --@use time json event leader

@@ -18,6 +18,7 @@ from dayjob.web.pages import (
     redis,
     settings,
     static,
+    timeline,
 )
 from dayjob.web.pages.shell import failure, warm_up
 
@@ -45,6 +46,7 @@ def routes() -> list[Route]:
         "/redis": redis.redis,
         "/enqueue": enqueue.enqueue,
         "/audit": audit.audit,
+        "/timeline": timeline.timeline,
         "/broken": audit.broken,
         "/settings": settings.settings,
     }

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from dayjob.admin.timeline_views import TimelineKind
 from dayjob.admin.verbs import Verb
 from dayjob.options import JOB_NAME
 
@@ -70,6 +71,14 @@ class Purged(OneQueue, kw_only=True):
     """A queue to purge."""
 
     undo: Undo = True
+
+
+class Pattern(_Input):
+    """Queues by a pattern."""
+
+    pattern: Annotated[
+        str, Meta(min_length=1, max_length=300, description="A pattern such as mail.*; * is every queue.")
+    ]
 
 
 class QueueLimit(_Input):
@@ -235,6 +244,17 @@ class AuditSlice(Slice, kw_only=True):
     """Part of the audit; `about` finds entries that contain a text."""
 
     about: Annotated[str, Meta(max_length=300)] = ""
+
+
+class EventsInput(Slice, kw_only=True):
+    """Which events: all, or those that match every filter given."""
+
+    kind: TimelineKind | None = None
+    pool: Annotated[str, Meta(max_length=300, description="The beginning of a pool's id, or a host.")] = ""
+    name: Annotated[str, Meta(max_length=1000, description="A job name or a schedule.")] = ""
+    actor: Annotated[str, Meta(max_length=300, description="Part of the name of an operator.")] = ""
+    since: Annotated[float, Meta(ge=0, le=1e11, description="Seconds since the epoch.")] | None = None
+    until: Annotated[float, Meta(ge=0, le=1e11, description="Seconds since the epoch.")] | None = None
 
 
 class OneBroken(_Input):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
 from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, QueuesView, Stacks
 from dayjob.errors import UnknownQueue
 from dayjob.web.responses import Refusal
-from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, Purged, QueueLimit
+from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, Pattern, Purged, QueueLimit
 from dayjob.web.v1.streams import StreamLine, streamed
 from dayjob.web.v1.table import Call, Endpoint, Nothing
+
+T = TypeVar("T")
 
 
 def done(outcome: Outcome) -> Outcome:
@@ -32,12 +34,17 @@ async def _queue(call: Call[OneQueue]) -> QueueDetail:
     return await call.admin.queue(call.sent.name)
 
 
-async def _existing(acting: Awaitable[Outcome]) -> Outcome:
-    """The outcome of an action on a queue. Raises Refusal for a queue that does not exist."""
+async def _known(acting: Awaitable[T]) -> T:
+    """The answer of an action on queues. Raises Refusal for a queue that does not exist."""
     try:
-        return done(await acting)
+        return await acting
     except UnknownQueue as error:
         raise Refusal(404, error.problem, error.advice("force=true")) from None
+
+
+async def _existing(acting: Awaitable[Outcome]) -> Outcome:
+    """The outcome of an action on a queue, if it changed something. Raises Refusal."""
+    return done(await _known(acting))
 
 
 async def _pause(call: Call[NewQueue]) -> Outcome:
@@ -46,6 +53,14 @@ async def _pause(call: Call[NewQueue]) -> Outcome:
 
 async def _resume(call: Call[OneQueue]) -> Outcome:
     return await _existing(call.admin.resume(call.sent.name))
+
+
+async def _pause_matching(call: Call[Pattern]) -> tuple[Outcome, ...]:
+    return await _known(call.admin.pause_matching(call.sent.pattern))
+
+
+async def _resume_matching(call: Call[Pattern]) -> tuple[Outcome, ...]:
+    return await _known(call.admin.resume_matching(call.sent.pattern))
 
 
 async def _limit(call: Call[QueueLimit]) -> Outcome:
@@ -71,6 +86,10 @@ async def _quiet(call: Call[OnePool]) -> Outcome:
     return done(await call.admin.quiet(call.sent.pool))
 
 
+async def _resume_pool(call: Call[OnePool]) -> Outcome:
+    return done(await call.admin.resume_pool(call.sent.pool))
+
+
 async def _stop(call: Call[OnePool]) -> Outcome:
     return done(await call.admin.stop(call.sent.pool))
 
@@ -88,11 +107,14 @@ ENDPOINTS = (
     Endpoint("GET", "/queue", "queues", "One queue in detail.", _queue, QueueDetail, OneQueue, finds=True),
     Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; running jobs continue.", _pause, Outcome, NewQueue, finds=True, moves=True),
     Endpoint("POST", "/queue/resume", "queues", "Fetch from a queue again.", _resume, Outcome, OneQueue, finds=True, moves=True),
+    Endpoint("POST", "/queues/pause", "queues", "Stop fetching from every queue that matches a pattern.", _pause_matching, tuple[Outcome, ...], Pattern, finds=True),
+    Endpoint("POST", "/queues/resume", "queues", "Fetch again from every paused queue that matches a pattern.", _resume_matching, tuple[Outcome, ...], Pattern, finds=True),
     Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, finds=True, moves=True),
     Endpoint("POST", "/queue/purge", "queues", "Delete every waiting job of a queue.", _purge, StreamLine, Purged, streams=True, finds=True),
     Endpoint("GET", "/pools", "pools", "The worker pools with their statuses.", _pools, PoolsView),
     Endpoint("GET", "/busy", "pools", "The workers that have run a job for more than 0.5 s.", _busy, tuple[BusyWorker, ...]),
     Endpoint("POST", "/pool/quiet", "pools", "Ask a pool to stop fetching.", _quiet, Outcome, OnePool, finds=True, moves=True),
+    Endpoint("POST", "/pool/resume", "pools", "Ask a quiet pool to fetch jobs again.", _resume_pool, Outcome, OnePool, finds=True, moves=True),
     Endpoint("POST", "/pool/stop", "pools", "Ask a pool to stop, as after a TERM signal.", _stop, Outcome, OnePool, finds=True, moves=True),
     Endpoint("GET", "/pool/stacks", "pools", "The stacks of a pool's busy workers.", _stacks, Stacks, OnePool, finds=True),
 )  # fmt: skip

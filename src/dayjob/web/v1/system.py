@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from dayjob.admin.scale import Scale
+from dayjob.admin.timeline_views import Timeline
 from dayjob.admin.views import (
     AuditEntry,
     BrokenEntry,
@@ -25,6 +26,7 @@ from dayjob.web.v1.inputs import (
     AuditSlice,
     DeletedEntry,
     Drain,
+    EventsInput,
     Hours,
     MetricsInput,
     Repaired,
@@ -112,6 +114,14 @@ async def _audit(call: Call[AuditSlice]) -> tuple[AuditEntry, ...]:
     return await call.admin.audit(offset=call.sent.offset, size=call.sent.size, about=call.sent.about)
 
 
+async def _events(call: Call[EventsInput]) -> Timeline:
+    sent = call.sent
+    return await call.admin.events(
+        kinds=[sent.kind] if sent.kind else [], pool=sent.pool, name=sent.name, actor=sent.actor,
+        since=sent.since, until=sent.until, offset=sent.offset, size=sent.size,
+    )  # fmt: skip
+
+
 async def _scale(call: Call[Drain]) -> Scale:
     return await call.admin.scale(call.sent.within)
 
@@ -165,6 +175,7 @@ ENDPOINTS = (
     Endpoint("GET", "/scale", "figures", "Whether there are enough workers, in a sentence and in figures for an autoscaler.", _scale, Scale, Drain),
     Endpoint("GET", "/redis", "figures", "The state of the Redis server.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
+    Endpoint("GET", "/events", "console", "What the system and its operators did, newest first.", _events, Timeline, EventsInput),
     Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),
     Endpoint("POST", "/broken/delete", "broken", "Delete a broken entry.", _drop, Outcome, DeletedEntry, moves=True),
     Endpoint("POST", "/broken/repair", "broken", "Put a repaired version of a broken entry into its queue.", _repair, Outcome, Repaired, moves=True),

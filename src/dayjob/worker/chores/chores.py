@@ -16,6 +16,7 @@ from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.chores.trimmer import Trimmer
+from dayjob.worker.chores.watcher import QUEUE_INTERVAL_SECONDS, Watcher
 from dayjob.worker.membership import LEADER_TERM_SECONDS
 from dayjob.worker.shared_link import SharedLink
 from dayjob.worker.state import PoolState
@@ -27,6 +28,8 @@ TRIM_INTERVAL_SECONDS = 10.0
 REPAIR_INTERVAL_SECONDS = 60.0
 #: Seconds between two checks for job types that no pool announces any more.
 FORGET_INTERVAL_SECONDS = 3600.0
+#: Seconds between two checks whether the server was restarted.
+SERVER_INTERVAL_SECONDS = 10.0
 #: Names that one call of the ring script checks.
 MAX_NAMES_RUNG = 200
 #: Longest wait for the bell of due jobs, in seconds.
@@ -52,6 +55,7 @@ class Chores:
         periodic: PeriodicScheduler,
         trimmer: Trimmer,
         recorder: Recorder,
+        watcher: Watcher,
         announcer: Announcer,
         beat: float,
         dead_age: float,
@@ -66,6 +70,7 @@ class Chores:
         self._periodic = periodic
         self._trimmer = trimmer
         self._recorder = recorder
+        self._watcher = watcher
         self._announcer = announcer
         #: Monotonic time of the next run of each chore. These two have nothing to do directly after the start.
         self._next: dict[str, float] = dict.fromkeys(
@@ -86,6 +91,8 @@ class Chores:
         self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(self._state.clock.now()))
         self._every("repair", REPAIR_INTERVAL_SECONDS, self._trimmer.repair_limits)
         self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
+        self._every("server", SERVER_INTERVAL_SECONDS, self._watcher.check_server)
+        self._every("queues", QUEUE_INTERVAL_SECONDS, self._watcher.watch_queues)
         self._every("forget", FORGET_INTERVAL_SECONDS, lambda: self._recorder.forget_types(self._dead_age))
         if time.monotonic() >= self._due_at:
             due = self._requeuer.step()
