@@ -42,7 +42,7 @@ SHOWN = {"home": "/", "failures": "/failures", "metrics": "/metrics?hours=24", "
 EVERY = {
     **SHOWN, "queues": "/queues", "dead": "/dead_jobs", "queue": "/queue?name=send_mail", "busy": "/busy_workers", "pools": "/worker_pools", "retry": "/retry_jobs",
     "scheduled": "/scheduled_jobs", "jobs": "/jobs", "done": "/done_jobs", "periodic": "/periodic", "redis": "/redis", "calendar": "/calendar", "metric": "/metrics?name=charge_card",
-    "audit": "/audit", "settings": "/settings", "enqueue": "/enqueue", "form": "/enqueue?name=send_mail",
+    "timeline": "/timeline", "audit": "/audit", "settings": "/settings", "enqueue": "/enqueue", "form": "/enqueue?name=send_mail",
     "broken": "/broken", "nothing": "/job?id=0192-gone", "metrics1": "/metrics", "running": "/jobs?state=running",
 }  # fmt: skip
 

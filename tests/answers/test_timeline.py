@@ -187,3 +187,27 @@ def test_times_of_the_command_are_spans_or_moments(faces, admin):
     assert "mail" in faces.run("events", "ls", "--since", "1970-01-02 00:00")
     assert faces.run("events", "ls", "--until", "1970-01-02 00:00") == "No event matches."
     assert "--since 'soon': write a span" in faces.run("events", "ls", "--since", "soon", code=2)
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/queue", "/worker_pools", "/redis"])
+def test_charts_mark_deploys_deaths_pauses_and_restarts(faces, join, keys, link, admin, call, path):
+    join("p1")
+    link.run(job_types.announce(keys, [Described("mail")], pool_id="p1", tag="v41"))
+    link.run(maintain.condemn(keys, lease=60.0, proven=["p1"], judge=False))
+    link.run(maintain.check_server(keys, "00ff"))
+    admin.pause("mail")
+    admin.pause("export", force=True)
+    for kind in ("deploy", "died", "redis", "pause"):
+        # Five minutes ago, since some charts end with the last full minute.
+        lines = [line.split(b" ", 1) for line in call("LRANGE", keys.events(kind), 0, -1)]
+        call("DEL", keys.events(kind))
+        call("RPUSH", keys.events(kind), *(b"%d %b" % (int(at) - 300_000, rest) for at, rest in lines))
+    shown = faces.page(path, **({"name": "mail"} if path == "/queue" else {}))
+    assert 'Version "v41" was deployed: 1 new job type (mail).' in shown
+    assert "Pool web-3/4711 (v42) died: its process exited. It held no jobs." in shown
+    assert 'Queue "mail" was paused by test.' in shown
+    assert ('Queue "export" was paused by test.' in shown) == (path != "/queue")
+    # A title on the chart, and a line of its list.
+    assert shown.count('Queue "mail" was paused by test.') >= 2
+    # The server of the tests may have been up for long, or just have been started.
+    assert "The Redis server was restarted." in shown or "Another Redis server has taken over" in shown

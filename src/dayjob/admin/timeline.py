@@ -56,14 +56,19 @@ def timeline(
         and (not actor or actor.casefold() in event.actor.casefold())
     ]
     first, size = max(0, offset), max(1, min(size, MAX_SIZE))
-    return Timeline(now, tuple(fitting[first : first + size]), len(fitting) > first + size)
+    return Timeline(now, _worded(fitting[first : first + size]), len(fitting) > first + size)
 
 
 def marks_for(session: Session, since: float, until: float) -> Steps[tuple[TimelineMark, ...]]:
     """The events to mark on a chart of this span of Redis time, oldest first; the 50 newest at most."""
     found = yield from _read(session, MARKED)
-    inside = [event for event in found if since <= event.at < until][:MAX_MARKS]
-    return tuple(TimelineMark(event.at, event.kind, event.text) for event in reversed(inside))
+    inside = _worded([event for event in found if since <= event.at < until][:MAX_MARKS])
+    return tuple(TimelineMark(event.at, event.kind, event.text, event.name) for event in reversed(inside))
+
+
+def _worded(found: Sequence[TimelineEvent]) -> tuple[TimelineEvent, ...]:
+    """Events with their sentences. Made last, because most events that are read are filtered out."""
+    return tuple(replace(event, text=sentence(event)) for event in found)
 
 
 def _kinds(asked: Sequence[str]) -> tuple[TimelineKind, ...]:
@@ -80,10 +85,12 @@ def _read(session: Session, kinds: Sequence[TimelineKind]) -> Steps[list[Timelin
     if {"died", "stopped"} & set(stored):
         stored.append("rescued")
     lists = dict(zip(stored, (yield from events.read(session.keys, stored)), strict=True))
-    rescued = lists.pop("rescued", [])
+    rescued: dict[str, list[StoredEvent]] = {}
+    for _, one in reversed(lists.pop("rescued", [])):
+        rescued.setdefault(one.pool, []).append(one)
     who = _who((yield from events.members(session.keys)), lists.values())
     found = [
-        _event(kind, at, one, who, rescued) for kind, events_ in lists.items() for at, one in events_
+        _event(kind, at, one, who, rescued.get(one.pool, ())) for kind, events_ in lists.items() for at, one in events_
     ]  # fmt: skip
     if "tick" in kinds:
         schedules = yield from ask(inspect.schedules(session.keys))
@@ -110,30 +117,27 @@ def _event(
     at: float,
     stored: StoredEvent,
     who: dict[str, PoolAbout],
-    rescued: list[tuple[float, StoredEvent]],
+    rescued: Sequence[StoredEvent],
 ) -> TimelineEvent:
     about = stored.about if stored.about.host else who.get(stored.pool, PoolAbout())
     jobs: tuple[RescuedJob, ...] = ()
     cause = ""
     if kind in ("died", "stopped"):
-        own = [one for _, one in reversed(rescued) if one.pool == stored.pool]
-        jobs = tuple(job for one in own for job in one.jobs)
-        cause = next((one.cause for one in own if one.cause), "")
-    event = TimelineEvent(
+        jobs = tuple(job for one in rescued for job in one.jobs)
+        cause = next((one.cause for one in rescued if one.cause), "")
+    return TimelineEvent(
         at, kind,  # type: ignore[arg-type]  # `rescued` is not among the lists
-        actor=stored.actor, pool=stored.pool, host=about.host, pid=about.pid, tag=about.tag, name=stored.name,
-        schedule=stored.schedule, before=stored.before, after=stored.why or stored.after,
+        actor=stored.actor, pool=stored.pool, host=about.host, pid=about.pid, tag=about.tag, cause=cause,
+        name=stored.name, schedule=stored.schedule, before=stored.before, after=stored.why or stored.after,
         count=stored.waiting or len(jobs), jobs=jobs, added=stored.added, changed=stored.changed,
     )  # fmt: skip
-    return replace(event, text=sentence(event, cause))
 
 
 def _tick(run: TickRun, job: str) -> TimelineEvent:
-    event = TimelineEvent(
+    return TimelineEvent(
         run.at, "tick", name=job, schedule=run.schedule, after=run.what, count=run.count,
         first_at=float(run.first), last_at=float(run.last),
     )  # fmt: skip
-    return replace(event, text=sentence(event))
 
 
 def _audit(session: Session) -> Steps[list[TimelineEvent]]:
@@ -143,32 +147,28 @@ def _audit(session: Session) -> Steps[list[TimelineEvent]]:
             for first in range(0, audit.MAX_LINES, inspect.MAX_ENTRIES)
         ]
     )
-    found = []
-    for entry in (one for part in parts for one in part):
-        event = TimelineEvent(
-            entry.at,
-            "action",
-            actor=entry.actor,
-            before=entry.result,
-            after=entry.action,
-            subject=entry.subject,
+    return [
+        TimelineEvent(
+            one.at, "action", actor=one.actor, before=one.result, after=one.action, subject=one.subject
         )
-        found.append(replace(event, text=sentence(event)))
-    return found
+        for part in parts
+        for one in part
+    ]  # fmt: skip
 
 
 def _untwinned(actions: list[TimelineEvent], found: list[TimelineEvent]) -> list[TimelineEvent]:
     """The actions that no event shows already: a pause and a change of a limit are both an event and an action."""
-    twins = [event for event in found if event.kind in _TWINS.values() and event.actor]
+    twins: dict[tuple[str, str, str], list[float]] = {}
+    for event in found:
+        if event.kind in _TWINS.values():
+            subject = f"schedule {event.schedule}" if event.schedule else f"queue {event.name}"
+            twins.setdefault((event.kind, event.actor, subject), []).append(event.at)
     return [
         action
         for action in actions
         if not any(
-            _TWINS.get(action.after) == event.kind
-            and event.actor == action.actor
-            and action.subject in (f"queue {event.name}", f"schedule {event.schedule}")
-            and 0 <= action.at - event.at < TWIN_SECONDS
-            for event in twins
+            0 <= action.at - at < TWIN_SECONDS
+            for at in twins.get((_TWINS.get(action.after, ""), action.actor, action.subject), ())
         )
     ]
 

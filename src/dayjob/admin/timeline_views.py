@@ -29,6 +29,8 @@ class TimelineEvent:
     host: str = ""
     pid: int = 0
     tag: str = ""
+    #: For a pool that died: why its parent killed the process; "" if the parent did not.
+    cause: str = ""
     #: The job name or the schedule that it is about.
     name: str = ""
     schedule: str = ""
@@ -66,3 +68,5 @@ class TimelineMark:
     at: float
     kind: TimelineKind
     text: str
+    #: The job name that it is about; "" if it is about all.
+    name: str = ""

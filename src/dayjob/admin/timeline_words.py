@@ -22,15 +22,15 @@ _BECAME = {
 }  # fmt: skip
 
 
-def sentence(event: TimelineEvent, cause: str = "") -> str:
-    """What happened. `cause` is why the parent killed the process of a pool that died."""
+def sentence(event: TimelineEvent) -> str:
+    """What happened."""
     match event.kind:
         case "started":
             return f"{pool_words(event)} started."
         case "stopped":
             return f"{pool_words(event)} stopped.{_rescued(event)}"
         case "died":
-            why = cause or _DIED.get(event.after, event.after)
+            why = event.cause or _DIED.get(event.after, event.after)
             return f"{pool_words(event)} died: {why}.{_rescued(event) or ' It held no jobs.'}"
         case "leader":
             after = f", after pool {event.before}" if event.before else ""

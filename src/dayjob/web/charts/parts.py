@@ -153,7 +153,7 @@ def show_marks(marks: Iterable[Mark], frame: TimeFrame) -> tuple[str, tuple[Mark
     shown = tuple(one for one in marks if frame.first <= one.at < frame.last)
     pieces = (
         f'{upright(frame.x(one.at), "mark bad" if one.bad else "mark")}<circle class="mark{" bad" if one.bad else ""}"'
-        f' cx="{frame.x(one.at):.4g}%" cy="0" r="4"/>'
+        f' cx="{frame.x(one.at):.4g}%" cy="0" r="4"><title>{escape(one.text)}</title></circle>'
         for one in shown
     )
     return "".join(pieces), shown
@@ -182,7 +182,7 @@ def over_time(
         rows.append(TwinRow(float(start), "", cells, leads))
         text = ", ".join(f"{cell} {one.label}" for cell, one in zip(cells, series, strict=True))
         hits.append(hit(place * frame.width, frame.width, text, at=start, to=leads))
-    svg = plot(title, (grid(max(1, len(steps) - 1)), lines, *pieces, drawn_marks, *hits))
+    svg = plot(title, (grid(max(1, len(steps) - 1)), lines, *pieces, *hits, drawn_marks))
     ticks = tuple(unit.text(tick) for tick in reversed(steps))
     keys = tuple((one.colour, one.label) for one in series)
     head = ("From", *(one.label.capitalize() for one in series))

@@ -11,6 +11,7 @@ from dayjob.admin.views import Note
 from dayjob.web.charts import spark
 from dayjob.web.console import Console
 from dayjob.web.pages import drawings
+from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, look, page, recent
 from dayjob.web.render import share
 
@@ -38,6 +39,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     )
     capacity = await recent(console, "scale", 2.0, console.admin.scale)
     busy = await admin.busy(most=SOME)
+    marked = await marks(console)
     waiting = sorted(
         (one for one in listing.queues if one.queue.size),
         key=lambda one: (-(one.queue.age or 0), -one.queue.size),
@@ -51,9 +53,9 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
         "rate": max(0.0, ended - failed), "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
         "throughput": drawings.attempts(
-            "Completed and failed per minute, last hour", flow.starts, flow.step, flow.ended, flow.failed
+            "Completed and failed per minute, last hour", flow.starts, flow.step, flow.ended, flow.failed, marked
         ),
-        "backlog": drawings.backlog("Waiting, last hour", flow.starts, flow.step, flow.waiting),
+        "backlog": drawings.backlog("Waiting, last hour", flow.starts, flow.step, flow.waiting, marked),
         "sparks": {"waiting": spark(flow.waiting, 3), "ended": spark(flow.ended), "busy": spark(vitals.busy), "retry": spark(vitals.retry, 3), "scheduled": spark(vitals.scheduled, 2), "dead": spark(vitals.dead, 1)},
         "fresh": not names and not verdict.pools and not verdict.sizes.dead and not any(flow.ended),
         "places": lambda note: place_of(note, names),

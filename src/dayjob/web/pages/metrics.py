@@ -7,9 +7,10 @@ from starlette.requests import Request
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Metrics
 from dayjob.web import charts
-from dayjob.web.charts import Chart
+from dayjob.web.charts import Chart, Mark
 from dayjob.web.console import Console
 from dayjob.web.pages import drawings
+from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, page, recent, whole
 
 #: How many jobs are shown, the busiest first. Each row has a chart, so more would make the page slow.
@@ -27,7 +28,7 @@ async def metrics(request: Request, admin: AsyncAdmin) -> Values:
     jobs = sorted(found.jobs, key=lambda job: (-job.runs.count, job.name))
     return {
         "found": found, "jobs": jobs, "name": name, "now": found.now, "step": _STEPS[hours],
-        "pictures": await _pictures(admin, found, name, hours), "spark": charts.spark, "span_range": charts.span_range,
+        "pictures": await _pictures(admin, found, name, hours, await marks(request.app.state.console, name)), "spark": charts.spark, "span_range": charts.span_range,
     }  # fmt: skip
 
 
@@ -38,7 +39,9 @@ async def _busiest(console: Console, hours: int) -> Metrics:
     )
 
 
-async def _pictures(admin: AsyncAdmin, found: Metrics, name: str, hours: int) -> list[Chart]:
+async def _pictures(
+    admin: AsyncAdmin, found: Metrics, name: str, hours: int, marked: tuple[Mark, ...]
+) -> list[Chart]:
     """Attempts and waiting jobs over time, of one job or of all; of one also how its wait and run times are spread."""
     whose = f'"{name}"' if name else "all jobs"
     ended, failed, waiting = found.ended, found.failed, found.waiting
@@ -48,7 +51,7 @@ async def _pictures(admin: AsyncAdmin, found: Metrics, name: str, hours: int) ->
         ended, failed = (only.series, only.fails) if only else (none, none)
         waiting = only.waiting if only else (None,) * len(found.starts)
     drawn = [
-        drawings.attempts(f"Completed and failed, {whose}", found.starts, found.step, ended, failed),
-        drawings.backlog(f"Waiting, {whose}", found.starts, found.step, waiting),
+        drawings.attempts(f"Completed and failed, {whose}", found.starts, found.step, ended, failed, marked),
+        drawings.backlog(f"Waiting, {whose}", found.starts, found.step, waiting, marked),
     ]
-    return drawn + (drawings.spread(await admin.spread(name, hours)) if name else [])
+    return drawn + (drawings.spread(await admin.spread(name, hours), marked) if name else [])

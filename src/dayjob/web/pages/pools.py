@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.web.pages import drawings
+from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, page
 
 #: How many busy workers are shown, longest first.
@@ -13,7 +14,7 @@ MAX_BUSY = 200
 
 
 @page("pools.html", "/worker_pools", "Worker pools")
-async def pools(_request: Request, admin: AsyncAdmin) -> Values:
+async def pools(request: Request, admin: AsyncAdmin) -> Values:
     """The live pools, and the dead ones."""
     found = await admin.pools(workers=False)
     statuses = [pool.status for pool in found.pools if pool.status and pool.lease > 0]
@@ -21,7 +22,9 @@ async def pools(_request: Request, admin: AsyncAdmin) -> Values:
         "pools": found,
         "workers": sum(status.concurrency for status in statuses),
         "running": sum(sum(status.running.values()) for status in statuses),
-        "picture": drawings.workers("Busy workers, last hour", await admin.vitals()),
+        "picture": drawings.workers(
+            "Busy workers, last hour", await admin.vitals(), await marks(request.app.state.console)
+        ),
     }
 
 

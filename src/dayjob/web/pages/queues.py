@@ -7,8 +7,9 @@ from starlette.requests import Request
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import QueueDetail, QueueView
 from dayjob.web import charts
-from dayjob.web.charts import SECONDS, Chart, Series
+from dayjob.web.charts import SECONDS, Chart, Mark, Series
 from dayjob.web.pages import drawings
+from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, failure, page
 
 _KINDS = (("", "All"), ("waiting", "With jobs"), ("paused", "Paused"), ("stray", "No worker"))
@@ -44,11 +45,12 @@ async def queue(request: Request, admin: AsyncAdmin) -> Values:
         }
     detail = await admin.queue(name)
     registered = (await admin.pools(workers=False)).pools
+    marked = await marks(request.app.state.console, name)
     runs_on = [pool for pool in registered if pool.id in detail.pools]
-    return {"detail": detail, "now": detail.now, "pictures": _pictures(detail), "runs_on": runs_on}
+    return {"detail": detail, "now": detail.now, "pictures": _pictures(detail, marked), "runs_on": runs_on}
 
 
-def _pictures(detail: QueueDetail) -> list[Chart]:
+def _pictures(detail: QueueDetail, marked: tuple[Mark, ...]) -> list[Chart]:
     """The last hour: attempts that ended, jobs that waited, jobs that came in and were fetched."""
     series = detail.series
     starts = [one.at for one in series]
@@ -59,9 +61,9 @@ def _pictures(detail: QueueDetail) -> list[Chart]:
     oldest = (Series("oldest", [one.oldest for one in series], 3),)
     return [
         drawings.attempts(
-            "Completed and failed per minute, last hour", starts, 60, [one.runs for one in series], [one.fails for one in series]
+            "Completed and failed per minute, last hour", starts, 60, [one.runs for one in series], [one.fails for one in series], marked
         ),
-        drawings.backlog("Waiting, last hour", starts, 60, [one.size for one in series]),
-        charts.lines("In and out per minute, last hour", starts, 60, flow),
-        charts.lines("Wait of the oldest job, last hour", starts, 60, oldest, unit=SECONDS, area=True),
+        drawings.backlog("Waiting, last hour", starts, 60, [one.size for one in series], marked),
+        charts.lines("In and out per minute, last hour", starts, 60, flow, marks=marked),
+        charts.lines("Wait of the oldest job, last hour", starts, 60, oldest, unit=SECONDS, area=True, marks=marked),
     ]  # fmt: skip

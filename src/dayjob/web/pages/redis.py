@@ -12,6 +12,7 @@ from dayjob.admin.metrics import SPANS
 from dayjob.admin.views import RedisView
 from dayjob.text import span
 from dayjob.web.pages import drawings
+from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import NONE, number, size
 
@@ -34,7 +35,7 @@ async def redis(request: Request, admin: AsyncAdmin) -> Values:
         "redis": found, "trip": trip, "server": _server(info), "memory": _whole(info, "used_memory"),
         "idle": _whole(info, "blocked_clients"), "clients": _whole(info, "connected_clients"), "most_memory": _whole(info, "maxmemory"), "ops": _whole(info, "instantaneous_ops_per_sec"),
         "waits": max((pool.status.connection_wait for pool in pools.pools if pool.status), default=None),
-        "pictures": drawings.server(await admin.vitals(hours)), "spans": tuple(SPANS), "hours": hours,
+        "pictures": drawings.server(await admin.vitals(hours), await marks(request.app.state.console)), "spans": tuple(SPANS), "hours": hours,
         "findings": sorted(found.findings, key=lambda one: _ORDER.get(one.level, 1)), "facts": _facts(found),
     }  # fmt: skip
 
