@@ -57,6 +57,7 @@ def keys() -> str:
         "slot": "<slot>",
         "job_id": "<id>",
         "minute": "<minute>",
+        "limit": "<limit>",
         "span": "<minutes>",
         "deletion": "<deletion>",
         "part": "<part>",

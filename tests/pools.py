@@ -13,6 +13,7 @@ from dayjob.store.ops import consume, operate, produce
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.ops.history import Records
 from dayjob.store.ops.produce import Slot
+from dayjob.store.ops.rates import RateRule
 from dayjob.store.steps import walk
 
 LEASE = 15.0
@@ -28,6 +29,9 @@ class Pool:
         self.number = 0
         self.token = 1
         self.last: Op[Reply] | None = None
+        #: The rate limits of job names, and the kind of each limit, as this pool knows them.
+        self.rules: dict[str, RateRule] = {}
+        self.kinds: dict[str, str] = {}
         assert link.run(consume.join(keys, self.id, names, lease=LEASE, term=3.0)).registered
 
     def exchange(self, *wants: str | Want, **what: Any) -> Reply:
@@ -60,6 +64,7 @@ class Pool:
             self.id, self.number, self.token, listed,
             room=room, extra=extra, entries=entries, done=done or {}, minute=minute, figures=figures or {},
             records=records,
+            rules={want.name: self.rules[want.name] for want in listed if want.name in self.rules}, limits=self.kinds,
         )  # fmt: skip
         self.last = consume.exchange(self.keys, request, lease=LEASE, u=u)
         return self.last

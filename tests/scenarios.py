@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dayjob.handlers.describe import Described
+from dayjob.limits import Rate, Window
 from dayjob.outcome import (
     Died,
     Dropped,
     GivenBack,
+    HeldBack,
     Kept,
     NameSuspect,
     Reaped,
@@ -25,13 +27,15 @@ from dayjob.outcome import (
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op, plain
-from dayjob.store.ops import audit, bin, consume, find, inspect, job_types, maintain, operate, produce
+from dayjob.store.ops import audit, bin, consume, find, inspect, job_types, maintain, operate, produce, rates
 from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.move import JobMove
 from dayjob.store.ops.produce import Slot, When
+from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.scripts import Script
 from pools import Pool, fill, set_limit
+from rates import RatedPool, limit_name
 
 #: Far in the future, and the second after it.
 LATER = 4_000_000_000
@@ -254,6 +258,55 @@ def _trim(keys: Keys, link: Link) -> Op[Any]:
 def _limited(keys: Keys, link: Link) -> None:
     set_limit(keys, link, "a", 5)
     _pool(keys, link, held=2)
+
+
+@scenario("change_rule")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    fill(keys, link, "a", "1")
+    return rates.change_rule(keys, "a", RateRule(1, ("r",)))
+
+
+@scenario("change_rate set")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    rated_pool(keys, link).start("a", room=1)
+    return rates.set_limit(keys, "r", Rate(3, per=60), ["a"])
+
+
+@scenario("change_rate reset")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    rated_pool(keys, link).start("a", room=1)
+    return rates.reset(keys, "r", ["a"])
+
+
+@scenario("change_rate held")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    rated_pool(keys, link)
+    return rates.hold(keys, "r", 30.0, ["a"])
+
+
+@scenario("limit_states")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    rated_pool(keys, link).start("a", room=1)
+    return rates.limit_states(keys, {"r": "rate", "w": "window"}, cost=1)
+
+
+@scenario("exchange with rate limits")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    pool = rated_pool(keys, link)
+    first, second = pool.start("a", room=2)
+    spent = Spent(-1, pool.charges[first].marks, undone=True)
+    entries = [
+        Entry("a", first, GivenBack(), spent=spent),
+        Entry("a", second, HeldBack(("w",), 30.0)),
+    ]
+    return pool.prepare("a", room=5, entries=entries)
+
+
+def rated_pool(keys: Keys, link: Link) -> RatedPool:
+    """A pool with jobs of a name that has a rate and a window."""
+    fill(keys, link, "a", "1", "2", "3", "4")
+    kinds = {"r": Rate(2, per=60), "w": Window(2, per=60)}
+    return RatedPool(keys, link, {"a": limit_name(keys, link, "a", kinds)})
 
 
 @scenario("change_limit lifted")

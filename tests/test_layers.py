@@ -18,6 +18,7 @@ LAYERS = {
     "domain": {
         "cron",
         "errors",
+        "limits",
         "handlers",
         "job",
         "middleware",

@@ -19,12 +19,14 @@ from dayjob.errors import (
     Retry,
     Snooze,
     StoreError,
+    Throttled,
     Unavailable,
     Unknown,
     UnknownJob,
 )
 from dayjob.handlers.codecs import Codec
 from dayjob.job import Job, current_job
+from dayjob.limits import Concurrency, Rate, Window
 from dayjob.pool import WorkerPool
 from dayjob.version import __version__
 
@@ -41,6 +43,7 @@ __all__ = [
     "BadSchedule",
     "BadSignature",
     "Codec",
+    "Concurrency",
     "DayjobError",
     "Dead",
     "Discard",
@@ -51,13 +54,16 @@ __all__ = [
     "JobFailed",
     "JobTimeout",
     "NotReady",
+    "Rate",
     "ResultTimeout",
     "Retry",
     "Snooze",
     "StoreError",
+    "Throttled",
     "Unavailable",
     "Unknown",
     "UnknownJob",
+    "Window",
     "WorkerPool",
     "__version__",
     "current_job",

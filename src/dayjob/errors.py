@@ -24,7 +24,7 @@ DayjobError
 ├── JobFailed               the job is dead, so it has no result
 └── JobTimeout              the attempt ran longer than its job type allows (also TimeoutError)
 
-Retry, Snooze, GiveBack, Discard and Dead are signals, not errors: a handler raises one to choose how its attempt ends.
+Retry, Snooze, Throttled, GiveBack, Discard and Dead are signals, not errors: a handler raises one to choose how its attempt ends.
 """
 
 from __future__ import annotations
@@ -185,6 +185,19 @@ class Snooze(Signal):
     def __init__(self, why: str = "", *, after: float) -> None:
         super().__init__(why)
         self.after = after
+
+
+class Throttled(Signal):
+    """Put the job back at the head of its queue, and let no job start under `limit` for `after` seconds, in any pool.
+
+    For an API that answered "too many requests". Counts no failure. `limit` is one of the job type's limits, or its name;
+    without it, all rate limits of the job type are held.
+    """
+
+    def __init__(self, why: str = "", *, after: float, limit: Any = None) -> None:
+        super().__init__(why)
+        self.after = after
+        self.limit = limit
 
 
 class GiveBack(Signal):

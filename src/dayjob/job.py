@@ -9,8 +9,9 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import msgspec
 
-from dayjob.errors import BadArguments
+from dayjob.errors import BadArguments, BadOption
 from dayjob.handlers.redact import is_hidden, secrets_in, shown, without
+from dayjob.limits import MAX_COST
 
 _decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
 _decode_headers = msgspec.json.Decoder(dict[str, str] | None).decode
@@ -61,6 +62,7 @@ class Job:
         "scheduled_at",
         "snoozes",
         "source",
+        "spent",
         "tick",
         "unique_key",
     )
@@ -114,6 +116,8 @@ class Job:
         self.redact: Collection[str] = ()
         self._args = None if args is None and raw_args is not None else dict(args or {})
         self.line: CheckinSink | None = None
+        #: The units that `spend` reported; None if it was not called.
+        self.spent: float | None = None
         #: The last check-in: (text, done, total), or None.
         self.last_checkin: tuple[str, float | None, float | None] | None = None
 
@@ -159,6 +163,16 @@ class Job:
             return False
         self.line.checkin(text, done, total)
         return self.line.stopping
+
+    def spend(self, units: float) -> None:
+        """Report how many units of its rate limits this attempt used, instead of the job type's `cost`.
+
+        Several calls add up. The limits are corrected when the attempt ends: the next jobs wait for what it used too
+        much, and need not wait for what it did not use. Raises BadOption for a negative or infinite number.
+        """
+        if isinstance(units, bool) or not isinstance(units, int | float) or not 0 <= units <= MAX_COST:
+            raise BadOption(f"spend({units!r}): give a number from 0 to {MAX_COST:,}")
+        self.spent = (self.spent or 0) + units
 
     def get_str(self, key: str) -> str:
         """The argument `key` as a string. Raises BadArguments when it is missing or not a string."""

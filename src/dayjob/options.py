@@ -15,6 +15,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
 from dayjob.errors import BadOption
+from dayjob.limits import MAX_COST, Concurrency, Limit, Rate, Window, named_limits, sort_limits
 
 #: Control characters, and those that change the direction of text: they can alter a terminal or disguise a name.
 _CONTROLS = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -165,6 +166,8 @@ class JobSettings(TypedDict, total=False):
     priority: int
     max_fails: int
     max_concurrency: int | None
+    limits: Sequence[Rate | Window | Concurrency | Limit]
+    cost: int
     timeout: Seconds | None
     backoff: Backoff | Seconds | BackoffByError | None
     retry_on: tuple[type[BaseException], ...] | type[BaseException] | None
@@ -191,6 +194,10 @@ class JobOptions:
     max_fails: Annotated[int, _whole(1, 1_000_000)] = 4
     #: How many of these jobs may run at once over all pools; None for no limit.
     max_concurrency: Annotated[int | None, _whole(1, 1_000_000, none=True)] = None
+    #: How often these jobs may start, and how many may run at once; see the guide on limits.
+    limits: Annotated[tuple[Limit, ...], sort_limits] = ()
+    #: How many units of its rates a job of this type takes.
+    cost: Annotated[int, _whole(1, MAX_COST)] = 1
     #: Seconds an attempt may take; None for no limit.
     timeout: Annotated[float | None, _duration(none=True)] = None
     #: Seconds to wait after the nth failure: a function of n, a constant, a dict of exception classes to either, or
@@ -222,6 +229,19 @@ class JobOptions:
     def of(cls, settings: Mapping[str, Any], where: str, defaults: JobOptions | None = None) -> JobOptions:
         """`defaults` with the validated `settings`. Raises BadOption, which names `where`."""
         return replace(defaults or cls(), **_checked(cls, settings, where))
+
+    def for_job(self, name: str, where: str) -> JobOptions:
+        """These options for the job type `name`: its rate limits have names, and a Concurrency is `max_concurrency`.
+
+        Raises BadOption, which names `where`.
+        """
+        if not self.limits:
+            return self
+        given: Sequence[Any] = self.limits
+        most = next((one.n for one in given if isinstance(one, Concurrency)), self.max_concurrency)
+        if self.max_concurrency not in (None, most):
+            raise BadOption(f"{where}: give max_concurrency or Concurrency, not both: they mean the same")
+        return replace(self, max_concurrency=most, limits=named_limits(name, given, self.cost, where))
 
 
 class PoolSettings(TypedDict, total=False):

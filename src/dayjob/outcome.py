@@ -61,6 +61,14 @@ class GivenBack(msgspec.Struct, frozen=True, gc=False):
     why: str = ""
 
 
+class HeldBack(msgspec.Struct, frozen=True, gc=False):
+    """The handler raised Throttled. The job goes back to the head of its queue, and these limits hold for some seconds."""
+
+    limits: tuple[str, ...]
+    after: float
+    why: str = ""
+
+
 class Rewound(msgspec.Struct, frozen=True, gc=False):
     """Redis lost recent writes and holds an attempt that the pool does not know. The job goes back to its queue."""
 
@@ -74,7 +82,7 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
 
 
 #: The outcomes of an attempt that raised an exception.
-ErrorOutcome = Retried | Snoozed | Died | Dropped | GivenBack
+ErrorOutcome = Retried | Snoozed | Died | Dropped | GivenBack | HeldBack
 Outcome = Done | Kept | ErrorOutcome | Cancelled | Rewound | Reaped | Unreadable
 
 
@@ -89,8 +97,12 @@ class NameSuspect(msgspec.Struct, frozen=True, gc=False):
     """Record in the pool's state that this suspect runs next."""
 
 
-#: What an attempt may need from Redis before it starts. It ends nothing.
-StartRequest = Release | NameSuspect
+class Recharge(msgspec.Struct, frozen=True, gc=False):
+    """Redis lost recent writes, among them this attempt, which runs on. Charge the limits for it again."""
+
+
+#: What an attempt needs from Redis without ending: before it starts, or after Redis lost it.
+StartRequest = Release | NameSuspect | Recharge
 
 
 def counts_failure(outcome: Outcome | StartRequest) -> bool:

@@ -37,6 +37,7 @@ from dayjob.handlers.codecs import Codec, Codecs
 from dayjob.handlers.registry import JobType, Registry, encode_unchecked
 from dayjob.handlers.signature import Colour, NoContext, given_name
 from dayjob.job import Job, running
+from dayjob.limits import Limit, Rate, RateKind, Window
 from dayjob.middleware import EnqueueHook, Lifespan, Middleware
 from dayjob.options import (
     Commit,
@@ -236,6 +237,8 @@ class WorkerPool(Generic[C]):
         #: Called when an attempt of any job ends: "done", "fail", "dead" or "discard" to functions.
         self.hooks: dict[str, list[Hook]] = {}
         self.periodics: dict[str, PeriodicJob] = {}
+        #: The limits that several job types may share, by name.
+        self.limits: dict[str, Limit] = {}
         self._included = False
         self._runtime: Running | None = None
         #: The runtime that was built from what is registered here; set as soon as it starts.
@@ -401,6 +404,24 @@ class WorkerPool(Generic[C]):
         if self.periodics.setdefault(full, record) != record:
             raise BadOption(f"periodic {full!r} exists with other settings: give one of them a name=")
         return record
+
+    def limit(self, name: str, kind: RateKind, /) -> Limit:
+        """A limit that several job types share: `stripe = pool.limit("stripe", Rate(100, per=1))`, then `limits=[stripe]`.
+
+        Raises BadOption, also if the pool has another limit of this name, and NotReady once the pool has started.
+        """
+        self._refuse_late(f"limit {name!r}")
+        if not isinstance(kind, Rate | Window):
+            raise BadOption(
+                f"limit {name!r}: {kind!r} cannot be shared by job types: give Rate or Window"
+                " (Concurrency belongs to one job type: write it into its limits=[...])"
+            )
+        limit = Limit(check_name(name), kind)
+        if self.limits.setdefault(name, limit) != limit:
+            raise BadOption(
+                f"limit {name!r} exists with other values ({self.limits[name].kind}): use that one, or another name"
+            )
+        return limit
 
     @_MadeOnce
     def enqueuer(self) -> Enqueuer:
@@ -582,13 +603,26 @@ class WorkerPool(Generic[C]):
         job_type: JobType[..., ..., Any] = JobType(
             fn,
             name=chosen,
-            options=JobOptions.of(settings, f"job {chosen!r}", self.defaults),
+            options=self._job_options(chosen, settings),
             pool=self,
             context=self.context,
             codecs=self.codecs,
         )
         self.registry.add(job_type)
         return job_type
+
+    def _job_options(self, name: str, settings: Mapping[str, Any]) -> JobOptions:
+        """The options of a job type. Raises BadOption, also for a limit of another pool."""
+        where = f"job {name!r}"
+        options = JobOptions.of(settings, where, self.defaults).for_job(name, where)
+        for limit in settings.get("limits", ()):
+            if isinstance(limit, Limit) and self.limits.get(limit.name) != limit:
+                known = ", ".join(map(repr, self.limits)) or "none"
+                raise BadOption(
+                    f"job {name!r}: this pool has no limit {limit.name!r} with these values (it has {known}):"
+                    " use what its own limit() returned"
+                )
+        return options
 
     def _own_name(self, spec: str, job: JobType[..., ..., Any] | str) -> str:
         if isinstance(job, str):

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from dayjob.errors import BadOption, Dead, Discard, GiveBack, Retry, Signal, Snooze
+from dayjob.errors import BadOption, Dead, Discard, GiveBack, Retry, Signal, Snooze, Throttled
 from dayjob.options import Backoff, BackoffByError, JobOptions, Seconds, seconds
-from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, Retried, Snoozed
+from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, HeldBack, Retried, Snoozed
 
 #: Ten years, in seconds. A longer delay is taken for a mistake.
 LONGEST = 3653 * 86_400.0
@@ -111,6 +111,8 @@ def decide(
     if isinstance(exception, Snooze):
         wait, note = _asked(exception, options, fails, rng)
         return Snoozed(wait, _why(exception, "snoozed", note))
+    if isinstance(exception, Throttled):
+        return _throttled(options, exception, fails, rng)
     if isinstance(exception, GiveBack):
         return GivenBack(why=_why(exception, "given back"))
     if isinstance(exception, Discard):
@@ -130,13 +132,30 @@ def decide(
     return Retried(wait, _why(exception, count, note))
 
 
+def _throttled(
+    options: JobOptions, exception: Throttled, fails: int, rng: random.Random
+) -> HeldBack | Snoozed:
+    """Hold the limits that the signal names. The job is snoozed instead if its job type has no such limit."""
+    wait, note = _asked(exception, options, fails, rng)
+    asked = exception.limit
+    held = tuple(one.name for one in options.limits if asked is None or asked in (one, one.name, one.kind))
+    if held and note is None:
+        return HeldBack(held, wait, _why(exception, "throttled"))
+    if not held:
+        lacks = (
+            "has no rate limit" if asked is None else f"has no limit {_shown(getattr(asked, 'name', asked))}"
+        )
+        note = "; ".join(filter(None, (note, f"its job type {lacks}, so the job was snoozed")))
+    return Snoozed(wait, _why(exception, "throttled", note))
+
+
 def _end(options: JobOptions, why: str) -> Dropped | Died:
     return Dropped(counts_failure=True, why=why) if options.skip_dead else Died(counts_failure=True, why=why)
 
 
 def _asked(exception: BaseException, options: JobOptions, fails: int, rng: random.Random) -> Delay:
     """The delay that a signal asks for, or else the job type's backoff."""
-    after = getattr(exception, "after", None) if isinstance(exception, Retry | Snooze) else None
+    after = getattr(exception, "after", None) if isinstance(exception, Retry | Snooze | Throttled) else None
     backoff = backoff_for(options.backoff, exception)
     if after is None:
         return delay(backoff, fails, rng)

@@ -172,7 +172,7 @@ ALL = (
     Mutant(
         "the limit is not counted",
         f"{SCRIPTS}/prelude/fetchable.lua",
-        "return math.min(waiting, math.max((tonumber(limit) or 0) - running, 0))",
+        "return math.min(waiting, math.max((tonumber(limit) or tonumber(string.match(limit, '^%S*')) or 0) - running, 0))",
         "return waiting",
         (f"{EXCHANGE}::test_a_limit_is_counted_in_the_step_that_takes",),
     ),
@@ -308,7 +308,7 @@ ALL = (
     Mutant(
         "an exchange gives a cancelled job back",
         f"{SCRIPTS}/exchange.lua",
-        "local runs_again = {retried = true, snoozed = true, given_back = true, rewound = true}",
+        "local runs_again = {retried = true, snoozed = true, given_back = true, held_back = true, rewound = true}",
         "local runs_again = {}",
         ("tests/scripts/test_exchange_settle.py::test_a_cancelled_job_is_kept_for_its_pool_to_end_and_goes_nowhere_else",),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -39,6 +40,7 @@ def leader(monkeypatch):
             beat=5.0, dead_age=0.0,
         )  # fmt: skip
         # The other chores were done a moment ago.
+        made._parked_at = math.inf
         made._next = dict.fromkeys(
             ("restore", "pass", "trim", "repair", "names", "forget", "server", "queues"), 2000.0
         )

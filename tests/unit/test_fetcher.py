@@ -18,6 +18,7 @@ from dayjob.store.ops.consume import Batch, Entry, Reply
 from dayjob.worker.fetching.budget import FetchBudget
 from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.fetching.requests import RequestSequence
+from dayjob.worker.fetching.rules import RuleBook
 from dayjob.worker.running.executors import Executors
 from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS, ReadyQueue
 from dayjob.worker.state import PoolState, RedisClock
@@ -138,7 +139,8 @@ def test_the_clock_follows_redis_and_not_the_host():
 def requests() -> RequestSequence:
     state = PoolState()
     state.pool_id = "p"
-    return RequestSequence(KEYS, state, lease=15.0, rng=random.Random(1))
+    rules = RuleBook(KEYS, FakeLink(), {})  # type: ignore[arg-type]
+    return RequestSequence(KEYS, state, rules, lease=15.0, rng=random.Random(1))
 
 
 def test_requests_are_numbered_when_they_are_sent(requests):

@@ -18,10 +18,12 @@ from dayjob.outcome import (
     Done,
     Dropped,
     GivenBack,
+    HeldBack,
     Kept,
     NameSuspect,
     Outcome,
     Reaped,
+    Recharge,
     Release,
     Retried,
     Rewound,
@@ -58,6 +60,8 @@ ENCODED = [
     (Entry("a", "1:a", Cancelled()), ("cancelled", 0, "", b"")),
     (Entry("a", "1:a", GivenBack()), ("given_back", 0, "", "")),
     (Entry("a", "1:a", GivenBack(KEY), job_id="id1"), ("given_back", 0, KEY, "id1")),
+    (Entry("a", "1:a", HeldBack(("r",), 1.5)), ("held_back", 1500, "", b"")),
+    (Entry("a", "1:a", Recharge()), ("recharge", 0, "", b"")),
     (Entry("a", "1:a", Rewound()), ("rewound", 0, "", b"")),
     (Entry("a", "1:a", Reaped(), b"p"), ("reaped", 0, "", b"")),
     (Entry("a", "1:a", Unreadable(), b"p"), ("unreadable", 0, "", b"")),
@@ -82,7 +86,7 @@ def test_each_outcome_and_request_has_a_kind_of_its_own_that_the_scripts_documen
         for script in ("exchange", "sweep")
     }
     # Records are no outcome: they stand behind one.
-    assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | {"records"}
+    assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | {"records", "spent"}
     assert documented["sweep"] == {"reaped", "retried", "died", "dropped", "cancelled", "unreadable"}
 
 
@@ -107,7 +111,7 @@ def test_the_release_of_a_unique_key_goes_ahead_of_the_outcome_that_ends_the_job
     op = exchange(KEYS, request, lease=15.0, u=0.5)
     unique_at, result_at = op.keys.index(KEY) + 1, op.keys.index(KEYS.result("id1")) + 1
     assert op.args[9:11] == [3, 1], "three entries and one group of plain completions"
-    assert op.args[14:] == [
+    assert op.args[16:] == [
         "release", 1, "1:a", b"", 0, unique_at, "id1",
         "died", 1, "1:a", b"p", 1, result_at, RESULT,
         "retried", 1, "2:a", b"", 1000, 0, b"",

@@ -155,7 +155,7 @@ def _share(failed: int, ended: int) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RecentWindow:
     """The last minutes of which there are figures, the one under way included, and how many seconds they cover."""
 
     parts: tuple[Counts, ...]
@@ -192,7 +192,7 @@ def growth(parts: Sequence[Counts], name: str, size: int, now: float) -> float |
     return None
 
 
-def window(parts: Sequence[Counts], now: float) -> Window:
+def window(parts: Sequence[Counts], now: float) -> RecentWindow:
     """The minutes since the first count of the queues. The last minute is not over.
 
     Where no count was made, from the first minute with figures on.
@@ -203,7 +203,7 @@ def window(parts: Sequence[Counts], now: float) -> Window:
     some = tuple(parts[first:])
     begin = now if not some else some[0].minute * 60 if some[0].counted_at is None else some[0].counted_at
     # Counts carry whole seconds.
-    return Window(some, max(1.0, now - begin))
+    return RecentWindow(some, max(1.0, now - begin))
 
 
 def totals_of(totals: dict[str, dict[str, int]], name: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dayjob.admin.bin import ended, new_deletion
 from dayjob.admin.jobs import page
-from dayjob.admin.metrics import RECENT_MINUTES, Window, failing, growth, pairs, totals_of, window
+from dayjob.admin.metrics import RECENT_MINUTES, RecentWindow, failing, growth, pairs, totals_of, window
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
 from dayjob.admin.views import (
     DrainTime,
@@ -81,7 +81,7 @@ def _crew(fleet: Fleet) -> _Crew:
 
 
 def _view(
-    queue: inspect.Queue, fleet: Fleet, crew: _Crew, recent: Window, minutes: list[Minute], now: float
+    queue: inspect.Queue, fleet: Fleet, crew: _Crew, recent: RecentWindow, minutes: list[Minute], now: float
 ) -> QueueView:
     """`minutes` are those of the window, and some before it."""
     name = queue.name

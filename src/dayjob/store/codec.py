@@ -176,6 +176,7 @@ def job_of(wire: Wire) -> Job:
     job._args = None
     job.line = None
     job.last_checkin = None
+    job.spent = None
     job.existed = False
     return job
 

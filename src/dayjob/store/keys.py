@@ -108,8 +108,25 @@ class Keys:
 
     @property
     def limits(self) -> str:
-        """Hash: job name to its concurrency limit; `<name>|by` to who set it: `code`, `operator`, or `lifted` if an operator removed it; `<name>|counting` while attempts are counted for a new limit. Meanwhile the limit of a name that had none is 1e6."""
+        """Hash: job name to its concurrency limit; `<name>|by` to who set it: `code`, `operator`, or `lifted` if an operator removed it; `<name>|counting` while attempts are counted for a new limit. Meanwhile the limit of a name that had none is 1e6. Behind the number, a name with rate limits has its rule: what a job costs, and the names of its limits. `limit:<limit>` is the definition of a rate limit: `rate <n> <microseconds> <burst>`, `window <n> <microseconds>` or `lifted`; `limit:<limit>|by` is who set it, `limit:<limit>|code` what the code declares."""
         return f"{self.prefix}limits"
+
+    def rate(self, limit: str) -> str:
+        """String, Redis microseconds: when the bucket of a rate limit is full again, its last charge, the sum of its charges since it was created, and when that was. Expires a minute after it is full. Written by exchange."""
+        return f"{self.prefix}rate:{limit}"
+
+    def window(self, limit: str) -> str:
+        """Sorted set: `<pool>/<token>` of the attempts that a window limit counts, scored by the Redis microsecond of their start. Expires a minute after the window. Written by exchange."""
+        return f"{self.prefix}window:{limit}"
+
+    def hold(self, limit: str) -> str:
+        """String: the Redis millisecond until which a rate limit lets nothing start. Expires then. Written by exchange (Throttled) and by operators."""
+        return f"{self.prefix}hold:{limit}"
+
+    @property
+    def parked(self) -> str:
+        """Sorted set: name of a queue that waits for a rate limit, scored by the second when its next job may start. The leader then rings its bell. Written by exchange."""
+        return f"{self.prefix}parked"
 
     def held_of(self, name: str) -> str:
         """Set of `<pool>/<token>`: the attempts that count against the limit of a name in `limits`."""

@@ -15,9 +15,11 @@ from dayjob.outcome import (
     Done,
     Dropped,
     GivenBack,
+    HeldBack,
     Kept,
     NameSuspect,
     Reaped,
+    Recharge,
     Release,
     Retried,
     Rewound,
@@ -179,9 +181,11 @@ class Memory:
                 self._keep(entry, now + KEEP_ERROR_MS / 1000)
             case Dropped() | Cancelled():
                 self.discarded.append(MemoryEntry.of(attempt.payload))
+            case HeldBack(after=after):
+                self.scheduled.append(MemoryEntry.of(attempt.payload, now + after))
             case GivenBack():
                 self.queued.insert(0, MemoryEntry.of(attempt.payload))
-            case Rewound() | Reaped() | Unreadable() | Release() | NameSuspect():
+            case Rewound() | Reaped() | Unreadable() | Release() | NameSuspect() | Recharge():
                 raise AssertionError(f"a runner does not settle a readable job with {entry.outcome!r}")
             case _ as unknown:
                 assert_never(unknown)

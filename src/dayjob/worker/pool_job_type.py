@@ -63,6 +63,7 @@ class PoolJobType:
         "plain",
         "pool",
         "quickest",
+        "rated",
         "runs",
         "slow_until",
         "taken",
@@ -89,9 +90,14 @@ class PoolJobType:
         #: The handler as a function of its raw arguments, if it needs neither context nor job and has no middleware.
         self.direct = direct
         self.hooks = hooks_of(job_type.options, pool_hooks or {})
-        #: Whether a completion needs no hook, no stored result and no release of a key.
+        #: Whether a completion needs no hook, no stored result, no release of a key and no correction of charges.
         options = job_type.options
-        self.plain = options.keep is None and not self.hooks.done and options.unique_until == "start"
+        self.plain = (
+            options.keep is None
+            and not self.hooks.done
+            and options.unique_until == "start"
+            and not options.limits
+        )
         self.pool = pool
         #: What the history keeps of its attempts.
         self.history = history or HistoryCaps()
@@ -103,6 +109,8 @@ class PoolJobType:
         self.slow_until = 0.0
         #: The pool fetched unique jobs: nothing is prefetched, because a job keeps its key until a worker is free.
         self.unique = False
+        #: The name has rate limits: nothing is prefetched, because a job counts as started when it is fetched.
+        self.rated = False
         #: Histograms since the last flush: bucket to count.
         self.runs: dict[int, int] = {}
         self.waits: dict[int, int] = {}

@@ -250,7 +250,8 @@ class Runtime:
             for one in pool.registry
             for caps in (self.job_types[one.name].history,)
         ]
-        return Announcer(self._keys, described, schedules, wanted, self._tag)
+        rated = {one.name: one.options for one in pool.registry}
+        return Announcer(self._keys, described, schedules, wanted, rated, self._tag)
 
     def _warn_of_eviction(self) -> None:
         """Warn about a server that evicts keys: it would delete jobs without any error."""

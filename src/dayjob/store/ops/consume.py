@@ -14,10 +14,12 @@ from dayjob.outcome import (
     Done,
     Dropped,
     GivenBack,
+    HeldBack,
     Kept,
     NameSuspect,
     Outcome,
     Reaped,
+    Recharge,
     Release,
     Retried,
     Rewound,
@@ -28,6 +30,7 @@ from dayjob.outcome import (
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
 from dayjob.store.ops.history import Records
+from dayjob.store.ops.rates import RateRule, Spent, state_key
 from dayjob.store.scripts import load
 
 #: Limits of one exchange, because a script blocks the server while it runs.
@@ -75,6 +78,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
     #: What the history keeps of the attempt; None if nothing.
     records: Records | None = None
+    #: A correction of what rate limits were charged for the attempt.
+    spent: Spent | None = None
 
 
 def error_result(message: str) -> bytes:
@@ -101,6 +106,10 @@ def encode(keys: Keys, entry: Entry) -> tuple[str, int, str, bytes | str]:
             return "release", int(first), key, entry.job_id
         case GivenBack(unique_key=key):
             return "given_back", 0, key, entry.job_id
+        case HeldBack(after=after):
+            return "held_back", _milliseconds(after), "", b""
+        case Recharge():
+            return "recharge", 0, "", b""
         case NameSuspect():
             return "name_suspect", 0, "", b""
         case Cancelled():
@@ -151,6 +160,9 @@ class Request:
     figures: Mapping[str, int] = field(default_factory=dict)
     #: What the history keeps of completed attempts.
     records: Sequence[Records] = ()
+    #: The rules of those names that have rate limits, and the kind of each limit that the request refers to.
+    rules: Mapping[str, RateRule] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
 
 
 class Batch(NamedTuple):
@@ -178,6 +190,10 @@ class Reply:
     batches: list[Batch]
     #: Tokens that were not settled because their job was cancelled; True if the job goes to dead.
     cancelled: dict[str, bool] = field(default_factory=dict)
+    #: Names whose rate limits differ from those in the request, so that nothing was fetched of them.
+    unknown: list[str] = field(default_factory=list)
+    #: Rate limit to the mark of what was charged.
+    marks: dict[str, str] = field(default_factory=dict)
 
 
 def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Reply]:
@@ -186,45 +202,65 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [
         keys.pools, keys.state(request.pool_id), keys.held(request.pool_id), keys.limits, keys.totals, keys.retry,
-        keys.dead, keys.scheduled, keys.done, keys.broken, keys.due, keys.minute(request.minute),
+        keys.dead, keys.scheduled, keys.done, keys.broken, keys.due, keys.minute(request.minute), keys.parked,
     ]  # fmt: skip
     for name in names:
         key_list += keys.of_name(name)
-    settled, count = _settle_args(keys, request.entries, index, key_list)
+    for limit, kind in request.limits.items():
+        key_list += (state_key(keys, limit, kind), keys.hold(limit))
+    settled, count = _settle_args(keys, request, index, key_list)
     for records in request.records:
         settled += _record_args(keys, records, "", key_list)
     count += len(request.records)
     args: list[Arg] = [
         request.pool_id, request.number, request.first_token, request.room, request.extra, int(lease * 1000),
-        f"{u:.17f}", MAX_BYTES, len(names), count, len(request.done),
+        f"{u:.17f}", MAX_BYTES, len(names), count, len(request.done), len(request.limits), len(request.rules),
     ]  # fmt: skip
     for want in request.wants:
         args += (want.name, want.weight, 2 if want.fast and want.fetch else int(want.fetch))
+    for limit, kind in request.limits.items():
+        args += (limit, kind)
+    for name, rule in request.rules.items():
+        args += (index[name], rule.text)
     args += settled
     for name, tokens in request.done.items():
         args += (index[name], len(tokens), *tokens)
     for figure, increment in request.figures.items():
         args += (figure, increment)
     first = request.first_token
-    return Op(load("exchange"), key_list, args, lambda reply: _read_exchange(reply, names, first))
+    limits = list(request.limits)
+    return Op(load("exchange"), key_list, args, lambda reply: _read_exchange(reply, names, first, limits))
 
 
 def _settle_args(
-    keys: Keys, entries: Sequence[Entry], index: Mapping[str, int], key_list: list[Arg]
+    keys: Keys, request: Request, index: Mapping[str, int], key_list: list[Arg]
 ) -> tuple[list[Arg], int]:
-    """The arguments for `entries`, and how many entries the script reads in them. Appends their keys to `key_list`.
+    """The arguments for the entries, and how many entries the script reads in them. Appends their keys to `key_list`.
 
-    The release of a unique key is an entry of its own, ahead of the outcome that ends the job.
+    The release of a unique key, and a correction of charges, are entries of their own, ahead of the outcome that ends
+    the attempt.
     """
     args: list[Arg] = []
     count = 0
-    for entry in entries:
+    limits = {limit: i for i, limit in enumerate(request.limits, 1)} if request.limits else {}
+    for entry in request.entries:
         name, token = index[entry.name], entry.token
+        if entry.spent is not None:
+            spent = entry.spent
+            marks = " ".join(f"{limits[one]}:{mark}" for one, mark in spent.marks.items() if one in limits)
+            again = isinstance(entry.outcome, Recharge)
+            undone = "undone" if spent.undone else ""
+            args += ("recharge" if again else "spent", name, token, undone, f"{spent.units:.6f}", 0, marks)
+            count += 1
+            if again:
+                continue
         if entry.releases:
             key_list.append(entry.releases)
             args += ("release", name, token, b"", 0, len(key_list), entry.job_id)
             count += 1
         kind, number, key, value = encode(keys, entry)
+        if isinstance(entry.outcome, HeldBack):
+            value = " ".join(str(limits[one]) for one in entry.outcome.limits if one in limits)
         place = 0
         if key:
             key_list.append(key)
@@ -243,7 +279,7 @@ def _record_args(keys: Keys, records: Records, token: str, key_list: list[Arg]) 
     return "records", 0, token, records.lines, records.caps.count, len(key_list), records.caps.milliseconds
 
 
-def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:
+def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) -> Reply:
     status: Status = reply[0].decode()
     releases = reply[5]
     batches: list[Batch] = []
@@ -272,6 +308,8 @@ def _read_exchange(reply: Any, names: list[str], first: int) -> Reply:
         wrong=[names[i - 1] for i in reply[7]],
         batches=batches,
         cancelled={reply[9][i].decode(): reply[9][i + 1] == b"kill" for i in range(0, len(reply[9]), 2)},
+        unknown=[names[i - 1] for i in reply[10]],
+        marks={limits[reply[11][i] - 1]: reply[11][i + 1].decode() for i in range(0, len(reply[11]), 2)},
     )
 
 
@@ -415,7 +453,9 @@ def limit_table(keys: Keys) -> Op[LimitTable]:
 def _read_limits(reply: Any) -> tuple[dict[str, int], set[str], set[str], dict[str, str]]:
     words = [raw.decode("utf-8", "replace") for raw in reply]
     pairs = dict(zip(words[::2], words[1::2], strict=True))
-    limits = {name: int(value) for name, value in pairs.items() if "|" not in name and value.isdecimal()}
+    # A rule of rate limits may stand behind the number. No job name has a colon, the definitions of limits have one.
+    numbers = {name: value.partition(" ")[0] for name, value in pairs.items() if not {"|", ":"} & {*name}}
+    limits = {name: int(number) for name, number in numbers.items() if number.isdecimal()}
     by = {name.removesuffix("|by"): value for name, value in pairs.items() if name.endswith("|by")}
     lifted = {name for name, value in by.items() if value == "lifted" and name not in limits}
     end = "|counting"

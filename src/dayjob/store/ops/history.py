@@ -18,6 +18,7 @@ from dayjob.outcome import (
     Done,
     Dropped,
     GivenBack,
+    HeldBack,
     Kept,
     Outcome,
     Reaped,
@@ -135,7 +136,7 @@ def ending_of(outcome: Outcome) -> Ending | None:
             return "snoozed"
         case Cancelled():
             return "cancelled"
-        case GivenBack():
+        case GivenBack() | HeldBack():
             return "given_back"
         case Reaped():
             return "crashed"

@@ -184,7 +184,7 @@ def forget_names(keys: Keys, names: Sequence[str], *, remove: bool) -> Op[list[s
 
 def ring(keys: Keys, names: Sequence[str]) -> Op[int]:
     """Ring the bells of the queues among `names` that can be fetched from; 200 names at most."""
-    key_list: list[Arg] = [keys.limits]
+    key_list: list[Arg] = [keys.limits, keys.parked]
     for name in names:
         key_list += keys.of_name(name)
     return Op(load("ring"), key_list, list(names), int)

@@ -24,6 +24,8 @@ local COUNTING = '1e6'
 
 local stored = redis.call('HMGET', limits, name, name .. '|counting')
 local before, counting = stored[1], stored[2]
+-- The rule of a name with rate limits stands behind its concurrency limit, which is 1e6 if it has none.
+local rule = string.match(before or '', '^%S*(.*)$')
 if what == 'begin' then
   if not before then
     redis.call('HSET', limits, name, COUNTING)
@@ -44,13 +46,14 @@ if what == 'abandon' then
 end
 if what == 'finish' then
   if not before or (counting and counting ~= mark) then return 0 end
-  redis.call('HSET', limits, name, limit, name .. '|by', by)
+  redis.call('HSET', limits, name, limit .. rule, name .. '|by', by)
   redis.call('HDEL', limits, name .. '|counting')
 else
   redis.call('HDEL', limits, name, name .. '|by', name .. '|counting')
+  if rule ~= '' then redis.call('HSET', limits, name, COUNTING .. rule) end
   -- Pools set their limit again when it is missing. This field keeps them from undoing an operator's removal.
   if by == 'operator' then redis.call('HSET', limits, name .. '|by', 'lifted') end
-  redis.call('DEL', members)
+  if rule == '' then redis.call('DEL', members) end
 end
 local from = before and before ~= COUNTING and before or ''
 if from ~= limit then

@@ -14,7 +14,9 @@ KEYS[9]  done
 KEYS[10]  broken
 KEYS[11]  due
 KEYS[12]  minute
-KEYS[13...]  4 per job name: queue, paused, held set, bell; then the unique, result and history keys that entries refer to
+KEYS[13]  parked
+KEYS[14...]  4 per job name: queue, paused, held set, bell; 2 per rate limit: its rate or window, its hold; then the
+             unique, result and history keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of this request, from 1
 ARGV[3]  number of the first new token
@@ -26,7 +28,11 @@ ARGV[8]  maximum bytes to fetch
 ARGV[9]  number of job names
 ARGV[10]  number of entries
 ARGV[11]  number of groups of plain completions
-ARGV[12...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, and the name is fast;
+ARGV[12]  number of rate limits
+ARGV[13]  number of job names with rate limits
+ARGV[14...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, and the name is fast;
+             2 per rate limit: its name, rate | window;
+             2 per job name with rate limits: name index, its rule as this pool knows it: cost, names of its limits;
              7 per entry: kind, name index, token, payload, number, key index, value;
              per group: name index, count, tokens;
              2 per metric of this minute: field, increment
@@ -35,7 +41,9 @@ Returns  {"ok" | "rewound": Redis lost earlier requests of this pool | "again": 
           indexes of names that still have jobs to fetch; answers to release: token, payload or false, ...;
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
           jobs: {name index, payload, ...} per name with jobs, under consecutive token numbers; or for "again" {token, payload, ...};
-          attempts left unsettled because their job was cancelled: token, 1 | kill, ...}
+          attempts left unsettled because their job was cancelled: token, 1 | kill, ...;
+          indexes of names whose rule in Redis is not the one that this pool knows: nothing was fetched of them;
+          marks of the limits that were charged: limit index, mark, ...}
 Kinds of entries that end the attempt, named like the classes of outcome.py (number and key index are 0 unless given here):
   done        nothing is stored
   kept        payload goes to done; number: milliseconds to keep it and the result; key, value: the result
@@ -45,6 +53,7 @@ Kinds of entries that end the attempt, named like the classes of outcome.py (num
   dropped     nothing is stored; number: 1 when it counts as a failure
   cancelled   nothing is stored
   given_back  the held payload goes back to its queue; key, value: a unique key to take again, and the job id
+  held_back   the held payload goes back to its queue; number: milliseconds for which limits hold; value: their indexes
   rewound     the held payload goes back to its queue
   unreadable  payload goes to broken
 Kinds that do not end it:
@@ -53,17 +62,23 @@ Kinds that do not end it:
   records       payload: records of ended attempts, one per line; number: how many the key keeps; key, value: the history
                 of a job name, and milliseconds to keep it. With a token, behind the outcome of that attempt, they are
                 written if that outcome was applied; with no token, if no outcome of this request was late. Name index: 0.
-A cancelled job never runs again: retried, snoozed, given_back and rewound leave its attempt held, and the pool ends it.
+  spent         correct what an attempt was charged; payload: undone, if it never started; number: units more, or less, than
+                charged; value: limit index:mark, ...
+  recharge      charge limits for an attempt that Redis lost; number: units; value: limit index:, ...
+A cancelled job never runs again: retried, snoozed, given_back, held_back and rewound leave its attempt held, and the
+pool ends it.
 Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that fetches the job, and a
 resend must find the whole request applied or nothing.
 ]]
---@use check bell fetchable record
+--@use check bell limits fetchable record
 local pools, state, held, limits, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local retry, dead, scheduled, done, broken, due, minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local parked = KEYS[13]
 local pool, number, token_number = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local room, extra, lease, u, most_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local names, entries, groups = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local FIRST_KEY, FIRST_ARG = 12, 11
+local limiters, limited = tonumber(ARGV[12]), tonumber(ARGV[13])
+local FIRST_KEY, FIRST_ARG = 13, 13
 local call, pcall_, format = redis.call, redis.pcall, string.format
 
 local time = call('TIME')
@@ -71,12 +86,12 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Refuse unregistered pools, and recognise requests that were applied before.
 if not call('ZSCORE', pools, pool) then
-  return {'refused', now, 0, 0, {}, {}, {}, {}, {}, {}}
+  return {'refused', now, 0, 0, {}, {}, {}, {}, {}, {}, {}, {}}
 end
 local known = call('HMGET', state, 'last', 'suspect')
 local last, suspect = tonumber(known[1] or '0'), known[2]
 if number < last then
-  return {'late', now, 0, 0, {}, {}, {}, {}, {}, {}}
+  return {'late', now, 0, 0, {}, {}, {}, {}, {}, {}, {}, {}}
 end
 local again = number == last
 local status = again and 'again' or (number > last + 1 and 'rewound' or 'ok')
@@ -104,7 +119,7 @@ limit = limit or {}
 local targets = {retried = {'ZCARD', retry}, died = {'ZCARD', dead}, snoozed = {'ZCARD', scheduled}, kept = {'ZCARD', done}, unreadable = {'LLEN', broken}}
 local able = {done = true, dropped = true, cancelled = true}
 local function can(kind, i)
-  if kind == 'given_back' or kind == 'rewound' then
+  if kind == 'given_back' or kind == 'rewound' or kind == 'held_back' then
     if good(pcall_('LLEN', key_of(i, 1))) then return true end
     note_wrong(i)
     return false
@@ -122,9 +137,40 @@ local function add(counter, i, n)
 end
 local late, stuck, releases, cancelled = 0, {}, {}, {}
 local settled, histories = {}, {}
-local runs_again = {retried = true, snoozed = true, given_back = true, rewound = true}
+local left, live = {}, {}
+local runs_again = {retried = true, snoozed = true, given_back = true, held_back = true, rewound = true}
 local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
+
+-- Rate limits. A pool whose names have none passes none, and does not pay for any of this.
+local rule, unknown, marks = {}, {}, {}
+local charges, spare_of, next_start_of
+if limiters > 0 then
+  --@use limiters charges
+  local at_us, limiter, fields = time[1] * 1000000 + time[2], {}, {}
+  for l = 1, limiters do fields[l] = 'limit:' .. ARGV[position + l * 2 - 1] end
+  local definitions = limits_of(limits, fields) or {}
+  for l = 1, limiters do
+    local at = FIRST_KEY + names * 4 + l * 2
+    limiter[l] = read_limiter(definitions[l], ARGV[position + l * 2], KEYS[at - 1], KEYS[at], at_us)
+    limiter[ARGV[position + l * 2 - 1]] = limiter[l]
+  end
+  position = position + limiters * 2
+  for _ = 1, limited do
+    local text = ARGV[position + 2]
+    local one = {text = text, cost = tonumber(string.match(text, '^%d+'))}
+    for limit_name in string.gmatch(text, ' (%S+)') do
+      local found = limiter[limit_name] or {unknown = true}
+      one[#one + 1] = found
+      one.unknown, one.wrong = one.unknown or found.unknown, one.wrong or found.wrong
+    end
+    rule[tonumber(ARGV[position + 1])] = one
+    position = position + 2
+  end
+  charges = new_charges(limiter, at_us, spare)
+  spare_of = function(i) return spare(rule[i], at_us) end
+  next_start_of = function(i) return next_start(rule[i], left[i], at_us) end
+end
 
 -- 1. Settle. Each destination is written before the attempt is removed from held.
 -- gocraft's web UI can only read scores that are whole seconds, so dead jobs and long delays get such scores, rounded up.
@@ -162,6 +208,7 @@ local function settle(kind, i, token, payload, amount, key, value)
   else
     call('RPUSH', key_of(i, 1), call('HGET', held, token))
     add(kind, i, 1)
+    if kind == 'held_back' and charges then charges.hold(value, amount) end
     -- The job released its unique key but never started. It takes the key again, unless another job has it by now.
     if key > 0 then call('SET', KEYS[key], value, 'NX', 'PX', 2592000000) end
   end
@@ -215,6 +262,10 @@ for _ = 1, entries do
     elseif settled[token] then
       record(KEYS[key], payload, amount, tonumber(value), now)
     end
+  elseif kind == 'spent' or kind == 'recharge' then
+    if charges and not again and (present or kind == 'recharge') then
+      charges.spend(pool .. '/' .. token, kind == 'recharge' and 'again' or payload, amount, value)
+    end
   elseif again then
     -- The first send removed all attempts that it settled, so one that is still held could not be settled.
     if present then stuck[#stuck + 1] = token end
@@ -255,34 +306,53 @@ elseif suspect_ended then
 end
 
 -- 2. Count what can be fetched.
-local left, live = {}, {}
 for i = 1, names do
   -- If the limits cannot be read, nothing is fetched. Finished attempts are settled all the same.
   local most = limits_known and fetchable(FIRST_KEY + (i - 1) * 4, limit[i])
   if not most then note_wrong(i) end
   left[i] = most or 0
+  if limit[i] and not tonumber(limit[i]) then
+    -- Another pool or an operator changed the limits of this name: nothing is fetched before this pool knows them too.
+    if not rule[i] or rule[i].unknown or rule[i].text ~= string.match(limit[i], '^%S+ (.*)$') then
+      unknown[#unknown + 1] = i
+      left[i] = 0
+    elseif rule[i].wrong then
+      note_wrong(i)
+      left[i] = 0
+    end
+  else
+    rule[i] = nil
+  end
 end
 
 -- 3. Fetch: share the room among the names by weight, then the extra among the fast names.
 local take, jobs = {}, {}
 local function deal(slots, least)
-  local players = {}
+  local players, evenly = {}, true
   for i = 1, names do
-    if left[i] > 0 and want[i] >= least then players[#players + 1] = i end
+    if left[i] > 0 and want[i] >= least and not (rule[i] and spare_of(i) == 0) then players[#players + 1] = i end
   end
   while slots > 0 and #players > 0 do
     local sum, running, before, dealt, rest = 0, 0, 0, 0, {}
     for _, i in ipairs(players) do sum = sum + weight[i] end
+    local most = evenly and charges and charges.shares(players, rule, weight)
     for n, i in ipairs(players) do
-      running = running + slots * weight[i] / sum
-      local upto = n == #players and slots or math.floor(running + u)
+      running = running + (most and math.min(slots * weight[i] / sum, most[i]) or slots * weight[i] / sum)
+      local upto = n == #players and not most and slots or math.floor(running + u)
       local k = math.min(upto - before, left[i])
+      if rule[i] then
+        -- Names that share a limit are dealt from what it leaves together.
+        k = math.min(k, spare_of(i))
+        charges.reserve(rule[i], k)
+      end
       before = upto
       take[i] = (take[i] or 0) + k
       left[i] = left[i] - k
       dealt = dealt + k
-      if left[i] > 0 then rest[#rest + 1] = i end
+      if left[i] > 0 and not (rule[i] and spare_of(i) == 0) then rest[#rest + 1] = i end
     end
+    -- If rounding dealt nothing, the first names take what there is.
+    evenly = dealt > 0
     slots, players = slots - dealt, rest
     -- Use other digits of u for the next round, so that one round's rounding does not bias the next.
     u = (u * 65536 + 0.6180339887498949) % 1
@@ -308,6 +378,7 @@ local function fetch(i, count, bytes)
     end
     call('HSET', held, unpack(pairs_))
     if limit[i] then call('SADD', key_of(i, 3), unpack(members)) end
+    if rule[i] then charges.record_starts(rule[i], members) end
     call('LTRIM', queue, 0, -taken - 1)
     count = count - taken
     chunk = math.min(chunk * 4, 32)
@@ -329,7 +400,7 @@ else
   if room > 0 then deal(room, '1') end
   for i = 1, names do
     -- While a slow queue has jobs left, free slots are shared by weight, so nothing is prefetched from the fast ones.
-    if left[i] > 0 and want[i] == '1' then extra = 0 end
+    if left[i] > 0 and want[i] == '1' and not (rule[i] and spare_of(i) == 0) then extra = 0 end
   end
   if extra > 0 then deal(extra, '2') end
   for i = 1, names do
@@ -337,12 +408,28 @@ else
       local untaken
       most_bytes, untaken = fetch(i, take[i], most_bytes)
       left[i] = left[i] + untaken
+      if rule[i] then charges.reserve(rule[i], -untaken) end
       if most_bytes <= 0 then most_bytes = 0 end
     end
   end
 end
 
--- 4. Ring the bell for the next pool if jobs are left, otherwise clear it.
+-- 4. Ring the bell for the next pool if jobs are left, otherwise clear it. Park names that wait for a rate limit: the
+-- leader rings their bells when the next job fits.
+if charges then
+  if not again then charges.store(marks) end
+  for i in pairs(rule) do
+    if left[i] > 0 and spare_of(i) == 0 then
+      local at = next_start_of(i)
+      left[i] = 0
+      local first = pcall_('ZRANGE', parked, 0, 0, 'WITHSCORES')
+      pcall_('ZADD', parked, format('%.3f', at / 1000), name[i])
+      if not first.err and not (first[2] and tonumber(first[2]) * 1000 <= at) then pcall_('ZADD', due, 0, '1') end
+    else
+      pcall_('ZREM', parked, name[i])
+    end
+  end
+end
 for i = 1, names do
   if left[i] > 0 then
     live[#live + 1] = i
@@ -368,4 +455,4 @@ if not again then
   call('ZADD', pools, 'XX', format('%d', now + lease), pool)
   call('HSET', state, 'last', format('%d', number))
 end
-return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs, cancelled}
+return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs, cancelled, unknown, marks}

@@ -36,7 +36,9 @@ for i = 1, #ARGV do
     if type(paused) ~= 'string' then paused = '' end
   end
   -- 1e6 is the placeholder of change_limit: attempts are being counted, and no limit is enforced yet.
-  local most = (not limit[i] or limit[i] == '1e6') and -1 or tonumber(limit[i]) or 0
+  -- A rule of rate limits may stand behind the number.
+  local digits = limit[i] and string.match(limit[i], '^%S*')
+  local most = (not digits or digits == '1e6') and -1 or tonumber(digits) or 0
   answer[i + 1] = {waiting, oldest, paused, most, number('SCARD', KEYS[base + 3]), rung}
 end
 return answer

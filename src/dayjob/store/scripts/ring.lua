@@ -3,22 +3,36 @@
 
 Called by: maintain.ring
 KEYS[1]  limits
-KEYS[2...]  4 per job name: queue, paused, held set, bell
+KEYS[2]  parked
+KEYS[3...]  4 per job name: queue, paused, held set, bell
 ARGV[1...]  the job names
 Returns  how many bells were rung
-Atomic because: size, pause and limit of a queue must come from the same state.
+Atomic because: size, pause and limits of a queue must come from the same state.
 ]]
---@use bell fetchable
+--@use time bell limits fetchable
+local parked = KEYS[2]
 local limit = limits_of(KEYS[1], ARGV)
 if not limit then
   return 0
 end
+local now = redis_time()
+local some_parked = redis.pcall('ZCARD', parked)
+if type(some_parked) == 'table' then
+  -- Only dayjob uses this key, so a value of a wrong type can be deleted. Exchanges park the names again.
+  redis.call('DEL', parked)
+  some_parked = 0
+end
 local rung = 0
 for i = 1, #ARGV do
-  local base = (i - 1) * 4 + 1
-  if (fetchable(base, limit[i]) or 0) > 0 then
-    ring(KEYS[base + 4])
-    rung = rung + 1
+  local base = (i - 1) * 4 + 2
+  local at = some_parked > 0 and redis.call('ZSCORE', parked, ARGV[i])
+  -- A parked name waits for a rate limit until then.
+  if not at or tonumber(at) * 1000 <= now then
+    if at then redis.call('ZREM', parked, ARGV[i]) end
+    if (fetchable(base, limit[i]) or 0) > 0 then
+      ring(KEYS[base + 4])
+      rung = rung + 1
+    end
   end
 end
 return rung

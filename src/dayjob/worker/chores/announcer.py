@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dayjob.errors import Rejected
 from dayjob.handlers.describe import Described, fingerprint
+from dayjob.options import JobOptions
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import inspect, job_types, operate
@@ -29,6 +30,7 @@ class Announcer:
         described: Sequence[Described],
         schedules: Sequence[StoredSchedule],
         wanted: Mapping[str, int | None],
+        rated: Mapping[str, JobOptions],
         tag: str = "",
     ) -> None:
         self._keys = keys
@@ -36,6 +38,8 @@ class Announcer:
         self._schedules = schedules
         #: Job name to the limit that its code declares.
         self._wanted = wanted
+        #: Job name to its options, among them its rate limits.
+        self._rated = rated
         #: The version of the program, as its operator named it.
         self._tag = tag
         #: Called when Redis has lost schedules together with their last ticks.
@@ -48,6 +52,7 @@ class Announcer:
     def announce(self, link: Runs, pool_id: str) -> None:
         """Write all announcements. Called when the pool starts, which may be a deploy. Raises StoreError."""
         limits.declare(self._keys, link, self._wanted)
+        limits.declare_rates(self._keys, link, self._rated)
         if self._schedules:
             link.run(operate.announce(self._keys, self._schedules))
         self._announce_types(link, self._described, pool_id)
@@ -72,6 +77,8 @@ class Announcer:
     def _restore_limits(self, link: Runs) -> None:
         if any(limit is not None for limit in self._wanted.values()):
             limits.restore(self._keys, link, self._wanted)
+        if any(options.limits for options in self._rated.values()):
+            limits.restore_rates(self._keys, link, self._rated)
 
     def _restore_schedules(self, link: Runs) -> None:
         if not self._schedules:

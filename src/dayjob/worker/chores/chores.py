@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -78,6 +79,8 @@ class Chores:
         )
         #: Monotonic time when the next scheduled or retry job is due, as far as this pool knows.
         self._due_at = 0.0
+        #: The same for the next queue that waits for a rate limit. An exchange that parks one rings the same bell.
+        self._parked_at = 0.0
         self.closing = False
 
     def step(self) -> float:
@@ -85,7 +88,7 @@ class Chores:
         tick = self._periodic.step()
         self._every("restore", REPAIR_INTERVAL_SECONDS, self._restore)
         if not self._state.leads:
-            self._due_at = 0.0
+            self._due_at = self._parked_at = 0.0
             return min(1.0, PASS_INTERVAL_SECONDS if tick is None else tick)
         self._every("pass", PASS_INTERVAL_SECONDS, self._pass)
         self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(self._state.clock.now()))
@@ -99,10 +102,18 @@ class Chores:
             self._due_at = time.monotonic() + (
                 DUE_CHECK_SECONDS if due is None else min(due, DUE_CHECK_SECONDS)
             )
+        if time.monotonic() >= self._parked_at:
+            parked = self._ring_parked()
+            self._parked_at = math.inf if parked is None else time.monotonic() + parked
         now = time.monotonic()
-        waits = [self._next["pass"] - now, self._due_at - now, *([] if tick is None else [tick])]
+        chores = [
+            self._next["pass"] - now,
+            self._due_at - now,
+            self._parked_at - now,
+            *([] if tick is None else [tick]),
+        ]
         # A short wait, because the heartbeat uses the same connection.
-        wait = max(0.001, min(*waits, self._slice))
+        wait = max(0.001, min(*chores, self._slice))
         if self.closing:
             return 0.0
         if wait <= BLOCKING_OVERRUN_SECONDS:
@@ -113,7 +124,7 @@ class Chores:
                 self._link.run(consume.wait_bell([self._keys.due], wait - BLOCKING_OVERRUN_SECONDS))
                 is not None
             ):
-                self._due_at = 0.0
+                self._due_at = self._parked_at = 0.0
         except Rejected:
             # Only dayjob uses this key, so a value of a wrong type can be deleted.
             self._link.run(plain("DEL", self._keys.due))
@@ -141,6 +152,14 @@ class Chores:
         self._state.leads = self._link.run(
             consume.lead(self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS)
         )
+
+    def _ring_parked(self) -> float | None:
+        """Ring the bells of queues whose rate limits let a job start again. Returns the seconds until the next; or None."""
+        due = self._link.run(maintain.read_due(self._keys.parked))
+        if due.members:
+            names = [name.decode("utf-8", "replace") for name, _ in due.members]
+            self._link.run(maintain.ring(self._keys, names))
+        return 0.0 if len(due.members) >= maintain.BATCH else due.wait
 
     def _ring(self) -> None:
         """Ring the bells of queues that a program filled or resumed without ringing, such as gocraft's."""

@@ -1,11 +1,14 @@
-"""Limits: writes the concurrency limits of job types to Redis. Limits that an operator set take precedence."""
+"""Limits: writes the limits of job types to Redis. Limits that an operator set take precedence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dayjob.limits import Limit
+from dayjob.options import JobOptions
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, operate
+from dayjob.store.ops import consume, operate, rates
+from dayjob.store.ops.rates import RateRule
 from dayjob.store.steps import Runs, walk
 
 
@@ -23,3 +26,34 @@ def restore(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
     for name, limit in wanted.items():
         if limit is not None and name not in table.in_force and name not in table.lifted:
             walk(link, operate.set_limit(keys, name, limit, by="code"))
+
+
+def declare_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -> None:
+    """Define the rate limits that the code declares, and set the rules of these job names."""
+    table = link.run(rates.rate_table(keys))
+    for limit in _limits(job_types):
+        if table.declared.get(limit.name) != limit.kind.definition() or limit.name not in table.definitions:
+            link.run(rates.declare(keys, limit))
+    for name, options in job_types.items():
+        rule = _rule(options)
+        if table.rules.get(name) != rule:
+            link.run(rates.change_rule(keys, name, rule))
+
+
+def restore_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -> None:
+    """Define the rate limits, and set the rules, that are missing in Redis."""
+    table = link.run(rates.rate_table(keys))
+    for limit in _limits(job_types):
+        if limit.name not in table.declared or limit.name not in table.definitions:
+            link.run(rates.declare(keys, limit))
+    for name, options in job_types.items():
+        if options.limits and name not in table.rules:
+            link.run(rates.change_rule(keys, name, _rule(options)))
+
+
+def _limits(job_types: Mapping[str, JobOptions]) -> list[Limit]:
+    return list({limit.name: limit for options in job_types.values() for limit in options.limits}.values())
+
+
+def _rule(options: JobOptions) -> RateRule | None:
+    return RateRule(options.cost, tuple(one.name for one in options.limits)) if options.limits else None

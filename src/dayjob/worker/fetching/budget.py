@@ -74,4 +74,5 @@ def _fast(job_types: Mapping[str, PoolJobType], now: float) -> dict[str, float]:
         and job_type.estimate <= PREFETCH_SECONDS
         and job_type.slow_until <= now
         and not job_type.unique
+        and not job_type.rated
     }

@@ -23,6 +23,7 @@ from dayjob.worker.fetching.names import NamesWithJobs
 from dayjob.worker.fetching.outbox import Outbox
 from dayjob.worker.fetching.replies import ReplyHandler
 from dayjob.worker.fetching.requests import RequestSequence
+from dayjob.worker.fetching.rules import RuleBook
 from dayjob.worker.fetching.start_gate import StartGate
 from dayjob.worker.membership import Membership
 from dayjob.worker.pool_job_type import PoolJobType
@@ -68,10 +69,11 @@ class Fetcher:
         self._history = HistoryRecorder(state)
         self._outbox = Outbox(self._start_gate, self._history)
         self._counts = MinuteCounts(list(job_types.values()))
-        self._requests = RequestSequence(keys, state, lease=lease, rng=rng)
+        self._rules = RuleBook(keys, link, job_types)
+        self._requests = RequestSequence(keys, state, self._rules, lease=lease, rng=rng)
         self._replies = ReplyHandler(
             keys, link, job_types, state, requests=self._requests, names=self._names, outbox=self._outbox,
-            start_gate=self._start_gate, executors=executors, history=self._history,
+            rules=self._rules, start_gate=self._start_gate, executors=executors, history=self._history,
         )  # fmt: skip
         #: Set by other threads when an exchange may be needed.
         self._event = threading.Event()

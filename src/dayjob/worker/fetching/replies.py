@@ -6,17 +6,19 @@ import contextlib
 import time
 from collections.abc import Mapping
 
-from dayjob.outcome import Rewound, StartRequest, Unreadable
+from dayjob.outcome import Recharge, Rewound, StartRequest, Unreadable
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume, maintain
 from dayjob.store.ops.consume import Entry, Reply, Request
+from dayjob.store.ops.rates import Spent
 from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.names import NamesWithJobs
 from dayjob.worker.fetching.outbox import Outbox
 from dayjob.worker.fetching.requests import RequestSequence
+from dayjob.worker.fetching.rules import RuleBook
 from dayjob.worker.fetching.start_gate import StartGate
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
@@ -39,6 +41,7 @@ class ReplyHandler:
         requests: RequestSequence,
         names: NamesWithJobs,
         outbox: Outbox,
+        rules: RuleBook,
         start_gate: StartGate,
         executors: Executors,
         history: HistoryRecorder,
@@ -50,6 +53,7 @@ class ReplyHandler:
         self._requests = requests
         self._names = names
         self._outbox = outbox
+        self._rules = rules
         self._start_gate = start_gate
         self._executors = executors
         self._history = history
@@ -79,6 +83,8 @@ class ReplyHandler:
             )
         self._log_wrong_types(reply.wrong)
         self._names.answered([want.name for want in request.wants], reply.live)
+        if reply.unknown and self._rules.read_again(reply.unknown):
+            self._names.rung.update(reply.unknown)
         self._take_jobs(reply)
         self._start_released(request, reply)
         if reply.status == "rewound" or reply.held != len(held):
@@ -89,6 +95,13 @@ class ReplyHandler:
         attempt.lost = True
         self._start_gate.ended(attempt)
         self._state.held.pop(attempt.token, None)
+
+    def _charge_again(self, attempt: Attempt) -> None:
+        """Charge the limits for an attempt that Redis lost. Its handler runs on, and Redis has forgotten its start."""
+        charge = attempt.charge
+        if charge is not None:
+            spent = Spent(charge.cost, dict.fromkeys(charge.marks, ""))
+            self._outbox.entries.append(Entry(attempt.name, attempt.token, Recharge(), spent=spent))
 
     def _end_cancelled(self, token: str, *, killed: bool) -> None:
         """End a cancelled job with the next exchange. Redis did not apply its outcome because of the cancellation."""
@@ -126,6 +139,7 @@ class ReplyHandler:
         held, read = self._state.held, codec.read
         for name, tokens, payloads in batches:
             job_type = self._job_types[name]
+            charge = self._rules.charge(name, reply.marks) if job_type.rated else None
             for token, payload in zip(tokens, payloads, strict=True):
                 try:
                     wire = read(payload, name)
@@ -133,6 +147,8 @@ class ReplyHandler:
                     self._break(token, name, payload, str(why), job_type)
                     continue
                 held[token] = attempt = Attempt(token, name, payload, wire, job_type)
+                if charge is not None:
+                    attempt.charge = charge
                 if (wire.deaths or wire.unique or wire.unique_key) and self._start_gate.stops(attempt):
                     continue
                 ready.append(attempt)
@@ -187,6 +203,7 @@ class ReplyHandler:
                 held[token] = Attempt(token, name, b"", codec.Wire(name), job_type)
                 self._outbox.entries.append(Entry(name, token, Rewound()))
         for token in gone:
+            self._charge_again(held[token])
             self.lose(held[token])
         highest = max(map(consume.number_in, tokens), default=0)
         self._requests.first_token = max(self._requests.first_token, highest + 1)

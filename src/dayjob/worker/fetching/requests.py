@@ -13,6 +13,7 @@ from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.ops.history import Records
 from dayjob.worker.fetching.budget import FetchBudget
+from dayjob.worker.fetching.rules import RuleBook
 from dayjob.worker.state import PoolState
 
 
@@ -30,8 +31,11 @@ class RequestSequence:
     recognises the repeated number.
     """
 
-    def __init__(self, keys: Keys, state: PoolState, *, lease: float, rng: random.Random) -> None:
+    def __init__(
+        self, keys: Keys, state: PoolState, rules: RuleBook, *, lease: float, rng: random.Random
+    ) -> None:
         self._keys = keys
+        self._rules = rules
         self._state = state
         self._lease = lease
         self._rng = rng
@@ -63,10 +67,12 @@ class RequestSequence:
             Want(name, max(1, weights[name]), weights[name] > 0 and name not in resting, name in budget.fast)
             for name in order
         ]
+        rules = self._rules.of(order)
         request = Request(
             self._state.pool_id, self._number + 1, self.first_token, wants,
             room=budget.free, extra=budget.extra, entries=entries, done=done,
             minute=int(self._state.clock.now() // 60), figures=figures, records=records,
+            rules=rules, limits=self._rules.kinds(rules, entries) if rules or self._rules else {},
         )  # fmt: skip
         return PreparedRequest(
             request, consume.exchange(self._keys, request, lease=self._lease, u=self._rng.random())

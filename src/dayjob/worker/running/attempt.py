@@ -14,6 +14,7 @@ from dayjob.outcome import Cancelled, Died, GivenBack
 from dayjob.store import codec
 from dayjob.store.codec import Wire
 from dayjob.store.ops.consume import Entry, error_result
+from dayjob.store.ops.rates import Charge, Spent
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,6 +64,8 @@ class Attempt(msgspec.Struct, eq=False):
     given_up: bool = False
     #: Its unique key was released.
     released: bool = False
+    #: What the rate limits of its job name were charged; None if it has none.
+    charge: Charge | None = None
     #: An outcome was reported. Later ones are ignored.
     settled: bool = False
     #: Monotonic time before which its outcome is not sent, unless the pool stops.
@@ -86,11 +89,25 @@ class Attempt(msgspec.Struct, eq=False):
     def back(self) -> Entry:
         """The entry that returns it to its queue.
 
-        If it released its unique key but never started, the entry also takes the key again.
+        If it released its unique key but never started, the entry also takes the key again. What rate limits were
+        charged for an attempt that never started is taken back.
         """
+        spent = self.spent()
         if self.released and not self.started_at:
-            return Entry(self.name, self.token, GivenBack(self.wire.unique_key), job_id=self.wire.id)
-        return Entry(self.name, self.token, _GIVEN_BACK)
+            return Entry(
+                self.name, self.token, GivenBack(self.wire.unique_key), job_id=self.wire.id, spent=spent
+            )
+        return Entry(self.name, self.token, _GIVEN_BACK, spent=spent)
+
+    def spent(self) -> Spent | None:
+        """The correction of what rate limits were charged, if the job reported other units or never started."""
+        charge = self.charge
+        if charge is None:
+            return None
+        if not self.started_at:
+            return Spent(-charge.cost, charge.marks, undone=True)
+        used = None if self.job is None else self.job.spent
+        return None if used is None or used == charge.cost else Spent(used - charge.cost, charge.marks)
 
     def own_key(self, unique_prefix: str) -> str:
         """The job's unique key; "" if it has none, or one that is not a unique key of this namespace."""

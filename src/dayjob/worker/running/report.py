@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from dayjob.job import Job
 from dayjob.options import Hook
-from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, Retried, Snoozed, counts_failure
+from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, HeldBack, Retried, Snoozed, counts_failure
 from dayjob.safe_logging import SafeLogger
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.failure import Failure, explain
@@ -84,6 +84,8 @@ def _log_error(attempt: Attempt, outcome: ErrorOutcome, failure: Failure) -> Non
             _log_info(attempt, "dropped" if failed else "discarded", message)
         case Snoozed():
             _log_info(attempt, "snoozed", message)
+        case HeldBack(limits=limits, after=after):
+            _log_info(attempt, f"throttled: {', '.join(limits)} held for {after:g} s", message)
         case GivenBack():
             _log_info(attempt, "given back", message)
         case _ as unknown:

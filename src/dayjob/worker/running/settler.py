@@ -6,7 +6,18 @@ import time
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from dayjob.outcome import Died, Done, Dropped, ErrorOutcome, GivenBack, Kept, Retried, Snoozed, Unreadable
+from dayjob.outcome import (
+    Died,
+    Done,
+    Dropped,
+    ErrorOutcome,
+    GivenBack,
+    HeldBack,
+    Kept,
+    Retried,
+    Snoozed,
+    Unreadable,
+)
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry, error_result
@@ -34,16 +45,26 @@ class Settler:
         if failure is not None and attempt.job_type.options.keep is not None and isinstance(outcome, Died):
             result = error_result(failure.message)
         releases = ""
-        if wire.unique_key and not isinstance(outcome, Retried | Snoozed | GivenBack):
+        if wire.unique_key and not isinstance(outcome, Retried | Snoozed | GivenBack | HeldBack):
             releases = attempt.own_key(self._keys.unique_prefix)
         payload = self._payload(attempt, outcome, failure)
         error = "" if failure is None else type(failure.error).__name__
-        return Entry(attempt.name, attempt.token, outcome, payload, wire.id, result, releases, error)
+        return Entry(
+            attempt.name,
+            attempt.token,
+            outcome,
+            payload,
+            wire.id,
+            result,
+            releases,
+            error,
+            spent=attempt.spent(),
+        )
 
     def settle_completion(self, attempt: Attempt) -> Settlement:
-        """A completion whose result is not kept: None, unless it also releases a unique key."""
+        """A completion whose result is not kept: None, unless it also releases a unique key or corrects a charge."""
         until = attempt.wire.unique_until, attempt.job_type.options.unique_until
-        if "done" in until and attempt.own_key(self._keys.unique_prefix):
+        if ("done" in until and attempt.own_key(self._keys.unique_prefix)) or attempt.spent() is not None:
             return self.settle(attempt, Done())
         return None
 
@@ -75,7 +96,7 @@ class Settler:
                 fields = self._moved_fields(attempt) | self._error_fields(attempt, failure)
                 if counts:
                     fields["fails"] = wire.fails + 1
-            case Done() | Dropped() | GivenBack():
+            case Done() | Dropped() | GivenBack() | HeldBack():
                 return b""
             case _ as unknown:
                 assert_never(unknown)

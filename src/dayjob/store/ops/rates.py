@@ -1,0 +1,180 @@
+"""Rate limits: the rules of job names, the definitions of limits, and what operators and pools do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dayjob.limits import Limit, RateKind, Window
+from dayjob.store.keys import Keys
+from dayjob.store.op import Arg, Op
+from dayjob.store.scripts import load
+
+#: The prefix of a field of the hash `limits` that defines a limit. No job name has a colon.
+DEFINITION = "limit:"
+
+
+class RateRule(NamedTuple):
+    """The rate limits of one job name, and what one of its jobs costs."""
+
+    cost: int
+    limits: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The rule as Redis stores it behind the concurrency limit of the name."""
+        return " ".join((str(self.cost), *self.limits))
+
+
+class Charge(msgspec.Struct, frozen=True, gc=False):
+    """What an attempt was charged when it was fetched: units, and the mark of each limit; "" if it is not known."""
+
+    cost: int
+    marks: Mapping[str, str]
+
+
+class Spent(msgspec.Struct, frozen=True, gc=False):
+    """A correction of what an attempt was charged."""
+
+    #: How many units more, or less, than charged.
+    units: float
+    marks: Mapping[str, str]
+    #: Whether the attempt never started.
+    undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RateTable:
+    """The rate limits in the hash `limits`."""
+
+    rules: dict[str, RateRule]
+    #: Limit to its definition in force; "lifted" if an operator lifted it.
+    definitions: dict[str, str]
+    #: Limit to the definition that the code declares.
+    declared: dict[str, str]
+    #: Limits that an operator set or lifted.
+    by_operator: set[str]
+
+    def users(self, limit: str) -> list[str]:
+        """The job names that have this limit."""
+        return sorted(name for name, rule in self.rules.items() if limit in rule.limits)
+
+
+def rate_table(keys: Keys) -> Op[RateTable]:
+    """Every rule and every definition."""
+    return Op("HGETALL", (keys.limits,), (), _read_table)
+
+
+def _read_table(reply: Any) -> RateTable:
+    words = [raw.decode("utf-8", "replace") for raw in reply]
+    table = RateTable({}, {}, {}, set())
+    for field, value in zip(words[::2], words[1::2], strict=True):
+        if field.startswith(DEFINITION):
+            limit, _, what = field.removeprefix(DEFINITION).partition("|")
+            if what == "code":
+                table.declared[limit] = value
+            elif what == "by" and value == "operator":
+                table.by_operator.add(limit)
+            elif not what:
+                table.definitions[limit] = value
+        elif "|" not in field:
+            rule = read_rule(value.partition(" ")[2])
+            if rule is not None:
+                table.rules[field] = rule
+    return table
+
+
+def read_rule(text: str) -> RateRule | None:
+    """The rule that Redis stores as `text`; None if there is none."""
+    cost, *limits = text.split()[:1000] or [""]
+    return RateRule(int(cost), tuple(limits)) if cost.isdecimal() and limits else None
+
+
+def kind_of(definition: str) -> str:
+    """`rate` or `window`, by which the exchange chooses the key; `rate` if the definition is not known."""
+    return "window" if definition.startswith("window ") else "rate"
+
+
+def state_key(keys: Keys, limit: str, kind: str) -> str:
+    """The key that has what a limit counts."""
+    return keys.window(limit) if kind == "window" else keys.rate(limit)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitState:
+    """What a rate limit counts now."""
+
+    #: Units of a rate, or starts of a window.
+    used: int
+    #: Seconds until the next job may start, and until a hold ends; 0 if it may start now, and if there is no hold.
+    wait: float
+    held_for: float
+    #: Whether one of its keys has a wrong type.
+    wrong: bool
+
+
+def limit_states(keys: Keys, kinds: Mapping[str, str], *, cost: int) -> Op[dict[str, LimitState]]:
+    """The states of these limits, given with their kind, for a job of this cost."""
+    key_list: list[Arg] = [keys.limits]
+    args: list[Arg] = []
+    for limit, kind in kinds.items():
+        key_list += (state_key(keys, limit, kind), keys.hold(limit))
+        args += (limit, kind, cost)
+    return Op(load("limit_states"), key_list, args, lambda reply: _read_states(reply, list(kinds)))
+
+
+def _read_states(reply: Any, limits: Sequence[str]) -> dict[str, LimitState]:
+    return {
+        limit: LimitState(used, wait / 1000, held / 1000, bool(wrong))
+        for limit, (used, wait, held, wrong) in zip(limits, reply[1:], strict=True)
+    }
+
+
+def change_rule(keys: Keys, name: str, rule: RateRule | None) -> Op[int]:
+    """Set which rate limits a job name has; None for none."""
+    key_list = (keys.limits, keys.held_of(name), keys.bell(name), keys.parked)
+    return Op(load("change_rule"), key_list, (name, rule.text if rule else ""), int)
+
+
+def declare(keys: Keys, limit: Limit) -> Op[bool]:
+    """Define a limit as the code declares it. A definition that an operator set stays in force."""
+    return _change(keys, limit.name, "declare", limit.kind.definition(), ())
+
+
+def set_limit(keys: Keys, limit: str, kind: RateKind, users: Sequence[str]) -> Op[bool]:
+    """Set a limit for all pools, for an operator; false if no code has defined it. `users` are the names that have it."""
+    return _change(keys, limit, "set", kind.definition(), users)
+
+
+def lift(keys: Keys, limit: str, users: Sequence[str]) -> Op[bool]:
+    """Let every job start as if there were no such limit, for an operator."""
+    return _change(keys, limit, "lift", "", users)
+
+
+def restore_declared(keys: Keys, limit: str, users: Sequence[str]) -> Op[bool]:
+    """Put the definition of the code into force again."""
+    return _change(keys, limit, "restore", "", users)
+
+
+def reset(keys: Keys, limit: str, users: Sequence[str]) -> Op[bool]:
+    """Forget what was used of a limit, and end a hold."""
+    return _change(keys, limit, "reset", "", users)
+
+
+def hold(keys: Keys, limit: str, seconds: float, users: Sequence[str]) -> Op[bool]:
+    """Let nothing start under a limit for some seconds."""
+    return _change(keys, limit, "hold", max(1, round(seconds * 1000)), users)
+
+
+def _change(keys: Keys, limit: str, what: str, value: Arg, users: Sequence[str]) -> Op[bool]:
+    key_list = [keys.limits, keys.rate(limit), keys.window(limit), keys.hold(limit), keys.parked]
+    key_list += [keys.bell(name) for name in users]
+    return Op(load("change_rate"), key_list, (limit, what, value, *users), bool)
+
+
+def definition_kind(limit: Limit) -> str:
+    """`rate` or `window`."""
+    return "window" if isinstance(limit.kind, Window) else "rate"

@@ -1,0 +1,27 @@
+#!lua flags=no-writes
+--[[ limit_states: read what rate limits have used, and when they let the next job start.
+
+Called by: rates.limit_states
+KEYS[1]  limits
+KEYS[2...]  2 per limit: its rate or window, its hold
+ARGV[1...]  3 per limit: its name, rate | window, cost of the job that waits for it
+Returns  {Redis milliseconds; for each limit: {units or starts that are used, rounded up; milliseconds until a job of that
+          cost may start; milliseconds until its hold ends; 1 when a key has a wrong type}}
+Atomic because: all limits must be read at the same time.
+]]
+--@use limits limiters
+local time = redis.call('TIME')
+local at_us = time[1] * 1000000 + time[2]
+local now = math.floor(at_us / 1000)
+local fields, answer = {}, {now}
+for i = 1, #ARGV, 3 do fields[#fields + 1] = 'limit:' .. ARGV[i] end
+local definitions = limits_of(KEYS[1], fields) or {}
+for l = 1, #fields do
+  local one = read_limiter(definitions[l], ARGV[l * 3 - 1], KEYS[l * 2], KEYS[l * 2 + 1], at_us)
+  local used = one.size or 0
+  if one.kind == 'rate' then used = math.max(0, math.ceil((one.full_at - at_us) / one.interval - 0.001)) end
+  local rule = {one, cost = tonumber(ARGV[l * 3])}
+  local wait = not one.wrong and spare(rule, at_us) == 0 and math.max(0, next_start(rule, 1, at_us) - now) or 0
+  answer[l + 1] = {used, wait, math.max(0, math.ceil(one.held_until / 1000) - now), one.wrong and 1 or 0}
+end
+return answer

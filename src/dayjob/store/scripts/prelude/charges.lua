@@ -1,0 +1,106 @@
+-- What an exchange does with rate limits. `limiter` has them by index, `at_us` is the time, and `spare_of` how many more
+-- jobs may start under a rule.
+local function new_charges(limiter, at_us, spare_of)
+  local charges = {}
+  -- The most that each name may be dealt, so that names which share a limit get what it leaves by their weights. Nil if
+  -- no name has a rate limit.
+  function charges.shares(names, rules, weights)
+    local sum, most, any = {}, {}, false
+    for _, i in ipairs(names) do
+      for _, each in ipairs(rules[i] or {}) do sum[each] = (sum[each] or 0) + weights[i] end
+    end
+    for _, i in ipairs(names) do
+      most[i] = math.huge
+      local free = rules[i] and spare_of(rules[i], at_us)
+      for _, each in ipairs(rules[i] or {}) do
+        any = true
+        most[i] = math.min(most[i], free * weights[i] / sum[each])
+      end
+    end
+    return any and most or nil
+  end
+  local function charge(one, amount)
+    one.full_at = math.max(one.full_at, at_us) + amount
+    one.due = (one.due or 0) + amount
+  end
+  -- Charge the limits of a rule for `count` jobs; a negative count takes back what this script charged.
+  function charges.reserve(rule, count)
+    for _, each in ipairs(rule) do
+      if each.kind == 'rate' then charge(each, count * rule.cost * each.interval) end
+      if each.kind == 'window' then each.size = each.size + count end
+    end
+  end
+  function charges.record_starts(rule, members)
+    for _, each in ipairs(rule) do
+      if each.kind == 'window' then
+        local starts, scored = each.state, {}
+        for m = 1, #members do scored[m * 2 - 1], scored[m * 2] = string.format('%.0f', at_us), members[m] end
+        redis.call('ZADD', starts, unpack(scored))
+        each.stored = true
+      end
+    end
+  end
+  -- Take back a charge, only as far as the bucket would be fuller now without it: what later jobs used stays used, and a
+  -- bucket is never fuller than full.
+  local function refund(one, amount, epoch, charged)
+    if epoch ~= one.epoch then return end
+    local later = one.due and at_us or one.last
+    local least = later + one.charged + (one.due or 0) - tonumber(charged)
+    one.full_at = math.min(one.full_at, math.max(one.full_at - amount, least))
+    one.changed = true
+  end
+  -- Correct what an attempt was charged.
+  function charges.spend(member, what, units, marks)
+    for l, epoch, charged in string.gmatch(marks, '(%d+):(%d*):?(%d*)') do
+      local one = limiter[tonumber(l)] or {}
+      if one.kind == 'rate' and not one.wrong then
+        if units > 0 then
+          charge(one, units * one.interval)
+        else
+          refund(one, -units * one.interval, epoch, charged)
+        end
+      elseif one.kind == 'window' and not one.wrong then
+        local starts = one.state
+        local at = what == 'undone' and redis.call('ZSCORE', starts, member)
+        if at then
+          redis.call('ZREM', starts, member)
+          if tonumber(at) > at_us - one.per then one.size = one.size - 1 end
+        elseif what == 'again' then
+          redis.call('ZADD', starts, string.format('%.0f', at_us), member)
+          one.size, one.stored = one.size + 1, true
+        end
+      end
+    end
+  end
+  -- Let nothing start under these limits for some time.
+  function charges.hold(indexes, milliseconds)
+    for l in string.gmatch(indexes, '%d+') do
+      local one = limiter[tonumber(l)]
+      if one and not one.wrong then
+        one.held_until = math.max(one.held_until, at_us + milliseconds * 1000)
+        local hold, left = one.hold, math.max(1, math.ceil((one.held_until - at_us) / 1000))
+        redis.call('SET', hold, string.format('%.0f', math.ceil(one.held_until / 1000)), 'PX', string.format('%.0f', left))
+      end
+    end
+  end
+  -- Store the charges of this script, and add the marks by which they can be taken back: limit index, mark, ...
+  function charges.store(marks)
+    for l, one in ipairs(limiter) do
+      local state = one.state
+      if one.due or one.changed then
+        if (one.due or 0) > 0 then
+          one.charged, one.last = math.ceil(one.charged + one.due), at_us
+          marks[#marks + 1] = l
+          marks[#marks + 1] = string.format('%s:%.0f', one.epoch, one.charged)
+        end
+        local full_at = math.ceil(one.full_at)
+        local text = string.format('%.0f %.0f %.0f %s', full_at, one.last, one.charged, one.epoch)
+        redis.call('SET', state, text, 'PX', string.format('%.0f', math.max(full_at - at_us, 0) / 1000 + 60000))
+      elseif one.stored then
+        redis.call('ZREMRANGEBYSCORE', state, '-inf', string.format('%.0f', at_us - one.per))
+        redis.call('PEXPIRE', state, string.format('%.0f', one.per / 1000 + 60000))
+      end
+    end
+  end
+  return charges
+end

@@ -1,0 +1,71 @@
+"""RatedPool: a pool as Redis sees it, whose job names have rate limits; and the rule that no limit may break."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dayjob.limits import Limit, Rate, RateKind, Window
+from dayjob.outcome import GivenBack
+from dayjob.store.keys import Keys
+from dayjob.store.link import Link
+from dayjob.store.ops import rates
+from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.rates import Charge, RateRule, Spent
+from pools import Pool, jobs_of
+
+#: Microseconds by which two times may differ that should be equal: the script rounds to whole ones.
+ROUNDING = 2
+
+
+def limit_name(keys: Keys, link: Link, name: str, kinds: Mapping[str, RateKind], cost: int = 1) -> RateRule:
+    """Give a job name rate limits, as a pool does at its start."""
+    for limit, kind in kinds.items():
+        link.run(rates.declare(keys, Limit(limit, kind)))
+    rule = RateRule(cost, tuple(kinds))
+    link.run(rates.change_rule(keys, name, rule))
+    return rule
+
+
+class RatedPool(Pool):
+    """Knows the rules that it is given, and what its attempts were charged."""
+
+    def __init__(self, keys: Keys, link: Link, rules: Mapping[str, RateRule]) -> None:
+        super().__init__(keys, link)
+        table = link.run(rates.rate_table(keys))
+        self.rules = dict(rules)
+        self.kinds = {
+            one: rates.kind_of(table.definitions[one]) for rule in rules.values() for one in rule.limits
+        }
+        self.charges: dict[str, Charge] = {}
+
+    def start(self, name: str, room: int = 500) -> list[str]:
+        """Fetch jobs, and note what they were charged. Returns their tokens."""
+        reply = self.exchange(name, room=room)
+        tokens = [token for token, _, _ in jobs_of(reply)]
+        rule = self.rules[name]
+        for token in tokens:
+            self.charges[token] = Charge(rule.cost, {one: reply.marks.get(one, "") for one in rule.limits})
+        return tokens
+
+    def undo(self, name: str, token: str) -> None:
+        """Give an attempt back that never started."""
+        charge = self.charges[token]
+        self.settle(Entry(name, token, GivenBack(), spent=Spent(-charge.cost, charge.marks, undone=True)))
+
+
+def too_many(starts: Sequence[tuple[int, float]], kind: RateKind) -> str:
+    """Whether starts (Redis microsecond, units) break a limit: which interval, or ""."""
+    ordered = sorted(starts)
+    for i, (first, _) in enumerate(ordered):
+        total = 0.0
+        for at, units in ordered[i:]:
+            if isinstance(kind, Window):
+                total += 1
+                if at - first < kind.seconds * 1_000_000 - ROUNDING and total > kind.n:
+                    return f"{total:.0f} starts within {(at - first) / 1e6:.6f} s"
+            elif isinstance(kind, Rate):
+                total += units
+                allowed = kind.units + (at - first + ROUNDING) / 1_000_000 * kind.n / kind.seconds
+                if total > allowed + 1e-6:
+                    return f"{total:.3f} units within {(at - first) / 1e6:.6f} s, {allowed:.3f} are allowed"
+    return ""
