@@ -11,6 +11,7 @@ import threading
 import msgspec
 import pytest
 
+from census import dump
 from dayjob import Admin, AsyncAdmin, Enqueuer, Job
 from dayjob.admin.filters import Filter, kind_of, read_filter
 from dayjob.admin.views import Seen
@@ -1161,3 +1162,30 @@ def test_nor_is_it_by_an_async_one(namespace, tmp_path):
 
     with running(tmp_path, "--appendonly", "yes") as server:
         asyncio.run(main())
+
+
+def test_a_preview_has_the_number_and_ten_of_the_jobs_and_changes_nothing(admin, enqueuer, keys, link):
+    jobs = enqueuer.enqueue_many("mail", [{"n": n, "password": "hunter2"} for n in range(30)])
+    enqueuer.enqueue_many("sms", [{"n": n} for n in range(3)])
+    before = dump(keys, link)
+    found = admin.preview("delete", "waiting", where="name=mail")
+    assert (found.would_change, found.message) == (30, "Delete 30 jobs in waiting where name=mail.")
+    assert [job.id for job in found.samples] == [job.id for job in jobs[:10]]
+    assert "hunter2" not in str([job.args for job in found.samples])
+    assert admin.preview("delete", "waiting", name="mail", most=4).would_change == 4
+    assert len(admin.preview("delete", "waiting", name="mail", most=4).samples) == 4
+    purge = admin.preview_purge("sms")
+    assert (purge.would_change, len(purge.samples)) == (3, 3)
+    with pytest.raises(BadOption, match="not possible for all jobs"):
+        admin.preview("retry", "waiting", name="mail")
+    assert admin.preview("retry", "dead").would_change == 0
+    assert dump(keys, link) == before
+
+
+def test_a_preview_of_a_group_of_failures_has_both_states(admin, call, keys):
+    for n, state in enumerate(("dead", "retry", "retry")):
+        job = {"name": "mail", "id": f"id{n}", "t": 1, "args": {}, "fails": 1, "err": "Timeout: no"}
+        call("ZADD", getattr(keys, state), 5, msgspec.json.encode(job))
+    found = admin.preview_failures("delete", "mail", "Timeout: no")
+    assert (found.would_change, len(found.samples)) == (3, 3)
+    assert admin.preview_failures("delete", "mail", "Timeout: no", ("dead",)).would_change == 1

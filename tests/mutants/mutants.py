@@ -41,6 +41,7 @@ MACHINE = "tests/property/test_machine.py"
 CRASHES = "tests/faults/test_crash_points.py"
 NETWORK = "tests/faults/test_pool_network.py"
 BIN = "tests/scripts/test_bin.py"
+WAVES = "tests/integration/test_waves.py"
 CLOCK = "tests/faults/test_host_clock.py"
 LOGGING = "tests/integration/test_logging_that_raises.py"
 EVENTS = "tests/scripts/test_events.py"
@@ -652,5 +653,20 @@ ALL = (
         "local goes_on = said == what and",
         "local goes_on = false and",
         (f"{EVENTS}::test_ticks_in_a_row_are_one_entry_for_an_hour",),
+    ),
+    # Waves.
+    Mutant(
+        "a job that one look does not find has completed",
+        "src/dayjob/admin/waves.py",
+        "        completed = absent & waves.missing\n",
+        "        completed = absent\n",
+        (f"{WAVES}::test_a_job_that_moves_during_a_look_has_not_ended",),
+    ),
+    Mutant(
+        "waves never stop by themselves",
+        "src/dayjob/admin/waves.py",
+        "        if waves.failed > stop_above * waves.ended:\n",
+        "        if False:\n",
+        (f"{WAVES}::test_waves_stop_when_most_fail_again_and_the_rest_stays_dead",),
     ),
 )  # fmt: skip

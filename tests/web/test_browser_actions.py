@@ -56,6 +56,7 @@ def test_a_queue_is_purged_once_its_name_is_typed(console, tab):
     tab.open("/queue?name=greet")
     tab.post("Purge…")
     yes = tab.page.locator("#ask [value=yes]")
+    yes.wait_for()
     assert yes.is_disabled()
     tab.page.fill("#ask-typed", "gree")
     assert yes.is_disabled()
@@ -196,6 +197,33 @@ def test_the_form_for_one_like_it_says_nothing_when_all_arguments_are_there(cons
     page.get_by_role("link", name="Enqueue one like it").click()
     page.locator("#a-more").wait_for()
     assert page.locator("[data-left]").count() == 0
+
+
+def test_ten_are_retried_first_after_a_look_at_samples(console, tab, link, keys):
+    for n in range(25):
+        raw = json.dumps({"name": "greet", "id": f"j{n}", "t": 1, "args": {"n": n}, "fails": 1, "err": "no"})
+        link.run(plain("ZADD", keys.dead, 1000 + n, raw))
+    tab.open("/dead_jobs")
+    tab.post("Retry all…")
+    ask = tab.page.locator("#ask")
+    ask.get_by_text("See 10 of them").click()
+    assert ask.locator("li").count() == 10
+    assert 'greet {"n":0} j0' in ask.locator("li").first.inner_text()
+    tab.page.get_by_label("How").select_option("10")
+    tab.confirm()
+    tab.told("10 jobs matched, 10 changed.")
+    assert (queue(console.admin, "greet").size, console.admin.verdict().sizes.dead) == (10, 15)
+
+
+def test_dead_jobs_are_retried_in_waves_until_most_fail_again(console, tab, redis_url, namespace):
+    with shop(redis_url, namespace) as run:
+        run.fail(7)
+        tab.open("/dead_jobs")
+        tab.post("Retry all…")
+        tab.page.get_by_label("How").select_option("waves")
+        tab.confirm()
+        tab.told("Stopped, because more than 20% failed again. 1 job retried in 1 wave")
+        assert console.admin.count("dead").matched == 7
 
 
 # Undo.

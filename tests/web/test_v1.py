@@ -237,6 +237,39 @@ def test_what_was_deleted_is_listed_and_undone(console):
     assert console.post("/api/v1/undo", {}).status_code == 404
 
 
+def test_a_dry_run_has_ten_samples_and_changes_nothing(console):
+    for n in range(12):
+        enqueue(console, "mail", {"n": n})
+    (line,) = lines(
+        console.post(
+            "/api/v1/jobs/apply", {"verb": "delete", "state": "waiting", "name": "mail", "dry_run": True}
+        )
+    )
+    assert line["preview"]["would_change"] == 12
+    assert [job["args"]["n"] for job in line["preview"]["samples"]] == list(range(10))
+    assert "payload" not in line["preview"]["samples"][0]
+    (line,) = lines(console.post("/api/v1/queue/purge", {"name": "mail", "dry_run": True}))
+    assert line["preview"]["would_change"] == 12
+    group = {"verb": "retry", "name": "mail", "kind": "x", "dry_run": True}
+    (line,) = lines(console.post("/api/v1/failures/apply", group))
+    assert line["preview"]["would_change"] == 0
+    assert console.admin.queue("mail").view.queue.size == 12
+
+
+def test_dead_jobs_are_retried_in_waves(console):
+    for n in range(3):
+        console.admin.kill(enqueue(console, "mail", {"n": n}))
+    console.admin.pause("mail")
+    with (
+        console.client() as client,
+        client.stream("POST", "/api/v1/jobs/retry_in_waves", json={"size": 2}) as answer,
+    ):
+        first = json.loads(next(answer.iter_lines()))
+    assert first["progress"]["message"] == "Wave 1: 2 jobs still to end. 0 of 0 failed again."
+    assert wait_until(lambda: "Stopped." in console.admin.audit()[0].result)
+    assert console.admin.count("dead").matched == 1
+
+
 def test_no_more_than_asked_for_is_changed(console):
     for _ in range(10):
         enqueue(console, delay=5000)

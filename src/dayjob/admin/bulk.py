@@ -179,6 +179,17 @@ def apply_to_failures(
     return Tally(searched, matched, changed, message, audited, undo_id)
 
 
+def check_bulk(verb: Verb, state: State, wanted: Filter, queue: str) -> None:
+    """Raises BadOption if a verb cannot be done to all jobs that are meant."""
+    if state not in verbs.row("job", verb).bulk:
+        able = [one.name for one in verbs.rows("job") if state in one.bulk]
+        raise BadOption(f"{verb} is not possible for all jobs in {state}: use {' or '.join(able)}")
+    if state == "waiting" and not queue and wanted.empty:
+        raise BadOption(
+            "which jobs? Give the name of a queue, or a condition: each job name is a queue of its own"
+        )
+
+
 def _apply(
     session: Session,
     action: BulkAction,
@@ -190,14 +201,8 @@ def _apply(
     progress: Report | None,
 ) -> Steps[Tally]:
     verb = action.verb
-    if state not in verbs.row("job", verb).bulk:
-        able = [one.name for one in verbs.rows("job") if state in one.bulk]
-        raise BadOption(f"{verb} is not possible for all jobs in {state}: use {' or '.join(able)}")
+    check_bulk(verb, state, wanted, queue)
     report = Watched(progress)
-    if state == "waiting" and not queue and wanted.empty:
-        raise BadOption(
-            "which jobs? Give the name of a queue, or a condition: each job name is a queue of its own"
-        )
     audited = yield from write_audit(session, f"{verb} all", subject, "begun")
     if state == "waiting":
         tally = yield from _over_queues(session, action, queue, wanted, most, report)

@@ -24,11 +24,13 @@ from dayjob.admin import job_types as type_steps
 from dayjob.admin import jobs as job_steps
 from dayjob.admin import metrics as metric_steps
 from dayjob.admin import pools as pool_steps
+from dayjob.admin import preview as preview_steps
 from dayjob.admin import queues as queue_steps
 from dayjob.admin import scale as scale_steps
 from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import timeline as timeline_steps
 from dayjob.admin import verdict as verdict_steps
+from dayjob.admin import waves as wave_steps
 from dayjob.admin.minute_cache import MinuteCache
 from dayjob.admin.session import Session, read_audit
 from dayjob.errors import BadOption
@@ -157,6 +159,9 @@ class Admin(_AdminBase):
     explain = _sync(job_steps.explain, "explain")
     failures = _sync(failure_steps.failures, "failures")
     count = _sync(bulk.count, "count")
+    preview = _sync(preview_steps.preview, "preview")
+    preview_purge = _sync(preview_steps.preview_purge, "preview_purge")
+    preview_failures = _sync(preview_steps.preview_failures, "preview_failures")
     periodic = _sync(pool_steps.periodic, "periodic")
     calendar = _sync(calendar_steps.calendar, "calendar")
     job_types = _sync(type_steps.every, "job_types")
@@ -184,6 +189,7 @@ class Admin(_AdminBase):
     selection = _sync(actions.selection, "selection")
     apply = _sync(bulk.apply, "apply")
     apply_to_failures = _sync(bulk.apply_to_failures, "apply_to_failures")
+    retry_in_waves = _sync(wave_steps.retry_in_waves, "retry_in_waves")
     enqueue = _sync(actions.enqueue, "enqueue")
     delete_broken = _sync(actions.delete_broken, "delete_broken")
     undo = _sync(bin_steps.undo, "undo")
@@ -279,6 +285,9 @@ class AsyncAdmin(_AdminBase):
     explain = _async(job_steps.explain, "explain")
     failures = _async(failure_steps.failures, "failures")
     count = _async(bulk.count, "count")
+    preview = _async(preview_steps.preview, "preview")
+    preview_purge = _async(preview_steps.preview_purge, "preview_purge")
+    preview_failures = _async(preview_steps.preview_failures, "preview_failures")
     periodic = _async(pool_steps.periodic, "periodic")
     calendar = _async(calendar_steps.calendar, "calendar")
     job_types = _async(type_steps.every, "job_types")
@@ -306,6 +315,7 @@ class AsyncAdmin(_AdminBase):
     selection = _async(actions.selection, "selection")
     apply = _async(bulk.apply, "apply")
     apply_to_failures = _async(bulk.apply_to_failures, "apply_to_failures")
+    retry_in_waves = _async(wave_steps.retry_in_waves, "retry_in_waves")
     enqueue = _async(actions.enqueue, "enqueue")
     delete_broken = _async(actions.delete_broken, "delete_broken")
     undo = _async(bin_steps.undo, "undo")

@@ -11,7 +11,7 @@ from dayjob.admin.views import Periodic, Queue, State, Status
 
 #: The actions on jobs.
 Verb = Literal["retry", "run_now", "cancel", "kill", "delete"]
-Target = Literal["job", "queue", "pool", "worker", "schedule", "broken", "deletion"]
+Target = Literal["job", "queue", "pool", "worker", "schedule", "broken", "deletion", "all_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,10 @@ TABLE = (
     VerbRow(
         "broken", "delete", "Delete", "These bytes go to the bin for ten minutes.",
         "broken delete", "/broken/delete", "d", ("broken",), asks=True, undoes=True,
+    ),
+    VerbRow(
+        "all_jobs", "retry_in_waves", "Retry in waves", "The jobs that match are retried 1, 2, 4, 8 and so on at a time. It stops by itself when more than a fifth of them fail again; the rest stays dead.",
+        "dead retry", "/jobs/retry_in_waves", "w", ("dead",),
     ),
     VerbRow(
         "deletion", "undo", "Undo", "The deleted jobs go back to where they were: waiting jobs to the head of their queue in their old order, others to their old time.",

@@ -50,6 +50,7 @@ __all__ = [
     "Periodic",
     "Pool",
     "PoolsView",
+    "Preview",
     "Progress",
     "Quantiles",
     "Queue",
@@ -284,6 +285,20 @@ class Progress:
     total: int
     matched: int
     changed: int
+    #: More about it in words, where the numbers do not say it.
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an action on many jobs would change."""
+
+    message: str
+    count: Count
+    would_change: int
+    #: The first ten of them, or of those that were found.
+    samples: tuple[JobView, ...]
+    now: float
 
 
 @dataclass(frozen=True, slots=True)

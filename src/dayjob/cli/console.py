@@ -176,6 +176,7 @@ def meter(what: str, *, quiet: bool = False) -> Iterator[Callable[[Progress], No
         last = time.monotonic()
         share = progress.searched / max(1, progress.total)
         words = f"{what}: {progress.changed:,} of {progress.total:,}"
+        words += f" ({progress.message})" if progress.message else ""
         if live:
             drawn = True
             filled = round(share * 30)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import Any
 
 import click
 
 from dayjob import text
-from dayjob.admin.views import FailureGroup
+from dayjob.admin.views import FailureGroup, Progress
+from dayjob.admin.waves import MAX_WAVE
 from dayjob.cli import console
+from dayjob.cli.jobs import acting, perform, where_option
 from dayjob.cli.jobs import ls as list_jobs
-from dayjob.cli.jobs import perform, where_option
+from dayjob.errors import BadOption
 
 
 @click.group(epilog="Example: dayjob dead groups --within 24h")
@@ -77,6 +81,62 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
 def since(now: float, group: FailureGroup) -> str:
     """How long ago the first failure of a group was."""
     return f"{console.ago(now - group.first_at)} ago" + ("" if group.first_known else " or earlier")
+
+
+@dead.command(epilog="Example: dayjob dead retry --waves --where 'error~Timeout'")
+@acting("retry", "dead")
+@click.option("--waves", is_flag=True, help="Retry 1, 2, 4, 8 ... at a time; stop when most fail again.")
+@click.option("--wave-size", type=click.IntRange(1, MAX_WAVE), help="With --waves: so many in each.")
+@click.option(
+    "--stop-above", type=click.IntRange(0, 100), default=20, show_default=True, metavar="PERCENT",
+    help="With --waves: stop when more of those that ended failed again.",
+)  # fmt: skip
+def retry(waves: bool, wave_size: int | None, stop_above: int, **given: Any) -> None:
+    """Put dead jobs back into their queues, at once or in waves that stop by themselves when most fail again.
+
+    A wave begins when all jobs of the one before have completed or failed. Ctrl-C stops; the jobs that were not retried
+    stay dead. Exits with 1 if some stay dead. To retry ten first, use --limit 10.
+    """
+    if not waves:
+        if given["where"] is None and not given["ids"]:
+            raise BadOption(
+                "give IDs, --where with conditions, or --waves; `dayjob dead retry-all` retries all"
+            )
+        perform("retry", "dead", **given)
+        return
+    if given["ids"] or given["limit"] is not None or given["dry_run"] or given["state"] not in (None, "dead"):
+        raise BadOption(
+            "--waves takes --where, --wave-size and --stop-above; not IDs, --state, --limit or --dry-run"
+        )
+    _retry_in_waves(given, wave_size, stop_above / 100)
+
+
+def _retry_in_waves(given: dict[str, Any], size: int | None, stop_above: float) -> None:
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        with (
+            console.opened(given["redis"], given["namespace"]) as admin,
+            console.meter("retried", quiet=given["as_json"]) as draw,
+        ):
+
+            def report(progress: Progress) -> bool:
+                draw(progress)
+                return not stopping
+
+            tally = admin.retry_in_waves(
+                where=given["where"], size=size, stop_above=stop_above, progress=report
+            )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    console.show_tally(tally, as_json=given["as_json"])
+    if not tally.changed or tally.changed < tally.matched:
+        sys.exit(console.NOT_DONE)
 
 
 @dead.command("retry-all", epilog="Example: dayjob dead retry-all --where 'error~Timeout'")

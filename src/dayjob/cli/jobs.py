@@ -13,7 +13,7 @@ from dayjob.admin.actions import MAX_SELECTED
 from dayjob.admin.client import Admin
 from dayjob.admin.filters import filter_of
 from dayjob.admin.verbs import Verb
-from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, Outcome, Seen, State
+from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, Outcome, Preview, Seen, State
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
 from dayjob.errors import BadOption
@@ -238,7 +238,7 @@ def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as
 # Acting.
 
 
-def _acting(verb: Verb, default: State | None = None) -> Callable[[F], F]:
+def acting(verb: Verb, default: State | None = None) -> Callable[[F], F]:
     """The options of a verb that takes ids or a filter."""
 
     def decorate(fn: F) -> F:
@@ -261,28 +261,28 @@ def _acting(verb: Verb, default: State | None = None) -> Callable[[F], F]:
 
 
 @jobs.command(epilog="Example: dayjob jobs retry --where 'name=mail error~Timeout' --dry-run")
-@_acting("retry", "dead")
+@acting("retry", "dead")
 def retry(**given: Any) -> None:
     """Put dead jobs back into their queues as if they had never failed; run jobs in retry or scheduled now."""
     perform("retry", "dead", **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs run 5f1c0a...")
-@_acting("run_now", "scheduled")
+@acting("run_now", "scheduled")
 def run(**given: Any) -> None:
     """Run jobs in scheduled or retry now."""
     perform("run_now", "scheduled", **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs delete --state dead --where 'age>30d' --yes")
-@_acting("delete")
+@acting("delete")
 def delete(**given: Any) -> None:
     """Delete jobs that are not running. `dayjob undo` puts them back within ten minutes."""
     perform("delete", None, **given)
 
 
 @jobs.command(epilog="Example: dayjob jobs kill --state retry --where name=mail --yes")
-@_acting("kill")
+@acting("kill")
 @click.option("--running", is_flag=True, help="End running jobs; replace their process if they do not stop.")
 def kill(running: bool, **given: Any) -> None:
     """Move waiting or scheduled jobs, or jobs in retry, to dead. With --running, end a running job."""
@@ -294,7 +294,7 @@ def kill(running: bool, **given: Any) -> None:
 
 
 @jobs.command(epilog="Example: dayjob jobs cancel --state running --where name=export --dry-run")
-@_acting("cancel")
+@acting("cancel")
 def cancel(**given: Any) -> None:
     """Cancel jobs: waiting jobs are removed, running jobs are stopped at their pool's next heartbeat."""
     perform("cancel", None, **given)
@@ -428,17 +428,20 @@ def _ended(message: str, *, as_json: bool) -> None:
 def _preview(
     admin: Admin, verb: Verb, state: State, where: str | None, limit: int | None, *, as_json: bool
 ) -> NoReturn:
-    count = admin.count(state, where=where)
-    number = count.matched if limit is None else min(limit, count.matched)
-    page = admin.jobs(state, where=where, size=max(1, min(_SOME, number)), newest_first=False)
+    show_preview(admin.preview(verb, state, where=where, most=limit), _word(verb), state, as_json=as_json)
+
+
+def show_preview(found: Preview, word: str, state: State, *, as_json: bool) -> NoReturn:
+    """Print what an action would change, and exit: with 1 if nothing."""
     if as_json:
-        console.emit({"count": count, "would_change": number, "some": page.jobs})
+        console.emit({"count": found.count, "would_change": found.would_change, "some": found.samples})
     else:
-        click.echo(f"Would {_word(verb)} {_about(count, number)} in {state}.")
-        if page.jobs:
-            _print_table(page)
-            click.echo(f"{len(page.jobs):,} of {_about(count, number)} shown", err=True)
-    sys.exit(0 if number else console.NOT_DONE)
+        about = _about(found.count, found.would_change)
+        click.echo(f"Would {word} {about} in {state}.")
+        if found.samples:
+            _print_table(JobPage(found.now, state, found.count.total, found.samples))
+            click.echo(f"{len(found.samples):,} of {about} shown", err=True)
+    sys.exit(0 if found.would_change else console.NOT_DONE)
 
 
 def _about(count: Count, number: int) -> str:

@@ -10,6 +10,7 @@ from dayjob.admin import verbs
 from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, QueueView
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean, took
+from dayjob.cli.jobs import show_preview
 from dayjob.errors import BadOption, UnknownQueue
 from dayjob.text import counted
 
@@ -219,11 +220,16 @@ def limit(name: str, number: str, force: bool, redis: str | None, namespace: str
 @click.argument("name")
 @console.yes_option
 @console.no_undo_option
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @console.options
-def purge(name: str, yes: bool, no_undo: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+def purge(
+    name: str, yes: bool, no_undo: bool, dry_run: bool, redis: str | None, namespace: str, as_json: bool
+) -> None:
     """Delete every waiting job of a queue. Jobs that arrive later stay. `dayjob undo` puts them back within ten minutes."""
     with console.opened(redis, namespace) as admin:
         size = admin.queue(name).view.queue.size
+        if dry_run:
+            show_preview(admin.preview_purge(name), "delete", "waiting", as_json=as_json)
         if verbs.row("queue", "purge").asks:
             good = " for good" if no_undo else ""
             console.confirm(f'Delete {counted(size, "job")} of the queue "{name}"{good}?', yes=yes)

@@ -165,6 +165,11 @@ class Keys:
         """List: deleted jobs, for each a JSON header, a newline, the value of its unique key, and the original bytes. Expires after ten minutes."""
         return f"{self.prefix}bin:{deletion}:{part}"
 
+    @property
+    def never(self) -> str:
+        """Never written. An operator's action that looks again after a while waits on it, for as long as Redis measures."""
+        return f"{self.prefix}never"
+
     def sent(self, slot: str) -> str:
         """String: the number of the last request of one enqueuer connection, and its answer. Expires after an hour."""
         return f"{self.prefix}sent:{slot}"

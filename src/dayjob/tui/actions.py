@@ -127,6 +127,14 @@ async def undo(admin: AsyncAdmin, subject: DeletionView, report: Report, _: str)
     return result_of(await admin.undo(subject.id, progress=report))
 
 
+# All jobs that match.
+
+
+async def retry_in_waves(admin: AsyncAdmin, where: str, report: Report, _: str) -> str:
+    """Retry the dead jobs that match in waves."""
+    return result_of(await admin.retry_in_waves(where=where, progress=report))
+
+
 # Groups of failures.
 
 

@@ -243,6 +243,14 @@ class Top(App[None]):
         if name == verbs.row("deletion", "undo").key:
             self.run_worker(self._ask_undo(), group="actions")
             return
+        waves = verbs.row("all_jobs", "retry_in_waves")
+        if name == waves.key and self._here.view.state in waves.states:
+            where = self._here.wish.where
+            which = f" matching {where}" if where else ""
+            self._ask(
+                f"{waves.label} all dead jobs{which}?\n{waves.effect}", "", actions.retry_in_waves, where
+            )
+            return
         for action in self._here.view.actions:
             if name == action.key and self._body.marked and action.verb is not None:
                 self._ask_marked(action)
@@ -348,7 +356,8 @@ class Top(App[None]):
 
     def _report(self, progress: Progress) -> None:
         share = progress.searched / max(1, progress.total)
-        self._say(f"{progress.changed:,} of {progress.total:,} ({share:.0%}) ...", "dim")
+        words = progress.message or "..."
+        self._say(f"{progress.changed:,} of {progress.total:,} ({share:.0%}) {words}", "dim")
 
     # The bars.
 
@@ -414,6 +423,9 @@ class Top(App[None]):
             yield "<", "page before"
         if place.view.marks and row is not None:
             yield "space", "mark"
+        waves = verbs.row("all_jobs", "retry_in_waves")
+        if row is not None and place.view.state in waves.states:
+            yield waves.key, waves.label.lower()
         for action in place.view.actions:
             if row is not None and self._can_all(action):
                 yield action.key.upper(), f"{action.label} all"

@@ -139,6 +139,11 @@ def queue_entry(keys: Keys, name: str, place: int) -> Op[bytes | None]:
     return Op("LINDEX", (keys.queue(name),), (place,), lambda reply: reply)
 
 
+def wait(keys: Keys, seconds: float) -> Op[None]:
+    """Wait for some seconds, 5 at most, between two looks."""
+    return Op("BLPOP", (keys.never,), (f"{min(seconds, 5.0):.3f}",), lambda _: None)
+
+
 def queue_slice(keys: Keys, name: str, first: int, last: int) -> Op[list[bytes]]:
     """Entries of a queue, from one place to another; negative places count from the next job to be fetched."""
     return Op("LRANGE", (keys.queue(name),), (first, last), list)

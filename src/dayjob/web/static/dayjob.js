@@ -201,9 +201,18 @@
     } catch (error) { failed(error); }
     refresh();
   };
+  // What a dry run found: ten of the jobs.
+  const dry = async (path, body) => JSON.parse(await (await api(path, { ...body, dry_run: true })).text()).preview;
+  const samples = (box, preview) => {
+    const jobs = preview?.samples || [];
+    box.hidden = !jobs.length;
+    box.open = false;
+    write($("summary", box), `See ${jobs.length < preview?.would_change ? `${jobs.length} of them` : "them"}`);
+    $("ul", box).replaceChildren(...jobs.map((job) => make("li", { textContent: `${job.name || "unreadable"} ${JSON.stringify(job.args ?? "").slice(0, 200)} ${job.id}` })));
+  };
   // Asks for confirmation; with a field, returns its text. With `type`, that text must be typed first. With `undoes`, the
-  // answer is { undo: false } if the jobs shall not go to the bin.
-  const confirmed = (title, text, yes, { bad, type, field, undoes, value = "" } = {}) => new Promise((resolve) => {
+  // answer is { undo: false } if the jobs shall not go to the bin. With `how`, it has how many are retried at a time.
+  const confirmed = (title, text, yes, { bad, type, field, undoes, how, preview, value = "" } = {}) => new Promise((resolve) => {
     const box = $("#ask"), typed = $("input", box), good = $("#ask-good"), go = $("[value=yes]", box), label = field || type && `Type ${type} to confirm`;
     for (const [query, words] of [["h2", title], ["p", text], ["[value=yes]", yes], ["label", label || ""]]) write($(query, box), words);
     // If the action itself is called Cancel, the button that closes the dialog needs another label.
@@ -215,8 +224,11 @@
     typed.oninput = () => { go.disabled = Boolean(type) && typed.value !== type; };
     good.checked = false;
     good.closest("[data-bin]").hidden = !undoes;
+    $("[data-how]", box).hidden = !how;
+    $("#ask-how").value = "all";
+    samples($("[data-samples]", box), preview);
     box.returnValue = "";
-    box.onclose = () => resolve(box.returnValue === "yes" && (field ? typed.value.trim() : good.checked ? { undo: false } : {}));
+    box.onclose = () => resolve(box.returnValue === "yes" && (field ? typed.value.trim() : { ...(good.checked && { undo: false }), ...(how && { how: $("#ask-how").value }) }));
     box.showModal();
     (label ? typed : go).focus();
   });
@@ -242,7 +254,7 @@
           if (tally) toast(tally.message, false, "", tally.undo);
           if (!progress) continue;
           bar.value = progress.total ? progress.searched / progress.total : 1;
-          write($("p", box), `${progress.changed.toLocaleString("en")} changed, ${progress.searched.toLocaleString("en")} of ${progress.total.toLocaleString("en")} searched`);
+          write($("p", box), progress.message || `${progress.changed.toLocaleString("en")} changed, ${progress.searched.toLocaleString("en")} of ${progress.total.toLocaleString("en")} searched`);
         }
       }
     } catch (error) {
@@ -260,7 +272,9 @@
   const does = {
     async post(button) {
       const { post, body, ask, yes, type } = button.dataset, bad = button.classList.contains("bad"), undoes = "undo" in button.dataset;
-      const sure = !ask || await confirmed(button.textContent.replace("…", ""), ask, yes, { bad, type, undoes });
+      let preview;
+      try { if (ask && "stream" in button.dataset) preview = await dry(post, JSON.parse(body)); } catch (error) { return failed(error); }
+      const sure = !ask || await confirmed(button.textContent.replace("…", ""), ask, yes, { bad, type, undoes, preview });
       if (!sure) return;
       const sent = sure.undo === false ? { ...JSON.parse(body), ...sure } : body;
       "stream" in button.dataset ? steps(button.textContent, post, sent) : act(post, sent);
@@ -285,13 +299,16 @@
       const { every: verb, state, name, where } = button.dataset, title = button.textContent.replace("…", "");
       const body = { verb, state, ...(where && { where }), ...(name && { name }) };
       try {
-        const { matched, complete } = await (await api(`/jobs/count?${new URLSearchParams({ state, where, ...(name && { name }) })}`)).json();
+        const preview = await dry("/jobs/apply", body), { matched, complete } = preview.count, how = verb === "retry" && state === "dead" && matched > 1;
         const least = complete ? "" : "at least ", count = matched.toLocaleString("en"), many = `${least}${count} ${matched === 1 ? "job" : "jobs"}`;
         const label = `${title.split(" ")[0]} ${where ? `${least}${count} matching` : many}`;
         if (!matched) return toast("Nothing matches now.");
         const sure = await confirmed(label, `${many[0].toUpperCase()}${many.slice(1)} in ${state}${where ? ` where ${where}` : ""}. Jobs that come in later are not changed. You can stop it at any time.`,
-          label, { bad: button.classList.contains("bad"), undoes: undoable(verb) && state !== "running" });
-        if (sure) steps(label, "/jobs/apply", { ...body, ...sure });
+          label, { bad: button.classList.contains("bad"), undoes: undoable(verb) && state !== "running", how, preview });
+        if (!sure) return;
+        const { how: chosen, ...rest } = sure;
+        if (chosen === "waves") steps("Retry in waves", "/jobs/retry_in_waves", { where });
+        else steps(label, "/jobs/apply", { ...body, ...rest, ...(chosen === "10" && { most: 10 }) });
       } catch (error) { failed(error); }
     },
     none: () => none(),

@@ -43,6 +43,12 @@ Moment = Annotated[
 Undo = Annotated[
     bool, Meta(description="Keep deleted jobs in the bin for ten minutes. False frees their memory at once.")
 ]
+DryRun = Annotated[
+    bool,
+    Meta(
+        description="Change nothing; the answer is one line with what would be changed and ten of the jobs."
+    ),
+]
 Force = Annotated[bool, Meta(description="Accept the name of a queue that does not exist yet.")]
 Listed = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 
@@ -71,6 +77,7 @@ class Purged(OneQueue, kw_only=True):
     """A queue to purge."""
 
     undo: Undo = True
+    dry_run: DryRun = False
 
 
 class Pattern(_Input):
@@ -167,6 +174,21 @@ class Matching(Matched, kw_only=True):
     verb: Verb
     most: Annotated[int, Meta(ge=1, description="Change at most this many jobs.")] | None = None
     undo: Undo = True
+    dry_run: DryRun = False
+
+
+class Waves(_Input):
+    """Dead jobs to retry in waves."""
+
+    where: Where = ""
+    size: (
+        Annotated[int, Meta(ge=1, le=500, description="Jobs of each wave; null means 1, 2, 4, 8 and so on.")]
+        | None
+    ) = None
+    stop_above: Annotated[
+        float,
+        Meta(ge=0, le=1, description="Stop when more than this share of those that ended failed again."),
+    ] = 0.2
 
 
 class FailureWindow(_Input):
@@ -185,6 +207,7 @@ class FailedGroup(_Input):
         default_factory=lambda: ["dead", "retry"]
     )
     undo: Undo = True
+    dry_run: DryRun = False
 
 
 class EnqueueInput(_Input):

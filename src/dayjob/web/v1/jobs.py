@@ -36,9 +36,10 @@ from dayjob.web.v1.inputs import (
     SeenJobs,
     Selected,
     UndoInput,
+    Waves,
 )
 from dayjob.web.v1.queues import done
-from dayjob.web.v1.streams import StreamLine, streamed
+from dayjob.web.v1.streams import StreamLine, previewed, streamed
 from dayjob.web.v1.table import Call, Endpoint, Nothing
 
 
@@ -134,10 +135,22 @@ async def _still(call: Call[SeenJobs]) -> Any:
 
 async def _apply(call: Call[Matching]) -> Response:
     sent = call.sent
+    if sent.dry_run:
+        return previewed(await call.admin.preview(sent.verb, sent.state, most=sent.most, **_meant(sent)))
     return await streamed(
         call.console,
         lambda report: call.admin.apply(
             sent.verb, sent.state, most=sent.most, progress=report, undo=sent.undo, **_meant(sent)
+        ),
+    )
+
+
+async def _waves(call: Call[Waves]) -> Response:
+    sent = call.sent
+    return await streamed(
+        call.console,
+        lambda report: call.admin.retry_in_waves(
+            where=sent.where, size=sent.size, stop_above=sent.stop_above, progress=report
         ),
     )
 
@@ -148,6 +161,10 @@ async def _failures(call: Call[FailureWindow]) -> Failures:
 
 async def _apply_to_group(call: Call[FailedGroup]) -> Response:
     sent = call.sent
+    if sent.dry_run:
+        return previewed(
+            await call.admin.preview_failures(sent.verb, sent.name, sent.kind, tuple(sent.states))
+        )
     return await streamed(
         call.console,
         lambda report: call.admin.apply_to_failures(
@@ -190,6 +207,7 @@ ENDPOINTS = (
     Endpoint("POST", "/jobs/selection", "jobs", "One action on each job of a selection.", _selection, Outcomes, Selected),
     Endpoint("POST", "/jobs/still", "jobs", "Which jobs of a selection are still in the state in which they were seen. Changes nothing.", _still, StillThere, SeenJobs),
     Endpoint("POST", "/jobs/apply", "jobs", "One action on every job that matches a filter.", _apply, StreamLine, Matching, streams=True),
+    Endpoint("POST", "/jobs/retry_in_waves", "jobs", verbs.row("all_jobs", "retry_in_waves").effect, _waves, StreamLine, Waves, streams=True),
     Endpoint("GET", "/bin", "jobs", "What was deleted in the last ten minutes and can be undone, newest first.", _bin, tuple[DeletionView, ...]),
     Endpoint("POST", "/undo", "jobs", verbs.row("deletion", "undo").effect, _undo, StreamLine, UndoInput, streams=True, finds=True),
     Endpoint("GET", "/failures", "failures", "Failed jobs, grouped by error and job name.", _failures, Failures, FailureWindow),

@@ -11,7 +11,7 @@ from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, Queu
 from dayjob.errors import UnknownQueue
 from dayjob.web.responses import Refusal
 from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, Pattern, Purged, QueueLimit
-from dayjob.web.v1.streams import StreamLine, streamed
+from dayjob.web.v1.streams import StreamLine, previewed, streamed
 from dayjob.web.v1.table import Call, Endpoint, Nothing
 
 T = TypeVar("T")
@@ -69,6 +69,8 @@ async def _limit(call: Call[QueueLimit]) -> Outcome:
 
 async def _purge(call: Call[Purged]) -> Response:
     sent = call.sent
+    if sent.dry_run:
+        return previewed(await call.admin.preview_purge(sent.name))
     return await streamed(
         call.console, lambda report: call.admin.purge(sent.name, progress=report, undo=sent.undo)
     )

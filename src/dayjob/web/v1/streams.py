@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dayjob.admin.views import Progress, Tally
+from dayjob.admin.views import Preview, Progress, Tally
 from dayjob.errors import DayjobError
 from dayjob.web.console import Console
 from dayjob.web.responses import Problem, plain, refusal_of
@@ -23,10 +23,17 @@ Work = Callable[[Callable[[Progress], bool]], Coroutine[Any, Any, Tally]]
 
 
 class StreamLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line: the progress, or in the last line the result."""
+    """One line: the progress, in the last line the result, or what a dry run found."""
 
     progress: Progress | None = None
     tally: Tally | None = None
+    #: Of a dry run: the only line.
+    preview: Preview | None = None
+
+
+def previewed(preview: Preview) -> Response:
+    """The answer to a dry run."""
+    return Response(_line({"preview": preview}), media_type=NDJSON, headers=HEADERS)
 
 
 async def streamed(console: Console, work: Work) -> Response:
