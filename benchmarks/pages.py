@@ -31,10 +31,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from server import running  # the server of the tests: a process of its own, on a port of its own
 
 NAMESPACE = "pages"
+GROUP = "/failure?name=job000&kind=TimeoutError%3A%20no%20answer%20within%20%23%20s"
 PAGES = (
-    "/", "/queues", "/queue?name=job000", "/worker_pools", "/busy_workers", "/jobs", "/jobs?where=error~nothing",
-    "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures",
-    "/periodic", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/enqueue", "/audit", "/settings",
+    "/", "/queues", "/queue?name=job000", "/worker_pools", "/pool?id=pool000", "/busy_workers", "/jobs", "/jobs?where=error~nothing",
+    "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures", GROUP,
+    "/periodic", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/payloads", "/enqueue", "/audit", "/settings",
 )  # fmt: skip
 #: Minutes that are written as pools would have; what is older is a copy of it.
 WRITTEN = 150
@@ -157,10 +158,10 @@ def measure(url: str, port: int, path: str) -> tuple[int, int, list[float]]:
     return answer.status_code, len(answer.content), took
 
 
-def row(fleet: Fleet, url: str, port: int, path: str) -> str:
+def row(fleet: Fleet, url: str, port: int, path: str, consoles: int) -> str:
     """One line of the table."""
     first, later, loops = [], [], []
-    for _ in range(CONSOLES):
+    for _ in range(consoles):
         fleet.go_on()
         loops.append(unit())
         status, size, took = measure(url, port, path)
@@ -188,6 +189,8 @@ def main() -> None:
         "--jobs", type=int, default=100_000, help="in each of waiting, scheduled, retry and dead"
     )
     parser.add_argument("--port", type=int, default=5991)
+    parser.add_argument("--only", nargs="*", default=[], help="pages whose address begins with one of these")
+    parser.add_argument("--consoles", type=int, default=CONSOLES, help="how many consoles look at each page")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
         url = f"redis://127.0.0.1:{server.port}"
@@ -199,7 +202,8 @@ def main() -> None:
         )
         print("| page | first view, ms | median of the next, ms | KB | a loop, ms |\n|---|---|---|---|---|")
         for path in PAGES:
-            print(row(fleet, url, given.port, path), flush=True)
+            if not given.only or path.startswith(tuple(given.only)):
+                print(row(fleet, url, given.port, path, given.consoles), flush=True)
         link.close()
 
 

@@ -38,10 +38,13 @@ from web.conftest import RunningConsole, running_console
 NAMESPACE = "shop"
 SHOP = "shop/jobs.py"
 #: What the documentation shows: file name and address.
-SHOWN = {"home": "/", "failures": "/failures", "metrics": "/metrics?hours=24", "job": "job"}
+SHOWN = {
+    "home": "/", "failures": "/failures", "metrics": "/metrics?hours=24", "job": "job", "metric": "/metrics?name=charge_card",
+    "calendar": "/calendar",
+}  # fmt: skip
 EVERY = {
     **SHOWN, "queues": "/queues", "dead": "/dead_jobs", "queue": "/queue?name=send_mail", "busy": "/busy_workers", "pools": "/worker_pools", "retry": "/retry_jobs",
-    "scheduled": "/scheduled_jobs", "jobs": "/jobs", "done": "/done_jobs", "periodic": "/periodic", "redis": "/redis", "calendar": "/calendar", "metric": "/metrics?name=charge_card",
+    "scheduled": "/scheduled_jobs", "jobs": "/jobs", "done": "/done_jobs", "periodic": "/periodic", "redis": "/redis", "schedule": "/schedule?name=sweep_carts+%40every+20s",
     "timeline": "/timeline", "audit": "/audit", "settings": "/settings", "enqueue": "/enqueue", "form": "/enqueue?name=send_mail",
     "broken": "/broken", "nothing": "/job?id=0192-gone", "metrics1": "/metrics", "running": "/jobs?state=running",
 }  # fmt: skip

@@ -5,6 +5,7 @@ DayjobError
 │   ├── BadOption           an option out of range, unknown, or in conflict (also ValueError)
 │   │   ├── UnknownQueue    a queue that does not exist in the namespace
 │   │   ├── NothingToUndo   a deletion that is not in the bin
+│   │   ├── UnknownPool     a pool that does not exist in the namespace
 │   │   └── UnknownSchedule a schedule that does not exist in the namespace
 │   ├── BadSignature        a handler or middleware that cannot be called (also TypeError)
 │   ├── BadArguments        arguments that do not fit the handler (also TypeError)
@@ -59,6 +60,10 @@ class UnknownQueue(BadOption):
     def advice(self, force: str) -> str:
         """What to do next. `force` is how the caller's interface spells that option."""
         return f"{self.near} Use {force} to {self.forced}." if self.forced else self.near
+
+
+class UnknownPool(BadOption):
+    """An operator named a pool that does not exist in the namespace."""
 
 
 class UnknownSchedule(BadOption):

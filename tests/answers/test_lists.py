@@ -96,3 +96,25 @@ def read_command(faces, *words):
         found.update(job["id"] for job in page["jobs"])
         if not (after := page["next"]):
             return found
+
+
+def test_the_largest_payloads_are_the_same_everywhere(faces, admin):
+    admin.enqueue("small", {"n": 1})
+    admin.enqueue("large", {"text": "x" * 5000})
+    admin.enqueue("large", {"text": "x" * 9000}, delay=1000)
+    found = admin.payloads()
+    assert (found.searched, found.total) == (3, 3)
+    assert [(one.name, one.state) for one in found.largest] == [
+        ("large", "scheduled"),
+        ("large", "waiting"),
+        ("small", "waiting"),
+    ]
+    assert [one.name for one in found.names] == ["large", "small"]
+    assert sum(found.steps.values()) == 3
+    assert (max(found.steps), found.steps[16384], found.steps[8192], found.steps[4096]) == (16384, 1, 1, 0)
+    assert faces.api("/payloads")["largest"][0]["size"] == found.largest[0].size
+    assert faces.run_json("payloads")["names"][0]["largest"] == found.largest[0].size
+    assert "3 of 3 jobs were read." in faces.run("payloads")
+    page = faces.page("/payloads")
+    assert "Of all 3 stored jobs." in page
+    assert found.largest[0].id in page

@@ -8,7 +8,8 @@ import pytest
 
 from dayjob.admin.views import Histogram
 from dayjob.web import charts
-from dayjob.web.charts import Mark, Series, durations, scale
+from dayjob.web.charts import Mark, Series, Span, durations, scale
+from dayjob.web.charts.gantt import lanes
 from dayjob.web.charts.lines import runs_of
 
 
@@ -119,3 +120,29 @@ def test_a_histogram_has_the_quantiles_and_every_count():
 def test_a_spark_is_as_tall_as_its_largest_number():
     assert 'd="M0 24V0h1V12h1V24h1V24z"' in charts.spark([10, 5, None])
     assert not charts.spark([0, None])
+
+
+def test_spans_that_overlap_are_on_lanes_of_their_own():
+    spans = [Span("a", 0, 10), Span("b", 5, 15), Span("c", 10, 20), Span("d", 15, 16)]
+    assert [[one.label for one in lane] for lane in lanes(spans)] == [["a", "c"], ["b", "d"]]
+    chart = charts.gantt("Workers", 8, 18, spans, keys=[(0, "completed")])
+    # What began before is cut at the edge.
+    assert re.findall(r'class="span c0" x="([\d.]+)%" y="(\d+)" width="([\d.]+)%"', chart.svg) == [
+        ("0", "2", "20"), ("20", "2", "80"), ("0", "20", "70"), ("70", "20", "10"),
+    ]  # fmt: skip
+    assert [row.cells[:2] for row in chart.rows] == [
+        ("a", "10 s"),
+        ("b", "10 s"),
+        ("c", "10 s"),
+        ("d", "1.0 s"),
+    ]
+
+
+def test_columns_have_every_number_and_not_too_many_labels():
+    labels = [str(1 << n) for n in range(25)]
+    chart = charts.columns("Sizes", "Up to", "Jobs", labels, list(range(25)))
+    assert [row.label for row in chart.rows] == labels
+    assert chart.rows[-1].cells == ("24",)
+    assert len(re.findall("<text", chart.axis)) <= 10
+    assert 'data-say="up to 2: 1 job"' in chart.svg
+    assert charts.columns("Sizes", "Up to", "Jobs", [], []).rows == ()

@@ -39,6 +39,8 @@ OTHER_POSTS = {
     "/jobs/still",
     "/jobs/apply",
     "/failures/apply",
+    "/failures/note",
+    "/failures/ignore",
     "/enqueue",
     "/queues/pause",
     "/queues/resume",

@@ -20,7 +20,11 @@ NARROW = ("/", "/queues", "/dead_jobs", "/metrics", "/enqueue?name=greet", "/job
 PICTURES = os.environ.get("DAYJOB_TEST_PICTURES")
 GRAVE = ("serious", "critical")
 #: Pages that need no name of anything.
-PAGES = [route.path for route in routes() if "{" not in route.path and route.path not in ("/queue", "/job")]
+PAGES = [
+    route.path
+    for route in routes()
+    if "{" not in route.path and route.path not in ("/queue", "/job", "/pool", "/schedule")
+]
 
 
 @pytest.fixture
@@ -47,6 +51,8 @@ def places(run: Shop) -> list[str]:
         "/queue?name=pack",
         "/queue?name=stray",
         "/enqueue?name=greet",
+        "/metrics?name=greet",
+        f"/pool?id={run.admin.pools().pools[0].id}",
         "/jobs?state=running",
         "/job?id=gone",
     ]

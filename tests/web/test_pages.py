@@ -28,6 +28,8 @@ from web.shop import HOSTILE, poison, shop
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 #: Every page; those that are about one thing, of a thing that is not there.
 PAGES = [route.path for route in routes() if "{" not in route.path]
+#: Pages about one thing, which the address must name.
+ABOUT_ONE = ("/queue", "/job", "/pool", "/schedule", "/failure")
 
 
 def page(console: RunningConsole, path: str, status: int = 200, **query: object) -> str:
@@ -68,16 +70,16 @@ class Markup(HTMLParser):
 
 def test_pages_of_an_empty_namespace_open_or_say_what_is_missing(console):
     for path in PAGES:
-        text = page(console, path, 404 if path in ("/queue", "/job") else 200)
+        text = page(console, path, 404 if path in ABOUT_ONE else 200)
         assert "<h1>" in text, path
         assert not Markup(text).wrong, path
 
 
 def test_pages_stay_themselves_whatever_others_write_into_redis(console, link, keys):
     poison(link, keys)
-    about_one = [{"name": bad, "id": bad} for bad in HOSTILE]
+    about_one = [{"name": bad, "id": bad, "kind": bad} for bad in HOSTILE]
     for path in PAGES:
-        for query in about_one if path in ("/queue", "/job", "/enqueue") else [{}]:
+        for query in about_one if path in (*ABOUT_ONE, "/enqueue") else [{}]:
             answer = console.get(path, params=query, headers=HTML)
             assert answer.status_code in (200, 404), path
             found = Markup(answer.text)
@@ -361,7 +363,7 @@ def test_pages_do_not_grow_with_the_jobs(console, link, keys, server):
     """What a page costs is what it asks for: `make bench-pages` has the times."""
     fill(link, keys, 20_000)
     for path in PAGES:
-        if path in ("/queue", "/job"):
+        if path in ABOUT_ONE:
             continue
         with monitor(server.port, link) as heard:
             text = page(console, path)

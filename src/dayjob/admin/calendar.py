@@ -16,7 +16,7 @@ from dayjob.store.ops import inspect
 from dayjob.store.steps import Steps, ask, ask_all
 
 #: Hours that can be asked for, and the seconds in one step of each.
-STEPS = {1: 60, 24: 1800, 72: 7200}
+STEPS = {1: 120, 24: 1800, 72: 7200}
 #: How many jobs of each set are read, and how many entries are listed.
 MAX_READ = inspect.MAX_ENTRIES
 MAX_LISTED = 200
@@ -56,7 +56,7 @@ def calendar(
     periodic = [sum(start <= tick.at < start + step for tick in ticks) for start in starts]
     return Calendar(
         now, hours, step, tuple(starts), tuple(scheduled), tuple(retry), tuple(periodic), _by_name([*entries, *later]),
-        tuple(listed), complete=all(looked) and len(listed) == len(entries) + len(later), cut_schedules=cut,
+        tuple(listed), complete=all(looked) and not cut, cut_schedules=cut,
     )  # fmt: skip
 
 

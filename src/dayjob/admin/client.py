@@ -18,11 +18,14 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from dayjob.admin import actions, bulk, transfer
 from dayjob.admin import bin as bin_steps
 from dayjob.admin import calendar as calendar_steps
+from dayjob.admin import details as detail_steps
 from dayjob.admin import failures as failure_steps
 from dayjob.admin import gocraft as numbered_steps
+from dayjob.admin import groups as group_steps
 from dayjob.admin import job_types as type_steps
 from dayjob.admin import jobs as job_steps
 from dayjob.admin import metrics as metric_steps
+from dayjob.admin import payloads as payload_steps
 from dayjob.admin import pools as pool_steps
 from dayjob.admin import preview as preview_steps
 from dayjob.admin import queues as queue_steps
@@ -149,6 +152,7 @@ class Admin(_AdminBase):
     queue_names = _sync(queue_steps.names, "queue_names")
     queue = _sync(queue_steps.detail, "queue")
     pools = _sync(pool_steps.listing, "pools")
+    pool = _sync(detail_steps.pool, "pool")
     busy = _sync(pool_steps.busy, "busy")
     stacks = _sync(pool_steps.stacks, "stacks")
     jobs = _sync(job_steps.page, "jobs")
@@ -158,17 +162,20 @@ class Admin(_AdminBase):
     still = _sync(job_steps.still, "still")
     explain = _sync(job_steps.explain, "explain")
     failures = _sync(failure_steps.failures, "failures")
+    failure_group = _sync(group_steps.group, "failure_group")
     count = _sync(bulk.count, "count")
     preview = _sync(preview_steps.preview, "preview")
     preview_purge = _sync(preview_steps.preview_purge, "preview_purge")
     preview_failures = _sync(preview_steps.preview_failures, "preview_failures")
     periodic = _sync(pool_steps.periodic, "periodic")
+    schedule = _sync(detail_steps.schedule, "schedule")
     calendar = _sync(calendar_steps.calendar, "calendar")
     job_types = _sync(type_steps.every, "job_types")
     job_type = _sync(type_steps.one, "job_type")
     metrics = _sync(metric_steps.metrics, "metrics")
     spread = _sync(metric_steps.spread, "spread")
     throughput = _sync(metric_steps.throughput, "throughput")
+    payloads = _sync(payload_steps.payloads, "payloads")
     vitals = _sync(metric_steps.vitals, "vitals")
     redis = _sync(metric_steps.redis, "redis")
     audit = _sync(read_audit, "audit")
@@ -194,6 +201,8 @@ class Admin(_AdminBase):
     delete_broken = _sync(actions.delete_broken, "delete_broken")
     undo = _sync(bin_steps.undo, "undo")
     repair = _sync(actions.repair, "repair")
+    note_group = _sync(group_steps.note_group, "note_group")
+    ignore_group = _sync(group_steps.ignore_group, "ignore_group")
 
     # Actions on pools.
     quiet = _sync(pool_steps.quiet, "quiet")
@@ -275,6 +284,7 @@ class AsyncAdmin(_AdminBase):
     queue_names = _async(queue_steps.names, "queue_names")
     queue = _async(queue_steps.detail, "queue")
     pools = _async(pool_steps.listing, "pools")
+    pool = _async(detail_steps.pool, "pool")
     busy = _async(pool_steps.busy, "busy")
     stacks = _async(pool_steps.stacks, "stacks")
     jobs = _async(job_steps.page, "jobs")
@@ -284,17 +294,20 @@ class AsyncAdmin(_AdminBase):
     still = _async(job_steps.still, "still")
     explain = _async(job_steps.explain, "explain")
     failures = _async(failure_steps.failures, "failures")
+    failure_group = _async(group_steps.group, "failure_group")
     count = _async(bulk.count, "count")
     preview = _async(preview_steps.preview, "preview")
     preview_purge = _async(preview_steps.preview_purge, "preview_purge")
     preview_failures = _async(preview_steps.preview_failures, "preview_failures")
     periodic = _async(pool_steps.periodic, "periodic")
+    schedule = _async(detail_steps.schedule, "schedule")
     calendar = _async(calendar_steps.calendar, "calendar")
     job_types = _async(type_steps.every, "job_types")
     job_type = _async(type_steps.one, "job_type")
     metrics = _async(metric_steps.metrics, "metrics")
     spread = _async(metric_steps.spread, "spread")
     throughput = _async(metric_steps.throughput, "throughput")
+    payloads = _async(payload_steps.payloads, "payloads")
     vitals = _async(metric_steps.vitals, "vitals")
     redis = _async(metric_steps.redis, "redis")
     audit = _async(read_audit, "audit")
@@ -320,6 +333,8 @@ class AsyncAdmin(_AdminBase):
     delete_broken = _async(actions.delete_broken, "delete_broken")
     undo = _async(bin_steps.undo, "undo")
     repair = _async(actions.repair, "repair")
+    note_group = _async(group_steps.note_group, "note_group")
+    ignore_group = _async(group_steps.ignore_group, "ignore_group")
 
     # Actions on pools.
     quiet = _async(pool_steps.quiet, "quiet")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from dayjob.admin.filters import kind_of
 from dayjob.admin.jobs import source_of, view
 from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
-from dayjob.admin.views import FailedAttempts, FailureGroup, Failures, State
+from dayjob.admin.views import FailedAttempts, FailureGroup, Failures, JobView, State
 from dayjob.store import codec
+from dayjob.store.ops import groups as group_ops
 from dayjob.store.ops import inspect, rollups
 from dayjob.store.ops.inspect import StoredEntry
 from dayjob.store.steps import Steps, ask
@@ -33,6 +34,8 @@ class _Heap:
     first_known: bool = True
     last_at: float = float("-inf")
     sample: tuple[State, StoredEntry] | None = None
+    #: Its jobs, if they are wanted.
+    entries: list[tuple[State, StoredEntry]] = field(default_factory=list)
 
     def add(self, state: State, entry: StoredEntry, at: float, now: float) -> None:
         self.count += 1
@@ -53,20 +56,87 @@ def failures(
     most: int = MAX_SEARCHED,
 ) -> Steps[Failures]:
     """Groups of jobs that failed the same way, within `window` seconds or ever; `most` entries of each set are searched."""
-    heaps: dict[tuple[str, str], _Heap] = {}
-    searched = total = 0
     now = yield from ask(inspect.now())
-    redactor = Redactor(session)
+    groups, searched, total = yield from _groups(session, now, window, states, most)
+    return Failures(now, groups, searched, total, (yield from _attempts(session, now)))
+
+
+def groups_of(
+    session: Session, name: str, most: int = inspect.MAX_ENTRIES
+) -> Steps[tuple[FailureGroup, ...]]:
+    """The groups of one job name, among so many entries of each set."""
+    now = yield from ask(inspect.now())
+    groups, _, _ = yield from _groups(session, now, None, ("dead", "retry"), most, name)
+    return groups
+
+
+def one_group(
+    session: Session, name: str, kind: str, most: int
+) -> Steps[tuple[FailureGroup, tuple[JobView, ...]] | None]:
+    """One group with its jobs, among so many entries of each set; None if there is none."""
+    now = yield from ask(inspect.now())
+    found = yield from _scan(session, now, None, ("dead", "retry"), most, name)
+    heap = found.heaps.get((name, kind))
+    if heap is None:
+        return None
+    marks = yield from ask(group_ops.marks(session.keys, now))
+    group = replace(_group(found.redactor, name, kind, heap), mark=marks.of(name, kind))
+    return group, tuple(view(found.redactor, state, entry) for state, entry in heap.entries)
+
+
+def _groups(
+    session: Session,
+    now: float,
+    window: float | None,
+    states: Iterable[State],
+    most: int,
+    name: str | None = None,
+) -> Steps[tuple[tuple[FailureGroup, ...], int, int]]:
+    """The groups, how many entries were searched, and how many there are."""
+    found = yield from _scan(session, now, window, states, most, name)
+    marks = yield from ask(group_ops.marks(session.keys, now))
+    groups = [
+        replace(_group(found.redactor, *key, heap), mark=marks.of(*key)) for key, heap in found.heaps.items()
+    ]
+    groups.sort(key=lambda group: (-group.count, group.name, group.kind))
+    return tuple(groups), found.searched, found.total
+
+
+@dataclass(slots=True)
+class _Scanned:
+    """What a search found: groups by job name and error, and how many entries were searched of how many."""
+
+    redactor: Redactor
+    heaps: dict[tuple[str, str], _Heap] = field(default_factory=dict)
+    searched: int = 0
+    total: int = 0
+
+
+def _scan(
+    session: Session,
+    now: float,
+    window: float | None,
+    states: Iterable[State],
+    most: int,
+    name: str | None,
+) -> Steps[_Scanned]:
+    """Search the sets. The jobs of each group are kept only if one name is asked for."""
+    found = _Scanned(Redactor(session))
     for state in states:
         source = source_of(session.keys, state)
         seen = yield from ask(inspect.page(source, size=inspect.MAX_ENTRIES, newest_first=state == "dead"))
-        total += seen.total
+        found.total += seen.total
         left = most
         while True:
-            yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
+            yield from found.redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
             for entry in seen.entries[:left]:
-                _gather(heaps, redactor, state, entry, now, window)
-            searched += min(left, len(seen.entries))
+                if name is None:
+                    _gather(found.heaps, found.redactor, state, entry, now, window)
+                elif entry.job is not None and entry.job.name == name:
+                    heap = _gather(found.heaps, found.redactor, state, entry, now, window)
+                    if heap is not None:
+                        heap.entries.append((state, entry))
+            found.searched += min(left, len(seen.entries))
             left -= len(seen.entries)
             past = state == "dead" and window is not None and _past(seen.entries, now - window)
             if seen.next is None or left <= 0 or past:
@@ -74,9 +144,7 @@ def failures(
             seen = yield from ask(
                 inspect.page(source, after=seen.next, size=inspect.MAX_ENTRIES, newest_first=state == "dead")
             )
-    groups = [_group(redactor, *key, heap) for key, heap in heaps.items()]
-    groups.sort(key=lambda group: (-group.count, group.name, group.kind))
-    return Failures(now, tuple(groups), searched, total, (yield from _attempts(session, now)))
+    return found
 
 
 def _attempts(session: Session, now: float) -> Steps[tuple[FailedAttempts, ...]]:
@@ -102,15 +170,17 @@ def _gather(
     entry: StoredEntry,
     now: float,
     window: float | None,
-) -> None:
+) -> _Heap | None:
     if entry.job is None or (state == "retry" and not entry.job.err):
-        return
+        return None
     at = float(entry.job.failed_at) or (entry.at if state == "dead" else None) or now
     if window is None or now - at <= window:
         kind = kind_of(redactor.error(entry.job))
         heap = heaps.setdefault((entry.job.name, kind), _Heap())
         heap.add(state, entry, at, now)
         _trace_back(heap, redactor, entry.job, kind)
+        return heap
+    return None
 
 
 def _trace_back(heap: _Heap, redactor: Redactor, wire: codec.Wire, kind: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from dayjob.admin import doctor
@@ -45,9 +45,12 @@ def metrics(
     times = yield from rollups.times(session.keys, first, last, read, chosen)
     steps = pairs(parts)
     flow = _throughput(now, hours, parts)
+    jobs = tuple(_job(one, steps, times, totals) for one in sorted(chosen))
+    if name is not None:
+        jobs = tuple(replace(one, run_times=times.run(name), wait_times=times.wait(name)) for one in jobs)
     return Metrics(
         now, hours, flow.step, flow.starts, flow.ended, flow.failed, tuple(sorted(names)),
-        tuple(_job(one, steps, times, totals) for one in sorted(chosen)), Quantiles.of(times.exchange()),
+        jobs, Quantiles.of(times.exchange()),
         flow.waiting,
     )  # fmt: skip
 

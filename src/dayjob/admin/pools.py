@@ -48,9 +48,12 @@ def listing(session: Session, *, workers: bool = True) -> Steps[PoolsView]:
 
 
 def busy(
-    session: Session, *, pool_id: str | None = None, most: int = MAX_BUSY
+    session: Session, *, pool_id: str | None = None, name: str | None = None, most: int = MAX_BUSY
 ) -> Steps[tuple[BusyWorker, ...]]:
-    """The workers that have run a job for more than 0.5 s, the longest first: of all pools or of one; 10,000 at most."""
+    """The workers that have run a job for more than 0.5 s, the longest first; 10,000 at most.
+
+    Of all pools or of one; of all job names or of one.
+    """
     now = yield from ask(inspect.now())
     if pool_id is None:
         registered = yield from pools.pools(session.keys)
@@ -61,7 +64,10 @@ def busy(
         reported = [] if status is None else [(pool_id, status)]
         stale = set()
     everyone = [
-        (worker.started_at, id_, status, worker) for id_, status in reported for worker in status.workers
+        (worker.started_at, id_, status, worker)
+        for id_, status in reported
+        for worker in status.workers
+        if name in (None, worker.name)
     ]
     longest = sorted(everyone, key=lambda one: one[0])[: max(0, min(most, MAX_BUSY))]
     redactor = Redactor(session)

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dayjob.admin.bin import ended, new_deletion
+from dayjob.admin.failures import groups_of
+from dayjob.admin.job_types import one as job_type
 from dayjob.admin.jobs import page
 from dayjob.admin.metrics import RECENT_MINUTES, RecentWindow, failing, growth, pairs, totals_of, window
+from dayjob.admin.pools import busy, periodic
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
 from dayjob.admin.views import (
     DrainTime,
@@ -33,6 +36,8 @@ from dayjob.text import counted
 
 #: Jobs that one step of a purge deletes.
 PURGE_STEP = 1000
+#: How many running jobs the page of a queue shows.
+MAX_BUSY_SHOWN = 50
 #: How many of the newest jobs of a queue are searched for those of the last minute.
 MAX_GALLOPED = 1 << 20
 #: A queue whose size changes by fewer jobs a minute than this neither grows nor drains.
@@ -121,7 +126,7 @@ def _drain(size: int, grew: float | None, obstacle: ObstacleKind | None) -> Drai
 
 
 def detail(session: Session, name: str) -> Steps[QueueDetail]:
-    """One queue: jobs in and out, wait and run times of the last hour, and its next jobs. Raises UnknownQueue."""
+    """One queue: jobs in and out, wait and run times of the last hour, what waits, runs and fails. Raises UnknownQueue."""
     yield from _must_exist(session.keys, "show", name)
     overview = yield from ask(inspect.queues(session.keys, [name]))
     registered = yield from pools.pools(session.keys)
@@ -138,10 +143,14 @@ def detail(session: Session, name: str) -> Steps[QueueDetail]:
     if view.incoming is None and not queue.wrong:
         rough = yield from _incoming(session.keys, queue, overview.now, minutes[-2].times)
     following = () if queue.wrong else (yield from page(session, "waiting", name=name, size=10)).jobs
+    running = yield from busy(session, name=name, most=MAX_BUSY_SHOWN)
+    failed = yield from groups_of(session, name)
+    schedules = tuple(one for one in (yield from periodic(session)) if one.job == name)
+    described = yield from job_type(session, name)
     return QueueDetail(
         overview.now, view, rough if view.incoming is None else view.incoming, Quantiles.of(times.wait(name)), Quantiles.of(times.run(name)),
         totals_of(totals, name), tuple(able), queue.paused_by, queue.paused_at, following,
-        view.incoming is not None, _series([minute.counts for minute in minutes], name),
+        view.incoming is not None, _series([minute.counts for minute in minutes], name), running, failed, schedules, described,
     )  # fmt: skip
 
 

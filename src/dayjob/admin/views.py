@@ -11,6 +11,7 @@ from dayjob.explain.reasons import ReasonKind
 from dayjob.store.ops.audit import AuditEntry
 from dayjob.store.ops.figures import Histogram
 from dayjob.store.ops.find import State
+from dayjob.store.ops.groups import GroupMark
 from dayjob.store.ops.health import Health
 from dayjob.store.ops.inspect import BrokenEntry, BrokenPage, Queue, Sizes
 from dayjob.store.ops.pools import Condemned, Pool, Status, WorkerStatus
@@ -36,6 +37,7 @@ __all__ = [
     "Failures",
     "Finding",
     "Frame",
+    "GroupMark",
     "Histogram",
     "JobDetail",
     "JobMetrics",
@@ -354,6 +356,8 @@ class FailureGroup:
     #: The one that failed last.
     sample: JobView
     first_known: bool = True
+    #: What operators noted about it.
+    mark: GroupMark = field(default_factory=GroupMark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,6 +514,14 @@ class QueueDetail:
     incoming_exact: bool = False
     #: The last hour, oldest first.
     series: tuple[QueueMinute, ...] = ()
+    #: Its attempts that have run for more than 0.5 s, the longest first; 50 at most.
+    busy: tuple[BusyWorker, ...] = ()
+    #: Groups of its jobs in retry and dead, among the newest 500 of each.
+    failures: tuple[FailureGroup, ...] = ()
+    #: The schedules that enqueue it.
+    schedules: tuple[Periodic, ...] = ()
+    #: Its job type, if a pool announced it.
+    job_type: JobTypeView | None = None
 
 
 # Pools.
@@ -720,7 +732,7 @@ class Calendar:
     #: By job name, the one with most first; and the first of them in the order in which they become due.
     names: tuple[ComingName, ...]
     entries: tuple[Coming, ...]
-    #: Whether `names` and `entries` have all of them.
+    #: Whether `names` has all of them. `entries` may still be only the first.
     complete: bool = True
     #: Schedules that tick so often that only their first ticks are in it.
     cut_schedules: tuple[str, ...] = ()
@@ -745,6 +757,9 @@ class JobMetrics:
     incoming: tuple[int | None, ...] = ()
     #: Jobs that waited when each step began; None where they were not counted.
     waiting: tuple[int | None, ...] = ()
+    #: How its run and wait times are spread, as JobSpread has it; None unless this name alone was asked for.
+    run_times: Histogram | None = None
+    wait_times: Histogram | None = None
 
 
 @dataclass(frozen=True, slots=True)

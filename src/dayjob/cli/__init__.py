@@ -32,6 +32,7 @@ COMMANDS = {
     "stats": ("dayjob.cli.stats:stats", "Show what is wrong, and every queue; once or repeatedly."),
     "scale": ("dayjob.cli.scale:scale", "Show whether there are enough workers, and how many are wanted."),
     "metrics": ("dayjob.cli.metrics:metrics", "Show what ran in the last hours, and how long it took."),
+    "payloads": ("dayjob.cli.payloads:payloads", "Show how large stored jobs are."),
     "redis": ("dayjob.cli.redis:redis", "Show the state of the Redis server, now and over time."),
     "events": ("dayjob.cli.events:events", "Show what happened: pools, deploys, ticks, pauses, actions."),
     "audit": ("dayjob.cli.audit:audit", "Show who did what."),

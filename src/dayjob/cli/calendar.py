@@ -28,7 +28,7 @@ def calendar(hours: str, steps: bool, redis: str | None, namespace: str, as_json
         _print_steps(found)
     else:
         console.table(("DUE", "JOB", "FROM", "ID"), [_row(one) for one in found.entries])
-    listed = "" if found.complete or steps else f"; the first {len(found.entries):,} are listed"
+    listed = "" if steps or len(found.entries) >= total else f"; the first {len(found.entries):,} are listed"
     click.echo(f"{counted(total, 'job')} in the next {found.hours} h{listed}.")
     for name in found.cut_schedules:
         click.echo(console.clean(f'Only the first ticks of schedule "{name}" are counted.'))

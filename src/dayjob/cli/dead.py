@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
@@ -16,10 +17,12 @@ from dayjob.cli.jobs import acting, perform, where_option
 from dayjob.cli.jobs import ls as list_jobs
 from dayjob.errors import BadOption
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 @click.group(epilog="Example: dayjob dead groups --within 24h")
 def dead() -> None:
-    """List, retry and delete dead jobs."""
+    """List, retry and delete dead jobs; show groups of failures, and note or ignore them."""
 
 
 @dead.command(epilog="Example: dayjob dead ls --where 'name=mail error~Timeout'")
@@ -61,11 +64,11 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
         rows = [
             (
                 group.name, f"{group.count:,}", f"{group.last_hour:,}", f"{group.last_day:,}", f"{group.last_three_days:,}", f"{group.dead:,}",
-                since(found.now, group), group.kind,
+                since(found.now, group), _noted(group), group.kind,
             )
             for group in found.groups
         ]  # fmt: skip
-        head = ("NAME", "JOBS", "1H", "24H", "72H", "DEAD", "FIRST", "ERROR")
+        head = ("NAME", "JOBS", "1H", "24H", "72H", "DEAD", "FIRST", "NOTE", "ERROR")
         console.table(head, rows, right="JOBS 1H 24H 72H DEAD")
     for one in found.attempts:
         times = text.counted(one.last_hour, "time")
@@ -76,6 +79,78 @@ def groups(within: str | None, redis: str | None, namespace: str, as_json: bool)
         )
     if found.searched < found.total:
         click.echo(f"{found.searched:,} of {found.total:,} entries searched", err=True)
+
+
+def _noted(group: FailureGroup) -> str:
+    """What operators noted about a group."""
+    until = group.mark.ignored_until
+    return ", ".join(filter(None, (f"ignored until {console.when(until)}" if until else "", group.mark.note)))
+
+
+def _of_group(fn: F) -> F:
+    """Arguments that name a group, as `dead groups` shows it."""
+    return click.argument("name")(click.argument("kind", metavar="ERROR")(fn))
+
+
+@dead.command(epilog="Example: dayjob dead group charge 'TimeoutError: no answer within # s'")
+@_of_group
+@console.options
+def group(name: str, kind: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one group of failures: how many, since when, its note, and the jobs that failed last. Exits with 1 if there is none."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.failure_group(name, kind)
+    if found is None:
+        click.echo(console.clean(f'No job of "{name}" is in retry or dead with this error.'), err=True)
+        sys.exit(console.NOT_DONE)
+    if as_json:
+        console.emit(found)
+        return
+    one = found.group
+    click.echo(console.clean(f"{one.name}: {one.kind}"))
+    click.echo(
+        f"{one.count:,} jobs: {one.dead:,} dead, {one.retry:,} in retry; the first {since(found.now, one)}"
+    )
+    if one.mark.note:
+        click.echo(console.clean(f"note by {one.mark.noted_by}: {one.mark.note}"))
+    if one.mark.ignored_until:
+        click.echo(
+            console.clean(f"ignored until {console.when(one.mark.ignored_until)} by {one.mark.ignored_by}")
+        )
+    rows = [(job.id, job.state, job.attempts, console.when(job.failed_at), job.args) for job in found.jobs]
+    console.table(("JOB", "STATE", "ATTEMPTS", "FAILED", "ARGUMENTS"), rows, right="ATTEMPTS")
+
+
+@dead.command(
+    epilog="Example: dayjob dead note charge 'TimeoutError: no answer within # s' 'the bank works on it'"
+)
+@_of_group
+@click.argument("note")
+@console.options
+def note(name: str, kind: str, note: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Write a note on a group of failures for other operators. An empty note removes it."""
+    with console.opened(redis, namespace) as admin:
+        console.conclude([admin.note_group(name, kind, note)], as_json=as_json)
+
+
+@dead.command(epilog="Example: dayjob dead ignore charge 'TimeoutError: no answer within # s' --for 2d")
+@_of_group
+@click.option(
+    "--for", "span", default="1d", show_default=True, metavar="SPAN", help="For how long: 2h, 3d, 1w."
+)
+@console.options
+def ignore(name: str, kind: str, span: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Hide a group of failures from Home and the list of failures for a time. Its jobs stay where they are."""
+    with console.opened(redis, namespace) as admin:
+        console.conclude([admin.ignore_group(name, kind, text.read_span(span, "--for"))], as_json=as_json)
+
+
+@dead.command(epilog="Example: dayjob dead unignore charge 'TimeoutError: no answer within # s'")
+@_of_group
+@console.options
+def unignore(name: str, kind: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show a group of failures again."""
+    with console.opened(redis, namespace) as admin:
+        console.conclude([admin.ignore_group(name, kind, None)], as_json=as_json)
 
 
 def since(now: float, group: FailureGroup) -> str:

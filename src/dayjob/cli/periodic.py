@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dayjob.admin.detail_views import ScheduleDetail
 from dayjob.admin.views import Periodic
 from dayjob.cli import console
 from dayjob.cli.console import when
@@ -45,6 +46,38 @@ def _next(one: Periodic) -> str:
     if one.paused:
         return "paused" + (f" by {one.paused_by} at {when(one.paused_at)}" if one.paused_by else "")
     return when(one.next[0]) if one.next else ""
+
+
+@periodic.command(epilog="Example: dayjob periodic show sweep_carts")
+@click.argument("name", metavar="SCHEDULE")
+@console.options
+def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one schedule: its rule in English, its last and next ticks, and what operators did to it."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.schedule(name)
+    if as_json:
+        console.emit(found)
+    else:
+        _print_one(found)
+
+
+def _print_one(found: ScheduleDetail) -> None:
+    one = found.schedule
+    state = "paused" if one.paused else "on" if one.live else NOT_LIVE
+    by = f" by {one.paused_by} at {when(one.paused_at)}" if one.paused and one.paused_by else ""
+    for label, value in (
+        ("schedule", one.name),
+        ("job", one.job),
+        ("rule", f"{one.spec} ({one.timezone or 'UTC'}): {one.english}"),
+        ("state", state + by),
+        ("missed", one.missed),
+        ("last", when(one.last_at) or "never"),
+        ("pools", ", ".join(found.pools) or "none"),
+        *(("next", when(at)) for at in found.next[:5]),
+    ):
+        click.echo(f"{label:<10}{console.clean(value)}")
+    for entry in found.actions:
+        click.echo(console.clean(f"{when(entry.at)} {entry.actor}: {entry.action}: {entry.result}"))
 
 
 @periodic.command(epilog="Example: dayjob periodic run sweep_carts")

@@ -1,4 +1,4 @@
-"""`dayjob pools`: lists worker pools, shows the stacks of their workers, and asks them to go quiet, resume or stop."""
+"""`dayjob pools`: lists worker pools, shows one and its stacks, and asks them to go quiet, resume or stop."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from dayjob.admin import verbs
 from dayjob.admin.client import Admin
+from dayjob.admin.detail_views import PoolDetail
 from dayjob.admin.views import Pool, PoolsView, Stacks
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
@@ -65,6 +66,51 @@ def _row(pool: Pool, *, leads: bool) -> tuple[object, ...]:
     )
     memory = f"{status.rss / (1 << 20):,.0f} MiB" if status.rss else ""
     return pool.id, status.host, status.pid, busy, memory, status.version, lease, status.tag, state, names
+
+
+@pools.command(epilog="Example: dayjob pools show 5f1c0a...")
+@click.argument("pool_id", metavar="ID")
+@console.options
+def show(pool_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one pool: its process, its busy workers, and what operators did to it."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.pool(pool_id)
+    if as_json:
+        console.emit(found)
+    else:
+        _print_one(found)
+
+
+def _print_one(found: PoolDetail) -> None:
+    pool = found.pool
+    if pool is None:
+        dead = f"; it died at {console.when(found.died_at)}" if found.died_at else ""
+        click.echo(clean(f"pool {found.id} is gone{dead}. It holds {counted(found.held, 'attempt')}."))
+    elif pool.status is None:
+        click.echo(clean(f"pool {found.id} has not reported a status yet"))
+    else:
+        status = pool.status
+        state = "stopping" if status.stopping else "quiet" if status.quiet else "running"
+        for label, value in (
+            ("pool", found.id),
+            ("process", f"{status.host}/{status.pid}" + (f" ({status.tag})" if status.tag else "")),
+            ("state", state + (", leader" if found.leads else "") + (", no heartbeat" if pool.lease <= 0 else "")),
+            ("busy", f"{sum(status.running.values()):,} of {counted(status.concurrency, 'worker')}, {found.held:,} held"),
+            ("memory", f"{status.rss / (1 << 20):,.0f} MiB" if status.rss else "not known"),
+            ("up", ago(found.now - status.started_at)),
+            ("version", f"dayjob {status.version}, Python {status.python}"),
+            ("jobs", ", ".join(status.names)),
+            ("schedules", ", ".join(status.schedules or ()) or "none"),
+            *(("trouble", one) for one in status.troubles),
+        ):  # fmt: skip
+            click.echo(f"{label:<11}{clean(value)}")
+    for one in found.workers:
+        checkin = f": {one.worker.checkin}" if one.worker.checkin else ""
+        click.echo(clean(f"runs {one.worker.name} {one.worker.id} for {ago(one.running_for)}{checkin}"))
+    for event in found.events:
+        click.echo(clean(f"{console.when(event.at)} {event.text}"))
+    for entry in found.actions:
+        click.echo(clean(f"{console.when(entry.at)} {entry.actor}: {entry.action}: {entry.result}"))
 
 
 # Requests.

@@ -115,10 +115,24 @@ def _print_one(found: QueueDetail) -> None:
     click.echo(f"ran      {_times(found.runs)}")
     totals = ", ".join(f"{counter} {number:,}" for counter, number in found.totals.items())
     click.echo(f"totals   {totals or 'none'}")
+    _print_links(found)
     if found.next:
         click.echo()
         rows = [(job.id, ago(found.now - job.due_at) if job.due_at else "", job.args) for job in found.next]
         console.table(("NEXT", "WAITS", "ARGUMENTS"), rows, right="WAITS")
+
+
+def _print_links(found: QueueDetail) -> None:
+    """What leads on from a queue: its job type, schedules, running jobs and failures."""
+    if found.job_type is not None:
+        click.echo(clean(f"type     {found.job_type.signature}"))
+    for schedule in found.schedules:
+        click.echo(clean(f"schedule {schedule.name}: {schedule.english}"))
+    for worker in found.busy[:5]:
+        on = f"{worker.host}/{worker.pid}"
+        click.echo(clean(f"runs     {worker.worker.id} for {ago(worker.running_for)} on {on}"))
+    for group in found.failures[:5]:
+        click.echo(clean(f"failing  {group.retry:,} in retry, {group.dead:,} dead: {group.kind}"))
 
 
 def _times(found: Quantiles) -> str:

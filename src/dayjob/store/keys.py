@@ -218,6 +218,11 @@ class Keys:
         return f"{self.prefix}job_types"
 
     @property
+    def groups(self) -> str:
+        """Hash: what operators noted about groups of failures: `<digest of job name and error>|note` and `|until`, JSON. Written by operators, who can keep 1,000."""
+        return f"{self.prefix}failure_groups"
+
+    @property
     def audit(self) -> str:
         """List: actions of operators, newest first: Redis milliseconds, a space and JSON. Written by log_action, which keeps 1,000 entries."""
         return f"{self.prefix}audit"

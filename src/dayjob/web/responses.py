@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dayjob.admin.views import BrokenEntry, BusyWorker, Count, JobView, Tally
-from dayjob.errors import DayjobError, NothingToUndo, StoreError, UnknownQueue, UnknownSchedule
+from dayjob.errors import DayjobError, NothingToUndo, StoreError, UnknownPool, UnknownQueue, UnknownSchedule
 
 #: Fields that are left out: the raw bytes of jobs contain redacted values.
 LEFT_OUT: dict[type, frozenset[str]] = {JobView: frozenset({"payload"})}
@@ -105,7 +105,9 @@ def refusal_of(error: DayjobError) -> Refusal:
             hint or "The next request tries again.",
         )
     return Refusal(
-        404 if isinstance(error, NothingToUndo | UnknownQueue | UnknownSchedule) else 400, first, hint
+        404 if isinstance(error, NothingToUndo | UnknownQueue | UnknownPool | UnknownSchedule) else 400,
+        first,
+        hint,
     )
 
 

@@ -162,6 +162,18 @@ def leases(keys: Keys) -> Op[list[tuple[str, float]]]:
     )
 
 
+def lease(keys: Keys, pool_id: str) -> Op[float | None]:
+    """The end of the lease of one pool, in Redis seconds; None if it is not registered."""
+    return Op(
+        "ZSCORE", (keys.pools,), (pool_id,), lambda reply: None if reply is None else float(reply) / 1000
+    )
+
+
+def condemned_at(keys: Keys, pool_id: str) -> Op[float | None]:
+    """When one pool was condemned, in Redis seconds; None if it is not among the dead pools that hold attempts."""
+    return Op("ZSCORE", (keys.condemned,), (pool_id,), lambda reply: None if reply is None else float(reply))
+
+
 def pools(keys: Keys) -> Steps[list[Pool]]:
     """The registered pools with their statuses."""
     moment = yield from ask(now())

@@ -6,7 +6,9 @@ Positions in an SVG are shares of its width and height, so a chart fits every sc
 from __future__ import annotations
 
 from dayjob.web.charts.bars import bars
+from dayjob.web.charts.columns import columns
 from dayjob.web.charts.durations import heat_map, histogram
+from dayjob.web.charts.gantt import Span, gantt
 from dayjob.web.charts.lines import lines
 from dayjob.web.charts.parts import Chart, Leads, Mark, Series
 from dayjob.web.charts.scale import clock
@@ -21,9 +23,12 @@ __all__ = [
     "Leads",
     "Mark",
     "Series",
+    "Span",
     "Unit",
     "bars",
     "clock",
+    "columns",
+    "gantt",
     "heat_map",
     "histogram",
     "lines",

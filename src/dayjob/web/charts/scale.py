@@ -27,6 +27,8 @@ def counts(most: float) -> tuple[float, ...]:
 
 def durations(most: float) -> tuple[float, ...]:
     """The labels of an axis for seconds, from 0 to at least `most`."""
+    if not most:
+        return 0.0, 1.0
     for step in DURATIONS:
         if step * MAX_STEPS >= most:
             return _upto(most, step)

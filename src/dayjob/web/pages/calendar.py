@@ -16,7 +16,7 @@ from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import address
 
 #: How many jobs are listed, and how many names.
-MAX_LISTED = 100
+MAX_LISTED = 50
 MAX_NAMES = 50
 
 
@@ -30,7 +30,7 @@ async def calendar(request: Request, admin: AsyncAdmin) -> Values:
     leads = partial(address, request, "/calendar", hours=hours)
     return {
         "found": found, "picture": drawn(found, lambda start, _: leads(since=int(start))), "since": since,
-        "names": found.names[:MAX_NAMES], "spans": tuple(STEPS), "now": found.now,
+        "coming": sum(one.scheduled + one.retry + one.periodic for one in found.names), "names": found.names[:MAX_NAMES], "spans": tuple(STEPS), "now": found.now,
     }  # fmt: skip
 
 

@@ -8,9 +8,12 @@ from typing import Any
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.detail_views import GroupDetail
 from dayjob.admin.filters import Filter
 from dayjob.admin.views import FailureGroup
-from dayjob.web.pages.shell import Values, page
+from dayjob.web import charts
+from dayjob.web.charts import Chart, Series
+from dayjob.web.pages.shell import Values, failure, page
 
 _WINDOWS = (("1", "1 h"), ("24", "24 h"), ("72", "72 h"), ("", "Ever"))
 #: How many jobs of each set are read: as many as can be grouped in the time that a page may take.
@@ -28,7 +31,12 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
     found = await admin.failures(window=None if hours is None else hours * 3600, most=MAX_SEARCHED)
     name, kind = asked.get("name", ""), asked.get("kind", "")
     groups = [one for one in found.groups if name in ("", one.name) and kind in ("", one.kind)]
+    ignored = sum(one.mark.ignored_until is not None for one in groups)
+    shows_ignored = bool(asked.get("ignored") or kind)
+    if not shows_ignored:
+        groups = [one for one in groups if one.mark.ignored_until is None]
     return {
+        "ignored": ignored, "shows_ignored": shows_ignored,
         "groups": [_shown(one) for one in groups[:MAX_GROUPS]], "found": found,
         "attempts": [one for one in found.attempts if name in ("", one.name)][:MAX_GROUPS],
         "hourly": {one.name: one.last_hour for one in found.attempts}, "windows": _WINDOWS,
@@ -39,3 +47,22 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
 def _shown(group: FailureGroup) -> dict[str, Any]:
     shown = {field.name: getattr(group, field.name) for field in fields(group)}
     return shown | {"where": str(Filter(name=group.name, kind=group.kind))}
+
+
+@page("group.html", "/failures", "Failures")
+async def group(request: Request, admin: AsyncAdmin) -> Values:
+    """One group of failures, by `name` and `kind`."""
+    name, kind = request.query_params.get("name", ""), request.query_params.get("kind", "")
+    found = await admin.failure_group(name, kind)
+    if found is None:
+        sentence = f"No job of {name[:200]!r} is in retry or dead with this error."
+        hint = f"They were retried or deleted, or they are further back than {MAX_SEARCHED:,} jobs."
+        return {"response": await failure(request, 404, sentence, hint)}
+    return {"detail": found, "group": _shown(found.group), "picture": _over_time(found), "now": found.now}
+
+
+def _over_time(found: GroupDetail) -> Chart:
+    """When attempts of the jobs that are in the group now failed."""
+    series = (Series("failed", found.failed, 1),)
+    summary = f"{sum(found.failed):,} of jobs that are in retry or dead now"
+    return charts.bars("Failed attempts since the first", found.starts, found.step, series, summary=summary)

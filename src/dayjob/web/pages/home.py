@@ -48,7 +48,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     # The same condition as on the page of queues.
     ended, failed = sum(one.out for one in listing.queues), sum(one.fails for one in listing.queues)
     return {
-        "queues": listing.queues, "waiting": waiting[:SOME], "failing": failures.groups[:SOME], "busy": busy,
+        "queues": listing.queues, "waiting": waiting[:SOME], "failing": [one for one in failures.groups if one.mark.ignored_until is None][:SOME], "busy": busy,
         "capacity": capacity,
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
         "rate": max(0.0, ended - failed), "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",

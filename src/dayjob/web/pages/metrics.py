@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
@@ -45,13 +47,19 @@ async def _pictures(
     """Attempts and waiting jobs over time, of one job or of all; of one also how its wait and run times are spread."""
     whose = f'"{name}"' if name else "all jobs"
     ended, failed, waiting = found.ended, found.failed, found.waiting
+    only = found.jobs[0] if name and found.jobs else None
     if name:
         none = (0,) * len(found.starts)
-        only = found.jobs[0] if found.jobs else None
         ended, failed = (only.series, only.fails) if only else (none, none)
         waiting = only.waiting if only else (None,) * len(found.starts)
     drawn = [
         drawings.attempts(f"Completed and failed, {whose}", found.starts, found.step, ended, failed, marked),
         drawings.backlog(f"Waiting, {whose}", found.starts, found.step, waiting, marked),
     ]
-    return drawn + (drawings.spread(await admin.spread(name, hours), marked) if name else [])
+    if not name:
+        return drawn
+    spread = await admin.spread(name)
+    if only is not None and only.run_times is not None and only.wait_times is not None:
+        # The figures of these hours are read already.
+        spread = replace(spread, hours=hours, all_runs=only.run_times, all_waits=only.wait_times)
+    return drawn + drawings.spread(spread, marked)

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
-from dayjob.web.pages.shell import Values, page
+from dayjob.web.pages.shell import Values, failure, page
+from dayjob.web.render import address
 
 
 @page("periodic.html", "/periodic", "Periodic")
 async def periodic(_request: Request, admin: AsyncAdmin) -> Values:
     """Every schedule that ever ticked."""
     return {"schedules": await admin.periodic()}
+
+
+@page("schedule.html", "/periodic", "Schedule")
+async def schedule(request: Request, admin: AsyncAdmin) -> Values:
+    """One schedule, by its name in the query."""
+    name = request.query_params.get("name", "")
+    if not name:
+        return {
+            "response": await failure(
+                request, 404, "No schedule is named.", "Choose one from the list of schedules."
+            )
+        }
+    found = await admin.schedule(name)
+    args = found.schedule.args
+    filled = msgspec.json.encode(args).decode() if isinstance(args, dict) and args else ""
+    return {
+        "detail": found, "schedule": found.schedule, "now": found.now,
+        "other": address(request, "/enqueue", name=found.schedule.job, args=filled),
+    }  # fmt: skip

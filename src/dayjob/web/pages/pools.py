@@ -5,9 +5,13 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
+from dayjob.admin.detail_views import PoolDetail
+from dayjob.web import charts
+from dayjob.web.charts import Chart, Span
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
-from dayjob.web.pages.shell import Values, page
+from dayjob.web.pages.shell import Values, failure, page
+from dayjob.web.render import address
 
 #: How many busy workers are shown, longest first.
 MAX_BUSY = 200
@@ -33,3 +37,32 @@ async def busy(_request: Request, admin: AsyncAdmin) -> Values:
     """Workers that have run a job for more than 0.5 s."""
     found = await admin.busy(most=MAX_BUSY + 1)
     return {"busy": found[:MAX_BUSY], "more": len(found) > MAX_BUSY}
+
+
+#: Seconds that the Gantt chart of a pool shows.
+SHOWN_SECONDS = 900.0
+
+
+@page("pool.html", "/worker_pools", "Worker pool")
+async def pool(request: Request, admin: AsyncAdmin) -> Values:
+    """One pool, by its ID in the query."""
+    pool_id = request.query_params.get("id", "")
+    if not pool_id:
+        return {
+            "response": await failure(request, 404, "No pool is named.", "Choose one from the list of pools.")
+        }
+    found = await admin.pool(pool_id)
+    return {"detail": found, "now": found.now, "picture": _workers(request, found)}
+
+
+def _workers(request: Request, found: PoolDetail) -> Chart:
+    """What the workers have been doing."""
+    spans = [
+        Span(
+            one.worker.name, one.worker.started_at, found.now, 1 if one.worker.stuck else 2, f"runs for {one.running_for:.0f} s",
+            address(request, "/job", id=one.worker.id, name=one.worker.name),
+        )
+        for one in found.workers
+    ]  # fmt: skip
+    first = found.now - SHOWN_SECONDS
+    return charts.gantt("Workers, last 15 min", first, found.now, spans, keys=((2, "running"), (1, "stuck")))

@@ -11,6 +11,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.metrics import SPANS
 from dayjob.admin.views import RedisView
 from dayjob.text import span
+from dayjob.web import charts
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, page, whole
@@ -38,6 +39,15 @@ async def redis(request: Request, admin: AsyncAdmin) -> Values:
         "pictures": drawings.server(await admin.vitals(hours), await marks(request.app.state.console)), "spans": tuple(SPANS), "hours": hours,
         "findings": sorted(found.findings, key=lambda one: _ORDER.get(one.level, 1)), "facts": _facts(found),
     }  # fmt: skip
+
+
+@page("payloads.html", "/redis", "Payload sizes")
+async def payloads(_request: Request, admin: AsyncAdmin) -> Values:
+    """How large the payloads of stored jobs are."""
+    found = await admin.payloads()
+    labels = [size(step) for step in found.steps]
+    picture = charts.columns("Payload sizes", "Up to", "Jobs", labels, list(found.steps.values()))
+    return {"found": found, "picture": picture, "now": found.now}
 
 
 def _server(info: dict[str, str]) -> str:

@@ -314,10 +314,18 @@
     none: () => none(),
     close: (button) => button.closest("dialog").close(),
     async copy(button) {
-      const text = $("pre", button.parentElement).textContent;
-      try { await navigator.clipboard.writeText(text); } catch { getSelection().selectAllChildren($("pre", button.parentElement)); document.execCommand("copy"); }
+      const { copy, link } = button.dataset, from = $("pre", button.parentElement), words = button.textContent;
+      const text = link ? new URL(link, location).href : copy || from.textContent;
+      try { await navigator.clipboard.writeText(text); } catch {
+        // Without https a browser copies only what is selected.
+        const field = make("textarea", { value: text });
+        document.body.append(field);
+        field.select();
+        document.execCommand("copy");
+        field.remove();
+      }
       write(button, "Copied");
-      setTimeout(() => write(button, "Copy"), 1500);
+      setTimeout(() => write(button, words), 1500);
     },
     own(button) {
       for (const one of $$("[data-own]")) one.setAttribute("aria-pressed", one === button);
@@ -340,6 +348,12 @@
       const { limit, name, effect } = button.dataset;
       const text = await confirmed("Concurrency limit", effect, "Set limit", { field: "Limit", value: limit });
       if (text !== false) act("/queue/limit", `{"name":${JSON.stringify(name)},"limit":${/^\d+$/.test(text) ? Number(text) : text ? JSON.stringify(text) : null}}`);
+    },
+    // One text that the reader fills in; a span of time is sent in seconds.
+    async fill(button) {
+      const { fill, part, body, field, value, effect } = button.dataset;
+      const text = await confirmed(button.textContent.replace("…", ""), effect, "Save", { field, value });
+      try { if (text !== false) act(fill, { ...JSON.parse(body), [part]: part === "seconds" ? seconds(text) : text }); } catch (error) { failed(error); }
     },
     async repair(button) {
       const box = $("#repair"), field = $("textarea", box);
@@ -458,7 +472,7 @@
     if ("jump" in target.dataset && $$("option", target.list).some((one) => one.value === target.value)) target.form.submit();
   });
   on("pointerover", (event) => {
-    const bar = event.target.closest?.(".hit"), tip = $("[data-tip]", event.target.closest?.("[data-chart]") || make("i"));
+    const bar = event.target.closest?.("[data-say]"), tip = $("[data-tip]", event.target.closest?.("[data-chart]") || make("i"));
     if (!tip) return;
     tip.textContent = bar ? `${bar.dataset.at ? `${clock(bar.dataset.at)}: ` : ""}${bar.dataset.say}` : "";
   });

@@ -210,6 +210,25 @@ class FailedGroup(_Input):
     dry_run: DryRun = False
 
 
+class OneGroup(_Input):
+    """A group of failures."""
+
+    name: Annotated[str, Meta(max_length=300)]
+    kind: Annotated[str, Meta(max_length=1000)]
+
+
+class GroupNote(OneGroup, kw_only=True):
+    """A note on a group of failures; "" removes it."""
+
+    text: Annotated[str, Meta(max_length=500)]
+
+
+class GroupIgnore(OneGroup, kw_only=True):
+    """For how many seconds a group of failures is ignored; null shows it again."""
+
+    seconds: Annotated[float, Meta(ge=1, le=31_622_400)] | None
+
+
 class EnqueueInput(_Input):
     """A job to enqueue."""
 

@@ -1,0 +1,58 @@
+"""What the admin layer answers about one thing: a pool, a schedule, a group of failures. Frozen values. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dayjob.admin.timeline_views import TimelineEvent
+from dayjob.admin.views import AuditEntry, BusyWorker, FailureGroup, JobView, Periodic, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDetail:
+    """One pool with all that is known of it."""
+
+    now: float
+    id: str
+    #: None if it is dead: its attempts are being rescued, or its last actions are all that is left of it.
+    pool: Pool | None
+    leads: bool
+    #: How many attempts it holds, and since when it is dead; None if it is not.
+    held: int
+    died_at: float | None
+    #: Its workers that have run a job for more than 0.5 s, the longest first.
+    workers: tuple[BusyWorker, ...]
+    #: What operators did to it, newest first.
+    actions: tuple[AuditEntry, ...]
+    #: What happened to it, newest first: it started, led, stopped or died, with the jobs that it held.
+    events: tuple[TimelineEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDetail:
+    """One schedule with its next ticks."""
+
+    now: float
+    schedule: Periodic
+    #: The pools that have it.
+    pools: tuple[str, ...]
+    #: Its next ticks; none if no live pool has the schedule.
+    next: tuple[float, ...]
+    #: What operators did to it, newest first.
+    actions: tuple[AuditEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetail:
+    """One group of failures with its newest jobs."""
+
+    now: float
+    group: FailureGroup
+    #: The jobs that failed last, newest first.
+    jobs: tuple[JobView, ...]
+    #: Seconds in one step, when each begins, and how many attempts of jobs that are in the group now failed in it.
+    step: int
+    starts: tuple[int, ...]
+    failed: tuple[int, ...]
+    #: Pools whose process died with a job of the group.
+    pools: tuple[str, ...] = ()

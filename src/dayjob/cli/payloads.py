@@ -1,0 +1,34 @@
+"""`dayjob payloads`: how large stored jobs are."""
+
+from __future__ import annotations
+
+import click
+
+from dayjob.cli import console
+
+
+@click.command(epilog="Example: dayjob payloads")
+@console.options
+def payloads(redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show how large the payloads of stored jobs are, by job name, and the largest of them.
+
+    Reads a few hundred jobs of each set and queue.
+    """
+    with console.opened(redis, namespace) as admin:
+        found = admin.payloads()
+    if as_json:
+        console.emit(found)
+        return
+    if not found.searched:
+        click.echo("No job is stored.")
+        return
+    rows = [
+        (one.name, f"{one.count:,}", f"{one.median:,}", f"{one.largest:,}", f"{one.total:,}")
+        for one in found.names
+    ]
+    head = ("JOB", "READ", "MEDIAN-BYTES", "LARGEST", "IN-ALL")
+    console.table(head, rows, right=" ".join(head[1:]))
+    click.echo()
+    largest = [(f"{one.size:,}", one.name, one.state, one.id) for one in found.largest]
+    console.table(("BYTES", "JOB", "STATE", "ID"), largest, right="BYTES")
+    click.echo(f"{found.searched:,} of {found.total:,} jobs were read.")
