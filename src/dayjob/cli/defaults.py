@@ -39,7 +39,9 @@ def read(commands: Collection[str], folder: Path | None = None) -> Mapping[str, 
 def of_command(command: click.Command, name: str, table: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults of one command as click takes them. Raises BadOption for an option that it does not have."""
     shared = {key: table[key] for key in SHARED if key in table}
-    return _defaults(command, f"tool.dayjob.{name}", table.get(name, {}), shared)
+    # `redis` is a setting and a command. The command has no table.
+    own = {} if name in SHARED else table.get(name, {})
+    return _defaults(command, f"tool.dayjob.{name}", own, shared)
 
 
 def _defaults(
