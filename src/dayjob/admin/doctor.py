@@ -174,7 +174,7 @@ def _log_finding(config: dict[str, str] | None) -> Finding:
     if sync is None:
         return ok("persistence", "append-only log (how often it is synced could not be checked)")
     if sync == "no":
-        what = "append-only log, synced when the system likes: a loss of power may cost half a minute"
+        what = "append-only file, synced by the operating system: a power loss may cost half a minute"
         return warning("persistence", what, "CONFIG SET appendfsync everysec")
     cost = (
         "a loss of power may cost the last second or two"

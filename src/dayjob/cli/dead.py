@@ -13,7 +13,7 @@ from dayjob import text
 from dayjob.admin.views import FailureGroup, Progress
 from dayjob.admin.waves import MAX_WAVE
 from dayjob.cli import console
-from dayjob.cli.jobs import acting, perform, where_option
+from dayjob.cli.jobs import acting, page_options, perform, where_option
 from dayjob.cli.jobs import ls as list_jobs
 from dayjob.errors import BadOption
 
@@ -27,12 +27,7 @@ def dead() -> None:
 
 @dead.command(epilog="Example: dayjob dead ls --where 'name=mail error~Timeout'")
 @where_option
-@click.option(
-    "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most jobs to show."
-)
-@click.option(
-    "--after", default="", metavar="CURSOR", help="Continue after a page; its last line has the cursor."
-)
+@page_options
 @console.options
 @click.pass_context
 def ls(ctx: click.Context, /, **given: Any) -> None:

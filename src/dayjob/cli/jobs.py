@@ -28,6 +28,16 @@ where_option = click.option("--where", metavar="CONDITIONS", help=_WHERE_HELP)
 _SOME = 10
 
 
+def page_options(fn: F) -> F:
+    """Give a command that lists jobs the options --size and --after."""
+    fn = click.option(
+        "--after", default="", metavar="CURSOR", help="Continue after a page; its last line has the cursor."
+    )(fn)
+    return click.option(
+        "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most jobs to show."
+    )(fn)
+
+
 @click.group(epilog="Example: dayjob jobs ls --state dead --where 'name=mail error~Timeout'")
 def jobs() -> None:
     """List, show, explain, retry, delete and cancel jobs.
@@ -45,12 +55,7 @@ def jobs() -> None:
     "--state", type=click.Choice([*STATES, "running", "broken"]), default="waiting", show_default=True
 )
 @where_option
-@click.option(
-    "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most jobs to show."
-)
-@click.option(
-    "--after", default="", metavar="CURSOR", help="Continue after a page; its last line has the cursor."
-)
+@page_options
 @console.options
 def ls(
     state: Any, where: str | None, size: int, after: str, redis: str | None, namespace: str, as_json: bool

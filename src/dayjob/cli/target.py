@@ -30,6 +30,18 @@ def options(fn: F) -> F:
     )(fn)  # fmt: skip
 
 
+def pool_options(fn: F) -> F:
+    """Give a command that takes MODULE:POOL the options --redis and --namespace, which default to the pool's."""
+    fn = click.option(
+        "--namespace", envvar="DAYJOB_NAMESPACE",
+        help="The namespace. Default: DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
+    )(fn)  # fmt: skip
+    return click.option(
+        "--redis", metavar="URL",
+        help="The server. Default: DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
+    )(fn)  # fmt: skip
+
+
 def app_option(fn: F) -> F:
     """Give a command with --redis and --namespace the option --app: a pool whose server and namespace it uses."""
 

@@ -50,16 +50,7 @@ PORT = 5040
 @click.option(
     "--base-path", default="", metavar="PATH", help="The path under which a proxy serves the console."
 )
-@click.option(
-    "--redis",
-    metavar="URL",
-    help="The server. Default: DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
-)
-@click.option(
-    "--namespace",
-    envvar="DAYJOB_NAMESPACE",
-    help="The namespace. Default: DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
-)
+@target.pool_options
 @click.option(
     "--hide",
     multiple=True,

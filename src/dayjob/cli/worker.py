@@ -47,16 +47,7 @@ from dayjob.worker.supervisor.supervisor import ProcessPlan, Supervisor
 @click.option(
     "--max-jobs", type=click.IntRange(1), metavar="N", help="Replace a process after this many jobs."
 )
-@click.option(
-    "--redis",
-    metavar="URL",
-    help="The server. Default: DAYJOB_REDIS_URL, the pool's, REDIS_URL, pyproject.toml, embedded.",
-)
-@click.option(
-    "--namespace",
-    envvar="DAYJOB_NAMESPACE",
-    help="The namespace. Default: DAYJOB_NAMESPACE, the pool's, pyproject.toml, dayjob.",
-)
+@target.pool_options
 @click.option(
     "--tag",
     default="",

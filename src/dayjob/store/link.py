@@ -12,7 +12,7 @@ import re
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import redis
@@ -287,25 +287,26 @@ class Link:
     def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
         """Send several ops in one round trip. Raises the first StoreError; the server may have executed the others."""
         connection = self._open()
+        with self._asking():
+            self._send(connection, connection.pack_commands([words(op) for op in ops]))
+            replies = [_answer(connection) for _ in ops]
+        for i, reply in enumerate(replies):
+            if isinstance(reply, redis.ResponseError):
+                replies[i] = self._ask(ops[i]) if is_noscript(reply) else self._refuse(reply)
+        return [op.read(reply) for op, reply in zip(ops, replies, strict=True)]
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Close the connection if it is left before all answers are read. Raises StoreError for errors of the client."""
         self._unanswered = True
         try:
-            self._send(connection, connection.pack_commands([words(op) for op in ops]))
-            replies: list[Any] = []
-            for _ in ops:
-                try:
-                    replies.append(connection.read_response())
-                except redis.ResponseError as error:
-                    replies.append(error)
+            yield
         except BaseException as error:
             self.close()
             if isinstance(error, redis.RedisError | OSError):
                 raise mapped(error, sent=True, where=str(self._address)) from error
             raise
         self._unanswered = False
-        for i, reply in enumerate(replies):
-            if isinstance(reply, redis.ResponseError):
-                replies[i] = self._ask(ops[i]) if is_noscript(reply) else self._refuse(reply)
-        return [op.read(reply) for op, reply in zip(ops, replies, strict=True)]
 
     def run_confirmed(self, op: Op[T], proof: Op[int], patience: float) -> tuple[T, int | StoreError]:
         """Send an op and, in the same round trip, a command that waits up to `patience` seconds for what it wrote.
@@ -313,18 +314,11 @@ class Link:
         Raises StoreError for the op. An error of the proof is returned, because the op has been executed then.
         """
         connection = self._open()
-        self._unanswered = True
-        try:
+        with self._asking():
             first, second = self._ask_both(connection, op, proof, patience, whole_script=False)
             if isinstance(first, redis.ResponseError) and is_noscript(first):
                 # The op was not executed, so the first proof was about an earlier write.
                 first, second = self._ask_both(connection, op, proof, patience, whole_script=True)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, redis.RedisError | OSError):
-                raise mapped(error, sent=True, where=str(self._address)) from error
-            raise
-        self._unanswered = False
         if isinstance(first, redis.ResponseError):
             self._refuse(first)
         if not isinstance(second, redis.ResponseError):

@@ -417,7 +417,7 @@ class Supervisor:
         if plan.max_memory is not None and process.report.jobs and process.report.resident > plan.max_memory:
             reason = f"uses {process.report.resident >> 20} MB"
         elif plan.max_jobs is not None and process.report.jobs >= plan.max_jobs:
-            reason = f"has run {process.report.jobs} jobs"
+            reason = f"has run {counted(process.report.jobs, 'job')}"
         if reason:
             logger.info("process %d %s: recycling it", process.pid, reason)
         return bool(reason)
