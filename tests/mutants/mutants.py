@@ -650,7 +650,7 @@ ALL = (
     Mutant(
         "each tick is an entry of its own",
         f"{SCRIPTS}/tick.lua",
-        "local goes_on = said == what and",
+        "local goes_on = kind == what and",
         "local goes_on = false and",
         (f"{EVENTS}::test_ticks_in_a_row_are_one_entry_for_an_hour",),
     ),

@@ -65,8 +65,8 @@ redis.call('SCARD', known)
 
 local function log_ticks(what, count, first, final)
   local newest = redis.pcall('LINDEX', ticks, 0)
-  local said, n, begun = string.match(type(newest) == 'string' and newest or '', '"(%a+)":(%d+),"first":(%d+)')
-  local goes_on = said == what and tonumber(first) - tonumber(begun) < ENTRY
+  local kind, n, begun = string.match(type(newest) == 'string' and newest or '', '"(%a+)":(%d+),"first":(%d+)')
+  local goes_on = kind == what and tonumber(first) - tonumber(begun) < ENTRY
   if goes_on then count, first = count + tonumber(n), begun end
   local line = string.format('%d {"%s":%d,"first":%d,"last":%d}', now, what, count, first, final)
   if goes_on then
