@@ -73,7 +73,7 @@ def span(seconds: float) -> str:
         return f"{seconds / 60:.0f} min"
     if seconds < 2 * 86400:
         return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.0f} days"
+    return f"{seconds / 86400:,.0f} days"
 
 
 def took(seconds: float) -> str:

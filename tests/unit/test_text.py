@@ -29,7 +29,15 @@ def test_what_is_no_span_is_refused_in_words(text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-1, "0.0 s"), (0.44, "0.4 s"), (42, "42 s"), (180, "3 min"), (9000, "2.5 h"), (1e6, "12 days")],
+    [
+        (-1, "0.0 s"),
+        (0.44, "0.4 s"),
+        (42, "42 s"),
+        (180, "3 min"),
+        (9000, "2.5 h"),
+        (1e6, "12 days"),
+        (1e8, "1,157 days"),
+    ],
 )
 def test_a_span_is_told_roughly(seconds, text):
     assert span(seconds) == text

@@ -26,7 +26,7 @@
   const zoneName = (at) => new Intl.DateTimeFormat("en-GB", { timeZoneName: "short", ...zone() })
     .formatToParts(new Date(at * 1000)).find(({ type }) => type === "timeZoneName").value;
   const span = (s) => s < 120 ? `${Math.max(0, s).toFixed(0)} s` : s < 7200 ? `${(s / 60).toFixed(0)} min`
-    : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(0)} days`;
+    : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400).toLocaleString("en")} days`;
   const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
   const clock = (at, kind) => new Date(at * 1000).toLocaleString("en-GB", {
     hour: "2-digit", minute: "2-digit", ...(kind === "hour" ? {} : { day: "numeric", month: "short" }), ...zone() });
