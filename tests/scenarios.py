@@ -572,3 +572,10 @@ def _undo_scheduled(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "ZADD", keys.scheduled, LATER, "later", 1, job("id1"))
     link.run(bin.to_bin(keys, keys.scheduled, [JobMove(job("id1"))], part=PART, total="deleted:a"))
     return bin.undo(keys, PART, link.run(bin.read_part(keys, PART, skip=0, size=10)))
+
+
+@scenario("reschedule")
+def _reschedule(keys: Keys, link: Link) -> Op[Any]:
+    member = _unique_job(keys, link)
+    _do(link, "ZADD", keys.scheduled, LATER, member, LATER + 1, "other")
+    return operate.reschedule(keys, keys.scheduled, member, "at", LATER - 1)

@@ -144,7 +144,8 @@ def test_queries_by_the_thousand_are_answered_or_refused(rubbish):
 
 def test_bodies_by_the_thousand_are_done_or_refused(rubbish):
     chance = random.Random(f"{SEED} bodies")
-    posts = [one for one in v1.ENDPOINTS if one.method == "POST"]
+    # Waves wait until their jobs have run, and no pool runs here.
+    posts = [one for one in v1.ENDPOINTS if one.method == "POST" and one.path != "/jobs/retry_in_waves"]
     values = [
         "a",
         "",

@@ -669,4 +669,19 @@ ALL = (
         "        if False:\n",
         (f"{WAVES}::test_waves_stop_when_most_fail_again_and_the_rest_stays_dead",),
     ),
+    # Changes of a job that stays.
+    Mutant(
+        "a job that moved on is scheduled again",
+        f"{SCRIPTS}/reschedule.lua",
+        "if not redis.call('ZSCORE', set, member) then return {0, at} end",
+        "",
+        ("tests/scripts/test_reschedule.py",),
+    ),
+    Mutant(
+        "jobs that do not fit are moved",
+        "src/dayjob/admin/changes.py",
+        "        fitting = [one for one in jobs if not _problem(described, one[1])]\n",
+        "        fitting = list(jobs)\n",
+        ("tests/integration/test_changes.py::test_jobs_whose_arguments_do_not_fit_stay",),
+    ),
 )  # fmt: skip

@@ -182,6 +182,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "bin:d1:0": "error", "bin": "error", "scheduled": "error", "due": "mended", "known_jobs": "ignored",
         "stats:totals": "ignored",
     },
+    "reschedule": {"scheduled": "error", "due": "mended", "unique:a:u": "ignored"},
     "seek": {"jobs:a": "ignored"},
     "pause_schedule": {"periodic": "error", "events:pause": "elsewhere"},
     # A queue is paused by a key of any type.

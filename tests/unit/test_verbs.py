@@ -38,6 +38,7 @@ OTHER_POSTS = {
     "/jobs/selection",
     "/jobs/still",
     "/jobs/apply",
+    "/jobs/move",
     "/failures/apply",
     "/failures/note",
     "/failures/ignore",
@@ -191,3 +192,13 @@ def test_a_busy_worker_has_the_verbs_of_a_running_job_and_its_stack():
     assert tab.other is not None
     assert tab.other[:2] == ("t", "stack")
     assert tab.other[2](worker) is not None
+
+
+@pytest.mark.parametrize(
+    ("target", "action"), [("due_job", actions.RESCHEDULE), ("waiting_job", actions.MOVE)]
+)
+def test_the_terminal_offers_the_verbs_that_need_a_text(target, action):
+    (row,) = verbs.rows(target)
+    assert (action.key, action.label, action.entry is not None) == (row.key, row.label.lower(), True)
+    for state in STATES:
+        assert bool(action.question(JobView("id-1", "mail", state))) == (state in row.offered)

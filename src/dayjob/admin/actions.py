@@ -99,23 +99,32 @@ def act(
 
     `deletion` is that of the selection to which the job belongs.
     """
+    found, subject, kind, message = yield from meant(session, verbs.row("job", verb), job, state)
+    if found is None:
+        return (yield from outcome(session, verb, subject, kind, message))
+    if kind == "done":
+        deletion = deletion or _deletion(session, verb, subject, undo=undo)
+        kind, message = yield from _DO[verb](session, found, deletion)
+    if kind == "moved" and not message:
+        message = yield from moved_on(session, found)
+    # A running job that is cancelled does not go to the bin.
+    binned = deletion.id if deletion is not None and found.state != "running" else ""
+    return (yield from outcome(session, verb, subject, kind, message, undo=binned))
+
+
+def meant(
+    session: Session, row: VerbRow, job: Job, state: State | None
+) -> Steps[tuple[JobView | None, str, OutcomeKind, str]]:
+    """The job that is meant and what it is called in the audit; why the verb cannot be done to it, or `done` if it can."""
     expected = state or (job.state if isinstance(job, Seen) else None)
     job_id = job if isinstance(job, str) else job.id
     found = yield from locate(session, job)
     subject = f"job {job_id or '(without an id)'}"
     if found is None:
         message = f"No {subject} was found: it completed, was deleted or never existed."
-        return (yield from outcome(session, verb, subject, "not_found", message))
+        return None, subject, "not_found", message
     subject = f"{subject} ({found.name or 'unreadable'}, {found.state})"
-    kind, message = _refusal(verbs.row("job", verb), found.state, expected)
-    if kind == "done":
-        deletion = deletion or _deletion(session, verb, subject, undo=undo)
-        kind, message = yield from _DO[verb](session, found, deletion)
-    if kind == "moved" and not message:
-        message = yield from _moved(session, found)
-    # A running job that is cancelled does not go to the bin.
-    binned = deletion.id if deletion is not None and found.state != "running" else ""
-    return (yield from outcome(session, verb, subject, kind, message, undo=binned))
+    return found, subject, *_refusal(row, found.state, expected)
 
 
 def _refusal(row: VerbRow, state: State, expected: State | None) -> Tried:
@@ -137,7 +146,8 @@ def _listed(states: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def _moved(session: Session, job: JobView) -> Steps[str]:
+def moved_on(session: Session, job: JobView) -> Steps[str]:
+    """Where a job is now, in words."""
     now_at = (yield from locate(session, job.id)) if job.id else None
     where = f"now it {_WHERE[now_at.state]}" if now_at else "now it is not found"
     return f"It has moved on: it was {job.state}, {where}."

@@ -31,9 +31,11 @@ from dayjob.text import counted
 class BulkAction:
     """What is done to each job that matches."""
 
-    verb: Verb
+    verb: Verb | Literal["move"]
     #: Where deleted jobs go; None where they are deleted for good.
     deletion: Deletion | None = None
+    #: Takes jobs out of a queue, each with how many were ahead of it; the answer is how many. None: by the verb.
+    take: Callable[[str, Sequence[tuple[int, bytes]]], Steps[int]] | None = None
 
     @property
     def counter(self) -> operate.Counter:
@@ -201,11 +203,12 @@ def _apply(
     progress: Report | None,
 ) -> Steps[Tally]:
     verb = action.verb
-    check_bulk(verb, state, wanted, queue)
+    if verb != "move":
+        check_bulk(verb, state, wanted, queue)
     report = Watched(progress)
     audited = yield from write_audit(session, f"{verb} all", subject, "begun")
     if state == "waiting":
-        tally = yield from _over_queues(session, action, queue, wanted, most, report)
+        tally = yield from over_queues(session, action, queue, wanted, most, report)
     elif state == "running":
         tally = yield from _over_running(session, wanted, most, report)
     else:
@@ -310,7 +313,7 @@ def _sum(before: Progress, here: Progress) -> Progress:
     )
 
 
-def _over_queues(
+def over_queues(
     session: Session, action: BulkAction, name: str, wanted: Filter, most: int | None, report: Watched
 ) -> Steps[Progress]:
     """The named queue, or each queue that can have jobs that match."""
@@ -360,6 +363,8 @@ def _take_out(
     keys = session.keys
     if not jobs:
         return 0
+    if action.take is not None:
+        return (yield from action.take(name, jobs))
     if action.verb != "kill":
         gone = operate.unqueue_many(keys, name, jobs, count=action.counter, deletion=action.deletion)
         return int((yield from ask_bin(gone)))

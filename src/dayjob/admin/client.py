@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from dayjob.admin import actions, bulk, transfer
 from dayjob.admin import bin as bin_steps
 from dayjob.admin import calendar as calendar_steps
+from dayjob.admin import changes as change_steps
 from dayjob.admin import details as detail_steps
 from dayjob.admin import failures as failure_steps
 from dayjob.admin import gocraft as numbered_steps
@@ -165,6 +166,7 @@ class Admin(_AdminBase):
     failure_group = _sync(group_steps.group, "failure_group")
     count = _sync(bulk.count, "count")
     preview = _sync(preview_steps.preview, "preview")
+    preview_move = _sync(preview_steps.preview_move, "preview_move")
     preview_purge = _sync(preview_steps.preview_purge, "preview_purge")
     preview_failures = _sync(preview_steps.preview_failures, "preview_failures")
     periodic = _sync(pool_steps.periodic, "periodic")
@@ -196,6 +198,9 @@ class Admin(_AdminBase):
     selection = _sync(actions.selection, "selection")
     apply = _sync(bulk.apply, "apply")
     apply_to_failures = _sync(bulk.apply_to_failures, "apply_to_failures")
+    reschedule = _sync(change_steps.reschedule, "reschedule")
+    move = _sync(change_steps.move, "move")
+    move_all = _sync(change_steps.move_all, "move_all")
     retry_in_waves = _sync(wave_steps.retry_in_waves, "retry_in_waves")
     enqueue = _sync(actions.enqueue, "enqueue")
     delete_broken = _sync(actions.delete_broken, "delete_broken")
@@ -297,6 +302,7 @@ class AsyncAdmin(_AdminBase):
     failure_group = _async(group_steps.group, "failure_group")
     count = _async(bulk.count, "count")
     preview = _async(preview_steps.preview, "preview")
+    preview_move = _async(preview_steps.preview_move, "preview_move")
     preview_purge = _async(preview_steps.preview_purge, "preview_purge")
     preview_failures = _async(preview_steps.preview_failures, "preview_failures")
     periodic = _async(pool_steps.periodic, "periodic")
@@ -328,6 +334,9 @@ class AsyncAdmin(_AdminBase):
     selection = _async(actions.selection, "selection")
     apply = _async(bulk.apply, "apply")
     apply_to_failures = _async(bulk.apply_to_failures, "apply_to_failures")
+    reschedule = _async(change_steps.reschedule, "reschedule")
+    move = _async(change_steps.move, "move")
+    move_all = _async(change_steps.move_all, "move_all")
     retry_in_waves = _async(wave_steps.retry_in_waves, "retry_in_waves")
     enqueue = _async(actions.enqueue, "enqueue")
     delete_broken = _async(actions.delete_broken, "delete_broken")

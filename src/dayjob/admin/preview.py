@@ -33,6 +33,14 @@ def preview(
     return (yield from _preview(session, verbs.row("job", verb).label, state, wanted, name, most))
 
 
+def preview_move(
+    session: Session, *, where: Filter | str | None = None, name: str | None = None, most: int | None = None
+) -> Steps[Preview]:
+    """What `move_all` with the same arguments would look at, and the first ten jobs of it. Their arguments are not checked."""
+    row = verbs.row("waiting_job", "move")
+    return (yield from _preview(session, row.label, "waiting", filter_of(where), name, most))
+
+
 def preview_purge(session: Session, name: str) -> Steps[Preview]:
     """What a purge of this queue would delete, and the next ten jobs of it."""
     return (yield from _preview(session, verbs.row("queue", "purge").label, "waiting", Filter(), name, None))

@@ -11,7 +11,9 @@ from dayjob.admin.views import Periodic, Queue, State, Status
 
 #: The actions on jobs.
 Verb = Literal["retry", "run_now", "cancel", "kill", "delete"]
-Target = Literal["job", "queue", "pool", "worker", "schedule", "broken", "deletion", "all_jobs"]
+Target = Literal[
+    "job", "queue", "pool", "worker", "schedule", "broken", "deletion", "all_jobs", "due_job", "waiting_job"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,14 @@ TABLE = (
     VerbRow(
         "broken", "delete", "Delete", "These bytes go to the bin for ten minutes.",
         "broken delete", "/broken/delete", "d", ("broken",), asks=True, undoes=True,
+    ),
+    VerbRow(
+        "due_job", "reschedule", "Reschedule", "The job is due at another time.",
+        "jobs reschedule", "/job/reschedule", "s", _DUE_LATER,
+    ),
+    VerbRow(
+        "waiting_job", "move", "Move", "The job goes to the end of another queue and is run as that job. Its arguments must fit.",
+        "jobs move", "/job/move", "m", ("waiting",),
     ),
     VerbRow(
         "all_jobs", "retry_in_waves", "Retry in waves", "The jobs that match are retried 1, 2, 4, 8 and so on at a time. It stops by itself when more than a fifth of them fail again; the rest stays dead.",

@@ -60,7 +60,7 @@ def enqueue(
     if delay is not None and when is not None:
         raise BadOption("give --in or --at, not both")
     wait = None if delay is None else read_span(delay, "--in")
-    moment = None if when is None else _read_time(when)
+    moment = None if when is None else read_moment(when)
     if pool is None:
         enqueuer = Enqueuer(namespace, redis=redis)
     else:
@@ -180,7 +180,8 @@ def _source(text: str) -> str | int:
     return int(text) if text.isdecimal() and text == str(int(text)) else text
 
 
-def _read_time(text: str) -> datetime:
+def read_moment(text: str) -> datetime:
+    """A moment with a time zone, as --at takes it. Raises BadOption."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:

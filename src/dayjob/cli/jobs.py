@@ -16,8 +16,9 @@ from dayjob.admin.verbs import Verb
 from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, Outcome, Preview, Seen, State
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
+from dayjob.cli.enqueue import read_moment
 from dayjob.errors import BadOption
-from dayjob.text import counted
+from dayjob.text import counted, read_span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -303,6 +304,72 @@ def kill(running: bool, **given: Any) -> None:
 def cancel(**given: Any) -> None:
     """Cancel jobs: waiting jobs are removed, running jobs are stopped at their pool's next heartbeat."""
     perform("cancel", None, **given)
+
+
+@jobs.command(epilog="Example: dayjob jobs reschedule 5f1c0a... --in 2h")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--in", "delay", metavar="SPAN", help="After this time: 90s, 5m, 1h30m, 2d.")
+@click.option("--at", "when", metavar="TIME", help="At this time, with a time zone: 2030-01-31T09:00+01:00.")
+@click.option(
+    "--state", type=click.Choice(verbs.row("due_job", "reschedule").states), help="Only in this state."
+)
+@console.options
+def reschedule(
+    ids: tuple[str, ...],
+    delay: str | None,
+    when: str | None,
+    state: Any,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
+) -> None:
+    """Let jobs of scheduled or retry be due at another time."""
+    if (delay is None) == (when is None):
+        raise BadOption("give --in or --at, and not both")
+    span = None if delay is None else read_span(delay, "--in")
+    at = None if when is None else read_moment(when).timestamp()
+    with console.opened(redis, namespace) as admin:
+        outcomes = [admin.reschedule(job_id, at=at, delay=span, state=state) for job_id in ids]
+    console.conclude(outcomes, as_json=as_json)
+
+
+@jobs.command(epilog="Example: dayjob jobs move --where 'name=mail source=42' --to mail_slow")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--to", required=True, metavar="NAME", help="The job name under which they shall wait.")
+@where_option
+@click.option("--limit", type=click.IntRange(1), help="With --where: move at most this many jobs.")
+@click.option("--no-check", is_flag=True, help="Also move jobs whose arguments do not fit that job type.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be moved.")
+@click.option("--state", type=click.Choice(verbs.row("waiting_job", "move").states), help="Always waiting.")
+@console.options
+def move(
+    ids: tuple[str, ...],
+    to: str,
+    where: str | None,
+    limit: int | None,
+    no_check: bool,
+    dry_run: bool,
+    state: Any,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
+) -> None:
+    """Let waiting jobs wait under another name, in their order, to be run as that job."""
+    if bool(ids) == (where is not None) or (ids and (limit is not None or dry_run)):
+        raise BadOption("give IDs, or --where with conditions; --limit and --dry-run go with --where")
+    with console.opened(redis, namespace) as admin:
+        if ids:
+            moved = [admin.move(job_id, to, state=state, check=not no_check) for job_id in ids]
+            console.conclude(moved, as_json=as_json)
+            return
+        if dry_run:
+            found = admin.preview_move(where=where, most=limit)
+            show_preview(found, "move", "waiting", as_json=as_json)
+        with console.meter("moved", quiet=as_json) as report:
+            tally = admin.move_all(to, where=where, most=limit, check=not no_check, progress=report)
+    console.show_tally(tally, as_json=as_json)
+    if not tally.changed:
+        sys.exit(console.NOT_DONE)
 
 
 @jobs.command(epilog="Example: dayjob jobs types --json")

@@ -27,7 +27,7 @@ from dayjob.admin.views import (
 )
 from dayjob.errors import BadOption
 from dayjob.explain.words import quoted
-from dayjob.text import counted
+from dayjob.text import counted, read_span
 
 Report = Callable[[Progress], None]
 #: Takes the subject, and the text that was entered where the action asks for one.
@@ -104,6 +104,36 @@ def on_jobs(state: State) -> tuple[Action, ...]:
     """What can be done to jobs in this state."""
     names = [row.name for row in verbs.offered("job", state)]
     return tuple(action for action in ONE_JOB if action.verb in names)
+
+
+def _with_text(
+    target: verbs.Target, name: str, entry: Callable[[Any], str], act: Callable[..., Any]
+) -> Action:
+    row = verbs.row(target, name)
+
+    def question(subject: Any) -> str:
+        job = seen(subject)
+        if job is None or not job.id or job.state not in row.offered:
+            return ""
+        return f"{row.label} {quoted(job.name or '')} {job.id}?\n{row.effect}"
+
+    async def do(admin: AsyncAdmin, subject: Any, _: Report, given: str) -> str:
+        return result_of(await act(admin, seen(subject), given))
+
+    return Action(row.key, row.label.lower(), question, do, entry=entry)
+
+
+async def _reschedule(admin: AsyncAdmin, job: Seen, given: str) -> Outcome:
+    return await admin.reschedule(job, delay=read_span(given, "when"))
+
+
+async def _move(admin: AsyncAdmin, job: Seen, given: str) -> Outcome:
+    return await admin.move(job, given)
+
+
+#: For one job, with a text: a span from now, another name.
+RESCHEDULE = _with_text("due_job", "reschedule", lambda _: "5m", _reschedule)
+MOVE = _with_text("waiting_job", "move", lambda subject: (seen(subject) or Seen("")).name or "", _move)
 
 
 # Deletions.

@@ -220,7 +220,7 @@ def queue(name: str) -> View:
         return render.queue(await admin.queue(name), page)
 
     return View(
-        name, read, (*actions.on_jobs("waiting"), *actions.QUEUE), _open_job, _ALL, marks=True,
+        name, read, (*actions.on_jobs("waiting"), actions.MOVE, *actions.QUEUE), _open_job, _ALL, marks=True,
     )  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def job(job_id: str, name: str | None) -> View:
             return Sheet((((await admin.explain(job_id, name=name), ""),),))
         return render.job(found)
 
-    return View(f"{name or 'job'} {job_id}", read, actions.ONE_JOB)
+    return View(f"{name or 'job'} {job_id}", read, (*actions.ONE_JOB, actions.RESCHEDULE, actions.MOVE))
 
 
 def pool(pool_id: str) -> View:
@@ -336,11 +336,19 @@ TABS = (
         "running",
         other=_STACKS,
     ),
-    View("Retry", _listing("retry"), actions.on_jobs("retry"), _open_job, _ALL, "retry", marks=True),
+    View(
+        "Retry",
+        _listing("retry"),
+        (*actions.on_jobs("retry"), actions.RESCHEDULE),
+        _open_job,
+        _ALL,
+        "retry",
+        marks=True,
+    ),
     View(
         "Scheduled",
         _listing("scheduled"),
-        actions.on_jobs("scheduled"),
+        (*actions.on_jobs("scheduled"), actions.RESCHEDULE),
         _open_job,
         _ALL,
         "scheduled",

@@ -127,6 +127,20 @@ def _move(source: str, member: bytes, now: float) -> Move:
         return Move(None, member, codec.broken_entry(member, at=now, where=source, why=str(why)))
 
 
+def reschedule(
+    keys: Keys, source: str, member: bytes, mode: Literal["in", "at"], seconds: float
+) -> Op[float | None]:
+    """Change when a job of scheduled or retry is due; the answer is when, or None when it is not there."""
+    wire = _read(member)
+    unique = unique_key_of(keys, wire) if wire is not None else ""
+    return Op(
+        load("reschedule"),
+        (source, keys.due, unique or keys.due),
+        (member, mode, round(seconds * 1000), wire.id if wire is not None else ""),
+        lambda reply: reply[1] / 1000 if reply[0] else None,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Revived:
     """What became of a retry from dead."""
@@ -246,6 +260,21 @@ def unqueue_many(
     ]
     total = f"{count}:{name}"
     return _remove(keys, keys.queue(name), moves, total=total, source_is="queue", deletion=deletion)
+
+
+def rename(keys: Keys, name: str, jobs: Sequence[tuple[int, bytes]], to: str) -> Op[MoveAnswer]:
+    """Move waiting jobs to the end of another queue, each seen with so many ahead of it, the first first; 100 at most.
+
+    A unique key stays as it is. Raises BadOption when one cannot be read.
+    """
+    moves = []
+    for before, (place, payload) in enumerate(jobs):
+        wire = _readable(payload)
+        key = unique_key_of(keys, wire)
+        changes: dict[str, Any] = {"name": to} | ({"unique_key": key} if key else {})
+        moves.append(JobMove(payload, codec.rewrite(payload, changes), place - before, key, wire.id))
+    source = keys.queue(name)
+    return move(keys, source, moves, total=f"moved:{to}", source_is="queue", to="queue", name=to)
 
 
 def pause(keys: Keys, name: str, *, note: str = "1", actor: str = "") -> Op[bool]:

@@ -344,6 +344,20 @@
           className: frame.own ? "own-frame" : "lib", textContent: `${frame.file}:${frame.line}, in ${frame.function}\n    ${frame.source}` })));
       } catch (error) { write(body, error.message); }
     },
+    async later(button) {
+      const job = JSON.parse(button.closest("[data-seen]").dataset.seen);
+      const text = await confirmed("Reschedule", `${button.title} Write a span such as 5m or 2h, or a moment such as 2030-01-31T09:00+01:00.`, "Reschedule", { field: "When" });
+      if (text === false) return;
+      try {
+        const moment = /^\d{4}-/.test(text) ? Date.parse(text) / 1000 : undefined;
+        if (Number.isNaN(moment)) throw Error(`${text}: write a moment such as 2030-01-31T09:00+01:00.`);
+        act(button.dataset.later, { ...job, ...(moment === undefined ? { delay: seconds(text) } : { due_at: moment }) });
+      } catch (error) { failed(error); }
+    },
+    async moving(button) {
+      const to = await confirmed("Move to another name", button.title, "Move", { field: "Job name" });
+      if (to) act(button.dataset.moving, { ...JSON.parse(button.closest("[data-seen]").dataset.seen), to });
+    },
     async limit(button) {
       const { limit, name, effect } = button.dataset;
       const text = await confirmed("Concurrency limit", effect, "Set limit", { field: "Limit", value: limit });

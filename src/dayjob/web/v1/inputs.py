@@ -143,6 +143,31 @@ class DeletedJob(SeenJob, kw_only=True):
     undo: Undo = True
 
 
+class Rescheduled(SeenJob, kw_only=True):
+    """A job, and when it is due: a moment or a delay."""
+
+    due_at: Annotated[float, Meta(ge=0, lt=1e12, description="Seconds since the epoch.")] | None = None
+    delay: Annotated[float, Meta(ge=0, le=3.2e9, description="Seconds from now.")] | None = None
+
+
+class MovedJob(SeenJob, kw_only=True):
+    """A waiting job, and the name under which it shall wait."""
+
+    to: NewName
+    check: Annotated[bool, Meta(description="Refuse if its arguments do not fit that job type.")] = True
+
+
+class MovedJobs(_Input):
+    """Waiting jobs that match a filter, and the name under which they shall wait."""
+
+    to: NewName
+    name: Name | None = None
+    where: Where = ""
+    most: Annotated[int, Meta(ge=1, description="Move at most this many jobs.")] | None = None
+    check: Annotated[bool, Meta(description="Leave jobs whose arguments do not fit that job type.")] = True
+    dry_run: DryRun = False
+
+
 class Selected(_Input):
     """An action and its jobs."""
 

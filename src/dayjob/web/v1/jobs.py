@@ -31,7 +31,10 @@ from dayjob.web.v1.inputs import (
     JobsInput,
     Matched,
     Matching,
+    MovedJob,
+    MovedJobs,
     OneJob,
+    Rescheduled,
     SeenJob,
     SeenJobs,
     Selected,
@@ -145,6 +148,28 @@ async def _apply(call: Call[Matching]) -> Response:
     )
 
 
+async def _reschedule(call: Call[Rescheduled]) -> Outcome:
+    sent = call.sent
+    return done(await call.admin.reschedule(_seen(sent), at=sent.due_at, delay=sent.delay))
+
+
+async def _move(call: Call[MovedJob]) -> Outcome:
+    sent = call.sent
+    return done(await call.admin.move(_seen(sent), sent.to, check=sent.check))
+
+
+async def _move_all(call: Call[MovedJobs]) -> Response:
+    sent = call.sent
+    if sent.dry_run:
+        return previewed(await call.admin.preview_move(where=sent.where, name=sent.name, most=sent.most))
+    return await streamed(
+        call.console,
+        lambda report: call.admin.move_all(
+            sent.to, where=sent.where, name=sent.name, most=sent.most, check=sent.check, progress=report
+        ),
+    )
+
+
 async def _waves(call: Call[Waves]) -> Response:
     sent = call.sent
     return await streamed(
@@ -207,6 +232,9 @@ ENDPOINTS = (
     Endpoint("POST", "/jobs/selection", "jobs", "One action on each job of a selection.", _selection, Outcomes, Selected),
     Endpoint("POST", "/jobs/still", "jobs", "Which jobs of a selection are still in the state in which they were seen. Changes nothing.", _still, StillThere, SeenJobs),
     Endpoint("POST", "/jobs/apply", "jobs", "One action on every job that matches a filter.", _apply, StreamLine, Matching, streams=True),
+    Endpoint("POST", "/job/reschedule", "jobs", verbs.row("due_job", "reschedule").effect, _reschedule, Outcome, Rescheduled, finds=True, moves=True),
+    Endpoint("POST", "/job/move", "jobs", verbs.row("waiting_job", "move").effect, _move, Outcome, MovedJob, finds=True, moves=True),
+    Endpoint("POST", "/jobs/move", "jobs", "Move every waiting job that matches to another name.", _move_all, StreamLine, MovedJobs, streams=True),
     Endpoint("POST", "/jobs/retry_in_waves", "jobs", verbs.row("all_jobs", "retry_in_waves").effect, _waves, StreamLine, Waves, streams=True),
     Endpoint("GET", "/bin", "jobs", "What was deleted in the last ten minutes and can be undone, newest first.", _bin, tuple[DeletionView, ...]),
     Endpoint("POST", "/undo", "jobs", verbs.row("deletion", "undo").effect, _undo, StreamLine, UndoInput, streams=True, finds=True),
