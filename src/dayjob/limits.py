@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from dayjob.errors import BadOption
+from dayjob.text import span
 
 #: The highest number of a rate and of a window. A window stores each of its starts.
 MAX_RATE = 1_000_000_000
@@ -128,6 +129,18 @@ def read_definition(text: str) -> RateKind | None:
     except (ValueError, TypeError):
         pass
     return None
+
+
+def allows(kind: RateKind | None) -> str:
+    """What a limit allows, in words: "100 per second, burst 20"; "lifted" for None."""
+    if kind is None:
+        return "lifted"
+    per = {1.0: "second", 60.0: "minute", 3600.0: "hour", 86_400.0: "day"}.get(
+        kind.seconds, span(kind.seconds)
+    )
+    if isinstance(kind, Window):
+        return f"{kind.n:,} in any {per}"
+    return f"{kind.n:,} per {per}" + ("" if kind.units == kind.n else f", burst {kind.units:,}")
 
 
 def sort_limits(value: Any, option: str) -> tuple[Any, ...]:

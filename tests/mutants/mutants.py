@@ -34,6 +34,7 @@ class Mutant:
 
 
 EXCHANGE = "tests/scripts/test_exchange.py"
+RATES = "tests/scripts/test_rates.py"
 SETTLE = "tests/scripts/test_exchange_settle.py"
 RESCUE = "tests/integration/test_rescue.py"
 HISTORY = "tests/scripts/test_history.py"
@@ -170,6 +171,34 @@ ALL = (
         (f"{SETTLE}::test_a_suspect_is_named_in_the_state_and_cleared_when_it_ends",),
     ),
     # The exchange: fetching.
+    Mutant(
+        "a rate is not charged",
+        f"{SCRIPTS}/prelude/charges.lua",
+        "one.due = (one.due or 0) + amount",
+        "one.due = nil",
+        (f"{RATES}::test_a_rate_lets_its_burst_start_and_the_rest_stays_in_its_place",),
+    ),
+    Mutant(
+        "what never started is not refunded",
+        f"{SCRIPTS}/prelude/charges.lua",
+        "one.changed = true",
+        "one.changed = false",
+        (f"{RATES}::test_what_never_started_is_refunded",),
+    ),
+    Mutant(
+        "a refund gives back what later jobs used",
+        f"{SCRIPTS}/prelude/charges.lua",
+        "one.full_at = math.min(one.full_at, math.max(one.full_at - amount, least))",
+        "one.full_at = one.full_at - amount",
+        (f"{RATES}::test_a_refund_never_makes_a_bucket_fuller_than_without_the_attempt",),
+    ),
+    Mutant(
+        "a pool fetches under limits that it does not know",
+        f"{SCRIPTS}/exchange.lua",
+        "      unknown[#unknown + 1] = i\n      left[i] = 0\n",
+        "      unknown[#unknown + 1] = i\n      rule[i] = nil\n",
+        (f"{RATES}::test_a_pool_that_does_not_know_the_limits_of_a_name_fetches_nothing_of_it",),
+    ),
     Mutant(
         "the limit is not counted",
         f"{SCRIPTS}/prelude/fetchable.lua",

@@ -35,6 +35,12 @@ METHODS = {
 }  # fmt: skip
 #: What the API can do beside the table: more than one job at once, and new jobs.
 OTHER_POSTS = {
+    # A rate limit has no list of states.
+    "/limit/set",
+    "/limit/lift",
+    "/limit/restore",
+    "/limit/reset",
+    "/limit/hold",
     "/jobs/selection",
     "/jobs/still",
     "/jobs/apply",

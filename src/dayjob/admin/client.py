@@ -25,6 +25,7 @@ from dayjob.admin import gocraft as numbered_steps
 from dayjob.admin import groups as group_steps
 from dayjob.admin import job_types as type_steps
 from dayjob.admin import jobs as job_steps
+from dayjob.admin import limits as limit_steps
 from dayjob.admin import metrics as metric_steps
 from dayjob.admin import payloads as payload_steps
 from dayjob.admin import pools as pool_steps
@@ -221,6 +222,13 @@ class Admin(_AdminBase):
     resume_matching = _sync(queue_steps.resume_matching, "resume_matching")
     purge = _sync(queue_steps.purge, "purge")
     limit = _sync(queue_steps.limit, "limit")
+    limits = _sync(limit_steps.listing, "limits")
+    limit_of = _sync(limit_steps.one, "limit_of")
+    set_rate = _sync(limit_steps.set_rate, "set_rate")
+    lift_limit = _sync(limit_steps.lift, "lift_limit")
+    restore_limit = _sync(limit_steps.restore, "restore_limit")
+    reset_limit = _sync(limit_steps.reset, "reset_limit")
+    hold_limit = _sync(limit_steps.hold, "hold_limit")
     run_schedule = _sync(pool_steps.run_schedule, "run_schedule")
     pause_schedule = _sync(pool_steps.pause_schedule, "pause_schedule")
     resume_schedule = _sync(pool_steps.resume_schedule, "resume_schedule")
@@ -357,6 +365,13 @@ class AsyncAdmin(_AdminBase):
     resume_matching = _async(queue_steps.resume_matching, "resume_matching")
     purge = _async(queue_steps.purge, "purge")
     limit = _async(queue_steps.limit, "limit")
+    limits = _async(limit_steps.listing, "limits")
+    limit_of = _async(limit_steps.one, "limit_of")
+    set_rate = _async(limit_steps.set_rate, "set_rate")
+    lift_limit = _async(limit_steps.lift, "lift_limit")
+    restore_limit = _async(limit_steps.restore, "restore_limit")
+    reset_limit = _async(limit_steps.reset, "reset_limit")
+    hold_limit = _async(limit_steps.hold, "hold_limit")
     run_schedule = _async(pool_steps.run_schedule, "run_schedule")
     pause_schedule = _async(pool_steps.pause_schedule, "pause_schedule")
     resume_schedule = _async(pool_steps.resume_schedule, "resume_schedule")

@@ -21,6 +21,7 @@ COMMANDS = {
     "top": ("dayjob.cli.top:top", "Watch and operate a namespace in the terminal."),
     "enqueue": ("dayjob.cli.enqueue:enqueue", "Enqueue a job by its name."),
     "queues": ("dayjob.cli.queues:queues", "List, show, pause, resume, limit and purge queues."),
+    "limits": ("dayjob.cli.limits:limits", "List, show, set, reset and hold rate limits."),
     "jobs": ("dayjob.cli.jobs:jobs", "List, show, explain, retry, delete and cancel jobs."),
     "dead": ("dayjob.cli.dead:dead", "List, retry and delete dead jobs."),
     "broken": ("dayjob.cli.broken:broken", "List, repair and delete entries that could not be read."),

@@ -9,7 +9,9 @@ from typing import ClassVar, Literal
 from dayjob.store.ops.inspect import Queue
 from dayjob.store.ops.pools import Pool, Status
 
-ObstacleKind = Literal["wrong_type", "paused", "no_pool", "no_worker", "quiet", "at_limit", "busy"]
+ObstacleKind = Literal[
+    "wrong_type", "paused", "no_pool", "no_worker", "quiet", "at_limit", "rate_limited", "busy"
+]
 
 #: Obstacles that stay until a pool is started.
 UNATTENDED: tuple[ObstacleKind, ...] = ("no_pool", "no_worker", "quiet")
@@ -66,6 +68,19 @@ class AtLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class RateLimited:
+    """A rate limit of this name lets no job start now."""
+
+    kind: ClassVar[ObstacleKind] = "rate_limited"
+    limit: str
+    #: What it allows, in words.
+    allows: str
+    #: Seconds until the next job may start, and whether the limit is held until then.
+    wait: float
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AllBusy:
     """Every pool that has the job is occupied, by one of three causes."""
 
@@ -78,7 +93,7 @@ class AllBusy:
     threadless: tuple[Status, ...]
 
 
-Obstacle = WrongType | QueuePaused | NoPool | NoWorker | AllQuiet | AtLimit | AllBusy
+Obstacle = WrongType | QueuePaused | NoPool | NoWorker | AllQuiet | AtLimit | RateLimited | AllBusy
 
 
 class Fleet:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dayjob.explain.obstacles import AllBusy, AtLimit, Fleet, Obstacle, ObstacleKind, obstacle, occupied
+from dayjob.explain.obstacles import (
+    AllBusy,
+    AtLimit,
+    Fleet,
+    Obstacle,
+    ObstacleKind,
+    RateLimited,
+    obstacle,
+    occupied,
+)
+from dayjob.limits import allows, read_definition
 from dayjob.store.keys import Keys
-from dayjob.store.ops import inspect, maintain, pools
+from dayjob.store.ops import inspect, maintain, pools, rates
 from dayjob.store.ops.find import Found, find_job
 from dayjob.store.ops.pools import Status
 from dayjob.store.steps import Steps, ask
@@ -174,7 +184,25 @@ def _waiting(keys: Keys, found: Found) -> Steps[Reason]:
     if isinstance(why, AtLimit):
         held = yield from ask(maintain.held_members(keys, found.name, most=MAX_HOLDERS))
         holders = tuple(sorted(one for one in held if one.isprintable()))
+    if why is None:
+        why = yield from _rate_limited(keys, found.name)
     return JobWaiting(found.name, found.place, why, expired, holders, look.now)
+
+
+def _rate_limited(keys: Keys, name: str) -> Steps[RateLimited | None]:
+    """The rate limit that a name waits for longest; None if it waits for none."""
+    table = yield from ask(rates.rate_table(keys))
+    rule = table.rules.get(name)
+    if rule is None:
+        return None
+    texts = {limit: table.definitions.get(limit, "") for limit in rule.limits}
+    kinds = {limit: rates.kind_of(text) for limit, text in texts.items()}
+    states = yield from ask(rates.limit_states(keys, kinds, cost=rule.cost))
+    limit = max(states, key=lambda one: states[one].wait)
+    state = states[limit]
+    if not state.wait:
+        return None
+    return RateLimited(limit, allows(read_definition(texts[limit])), state.wait, state.held_for >= state.wait)
 
 
 def _held(keys: Keys, found: Found) -> Steps[Reason]:

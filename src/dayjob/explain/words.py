@@ -12,6 +12,7 @@ from dayjob.explain.obstacles import (
     NoWorker,
     Obstacle,
     QueuePaused,
+    RateLimited,
     WrongType,
 )
 from dayjob.explain.reasons import (
@@ -114,6 +115,10 @@ def obstacle(why: Obstacle, now: float) -> str:
             return f"all {why.pools:,} pools that have this job are quiet"
         case AtLimit():
             return f"its limit is reached ({why.held:,} of {why.limit:,} running)"
+        case RateLimited(held=True):
+            return f"its limit {quoted(why.limit)} is held for another {span(why.wait)}"
+        case RateLimited():
+            return f"its limit {quoted(why.limit)} is used up ({why.allows}): the next job may start in {span(why.wait)}"
         case AllBusy():
             return _busy(why, now)
     raise AssertionError(why)

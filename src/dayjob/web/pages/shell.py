@@ -39,7 +39,7 @@ UNDOES = [one.name for one in verbs.rows("job") if one.undoes]
 #: Groups of pages: address, icon, label, key after `g`, and the field with its count.
 NAV = (
     (
-        ("/", "home", "Home", "h", None), ("/queues", "queues", "Queues", "q", "waiting"),
+        ("/", "home", "Home", "h", None), ("/queues", "queues", "Queues", "q", "waiting"), ("/limits", "limits", "Limits", "y", None),
         ("/busy_workers", "busy", "Busy workers", "b", "running"), ("/worker_pools", "pools", "Worker pools", "w", None),
     ),
     (

@@ -96,6 +96,35 @@ class QueueLimit(_Input):
     force: Force = False
 
 
+LimitName = Annotated[str, Meta(min_length=1, max_length=500, description="The name of a rate limit.")]
+
+
+class OneLimit(_Input):
+    """A rate limit."""
+
+    name: LimitName
+
+
+class RateSetting(_Input):
+    """New values of a rate limit, for all pools."""
+
+    name: LimitName
+    n: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    per: (
+        Annotated[float, Meta(ge=0.001, le=31_622_400, description="Seconds; as before unless given.")] | None
+    ) = None
+    burst: Annotated[int, Meta(ge=1, le=1_000_000_000, description="How many may start at once.")] | None = (
+        None
+    )
+
+
+class LimitHold(_Input):
+    """A rate limit, and for how many seconds it lets nothing start."""
+
+    name: LimitName
+    seconds: Annotated[float, Meta(ge=0.001, le=31_622_400)]
+
+
 class OnePool(_Input):
     """A pool."""
 

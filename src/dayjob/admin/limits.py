@@ -1,0 +1,163 @@
+"""Rate limits: what each allows, uses and keeps back, and what can be done to one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dayjob.admin.session import Session, outcome
+from dayjob.admin.views import Outcome
+from dayjob.errors import BadOption
+from dayjob.limits import MAX_PER_SECONDS, Rate, RateKind, Window, allows, read_definition
+from dayjob.options import suggest
+from dayjob.store.ops import inspect, rates
+from dayjob.store.ops.rates import LimitState, RateTable
+from dayjob.store.steps import Steps, ask
+from dayjob.text import span
+
+
+@dataclass(frozen=True, slots=True)
+class LimitView:
+    """A rate limit."""
+
+    name: str
+    #: `rate` or `window`.
+    kind: str
+    #: What it allows, in words; "lifted" if an operator lifted it.
+    allows: str
+    #: Units of a rate, or starts of a window, that are used now; and how many may be.
+    used: int
+    most: int | None
+    #: Seconds until the next job may start; 0 if one may start now.
+    wait: float
+    #: Seconds until its hold ends; 0 if there is none.
+    held_for: float
+    #: Jobs that wait in the queues of its job names. Other limits may keep them back too.
+    waiting: int
+    #: The job names that have this limit.
+    queues: tuple[str, ...]
+    #: What the code declares, in words; and whether an operator set something else.
+    declared: str
+    by_operator: bool
+    #: Whether a key of the limit has a wrong type, so that its jobs do not start.
+    wrong: bool = False
+
+
+def listing(session: Session) -> Steps[tuple[LimitView, ...]]:
+    """Every rate limit by name, with what it uses and keeps back."""
+    keys = session.keys
+    table = yield from ask(rates.rate_table(keys))
+    names = sorted(table.definitions)
+    if not names:
+        return ()
+    queues = sorted({queue for name in names for queue in table.users(name)})
+    sizes: dict[str, int] = {}
+    for first in range(0, len(queues), 200):
+        look = yield from ask(inspect.queues(keys, queues[first : first + 200]))
+        sizes |= {one.name: one.size for one in look.queues}
+    views: list[LimitView] = []
+    for name in names:
+        users = table.users(name)
+        cost = min((table.rules[one].cost for one in users), default=1)
+        kinds = {name: rates.kind_of(table.definitions[name])}
+        state = (yield from ask(rates.limit_states(keys, kinds, cost=cost)))[name]
+        views.append(_view(table, name, state, sum(sizes[one] for one in users)))
+    return tuple(views)
+
+
+def _view(table: RateTable, name: str, state: LimitState, waiting: int) -> LimitView:
+    found = read_definition(table.definitions[name])
+    declared = read_definition(table.declared.get(name, ""))
+    most = None if found is None else found.units if isinstance(found, Rate) else found.n
+    return LimitView(
+        name, rates.kind_of(table.declared.get(name, "")), allows(found), state.used, most, state.wait, state.held_for,
+        waiting, tuple(table.users(name)), allows(declared), name in table.by_operator, state.wrong,
+    )  # fmt: skip
+
+
+def one(session: Session, name: str) -> Steps[LimitView]:
+    """One rate limit. Raises BadOption if there is none of this name."""
+    views = yield from listing(session)
+    found = next((view for view in views if view.name == name), None)
+    if found is None:
+        raise _unknown(name, [view.name for view in views])
+    return found
+
+
+def _unknown(name: str, known: list[str]) -> BadOption:
+    near = suggest(name, known) or (
+        ". `dayjob limits ls` shows all." if known else ". No pool has declared one."
+    )
+    return BadOption(f"no rate limit {name!r}{near}")
+
+
+# Actions.
+
+
+def set_rate(
+    session: Session, name: str, n: int, *, per: float | None = None, burst: int | None = None
+) -> Steps[Outcome]:
+    """Set a rate limit for all pools, until it is handed back to the code. Raises BadOption.
+
+    `per` is that of the definition in force unless given, and `burst` is `n`.
+    """
+    table = yield from _table(session, name)
+    before = read_definition(table.definitions[name]) or read_definition(table.declared[name])
+    if before is None:
+        raise BadOption(
+            f"the definition of the limit {name!r} cannot be read: `dayjob limits set {name} code`"
+        )
+    seconds = before.seconds if per is None else per
+    if isinstance(before, Window):
+        if burst is not None:
+            raise BadOption(f"limit {name!r} is a window, which has no burst")
+        kind: RateKind = Window(n, seconds)
+    else:
+        kind = Rate(n, seconds, burst)
+        dear = max((table.rules[user].cost for user in table.users(name)), default=1)
+        if kind.units < dear:
+            raise BadOption(f"limit {name!r}: a job of it costs {dear:,}, so its burst must be at least that")
+    yield from ask(rates.set_limit(session.keys, name, kind, table.users(name)))
+    return (yield from _done(session, "set limit", name, f"{allows(kind)[:1].upper()}{allows(kind)[1:]}."))
+
+
+def lift(session: Session, name: str) -> Steps[Outcome]:
+    """Let jobs start as if there were no such limit, until it is set again. Raises BadOption."""
+    table = yield from _table(session, name)
+    yield from ask(rates.lift(session.keys, name, table.users(name)))
+    return (yield from _done(session, "lift limit", name, "Lifted: it limits nothing until it is set again."))
+
+
+def restore(session: Session, name: str) -> Steps[Outcome]:
+    """Put the definition of the code into force again. Raises BadOption."""
+    table = yield from _table(session, name)
+    yield from ask(rates.restore_declared(session.keys, name, table.users(name)))
+    words = allows(read_definition(table.declared[name]))
+    return (yield from _done(session, "restore limit", name, f"As the code declares it: {words}."))
+
+
+def reset(session: Session, name: str) -> Steps[Outcome]:
+    """Forget what a limit has counted, and end a hold: its full burst may start at once. Raises BadOption."""
+    table = yield from _table(session, name)
+    yield from ask(rates.reset(session.keys, name, table.users(name)))
+    return (yield from _done(session, "reset limit", name, "Reset: nothing is used, and no hold."))
+
+
+def hold(session: Session, name: str, seconds: float) -> Steps[Outcome]:
+    """Let no job start under a limit for some seconds. Raises BadOption."""
+    if not 0.001 <= seconds <= MAX_PER_SECONDS:
+        raise BadOption(f"hold {seconds!r}: give seconds from 0.001 to a year")
+    table = yield from _table(session, name)
+    yield from ask(rates.hold(session.keys, name, seconds, table.users(name)))
+    return (yield from _done(session, "hold limit", name, f"Held for {span(seconds)}."))
+
+
+def _table(session: Session, name: str) -> Steps[RateTable]:
+    """All limits. Raises BadOption if there is none of this name."""
+    table = yield from ask(rates.rate_table(session.keys))
+    if name not in table.definitions or name not in table.declared:
+        raise _unknown(name, sorted(table.definitions))
+    return table
+
+
+def _done(session: Session, action: str, name: str, message: str) -> Steps[Outcome]:
+    return (yield from outcome(session, action, f"limit {name}", "done", message))

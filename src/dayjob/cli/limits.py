@@ -1,0 +1,111 @@
+"""`dayjob limits`: list, show, set, reset and hold rate limits."""
+
+from __future__ import annotations
+
+import click
+
+from dayjob.admin.limits import LimitView
+from dayjob.cli import console
+from dayjob.errors import BadOption
+from dayjob.text import span
+
+
+@click.group(epilog="Example: dayjob limits ls")
+def limits() -> None:
+    """List, show, set, reset and hold rate limits. `dayjob queues limit` limits how many jobs run at once."""
+
+
+@limits.command(epilog="Example: dayjob limits ls --json")
+@console.options
+def ls(redis: str | None, namespace: str, as_json: bool) -> None:
+    """List the rate limits: what each allows, what is used, and what waits."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.limits()
+    if as_json:
+        console.emit(found)
+    elif found:
+        rows = [(*_columns(one), ", ".join(one.queues)) for one in found]
+        head = ("LIMIT", "ALLOWS", "USED", "NEXT", "WAITING", "QUEUES")
+        console.table(head, rows, right="USED NEXT WAITING")
+    else:
+        click.echo("No rate limits. A job type has one with @pool.job(limits=[Rate(100, per=1)]).")
+
+
+def _columns(one: LimitView) -> tuple[str, ...]:
+    used = f"{one.used:,}" + ("" if one.most is None else f" of {one.most:,}")
+    wait = "wrong type" if one.wrong else f"held {span(one.held_for)}" if one.held_for else _wait(one.wait)
+    return one.name, one.allows + (" (operator)" if one.by_operator else ""), used, wait, f"{one.waiting:,}"
+
+
+def _wait(seconds: float) -> str:
+    return span(seconds) if seconds else "now"
+
+
+@limits.command(epilog="Example: dayjob limits show stripe")
+@click.argument("name")
+@console.options
+def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one rate limit."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.limit_of(name)
+    if as_json:
+        console.emit(found)
+        return
+    label, allows, used, wait, waiting = _columns(found)
+    click.echo(f"{console.clean(label)}: {allows}")
+    if found.by_operator:
+        click.echo(f"code     {found.declared}")
+    click.echo(f"used     {used}")
+    click.echo(f"next     {wait}")
+    click.echo(f"waiting  {waiting} in {console.clean(', '.join(found.queues)) or 'no queue'}")
+
+
+@limits.command("set", epilog="Example: dayjob limits set stripe 50 --burst 10")
+@click.argument("name")
+@click.argument("number", metavar="NUMBER|none|code")
+@click.option("--per", type=float, help="Seconds; as before unless given.")
+@click.option("--burst", type=int, help="How many may start at once; NUMBER unless given.")
+@console.options
+def set_(
+    name: str,
+    number: str,
+    per: float | None,
+    burst: int | None,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
+) -> None:
+    """Set a rate limit for all pools. `none` lifts it, `code` hands it back to what the code declares."""
+    if number not in ("none", "code") and not (number.isascii() and number.isdecimal()):
+        raise BadOption(
+            f"{number!r}: give a number, none to lift the limit, or code for what the code declares"
+        )
+    with console.opened(redis, namespace) as admin:
+        if number == "none":
+            outcome = admin.lift_limit(name)
+        elif number == "code":
+            outcome = admin.restore_limit(name)
+        else:
+            outcome = admin.set_rate(name, int(number), per=per, burst=burst)
+    console.conclude([outcome], as_json=as_json)
+
+
+@limits.command(epilog="Example: dayjob limits reset stripe")
+@click.argument("name")
+@console.options
+def reset(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Forget what a limit has counted, and end a hold: its full burst may start at once."""
+    with console.opened(redis, namespace) as admin:
+        outcome = admin.reset_limit(name)
+    console.conclude([outcome], as_json=as_json)
+
+
+@limits.command(epilog="Example: dayjob limits hold stripe 60")
+@click.argument("name")
+@click.argument("seconds", type=float)
+@console.options
+def hold(name: str, seconds: float, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Let no job start under a limit for some seconds, in any pool."""
+    with console.opened(redis, namespace) as admin:
+        outcome = admin.hold_limit(name, seconds)
+    console.conclude([outcome], as_json=as_json)

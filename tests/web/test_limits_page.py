@@ -1,0 +1,34 @@
+"""The page of rate limits and its API."""
+
+from __future__ import annotations
+
+import re
+
+from dayjob import Rate
+from rates import limit_name
+
+HTML = {"accept": "text/html"}
+
+
+def test_the_page_shows_every_limit_with_what_can_be_done(console, keys, link):
+    empty = console.get("/limits", headers=HTML)
+    assert (empty.status_code, "No job type has a rate limit" in empty.text) == (200, True)
+    limit_name(keys, link, "mail", {"smtp": Rate(10, per=60)})
+    text = console.get("/limits", headers=HTML).text
+    assert "10 per minute" in text
+    assert re.findall(r'data-post="([^"]*)"', text) == ["/limit/hold", "/limit/reset", "/limit/lift"]
+    assert console.post("/api/v1/limit/set", {"name": "smtp", "n": 20}).status_code == 200
+    text = console.get("/limits", headers=HTML).text
+    assert "the code declares 10 per minute" in text
+    assert "/limit/restore" in text
+
+
+def test_the_api_changes_a_limit_and_refuses_what_does_not_exist(console, keys, link):
+    limit_name(keys, link, "mail", {"smtp": Rate(10, per=60)})
+    assert console.api("/limit", name="smtp")["allows"] == "10 per minute"
+    assert [one["name"] for one in console.api("/limits")] == ["smtp"]
+    for path, body in (("hold", {"seconds": 5}), ("reset", {}), ("lift", {}), ("restore", {})):
+        answer = console.post(f"/api/v1/limit/{path}", {"name": "smtp", **body})
+        assert (answer.status_code, answer.json()["subject"]) == (200, "limit smtp"), answer.text
+    assert console.post("/api/v1/limit/hold", {"name": "smtp", "seconds": -1}).status_code == 400
+    assert console.post("/api/v1/limit/reset", {"name": "other"}).status_code in (400, 404)
