@@ -54,7 +54,7 @@ def test_a_pool_has_a_page_and_a_command(faces, admin, fleet):
         "report",
         "charge",
         "reports",
-        "Workers, last 15 min",
+        "Workers, last",
         "quiet",
         found.events[-1].text,
     ):

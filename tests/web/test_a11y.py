@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -56,6 +57,8 @@ def places(run: Shop) -> list[str]:
         "/jobs?state=running",
         "/job?id=gone",
     ]
+    group = run.admin.failures().groups[0]
+    found.append(f"/failure?{urlencode({'name': group.name, 'kind': group.kind})}")
     for state in ("dead", "retry", "scheduled", "done", "running"):
         job = run.admin.jobs(state).jobs[0]
         found.append(f"/job?id={job.id}&name={job.name}")

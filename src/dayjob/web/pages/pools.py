@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.detail_views import PoolDetail
+from dayjob.text import span
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Span
 from dayjob.web.pages import drawings
@@ -39,7 +40,7 @@ async def busy(_request: Request, admin: AsyncAdmin) -> Values:
     return {"busy": found[:MAX_BUSY], "more": len(found) > MAX_BUSY}
 
 
-#: Seconds that the Gantt chart of a pool shows.
+#: Seconds that the Gantt chart of a pool shows at most.
 SHOWN_SECONDS = 900.0
 
 
@@ -64,5 +65,8 @@ def _workers(request: Request, found: PoolDetail) -> Chart:
         )
         for one in found.workers
     ]  # fmt: skip
-    first = found.now - SHOWN_SECONDS
-    return charts.gantt("Workers, last 15 min", first, found.now, spans, keys=((2, "running"), (1, "stuck")))
+    # A minute at least: a pool that started just now has not done more.
+    earliest = min((one.start for one in spans), default=found.now)
+    first = max(found.now - SHOWN_SECONDS, min(earliest, found.now - 60))
+    title = f"Workers, last {span(found.now - first)}"
+    return charts.gantt(title, first, found.now, spans, keys=((2, "running"), (1, "stuck")))
