@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(300)
 #: What people get; the rest of the paths is in the API's own table.
 PAGES = (
     "/", "/queues", "/queues/a", "/queues/nobody", "/jobs/dead", "/jobs/retry", "/jobs/scheduled", "/jobs/done", "/jobs/running",
-    "/jobs/waiting", "/job/x", "/pools", "/busy", "/periodic", "/failures", "/metrics", "/redis", "/audit", "/broken", "/settings",
+    "/jobs/waiting", "/job/x", "/pools", "/busy", "/periodic", "/failures", "/metrics", "/redis", "/audit", "/broken", "/settings", "/api",
     "/enqueue", "/worker_pools", "/busy_workers", "/retry_jobs", "/scheduled_jobs", "/dead_jobs", "/static/dayjob.css",
     "/static/../app.py", "/static/%2e%2e/app.py", "/healthz", "/readyz", "/nothing",
 )  # fmt: skip

@@ -425,7 +425,7 @@ def test_a_huge_body_in_pieces_is_refused(filled):
 def test_a_body_that_does_not_fit_is_refused_in_words(filled, body):
     answer = filled.request("POST", PAUSE, content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400
-    assert set(answer.json()) == {"error", "hint", "status"}
+    assert set(answer.json()) == {"error", "hint", "status", "code"}
     assert not paused(filled)
 
 

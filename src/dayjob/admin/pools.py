@@ -128,7 +128,7 @@ def _wish(session: Session, what: operate.PoolRequest, pool_id: str, does: str) 
     kind: OutcomeKind = "done"
     message = f"{does} at its next heartbeat, within {status.beat if status else 5:g} s."
     if wished == "gone":
-        kind, message = "moved", "There is no such pool any more: it stopped, or it died."
+        kind, message = "not_found", "There is no such pool any more: it stopped, or it died."
     elif wished == "already":
         kind, message = "already", "It was asked that already."
     return (yield from outcome(session, what, subject, kind, message))

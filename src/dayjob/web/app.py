@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
 from dayjob.web import events, gocraft, openapi, pages, probes, prometheus, v1
+from dayjob.web.codes import ErrorCode
 from dayjob.web.console import Console
 from dayjob.web.options import WebOptions
 from dayjob.web.render import prepare
@@ -79,7 +80,9 @@ async def _refused(request: Request, error: Exception) -> Response:
     """An error answer: a page for a browser, else JSON."""
     if isinstance(error, HTTPException):
         headers = dict(error.headers or {})
-        refusal = Refusal(error.status_code, _WORDS.get(error.status_code, error.detail), "", headers)
+        code: ErrorCode | None = "no_such_address" if error.status_code == 404 else None
+        words = _WORDS.get(error.status_code, error.detail)
+        refusal = Refusal(error.status_code, words, "", headers, code=code)
     elif isinstance(error, DayjobError):
         refusal = refusal_of(error)
     else:

@@ -18,7 +18,8 @@ _REF = "#/components/schemas/{name}"
 _TEXT = """\
 Everything the operator's console can see and do. Names and IDs are in the query of a GET and in the JSON body of a POST.
 Every action names a job and the state in which it was seen; if the job is in another state by now, the answer is 409 and
-nothing is changed. Arguments that look like secrets are hidden.
+nothing is changed. Arguments that look like secrets are hidden. Every error has a stable `code`. Reads are compressed with gzip and
+have an ETag.
 """
 
 #: Why any request may be refused.
@@ -119,6 +120,8 @@ def _responses(endpoint: Endpoint, answers: dict[str, Any]) -> dict[str, Any]:
     why = dict(_ALWAYS)
     if endpoint.method == "POST":
         why |= _OF_BODY
+    else:
+        described["304"] = {"description": "The answer has the ETag that If-None-Match names."}
     if endpoint.finds:
         why[404] = "The named thing does not exist."
     if endpoint.moves:

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dayjob.admin.views import BrokenEntry, BusyWorker, Count, JobView, Tally
-from dayjob.errors import DayjobError, NothingToUndo, StoreError, UnknownPool, UnknownQueue, UnknownSchedule
+from dayjob.errors import DayjobError, StoreError
+from dayjob.web.codes import CODES, ErrorCode, code_of_error, code_of_status
 
 #: Fields that are left out: the raw bytes of jobs contain redacted values.
 LEFT_OUT: dict[type, frozenset[str]] = {JobView: frozenset({"payload"})}
@@ -30,10 +31,17 @@ class Refusal(Exception):
     """Ends a request with a status, a message and a hint."""
 
     def __init__(
-        self, status: int, error: str, hint: str = "", headers: dict[str, str] | None = None
+        self,
+        status: int,
+        error: str,
+        hint: str = "",
+        headers: dict[str, str] | None = None,
+        *,
+        code: ErrorCode | None = None,
     ) -> None:
         super().__init__(error)
         self.status = status
+        self.code: ErrorCode = code or code_of_status(status)
         self.error = error
         self.hint = hint
         self.headers = headers
@@ -46,6 +54,8 @@ class Problem(msgspec.Struct, frozen=True):
     #: What to do next; may be empty.
     hint: str
     status: int
+    #: The reason as a stable word.
+    code: ErrorCode
 
 
 def plain(value: Any) -> Any:
@@ -84,8 +94,13 @@ def answer(value: Any, status: int = 200) -> Response:
 
 def problem(refusal: Refusal) -> Response:
     """A refusal as a response."""
-    body = msgspec.json.encode(Problem(_printable(refusal.error), _printable(refusal.hint), refusal.status))
+    body = msgspec.json.encode(problem_of(refusal))
     return Response(body, refusal.status, refusal.headers, media_type=PROBLEM)
+
+
+def problem_of(refusal: Refusal) -> Problem:
+    """A refusal as a value."""
+    return Problem(_printable(refusal.error), _printable(refusal.hint), refusal.status, refusal.code)
 
 
 def _printable(text: str) -> str:
@@ -98,17 +113,12 @@ def refusal_of(error: DayjobError) -> Refusal:
     """The refusal for an error of the admin layer."""
     first, _, rest = str(error).partition("\n")
     hint = " ".join(rest.split())
+    code = code_of_error(error)
+    status = CODES[code].status
     if isinstance(error, StoreError):
-        return Refusal(
-            503,
-            f"Redis does not answer, or answers with an error: {first}",
-            hint or "The next request tries again.",
-        )
-    return Refusal(
-        404 if isinstance(error, NothingToUndo | UnknownQueue | UnknownPool | UnknownSchedule) else 400,
-        first,
-        hint,
-    )
+        first = f"Redis does not answer, or answers with an error: {first}"
+        hint = hint or "The next request tries again."
+    return Refusal(status, first, hint, code=code)
 
 
 def wants_html(request: Request) -> bool:

@@ -107,7 +107,7 @@ def _placed(scope: Scope, base_path: str) -> Scope:
     if path == root:
         path = f"{root}/"
     elif not path.startswith(f"{root}/"):
-        raise Refusal(404, "There is nothing here.", f"The console is at {root}/")
+        raise Refusal(404, "There is nothing here.", f"The console is at {root}/", code="no_such_address")
     return {**scope, "path": path, "root_path": root}
 
 
@@ -248,14 +248,17 @@ def _check_site(headers: Headers) -> None:
     if not own:
         raise Refusal(
             403, "This request came from a page of another site. Nothing was changed.",
-            "Programs other than browsers send neither Origin nor Sec-Fetch-Site.",
+            "Programs other than browsers send neither Origin nor Sec-Fetch-Site.", code="other_site",
         )  # fmt: skip
 
 
 def _check_may_act(role: Role, options: WebOptions) -> None:
     if options.read_only:
         raise Refusal(
-            403, "This console is read-only. Nothing was changed.", "Start one without --read-only."
+            403,
+            "This console is read-only. Nothing was changed.",
+            "Start one without --read-only.",
+            code="read_only",
         )
     if role != "operator":
         raise Refusal(403, "You may view, but not change anything. Nothing was changed.", "Ask an operator.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from dayjob.web.pages import (
+    api,
     audit,
     calendar,
     enqueue,
@@ -55,6 +56,7 @@ def routes() -> list[Route]:
         "/timeline": timeline.timeline,
         "/broken": audit.broken,
         "/settings": settings.settings,
+        "/api": api.api,
     }
     return [
         *(Route(path, handler, methods=["GET"]) for path, handler in pages.items()),

@@ -51,6 +51,7 @@ NAV = (
         ("/failures", "failures", "Failures", "f", None), ("/metrics", "metrics", "Metrics", "m", None),
         ("/periodic", "periodic", "Periodic", "p", None), ("/calendar", "calendar", "Calendar", "c", None), ("/redis", "redis", "Redis", "i", None),
         ("/timeline", "timeline", "Timeline", "l", None), ("/audit", "audit", "Audit", "a", None), ("/enqueue", "enqueue", "Enqueue", "e", None),
+        ("/api", "api", "API", "x", None),
     ),
 )  # fmt: skip
 #: Pages that are in the navigation only if they have entries, or if one of them is open.

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, QueuesView, Stacks
 from dayjob.errors import UnknownQueue
+from dayjob.web.codes import ErrorCode, code_of_outcome
 from dayjob.web.responses import Refusal
 from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, Pattern, Purged, QueueLimit
 from dayjob.web.v1.streams import StreamLine, previewed, streamed
@@ -17,12 +18,19 @@ from dayjob.web.v1.table import Call, Endpoint, Nothing
 T = TypeVar("T")
 
 
+#: The code of an action on something that does not exist, by the first word of the outcome's subject.
+_MISSING: dict[str, ErrorCode] = {
+    "job": "unknown_job", "pool": "unknown_pool", "queue": "unknown_queue", "schedule": "unknown_schedule",
+}  # fmt: skip
+
+
 def done(outcome: Outcome) -> Outcome:
     """An outcome that changed something. Raises Refusal for one that did not."""
     if not outcome.found:
-        raise Refusal(404, outcome.message)
+        code = _MISSING.get(outcome.subject.partition(" ")[0], "not_found")
+        raise Refusal(404, outcome.message, code=code)
     if not outcome.done:
-        raise Refusal(409, outcome.message)
+        raise Refusal(409, outcome.message, code=code_of_outcome(outcome.kind))
     return outcome
 
 
@@ -39,7 +47,7 @@ async def _known(acting: Awaitable[T]) -> T:
     try:
         return await acting
     except UnknownQueue as error:
-        raise Refusal(404, error.problem, error.advice("force=true")) from None
+        raise Refusal(404, error.problem, error.advice("force=true"), code="unknown_queue") from None
 
 
 async def _existing(acting: Awaitable[Outcome]) -> Outcome:
@@ -100,7 +108,12 @@ async def _stacks(call: Call[OnePool]) -> Any:
     pool = call.sent.pool
     found = await call.console.shared(f"stacks {pool}", lambda: call.admin.stacks(pool))
     if found is None:
-        raise Refusal(404, f"No pool {call.sent.pool!r} has answered.", "It has stopped, or it is stuck.")
+        raise Refusal(
+            404,
+            f"No pool {call.sent.pool!r} has answered.",
+            "It has stopped, or it is stuck.",
+            code="unknown_pool",
+        )
     return found
 
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from dayjob.admin.views import Preview, Progress, Tally
 from dayjob.errors import DayjobError
 from dayjob.web.console import Console
-from dayjob.web.responses import Problem, plain, refusal_of
+from dayjob.web.responses import Refusal, plain, problem_of, refusal_of
 
 NDJSON = "application/x-ndjson"
 HEADERS = {"x-accel-buffering": "no", "cache-control": "no-store"}
@@ -105,8 +105,8 @@ def _last(task: asyncio.Task[Tally]) -> bytes:
     except (
         Exception
     ):  # logged where the work was started; the status is already sent, so the last line reports the error
-        return _line(Problem("The console has an internal error.", "See its log.", 500))
-    return _line(Problem(refusal.error, refusal.hint, refusal.status))
+        refusal = Refusal(500, "The console has an internal error.", "See its log.")
+    return _line(problem_of(refusal))
 
 
 def _line(value: object) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
 
 from dayjob.admin.scale import Scale
 from dayjob.admin.timeline_views import Timeline
@@ -145,7 +144,9 @@ async def _entry(call: Call[Any]) -> BrokenEntry:
     """The entry that was seen. Raises Refusal when it is not there any more."""
     page = await call.admin.broken(offset=call.sent.index, size=1)
     if not page.entries or page.entries[0].digest != call.sent.digest:
-        raise Refusal(409, "The entry no longer exists. Nothing was changed.", "Reload the list.")
+        raise Refusal(
+            409, "The entry no longer exists. Nothing was changed.", "Reload the list.", code="moved"
+        )
     return page.entries[0]
 
 
@@ -157,10 +158,9 @@ async def _repair(call: Call[Repaired]) -> Outcome:
     return done(await call.admin.repair(await _entry(call), call.sent.payload.encode()))
 
 
-async def _openapi(call: Call[Nothing]) -> Response:
+async def _openapi(call: Call[Nothing]) -> dict[str, Any]:
     described: dict[str, Any] = call.request.app.state.openapi
-    servers = [{"url": call.request.scope.get("root_path", "") or "/"}]
-    return Response(msgspec.json.encode({**described, "servers": servers}), media_type="application/json")
+    return {**described, "servers": [{"url": call.request.scope.get("root_path", "") or "/"}]}
 
 
 ENDPOINTS = (

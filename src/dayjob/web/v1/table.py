@@ -18,6 +18,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
 from dayjob.options import suggest
 from dayjob.web.console import Console
+from dayjob.web.reading import read_answer
 from dayjob.web.responses import JSON, Refusal, answer, refusal_of
 
 PREFIX = "/api/v1"
@@ -67,6 +68,17 @@ class Endpoint:
         """A name for the document: `queue_pause`."""
         return self.path.strip("/").replace("/", "_").replace(".", "_")
 
+    async def run(self, call: Call[Any]) -> Any:
+        """The answer to one call. Raises Refusal."""
+        try:
+            found = await self.handler(call)
+        except DayjobError as error:
+            raise refusal_of(error) from None
+        if found is None and self.finds:
+            text = "It was not found: it completed, was deleted or never existed."
+            raise Refusal(404, text, code="unknown_job")
+        return found
+
     def route(self) -> Route:
         """The route that serves it."""
 
@@ -77,15 +89,10 @@ class Endpoint:
                 if self.method == "GET"
                 else await _read_body(request, self.takes)
             )
-            try:
-                found = await self.handler(Call(request, console, console.admin_for(request), sent))
-            except DayjobError as error:
-                raise refusal_of(error) from None
+            found = await self.run(Call(request, console, console.admin_for(request), sent))
             if isinstance(found, Response):
                 return found
-            if found is None and self.finds:
-                raise Refusal(404, "It was not found: it completed, was deleted or never existed.")
-            return answer(found)
+            return await read_answer(request, found) if self.method == "GET" else answer(found)
 
         return Route(f"{PREFIX}{self.path}", serve, methods=[self.method], name=self.name)
 
@@ -151,6 +158,14 @@ async def _read_body(request: Request, takes: type[msgspec.Struct]) -> msgspec.S
     body = await request.body()
     try:
         given = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Refusal(400, _words(error), "Nothing was changed.") from None
+    return read_fields(given, takes)
+
+
+def read_fields(given: Any, takes: type[msgspec.Struct]) -> msgspec.Struct:
+    """Check decoded JSON against an input. Raises Refusal."""
+    try:
         if isinstance(given, dict):
             _check_names(given, takes)
             given = {name: _whole(value, takes, name) for name, value in given.items()}
