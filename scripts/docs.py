@@ -55,6 +55,7 @@ def keys() -> str:
         "rest": "<rest>",
         "pool_id": "<pool>",
         "slot": "<slot>",
+        "receiver": "<receiver>",
         "job_id": "<id>",
         "minute": "<minute>",
         "limit": "<limit>",
@@ -162,6 +163,14 @@ def http_addresses() -> str:
     return "\n\n".join(sections)
 
 
+def http_codes() -> str:
+    """Every code of an error of the API."""
+    from dayjob.web.codes import CODES  # noqa: PLC0415 - only here
+
+    rows = [f"| `{code}` | {row.status} | {row.text} |" for code, row in CODES.items()]
+    return "\n".join(["| code | status | meaning |", "|---|---|---|", *rows])
+
+
 def http_shapes() -> str:
     """What the API takes and answers, field by field, from its OpenAPI document."""
     from dayjob.web import openapi, v1  # noqa: PLC0415 - needs what the extra installs
@@ -207,7 +216,7 @@ def error_tree() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     one.__name__: one
     for one in (
-        keys, lua, job_options, pool_options, commands, api, error_tree, http_addresses, http_shapes, web_options,
+        keys, lua, job_options, pool_options, commands, api, error_tree, http_addresses, http_codes, http_shapes, web_options,
     )
 }  # fmt: skip
 

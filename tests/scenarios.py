@@ -27,7 +27,19 @@ from dayjob.outcome import (
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op, plain
-from dayjob.store.ops import audit, bin, consume, find, inspect, job_types, maintain, operate, produce, rates
+from dayjob.store.ops import (
+    alerts,
+    audit,
+    bin,
+    consume,
+    find,
+    inspect,
+    job_types,
+    maintain,
+    operate,
+    produce,
+    rates,
+)
 from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.move import JobMove
@@ -574,8 +586,19 @@ def _undo_scheduled(keys: Keys, link: Link) -> Op[Any]:
     return bin.undo(keys, PART, link.run(bin.read_part(keys, PART, skip=0, size=10)))
 
 
+<<<<<<< HEAD
 @scenario("reschedule")
 def _reschedule(keys: Keys, link: Link) -> Op[Any]:
     member = _unique_job(keys, link)
     _do(link, "ZADD", keys.scheduled, LATER, member, LATER + 1, "other")
     return operate.reschedule(keys, keys.scheduled, member, "at", LATER - 1)
+=======
+@scenario("lead_watch")
+def _lead_watch(keys: Keys, link: Link) -> Op[Any]:
+    return alerts.lead_watch(keys, "w1", term=20.0)
+
+
+@scenario("record_alert")
+def _record_alert(keys: Keys, link: Link) -> Op[Any]:
+    return alerts.record_alert(keys, ["r1", "r2"], "late|a|", before=b"", after=b"{}", message=b"{}")
+>>>>>>> 69d2f15 (Post alerts to webhooks and Slack, and print rules and a dashboard for Prometheus and Grafana)

@@ -79,6 +79,8 @@ EXPECTED: dict[str, dict[str, str]] = {
         "events:rescued": "elsewhere",
     },
     "log_action": {"audit": "error"},
+    "lead_watch": {"watcher": "repaired"},
+    "record_alert": {"alerts": "error", "undelivered:r1": "error", "undelivered:r2": "error"},
     "read_due": {"scheduled": "error"},
     "requeue": {
         "scheduled": "error", "known_jobs": "ignored", "broken": "spared+jobs:a+jobs:b+bell:a+bell:b",
@@ -282,6 +284,7 @@ TYPES = {
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",
     "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash", "events": "list",
     "ticks": "list", "members": "hash", "versions": "hash", "starved": "hash",
+    "alerts": "hash", "undelivered": "list", "watcher": "string",
 }  # fmt: skip
 
 

@@ -59,8 +59,8 @@ def test_what_waits_and_what_is_kept(console, keys, call):
     assert found[f'dayjob_queue_oldest_seconds{{{own},queue="mail"}}'] >= 0
     assert found[f'dayjob_queue_paused{{{own},queue="mail"}}'] == 1
     assert found[f'dayjob_queue_limit{{{own},queue="mail"}}'] == 4
-    assert found[f'dayjob_jobs{{{own},state="scheduled"}}'] == 1
-    assert found[f'dayjob_total{{{own},counter="done",job="mail"}}'] == 12
+    assert found[f'dayjob_stored_jobs{{{own},state="scheduled"}}'] == 1
+    assert found[f'dayjob_jobs_total{{{own},counter="done",job="mail"}}'] == 12
     assert found[f"dayjob_pools{{{own}}}"] == 0
 
 

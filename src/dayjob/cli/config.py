@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from dayjob.cli import COMMANDS, console, defaults
+from dayjob.cli.receivers import host_of
 from dayjob.errors import UsageError
 from dayjob.store import addresses
 
@@ -85,6 +86,9 @@ def _of_option(option: click.Option, context: click.Context, command: str) -> di
     text = str(value) if isinstance(value, str | int | float | list | tuple) else ""
     if option.name == "redis":
         text = addresses.redacted(text)
+    if option.name in ("webhook", "slack") and isinstance(value, list | tuple):
+        # The path of such an address is a secret.
+        text = ", ".join(map(host_of, value))
     flag = max(option.opts, key=len)
     return {"command": command, "setting": flag, "value": text, "from": _origin(option, context, source)}
 

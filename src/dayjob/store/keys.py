@@ -250,6 +250,20 @@ class Keys:
         """List: ticks of a schedule, newest first, at most one entry per hour for those that fired in a row: Redis milliseconds, a space and JSON. Written by tick, which keeps 100 entries. Expires 90 days after the last entry."""
         return f"{self.prefix}ticks:{schedule}"
 
+    @property
+    def watcher(self) -> str:
+        """String: id of the watcher that posts alerts. Expires after 20 seconds. Written by lead_watch."""
+        return f"{self.prefix}watcher"
+
+    @property
+    def alerts(self) -> str:
+        """Hash: alert to what was posted about it, JSON; `|begun` once a watcher has looked. Written by record_alert."""
+        return f"{self.prefix}alerts"
+
+    def undelivered(self, receiver: str) -> str:
+        """List: alerts that a receiver of a watcher has not accepted yet, newest first, 100 at most. `receiver` is a digest of its address. Expires a day after the last alert. Written by record_alert."""
+        return f"{self.prefix}undelivered:{receiver}"
+
     def of_name(self, name: str) -> QueueKeys:
         """The four keys of one job name, in the order in which scripts expect them."""
         return QueueKeys(self.queue(name), self.paused(name), self.held_of(name), self.bell(name))

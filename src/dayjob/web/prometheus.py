@@ -118,9 +118,9 @@ def _queues(page: _Page, scrape: Scrape) -> None:
 
 
 def _sets(page: _Page, scrape: Scrape) -> None:
-    page.family("dayjob_jobs", "gauge", "Jobs that are not in a queue, by state.")
+    page.family("dayjob_stored_jobs", "gauge", "Jobs that are not in a queue, by state.")
     for state in ("scheduled", "retry", "dead", "done", "broken"):
-        page.sample("dayjob_jobs", max(0, getattr(scrape.sizes, state)), state=state)
+        page.sample("dayjob_stored_jobs", max(0, getattr(scrape.sizes, state)), state=state)
 
 
 def _pools(page: _Page, scrape: Scrape) -> None:
@@ -149,10 +149,10 @@ def _pools(page: _Page, scrape: Scrape) -> None:
 
 
 def _totals(page: _Page, scrape: Scrape) -> None:
-    page.family("dayjob_total", "counter", "Exact all-time totals, by counter and job.")
+    page.family("dayjob_jobs_total", "counter", "Exact all-time totals, by counter and job.")
     for counter, by_name in sorted(scrape.totals.items()):
         for job, number in sorted(by_name.items()):
-            page.sample("dayjob_total", number, counter=counter, job=job)
+            page.sample("dayjob_jobs_total", number, counter=counter, job=job)
 
 
 async def metrics(request: Request) -> Response:
