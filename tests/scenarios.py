@@ -586,13 +586,13 @@ def _undo_scheduled(keys: Keys, link: Link) -> Op[Any]:
     return bin.undo(keys, PART, link.run(bin.read_part(keys, PART, skip=0, size=10)))
 
 
-<<<<<<< HEAD
 @scenario("reschedule")
 def _reschedule(keys: Keys, link: Link) -> Op[Any]:
     member = _unique_job(keys, link)
     _do(link, "ZADD", keys.scheduled, LATER, member, LATER + 1, "other")
     return operate.reschedule(keys, keys.scheduled, member, "at", LATER - 1)
-=======
+
+
 @scenario("lead_watch")
 def _lead_watch(keys: Keys, link: Link) -> Op[Any]:
     return alerts.lead_watch(keys, "w1", term=20.0)
@@ -601,4 +601,3 @@ def _lead_watch(keys: Keys, link: Link) -> Op[Any]:
 @scenario("record_alert")
 def _record_alert(keys: Keys, link: Link) -> Op[Any]:
     return alerts.record_alert(keys, ["r1", "r2"], "late|a|", before=b"", after=b"{}", message=b"{}")
->>>>>>> 69d2f15 (Post alerts to webhooks and Slack, and print rules and a dashboard for Prometheus and Grafana)
