@@ -537,7 +537,9 @@ def _check_server(keys: Keys, link: Link) -> Op[Any]:
 @scenario("pause")
 def _pause(keys: Keys, link: Link) -> Op[Any]:
     link.run(operate.pause(keys, "a", actor="ada"))
-    return next(operate.resume(keys, "a", actor="ada"))[0]  # type: ignore[index]
+    found = next(operate.resume(keys, "a", actor="ada"))
+    assert isinstance(found, Op)
+    return found
 
 
 @scenario("pause_schedule")

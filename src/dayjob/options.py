@@ -42,6 +42,8 @@ Seconds = float | timedelta
 BackoffByError = Mapping[type[BaseException], Backoff | Seconds]
 Commit = Callable[[Callable[[], Any]], Any]
 
+#: How many characters a pool's tag may have.
+MAX_TAG = 200
 #: The valid values of `durability`.
 DURABILITY = re.compile(r"memory|disk|replicas:([1-9][0-9]?)")
 
@@ -160,6 +162,14 @@ def _durability(value: Any, option: str) -> Any:
     return value
 
 
+def _tag(value: Any, option: str) -> str:
+    if not isinstance(value, str) or len(value) > MAX_TAG or not value.isprintable():
+        raise BadOption(
+            f"{option}={value!r}: give a text of at most {MAX_TAG} printable characters, such as 'v42'"
+        )
+    return value
+
+
 class JobSettings(TypedDict, total=False):
     """The types of the options of `@pool.job(...)` and `pool.register(...)`, for type checkers. See JobOptions."""
 
@@ -260,6 +270,7 @@ class PoolSettings(TypedDict, total=False):
     history_age: Seconds
     grace: Seconds
     durability: str
+    tag: str
 
 
 #: The other parameters of WorkerPool, suggested when an option is misspelled.
@@ -296,6 +307,8 @@ class PoolOptions:
     #: What an enqueue waits for: "memory" (the server has it), "replicas:2" (two replicas have it) or "disk" (the
     #: server has synced it to disk).
     durability: Annotated[str, _durability] = "memory"
+    #: The version of the program. Consoles show it with the pool, and a new one is a deploy on the timeline.
+    tag: Annotated[str, _tag] = ""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> PoolOptions:

@@ -54,6 +54,14 @@ class Faces:
         printed = done.stdout + (done.stderr if code else "")
         return "\n".join(" ".join(line.split()) for line in printed.splitlines())
 
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """A command that goes on until it is ended."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        return subprocess.Popen(
+            [sys.executable, "-m", "dayjob", *words, *self._there],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self._folder, env={**kept, "PYTHONPATH": SRC, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+
     def run_json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dayjob import WorkerPool
@@ -180,6 +182,18 @@ def test_a_schedule_that_is_paused_is_on_the_timeline(faces, keys, link, call):
     link.run(operate.pause_schedule(keys, "nightly", actor="ada"))
     walk(link, operate.resume(keys, "other"))
     assert 'Schedule "nightly" was paused by ada.' in faces.run("events", "ls", "--actor", "ada")
+
+
+def test_follow_prints_events_as_they_happen(faces, admin):
+    admin.pause("mail", force=True)
+    following = faces.start("events", "ls", "--follow", "--json", "--kind", "pause", "--since", "1h")
+    try:
+        assert json.loads(following.stdout.readline())["text"] == 'Queue "mail" was paused by test.'
+        admin.resume("mail")
+        assert json.loads(following.stdout.readline())["text"] == 'Queue "mail" was resumed by test.'
+    finally:
+        following.terminate()
+        following.communicate(timeout=30)
 
 
 def test_times_of_the_command_are_spans_or_moments(faces, admin):

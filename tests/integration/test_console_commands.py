@@ -175,7 +175,7 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(there, enqueuer, tmp_pa
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("mail.welcom", 'Did you mean "mail.welcome"?'), ("mail.*", "`dayjob queues ls` shows all.")],
+    [("mail.welcom", 'Did you mean "mail.welcome"?'), ("elsewhere", "`dayjob queues ls` shows all.")],
 )
 def test_a_queue_that_does_not_exist_is_not_paused_limited_or_resumed(
     run, there, namespace, enqueuer, call, keys, name, hint

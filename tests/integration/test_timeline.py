@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 
 import pytest
 
-from dayjob import Admin, AsyncAdmin
-from dayjob.errors import BadOption
+from dayjob import Admin, AsyncAdmin, WorkerPool
+from dayjob.errors import BadOption, StoreError
+from dayjob.store.keys import Keys
+from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain
-from server import wait_until
+from dayjob.store.steps import ask
+from dayjob.worker.chores import chores
+from server import running, wait_until
 
 HOST = socket.gethostname()
 
@@ -41,6 +46,37 @@ def test_the_life_of_a_pool_is_on_the_timeline_with_who_it_is(admin, new_pool):
     assert not found.more
     assert found.events[0].at <= found.now
     assert {event.pool for event in found.events} == {found.events[0].pool}
+
+
+def test_a_pool_that_names_its_version_is_a_deploy_and_shows_it(admin, new_pool):
+    for tag in ("v41", "v42", "v42"):
+        pool = new_pool(tag=tag)
+        pool.register("mail", lambda: None)
+        pool.start()
+        pool.stop()
+    deploys = admin.events(kinds=["deploy"]).events
+    assert [(one.before, one.after) for one in deploys] == [("v41", "v42"), ("v41", "v41")]
+    assert [one.tag for one in admin.events(kinds=["started"]).events] == ["v42", "v42", "v41"]
+
+
+def test_a_restart_of_the_server_is_on_the_timeline_though_it_lost_its_data(tmp_path, namespace, monkeypatch):
+    monkeypatch.setattr(chores, "SERVER_INTERVAL_SECONDS", 0.1)
+    with running(tmp_path) as server:
+        pool = WorkerPool(namespace=namespace, redis=server.url, beat=0.2, lease=2.0)
+        pool.register("mail", lambda: None)
+        with pool, Admin(namespace, redis=server.url) as admin:
+            # The leader has seen the server.
+            keys = Keys(namespace)
+            wait_until(lambda: admin._walk(ask(plain("HGET", keys.watch, "run"))))
+            server.kill()
+            server.start()
+
+            def restarts():
+                with contextlib.suppress(StoreError):
+                    return texts(admin.events(kinds=["redis"]))
+
+            wait_until(restarts, 30)
+            assert restarts() == ["The Redis server was restarted."]
 
 
 def test_what_died_with_a_machine_and_what_became_of_its_jobs(admin, new_pool, new_ghost, look, keys, link):

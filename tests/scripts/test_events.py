@@ -149,6 +149,16 @@ def test_a_pause_and_a_resume_are_logged_once_with_who(logged, keys, link, call)
     ]  # fmt: skip
 
 
+def test_a_resume_rings_though_the_server_has_forgotten_the_script(keys, link, call, put):
+    put("a", "1")
+    link.run(operate.pause(keys, "a"))
+    call("DEL", keys.bell("a"))
+    call("SCRIPT", "FLUSH")
+    link.run(maintain.ring(keys, ["a"]))
+    assert walk(link, operate.resume(keys, "a"))
+    assert call("ZCARD", keys.bell("a")) == 1
+
+
 def test_a_paused_schedule_is_logged_once_with_who(logged, keys, link, call):
     call("HSET", keys.periodic, "sched", 100)
     for _ in range(2):

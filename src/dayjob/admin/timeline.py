@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple, cast
 
 from dayjob.admin.session import Session
 from dayjob.admin.timeline_views import KINDS, Timeline, TimelineEvent, TimelineKind, TimelineMark
@@ -12,8 +13,8 @@ from dayjob.admin.timeline_words import sentence
 from dayjob.errors import BadOption
 from dayjob.options import suggest
 from dayjob.store.ops import audit, events, inspect
-from dayjob.store.ops.events import PoolAbout, RescuedJob, StoredEvent, StoredKind, TickRun
-from dayjob.store.steps import Steps, ask, ask_all
+from dayjob.store.ops.events import PoolAbout, StoredEvent, StoredKind, TickRun
+from dayjob.store.steps import Steps, ask
 
 #: How many events one read returns at most, and how many marks a chart gets.
 MAX_SIZE = 500
@@ -23,6 +24,7 @@ MARKED: tuple[TimelineKind, ...] = ("deploy", "died", "pause", "redis")
 #: Seconds within which the audit entry of an action follows the event that the action wrote.
 TWIN_SECONDS = 5.0
 
+_RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 _TWINS = {"pause": "pause", "resume": "pause", "limit": "limit"}
 
 
@@ -45,25 +47,41 @@ def timeline(
     """
     wanted = _kinds(kinds)
     now = yield from ask(inspect.now())
-    found = yield from _read(session, wanted)
-    fitting = [
-        event
-        for event in found
-        if (since is None or event.at >= since)
-        and (until is None or event.at < until)
-        and (not pool or _is_of_pool(event, pool))
-        and (not name or name in _names_of(event))
-        and (not actor or actor.casefold() in event.actor.casefold())
-    ]
     first, size = max(0, offset), max(1, min(size, MAX_SIZE))
-    return Timeline(now, _worded(fitting[first : first + size]), len(fitting) > first + size)
+    # Without these filters the newest lines of each kind are enough.
+    selective = bool(pool or name or actor or until is not None)
+    lines = yield from _lines(session, wanted, events.MAX_EVENTS if selective else first + size + 1)
+    who = yield from _who(session, wanted)
+    jobs = (yield from _rescued(session, 0.0)) if name else {}
+    found: list[TimelineEvent] = []
+    for line in lines:
+        if since is not None and line.at < since:
+            break
+        event = None if until is not None and line.at >= until else _event(line, who, jobs)
+        if event is not None and _fits(event, pool, name, actor):
+            found.append(event)
+        if len(found) > first + size:
+            break
+    part = yield from _with_jobs(session, found[first : first + size])
+    return Timeline(now, _worded(part), len(found) > first + size)
 
 
 def marks_for(session: Session, since: float, until: float) -> Steps[tuple[TimelineMark, ...]]:
     """The events to mark on a chart of this span of Redis time, oldest first; the 50 newest at most."""
-    found = yield from _read(session, MARKED)
-    inside = _worded([event for event in found if since <= event.at < until][:MAX_MARKS])
-    return tuple(TimelineMark(event.at, event.kind, event.text, event.name) for event in reversed(inside))
+    lines = yield from _lines(session, MARKED, events.MAX_EVENTS)
+    who = yield from _who(session, ())
+    inside = [line for line in lines if since <= line.at < until][:MAX_MARKS]
+    found = [event for line in inside if (event := _event(line, who, {})) is not None]
+    part = _worded((yield from _with_jobs(session, found)))
+    return tuple(TimelineMark(event.at, event.kind, event.text, event.name) for event in reversed(part))
+
+
+def _fits(event: TimelineEvent, pool: str, name: str, actor: str) -> bool:
+    return (
+        (not pool or _is_of_pool(event, pool))
+        and (not name or name in _names_of(event))
+        and (not actor or actor.casefold() in event.actor.casefold())
+    )
 
 
 def _worded(found: Sequence[TimelineEvent]) -> tuple[TimelineEvent, ...]:
@@ -79,58 +97,122 @@ def _kinds(asked: Sequence[str]) -> tuple[TimelineKind, ...]:
     return tuple(kind for kind in KINDS if not asked or kind in asked)
 
 
-def _read(session: Session, kinds: Sequence[TimelineKind]) -> Steps[list[TimelineEvent]]:
-    """The events of these kinds, newest first."""
-    stored: list[StoredKind] = [kind for kind in events.STORED_KINDS if kind in kinds]
-    if {"died", "stopped"} & set(stored):
-        stored.append("rescued")
-    lists = dict(zip(stored, (yield from events.read(session.keys, stored)), strict=True))
-    rescued: dict[str, list[StoredEvent]] = {}
-    for _, one in reversed(lists.pop("rescued", [])):
-        rescued.setdefault(one.pool, []).append(one)
-    who = _who((yield from events.members(session.keys)), lists.values())
-    found = [
-        _event(kind, at, one, who, rescued.get(one.pool, ())) for kind, events_ in lists.items() for at, one in events_
-    ]  # fmt: skip
+class _Line(NamedTuple):
+    """A stored line of the timeline that is not read yet: most of them are not shown."""
+
+    at: float
+    kind: TimelineKind
+    raw: bytes
+    #: For ticks: the schedule and its job name.
+    schedule: str = ""
+    job: str = ""
+
+
+def _lines(session: Session, kinds: Sequence[TimelineKind], most: int) -> Steps[list[_Line]]:
+    """The lines of these kinds, newest first; `most` of each kind at most, and all of the ticks."""
+    stored = [kind for kind in KINDS if kind in kinds and kind not in ("tick", "action")]
+    found: list[_Line] = []
+    lists = yield from events.lines(session.keys, [cast("StoredKind", kind) for kind in stored], most)
+    for kind, raws in zip(stored, lists, strict=True):
+        found += [_Line(events.moment_of(raw), kind, raw) for raw in raws]
     if "tick" in kinds:
         schedules = yield from ask(inspect.schedules(session.keys))
-        runs = yield from events.ticks(session.keys, [one.name for one in schedules])
-        jobs = {one.name: one.job for one in schedules}
-        found += [_tick(run, jobs[run.schedule]) for run in runs]
+        of_each = yield from events.tick_lines(session.keys, [one.name for one in schedules])
+        for one, raws in zip(schedules, of_each, strict=False):
+            found += [_Line(events.moment_of(raw), "tick", raw, one.name, one.job) for raw in raws]
     if "action" in kinds:
-        found += _untwinned((yield from _audit(session)), found)
+        found += yield from _actions(session, most)
     # Of events in the same millisecond, those of a later kind followed from the others: a start before a leadership.
-    found.sort(key=lambda event: (event.at, KINDS.index(event.kind)), reverse=True)
+    found.sort(key=lambda line: (line.at, _RANKS[line.kind]), reverse=True)
     return found
 
 
-def _who(
-    members: dict[str, PoolAbout], lists: Iterable[list[tuple[float, StoredEvent]]]
-) -> dict[str, PoolAbout]:
-    """What is known of each pool, by its id: from the registered pools, and from events that carry it."""
-    known = {one.pool: one.about for found in lists for _, one in found if one.about.host}
-    return known | members
+def _actions(session: Session, most: int) -> Steps[list[_Line]]:
+    """The lines of the audit that no event shows already: a pause and a change of a limit are both."""
+    raws = yield from ask(audit.lines(session.keys, audit.MAX_LINES if most >= events.MAX_EVENTS else most))
+    twins: dict[tuple[str, str, str], list[float]] = {}
+    kinds: tuple[StoredKind, ...] = ("pause", "limit")
+    for kind, some in zip(kinds, (yield from events.read(session.keys, kinds)), strict=True):
+        for at, one in some:
+            subject = f"schedule {one.schedule}" if one.schedule else f"queue {one.name}"
+            twins.setdefault((kind, one.actor, subject), []).append(at)
+    found = []
+    for raw in raws:
+        entry = audit.entry_of(raw)
+        near = twins.get((_TWINS.get(entry.action, ""), entry.actor, entry.subject), ())
+        if not any(0 <= entry.at - at < TWIN_SECONDS for at in near):
+            found.append(_Line(entry.at, "action", raw))
+    return found
+
+
+def _who(session: Session, kinds: Sequence[TimelineKind]) -> Steps[dict[str, PoolAbout]]:
+    """What is known of each pool, by its id: from the registered pools, and from the events of others.
+
+    Only leaders and deploys need the latter; the other events carry it.
+    """
+    known: dict[str, PoolAbout] = {}
+    if "leader" in kinds or "deploy" in kinds:
+        for found in (yield from events.read(session.keys, ("started", "stopped", "died"))):
+            known |= {one.pool: one.about for _, one in found if one.about.host}
+    return known | (yield from events.members(session.keys))
+
+
+def _rescued(session: Session, since: float) -> Steps[dict[str, list[StoredEvent]]]:
+    """What became of the jobs of pools that died or stopped since then, by pool id; the first rescue first."""
+    found: dict[str, list[StoredEvent]] = {}
+    for first in range(0, events.MAX_EVENTS, events.RESCUED_AT_ONCE):
+        raws = yield from ask(events.rescued(session.keys, first))
+        for raw in raws:
+            if (read := events.event_of(raw)) is not None:
+                found.setdefault(read[1].pool, []).insert(0, read[1])
+        if len(raws) < events.RESCUED_AT_ONCE or events.moment_of(raws[-1]) < since:
+            break
+    return found
+
+
+def _with_jobs(session: Session, found: Sequence[TimelineEvent]) -> Steps[list[TimelineEvent]]:
+    """These events; those of pools that died or stopped with the jobs that they held."""
+    ended = [event.at for event in found if event.kind in ("died", "stopped")]
+    rescued = (yield from _rescued(session, min(ended))) if ended else {}
+    return [
+        _with_rescued(event, rescued.get(event.pool, ())) if event.kind in ("died", "stopped") else event
+        for event in found
+    ]
+
+
+def _with_rescued(event: TimelineEvent, rescued: Sequence[StoredEvent]) -> TimelineEvent:
+    jobs = tuple(job for one in rescued for job in one.jobs)
+    cause = next((one.cause for one in rescued if one.cause), "")
+    return replace(event, jobs=jobs, count=len(jobs), cause=cause)
 
 
 def _event(
-    kind: StoredKind,
-    at: float,
-    stored: StoredEvent,
-    who: dict[str, PoolAbout],
-    rescued: Sequence[StoredEvent],
-) -> TimelineEvent:
+    line: _Line, who: dict[str, PoolAbout], rescued: dict[str, list[StoredEvent]]
+) -> TimelineEvent | None:
+    """The event of a line, without its sentence; None if the line cannot be read."""
+    if line.kind == "tick":
+        run = events.ticks_of(line.schedule, line.raw)
+        return None if run is None else _tick(run, line.job)
+    if line.kind == "action":
+        one = audit.entry_of(line.raw)
+        return TimelineEvent(
+            one.at, "action", actor=one.actor, before=one.result, after=one.action, subject=one.subject
+        )
+    read = events.event_of(line.raw)
+    if read is None:
+        return None
+    at, stored = read
     about = stored.about if stored.about.host else who.get(stored.pool, PoolAbout())
-    jobs: tuple[RescuedJob, ...] = ()
-    cause = ""
-    if kind in ("died", "stopped"):
-        jobs = tuple(job for one in rescued for job in one.jobs)
-        cause = next((one.cause for one in rescued if one.cause), "")
-    return TimelineEvent(
-        at, kind,  # type: ignore[arg-type]  # `rescued` is not among the lists
-        actor=stored.actor, pool=stored.pool, host=about.host, pid=about.pid, tag=about.tag, cause=cause,
+    event = TimelineEvent(
+        at, line.kind, actor=stored.actor, pool=stored.pool, host=about.host, pid=about.pid, tag=about.tag,
         name=stored.name, schedule=stored.schedule, before=stored.before, after=stored.why or stored.after,
-        count=stored.waiting or len(jobs), jobs=jobs, added=stored.added, changed=stored.changed,
+        count=stored.waiting, added=stored.added, changed=stored.changed,
     )  # fmt: skip
+    return (
+        _with_rescued(event, rescued[event.pool])
+        if event.pool in rescued and line.kind in ("died", "stopped")
+        else event
+    )
 
 
 def _tick(run: TickRun, job: str) -> TimelineEvent:
@@ -138,39 +220,6 @@ def _tick(run: TickRun, job: str) -> TimelineEvent:
         run.at, "tick", name=job, schedule=run.schedule, after=run.what, count=run.count,
         first_at=float(run.first), last_at=float(run.last),
     )  # fmt: skip
-
-
-def _audit(session: Session) -> Steps[list[TimelineEvent]]:
-    parts = yield from ask_all(
-        [
-            audit.read(session.keys, offset=first, size=inspect.MAX_ENTRIES)
-            for first in range(0, audit.MAX_LINES, inspect.MAX_ENTRIES)
-        ]
-    )
-    return [
-        TimelineEvent(
-            one.at, "action", actor=one.actor, before=one.result, after=one.action, subject=one.subject
-        )
-        for part in parts
-        for one in part
-    ]  # fmt: skip
-
-
-def _untwinned(actions: list[TimelineEvent], found: list[TimelineEvent]) -> list[TimelineEvent]:
-    """The actions that no event shows already: a pause and a change of a limit are both an event and an action."""
-    twins: dict[tuple[str, str, str], list[float]] = {}
-    for event in found:
-        if event.kind in _TWINS.values():
-            subject = f"schedule {event.schedule}" if event.schedule else f"queue {event.name}"
-            twins.setdefault((event.kind, event.actor, subject), []).append(event.at)
-    return [
-        action
-        for action in actions
-        if not any(
-            0 <= action.at - at < TWIN_SECONDS
-            for at in twins.get((_TWINS.get(action.after, ""), action.actor, action.subject), ())
-        )
-    ]
 
 
 def _is_of_pool(event: TimelineEvent, pool: str) -> bool:

@@ -74,7 +74,8 @@ class Runtime:
         #: Called with the name and the exception of a loop that died, before the pool stops.
         self._loop_died = loop_died or _ignore
         self._board = board
-        self._tag = tag
+        #: The version of the program: what the command line gives, or else the pool.
+        self._tag = tag or pool.options.tag
         self.pid = os.getpid()
         self.outage = Outage()
         self.state = PoolState()

@@ -51,11 +51,17 @@ def read(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[tuple[AuditEntry,
         "LRANGE",
         (keys.audit,),
         (offset, offset + size - 1),
-        lambda reply: tuple(_line(raw) for raw in reply),
+        lambda reply: tuple(entry_of(raw) for raw in reply),
     )
 
 
-def _line(raw: bytes) -> AuditEntry:
+def lines(keys: Keys, most: int) -> Op[list[bytes]]:
+    """The newest stored lines, `most` at most. `entry_of` reads one."""
+    return Op("LRANGE", (keys.audit,), (0, min(most, MAX_LINES) - 1), list)
+
+
+def entry_of(raw: bytes) -> AuditEntry:
+    """The entry of a stored line; one that cannot be read has its bytes as the result."""
     moment, _, text = raw.partition(b" ")
     try:
         stored = msgspec.json.decode(text, type=_StoredEntry)

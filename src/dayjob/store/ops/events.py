@@ -91,23 +91,39 @@ class TickRun:
     last: int
 
 
+#: Events of one read of `rescued`, which are large: each may name twenty jobs.
+RESCUED_AT_ONCE = 100
+
+
+def lines(keys: Keys, kinds: Sequence[StoredKind], most: int = MAX_EVENTS) -> Steps[list[list[bytes]]]:
+    """The stored lines of each of these kinds, newest first, `most` of each. `event_of` reads one."""
+    return (
+        yield from ask_all([Op("LRANGE", (keys.events(kind),), (0, most - 1), list) for kind in kinds])
+    )  # fmt: skip
+
+
 def read(keys: Keys, kinds: Sequence[StoredKind]) -> Steps[list[list[tuple[float, StoredEvent]]]]:
     """The events of each of these kinds with their Redis times, newest first."""
-    return (
-        yield from ask_all(
-            [Op("LRANGE", (keys.events(kind),), (0, MAX_EVENTS - 1), _read_events) for kind in kinds]
-        )
-    )
+    found = yield from lines(keys, kinds)
+    return [[event for raw in some if (event := event_of(raw)) is not None] for some in found]
 
 
-def _read_events(reply: Any) -> list[tuple[float, StoredEvent]]:
-    return [event for raw in reply if (event := _event(raw)) is not None]
+def rescued(keys: Keys, first: int) -> Op[list[bytes]]:
+    """Some stored lines of `rescued`, newest first."""
+    return Op("LRANGE", (keys.events("rescued"),), (first, first + RESCUED_AT_ONCE - 1), list)
 
 
 _decode = msgspec.json.Decoder(StoredEvent).decode
 
 
-def _event(raw: bytes) -> tuple[float, StoredEvent] | None:
+def moment_of(raw: bytes) -> float:
+    """The Redis time of a stored line, without reading the rest; 0 if it has none."""
+    moment = raw.partition(b" ")[0]
+    return int(moment) / 1000 if moment.isdigit() else 0.0
+
+
+def event_of(raw: bytes) -> tuple[float, StoredEvent] | None:
+    """The Redis time and the event of a stored line; None if it cannot be read."""
     moment, _, text = raw.partition(b" ")
     try:
         return int(moment) / 1000, _decode(text)
@@ -130,23 +146,28 @@ def _read_members(reply: Any) -> dict[str, PoolAbout]:
     return found
 
 
+def tick_lines(keys: Keys, schedules: Sequence[str]) -> Steps[list[list[bytes]]]:
+    """The stored ticks of each of these schedules, newest first; of 500 schedules at most. `ticks_of` reads a line."""
+    return (
+        yield from ask_all(
+            [Op("LRANGE", (keys.ticks(one),), (0, MAX_TICKS - 1), list) for one in schedules[:MAX_SCHEDULES]]
+        )
+    )
+
+
 def ticks(keys: Keys, schedules: Sequence[str]) -> Steps[list[TickRun]]:
     """The ticks of these schedules, newest first for each; of 500 schedules at most."""
-    found = yield from ask_all(
-        [
-            Op("LRANGE", (keys.ticks(schedule),), (0, MAX_TICKS - 1), list)
-            for schedule in schedules[:MAX_SCHEDULES]
-        ]
-    )
+    found = yield from tick_lines(keys, schedules)
     runs = [
-        _ticks(schedule, raw)
-        for schedule, lines in zip(schedules[:MAX_SCHEDULES], found, strict=True)
-        for raw in lines
+        ticks_of(schedule, raw)
+        for schedule, some in zip(schedules[:MAX_SCHEDULES], found, strict=True)
+        for raw in some
     ]
     return [run for run in runs if run is not None]
 
 
-def _ticks(schedule: str, raw: bytes) -> TickRun | None:
+def ticks_of(schedule: str, raw: bytes) -> TickRun | None:
+    """The ticks of a stored line; None if it cannot be read."""
     moment, _, text = raw.partition(b" ")
     try:
         at, stored = int(moment) / 1000, msgspec.json.decode(text, type=_StoredTicks)

@@ -288,8 +288,10 @@ def pause(keys: Keys, name: str, *, note: str = "1", actor: str = "") -> Op[bool
 def resume(keys: Keys, name: str, *, actor: str = "") -> Steps[bool]:
     """Fetch from a queue again; false when it was not paused. Rings, so that it begins at once."""
     lifted: Op[int] = Op(load("pause"), (keys.paused(name), keys.events("pause")), (name, 0, "", actor), int)
-    answers = yield from ask_all([lifted, maintain.ring(keys, [name])])
-    return bool(answers[0])
+    # One after the other: a script that the server has forgotten is sent again, and would then come after the ring.
+    resumed = bool((yield from ask(lifted)))
+    yield from ask(maintain.ring(keys, [name]))
+    return resumed
 
 
 def purge(keys: Keys, name: str, *, most: int | None = None, deletion: Deletion | None = None) -> Steps[int]:
