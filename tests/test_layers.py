@@ -39,6 +39,8 @@ LAYERS = {
     "web": {"web"},
     "cli": {"cli", "tui", "__main__"},
     "testing": {"testing"},
+    # For one framework each; imported by programs that use it, and by nothing here.
+    "integrations": {"starlette"},
 }
 
 MAY = {
@@ -52,6 +54,7 @@ MAY = {
     "web": {"domain", "explain", "admin"},
     "cli": {"domain", "store", "explain", "face", "enqueue", "worker", "admin", "web"},
     "testing": {"domain", "store", "face", "enqueue", "worker"},
+    "integrations": {"domain", "store", "face", "enqueue", "admin", "web"},
 }
 
 #: Imports inside functions that go against the layers on purpose: a pool is inert until it is used.
@@ -67,15 +70,15 @@ LATE = {
 LIBRARIES = {
     "redis": {"dayjob.store.link", "dayjob.store.async_link"},
     "asyncio": {
-        "dayjob.store.async_link", "enqueue", "dayjob.worker.running.event_loop", "dayjob.worker.running.runner", "web", "cli", "testing",
+        "dayjob.store.async_link", "enqueue", "dayjob.worker.running.event_loop", "dayjob.worker.running.runner", "web", "cli", "testing", "dayjob.pool", "integrations",
     },
     "threading": {
-        "dayjob.pool", "enqueue", "dayjob.store.link", "worker", "web", "cli", "testing",
+        "dayjob.pool", "enqueue", "dayjob.store.link", "worker", "web", "cli", "testing", "integrations",
     },
     "socket": {"dayjob.store.link", "dayjob.store.embedded", "worker", "cli", "web"},
     "subprocess": {"dayjob.store.embedded", "worker", "cli"},
     "click": {"cli"},
-    "starlette": {"web"},
+    "starlette": {"web", "integrations"},
     "textual": {"cli"},
     "cronsim": {"dayjob.cron"},
     # Imported only for a handler whose own annotation comes from it.

@@ -533,6 +533,18 @@ class WorkerPool(Generic[C]):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    async def __aenter__(self) -> Self:
+        import asyncio  # noqa: PLC0415 - a program without async code does not need it
+
+        # In a thread, because start() connects and must not block the event loop.
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        import asyncio  # noqa: PLC0415 - see above
+
+        await asyncio.to_thread(self.stop)
+
     @property
     def _running(self) -> bool:
         # A runtime may have ended by itself, because one of its loops failed.
