@@ -33,6 +33,7 @@ from dayjob.store.ops import (
     bin,
     consume,
     find,
+    history,
     inspect,
     job_types,
     maintain,
@@ -540,6 +541,12 @@ def _pause(keys: Keys, link: Link) -> Op[Any]:
     found = next(operate.resume(keys, "a", actor="ada"))
     assert isinstance(found, Op)
     return found
+
+
+@scenario("scan")
+def _scan(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "XADD", keys.history("a"), "5-0", "r", '["id1","completed",4,1,2]')
+    return history.scan(keys.history("a"), texts=[b'"id1"'])
 
 
 @scenario("pause_schedule")

@@ -151,6 +151,24 @@ def _argument_names(value: Any, option: str) -> Any:
     return tuple(value)
 
 
+_BYTES = re.compile(r"(\d{1,9}) ?(B|KB|MB)?", re.IGNORECASE)
+#: The most bytes of log lines that an attempt keeps.
+MAX_LOG_BYTES = 1 << 20
+
+
+def _log_bytes(value: Any, option: str) -> Any:
+    if value is None:
+        return None
+    match = (
+        _BYTES.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    )
+    unit = (match[2] or "B").upper() if match else "B"
+    found = int(match[1]) << {"B": 0, "KB": 10, "MB": 20}[unit] if match else 0
+    if not 256 <= found <= MAX_LOG_BYTES:
+        raise BadOption(f"{option}={value!r}: write a size from 256 bytes to 1 MB, such as '64KB'")
+    return found
+
+
 def _hook(value: Any, option: str) -> Any:
     if value is not None and not callable(value):
         raise BadOption(f"{option}={value!r}: give a function")
@@ -167,6 +185,17 @@ def _tag(value: Any, option: str) -> str:
         raise BadOption(
             f"{option}={value!r}: give a text of at most {MAX_TAG} printable characters, such as 'v42'"
         )
+    return value
+
+
+#: What a payload has of who enqueued the job: nothing, the job that did, or also the machine and process.
+Provenance = Literal["off", "parent", "full"]
+
+
+def provenance_of(value: Any, option: str) -> Any:
+    """Check a value of `provenance=`. Raises BadOption, which names `option`."""
+    if value not in ("off", "parent", "full"):
+        raise BadOption(f"{option}={value!r}: write 'off', 'parent' or 'full'")
     return value
 
 
@@ -188,6 +217,7 @@ class JobSettings(TypedDict, total=False):
     redact: Sequence[str]
     history_count: int | None
     history_age: Seconds | None
+    keep_logs: str | int | None
     on_done: Hook | None
     on_fail: Hook | None
     on_dead: Hook | None
@@ -229,6 +259,8 @@ class JobOptions:
     #: keeps none. None for what the pool's options have.
     history_count: Annotated[int | None, _whole(0, 10_000_000, none=True)] = None
     history_age: Annotated[float | None, _duration(none=True)] = None
+    #: How many bytes of the lines that each attempt logs are kept, the last ones, such as "64KB"; None keeps none.
+    keep_logs: Annotated[int | None, _log_bytes] = None
     #: Called with (job, ...) after an attempt that ended this way; see the guide on failure.
     on_done: Annotated[Hook | None, _hook] = None
     on_fail: Annotated[Hook | None, _hook] = None
@@ -271,6 +303,7 @@ class PoolSettings(TypedDict, total=False):
     grace: Seconds
     durability: str
     tag: str
+    provenance: Provenance
 
 
 #: The other parameters of WorkerPool, suggested when an option is misspelled.
@@ -309,6 +342,9 @@ class PoolOptions:
     durability: Annotated[str, _durability] = "memory"
     #: The version of the program. Consoles show it with the pool, and a new one is a deploy on the timeline.
     tag: Annotated[str, _tag] = ""
+    #: What new jobs record of who enqueued them: "parent" (the job inside which it was done), "full" (also the machine
+    #: and process) or "off".
+    provenance: Annotated[Provenance, provenance_of] = "parent"
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> PoolOptions:

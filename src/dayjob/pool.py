@@ -681,6 +681,7 @@ class WorkerPool(Generic[C]):
             "on_commit": self.on_commit,
             "max_payload": self.options.max_payload,
             "durability": self.options.durability,
+            "provenance": self.options.provenance,
             "find": self.find,
             "hooks": self.enqueue_hooks,
         }

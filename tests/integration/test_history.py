@@ -10,6 +10,7 @@ import pytest
 
 from dayjob import Dead, Discard, Enqueuer, Job, Snooze
 from dayjob.store.ops import history
+from records import all_records
 from server import wait_until
 from workers import WorkerCommand
 
@@ -21,7 +22,7 @@ def recorded(keys, link):
     """The records of a name, oldest first."""
 
     def found(name, *, completed):
-        kept = link.run(history.read(history.stream(keys, name, completed=completed), most=100_000))
+        kept = all_records(link, history.stream(keys, name, completed=completed))
         return [one.record for one in reversed(kept)]
 
     return found

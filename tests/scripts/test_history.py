@@ -7,7 +7,8 @@ import pytest
 from dayjob.outcome import Cancelled, Died, Reaped, Retried
 from dayjob.store.ops import history, maintain, operate
 from dayjob.store.ops.consume import Entry
-from dayjob.store.ops.history import UNKNOWN_CAPS, HistoryCaps, StoredRecord, new_records
+from dayjob.store.ops.history import UNKNOWN_CAPS, AttemptLines, HistoryCaps, StoredRecord, new_records
+from records import all_records
 
 CAPS = HistoryCaps(1000, 60.0)
 
@@ -36,7 +37,7 @@ def recorded(keys, link):
     """The ids in the history of `a`, oldest first: those that completed, or the others."""
 
     def found(*, completed=True, name="a"):
-        kept = link.run(history.read(history.stream(keys, name, completed=completed), most=10_000))
+        kept = all_records(link, history.stream(keys, name, completed=completed))
         return [one.record.id for one in reversed(kept)]
 
     return found
@@ -164,3 +165,26 @@ def test_a_sweep_that_does_not_know_the_caps_removes_nothing_and_still_expires(
     link.run(maintain.sweep(keys, "p1", [second]))
     assert len(recorded(completed=False)) == 152
     assert call("PTTL", key) > 10 * 86400_000
+
+
+# Log lines.
+
+
+def logged(number, attempt):
+    lines = AttemptLines(str(number), attempt, b"line", 60_000)
+    return Entry("a", f"{number}:a", Retried(60), b"new%d" % number, logs=lines)
+
+
+def test_log_lines_are_kept_with_the_outcome_of_their_attempt_and_expire(held, call, keys):
+    call("HDEL", keys.held("p1"), "2:a")
+    held.exchange(entries=[logged(1, 1), logged(2, 1)])
+    held.resend()
+    assert call("HGETALL", keys.logs("1")) == [b"1", b"line"]
+    assert call("EXISTS", keys.logs("2")) == 0
+    assert 0 < call("PTTL", keys.logs("1")) <= 60_000
+
+
+def test_the_lines_of_the_last_ten_attempts_are_kept(held, call, keys):
+    call("HSET", keys.logs("1"), 3, "old", 4, "kept")
+    held.exchange(entries=[logged(1, 13)])
+    assert sorted(call("HKEYS", keys.logs("1"))) == [b"13", b"4"]

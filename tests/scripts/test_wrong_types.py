@@ -189,6 +189,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "pause_schedule": {"periodic": "error", "events:pause": "elsewhere"},
     # A queue is paused by a key of any type.
     "pause": {"jobs:a:paused": "repaired", "events:pause": "elsewhere"},
+    "scan": {"history:a": "ignored"},
     "move unqueue": {"jobs:a": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
 }  # fmt: skip
 
@@ -279,6 +280,7 @@ def without(found, key):
 
 #: The right types by the beginning of the key.
 TYPES = {
+    "history": "stream",
     "sent": "string", "jobs": "list", "known_jobs": "set", "bell": "zset", "scheduled": "zset", "due": "zset",
     "unique": "string", "id": "string", "pools": "zset", "condemned": "zset", "leader": "string", "watch": "hash",
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",

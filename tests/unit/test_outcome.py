@@ -85,8 +85,8 @@ def test_each_outcome_and_request_has_a_kind_of_its_own_that_the_scripts_documen
         script: set(re.findall(r"^  ([a-z_]+)  +\S", load(script).header, re.MULTILINE))
         for script in ("exchange", "sweep")
     }
-    # Records are no outcome: they stand behind one.
-    assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | {"records", "spent"}
+    # Records and logs are no outcome: they stand behind one.
+    assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | {"records", "logs", "spent"}
     assert documented["sweep"] == {"reaped", "retried", "died", "dropped", "cancelled", "unreadable"}
 
 

@@ -97,6 +97,7 @@ def test_what_menus_offer_for_each_state():
         "retry": ["run_now", "kill", "delete"],
         "dead": ["retry", "delete"],
         "done": ["delete"],
+        "finished": [],
     }
     assert names(verbs.offered_for_all("running")) == ["cancel"]
     assert names(verbs.offered_for_all("dead")) == ["retry", "delete"]

@@ -16,7 +16,16 @@ from web.browser import window
 from web.shop import Shop, shop
 
 #: Pages that are looked at closely on a small screen; each kind of layout is among them.
-NARROW = ("/", "/queues", "/dead_jobs", "/metrics", "/enqueue?name=greet", "/job?id=gone")
+NARROW = (
+    "/",
+    "/queues",
+    "/dead_jobs",
+    "/metrics",
+    "/history",
+    "/sources",
+    "/enqueue?name=greet",
+    "/job?id=gone",
+)
 #: A folder for pictures of every page, to be looked at.
 PICTURES = os.environ.get("DAYJOB_TEST_PICTURES")
 GRAVE = ("serious", "critical")
@@ -24,7 +33,7 @@ GRAVE = ("serious", "critical")
 PAGES = [
     route.path
     for route in routes()
-    if "{" not in route.path and route.path not in ("/queue", "/job", "/pool", "/schedule")
+    if "{" not in route.path and route.path not in ("/queue", "/job", "/pool", "/schedule", "/source")
 ]
 
 

@@ -29,7 +29,7 @@ HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 #: Every page; those that are about one thing, of a thing that is not there.
 PAGES = [route.path for route in routes() if "{" not in route.path]
 #: Pages about one thing, which the address must name.
-ABOUT_ONE = ("/queue", "/job", "/pool", "/schedule", "/failure")
+ABOUT_ONE = ("/queue", "/job", "/pool", "/schedule", "/failure", "/source")
 
 
 def page(console: RunningConsole, path: str, status: int = 200, **query: object) -> str:
@@ -77,7 +77,7 @@ def test_pages_of_an_empty_namespace_open_or_say_what_is_missing(console):
 
 def test_pages_stay_themselves_whatever_others_write_into_redis(console, link, keys):
     poison(link, keys)
-    about_one = [{"name": bad, "id": bad, "kind": bad} for bad in HOSTILE]
+    about_one = [{"name": bad, "id": bad, "kind": bad, "source": bad} for bad in HOSTILE]
     for path in PAGES:
         for query in about_one if path in (*ABOUT_ONE, "/enqueue") else [{}]:
             answer = console.get(path, params=query, headers=HTML)

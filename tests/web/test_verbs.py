@@ -17,7 +17,8 @@ from dayjob.admin.views import State
 from dayjob.errors import BadOption
 from dayjob.store.ops import consume
 
-STATES: tuple[State, ...] = get_args(State)
+#: Without that of a job that finished, which is stored nowhere.
+STATES: tuple[State, ...] = get_args(State)[:-1]
 HTML = {"accept": "text/html"}
 
 

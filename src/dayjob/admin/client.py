@@ -23,6 +23,7 @@ from dayjob.admin import details as detail_steps
 from dayjob.admin import failures as failure_steps
 from dayjob.admin import gocraft as numbered_steps
 from dayjob.admin import groups as group_steps
+from dayjob.admin import history as history_steps
 from dayjob.admin import job_types as type_steps
 from dayjob.admin import jobs as job_steps
 from dayjob.admin import limits as limit_steps
@@ -162,6 +163,7 @@ class Admin(_AdminBase):
     bin = _sync(bin_steps.listing, "bin")
     job = _sync(job_steps.detail, "job")
     still = _sync(job_steps.still, "still")
+    logs = _sync(job_steps.logs, "logs")
     explain = _sync(job_steps.explain, "explain")
     failures = _sync(failure_steps.failures, "failures")
     failure_group = _sync(group_steps.group, "failure_group")
@@ -181,6 +183,10 @@ class Admin(_AdminBase):
     payloads = _sync(payload_steps.payloads, "payloads")
     vitals = _sync(metric_steps.vitals, "vitals")
     redis = _sync(metric_steps.redis, "redis")
+    history = _sync(history_steps.history, "history")
+    history_counts = _sync(history_steps.history_counts, "history_counts")
+    sources = _sync(history_steps.sources, "sources")
+    children = _sync(history_steps.children, "children")
     audit = _sync(read_audit, "audit")
     events = _sync(timeline_steps.timeline, "events")
     marks_for = _sync(timeline_steps.marks_for, "marks_for")
@@ -305,6 +311,7 @@ class AsyncAdmin(_AdminBase):
     bin = _async(bin_steps.listing, "bin")
     job = _async(job_steps.detail, "job")
     still = _async(job_steps.still, "still")
+    logs = _async(job_steps.logs, "logs")
     explain = _async(job_steps.explain, "explain")
     failures = _async(failure_steps.failures, "failures")
     failure_group = _async(group_steps.group, "failure_group")
@@ -324,6 +331,10 @@ class AsyncAdmin(_AdminBase):
     payloads = _async(payload_steps.payloads, "payloads")
     vitals = _async(metric_steps.vitals, "vitals")
     redis = _async(metric_steps.redis, "redis")
+    history = _async(history_steps.history, "history")
+    history_counts = _async(history_steps.history_counts, "history_counts")
+    sources = _async(history_steps.sources, "sources")
+    children = _async(history_steps.children, "children")
     audit = _async(read_audit, "audit")
     events = _async(timeline_steps.timeline, "events")
     marks_for = _async(timeline_steps.marks_for, "marks_for")

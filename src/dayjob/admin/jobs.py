@@ -14,17 +14,30 @@ import msgspec
 
 from dayjob import text
 from dayjob.admin.filters import Filter, age_of, filter_of
+from dayjob.admin.history import attempts_of
 from dayjob.admin.metrics import recent_rate
+from dayjob.admin.records import LoggedLines
 from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
-from dayjob.admin.views import BrokenPage, Event, JobDetail, JobPage, JobView, PastAttempt, Seen, State
+from dayjob.admin.views import (
+    AttemptRecord,
+    BrokenPage,
+    Event,
+    EventKind,
+    JobDetail,
+    JobPage,
+    JobView,
+    PastAttempt,
+    Seen,
+    State,
+)
 from dayjob.errors import BadOption, Rejected
-from dayjob.explain.reasons import JobNotFound, JobWaiting, Reason, reason
+from dayjob.explain.reasons import JobFinished, JobNotFound, JobWaiting, Reason, reason
 from dayjob.explain.words import sentence
 from dayjob.handlers.redact import HIDDEN, veiled
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, find, inspect, job_types, maintain
+from dayjob.store.ops import consume, find, history, inspect, job_types, maintain
 from dayjob.store.ops.inspect import Cursor, Page, StoredEntry
 from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
@@ -71,7 +84,7 @@ def of_wire(
         attempt=attempt, attempts=attempt if state in ("running", "done") else attempt - 1, fails=wire.fails, deaths=wire.deaths, snoozes=wire.snoozes,
         error=redactor.text(wire.err, secrets), trace=redactor.text(wire.trace, secrets), failed_at=float(wire.failed_at) or None,
         expires_at=wire.expires / 1000 if wire.expires else None, unique_key=redactor.text(wire.unique_key, secrets),
-        headers=redactor.headers(wire),
+        headers=redactor.headers(wire), parent=codec.origin_text(wire.parent), producer=codec.origin_text(wire.producer),
         past=tuple(
             PastAttempt(one.attempt, float(one.at), float(one.ran), redactor.text(one.error, secrets), one.died_in)
             for one in codec.past(wire)
@@ -430,21 +443,75 @@ def detail(
 ) -> Steps[JobDetail | None]:
     """One job by its id, in any state, with its timeline and why it is not running; None when it is not found.
 
+    A job that finished is found as long as the history has its attempts: with its name always, without among the newest
+    20,000 records.
+
     Of each queue the first 10,000 are searched; a quick search stops at 1,000 of each and 10,000 of all.
     """
     found = yield from find.find_job(session.keys, job_id, name, quick=quick)
     if found is None:
-        return None
+        return (yield from _finished(session, job_id, name))
     job = yield from _found(session, job_id, found)
     why = yield from _reason(session, found, job.error)
     now = yield from ask(inspect.now())
-    return JobDetail(job, sentence(why), timeline(job, now), *copies(job), why.kind)
+    attempts = (yield from attempts_of(session, job_id, job.name)) if job.attempts and job.name else ()
+    return JobDetail(job, sentence(why), timeline(job, now), *copies(job), why.kind, attempts)
+
+
+def _finished(session: Session, job_id: str, name: str | None) -> Steps[JobDetail | None]:
+    """A job that is stored nowhere, as the history has it."""
+    attempts = yield from attempts_of(session, job_id, name)
+    if not attempts:
+        return None
+    now = yield from ask(inspect.now())
+    last = attempts[-1]
+    job = JobView(
+        job_id, last.name, "finished", source=last.source, enqueued_at=last.enqueued_at, attempt=last.attempt,
+        attempts=last.attempt, done_at=last.ended_at, ran=last.ran, pool_id=last.pool_id, parent=last.parent,
+    )  # fmt: skip
+    why = _finish_of(last, now)
+    events = [*_came_in(job, now), *map(_ended_event, attempts)]
+    return JobDetail(
+        job, sentence(why), tuple(events), f"enqueuer.enqueue({job.name!r}, ...)",
+        f"dayjob enqueue {shlex.quote(job.name)} ...", why.kind, attempts,
+    )  # fmt: skip
+
+
+def _finish_of(last: AttemptRecord, now: float) -> JobFinished:
+    return JobFinished(last.outcome, max(0.0, now - last.ended_at), last.attempt, last.ran, last.error)
+
+
+def _ended_event(one: AttemptRecord) -> Event:
+    ran = f" after {text.took(one.ran)}" if one.ran is not None else ""
+    error = f": {one.error}" if one.error else ""
+    kind: EventKind = "crashed" if one.outcome == "crashed" else "failed" if one.failed else "ended"
+    return Event(one.ended_at, f"attempt {one.attempt} {one.outcome.replace('_', ' ')}{ran}{error}", kind)
+
+
+def logs(session: Session, job_id: str, *, name: str | None = None) -> Steps[tuple[LoggedLines, ...]]:
+    """What the attempts of a job logged, oldest first, without redacted values: for job types with `keep_logs`."""
+    found = yield from ask(history.logs(session.keys, job_id))
+    if not found:
+        return ()
+    texts = [(number, raw.decode("utf-8", "replace")) for number, raw in found]
+    stored = yield from find.find_job(session.keys, job_id, name, quick=True)
+    if stored is not None and stored.job is not None:
+        # The attempt redacted what its job type names. This console may hide more.
+        redactor = Redactor(session)
+        yield from redactor.learn([stored.name])
+        secrets = redactor.secrets(stored.job)
+        texts = [(number, redactor.text(one, secrets)) for number, one in texts]
+    return tuple(LoggedLines(number, one) for number, one in texts)
 
 
 def explain(session: Session, job_id: str, *, name: str | None = None) -> Steps[str]:
     """Why a job is not running, in one sentence; where something can be done about it, a second line has the next step."""
     found = yield from find.find_job(session.keys, job_id, name)
     if found is None:
+        attempts = yield from attempts_of(session, job_id, name)
+        if attempts:
+            now = yield from ask(inspect.now())
+            return sentence(_finish_of(attempts[-1], now))
         return sentence(JobNotFound(job_id))
     job = yield from _found(session, job_id, found)
     return sentence((yield from _reason(session, found, job.error)))

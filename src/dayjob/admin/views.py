@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dayjob.admin.doctor import Finding
+from dayjob.admin.records import AttemptRecord
 from dayjob.explain.obstacles import UNATTENDED, ObstacleKind
 from dayjob.explain.reasons import ReasonKind
 from dayjob.store.ops.audit import AuditEntry
@@ -19,6 +20,7 @@ from dayjob.text import span
 
 __all__ = [
     "Argument",
+    "AttemptRecord",
     "AuditEntry",
     "BrokenEntry",
     "BrokenPage",
@@ -88,7 +90,7 @@ NoteKind = Literal[
 #: already.
 OutcomeKind = Literal["done", "not_found", "moved", "not_allowed", "taken", "already"]
 DrainKind = Literal["empty", "draining", "growing", "standing", "paused", "unattended", "unknown"]
-EventKind = Literal["enqueued", "due", "failed", "crashed", "died", "dropped", "expires"]
+EventKind = Literal["enqueued", "due", "ended", "failed", "crashed", "died", "dropped", "expires"]
 
 
 # Words.
@@ -171,6 +173,9 @@ class JobView:
     source: str | int | None = None
     #: Texts that travel with the job.
     headers: dict[str, str] = field(default_factory=dict)
+    #: Who enqueued it: the job inside which that was done, `<name>/<id>`, or the machine and process; "" if not known.
+    parent: str = ""
+    producer: str = ""
     #: When it was first enqueued; None if not known, as for some jobs that Go workers retried.
     enqueued_at: float | None = None
     #: When it last came into its queue: enqueued, due, or due again; None if not known.
@@ -263,6 +268,8 @@ class JobDetail:
     command: str
     #: The reason as a stable word for programs.
     kind: ReasonKind = "not_found"
+    #: Its attempts that the history has, oldest first.
+    attempts: tuple[AttemptRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

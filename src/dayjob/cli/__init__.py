@@ -37,6 +37,8 @@ COMMANDS = {
     "payloads": ("dayjob.cli.payloads:payloads", "Show how large stored jobs are."),
     "redis": ("dayjob.cli.redis:redis", "Show the state of the Redis server, now and over time."),
     "events": ("dayjob.cli.events:events", "Show what happened: pools, deploys, ticks, pauses, actions."),
+    "history": ("dayjob.cli.history:history", "List the attempts that ended: when, how and how long."),
+    "sources": ("dayjob.cli.history:sources", "List what each source used."),
     "audit": ("dayjob.cli.audit:audit", "Show who did what."),
     "watch": ("dayjob.cli.watch:watch", "Post alerts to webhooks and Slack."),
     "health": ("dayjob.cli.health:health", "Health check: reports by its exit code."),

@@ -12,11 +12,13 @@ from dayjob.admin import verbs
 from dayjob.admin.actions import MAX_SELECTED
 from dayjob.admin.client import Admin
 from dayjob.admin.filters import filter_of
+from dayjob.admin.records import AttemptRecord
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, Outcome, Preview, Seen, State
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
 from dayjob.cli.enqueue import read_moment
+from dayjob.cli.history import print_attempts
 from dayjob.errors import BadOption
 from dayjob.text import counted, read_span
 
@@ -191,24 +193,31 @@ def show(job_id: str, name: str | None, redis: str | None, namespace: str, as_js
         if found is None:
             click.echo(clean(admin.explain(job_id, name=name)), err=True)
             sys.exit(console.NOT_DONE)
+        children = admin.children(job_id) if found.job.attempts else ()
     if as_json:
         console.emit(found)
     else:
-        _print_job(found)
+        _print_job(found, children)
 
 
-def _print_job(found: JobDetail) -> None:
+def _print_job(found: JobDetail, children: Sequence[AttemptRecord]) -> None:
     job = found.job
     click.echo(click.style(clean(f"{job.name} {job.id}"), bold=True) + f"  {job.state}")
     _print_lines(found.sentence)
     for label, value in (
         ("arguments", job.args), ("source", job.source), ("headers", job.headers or None), console.attempt_number(job), ("result", job.result),
-        ("pool", job.pool_id), ("unique key", job.unique_key),
+        ("pool", job.pool_id), ("unique key", job.unique_key), ("by", job.parent or job.producer),
     ):  # fmt: skip
         if value not in (None, "", {}):
             click.echo(f"{label:<11}{clean(value)}")
     for event in found.timeline:
         click.echo(f"{console.when(event.at)}  {clean(event.text)}")
+    if found.attempts:
+        click.echo()
+        print_attempts(found.attempts)
+    if children:
+        click.echo("\nEnqueued these:")
+        print_attempts(children)
     if job.trace or job.error:
         click.echo()
         for line in (job.trace or job.error).splitlines():
@@ -222,6 +231,31 @@ def _print_lines(text: str, *, err: bool = False) -> None:
     click.echo(clean(first), err=err)
     if rest:
         click.echo(f"    {clean(rest)}", err=err)
+
+
+@jobs.command(epilog="Example: dayjob jobs logs 5f1c0a... --attempt 2")
+@click.argument("job_id", metavar="ID")
+@click.option("--name", help="Its job name, which makes the search faster.")
+@click.option("--attempt", type=click.IntRange(1), help="Only this attempt.")
+@console.options
+def logs(
+    job_id: str, name: str | None, attempt: int | None, redis: str | None, namespace: str, as_json: bool
+) -> None:
+    """Show what the attempts of a job logged. Exits with 1 if nothing is kept.
+
+    Job types with keep_logs keep the last lines of each attempt, as long as the history.
+    """
+    with console.opened(redis, namespace) as admin:
+        found = [one for one in admin.logs(job_id, name=name) if attempt in (None, one.attempt)]
+    if as_json:
+        console.emit(found)
+    for one in found if not as_json else ():
+        click.echo(click.style(f"attempt {one.attempt}", bold=True))
+        for line in one.text.splitlines():
+            click.echo("    " + "".join(c if c.isprintable() else " " for c in line))
+    if not found:
+        click.echo(clean(f"No log lines of {job_id} are kept: its job type needs keep_logs."), err=True)
+        sys.exit(console.NOT_DONE)
 
 
 @jobs.command(epilog="Example: dayjob jobs explain 5f1c0a...")

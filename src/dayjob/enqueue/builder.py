@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +15,10 @@ import msgspec
 
 from dayjob.errors import BadOption, TooLarge
 from dayjob.handlers.arguments import encode_unchecked
-from dayjob.job import Job, running
+from dayjob.job import Job, RunningJob, running
 from dayjob.middleware import EnqueueHook
-from dayjob.options import EnqueueOptions, JobOptions, check_name
-from dayjob.store import codec
+from dayjob.options import EnqueueOptions, JobOptions, Provenance, check_name
+from dayjob.store import codec, fork
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import produce
@@ -26,6 +28,9 @@ from dayjob.store.ops.produce import FirstJob, Slot, Stored, When
 KNOWN_JOBS_REFRESH_SECONDS = 300.0
 #: Larger payloads are not kept under a chosen id, only their digest.
 MAX_KEPT_PAYLOAD_BYTES = 16 << 10
+
+#: Longest id of a parent, in characters.
+MAX_PARENT_ID = 200
 
 _NOW = When()
 _payload_of = attrgetter("payload")
@@ -72,13 +77,19 @@ class Builder:
     """Builds jobs from names, arguments and options, and requests from jobs."""
 
     def __init__(
-        self, namespace: str, max_payload: int, find: Find | None, hooks: Sequence[EnqueueHook] = ()
+        self,
+        namespace: str,
+        max_payload: int,
+        find: Find | None,
+        hooks: Sequence[EnqueueHook] = (),
+        provenance: Provenance = "parent",
     ) -> None:
         self.keys = Keys(namespace)
         #: Called around every enqueue call.
         self.hooks = hooks
         self._max_payload = max_payload
         self._find = find
+        self._origins = JobOrigins(provenance)
         #: When each name was last added to known_jobs, in monotonic time.
         self._introduced: dict[str, float] = {}
         #: Redis time minus this machine's time, from the last answer that had it.
@@ -101,9 +112,9 @@ class Builder:
         """Build a new job from a checked name and encoded arguments. Raises TooLarge or BadOption."""
         now = time.time() + self.offset if self.sink is None else self.sink.now()
         source = options.source
-        if source is None and options.inherit:
-            outer = running.get()
-            source = None if outer is None else outer.source
+        outer = running.get()
+        if source is None and options.inherit and outer is not None:
+            source = outer.source
         when, due = _NOW, None
         if options.delay is not None:
             when, due = When("in", round(options.delay * 1000)), now + options.delay
@@ -118,6 +129,10 @@ class Builder:
         extras = b""
         if source is not None or unique_key is not None or expires is not None or options.headers:
             extras = _extras(job, options)
+        origin = self._origins.field(outer)
+        if origin:
+            # Not behind them: the script looks for the time of expiry at the end.
+            extras = origin + extras
         milliseconds = int(now * 1000)
         payload = codec.template(name) % (
             codec.quoted(job.id), milliseconds // 1000, args, extras, milliseconds,
@@ -185,6 +200,29 @@ class Builder:
             return self.keys.unique(name, options.unique_key)
         chosen = codec.json_value(args) if options.unique_key is None else dict(options.unique_key)
         return self.keys.unique(name, codec.go_json(chosen) + "\n")
+
+
+class JobOrigins:
+    """Who enqueues: the field of the payload for the job that does, or for this machine and process."""
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+        self._forks = -1
+        self._producer = b""
+
+    def field(self, outer: RunningJob | None) -> bytes:
+        """The field for a job that is enqueued now, inside the job `outer` or outside of any."""
+        if self._provenance == "off":
+            return b""
+        if outer is not None:
+            return codec.more_fields({"parent": f"{outer.name}/{outer.id[:MAX_PARENT_ID]}"})
+        if self._provenance == "parent":
+            return b""
+        if self._forks != fork.number:
+            # Built once for each process.
+            self._producer = codec.more_fields({"producer": f"{platform.node()[:100]}/{os.getpid()}"})
+            self._forks = fork.number
+        return self._producer
 
 
 def digest_to_keep(new_job: NewJob) -> bytes:

@@ -18,10 +18,12 @@ from dayjob.middleware import EnqueueHook
 from dayjob.options import (
     Commit,
     EnqueueOptions,
+    Provenance,
     Seconds,
     Using,
     check_redis,
     durability_of,
+    provenance_of,
     read_using,
 )
 from dayjob.store import addresses
@@ -46,6 +48,7 @@ class _EnqueuerBase(Generic[S]):
         max_payload: int = 1 << 20,
         timeout: float = 5.0,
         durability: str = "memory",
+        provenance: Provenance = "parent",
         find: Find | None = None,
         hooks: Sequence[EnqueueHook] = (),
     ) -> None:
@@ -54,7 +57,8 @@ class _EnqueuerBase(Generic[S]):
         self.namespace = addresses.resolve_namespace(namespace)
         wanted = durability_of(durability, f"{type(self).__name__}: durability")
         self._options = EnqueueOptions(on_commit=on_commit, durability=wanted or None)
-        self._builder = Builder(self.namespace, max_payload, find, hooks)
+        provenance_of(provenance, f"{type(self).__name__}: provenance")
+        self._builder = Builder(self.namespace, max_payload, find, hooks, provenance)
         self.sender: S = self._sender_type(
             self._builder, self._options, redis=check_redis(redis), timeout=timeout
         )

@@ -29,7 +29,7 @@ MAX_HOLDERS = 5
 ReasonKind = Literal[
     ObstacleKind,
     "expired", "next", "not_started", "starting", "running", "pool_died", "due_later", "overdue", "dead", "done",
-    "not_found",
+    "finished", "not_found",
 ]  # fmt: skip
 
 
@@ -147,7 +147,24 @@ class JobDone:
     kept_for: float | None
 
 
-Reason = JobNotFound | JobWaiting | HolderDied | JobFetched | JobRunning | JobDue | JobDead | JobDone
+@dataclass(frozen=True, slots=True)
+class JobFinished:
+    """The job is stored nowhere, and the history has the attempt that ended last."""
+
+    kind: ClassVar[ReasonKind] = "finished"
+    #: How that attempt ended, as the history names it, and how many seconds ago.
+    ending: str
+    seconds: float
+    attempt: int
+    #: Seconds that it ran; None if that is not known.
+    ran: float | None
+    #: The class name of its exception, or "".
+    error: str
+
+
+Reason = (
+    JobNotFound | JobWaiting | HolderDied | JobFetched | JobRunning | JobDue | JobDead | JobDone | JobFinished
+)
 
 
 def explain(keys: Keys, job_id: str, name: str | None = None) -> Steps[Reason]:

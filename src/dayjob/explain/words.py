@@ -21,6 +21,7 @@ from dayjob.explain.reasons import (
     JobDone,
     JobDue,
     JobFetched,
+    JobFinished,
     JobNotFound,
     JobRunning,
     JobWaiting,
@@ -28,7 +29,7 @@ from dayjob.explain.reasons import (
 )
 from dayjob.store.ops.find import MAX_SEARCHED
 from dayjob.store.ops.pools import LoopBlock, Status
-from dayjob.text import counted, span
+from dayjob.text import counted, span, took
 
 #: How many pools with a blocked event loop are named, and how many characters of an error are shown.
 MAX_BLOCKED_POOLS = 3
@@ -68,7 +69,29 @@ def sentence(reason: Reason) -> str:
         case JobDone():
             kept = "" if reason.kept_for is None else f", and kept for another {span(reason.kept_for)}"
             return f"Completed{kept}."
+        case JobFinished():
+            return _finished(reason)
     raise AssertionError(reason)
+
+
+#: How the history names the end of an attempt that ended its job, to the words for it.
+_FINISHED = {
+    "completed": "Completed", "discarded": "Discarded", "dropped": "Dropped after its last failure",
+    "cancelled": "Cancelled by an operator",
+}  # fmt: skip
+
+
+def _finished(reason: JobFinished) -> str:
+    error = f" with {reason.error}" if reason.error else ""
+    ran = f" after {took(reason.ran)}" if reason.ran is not None else ""
+    when = f"{span(reason.seconds)} ago"
+    if reason.ending in _FINISHED:
+        return f"{_FINISHED[reason.ending]} {when}: attempt {reason.attempt} ended{ran}{error}."
+    ending = reason.ending.replace("_", " ")
+    return (
+        f"No longer stored. Its last recorded attempt ({reason.attempt}) ended {when}{ran}{error}: {ending}. "
+        "The job was deleted since, or it ran again and that attempt was not recorded."
+    )
 
 
 def place(pool: Status) -> str:

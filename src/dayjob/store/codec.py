@@ -20,6 +20,8 @@ MAX_ERROR = 8192
 #: How many failed attempts a payload records, and how many characters of each error.
 MAX_PAST = 10
 MAX_LINE = 200
+#: Longest text of who enqueued a job, in characters.
+MAX_ORIGIN = 401
 
 _NULL = msgspec.Raw(b"null")
 
@@ -57,6 +59,9 @@ class Wire(msgspec.Struct, gc=False):
     periodic: str = ""
     tick: Moment = 0
     headers: msgspec.Raw = _NULL
+    #: The job inside which it was enqueued, `<name>/<id>`; or else the machine and process that did.
+    parent: msgspec.Raw = _NULL
+    producer: msgspec.Raw = _NULL
 
 
 class Fault(msgspec.Struct, array_like=True, frozen=True):
@@ -151,6 +156,17 @@ def requeued(payload: bytes, wire: Wire, at: float) -> bytes:
     """The payload to put into the queue for a scheduled or retried job that was due at `at`. Raises Broken."""
     first = first_enqueued_field(wire, settled=True)
     return rewrite(payload, {"t": int(at), "at": int(at * 1000), **first})
+
+
+def origin_text(raw: msgspec.Raw) -> str:
+    """The text of `parent` or `producer`; "" if there is none, or another program means something else by it."""
+    if raw is _NULL:
+        return ""
+    try:
+        found = msgspec.json.decode(raw)
+    except UNREADABLE:
+        return ""
+    return found[:MAX_ORIGIN] if isinstance(found, str) else ""
 
 
 def job_of(wire: Wire) -> Job:

@@ -212,6 +212,10 @@ class Keys:
         """Stream: records of the attempts of a name that ended in another way, JSON. Capped by exchange, expires after the job type's `history_age`. Written by exchange, sweep."""
         return f"{self.prefix}history:{name}:other"
 
+    def logs(self, job_id: str) -> str:
+        """Hash: number of an attempt to the last lines that it logged, of the last ten attempts of a job type with `keep_logs`. Expires after the job type's `history_age`. Written by exchange."""
+        return f"{self.prefix}logs:{job_id}"
+
     @property
     def job_types(self) -> str:
         """Hash: job name to the description that its pools announced, JSON; `<name>|at` to when. Dropped 30 days after the last announcement, or after `dead_age` plus two days if that is longer."""

@@ -14,7 +14,7 @@ from dayjob.admin.views import BusyWorker, Coming, Condemned, JobView, Note, Poo
 from dayjob.errors import BadOption
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
-from dayjob.tui import actions, render, render_fleet, render_timeline
+from dayjob.tui import actions, render, render_fleet, render_history, render_timeline
 from dayjob.tui.actions import Action
 from dayjob.tui.sheet import Sheet
 
@@ -194,6 +194,29 @@ async def _audit(admin: AsyncAdmin, _: Wish) -> Sheet:
     return render_fleet.audit(await admin.audit(size=SIZE))
 
 
+async def _history(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    return await _history_of(admin, checked(wish.where, ("name=", "source=")))
+
+
+async def _history_of(admin: AsyncAdmin, wanted: Filter) -> Sheet:
+    return render_history.history(await admin.history(wanted.name, source=wanted.source, limit=SIZE))
+
+
+async def _sources(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, ("source=",))
+    return render_history.sources(await admin.sources(source=wanted.source))
+
+
+def _attempts_of_source(subject: Any) -> View | None:
+    """The last attempts of a source."""
+    source: str = subject.source
+    return View(
+        f"source {source}",
+        lambda admin, _: _history_of(admin, Filter(source=source)),
+        opens=lambda one: job(one.id, one.name),
+    )
+
+
 async def _timeline(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name=",))
     found = await admin.events(name=wanted.name or "", size=SIZE)
@@ -371,4 +394,6 @@ TABS = (
         lambda one: fixed("event", render_timeline.timeline_event(one)),
         ("name=",),
     ),
+    View("History", _history, (), lambda one: job(one.id, one.name), ("name=", "source=")),
+    View("Sources", _sources, (), _attempts_of_source, ("source=",)),
 )

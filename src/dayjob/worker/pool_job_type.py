@@ -90,13 +90,14 @@ class PoolJobType:
         #: The handler as a function of its raw arguments, if it needs neither context nor job and has no middleware.
         self.direct = direct
         self.hooks = hooks_of(job_type.options, pool_hooks or {})
-        #: Whether a completion needs no hook, no stored result, no release of a key and no correction of charges.
+        #: Whether a completion needs no hook, no stored result, no release of a key, no log lines and no correction of charges.
         options = job_type.options
         self.plain = (
             options.keep is None
             and not self.hooks.done
             and options.unique_until == "start"
             and not options.limits
+            and options.keep_logs is None
         )
         self.pool = pool
         #: What the history keeps of its attempts.

@@ -35,6 +35,7 @@ from dayjob.worker.green_threads import refuse_green_threads
 from dayjob.worker.lifespans import Lifespans
 from dayjob.worker.membership import Membership
 from dayjob.worker.pool_links import PoolLinks
+from dayjob.worker.running import attempt_log
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.event_loop import LoopExecutor
 from dayjob.worker.running.executors import Executors
@@ -83,6 +84,8 @@ class Runtime:
         #: The exception of a loop that died. The pool then stops by itself.
         self.failure: BaseException | None = None
         self.ended = threading.Event()
+        #: Whether attempts of this pool keep their log lines.
+        self._keeps_logs = False
         self._stop_lock = threading.Lock()
         #: An operator's request to stop was handled; the heartbeat repeats the request.
         self._stop_requested = False
@@ -118,6 +121,9 @@ class Runtime:
             self._lifespans.enter(pool.lifespans, self.loop)
             # Lifespans are user code and may have configured logging.
             restore_loggers()
+            if any(one.options.keep_logs for one in self.job_types.values()):
+                attempt_log.installation.install()
+                self._keeps_logs = True
         except BaseException:
             if joined:
                 self._membership.leave()
@@ -329,6 +335,8 @@ class Runtime:
             try:
                 self._shutdown.run(time.monotonic() + max(0.0, timeout))
             finally:
+                if self._keeps_logs:
+                    attempt_log.installation.remove()
                 # Set even if stopping failed: a program that waits for `ended` must not wait forever.
                 self.ended.set()
             logger.info("pool=%s stopped", self.state.pool_id)

@@ -29,7 +29,7 @@ from dayjob.outcome import (
 )
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
-from dayjob.store.ops.history import Records
+from dayjob.store.ops.history import AttemptLines, Records
 from dayjob.store.ops.rates import RateRule, Spent, state_key
 from dayjob.store.scripts import load
 
@@ -76,8 +76,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     releases: str = ""
     #: The class name of the exception that ended the attempt, or "".
     error: str = ""
-    #: What the history keeps of the attempt; None if nothing.
+    #: What the history keeps of the attempt, and the lines that it logged; None if nothing.
     records: Records | None = None
+    logs: AttemptLines | None = None
     #: A correction of what rate limits were charged for the attempt.
     spent: Spent | None = None
 
@@ -269,6 +270,11 @@ def _settle_args(
         count += 1
         if entry.records is not None:
             args += _record_args(keys, entry.records, token, key_list)
+            count += 1
+        if entry.logs is not None:
+            key_list.append(keys.logs(entry.logs.job_id))
+            logs = entry.logs
+            args += ("logs", 0, token, logs.text, logs.milliseconds, len(key_list), logs.attempt)
             count += 1
     return args, count
 

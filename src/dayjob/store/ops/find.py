@@ -19,7 +19,8 @@ from dayjob.store.ops import consume, inspect, maintain
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
-State = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
+#: A job that finished is in the history alone.
+State = Literal["waiting", "running", "scheduled", "retry", "dead", "done", "finished"]
 
 #: How many entries of one key are searched, in all and in one request.
 MAX_SEARCHED = 10_000

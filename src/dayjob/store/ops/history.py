@@ -6,7 +6,7 @@ push out a failure. `exchange` and `sweep` write the records in the step that en
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -29,7 +29,8 @@ from dayjob.outcome import (
 )
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.op import Op
+from dayjob.store.op import Arg, Op
+from dayjob.store.scripts import load
 
 #: How an attempt ended.
 Ending = Literal[
@@ -79,6 +80,8 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     weight: float = 1
     #: The tag of its pool.
     tag: str = ""
+    #: The job inside which it was enqueued, `<name>/<id>`.
+    parent: str = ""
 
 
 _DEFAULTS = StoredRecord.__struct_defaults__
@@ -91,7 +94,7 @@ def encode(record: StoredRecord) -> bytes:
     values = [
         record.id[:MAX_ID], record.ending, record.ended, record.waited, record.ran, record.age, record.attempt, record.pool,
         record.source[:MAX_TEXT] if isinstance(record.source, str) else record.source,
-        record.error[:MAX_TEXT], record.weight, record.tag[:MAX_TEXT],
+        record.error[:MAX_TEXT], record.weight, record.tag[:MAX_TEXT], record.parent[: codec.MAX_ORIGIN],
     ]  # fmt: skip
     while len(values) > _REQUIRED and values[-1] == _DEFAULTS[len(values) - 1 - _REQUIRED]:
         values.pop()
@@ -121,6 +124,25 @@ def new_records(name: str, records: Iterable[StoredRecord], caps: HistoryCaps, *
     return Records(name, completed, b"\n".join(map(encode, records)), caps)
 
 
+class AttemptLines(msgspec.Struct, frozen=True, gc=False):
+    """The last lines that one attempt logged."""
+
+    job_id: str
+    attempt: int
+    text: bytes
+    milliseconds: int
+
+
+def logs(keys: Keys, job_id: str) -> Op[list[tuple[int, bytes]]]:
+    """The lines that the attempts of a job logged, by the number of the attempt; ten attempts at most."""
+    return Op("HGETALL", (keys.logs(job_id),), (), _read_logs)
+
+
+def _read_logs(reply: Any) -> list[tuple[int, bytes]]:
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return sorted((int(number), text) for number, text in pairs if number.isdigit())
+
+
 def ending_of(outcome: Outcome) -> Ending | None:
     """How the history names an outcome; None for one that it does not record, because no attempt of this pool ended."""
     match outcome:
@@ -146,31 +168,84 @@ def ending_of(outcome: Outcome) -> Ending | None:
             return None
 
 
-class KeptRecord(NamedTuple):
-    """A record and its place in its stream: the Redis milliseconds at which it was written, and a number."""
+#: Where a record is in its stream: the Redis milliseconds at which it was written, and a number.
+Place = tuple[int, int]
+#: How many records one request searches. The script takes about a millisecond for them.
+MAX_SCANNED = 1000
 
-    place: tuple[int, int]
+
+class KeptRecord(NamedTuple):
+    """A record and its place in its stream."""
+
+    place: Place
     record: StoredRecord
 
 
+class Scanned(NamedTuple):
+    """Matches in one stream, newest first."""
+
+    searched: int
+    #: The place of the last record that was searched; None if there are no older ones.
+    last: Place | None
+    found: list[KeptRecord]
+
+
+def scan(
+    key: str,
+    *,
+    before: tuple[Place, bool] | None = None,
+    since: int = 0,
+    most: int = MAX_SCANNED,
+    enough: int = MAX_SCANNED,
+    texts: Sequence[bytes] = (),
+    ran: float = 0.0,
+) -> Op[Scanned]:
+    """The newest records of a stream that have all of `texts`, of attempts that ran for `ran` seconds or longer.
+
+    `before`: a place, and whether to begin with it or behind it. `since`: Redis milliseconds.
+    """
+    first = "+" if before is None else f"{'' if before[1] else '('}{before[0][0]}-{before[0][1]}"
+    args: list[Arg] = [first, since, min(most, MAX_SCANNED), enough, int(ran * 1e6), *texts]
+    return Op(load("scan"), (key,), args, _read_scanned)
+
+
+def size(key: str) -> Op[int]:
+    """How many records a stream has."""
+    return Op("XLEN", (key,), (), int)
+
+
+def quoted(text: str) -> bytes:
+    """A text as a record has it."""
+    return codec.quoted(text)
+
+
 _decode = msgspec.json.Decoder(StoredRecord).decode
+_decode_all = msgspec.json.Decoder(list[StoredRecord]).decode
 
 
-def read(
-    key: str, *, before: tuple[int, int] | None = None, since: int = 0, most: int = 100
-) -> Op[list[KeptRecord]]:
-    """The newest records of one stream that were written before a place, and at or after a moment in milliseconds."""
-    end = "+" if before is None else f"({before[0]}-{before[1]}"
-    return Op("XREVRANGE", (key,), (end, since, "COUNT", most), _read_records)
+def _read_scanned(reply: Any) -> Scanned:
+    places = [_place(one) for one in reply[2].split()]
+    lines = reply[3].splitlines()
+    try:
+        records: list[StoredRecord | None] = [*_decode_all(b"[%b]" % b",".join(lines))]
+    except codec.UNREADABLE:
+        records = [_read_record(line) for line in lines]
+    found = [
+        KeptRecord(place, record)
+        for place, record in zip(places, records, strict=False)
+        if record is not None
+    ]
+    return Scanned(reply[0], _place(reply[1]) if reply[1] else None, found)
 
 
-def _read_records(reply: Any) -> list[KeptRecord]:
-    found = []
-    for raw_place, fields in reply:
-        milliseconds, _, number = raw_place.partition(b"-")
-        try:
-            record = _decode(fields[1])
-        except codec.UNREADABLE:
-            continue
-        found.append(KeptRecord((int(milliseconds), int(number)), record))
-    return found
+def _read_record(line: bytes) -> StoredRecord | None:
+    """A record; None for what dayjob did not write."""
+    try:
+        return _decode(line)
+    except codec.UNREADABLE:
+        return None
+
+
+def _place(raw: bytes) -> Place:
+    milliseconds, _, number = raw.partition(b"-")
+    return int(milliseconds), int(number)

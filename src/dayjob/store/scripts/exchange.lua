@@ -16,7 +16,7 @@ KEYS[11]  due
 KEYS[12]  minute
 KEYS[13]  parked
 KEYS[14...]  4 per job name: queue, paused, held set, bell; 2 per rate limit: its rate or window, its hold; then the
-             unique, result and history keys that entries refer to
+             unique, result, history and logs keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of this request, from 1
 ARGV[3]  number of the first new token
@@ -62,6 +62,8 @@ Kinds that do not end it:
   records       payload: records of ended attempts, one per line; number: how many the key keeps; key, value: the history
                 of a job name, and milliseconds to keep it. With a token, behind the outcome of that attempt, they are
                 written if that outcome was applied; with no token, if no outcome of this request was late. Name index: 0.
+  logs          behind the outcome of its attempt, written if that was applied. payload: the lines that the attempt logged;
+                number: milliseconds to keep them; key, value: the logs of the job, and the number of the attempt. Name index: 0.
   spent         correct what an attempt was charged; payload: undone, if it never started; number: units more, or less, than
                 charged; value: limit index:mark, ...
   recharge      charge limits for an attempt that Redis lost; number: units; value: limit index:, ...
@@ -261,6 +263,12 @@ for _ = 1, entries do
       histories[#histories + 1] = {KEYS[key], payload, amount, tonumber(value)}
     elseif settled[token] then
       record(KEYS[key], payload, amount, tonumber(value), now)
+    end
+  elseif kind == 'logs' then
+    if settled[token] then
+      pcall_('HSET', KEYS[key], value, payload)
+      pcall_('HDEL', KEYS[key], format('%d', value - 10))
+      pcall_('PEXPIRE', KEYS[key], format('%d', amount))
     end
   elseif kind == 'spent' or kind == 'recharge' then
     if charges and not again and (present or kind == 'recharge') then

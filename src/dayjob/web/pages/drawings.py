@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from starlette.requests import Request
+
 from dayjob.admin.views import JobSpread, Vitals
 from dayjob.web import charts
 from dayjob.web.charts import BYTES, COUNT, SECONDS, Chart, Mark, Series, Unit
-from dayjob.web.render import number, share
+from dayjob.web.charts.parts import Leads
+from dayjob.web.render import address, number, share
+
+
+def to_history(request: Request, **asked: str) -> Leads:
+    """The address of the attempts that ended between two moments."""
+
+    def leads(since: float, until: float) -> str:
+        return address(request, "/history", **asked, since=f"{since:.0f}", until=f"{until:.0f}")
+
+    return leads
 
 
 def attempts(
@@ -17,13 +29,14 @@ def attempts(
     ended: Sequence[int],
     failed: Sequence[int],
     marks: Iterable[Mark] = (),
+    to: Leads | None = None,
 ) -> Chart:
-    """Completed and failed attempts in each step."""
+    """Completed and failed attempts in each step. `to` is the address of the attempts between two moments."""
     bad = [min(some, every) for some, every in zip(failed, ended, strict=True)]
     good = [every - some for some, every in zip(bad, ended, strict=True)]
     series = (Series("completed", good, 0), Series("failed", bad, 1))
     summary = f"{number(sum(good))} completed, {number(sum(bad))} failed"
-    return charts.bars(title, starts, step, series, marks=marks, summary=summary)
+    return charts.bars(title, starts, step, series, marks=marks, summary=summary, to=to)
 
 
 def backlog(

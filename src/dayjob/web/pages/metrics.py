@@ -30,7 +30,7 @@ async def metrics(request: Request, admin: AsyncAdmin) -> Values:
     jobs = sorted(found.jobs, key=lambda job: (-job.runs.count, job.name))
     return {
         "found": found, "jobs": jobs, "name": name, "now": found.now, "step": _STEPS[hours],
-        "pictures": await _pictures(admin, found, name, hours, await marks(request.app.state.console, name)), "spark": charts.spark, "span_range": charts.span_range,
+        "pictures": await _pictures(request, admin, found, name, hours, await marks(request.app.state.console, name)), "spark": charts.spark, "span_range": charts.span_range,
     }  # fmt: skip
 
 
@@ -42,7 +42,7 @@ async def _busiest(console: Console, hours: int) -> Metrics:
 
 
 async def _pictures(
-    admin: AsyncAdmin, found: Metrics, name: str, hours: int, marked: tuple[Mark, ...]
+    request: Request, admin: AsyncAdmin, found: Metrics, name: str, hours: int, marked: tuple[Mark, ...]
 ) -> list[Chart]:
     """Attempts and waiting jobs over time, of one job or of all; of one also how its wait and run times are spread."""
     whose = f'"{name}"' if name else "all jobs"
@@ -52,8 +52,11 @@ async def _pictures(
         none = (0,) * len(found.starts)
         ended, failed = (only.series, only.fails) if only else (none, none)
         waiting = only.waiting if only else (None,) * len(found.starts)
+    leads = drawings.to_history(request, **({"name": name} if name else {}))
     drawn = [
-        drawings.attempts(f"Completed and failed, {whose}", found.starts, found.step, ended, failed, marked),
+        drawings.attempts(
+            f"Completed and failed, {whose}", found.starts, found.step, ended, failed, marked, leads
+        ),
         drawings.backlog(f"Waiting, {whose}", found.starts, found.step, waiting, marked),
     ]
     if not name:

@@ -48,6 +48,7 @@ NAV = (
         ("/done_jobs", "done", "Done", "o", "done"), ("/broken", "broken", "Broken", "n", "broken"),
     ),
     (
+        ("/history", "history", "History", "y", None), ("/sources", "sources", "Sources", "u", None),
         ("/failures", "failures", "Failures", "f", None), ("/metrics", "metrics", "Metrics", "m", None),
         ("/periodic", "periodic", "Periodic", "p", None), ("/calendar", "calendar", "Calendar", "c", None), ("/redis", "redis", "Redis", "i", None),
         ("/timeline", "timeline", "Timeline", "l", None), ("/audit", "audit", "Audit", "a", None), ("/enqueue", "enqueue", "Enqueue", "e", None),

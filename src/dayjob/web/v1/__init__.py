@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from dayjob.web.v1 import figures, jobs, limits, queues, system
+from dayjob.web.v1 import figures, history, jobs, limits, queues, system
 
-ENDPOINTS = (*queues.ENDPOINTS, *limits.ENDPOINTS, *jobs.ENDPOINTS, *figures.ENDPOINTS, *system.ENDPOINTS)
+ENDPOINTS = (
+    *queues.ENDPOINTS,
+    *limits.ENDPOINTS,
+    *jobs.ENDPOINTS,
+    *history.ENDPOINTS,
+    *figures.ENDPOINTS,
+    *system.ENDPOINTS,
+)
 
 
 def routes() -> list[Route]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from dayjob.admin.records import Ending
 from dayjob.admin.timeline_views import TimelineKind
 from dayjob.admin.verbs import Verb
 from dayjob.options import JOB_NAME
@@ -334,6 +335,43 @@ class Slice(_Input):
 
     offset: Offset = 0
     size: Size = 50
+
+
+Instant = Annotated[float, Meta(ge=0, le=1e11, description="Redis time in seconds since the epoch.")]
+
+
+class HistoryFilter(_Input):
+    """Which attempts that ended."""
+
+    name: Name | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    #: How they ended; `failed` for all that failed.
+    outcome: Ending | Literal["failed"] | None = None
+    source: Annotated[str, Meta(max_length=300)] | None = None
+    pool: PoolId | None = None
+
+
+class HistoryInput(HistoryFilter, kw_only=True):
+    """Attempts that ended, and which page of them."""
+
+    order: Literal["newest", "slowest"] = "newest"
+    size: Size = 50
+    after: Annotated[str, Meta(max_length=3000, description="The value of next in the page before.")] = ""
+
+
+class HistorySteps(HistoryFilter, kw_only=True):
+    """Attempts that ended, and into how many steps their span is divided."""
+
+    steps: Annotated[int, Meta(ge=1, le=500)] = 60
+
+
+class SourceFilter(_Input):
+    """A span, and one source or all."""
+
+    since: Instant | None = None
+    until: Instant | None = None
+    source: Annotated[str, Meta(max_length=300)] | None = None
 
 
 class AuditSlice(Slice, kw_only=True):

@@ -14,7 +14,7 @@ import msgspec
 from dayjob.outcome import StartRequest
 from dayjob.store import codec
 from dayjob.store.ops.consume import Entry
-from dayjob.store.ops.history import Records, StoredRecord, ending_of, new_records
+from dayjob.store.ops.history import AttemptLines, Records, StoredRecord, ending_of, new_records
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.state import PoolState
@@ -22,8 +22,8 @@ from dayjob.worker.state import PoolState
 #: How many completed attempts a pool records in a second, of all names. With more names than this, one of each.
 MAX_SAMPLED = 500
 
-#: Id, monotonic start, seconds that it ran, when it was enqueued or due, when it was first enqueued, number, source.
-Facts = tuple[str, float, float | None, float, float, int, str | int | None]
+#: Id, monotonic start, seconds that it ran, when it was enqueued or due, when it was first enqueued, number, source, parent.
+Facts = tuple[str, float, float | None, float, float, int, str | int | None, str]
 
 
 class CompletionSample:
@@ -96,7 +96,11 @@ class HistoryRecorder:
         self._count = sum(len(sample.kept) for sample in self._samples.values())
 
     def with_record(self, attempt: Attempt, entry: Entry) -> Entry:
-        """`entry` with the record of its attempt, unless that completed or its name has no history."""
+        """`entry` with the record of its attempt, unless that completed or its name has no history; and with its log lines."""
+        if attempt.log is not None:
+            kept_ms = attempt.job_type.history.milliseconds
+            lines = AttemptLines(attempt.id, attempt.attempt, attempt.log.redacted(attempt), kept_ms)
+            entry = msgspec.structs.replace(entry, logs=lines)
         if isinstance(entry.outcome, StartRequest):
             return entry
         ending, job_type = ending_of(entry.outcome), attempt.job_type
@@ -126,14 +130,14 @@ class HistoryRecorder:
         ]  # fmt: skip
 
     def _record(self, facts: Facts, ending: str, error: str, weight: float = 1) -> StoredRecord:
-        job_id, started_at, ran, due, first, number, source = facts
+        job_id, started_at, ran, due, first, number, source, parent = facts
         epoch = self._state.clock.now() - time.monotonic()
         ended = epoch + (started_at + ran if ran is not None else time.monotonic())
         waited = _micros(epoch + started_at - due) if due and started_at else -1
         return StoredRecord(
             job_id, ending, int(ended * 1000), waited, -1 if ran is None else _micros(ran),
             max(0, int((ended - first) * 1000)) if first else -1,
-            number, self._state.pool_id, source, error, round(weight, 2), self._state.tag,
+            number, self._state.pool_id, source, error, round(weight, 2), self._state.tag, parent,
         )  # fmt: skip
 
 
@@ -143,7 +147,17 @@ def _facts(attempt: Attempt) -> Facts:
     if ran is None and attempt.started_at:
         ran = time.monotonic() - attempt.started_at
     due = codec.enqueued_at(wire)
-    return wire.id, attempt.started_at, ran, due, codec.first_enqueued(wire), attempt.attempt, wire.source
+    first = codec.first_enqueued(wire)
+    return (
+        wire.id,
+        attempt.started_at,
+        ran,
+        due,
+        first,
+        attempt.attempt,
+        wire.source,
+        codec.origin_text(wire.parent),
+    )
 
 
 def _micros(seconds: float) -> int:

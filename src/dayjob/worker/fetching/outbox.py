@@ -90,7 +90,7 @@ class Outbox:
             if entry is not None and not attempt.lost:
                 attempt.job_type.fails += counts_failure(entry.outcome)
                 entries.append(self._history.with_record(attempt, entry))
-                size += _bytes(entry)
+                size += _bytes(entries[-1])
                 if size >= consume.MAX_BYTES:
                     break
         done: dict[str, list[str]] = {}
@@ -113,11 +113,12 @@ class Outbox:
         if self._start_gate.suspecting:
             for attempt in attempts:
                 self._start_gate.ended(attempt)
-        plain = [attempt for attempt in attempts if attempt.settlement is None and not attempt.lost]
+        plain = [attempt.token for attempt in attempts if attempt.settlement is None and not attempt.lost]
+        all_plain = len(plain) == len(attempts)
         self._history.completed(
-            job_type, plain if len(plain) == len(attempts) else [one for one in attempts if _completed(one)]
+            job_type, attempts if all_plain else [one for one in attempts if _completed(one)]
         )
-        return [attempt.token for attempt in plain]
+        return plain
 
 
 def _completed(attempt: Attempt) -> bool:
@@ -127,4 +128,4 @@ def _completed(attempt: Attempt) -> bool:
 
 def _bytes(entry: Entry) -> int:
     """The size of an entry, as far as it counts against MAX_BYTES."""
-    return len(entry.payload) + len(entry.result)
+    return len(entry.payload) + len(entry.result) + (len(entry.logs.text) if entry.logs is not None else 0)

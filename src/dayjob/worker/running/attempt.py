@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from dayjob.worker.pool_job_type import PoolJobType
+    from dayjob.worker.running.attempt_log import AttemptLog
 
 #: The error of a job that an operator killed while it ran.
 KILLED = "killed by an operator while it ran"
@@ -76,6 +77,8 @@ class Attempt(msgspec.Struct, eq=False):
     checkin_at: float = 0.0
     progress: float | None = None
     total: float | None = None
+    #: What it logged, if its job type keeps that and there is something.
+    log: AttemptLog | None = None
 
     def open(self) -> Job:
         """The job as its handler sees it. Created at first use, because most handlers need only their arguments."""

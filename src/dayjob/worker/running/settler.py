@@ -62,7 +62,9 @@ class Settler:
         )
 
     def settle_completion(self, attempt: Attempt) -> Settlement:
-        """A completion whose result is not kept: None, unless it also releases a unique key or corrects a charge."""
+        """A completion whose result is not kept: None, unless it releases a unique key, corrects a charge or has log lines."""
+        if attempt.log is not None:
+            return self.settle(attempt, Done())
         until = attempt.wire.unique_until, attempt.job_type.options.unique_until
         if ("done" in until and attempt.own_key(self._keys.unique_prefix)) or attempt.spent() is not None:
             return self.settle(attempt, Done())

@@ -1,0 +1,422 @@
+"""The history as operators see it: pages of ended attempts, their counts over time, and the use of each source. Reads only."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dayjob.admin.records import (
+    AttemptRecord,
+    HistoryCounts,
+    HistoryPage,
+    SourcesView,
+    SourceView,
+    attempt_record,
+)
+from dayjob.admin.session import Session
+from dayjob.errors import BadOption
+from dayjob.options import suggest
+from dayjob.store.keys import Keys
+from dayjob.store.ops import history as store
+from dayjob.store.ops import inspect, job_types, maintain, pools
+from dayjob.store.ops.history import ENDINGS, FAILED, KeptRecord, Place
+from dayjob.store.steps import Steps, ask, ask_all
+
+Order = Literal["newest", "slowest"]
+#: The most records of a page; how many are searched for one page; for counts, sources and the slowest attempts.
+MAX_RECORDS = 500
+MAX_SEARCHED = 5000
+MAX_COUNTED = 10_000
+#: How many records are searched for the attempts of one job: of a known name, and of all names together.
+MAX_OF_NAME, MAX_OF_ALL = 50_000, 20_000
+#: Streams that one round trip reads.
+STREAMS_AT_ONCE = 50
+#: Records are written up to this many milliseconds after their attempts ended; later only after an outage.
+DELAY_MS = 60_000
+_DAY_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which attempts are meant. None is not checked."""
+
+    name: str | None = None
+    since: float | None = None
+    until: float | None = None
+    #: One of ENDINGS, or "failed" for each of FAILED.
+    outcome: str | None = None
+    source: str | None = None
+    pool: str | None = None
+    id: str | None = None
+    #: The id of the job inside which they were enqueued.
+    parent: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.outcome is not None and self.outcome not in (*ENDINGS, "failed"):
+            known = ("failed", *ENDINGS)
+            raise BadOption(
+                f"no outcome {self.outcome[:80]!r}{suggest(self.outcome, known)} (outcomes: {', '.join(known)})"
+            )
+
+    @property
+    def since_ms(self) -> int:
+        """No record of interest was written before this moment."""
+        return max(0, int((self.since or 0) * 1000))
+
+    @property
+    def texts(self) -> list[bytes]:
+        """Texts that each record of interest has."""
+        words = [self.pool, self.id, self.outcome if self.outcome in ENDINGS else None]
+        texts = [store.quoted(word) for word in words if word is not None]
+        if self.source is not None:
+            # A source may be a number.
+            texts.append(store.quoted(self.source)[1:-1])
+        if self.parent is not None:
+            texts.append(b"/%b" % store.quoted(self.parent)[1:])
+        return texts
+
+    def streams(self, keys: Keys, names: Iterable[str]) -> list[_Stream]:
+        """The streams to read."""
+        kinds = (True, False)
+        if self.outcome is not None:
+            kinds = (True,) if self.outcome == "completed" else (False,)  # type: ignore[assignment]
+        return [
+            _Stream(name, store.stream(keys, name, completed=completed))
+            for name in names
+            for completed in kinds
+        ]
+
+    def fits(self, record: store.StoredRecord) -> bool:
+        """Whether a record that the server found is meant."""
+        if self.outcome == "failed" and record.ending not in FAILED:
+            return False
+        return (
+            (self.outcome in (None, "failed") or record.ending == self.outcome)
+            and (self.source is None or source_text(record.source) == self.source)
+            and (self.pool is None or record.pool == self.pool)
+            and (self.id is None or record.id == self.id[: store.MAX_ID])
+            and (self.parent is None or record.parent.partition("/")[2] == self.parent)
+            and (self.since is None or record.ended >= self.since * 1000)
+            and (self.until is None or record.ended < self.until * 1000)
+        )
+
+
+def source_text(source: str | int | None) -> str:
+    """A source as filters and pages write it."""
+    return "" if source is None else str(source)
+
+
+#: A place over all streams: the later is the newer.
+Position = tuple[Place, str]
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A stream while it is read: what was found and not yet taken, newest first, and from where to read on."""
+
+    name: str
+    key: str
+    before: tuple[Place, bool] | None = None
+    found: list[KeptRecord] = field(default_factory=list)
+    ended: bool = False
+    #: How many records the next read searches.
+    most: int = 20
+
+    def begin(self, after: Position | None, until: float | None) -> None:
+        """Read what is older than a position, and was written before a moment."""
+        if until is not None:
+            self.before = (int(until * 1000) + DELAY_MS, 0), False
+        if after is not None:
+            place, key = after
+            self.before = place, self.key < key
+
+    @property
+    def top(self) -> Position:
+        """Nothing that was not taken is newer than this."""
+        if self.found:
+            return self.found[0].place, self.key
+        return (self.before[0], self.key) if self.before is not None else ((1 << 62, 0), self.key)
+
+
+def _names(session: Session, name: str | None) -> Steps[list[str]]:
+    if name is not None:
+        return [name]
+    known = yield from ask_all([job_types.names(session.keys), maintain.known_jobs(session.keys)])
+    return sorted({*known[0], *known[1]})
+
+
+def _read_on(streams: Sequence[_Stream], query: Query, ran: float = 0.0) -> Steps[int]:
+    """Read the next part of some streams. Returns how many records were searched."""
+    searched, texts = 0, query.texts
+    for first in range(0, len(streams), STREAMS_AT_ONCE):
+        some = streams[first : first + STREAMS_AT_ONCE]
+        answers = yield from ask_all(
+            [
+                store.scan(
+                    one.key, before=one.before, since=query.since_ms, most=one.most, texts=texts, ran=ran
+                )
+                for one in some
+            ]
+        )
+        for stream, answer in zip(some, answers, strict=True):
+            searched += answer.searched
+            stream.found += [one for one in answer.found if query.fits(one.record)]
+            stream.ended = answer.last is None
+            if answer.last is not None:
+                stream.before = answer.last, False
+            stream.most = min(stream.most * 3, store.MAX_SCANNED)
+    return searched
+
+
+# Pages.
+
+
+def history(
+    session: Session,
+    name: str | None = None,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    outcome: str | None = None,
+    source: str | None = None,
+    pool: str | None = None,
+    order: Order = "newest",
+    limit: int = 50,
+    after: str = "",
+) -> Steps[HistoryPage]:
+    """Attempts that ended, the newest or the slowest first, page by page. Times are Redis time in seconds.
+
+    `outcome` is how they ended, or "failed" for all that failed. With a filter a page may be short, even empty, and have
+    a next: 5,000 records are searched for one. The slowest are those among the newest 10,000. Raises BadOption.
+    """
+    if order not in ("newest", "slowest"):
+        raise BadOption(f"order {order!r}: write 'newest' or 'slowest'")
+    query = Query(name, since, until, outcome, source, pool)
+    limit = max(1, min(limit, MAX_RECORDS))
+    now = yield from ask(inspect.now())
+    names = yield from _names(session, name)
+    streams = query.streams(session.keys, names)
+    if order == "slowest":
+        return (yield from _slowest(streams, query, limit, now))
+    position = _read_cursor(after) if after else None
+    for stream in streams:
+        stream.begin(position, until)
+        # Of many names each has few of the newest attempts.
+        stream.most = max(2, min(100, 2 * limit // len(streams)))
+    return (yield from _newest(streams, query, limit, now))
+
+
+def _newest(streams: list[_Stream], query: Query, limit: int, now: float) -> Steps[HistoryPage]:
+    """Merge the streams. One is read on only while it may have something newer than what the others have."""
+    found: list[AttemptRecord] = []
+    searched = 0
+    last: Position | None = None
+    while len(found) < limit:
+        full = max((stream for stream in streams if stream.found), key=lambda one: one.top, default=None)
+        short = [
+            stream
+            for stream in streams
+            if not stream.ended and not stream.found and (full is None or stream.top > full.top)
+        ]
+        if short and searched >= MAX_SEARCHED:
+            # Everything newer than this was searched, and is among `found`.
+            place, key = max(stream.top for stream in streams if stream.found or not stream.ended)
+            return HistoryPage(now, tuple(found), searched, _cursor_text((place, key + "\0")))
+        if short:
+            searched += yield from _read_on(short, query)
+        elif full is None:
+            return HistoryPage(now, tuple(found), searched)
+        else:
+            last = full.top
+            found.append(attempt_record(full.name, full.found.pop(0).record))
+    more = last is not None and any(stream.found or not stream.ended for stream in streams)
+    return HistoryPage(now, tuple(found), searched, _cursor_text(last) if more and last else "")
+
+
+def _slowest(streams: list[_Stream], query: Query, limit: int, now: float) -> Steps[HistoryPage]:
+    found: list[AttemptRecord] = []
+    searched, least = 0, 0.000001
+    for stream in streams:
+        stream.begin(None, query.until)
+        stream.most = max(20, min(store.MAX_SCANNED, MAX_COUNTED // len(streams)))
+    while open_ := [stream for stream in streams if not stream.ended]:
+        if searched >= MAX_COUNTED:
+            break
+        for first in range(0, len(open_), STREAMS_AT_ONCE):
+            some = open_[first : first + STREAMS_AT_ONCE]
+            searched += yield from _read_on(some, query, least)
+            for stream in some:
+                found += [attempt_record(stream.name, one.record) for one in stream.found]
+                stream.found.clear()
+            found.sort(key=lambda one: -(one.ran or 0.0))
+            del found[limit:]
+            if len(found) == limit:
+                # Shorter ones need not be sent.
+                least = found[-1].ran or least
+    return HistoryPage(now, tuple(found), searched, partial=any(not stream.ended for stream in streams))
+
+
+def _cursor_text(position: Position) -> str:
+    (milliseconds, number), key = position
+    return f"{milliseconds}-{number}~{urlsafe_b64encode(key.encode()).decode().rstrip('=')}"
+
+
+def _read_cursor(text: str) -> Position:
+    match = re.fullmatch(r"(\d{1,15})-(\d{1,19})~([\w-]{1,2000})", text)
+    try:
+        if match is not None:
+            key = urlsafe_b64decode(match[3] + "=" * (-len(match[3]) % 4)).decode()
+            return (int(match[1]), int(match[2])), key
+    except ValueError:
+        pass
+    raise BadOption(
+        f"{text[:80]!r} is not a cursor of the history: use the cursor that the page before returned"
+    )
+
+
+def attempts_of(session: Session, job_id: str, name: str | None = None) -> Steps[tuple[AttemptRecord, ...]]:
+    """The recorded attempts of one job, oldest first.
+
+    Of a known name all its records are searched, else the newest 20,000 of all names.
+    """
+    query = Query(name, id=job_id)
+    names = yield from _names(session, name)
+    streams = query.streams(session.keys, names)
+    most = MAX_OF_ALL if name is None else MAX_OF_NAME
+    for stream in streams:
+        stream.most = max(50, min(store.MAX_SCANNED, most // max(1, len(streams))))
+    searched = 0
+    found: list[AttemptRecord] = []
+    while (open_ := [stream for stream in streams if not stream.ended]) and searched < most:
+        searched += yield from _read_on(open_, query)
+        for stream in open_:
+            found += [attempt_record(stream.name, one.record) for one in stream.found]
+            stream.found.clear()
+        if name is None and found:
+            # The other attempts have the same name.
+            return (yield from attempts_of(session, job_id, found[0].name))
+    return tuple(sorted(found, key=lambda one: (one.ended_at, one.attempt)))
+
+
+def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
+    """The last recorded attempt of each job that this job enqueued, newest first, among the newest 10,000 records."""
+    found, _, _ = yield from _read_all(session, Query(parent=job_id[: store.MAX_ID]))
+    latest: dict[str, AttemptRecord] = {}
+    for one in sorted((attempt_record(name, record) for name, record in found), key=lambda one: one.ended_at):
+        latest[one.id] = one
+    return tuple(sorted(latest.values(), key=lambda one: -one.ended_at)[:MAX_RECORDS])
+
+
+# Counts.
+
+
+def _read_all(
+    session: Session, query: Query
+) -> Steps[tuple[list[tuple[str, store.StoredRecord]], int, bool]]:
+    """The newest matching records of each name, how many were searched, and whether some were not."""
+    names = yield from _names(session, query.name)
+    streams = query.streams(session.keys, names)
+    for stream in streams:
+        stream.begin(None, query.until)
+        stream.most = max(20, min(store.MAX_SCANNED, MAX_COUNTED // len(streams)))
+    searched = 0
+    while (open_ := [stream for stream in streams if not stream.ended]) and searched < MAX_COUNTED:
+        searched += yield from _read_on(open_, query)
+    found = [(stream.name, one.record) for stream in streams for one in stream.found]
+    return found, searched, any(not stream.ended for stream in streams)
+
+
+def history_counts(
+    session: Session,
+    name: str | None = None,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    outcome: str | None = None,
+    source: str | None = None,
+    pool: str | None = None,
+    steps: int = 60,
+) -> Steps[HistoryCounts]:
+    """How many attempts ended in each of `steps` equal parts of a span, by default of the last day. Raises BadOption.
+
+    The newest 10,000 records are counted. `admin.metrics` has exact counts of all attempts by job name.
+    """
+    now = yield from ask(inspect.now())
+    end = now if until is None else until
+    start = end - _DAY_SECONDS if since is None else since
+    if end <= start:
+        raise BadOption("since must be before until")
+    query = Query(name, start, end, outcome, source, pool)
+    found, searched, partial = yield from _read_all(session, query)
+    steps = max(1, min(steps, 500))
+    step = (end - start) / steps
+    ended, failed = [0.0] * steps, [0.0] * steps
+    for _, record in found:
+        place = min(steps - 1, int((record.ended / 1000 - start) / step))
+        ended[place] += record.weight
+        if record.ending in FAILED:
+            failed[place] += record.weight
+    starts = tuple(start + number * step for number in range(steps))
+    return HistoryCounts(
+        now, starts, step, tuple(map(round, ended)), tuple(map(round, failed)), searched, partial
+    )
+
+
+@dataclass(slots=True)
+class _Use:
+    """What one source used, while it is counted."""
+
+    attempts: float = 0.0
+    failed: float = 0.0
+    worked: float = 0.0
+    waited: float = 0.0
+    waits: float = 0.0
+    last: int = 0
+    running: int = 0
+    names: Counter[str] = field(default_factory=Counter)
+
+    def add(self, name: str, record: store.StoredRecord) -> None:
+        """Count an attempt that ended."""
+        self.attempts += record.weight
+        self.failed += record.weight * (record.ending in FAILED)
+        self.worked += record.weight * max(0, record.ran) / 1e6
+        if record.waited >= 0:
+            self.waited += record.weight * record.waited / 1e6
+            self.waits += record.weight
+        self.last = max(self.last, record.ended)
+        self.names[name] += 1
+
+    def view(self, source: str) -> SourceView:
+        """The same, to show."""
+        return SourceView(
+            source, round(self.attempts), round(self.failed), self.worked,
+            self.waited / self.waits if self.waits else None, self.last / 1000 if self.last else None, self.running,
+            tuple(name for name, _ in self.names.most_common(10)),
+        )  # fmt: skip
+
+
+def sources(
+    session: Session, *, since: float | None = None, until: float | None = None, source: str | None = None
+) -> Steps[SourcesView]:
+    """What each source used, by default in the last day: attempts, failures, seconds worked, attempts that run now.
+
+    The newest 10,000 records are counted.
+    """
+    now = yield from ask(inspect.now())
+    start = now - _DAY_SECONDS if since is None else since
+    found, searched, partial = yield from _read_all(session, Query(since=start, until=until, source=source))
+    used: dict[str, _Use] = {}
+    for name, record in found:
+        if record.source is not None:
+            used.setdefault(source_text(record.source), _Use()).add(name, record)
+    for pool in (yield from pools.pools(session.keys)):
+        for worker in pool.status.workers if pool.status is not None else ():
+            shown = source_text(worker.source)
+            if shown and source in (None, shown):
+                used.setdefault(shown, _Use()).running += 1
+    views = sorted((use.view(one) for one, use in used.items()), key=lambda one: (-one.worked, one.source))
+    return SourcesView(now, tuple(views), start, searched, partial)
