@@ -83,6 +83,15 @@ def took(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.2g} ms"
 
 
+def size(number: float) -> str:
+    """A number of bytes: "213 B", "1.5 KiB"."""
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}" if number < 1000 else f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.3g} GiB" if number < 1000 else f"{number:.0f} GiB"
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """A number of things: "1 job", "2,000 jobs"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -193,6 +193,16 @@ def test_any_text_for_a_server_is_a_target_or_refused(text):
         st.sampled_from(
             [
                 "name=a",
+                "not",
+                "word",
+                "args.a.b=7",
+                "args.x~y",
+                "since=02:00",
+                "until=2026-11-18T02:00Z",
+                "since=1h",
+                "fails>=2",
+                "text~a=b",
+                "source!=x",
                 "name~b",
                 "error~'x y'",
                 "age>1h",

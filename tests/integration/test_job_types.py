@@ -260,7 +260,7 @@ def test_a_filter_cannot_feel_for_what_is_hidden(admin, strewn):
     assert admin.count("dead", where="error~redacted").matched == 1
     group = next(group for group in admin.failures().groups if group.dead)
     assert SECRET not in group.kind
-    assert admin.jobs("dead", where=Filter(kind=group.kind)).jobs
+    assert admin.jobs("dead", where=Filter.of(kind=group.kind)).jobs
     assert admin.count("dead", where=f"error~{SECRET[:6]}").matched == 0
 
 

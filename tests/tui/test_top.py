@@ -212,7 +212,7 @@ def test_the_filter_is_that_of_jobs_ls_and_a_mistake_in_it_is_explained(top, put
     screen.press("/")
     screen.wait_for("Show only rows that match")
     screen.fill("age>1h")
-    screen.wait_for("age> is not a filter of this tab: write name= or name~")
+    screen.wait_for("age is not a filter of this tab: write name=mail")
     screen.press("escape")
     screen.wait_for("2 queues", gone="is not a filter of this tab")
     screen.press("/")

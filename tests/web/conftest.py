@@ -97,13 +97,14 @@ def running_console(
     *,
     hide: tuple[str, ...] = (),
     headers: dict[str, str] | None = None,
+    show_unannounced: bool = True,
 ) -> Iterator[RunningConsole]:
     """A console over a namespace, with options of its own."""
     # Most of these namespaces have no pool that would announce the job types whose arguments are to be seen.
-    shown = AsyncAdmin(namespace, redis=redis_url, hide=hide, show_unannounced=True)
+    shown = AsyncAdmin(namespace, redis=redis_url, hide=hide, show_unannounced=show_unannounced)
     app = create_app(shown, options=options)
     with (
-        Admin(namespace, redis=redis_url, actor="test", show_unannounced=True) as admin,
+        Admin(namespace, redis=redis_url, actor="test", show_unannounced=show_unannounced) as admin,
         serving(app) as (url, server),
     ):
         base = options.base_path if options else ""

@@ -124,6 +124,7 @@ def test_the_document_is_served(filled):
 def test_the_document_names_the_fields_that_are_there(endpoint, filled):
     """The other way round: no answer has a field that the document does not know."""
     needed = {
+        "/search": {"q": "mail"},
         "/queue": {"name": "mail"},
         "/spread": {"name": "mail"},
         "/jobs": {"state": "dead"},

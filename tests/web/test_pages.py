@@ -197,7 +197,7 @@ def test_a_list_is_filtered_by_the_address_and_paged(console):
     assert "10 of 60" in words(page(console, target))
     assert "30 of 60" in words(page(console, "/scheduled_jobs", where="source=1"))
     assert "No match among 60 jobs" in words(page(console, "/scheduled_jobs", where="name=other"))
-    assert "Unknown filter: bogus" in words(page(console, "/scheduled_jobs", 400, where="bogus words"))
+    assert "Unknown filter: bogus" in words(page(console, "/scheduled_jobs", 400, where="bogus=words"))
 
 
 def test_an_id_in_the_filter_leads_to_the_job(console):
@@ -428,7 +428,7 @@ def test_of_many_busy_workers_the_longest_are_shown(console, link, keys):
     link.run(plain("SET", keys.pool("p"), msgspec.json.encode(status)))
     link.run(plain("ZADD", keys.pools, int((now + 60) * 1000), "p"))
     text = page(console, "/busy_workers")
-    assert "The 200 that have run longest." in words(text)
+    assert "The first 200 in this order." in words(text)
     assert "id249" in text
     assert "id049" not in text
     assert len(console.admin.busy()) == 250

@@ -156,6 +156,7 @@ def test_jobs_come_in_pages_with_filters(console):
         "matched": 4,
         "searched": 7,
         "total": 7,
+        "hidden": 0,
         "complete": True,
     }
     newest, oldest = (

@@ -12,8 +12,9 @@ from typing import Literal
 from dayjob.admin import verbs
 from dayjob.admin.bin import ended, new_deletion
 from dayjob.admin.filters import Filter, filter_of
-from dayjob.admin.jobs import held, matches, page, read_held, source_of
-from dayjob.admin.redactor import Redactor
+from dayjob.admin.job_lists import held, page, read_held
+from dayjob.admin.jobs import source_of
+from dayjob.admin.matcher import Matcher
 from dayjob.admin.session import Session, write_audit
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import Count, Progress, State, Tally
@@ -59,12 +60,19 @@ def count(
     most: int = 100_000,
 ) -> Steps[Count]:
     """How many jobs match; `most` entries are searched. Of a queue, the first 10,000."""
-    wanted = filter_of(where)
+    matcher = Matcher(session, state, where)
+    yield from matcher.open()
+    found = yield from _count(matcher, name, most)
+    return replace(found, hidden=matcher.hidden)
+
+
+def _count(matcher: Matcher, name: str | None, most: int) -> Steps[Count]:
+    session, state, wanted = matcher.session, matcher.state, matcher.wanted
     if state == "waiting":
         queue = name or wanted.name
         if queue:
-            return (yield from _count_waiting(session, queue, wanted))
-        return (yield from _count_anywhere(session, wanted, most))
+            return (yield from _count_waiting(matcher, queue))
+        return (yield from _count_anywhere(matcher, most))
     if state == "running":
         return (yield from _count_running(session, wanted))
     source = source_of(session.keys, state)
@@ -72,11 +80,10 @@ def count(
         total = (yield from ask(inspect.page(source, size=1))).total
         return Count(total, total, total)
     matched = searched = 0
-    redactor = Redactor(session)
     seen = yield from ask(inspect.page(source, size=inspect.MAX_ENTRIES))
     total = seen.total
     while seen.entries:
-        matched += len((yield from _matching(redactor, state, seen, seen.entries, wanted)))
+        matched += len((yield from _matching(matcher, seen, seen.entries)))
         searched += len(seen.entries)
         if seen.next is None:
             return Count(matched, max(searched, total), total)
@@ -86,30 +93,29 @@ def count(
     return Count(matched, searched, total)
 
 
-def _count_waiting(session: Session, name: str, wanted: Filter) -> Steps[Count]:
+def _count_waiting(matcher: Matcher, name: str) -> Steps[Count]:
     matched = searched = 0
-    redactor = Redactor(session)
     while True:
         size = min(inspect.MAX_ENTRIES, MAX_DEEP - searched)
-        seen = yield from ask(inspect.peek(session.keys, name, offset=searched, size=size))
-        if wanted.empty:
+        seen = yield from ask(inspect.peek(matcher.session.keys, name, offset=searched, size=size))
+        if matcher.empty:
             return Count(seen.total, seen.total, seen.total)
-        matched += len((yield from _matching(redactor, "waiting", seen, seen.entries, wanted)))
+        matched += len((yield from _matching(matcher, seen, seen.entries)))
         searched += len(seen.entries)
         if not seen.entries or searched >= min(seen.total, MAX_DEEP):
             return Count(matched, searched, seen.total)
 
 
-def _count_anywhere(session: Session, wanted: Filter, most: int) -> Steps[Count]:
+def _count_anywhere(matcher: Matcher, most: int) -> Steps[Count]:
     """Count over all queues. Jobs of queues whose name does not match count as searched."""
-    overview = yield from inspect.all_queues(session.keys)
+    overview = yield from inspect.all_queues(matcher.session.keys)
     matched = searched = total = 0
     for queue in overview.queues:
         total += queue.size
-        if queue.wrong or not wanted.fits_name(queue.name):
+        if queue.wrong or not matcher.wanted.fits_name(queue.name):
             searched += queue.size
         elif queue.size and searched < most:
-            part = yield from _count_waiting(session, queue.name, wanted)
+            part = yield from _count_waiting(matcher, queue.name)
             matched += part.matched
             searched += min(part.searched, queue.size)
     return Count(matched, searched, total)
@@ -163,7 +169,7 @@ def apply_to_failures(
     undo: bool = True,
 ) -> Steps[Tally]:
     """The action on every job of one group of failures, in each of these states; undone together."""
-    wanted = Filter(name=name, kind=kind)
+    wanted = Filter.of(name=name, kind=kind)
     subject = f"jobs where {wanted}"
     action = BulkAction(verb, new_deletion(session, "delete", subject, undo=undo and verb == "delete"))
     watched = Watched(progress)
@@ -205,14 +211,16 @@ def _apply(
     verb = action.verb
     if verb != "move":
         check_bulk(verb, state, wanted, queue)
+    matcher = Matcher(session, state, wanted)
+    yield from matcher.open()
     report = Watched(progress)
     audited = yield from write_audit(session, f"{verb} all", subject, "begun")
     if state == "waiting":
-        tally = yield from over_queues(session, action, queue, wanted, most, report)
+        tally = yield from over_queues(session, action, queue, matcher, most, report)
     elif state == "running":
-        tally = yield from _over_running(session, wanted, most, report)
+        tally = yield from _over_running(session, matcher, most, report)
     else:
-        tally = yield from _over_set(session, action, state, wanted, most, report)
+        tally = yield from _over_set(session, action, state, matcher, most, report)
     message = (
         f"{counted(tally.matched, 'job')} matched, {tally.changed:,} {_DID.get((verb, state), 'changed')}."
     )
@@ -220,16 +228,16 @@ def _apply(
         message += f" Stopped after {tally.searched:,} of {tally.total:,}."
     if tally.changed < tally.matched:
         message += f" {tally.matched - tally.changed:,} unchanged: they moved on, cannot be read, or another job has their unique key."
+    if matcher.hidden:
+        message += f" {counted(matcher.hidden, 'job')} could not be compared: their arguments are hidden."
     audited = (yield from write_audit(session, f"{verb} all", subject, message)) and audited
     return Tally(tally.searched, tally.matched, tally.changed, message, audited)
 
 
-def _matching(
-    redactor: Redactor, state: State, seen: Page, entries: Sequence[StoredEntry], wanted: Filter
-) -> Steps[list[StoredEntry]]:
-    if wanted.reads_error:
-        yield from redactor.learn(entry.job.name for entry in entries if entry.job is not None)
-    return [entry for entry in entries if matches(wanted, redactor, state, entry, seen.now)]
+def _matching(matcher: Matcher, seen: Page, entries: Sequence[StoredEntry]) -> Steps[list[StoredEntry]]:
+    if matcher.wanted.reads_shown:
+        yield from matcher.learn(entries)
+    return [entry for entry in entries if matcher.fits(entry, seen.now)]
 
 
 class Watched:
@@ -254,17 +262,16 @@ class Watched:
 
 
 def _over_set(
-    session: Session, action: BulkAction, state: State, wanted: Filter, most: int | None, report: Watched
+    session: Session, action: BulkAction, state: State, matcher: Matcher, most: int | None, report: Watched
 ) -> Steps[Progress]:
     source = source_of(session.keys, state)
     seen = yield from ask(inspect.page(source, size=BATCH))
     # Redis time is in whole milliseconds; scores that other clients wrote may be finer.
     began, total = seen.now + 0.001, seen.total
     searched = matched = changed = 0
-    redactor = Redactor(session)
     while seen.entries and searched < total:
         entries = [entry for entry in seen.entries if state != "dead" or entry.moment <= began]
-        meant = yield from _matching(redactor, state, seen, entries, wanted)
+        meant = yield from _matching(matcher, seen, entries)
         if most is not None:
             meant = meant[: max(0, most - matched)]
         changed += yield from _change(session, action, state, source, meant, seen.now)
@@ -314,35 +321,36 @@ def _sum(before: Progress, here: Progress) -> Progress:
 
 
 def over_queues(
-    session: Session, action: BulkAction, name: str, wanted: Filter, most: int | None, report: Watched
+    session: Session, action: BulkAction, name: str, matcher: Matcher, most: int | None, report: Watched
 ) -> Steps[Progress]:
     """The named queue, or each queue that can have jobs that match."""
     if name:
-        return (yield from _over_queue(session, action, name, wanted, most, report))
+        return (yield from _over_queue(session, action, name, matcher, most, report))
     overview = yield from inspect.all_queues(session.keys)
-    queues = [one for one in overview.queues if one.size and not one.wrong and wanted.fits_name(one.name)]
+    queues = [
+        one for one in overview.queues if one.size and not one.wrong and matcher.wanted.fits_name(one.name)
+    ]
     done = Progress(0, sum(min(one.size, MAX_DEEP) for one in queues), 0, 0)
     for queue in queues:
         report.before = done
         left = None if most is None else most - done.matched
-        done = _sum(done, (yield from _over_queue(session, action, queue.name, wanted, left, report)))
+        done = _sum(done, (yield from _over_queue(session, action, queue.name, matcher, left, report)))
         if report.stopped or (most is not None and done.matched >= most):
             break
     return done
 
 
 def _over_queue(
-    session: Session, action: BulkAction, name: str, wanted: Filter, most: int | None, report: Watched
+    session: Session, action: BulkAction, name: str, matcher: Matcher, most: int | None, report: Watched
 ) -> Steps[Progress]:
     """Go through a queue from its head. Each job that is removed moves the rest up."""
     searched = matched = changed = kept = 0
-    redactor = Redactor(session)
     total: int | None = None
     while True:
         seen = yield from ask(inspect.peek(session.keys, name, offset=kept, size=BATCH))
         total = min(seen.total, MAX_DEEP) if total is None else total
         entries = seen.entries[: total - searched]
-        fitting = yield from _matching(redactor, "waiting", seen, entries, wanted)
+        fitting = yield from _matching(matcher, seen, entries)
         chosen = {id(entry) for entry in fitting if action.verb != "kill" or entry.job is not None}
         meant = [(kept + place, entry.member) for place, entry in enumerate(entries) if id(entry) in chosen]
         if most is not None:
@@ -377,20 +385,19 @@ def _take_out(
     return sum((yield from ask_all(kills)))
 
 
-def _over_running(session: Session, wanted: Filter, most: int | None, report: Watched) -> Steps[Progress]:
+def _over_running(session: Session, matcher: Matcher, most: int | None, report: Watched) -> Steps[Progress]:
     """Ask the pools that hold the jobs. Each pool stops its own at its next heartbeat."""
     searched = matched = changed = 0
-    redactor = Redactor(session)
     now = yield from ask(inspect.now())
     attempts = yield from held(session)
     for first in range(0, len(attempts), BATCH):
         batch = attempts[first : first + BATCH]
         jobs = yield from read_held(session, batch)
-        yield from redactor.learn(entry.job.name for _, _, entry in jobs if entry.job is not None)
+        yield from matcher.learn(entry for _, _, entry in jobs)
         meant = [
             operate.cancel(session.keys, pool_id, token)
             for pool_id, token, entry in jobs
-            if matches(wanted, redactor, "running", entry, now)
+            if matcher.fits(entry, now, pool_id)
         ]
         if most is not None:
             meant = meant[: max(0, most - matched)]

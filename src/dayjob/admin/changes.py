@@ -10,6 +10,7 @@ from dayjob.admin.actions import Job, meant, moved_on
 from dayjob.admin.bulk import BulkAction, Report, Watched, over_queues
 from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.jobs import source_of
+from dayjob.admin.matcher import Matcher
 from dayjob.admin.session import Session, outcome, write_audit
 from dayjob.admin.views import Outcome, State, Tally
 from dayjob.errors import BadArguments, BadOption, Rejected
@@ -113,9 +114,11 @@ def move_all(
         return (yield from ask(operate.rename(session.keys, source, fitting, to))).count
 
     subject = f"{queue or 'jobs'} in waiting" + ("" if wanted.empty else f" where {wanted}") + f" to {to}"
+    matcher = Matcher(session, "waiting", wanted)
+    yield from matcher.open()
     audited = yield from write_audit(session, "move all", subject, "begun")
     done = yield from over_queues(
-        session, BulkAction("move", take=take), queue, wanted, most, Watched(progress)
+        session, BulkAction("move", take=take), queue, matcher, most, Watched(progress)
     )
     message = f"{counted(done.matched, 'job')} matched, {done.changed:,} moved to {quoted(to)}."
     if unfit:

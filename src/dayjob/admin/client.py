@@ -24,6 +24,7 @@ from dayjob.admin import failures as failure_steps
 from dayjob.admin import gocraft as numbered_steps
 from dayjob.admin import groups as group_steps
 from dayjob.admin import history as history_steps
+from dayjob.admin import job_lists as list_steps
 from dayjob.admin import job_types as type_steps
 from dayjob.admin import jobs as job_steps
 from dayjob.admin import limits as limit_steps
@@ -34,6 +35,7 @@ from dayjob.admin import preview as preview_steps
 from dayjob.admin import queues as queue_steps
 from dayjob.admin import scale as scale_steps
 from dayjob.admin import scrape as scrape_steps
+from dayjob.admin import search as search_steps
 from dayjob.admin import timeline as timeline_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin import waves as wave_steps
@@ -158,13 +160,14 @@ class Admin(_AdminBase):
     pool = _sync(detail_steps.pool, "pool")
     busy = _sync(pool_steps.busy, "busy")
     stacks = _sync(pool_steps.stacks, "stacks")
-    jobs = _sync(job_steps.page, "jobs")
-    broken = _sync(job_steps.broken, "broken")
+    jobs = _sync(list_steps.page, "jobs")
+    broken = _sync(list_steps.broken, "broken")
     bin = _sync(bin_steps.listing, "bin")
     job = _sync(job_steps.detail, "job")
     still = _sync(job_steps.still, "still")
     logs = _sync(job_steps.logs, "logs")
     explain = _sync(job_steps.explain, "explain")
+    search = _sync(search_steps.search, "search")
     failures = _sync(failure_steps.failures, "failures")
     failure_group = _sync(group_steps.group, "failure_group")
     count = _sync(bulk.count, "count")
@@ -306,13 +309,14 @@ class AsyncAdmin(_AdminBase):
     pool = _async(detail_steps.pool, "pool")
     busy = _async(pool_steps.busy, "busy")
     stacks = _async(pool_steps.stacks, "stacks")
-    jobs = _async(job_steps.page, "jobs")
-    broken = _async(job_steps.broken, "broken")
+    jobs = _async(list_steps.page, "jobs")
+    broken = _async(list_steps.broken, "broken")
     bin = _async(bin_steps.listing, "bin")
     job = _async(job_steps.detail, "job")
     still = _async(job_steps.still, "still")
     logs = _async(job_steps.logs, "logs")
     explain = _async(job_steps.explain, "explain")
+    search = _async(search_steps.search, "search")
     failures = _async(failure_steps.failures, "failures")
     failure_group = _async(group_steps.group, "failure_group")
     count = _async(bulk.count, "count")

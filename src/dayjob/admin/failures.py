@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dayjob.admin.filters import kind_of
+from dayjob.admin import sorting
+from dayjob.admin.filter_checks import kind_of
 from dayjob.admin.jobs import source_of, view
 from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
@@ -54,10 +55,16 @@ def failures(
     window: float | None = None,
     states: Iterable[State] = ("dead", "retry"),
     most: int = MAX_SEARCHED,
+    sort: str = "",
 ) -> Steps[Failures]:
-    """Groups of jobs that failed the same way, within `window` seconds or ever; `most` entries of each set are searched."""
+    """Groups of jobs that failed the same way, within `window` seconds or ever; `most` entries of each set are searched.
+
+    The largest first, or sorted by another column: `-last`. Raises BadOption.
+    """
+    sorting.FAILURES.read(sort)
     now = yield from ask(inspect.now())
     groups, searched, total = yield from _groups(session, now, window, states, most)
+    groups = tuple(sorting.FAILURES.sorted(groups, sort))
     return Failures(now, groups, searched, total, (yield from _attempts(session, now)))
 
 

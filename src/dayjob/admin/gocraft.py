@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dayjob.admin.jobs import MAX_SAME, source_of, view
+from dayjob.admin.job_lists import MAX_SAME
+from dayjob.admin.jobs import source_of, view
 from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
 from dayjob.admin.views import JobPage, JobView, State

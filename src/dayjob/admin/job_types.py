@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dayjob.admin import sorting
 from dayjob.admin.session import Session
 from dayjob.admin.views import Argument, JobTypeView
 from dayjob.store.ops import job_types
@@ -9,10 +10,14 @@ from dayjob.store.ops.job_types import AnnouncedType
 from dayjob.store.steps import Steps, ask
 
 
-def every(session: Session) -> Steps[tuple[JobTypeView, ...]]:
-    """The job types that pools announced, by name. They are kept as long as dead jobs, also if no pool is left."""
+def every(session: Session, *, sort: str = "") -> Steps[tuple[JobTypeView, ...]]:
+    """The job types that pools announced, by name. They are kept as long as dead jobs, also if no pool is left.
+
+    Or sorted by another column: `-timeout`. Raises BadOption.
+    """
+    sorting.JOB_TYPES.read(sort)
     found = yield from job_types.every(session.keys)
-    return tuple(_view(session, one) for one in found)
+    return tuple(sorting.JOB_TYPES.sorted((_view(session, one) for one in found), sort))
 
 
 def one(session: Session, name: str) -> Steps[JobTypeView | None]:

@@ -1,11 +1,8 @@
-"""Jobs as operators see them: pages of each state, filtered or not, and one job with its timeline. Reads only."""
+"""Jobs as operators see them: what may be shown of one, where it is, and its timeline. Reads only."""
 
 from __future__ import annotations
 
-import hashlib
-import math
 import shlex
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +10,6 @@ from typing import Any
 import msgspec
 
 from dayjob import text
-from dayjob.admin.filters import Filter, age_of, filter_of
 from dayjob.admin.history import attempts_of
 from dayjob.admin.metrics import recent_rate
 from dayjob.admin.records import LoggedLines
@@ -21,35 +17,26 @@ from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
 from dayjob.admin.views import (
     AttemptRecord,
-    BrokenPage,
     Event,
     EventKind,
     JobDetail,
-    JobPage,
     JobView,
     PastAttempt,
     Seen,
     State,
 )
-from dayjob.errors import BadOption, Rejected
+from dayjob.errors import BadOption
 from dayjob.explain.reasons import JobFinished, JobNotFound, JobWaiting, Reason, reason
 from dayjob.explain.words import sentence
-from dayjob.handlers.redact import HIDDEN, veiled
+from dayjob.handlers.redact import HIDDEN
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, find, history, inspect, job_types, maintain
-from dayjob.store.ops.inspect import Cursor, Page, StoredEntry
-from dayjob.store.ops.operate import MAX_DEEP
-from dayjob.store.steps import Steps, ask, ask_all
+from dayjob.store.ops import find, history, inspect
+from dayjob.store.ops.inspect import StoredEntry
+from dayjob.store.steps import Steps, ask
 
 #: How many jobs are searched for an id: of each queue, of each queue in a quick search, and of all queues in a quick search.
 SEARCH_DEPTHS = (find.MAX_SEARCHED, find.QUICK, find.QUICK_IN_ALL)
-#: Among how many entries with the same score the entry of a cursor is searched for.
-MAX_SAME = 10_000
-#: How many entries a filter searches for one page. More would make the page slow.
-MAX_FILTERED = 3000
-#: How many queues are read for one page of all waiting jobs.
-MAX_QUEUES = 200
 #: States whose jobs are in a sorted set.
 IN_SETS = ("scheduled", "retry", "dead", "done")
 
@@ -116,265 +103,6 @@ def _due_at(state: State, wire: codec.Wire) -> float | None:
     if state not in ("retry", "dead", "done"):
         return codec.enqueued_at(wire) or None
     return float(wire.t) or None
-
-
-# Pages.
-
-
-def page(
-    session: Session,
-    state: State,
-    *,
-    name: str | None = None,
-    where: Filter | str | None = None,
-    after: str = "",
-    size: int = 50,
-    newest_first: bool | None = None,
-) -> Steps[JobPage]:
-    """Jobs in one state, page by page. `name` chooses one queue of waiting jobs. Running jobs are those that pools hold.
-
-    Without a name waiting jobs come queue by queue, in the order of their names. With a filter a page may be short, even
-    empty, and have a next: 3,000 entries are searched for one. Of each queue the first 10,000 are listed, from either
-    end. Raises BadOption.
-    """
-    wanted = filter_of(where)
-    size = max(1, min(size, inspect.MAX_ENTRIES))
-    if state == "waiting":
-        newest = bool(newest_first)
-        queue = name or wanted.name
-        if queue:
-            return (yield from _waiting(session, queue, wanted, after, size, newest_first=newest))
-        return (yield from _waiting_anywhere(session, wanted, after, size, newest_first=newest))
-    if name is not None:
-        raise BadOption("name is for waiting jobs; elsewhere write where='name=...'")
-    if state == "running":
-        return (yield from _running(session, wanted, after, size))
-    if newest_first is None:
-        newest_first = state in ("dead", "done")
-    return (yield from _in_set(session, state, wanted, after, size, newest_first=newest_first))
-
-
-def _in_set(
-    session: Session, state: State, wanted: Filter, after: str, size: int, *, newest_first: bool
-) -> Steps[JobPage]:
-    source = source_of(session.keys, state)
-    cursor = (yield from _read_cursor(source, after, newest_first=newest_first)) if after else None
-    found: list[JobView] = []
-    redactor = Redactor(session)
-    searched = 0
-    while True:
-        most = size if wanted.empty else inspect.MAX_ENTRIES
-        seen = yield from ask(inspect.page(source, after=cursor, size=most, newest_first=newest_first))
-        yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
-        for number, entry in enumerate(seen.entries, 1):
-            searched += 1
-            if matches(wanted, redactor, state, entry, seen.now):
-                found.append(view(redactor, state, entry))
-            if len(found) >= size:
-                last = number == len(seen.entries) and seen.next is None
-                stop = None if last else Cursor(entry.at or 0.0, entry.member)
-                return _page(seen, state, found, stop, searched)
-        cursor = seen.next
-        if cursor is None or wanted.empty or searched >= MAX_FILTERED:
-            return _page(seen, state, found, cursor, searched)
-
-
-def matches(wanted: Filter, redactor: Redactor, state: State, entry: StoredEntry, now: float) -> bool:
-    """Whether an entry matches a filter. It sees redacted errors only, so that no filter can guess a hidden value."""
-    error = redactor.error(entry.job) if wanted.reads_error and entry.job is not None else None
-    return wanted.matches(entry.job, age_of(state, entry.job, entry.at, now), error)
-
-
-def _page(seen: Page, state: State, found: list[JobView], stop: Cursor | None, searched: int) -> JobPage:
-    return JobPage(seen.now, state, seen.total, tuple(found), _cursor_text(stop) if stop else "", searched)
-
-
-def _cursor_text(cursor: Cursor) -> str:
-    """A cursor as text that contains nothing of the arguments, because it appears in URLs and logs."""
-    head, args, _ = cursor.member.partition(b'"args"')
-    if args and b'"id"' in head and len(head) <= inspect.MAX_CURSOR:
-        return Cursor(cursor.score, head).text
-    return f"{cursor.score!r}~~{_digest(cursor.member)}"
-
-
-def _digest(member: bytes) -> str:
-    return hashlib.sha256(member).hexdigest()[:24]
-
-
-def _read_cursor(source: str, text: str, *, newest_first: bool) -> Steps[Cursor]:
-    """The cursor that `text` stands for. If its entry is gone, it points before all entries with the same score."""
-    moment, _, digest = text.partition("~~")
-    if not digest:
-        return Cursor.of(text)
-    score = Cursor.of(f"{moment}~").score
-    count = inspect.count_above if newest_first else inspect.count_below
-    offset = yield from ask(count(source, score))
-    for _ in range(MAX_SAME // inspect.MAX_ENTRIES):
-        seen = yield from ask(
-            inspect.page(source, offset=offset, size=inspect.MAX_ENTRIES, newest_first=newest_first)
-        )
-        for entry in seen.entries:
-            if entry.at == score and _digest(entry.member) == digest:
-                return Cursor(score, entry.member)
-        if not seen.entries or seen.entries[-1].at != score:
-            break
-        offset += len(seen.entries)
-    return Cursor(math.nextafter(score, math.inf if newest_first else -math.inf), b"")
-
-
-def _waiting(
-    session: Session, name: str, wanted: Filter, after: str, size: int, *, newest_first: bool
-) -> Steps[JobPage]:
-    if after and not after.isdecimal():
-        raise BadOption(
-            f"{after[:80]!r} is not a cursor of a queue: use the cursor that the page before returned"
-        )
-    offset = first = int(after or 0)
-    found: list[JobView] = []
-    redactor = Redactor(session)
-    while True:
-        if offset >= MAX_DEEP:
-            raise BadOption(f"only the first {MAX_DEEP:,} jobs of a queue are shown, from either end")
-        most = min(size if wanted.empty else inspect.MAX_ENTRIES, MAX_DEEP - offset)
-        seen = yield from ask(
-            inspect.peek(session.keys, name, offset=offset, size=most, newest_first=newest_first)
-        )
-        yield from redactor.learn(entry.job.name for entry in seen.entries if entry.job is not None)
-        for entry in seen.entries:
-            place = seen.total - 1 - offset if newest_first else offset
-            offset += 1
-            if matches(wanted, redactor, "waiting", entry, seen.now):
-                found.append(view(redactor, "waiting", entry, place=place))
-            if len(found) >= size:
-                break
-        over = not seen.entries or offset >= min(seen.total, MAX_DEEP)
-        if over or len(found) >= size or wanted.empty or offset - first >= MAX_FILTERED:
-            following = "" if over else str(offset)
-            beyond = max(0, seen.total - MAX_DEEP)
-            return JobPage(seen.now, "waiting", seen.total, tuple(found), following, offset - first, beyond)
-
-
-def _waiting_anywhere(
-    session: Session, wanted: Filter, after: str, size: int, *, newest_first: bool
-) -> Steps[JobPage]:
-    """One page of the waiting jobs of all queues, by name. Its cursor is the name of a queue and an offset in it."""
-    first, passed = _read_place(after) if after else ("", 0)
-    overview = yield from inspect.all_queues(session.keys)
-    queues = [queue for queue in overview.queues if queue.size and not queue.wrong]
-    ahead = [queue.name for queue in queues if queue.name >= first and wanted.fits_name(queue.name)]
-    found: list[JobView] = []
-    searched, following = 0, ""
-    for number, name in enumerate(ahead):
-        if number >= MAX_QUEUES or len(found) >= size or searched >= MAX_FILTERED:
-            following = _place_text(name, 0)
-            break
-        start = str(passed) if name == first else ""
-        seen = yield from _waiting(session, name, wanted, start, size - len(found), newest_first=newest_first)
-        found += seen.jobs
-        searched += seen.searched
-        if seen.next:
-            following = _place_text(name, int(seen.next))
-            break
-    total = sum(queue.size for queue in queues)
-    beyond = sum(max(0, queue.size - MAX_DEEP) for queue in queues)
-    return JobPage(overview.now, "waiting", total, tuple(found), following, searched, beyond)
-
-
-def _place_text(name: str, passed: int) -> str:
-    return f"{passed}~{urlsafe_b64encode(name.encode()).decode().rstrip('=')}"
-
-
-def _read_place(text: str) -> tuple[str, int]:
-    """The queue and the offset in a cursor over all queues. Raises BadOption."""
-    passed, _, name = text.partition("~")
-    try:
-        if passed.isdecimal() and name:
-            return urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode(), int(passed)
-    except ValueError:
-        pass
-    raise BadOption(
-        f"{text[:80]!r} is not a cursor of waiting jobs: use the cursor that the page before returned"
-    )
-
-
-def held(session: Session, *, most: int = MAX_DEEP) -> Steps[list[tuple[str, str]]]:
-    """The attempts that pools hold, each as pool id and token: the oldest first in each pool."""
-    holders = yield from ask_all([consume.pool_ids(session.keys), consume.condemned_ids(session.keys)])
-    ids = list(dict.fromkeys(holders[0] + holders[1]))
-    tokens = yield from ask_all([consume.held_tokens(session.keys, pool_id) for pool_id in ids])
-    found = [
-        (pool_id, token)
-        for pool_id, some in zip(ids, tokens, strict=True)
-        for token in sorted(some, key=lambda one: (len(one.partition(":")[0]), one))
-    ]
-    return found[:most]
-
-
-def read_held(
-    session: Session, attempts: Sequence[tuple[str, str]]
-) -> Steps[list[tuple[str, str, StoredEntry]]]:
-    """The jobs of some attempts that are still held: pool id, token and job."""
-    by_pool: dict[str, list[str]] = {}
-    for pool_id, token in attempts:
-        by_pool.setdefault(pool_id, []).append(token)
-    looks = [maintain.read_held(session.keys, pool_id, tokens) for pool_id, tokens in by_pool.items()]
-    answers = yield from ask_all(looks)
-    return [
-        (pool_id, token, inspect.kept(payload, None))
-        for (pool_id, tokens), payloads in zip(by_pool.items(), answers, strict=True)
-        for token, payload in zip(tokens, payloads, strict=True)
-        if payload is not None
-    ]
-
-
-def _running(session: Session, wanted: Filter, after: str, size: int) -> Steps[JobPage]:
-    if after and not after.isdecimal():
-        raise BadOption(
-            f"{after[:80]!r} is not a cursor of running jobs: use the cursor that the page before returned"
-        )
-    now = yield from ask(inspect.now())
-    attempts = yield from held(session)
-    offset = first = int(after or 0)
-    redactor = Redactor(session)
-    found: list[JobView] = []
-    while offset < len(attempts) and len(found) < size:
-        batch = attempts[offset : offset + min(size - len(found), maintain.BATCH)]
-        offset += len(batch)
-        jobs = yield from read_held(session, batch)
-        yield from redactor.learn(entry.job.name for _, _, entry in jobs if entry.job is not None)
-        for pool_id, token, entry in jobs:
-            if matches(wanted, redactor, "running", entry, now):
-                more = {"problem": entry.problem, "pool_id": pool_id, "token": token}
-                found.append(of_wire(redactor, "running", entry.member, entry.job, **more))
-    following = str(offset) if offset < len(attempts) else ""
-    return JobPage(now, "running", len(attempts), tuple(found), following, offset - first)
-
-
-def broken(session: Session, *, offset: int = 0, size: int = 50) -> Steps[BrokenPage]:
-    """Entries that could not be read as jobs, oldest first; the first 10,000 can be paged through.
-
-    Their `payload` is redacted and may be shown. Their `entry`, which actions need, is not.
-    """
-    if not 0 <= offset < MAX_DEEP:
-        raise BadOption(f"only the first {MAX_DEEP:,} broken entries are shown")
-    found = yield from ask(inspect.broken(session.keys, offset=offset, size=size))
-    types = yield from _all_hidden(session)
-
-    def shown(payload: bytes) -> bytes:
-        return HIDDEN.encode() if types is None else veiled(payload, types)
-
-    return BrokenPage(
-        found.total, tuple(replace(entry, payload=shown(entry.payload)) for entry in found.entries)
-    )
-
-
-def _all_hidden(session: Session) -> Steps[frozenset[str] | None]:
-    """All arguments that any job type hides, since the type of broken bytes is not known. None if job types cannot be read."""
-    try:
-        known = yield from job_types.every(session.keys)
-    except Rejected:
-        return None
-    return session.hide.union(*(one.described.redact for one in known))
 
 
 # One job.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dayjob.admin import doctor
+from dayjob.admin import doctor, sorting
 from dayjob.admin.session import Session
 from dayjob.admin.views import JobMetrics, JobSpread, Metrics, Quantiles, RedisView, Throughput, Vitals
 from dayjob.errors import BadOption
@@ -27,12 +27,13 @@ GROWTH_SECONDS = 45.0
 
 
 def metrics(
-    session: Session, hours: int = 1, *, name: str | None = None, most: int | None = None
+    session: Session, hours: int = 1, *, name: str | None = None, most: int | None = None, sort: str = ""
 ) -> Steps[Metrics]:
     """Throughput, wait and run times by job name over the last 1, 24 or 72 hours: of one, of the busiest, or of all.
 
-    Raises BadOption.
+    The busiest first, or sorted by another column: `-run_p95`. Raises BadOption.
     """
+    sorting.METRICS.read(sort)
     now, parts = yield from _series(session, hours)
     totals = yield from ask(figures.totals(session.keys))
     names = {one for part in parts for one in (*part.ended, *part.fails, *part.taken)}
@@ -50,7 +51,7 @@ def metrics(
         jobs = tuple(replace(one, run_times=times.run(name), wait_times=times.wait(name)) for one in jobs)
     return Metrics(
         now, hours, flow.step, flow.starts, flow.ended, flow.failed, tuple(sorted(names)),
-        jobs, Quantiles.of(times.exchange()),
+        tuple(sorting.METRICS.sorted(jobs, sort)), Quantiles.of(times.exchange()),
         flow.waiting,
     )  # fmt: skip
 

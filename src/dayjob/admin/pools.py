@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from dayjob import cron
+from dayjob.admin import sorting
 from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome
 from dayjob.admin.views import (
@@ -36,24 +37,33 @@ MAX_BUSY = 10_000
 SHOWN_TICKS = 5
 
 
-def listing(session: Session, *, workers: bool = True) -> Steps[PoolsView]:
+def listing(session: Session, *, workers: bool = True, sort: str = "") -> Steps[PoolsView]:
     """The pools with their statuses, the condemned ones, and the leader. Statuses are one read.
 
-    Of many pools most is what their busy workers do, which can be left out.
+    Of many pools most is what their busy workers do, which can be left out. By host, or sorted by another column:
+    `-memory`. Raises BadOption.
     """
+    sorting.POOLS.read(sort)
     registered = yield from _registered(session, workers=workers)
     condemned = yield from pools.condemned(session.keys)
     leader = yield from ask(pools.leader(session.keys))
-    return PoolsView(tuple(registered), tuple(condemned), leader)
+    return PoolsView(tuple(sorting.POOLS.sorted(registered, sort)), tuple(condemned), leader)
 
 
 def busy(
-    session: Session, *, pool_id: str | None = None, name: str | None = None, most: int = MAX_BUSY
+    session: Session,
+    *,
+    pool_id: str | None = None,
+    name: str | None = None,
+    most: int = MAX_BUSY,
+    sort: str = "",
 ) -> Steps[tuple[BusyWorker, ...]]:
-    """The workers that have run a job for more than 0.5 s, the longest first; 10,000 at most.
+    """The workers that have run a job for more than 0.5 s; 10,000 at most.
 
-    Of all pools or of one; of all job names or of one.
+    Of all pools or of one; of all job names or of one. The longest first, or sorted by another column: `left`. Raises
+    BadOption.
     """
+    sorting.BUSY.read(sort)
     now = yield from ask(inspect.now())
     if pool_id is None:
         registered = yield from pools.pools(session.keys)
@@ -64,20 +74,15 @@ def busy(
         reported = [] if status is None else [(pool_id, status)]
         stale = set()
     everyone = [
-        (worker.started_at, id_, status, worker)
+        BusyWorker(id_, status.host, status.pid, worker, max(0.0, now - worker.started_at), id_ in stale)
         for id_, status in reported
         for worker in status.workers
         if name in (None, worker.name)
     ]
-    longest = sorted(everyone, key=lambda one: one[0])[: max(0, min(most, MAX_BUSY))]
+    some = sorting.BUSY.sorted(everyone, sort)[: max(0, min(most, MAX_BUSY))]
     redactor = Redactor(session)
-    yield from redactor.learn(worker.name for *_, worker in longest)
-    return tuple(
-        BusyWorker(
-            id_, status.host, status.pid, _veiled(redactor, worker), max(0.0, now - began), id_ in stale
-        )
-        for began, id_, status, worker in longest
-    )
+    yield from redactor.learn(one.worker.name for one in some)
+    return tuple(replace(one, worker=_veiled(redactor, one.worker)) for one in some)
 
 
 def _registered(session: Session, *, workers: bool) -> Steps[list[Pool]]:
@@ -165,16 +170,18 @@ def _stacks(pool_id: str, raw: bytes) -> Stacks | None:
 # Schedules.
 
 
-def periodic(session: Session) -> Steps[tuple[Periodic, ...]]:
-    """All schedules that a pool ever announced: in English, with their last and next ticks."""
+def periodic(session: Session, *, sort: str = "") -> Steps[tuple[Periodic, ...]]:
+    """All schedules that a pool ever announced: in English, with their last and next ticks. Raises BadOption."""
+    sorting.PERIODIC.read(sort)
     found = yield from ask(inspect.schedules(session.keys))
     now = yield from ask(inspect.now())
     redactor = Redactor(session)
     yield from redactor.learn(schedule.job for schedule in found)
     live = (yield from live_schedules(session)) if found else set()
-    return tuple(
+    views = (
         _periodic(redactor, schedule, now, live=live is None or schedule.name in live) for schedule in found
     )
+    return tuple(sorting.PERIODIC.sorted(views, sort))
 
 
 def live_schedules(session: Session) -> Steps[set[str] | None]:

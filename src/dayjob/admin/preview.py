@@ -5,7 +5,7 @@ from __future__ import annotations
 from dayjob.admin import verbs
 from dayjob.admin.bulk import check_bulk, count
 from dayjob.admin.filters import Filter, filter_of
-from dayjob.admin.jobs import page
+from dayjob.admin.job_lists import page
 from dayjob.admin.session import Session
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import Count, JobView, Preview, State
@@ -50,7 +50,7 @@ def preview_failures(
     session: Session, verb: Verb, name: str, kind: str, states: tuple[State, ...] = ("dead", "retry")
 ) -> Steps[Preview]:
     """What `apply_to_failures` with the same arguments would change, and ten jobs of it."""
-    label, wanted = verbs.row("job", verb).label, Filter(name=name, kind=kind)
+    label, wanted = verbs.row("job", verb).label, Filter.of(name=name, kind=kind)
     parts = []
     for state in dict.fromkeys(states):
         parts += [(yield from _preview(session, label, state, wanted, None, None))]

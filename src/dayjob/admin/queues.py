@@ -7,10 +7,11 @@ import fnmatch
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dayjob.admin import sorting
 from dayjob.admin.bin import ended, new_deletion
 from dayjob.admin.failures import groups_of
+from dayjob.admin.job_lists import page
 from dayjob.admin.job_types import one as job_type
-from dayjob.admin.jobs import page
 from dayjob.admin.metrics import RECENT_MINUTES, RecentWindow, failing, growth, pairs, totals_of, window
 from dayjob.admin.pools import busy, periodic
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
@@ -44,8 +45,12 @@ MAX_GALLOPED = 1 << 20
 MIN_CHANGE = 0.5
 
 
-def listing(session: Session) -> Steps[QueuesView]:
-    """Every queue: size, age, pause, limit, workers, jobs in and out per minute, and failures."""
+def listing(session: Session, *, sort: str = "") -> Steps[QueuesView]:
+    """Every queue: size, age, pause, limit, workers, jobs in and out per minute, and failures.
+
+    By name, or sorted by another column: `-waiting`. Raises BadOption.
+    """
+    sorting.QUEUES.read(sort)
     overview = yield from inspect.all_queues(session.keys)
     fleet = Fleet((yield from pools.pools(session.keys)))
     last = int(overview.now // 60)
@@ -53,7 +58,7 @@ def listing(session: Session) -> Steps[QueuesView]:
     recent = window([minute.counts for minute in minutes], overview.now)
     crew = _crew(fleet)
     views = (_view(queue, fleet, crew, recent, minutes, overview.now) for queue in overview.queues)
-    return QueuesView(overview.now, tuple(views))
+    return QueuesView(overview.now, tuple(sorting.QUEUES.sorted(views, sort)))
 
 
 def names(session: Session) -> Steps[tuple[str, ...]]:

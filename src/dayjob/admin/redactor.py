@@ -7,12 +7,13 @@ Arguments of a name that no pool has announced are hidden as well, since its `re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dayjob.admin.filter_checks import MISSING, Hidden
 from dayjob.admin.session import Session
 from dayjob.errors import Rejected
-from dayjob.handlers.redact import HIDDEN, UNANNOUNCED, secrets_in, shown, texts_in, without
+from dayjob.handlers.redact import HIDDEN, UNANNOUNCED, is_hidden, secrets_in, shown, texts_in, without
 from dayjob.store import codec
 from dayjob.store.ops import job_types
 from dayjob.store.steps import Steps, ask
@@ -74,6 +75,28 @@ class Redactor:
         if self._blind or not (found := codec.job_of(wire).headers):
             return {}
         return dict(shown(dict(found), self.hide(wire.name)))
+
+    def argument(self, name: str, raw: Any, path: Sequence[str]) -> Any:
+        """The value at a path of the arguments; MISSING if there is none, Hidden if it may not be compared."""
+        if self._blind or name in self._unannounced:
+            return Hidden
+        data, last = bytes(raw), path[-1]
+        if last.isascii() and last.encode() not in data and b"\\u" not in data:
+            return MISSING
+        try:
+            value = codec.json_value(data)
+        except codec.UNREADABLE:
+            return MISSING
+        for step in path:
+            if isinstance(value, dict) and is_hidden(step, self.hide(name)):
+                return Hidden
+            if isinstance(value, dict):
+                value = value.get(step, MISSING)
+            elif isinstance(value, list) and step.isdecimal() and len(step) < 7:
+                value = value[int(step)] if int(step) < len(value) else MISSING
+            else:
+                return MISSING
+        return value
 
     def plain(self, name: str, value: Any) -> Any:
         """The redacted arguments of a running job, which its pool has already redacted by its own options."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from dayjob.admin import doctor
 from dayjob.admin.metrics import failing
 from dayjob.admin.session import Session
-from dayjob.admin.views import Level, Note, Sizes, Verdict
+from dayjob.admin.views import Level, Note, NoteKind, Sizes, Verdict
 from dayjob.explain.obstacles import UNATTENDED, Fleet, obstacle
 from dayjob.explain.words import place, quoted
 from dayjob.store.keys import Keys
@@ -30,6 +31,26 @@ FAILING_SHARE = 0.1
 MIN_FAILED = 5
 WINDOW_MINUTES = 10
 
+#: What to do about each kind of note.
+TODO: dict[NoteKind, str] = {
+    "unused": "Start a pool, or choose another namespace.",
+    "no_pool": "Start one: dayjob worker app.jobs:pool",
+    "not_rescued": "Start a pool: the leader puts them back into their queues.",
+    "stuck": "Look at the stack of the worker, or end the job with dayjob jobs kill ID --running.",
+    "loop_blocked": "Look at its stack: a blocking call belongs into a thread or a plain function.",
+    "arguments": "Deploy the same version of the program everywhere.",
+    "wrong_type": "Another program wrote this key: dayjob doctor shows what to do.",
+    "paused": "Resume the queue when its jobs may run again.",
+    "no_worker": "Start a pool that has this job.",
+    "late": "Add workers, or look at what holds them.",
+    "failing": "Read the error on the page of failures.",
+    "overdue": "Check that a pool runs and reaches Redis: its leader moves these jobs.",
+    "broken": "Repair them, or delete them.",
+    "dead": "Retry them after a fix, or delete them.",
+    "eviction": "Set maxmemory-policy to noeviction.",
+    "memory_only": "Turn on appendonly or snapshots.",
+}
+
 _ORDER: dict[Level, int] = {"error": 0, "warning": 1, "notice": 2, "ok": 3}
 
 
@@ -49,7 +70,7 @@ def verdict(session: Session) -> Steps[Verdict]:
     notes = [
         *(_about_pools(overview.queues, fleet, condemned, now) if used else [_unused(session.keys)]),
         *_about_workers(fleet.statuses, now),
-        *_about_queues(overview.queues, fleet),
+        *_about_queues(overview.queues, fleet, now),
         *_about_arguments(live),
         *_about_failures(minutes),
         *(yield from _about_due(session, now, sizes)),
@@ -57,6 +78,7 @@ def verdict(session: Session) -> Steps[Verdict]:
         *_about_server((yield from session.minute_cache.server(now))),
     ]
     notes.sort(key=lambda note: _ORDER[note.level])
+    notes = [replace(note, todo=TODO[note.kind]) for note in notes]
     level: Level = notes[0].level if notes else "ok"
     sentence = "; ".join(note.text for note in notes[:4]) or "All is well"
     if len(notes) > 4:
@@ -88,7 +110,7 @@ def _about_pools(
         held = sum(one.held for one in late)
         wait = "waits" if held == 1 else "wait"
         text = f"{counted(held, 'attempt')} of {counted(len(late), 'dead pool')} {wait} to be rescued"
-        found.append(Note("error", "pools", text, "not_rescued"))
+        found.append(Note("error", "pools", text, "not_rescued", min(one.since for one in late)))
     return found
 
 
@@ -101,13 +123,16 @@ def _about_workers(live: list[Status], now: float) -> list[Note]:
     if stuck:
         are = "is stuck past its timeout" if stuck == 1 else "are stuck past their timeout"
         text = f"{counted(stuck, 'worker')} {are}{_listed(names)}"
-        found.append(Note("warning", "busy", text, "stuck"))
+        over = [
+            one.started_at + (one.timeout or 0.0) for status in live for one in status.workers if one.stuck
+        ]
+        found.append(Note("warning", "busy", text, "stuck", min(over, default=None)))
     for status in live:
         block = status.loop_blocked
         if block is not None and now - block.since > MAX_BLOCKED_SECONDS:
             by = f" by {quoted(block.name)}" if block.name else ""
             text = f"the event loop of {place(status)} has been blocked for {span(now - block.since)}{by}"
-            found.append(Note("warning", "busy", text, "loop_blocked"))
+            found.append(Note("warning", "busy", text, "loop_blocked", block.since))
     return found
 
 
@@ -124,7 +149,7 @@ def _listed(names: list[str]) -> str:
     return f" ({some}{', ...' if len(names) > 3 else ''})" if names else ""
 
 
-def _about_queues(queues: tuple[Queue, ...], fleet: Fleet) -> list[Note]:
+def _about_queues(queues: tuple[Queue, ...], fleet: Fleet, now: float) -> list[Note]:
     kinds = {queue.name: why.kind for queue in queues if (why := obstacle(queue, fleet)) is not None}
     found = [
         Note("error", queue.name, f"the key of queue {quoted(queue.name)} has a wrong type", "wrong_type")
@@ -135,7 +160,7 @@ def _about_queues(queues: tuple[Queue, ...], fleet: Fleet) -> list[Note]:
     for queue in waiting:
         if kinds.get(queue.name) == "paused":
             text = f"{quoted(queue.name)} is paused and {doing(queue.size, 'job', 'wait')}"
-            found.append(Note("warning", queue.name, text, "paused"))
+            found.append(Note("warning", queue.name, text, "paused", queue.paused_at))
     # A pool that has not reported may have these jobs; that no pool runs is a note of its own.
     unattended = [queue.name for queue in waiting if kinds.get(queue.name) in UNATTENDED]
     if unattended and fleet.pools and not fleet.unreported:
@@ -146,7 +171,7 @@ def _about_queues(queues: tuple[Queue, ...], fleet: Fleet) -> list[Note]:
     old = max(running, key=lambda queue: queue.age or 0.0, default=None)
     if old is not None and (old.age or 0.0) > MAX_WAIT_SECONDS:
         text = f"the oldest job of {quoted(old.name)} has waited for {span(old.age or 0.0)}"
-        found.append(Note("warning", old.name, text, "late"))
+        found.append(Note("warning", old.name, text, "late", now - (old.age or 0.0)))
     return found
 
 
@@ -172,7 +197,7 @@ def _about_due(session: Session, now: float, sizes: Sizes) -> Steps[list[Note]]:
         late = now - (first.entries[0].at or now) if first.entries else 0.0
         if late > MAX_OVERDUE_SECONDS:
             text = f"jobs in {name} are overdue by {span(late)}"
-            found.append(Note("error", name, text, "overdue"))
+            found.append(Note("error", name, text, "overdue", now - late))
     return found
 
 

@@ -63,6 +63,9 @@ __all__ = [
     "QueueView",
     "QueuesView",
     "RedisView",
+    "SearchHit",
+    "SearchView",
+    "SearchedPart",
     "Seen",
     "Sizes",
     "Stacks",
@@ -90,6 +93,7 @@ NoteKind = Literal[
 #: already.
 OutcomeKind = Literal["done", "not_found", "moved", "not_allowed", "taken", "already"]
 DrainKind = Literal["empty", "draining", "growing", "standing", "paused", "unattended", "unknown"]
+SearchKind = Literal["job", "queue", "pool", "schedule", "source", "error"]
 EventKind = Literal["enqueued", "due", "ended", "failed", "crashed", "died", "dropped", "expires"]
 
 
@@ -106,6 +110,10 @@ class Note:
     text: str
     #: What is wrong, as a stable word for programs.
     kind: NoteKind
+    #: Since when, Redis time; None if that is not known.
+    since: float | None = None
+    #: What to do about it, in a sentence.
+    todo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +218,11 @@ class JobView:
     payload: bytes = field(default=b"", repr=False)
 
     @property
+    def size(self) -> int:
+        """Bytes of its payload."""
+        return len(self.payload)
+
+    @property
     def seen(self) -> Seen:
         """Identifies this job, in this state, in an action."""
         return Seen(self.id, self.state, self.at, self.name or None)
@@ -244,6 +257,14 @@ class JobPage:
     searched: int = 0
     #: How many waiting jobs cannot be listed, because they are behind the first 10,000 of their queue.
     beyond: int = 0
+    #: How many entries come after those that were searched: the next pages have them.
+    left: int = 0
+    #: The sort that this is: a column, with a minus where the greatest comes first.
+    sort: str = ""
+    #: How many entries were compared for the sort; 0 where it is the order of the whole list.
+    sorted_among: int = 0
+    #: How many were passed over, because a filter compares arguments and theirs are hidden.
+    hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +300,8 @@ class Count:
     matched: int
     searched: int
     total: int
+    #: How many could not be compared, because the filter is about arguments and theirs are hidden.
+    hidden: int = 0
 
     @property
     def complete(self) -> bool:
@@ -386,6 +409,48 @@ class Failures:
     total: int
     #: Every job name of which an attempt failed in the last hour, the one with most first.
     attempts: tuple[FailedAttempts, ...] = ()
+
+
+# The search.
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One thing that a text may mean."""
+
+    kind: SearchKind
+    #: Its name: of a job the job name, of a pool its id, of a source the source, of an error the job that fails with it.
+    name: str
+    #: Of a job: its id and its state.
+    id: str = ""
+    state: State | None = None
+    #: What else is known: the error of a job, the host of a pool, the job of a schedule, the kind of an error.
+    text: str = ""
+    #: Of a source or an error: how many of the jobs that were read have it.
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedPart:
+    """How many jobs of a state were searched."""
+
+    state: State
+    searched: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """What a text may mean, the nearest first, and what was searched."""
+
+    text: str
+    hits: tuple[SearchHit, ...]
+    parts: tuple[SearchedPart, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every job was searched."""
+        return all(part.searched >= part.total for part in self.parts)
 
 
 # Queues.

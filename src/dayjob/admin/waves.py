@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from dayjob.admin.bulk import Report, count
 from dayjob.admin.filters import Filter, filter_of
-from dayjob.admin.jobs import held, matches, read_held
-from dayjob.admin.redactor import Redactor
+from dayjob.admin.job_lists import held, read_held
+from dayjob.admin.matcher import Matcher
 from dayjob.admin.session import Session, write_audit
 from dayjob.admin.views import Progress, Tally
 from dayjob.errors import BadOption
@@ -104,8 +104,8 @@ class _DeadJobs:
 
     def __init__(self, session: Session, wanted: Filter, began: float) -> None:
         self._source = session.keys.dead
-        self._wanted = wanted
-        self._redactor = Redactor(session)
+        # The count before has refused a filter that may not be compared.
+        self._matcher = Matcher(session, "dead", wanted)
         # The server's time is cut to a millisecond, and a moment of others may not be.
         self._began = began + 0.001
         self._after: Cursor | None = None
@@ -117,7 +117,7 @@ class _DeadJobs:
         found: list[StoredEntry] = []
         while len(found) < most:
             seen = yield from ask(inspect.page(self._source, after=self._after, size=BATCH))
-            yield from self._redactor.learn(entry.job.name for entry in seen.entries if entry.job)
+            yield from self._matcher.learn(seen.entries)
             for entry in seen.entries:
                 if len(found) == most:
                     break
@@ -133,7 +133,7 @@ class _DeadJobs:
         job_id = entry.job.id if entry.job is not None else ""
         if not job_id or job_id in self._taken or entry.moment > self._began:
             return False
-        return matches(self._wanted, self._redactor, "dead", entry, seen.now)
+        return self._matcher.fits(entry, seen.now)
 
 
 def _retry(session: Session, some: list[StoredEntry], waves: _Waves) -> Steps[float]:

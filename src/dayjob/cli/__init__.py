@@ -24,6 +24,7 @@ COMMANDS = {
     "queues": ("dayjob.cli.queues:queues", "List, show, pause, resume, limit and purge queues."),
     "limits": ("dayjob.cli.limits:limits", "List, show, set, reset and hold rate limits."),
     "jobs": ("dayjob.cli.jobs:jobs", "List, show, explain, retry, delete and cancel jobs."),
+    "find": ("dayjob.cli.find:find", "Find jobs, queues, pools, schedules and errors by a text."),
     "dead": ("dayjob.cli.dead:dead", "List, retry and delete dead jobs."),
     "broken": ("dayjob.cli.broken:broken", "List, repair and delete entries that could not be read."),
     "bin": ("dayjob.cli.bin:bin_", "List what was deleted in the last ten minutes."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dayjob.admin import sorting
 from dayjob.cli import console
 
 
@@ -11,15 +12,18 @@ from dayjob.cli import console
 @click.option(
     "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most entries to show."
 )
-@click.option("--offset", type=click.IntRange(0), default=0, help="Skip this many of the newest entries.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Skip this many entries.")
 @click.option(
     "--about", default="", metavar="TEXT", help="Only entries with this text: a job ID, an actor, a queue."
 )
+@console.sort_option(sorting.AUDIT)
 @console.options
-def audit(size: int, offset: int, about: str, redis: str | None, namespace: str, as_json: bool) -> None:
+def audit(
+    size: int, offset: int, about: str, sort: str, redis: str | None, namespace: str, as_json: bool
+) -> None:
     """Show who did what, newest first. The last 1,000 actions are kept."""
     with console.opened(redis, namespace) as admin:
-        lines = admin.audit(offset=offset, size=size, about=about)
+        lines = admin.audit(offset=offset, size=size, about=about, sort=sort)
     if as_json:
         console.emit(lines)
     elif not lines:

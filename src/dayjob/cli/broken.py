@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dayjob.admin import verbs
+from dayjob.admin import sorting, verbs
 from dayjob.admin.client import Admin
 from dayjob.admin.views import BrokenEntry
 from dayjob.cli import console
@@ -24,11 +24,12 @@ def broken() -> None:
 @broken.command(epilog="Example: dayjob broken ls --json")
 @click.option("--size", type=click.IntRange(1, 500), default=50, show_default=True, help="How many at most.")
 @click.option("--after", default="", metavar="NUMBER", help="Begin with this entry.")
+@console.sort_option(sorting.BROKEN)
 @console.options
-def ls(size: int, after: str, redis: str | None, namespace: str, as_json: bool) -> None:
+def ls(size: int, after: str, sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """List broken entries, the oldest first."""
     with console.opened(redis, namespace) as admin:
-        list_broken(admin, size, after, as_json=as_json)
+        list_broken(admin, size, after, sort, as_json=as_json)
 
 
 @broken.command(

@@ -16,8 +16,9 @@ import msgspec
 
 from dayjob import text
 from dayjob.admin.client import Admin
+from dayjob.admin.sorting import SortTable
 from dayjob.admin.views import BrokenEntry, JobView, Outcome, Progress, Tally
-from dayjob.cli import target
+from dayjob.cli import completions, target
 from dayjob.errors import UsageError
 from dayjob.text import escaped_json, span
 
@@ -47,6 +48,15 @@ def opened(redis: str | None, namespace: str) -> Admin:
     return Admin(namespace, redis=redis)
 
 
+def sort_option(table: SortTable[Any]) -> Callable[[F], F]:
+    """Give a command that lists something the option --sort."""
+    columns = ", ".join(table.columns)
+    return click.option(
+        "--sort", default="", metavar="COLUMN", shell_complete=completions.columns(table),
+        help=f"Sort by {columns}; a minus puts the greatest first. Default: {table.default}.",
+    )  # fmt: skip
+
+
 # Output.
 
 
@@ -66,7 +76,8 @@ def plain(value: Any) -> Any:
             else set()
         )
         names = [field.name for field in dataclasses.fields(value) if field.name not in hidden]
-        return {name: plain(getattr(value, name)) for name in names}
+        found = {name: plain(getattr(value, name)) for name in names}
+        return {**found, "size": value.size} if isinstance(value, JobView) else found
     if isinstance(value, msgspec.Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):

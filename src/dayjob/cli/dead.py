@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from dayjob import text
+from dayjob.admin import sorting
 from dayjob.admin.views import FailureGroup, Progress
 from dayjob.admin.waves import MAX_WAVE
 from dayjob.cli import console
@@ -28,6 +29,7 @@ def dead() -> None:
 @dead.command(epilog="Example: dayjob dead ls --where 'name=mail error~Timeout'")
 @where_option
 @page_options
+@console.sort_option(sorting.JOBS["dead"])
 @console.options
 @click.pass_context
 def ls(ctx: click.Context, /, **given: Any) -> None:
@@ -37,15 +39,16 @@ def ls(ctx: click.Context, /, **given: Any) -> None:
 
 @dead.command(epilog="Example: dayjob dead groups --within 1h")
 @click.option("--within", metavar="SPAN", help="Only jobs that failed within this time: 90s, 5m, 1h, 2d.")
+@console.sort_option(sorting.FAILURES)
 @console.options
-def groups(within: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
+def groups(within: str | None, sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Group the jobs in retry and dead by error and job name: how many, how many failed last in 1 h, 24 h and 72 h, since when.
 
     Also shows how often each job failed in the last hour, including attempts that succeeded on retry.
     """
     window = None if within is None else text.read_span(within, "--within")
     with console.opened(redis, namespace) as admin:
-        found = admin.failures(window=window)
+        found = admin.failures(window=window, sort=sort)
     if as_json:
         console.emit(found)
         return

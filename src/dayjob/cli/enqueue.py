@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from dayjob.cli import target
+from dayjob.cli import completions, target
 from dayjob.cli.load import ready_pool
 from dayjob.enqueue.enqueuer import Enqueuer
 from dayjob.errors import BadArguments, BadOption
@@ -22,7 +22,13 @@ from dayjob.text import read_span
 
 
 @click.command(epilog="Example: dayjob enqueue send_mail to=ada@example.com copies=2 --in 5m")
-@click.argument("words", metavar="[MODULE:POOL] NAME [KEY=VALUE]...", nargs=-1, required=True)
+@click.argument(
+    "words",
+    metavar="[MODULE:POOL] NAME [KEY=VALUE]...",
+    nargs=-1,
+    required=True,
+    shell_complete=completions.jobs,
+)
 @click.option("--json", "text", metavar="OBJECT", help="More arguments, as a JSON object.")
 @click.option("--in", "delay", metavar="SPAN", help="Run it after this time: 90s, 5m, 1h30m, 2d.")
 @click.option(

@@ -8,14 +8,15 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from dayjob.admin import verbs
+from dayjob import text
+from dayjob.admin import sorting, verbs
 from dayjob.admin.actions import MAX_SELECTED
 from dayjob.admin.client import Admin
 from dayjob.admin.filters import filter_of
 from dayjob.admin.records import AttemptRecord
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import BusyWorker, Count, JobDetail, JobPage, JobView, Outcome, Preview, Seen, State
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean
 from dayjob.cli.enqueue import read_moment
 from dayjob.cli.history import print_attempts
@@ -25,8 +26,12 @@ from dayjob.text import counted, read_span
 F = TypeVar("F", bound=Callable[..., Any])
 
 STATES = ("waiting", "scheduled", "retry", "dead", "done")
-_WHERE_HELP = "Only jobs that match: 'name=mail error~Timeout source=42 id=... age>1h age<2d'."
+_WHERE_HELP = (
+    "Only jobs that match: 'name=mail error~Timeout args.user_id=7 not age<1h'; see the guide to the console."
+)
 where_option = click.option("--where", metavar="CONDITIONS", help=_WHERE_HELP)
+#: The columns that sort jobs, of any state.
+_COLUMNS = dict.fromkeys(column for table in sorting.JOBS.values() for column in table.columns)
 #: How many jobs a dry run shows.
 _SOME = 10
 
@@ -59,18 +64,31 @@ def jobs() -> None:
 )
 @where_option
 @page_options
+@click.option(
+    "--sort",
+    default="",
+    metavar="COLUMN",
+    help=f"Sort by {', '.join(_COLUMNS)}; a minus puts the greatest first. By place, due, died and kept all jobs are in order; otherwise the 3,000 that were read.",
+)
 @console.options
 def ls(
-    state: Any, where: str | None, size: int, after: str, redis: str | None, namespace: str, as_json: bool
+    state: Any,
+    where: str | None,
+    size: int,
+    after: str,
+    sort: str,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
 ) -> None:
     """List jobs in one state. Waiting jobs are listed queue by queue; --where name=... lists one queue."""
     with console.opened(redis, namespace) as admin:
         if state == "broken":
             if where:
                 raise BadOption("--where cannot be used with --state broken: these entries cannot be read")
-            list_broken(admin, size, after, as_json=as_json)
+            list_broken(admin, size, after, sort, as_json=as_json)
             return
-        page = admin.jobs(state, where=where, after=after, size=size)
+        page = admin.jobs(state, where=where, after=after, size=size, sort=sort)
         if as_json:
             console.emit(page)
         elif state == "running" and page.jobs:
@@ -100,15 +118,15 @@ def _running_row(job: JobView, one: BusyWorker | None) -> tuple[object, ...]:
     return job.id, name, ago(one.running_for), ago(one.timeout), host, progress, checkin, source, one.args
 
 
-def list_broken(admin: Admin, size: int, after: str, *, as_json: bool) -> None:
+def list_broken(admin: Admin, size: int, after: str, sort: str = "", *, as_json: bool) -> None:
     """Print broken entries. Raises BadOption."""
     if after and not after.isdecimal():
         raise BadOption(f"--after {after!r}: broken entries are numbered; give the number of the first one")
     first = int(after or 0)
-    page = admin.broken(offset=first, size=size)
+    page = admin.broken(offset=first, size=size, sort=sort)
     if as_json:
         entries = [{"id": entry.digest, **console.plain(entry)} for entry in page.entries]
-        console.emit({"total": page.total, "entries": entries})
+        console.emit({"total": page.total, "entries": entries, "sorted_among": page.sorted_among})
         return
     if not page.entries:
         click.echo("No broken entries.")
@@ -125,9 +143,10 @@ def list_broken(admin: Admin, size: int, after: str, *, as_json: bool) -> None:
         for entry in page.entries
     ]
     console.table(("NUMBER", "ID", "FOUND", "WHERE", "WHY", "BYTES"), rows, right="NUMBER")
-    click.echo(f"{len(page.entries):,} of {page.total:,} broken entries", err=True)
+    among = f"; sorted among the first {page.sorted_among:,}" if page.sorted_among else ""
+    click.echo(f"{len(page.entries):,} of {page.total:,} broken entries{among}", err=True)
     following = first + len(page.entries)
-    if following < page.total:
+    if following < (page.sorted_among or page.total):
         click.echo(f"more: the same with --after {following}", err=True)
 
 
@@ -142,7 +161,14 @@ def _print_page(page: JobPage, *, filtered: bool = False) -> None:
 
 def _print_table(page: JobPage) -> None:
     rows = [
-        (job.id or "(unreadable)", job.name, _moment(job, page.now), job.fails or "", _line(job))
+        (
+            job.id or "(unreadable)",
+            job.name,
+            _moment(job, page.now),
+            job.fails or "",
+            text.size(job.size),
+            _line(job),
+        )
         for job in page.jobs
     ]
     heads = {
@@ -153,13 +179,22 @@ def _print_table(page: JobPage) -> None:
         "done": "KEPT FOR",
         "running": "",
     }
-    console.table(("ID", "NAME", heads[page.state], "FAILS", "ERROR OR ARGUMENTS"), rows, right="FAILS")
+    console.table(
+        ("ID", "NAME", heads[page.state], "FAILS", "SIZE", "ERROR OR ARGUMENTS"), rows, right="FAILS SIZE"
+    )
 
 
 def _print_foot(page: JobPage, *, filtered: bool = False) -> None:
     """How much of the list this is, and how to see the rest."""
-    searched = f"; {page.searched:,} searched" if filtered else ""
+    searched = f"; {page.searched:,} searched, {page.left:,} left" if filtered or page.sorted_among else ""
     click.echo(f"{len(page.jobs):,} of {page.total:,} in {page.state}{searched}", err=True)
+    if page.hidden:
+        click.echo(
+            f"{counted(page.hidden, 'job')} could not be compared: their arguments are hidden, because no pool has announced them",
+            err=True,
+        )
+    if page.sorted_among:
+        click.echo(f"sorted among the {page.sorted_among:,} that were searched, not among all", err=True)
     if page.next:
         click.echo(f"more: the same with --after {page.next}", err=True)
     if page.beyond:
@@ -184,7 +219,9 @@ def _line(job: JobView) -> str:
 
 @jobs.command(epilog="Example: dayjob jobs show 5f1c0a... --json")
 @click.argument("job_id", metavar="ID")
-@click.option("--name", help="Its job name, which makes the search faster.")
+@click.option(
+    "--name", shell_complete=completions.queues, help="Its job name, which makes the search faster."
+)
 @console.options
 def show(job_id: str, name: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one job in any state: timeline, arguments, error and traceback. Exits with 1 if it is not found."""
@@ -260,7 +297,9 @@ def logs(
 
 @jobs.command(epilog="Example: dayjob jobs explain 5f1c0a...")
 @click.argument("job_id", metavar="ID")
-@click.option("--name", help="Its job name, which makes the search faster.")
+@click.option(
+    "--name", shell_complete=completions.queues, help="Its job name, which makes the search faster."
+)
 @console.options
 def explain(job_id: str, name: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
     """Explain in one sentence why a job is not running. Exits with 1 if it is not found."""
@@ -406,12 +445,13 @@ def move(
         sys.exit(console.NOT_DONE)
 
 
-@jobs.command(epilog="Example: dayjob jobs types --json")
+@jobs.command(epilog="Example: dayjob jobs types --sort -timeout")
+@console.sort_option(sorting.JOB_TYPES)
 @console.options
-def types(redis: str | None, namespace: str, as_json: bool) -> None:
+def types(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """List the job types that pools have announced, with their arguments and options."""
     with console.opened(redis, namespace) as admin:
-        found = admin.job_types()
+        found = admin.job_types(sort=sort)
     if as_json:
         console.emit(found)
         return

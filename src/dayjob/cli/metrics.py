@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dayjob.admin import sorting
 from dayjob.admin.scrape import bucket_limit
 from dayjob.admin.views import Histogram, JobSpread, Metrics
 from dayjob.cli import console
@@ -14,16 +15,17 @@ from dayjob.cli.console import took
 @click.option("--hours", type=click.Choice(["1", "24", "72"]), default="1", show_default=True)
 @click.option("--steps", is_flag=True, help="Also show each minute, quarter of an hour or hour.")
 @click.option("--job", metavar="NAME", help="Show how the wait and run times of one job are spread.")
+@console.sort_option(sorting.METRICS)
 @console.options
 def metrics(
-    hours: str, steps: bool, job: str | None, redis: str | None, namespace: str, as_json: bool
+    hours: str, steps: bool, job: str | None, sort: str, redis: str | None, namespace: str, as_json: bool
 ) -> None:
     """Show what ran in the last hours by job name: number of jobs, wait and run times, and all-time totals."""
     with console.opened(redis, namespace) as admin:
         if job is not None:
             _show_spread(admin.spread(job, int(hours)), as_json=as_json)
             return
-        found = admin.metrics(int(hours))
+        found = admin.metrics(int(hours), sort=sort)
     if as_json:
         console.emit(found)
     elif steps:

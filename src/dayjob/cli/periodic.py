@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from dayjob.admin import sorting
 from dayjob.admin.detail_views import ScheduleDetail
 from dayjob.admin.views import Periodic
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import when
 
 #: Shown instead of the next tick of a schedule that no live pool has.
@@ -18,12 +19,13 @@ def periodic() -> None:
     """List, run, pause and resume schedules."""
 
 
-@periodic.command(epilog="Example: dayjob periodic ls --json")
+@periodic.command(epilog="Example: dayjob periodic ls --sort next")
+@console.sort_option(sorting.PERIODIC)
 @console.options
-def ls(redis: str | None, namespace: str, as_json: bool) -> None:
+def ls(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """List the schedules in English, with the last tick that enqueued a job and the next tick."""
     with console.opened(redis, namespace) as admin:
-        found = admin.periodic()
+        found = admin.periodic(sort=sort)
     if as_json:
         console.emit(found)
         return
@@ -81,7 +83,7 @@ def _print_one(found: ScheduleDetail) -> None:
 
 
 @periodic.command(epilog="Example: dayjob periodic run sweep_carts")
-@click.argument("name", metavar="SCHEDULE")
+@click.argument("name", metavar="SCHEDULE", shell_complete=completions.schedules)
 @console.options
 def run(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Enqueue the job of a schedule now, in addition to its ticks."""
@@ -91,7 +93,7 @@ def run(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
 
 
 @periodic.command(epilog="Example: dayjob periodic pause sweep_carts")
-@click.argument("name", metavar="SCHEDULE")
+@click.argument("name", metavar="SCHEDULE", shell_complete=completions.schedules)
 @console.options
 def pause(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Pause a schedule: its ticks enqueue nothing. Exits with 1 if it was paused already."""
@@ -101,7 +103,7 @@ def pause(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
 
 
 @periodic.command(epilog="Example: dayjob periodic resume sweep_carts")
-@click.argument("name", metavar="SCHEDULE")
+@click.argument("name", metavar="SCHEDULE", shell_complete=completions.schedules)
 @console.options
 def resume(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Resume a paused schedule from its next tick on. Exits with 1 if it was not paused."""

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from dayjob.admin import verbs
+from dayjob.admin import sorting, verbs
 from dayjob.admin.client import Admin
 from dayjob.admin.detail_views import PoolDetail
 from dayjob.admin.views import Pool, PoolsView, Stacks
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean
 from dayjob.errors import BadOption
 from dayjob.options import suggest
@@ -30,12 +30,13 @@ def pools() -> None:
     """List worker pools, show the stacks of their workers, and ask them to go quiet, to resume or to stop."""
 
 
-@pools.command(epilog="Example: dayjob pools ls --json")
+@pools.command(epilog="Example: dayjob pools ls --sort -memory")
+@console.sort_option(sorting.POOLS)
 @console.options
-def ls(redis: str | None, namespace: str, as_json: bool) -> None:
+def ls(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """List the pools: host, busy workers, memory and remaining lease."""
     with console.opened(redis, namespace) as admin:
-        found = admin.pools()
+        found = admin.pools(sort=sort)
     if as_json:
         console.emit(found)
     else:
@@ -119,7 +120,7 @@ def _print_one(found: PoolDetail) -> None:
 def _chosen(fn: F) -> F:
     """Options that choose pools: by ID, by host, or all."""
     for option in (
-        click.argument("ids", metavar="[ID]...", nargs=-1),
+        click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=completions.pools),
         click.option("--host", help="All pools on this machine, as `pools ls` shows it."),
         click.option("--all", "everything", is_flag=True, help="All pools of the namespace."),
         click.option("--dry-run", is_flag=True, help="Only show which pools would be asked."),
@@ -233,7 +234,7 @@ def _of_host(found: PoolsView, host: str | None) -> list[str]:
 
 
 @pools.command(epilog="Example: dayjob pools stacks 5f1c0a... --own")
-@click.argument("pool_id", metavar="ID")
+@click.argument("pool_id", metavar="ID", shell_complete=completions.pools)
 @click.option("--own", is_flag=True, help="Only frames of your own code, without libraries.")
 @click.option(
     "--wait", default="10s", show_default=True, metavar="SPAN", help="How long to wait for the answer."

@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from dayjob.admin import verbs
+from dayjob.admin import sorting, verbs
 from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, QueueView
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean, took
 from dayjob.cli.jobs import show_preview
 from dayjob.errors import BadOption, UnknownQueue
 from dayjob.text import counted
 
-_names_argument = click.argument("names", metavar="[NAME|PATTERN]...", nargs=-1)
+_names_argument = click.argument(
+    "names", metavar="[NAME|PATTERN]...", nargs=-1, shell_complete=completions.queues
+)
 _all_option = click.option("--all", "everything", is_flag=True, help="All queues of the namespace.")
 _force_option = click.option("--force", is_flag=True, help="Accept a queue that does not exist yet.")
 
@@ -24,12 +26,13 @@ def queues() -> None:
     """List, show, pause, resume, limit and purge queues. Each job name has its own queue."""
 
 
-@queues.command(epilog="Example: dayjob queues ls --json")
+@queues.command(epilog="Example: dayjob queues ls --sort -waiting")
+@console.sort_option(sorting.QUEUES)
 @console.options
-def ls(redis: str | None, namespace: str, as_json: bool) -> None:
+def ls(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show every queue: waiting jobs, age of the oldest, workers, jobs in and out per minute."""
     with console.opened(redis, namespace) as admin:
-        found = admin.queues()
+        found = admin.queues(sort=sort)
     if as_json:
         console.emit(found)
     elif found.queues:
@@ -79,7 +82,7 @@ def _remark(view: QueueView, now: float) -> str:
 
 
 @queues.command(epilog="Example: dayjob queues show send_mail")
-@click.argument("name")
+@click.argument("name", shell_complete=completions.queues)
 @console.options
 def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one queue: jobs in and out per minute, wait and run times, the next jobs."""
@@ -217,7 +220,7 @@ def _each(
 
 
 @queues.command(epilog="Example: dayjob queues limit export_report 2")
-@click.argument("name")
+@click.argument("name", shell_complete=completions.queues)
 @click.argument("number", metavar="NUMBER|none")
 @_force_option
 @console.options
@@ -231,7 +234,7 @@ def limit(name: str, number: str, force: bool, redis: str | None, namespace: str
 
 
 @queues.command(epilog="Example: dayjob queues purge send_mail --yes")
-@click.argument("name")
+@click.argument("name", shell_complete=completions.queues)
 @console.yes_option
 @console.no_undo_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from dayjob import text
+from dayjob.admin import sorting
 from dayjob.admin.client import Admin
 from dayjob.admin.views import QueuesView, Verdict
 from dayjob.cli import console
@@ -24,9 +25,10 @@ _COLOURS = {"ok": "green", "notice": "cyan", "warning": "yellow", "error": "red"
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C; redrawn in place on a terminal.")
 @click.option("--every", default="2s", show_default=True, metavar="SPAN", help="How often, with --watch.")
 @click.option("--times", type=click.IntRange(1), help="With --watch: stop after this many times.")
+@console.sort_option(sorting.QUEUES)
 @console.options
 def stats(
-    watch: bool, every: str, times: int | None, redis: str | None, namespace: str, as_json: bool
+    watch: bool, every: str, times: int | None, sort: str, redis: str | None, namespace: str, as_json: bool
 ) -> None:
     """Show what is wrong, worst first, then every queue."""
     pause = text.read_span(every, "--every")
@@ -35,7 +37,7 @@ def stats(
     with console.opened(redis, namespace) as admin:
         while True:
             try:
-                _show(admin, as_json=as_json, lines=watch, live=live)
+                _show(admin, sort, as_json=as_json, lines=watch, live=live)
             except StoreError as error:
                 if not watch:
                     raise
@@ -50,8 +52,8 @@ def stats(
                 return
 
 
-def _show(admin: Admin, *, as_json: bool, lines: bool, live: bool) -> None:
-    verdict, queues = admin.verdict(), admin.queues()
+def _show(admin: Admin, sort: str, *, as_json: bool, lines: bool, live: bool) -> None:
+    verdict, queues = admin.verdict(), admin.queues(sort=sort)
     if as_json:
         answer = {"verdict": verdict, "queues": queues.queues}
         if lines:
@@ -71,6 +73,9 @@ def _print(verdict: Verdict, queues: QueuesView) -> None:
         f"{console.when(verdict.now)}  {counted(verdict.waiting, 'job')} waiting, {verdict.running:,} running,"
         f" {sizes.scheduled:,} scheduled, {sizes.retry:,} in retry, {sizes.dead:,} dead"
     )
+    for note in verdict.notes:
+        since = f" (for {text.span(verdict.now - note.since)})" if note.since else ""
+        click.echo(console.clean(f"- {note.text}{since}: {note.todo}"))
     if queues.queues:
         click.echo()
         _print_all(queues)

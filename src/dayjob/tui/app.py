@@ -149,7 +149,7 @@ class Top(App[None]):
             "pagedown": lambda: self._body.page(1), "pageup": lambda: self._body.page(-1), "home": lambda: self._body.move(-(10**9)), "g": lambda: self._body.move(-(10**9)),
             "end": lambda: self._body.move(10**9), "G": lambda: self._body.move(10**9), "left": lambda: self.action_turn(-1), "right": lambda: self.action_turn(1),
             "enter": self._open, "escape": self._back, "backspace": self._back, "/": self._ask_filter, ">": self._next_page, "<": self._last_page, "?": self._help,
-            "q": self.exit, " ": self._mark, "h": self._turn_hours,
+            "q": self.exit, " ": self._mark, "h": self._turn_hours, "o": self._next_sort, "O": self._reverse_sort,
         }  # fmt: skip
         if name in KEYS:
             self._show_tab(KEYS.index(name))
@@ -208,7 +208,7 @@ class Top(App[None]):
 
     def _filter(self, where: str | None) -> None:
         if where is not None:
-            self._here.turn(Wish(where, hours=self._here.wish.hours))
+            self._here.turn(replace(self._here.wish, where=where, after=""))
             self._here.before.clear()
             self._look()
 
@@ -224,6 +224,24 @@ class Top(App[None]):
         if place.before:
             place.turn(replace(place.wish, after=place.before.pop()))
             self._look()
+
+    def _next_sort(self) -> None:
+        """Sort by the next column."""
+        columns = self._here.view.columns
+        if columns is not None:
+            self._sort(columns.next(self._here.wish.sort))
+
+    def _reverse_sort(self) -> None:
+        """Sort by the same column in the other direction."""
+        columns = self._here.view.columns
+        if columns is not None:
+            column, falling = columns.read(self._here.wish.sort)
+            self._sort(column if falling else f"-{column}")
+
+    def _sort(self, sort: str) -> None:
+        self._here.turn(replace(self._here.wish, sort=sort, after=""))
+        self._here.before.clear()
+        self._look()
 
     def _turn_hours(self) -> None:
         place = self._here
@@ -391,6 +409,8 @@ class Top(App[None]):
             pieces.append((f"page {len(place.before) + 1}  ", "bold"))
         if place.wish.where:
             pieces.append((f"filter {clean(place.wish.where)}  ", "warning"))
+        if place.wish.sort:
+            pieces.append((f"sorted by {place.wish.sort}  ", "bold"))
         if self._away:
             since = time.strftime("%H:%M:%S", time.localtime(self._read_at)) if self._read_at else ""
             shown = f" Last update: {since}." if since else ""
@@ -415,6 +435,8 @@ class Top(App[None]):
             yield place.view.other[:2]
         if place.view.conditions:
             yield "/", "filter"
+        if place.view.columns is not None:
+            yield "o", f"sort: {place.wish.sort or place.view.columns.default}"
         if place.view.spans:
             yield "h", f"{place.wish.hours} h"
         if place.sheet is not None and place.sheet.next:
@@ -442,7 +464,7 @@ class Top(App[None]):
         parts = [
             ("Moving", [("↑ ↓ j k", "row by row"), ("PgUp PgDn", "screen by screen"), ("g G", "first and last row"), ("> <", "next page, previous page"), ("enter", "open the row under the cursor"), ("esc", "back; clear the filter")]),
             ("Tabs", [("1 to =", "one of them"), ("← → tab", "the one beside")]),
-            ("Looking", [("/", "filter: name=mail error~Timeout age>1h"), ("h", "hours, on Metrics"), ("?", "this help"), ("q", "quit")]),
+            ("Looking", [("/", "filter: name=mail error~Timeout args.user_id=7 age>1h"), ("o O", "sort by the next column, in the other direction"), ("h", "hours, on Metrics"), ("?", "this help"), ("q", "quit")]),
             ("Acting", [(verbs.row("deletion", "undo").key, "undo your last deletion")]),
         ]  # fmt: skip
         if here.other is not None:

@@ -11,6 +11,7 @@ from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from dayjob.admin.filters import KEYS
 from dayjob.errors import BadOption
 
 _BOX = """
@@ -115,15 +116,13 @@ class FilterBox(ModalScreen[str | None]):
         self._check = check
 
     def compose(self) -> ComposeResult:
-        examples = {
-            "name=": "name=mail", "name~": "name~mail", "error~": "error~'timed out'", "kind=": "kind='...'", "source=": "source=42", "id=": "id=...",
-            "age>": "age>1h", "age<": "age<2d",
-        }  # fmt: skip
         with Vertical():
             yield Static(
                 "Show only rows that match all conditions; an empty filter shows all rows.", markup=False
             )
-            yield Static("  ".join(examples[word] for word in self._conditions), classes="dim", markup=False)
+            yield Static(
+                "  ".join(KEYS[key].example for key in self._conditions), classes="dim", markup=False
+            )
             yield Input(self._where)
             yield Static("", classes="error", id="problem", markup=False)
 

@@ -20,7 +20,7 @@ from dayjob.admin.views import (
 )
 from dayjob.cli.console import ago, attempt_number, clean, took, when
 from dayjob.explain.obstacles import ObstacleKind
-from dayjob.text import counted, span
+from dayjob.text import counted, size, span
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
 
 #: A sign for each level, so that nothing depends on colour alone.
@@ -87,13 +87,18 @@ def home(found: Verdict, waiting: Sequence[float], running: Sequence[float]) -> 
             (
                 (f"{SIGNS[note.level]} {note.level}", TONES[note.level]),
                 clean(note.subject or "all"),
+                ago(found.now - note.since) if note.since else "",
                 clean(note.text),
+                (clean(note.todo), "dim"),
             ),
             note,
         )
         for note in found.notes
     ]
-    columns = (Column("LEVEL"), Column("ABOUT", rank=1), Column("WHAT", most=200, least=30))
+    columns = (
+        Column("LEVEL"), Column("ABOUT", rank=1), Column("SINCE", right=True, rank=2), Column("WHAT", most=200, least=30),
+        Column("WHAT TO DO", most=80, rank=3),
+    )  # fmt: skip
     if not rows:
         return Sheet(
             (*lines, BLANK, (("Nothing needs your attention. 2 shows the queues, ? all keys.", "dim"),))
@@ -182,7 +187,7 @@ def jobs(page: JobPage) -> Sheet:
     columns = (
         Column("JOB"), Column(_MOMENTS.get(page.state, "WHEN"), right=True, rank=1),
         *((Column("FAILS", right=True, rank=2),) if page.state in ("retry", "dead") else ()),
-        Column("SOURCE", rank=3, most=16), Column("ID", rank=4),
+        Column("SOURCE", rank=3, most=16), Column("SIZE", right=True, rank=5), Column("ID", rank=4),
         Column("ERROR" if page.state in ("retry", "dead") else "ARGUMENTS", most=300, least=36),
     )  # fmt: skip
     rows = tuple(_job(job, page) for job in page.jobs)
@@ -191,6 +196,10 @@ def jobs(page: JobPage) -> Sheet:
         about.append(f"{len(page.jobs):,} shown of {page.searched:,} searched")
     elif page.next and page.searched:
         about.append(f"{len(page.jobs):,} shown")
+    if page.hidden:
+        about.append(f"{page.hidden:,} with hidden arguments")
+    if page.sorted_among:
+        about.append(f"sorted among the {page.sorted_among:,} searched, {page.left:,} left")
     if page.beyond:
         about.append(f"{page.beyond:,} beyond the first 10,000 cannot be listed")
     line = ", ".join(about)
@@ -213,7 +222,7 @@ def _job(job: JobView, page: JobPage) -> Row:
     source = "" if job.source is None else clean(job.source)
     return Row(
         f"{job.id} {job.at}",
-        ((clean(job.name or "(unreadable)"), "bold"), _moment(job, page.now), *failed, source, (clean(job.id), "dim"), remark),
+        ((clean(job.name or "(unreadable)"), "bold"), _moment(job, page.now), *failed, source, (size(job.size), "dim"), (clean(job.id), "dim"), remark),
         job,
     )  # fmt: skip
 

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dayjob.admin import verbs
+from dayjob.admin import sorting, verbs
 from dayjob.admin.client import AsyncAdmin
-from dayjob.admin.filters import Filter, filter_of
+from dayjob.admin.filter_checks import compare_texts
+from dayjob.admin.filters import KEYS, Filter, filter_of
+from dayjob.admin.sorting import SortTable
 from dayjob.admin.views import BusyWorker, Coming, Condemned, JobView, Note, Pool, QueueView, State
 from dayjob.errors import BadOption
 from dayjob.store.ops import inspect
@@ -26,11 +28,12 @@ PAST = 60
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The parameters of a read: filter, cursor, and number of hours."""
+    """The parameters of a read: filter, cursor, number of hours, and sort."""
 
     where: str = ""
     after: str = ""
     hours: int = 1
+    sort: str = ""
 
 
 Read = Callable[[AsyncAdmin, Wish], Awaitable[Sheet]]
@@ -50,7 +53,7 @@ class View:
     read: Read
     actions: tuple[Action, ...] = ()
     opens: Open = nowhere
-    #: Conditions that its filter accepts; empty if it has no filter.
+    #: What its rows can be filtered by; empty if it has no filter.
     conditions: tuple[str, ...] = ()
     #: The state of the jobs it lists, if actions on all matching jobs are possible.
     state: State | None = None
@@ -58,41 +61,28 @@ class View:
     marks: bool = False
     #: Whether it shows a number of hours.
     spans: bool = False
+    #: The columns by which it can be sorted.
+    columns: SortTable[Any] | None = None
     #: A key that opens a related view, its label, and that view.
     other: tuple[str, str, Open] | None = None
 
 
 # Filters for lists that the admin layer does not filter: the same syntax, applied to the rows.
 
-_FIELDS = {
-    "name": ("name=", "name~"), "error": ("error~", "kind="), "source": ("source=",), "id": ("id=",), "age": ("age>", "age<"),
-}  # fmt: skip
-_ALL = tuple(word for words in _FIELDS.values() for word in words)
-
-
-def conditions(*names: str) -> tuple[str, ...]:
-    """The conditions on these fields."""
-    return tuple(word for name in names for word in _FIELDS[name])
-
 
 def checked(where: str, allowed: tuple[str, ...]) -> Filter:
     """Parse a filter. Raises BadOption, also for a condition that this view cannot apply."""
     wanted = filter_of(where)
-    given = {
-        "name=": wanted.name, "name~": wanted.name_part, "error~": wanted.error, "kind=": wanted.kind, "source=": wanted.source, "id=": wanted.id,
-        "age>": wanted.older, "age<": wanted.newer,
-    }  # fmt: skip
-    useless = [word for word, value in given.items() if value is not None and word not in allowed]
+    useless = [one.key for one in wanted.conditions if one.base not in (*allowed, "text")]
     if useless:
-        raise BadOption(f"{', '.join(useless)} is not a filter of this tab: write {' or '.join(allowed)}")
+        known = " or ".join(KEYS[key].example for key in allowed)
+        raise BadOption(f"{', '.join(useless)} is not a filter of this tab: write {known}")
     return wanted
 
 
-def named(wanted: Filter, name: str) -> bool:
-    """Whether a name matches."""
-    return (wanted.name is None or wanted.name == name) and (
-        wanted.name_part is None or wanted.name_part in name
-    )
+def keys_of(state: State) -> tuple[str, ...]:
+    """What jobs in a state can be filtered by."""
+    return tuple(key for key, one in KEYS.items() if not one.states or state in one.states)
 
 
 # The tabs.
@@ -114,63 +104,78 @@ class Home:
 
 
 async def _queues(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, conditions("name"))
-    found = await admin.queues()
-    return render.queues(view for view in found.queues if named(wanted, view.queue.name))
+    wanted = checked(wish.where, ("name",))
+    found = await admin.queues(sort=wish.sort)
+    return render.queues(view for view in found.queues if _all_hold(wanted, {"name": view.queue.name}))
 
 
-async def _pools(admin: AsyncAdmin, _: Wish) -> Sheet:
-    found = await admin.pools()
+async def _pools(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    found = await admin.pools(sort=wish.sort)
     return render_fleet.pools(found, await _now(admin))
 
 
 async def _busy(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, conditions("name", "source", "id"))
-    found = await admin.busy()
+    wanted = checked(wish.where, ("name", "source", "id"))
+    found = await admin.busy(sort=wish.sort)
     return render_fleet.busy(one for one in found if _fits(wanted, one))
 
 
 def _fits(wanted: Filter, one: BusyWorker) -> bool:
     worker = one.worker
-    return (
-        named(wanted, worker.name)
-        and (wanted.source is None or str(worker.source) == wanted.source)
-        and (wanted.id is None or worker.id == wanted.id)
+    texts = {
+        "name": worker.name,
+        "source": "" if worker.source is None else str(worker.source),
+        "id": worker.id,
+    }
+    return _all_hold(wanted, texts)
+
+
+def _all_hold(wanted: Filter, texts: dict[str, str]) -> bool:
+    """Whether a row that is no job fits; a plain word may be in any of its texts."""
+    words = tuple(text.casefold() for text in texts.values())
+    return all(
+        (
+            any(one.value.casefold() in word for word in words)
+            if one.key == "text"
+            else compare_texts(one, (texts[one.key],))
+        )
+        != one.negated
+        for one in wanted.conditions
     )
 
 
 def _listing(state: State) -> Read:
     async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
-        return render.jobs(await admin.jobs(state, where=wish.where, after=wish.after, size=SIZE))
+        return render.jobs(
+            await admin.jobs(state, where=wish.where, after=wish.after, size=SIZE, sort=wish.sort)
+        )
 
     return read
 
 
 async def _failures(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, conditions("name", "error"))
-    found = await admin.failures()
+    wanted = checked(wish.where, ("name", "error", "kind"))
+    found = await admin.failures(sort=wish.sort)
     fitting = [
         one
         for one in found.groups
-        if named(wanted, one.name)
-        and (wanted.error is None or wanted.error in one.sample.error)
-        and (wanted.kind is None or wanted.kind == one.kind)
+        if _all_hold(wanted, {"name": one.name, "error": one.sample.error, "kind": one.kind})
     ]
     return render.failures(found, fitting[:SIZE])
 
 
 async def _periodic(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, conditions("name"))
-    found = await admin.periodic()
-    return render_fleet.periodic([one for one in found if named(wanted, one.job)], await _now(admin))
+    wanted = checked(wish.where, ("name",))
+    found = await admin.periodic(sort=wish.sort)
+    return render_fleet.periodic(
+        [one for one in found if _all_hold(wanted, {"name": one.job})], await _now(admin)
+    )
 
 
 async def _calendar(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, conditions("name", "id"))
+    wanted = checked(wish.where, ("name", "id"))
     found = await admin.calendar(wish.hours)
-    fitting = [
-        one for one in found.entries if named(wanted, one.name) and (wanted.id is None or one.id == wanted.id)
-    ]
+    fitting = [one for one in found.entries if _all_hold(wanted, {"name": one.name, "id": one.id})]
     return render_fleet.calendar(found, fitting)
 
 
@@ -181,29 +186,30 @@ def _open_coming(subject: Any) -> View | None:
 
 
 async def _metrics(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, conditions("name"))
-    found = await admin.metrics(wish.hours)
-    return render_fleet.metrics(found, [one for one in found.jobs if named(wanted, one.name)])
+    wanted = checked(wish.where, ("name",))
+    found = await admin.metrics(wish.hours, sort=wish.sort)
+    return render_fleet.metrics(found, [one for one in found.jobs if _all_hold(wanted, {"name": one.name})])
 
 
 async def _redis(admin: AsyncAdmin, _: Wish) -> Sheet:
     return render_fleet.redis(await admin.redis(), await admin.vitals())
 
 
-async def _audit(admin: AsyncAdmin, _: Wish) -> Sheet:
-    return render_fleet.audit(await admin.audit(size=SIZE))
+async def _audit(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    return render_fleet.audit(await admin.audit(size=SIZE, sort=wish.sort))
 
 
 async def _history(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    return await _history_of(admin, checked(wish.where, ("name=", "source=")))
+    wanted = checked(wish.where, ("name", "source"))
+    return await _history_of(admin, wanted.name, wanted.source)
 
 
-async def _history_of(admin: AsyncAdmin, wanted: Filter) -> Sheet:
-    return render_history.history(await admin.history(wanted.name, source=wanted.source, limit=SIZE))
+async def _history_of(admin: AsyncAdmin, name: str | None, source: str | None) -> Sheet:
+    return render_history.history(await admin.history(name, source=source, limit=SIZE))
 
 
 async def _sources(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("source=",))
+    wanted = checked(wish.where, ("source",))
     return render_history.sources(await admin.sources(source=wanted.source))
 
 
@@ -212,19 +218,19 @@ def _attempts_of_source(subject: Any) -> View | None:
     source: str = subject.source
     return View(
         f"source {source}",
-        lambda admin, _: _history_of(admin, Filter(source=source)),
+        lambda admin, _: _history_of(admin, None, source),
         opens=lambda one: job(one.id, one.name),
     )
 
 
 async def _timeline(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name=",))
+    wanted = checked(wish.where, ("name",))
     found = await admin.events(name=wanted.name or "", size=SIZE)
     return render_timeline.timeline(found.events)
 
 
-async def _broken(admin: AsyncAdmin, _: Wish) -> Sheet:
-    return render.broken(await admin.broken(size=SIZE))
+async def _broken(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    return render.broken(await admin.broken(size=SIZE, sort=wish.sort))
 
 
 async def _now(admin: AsyncAdmin) -> float:
@@ -239,11 +245,13 @@ def queue(name: str) -> View:
     """One queue with its waiting jobs."""
 
     async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
-        page = await admin.jobs("waiting", name=name, where=wish.where, after=wish.after, size=SIZE)
+        page = await admin.jobs(
+            "waiting", name=name, where=wish.where, after=wish.after, size=SIZE, sort=wish.sort
+        )
         return render.queue(await admin.queue(name), page)
 
     return View(
-        name, read, (*actions.on_jobs("waiting"), actions.MOVE, *actions.QUEUE), _open_job, _ALL, marks=True,
+        name, read, (*actions.on_jobs("waiting"), actions.MOVE, *actions.QUEUE), _open_job, keys_of("waiting"), marks=True, columns=sorting.JOBS["waiting"],
     )  # fmt: skip
 
 
@@ -348,15 +356,16 @@ def tabs() -> tuple[View, ...]:
 
 #: All but Home, which keeps a history.
 TABS = (
-    View("Queues", _queues, actions.QUEUE, _open_queue, conditions("name")),
-    View("Pools", _pools, actions.POOL, _open_pool, other=_STACKS),
+    View("Queues", _queues, actions.QUEUE, _open_queue, ("name",), columns=sorting.QUEUES),
+    View("Pools", _pools, actions.POOL, _open_pool, columns=sorting.POOLS, other=_STACKS),
     View(
         "Busy",
         _busy,
         actions.on_jobs("running"),
         _open_job,
-        conditions("name", "source", "id"),
+        ("name", "source", "id"),
         "running",
+        columns=sorting.BUSY,
         other=_STACKS,
     ),
     View(
@@ -364,36 +373,78 @@ TABS = (
         _listing("retry"),
         (*actions.on_jobs("retry"), actions.RESCHEDULE),
         _open_job,
-        _ALL,
+        keys_of("retry"),
         "retry",
         marks=True,
+        columns=sorting.JOBS["retry"],
     ),
     View(
         "Scheduled",
         _listing("scheduled"),
         (*actions.on_jobs("scheduled"), actions.RESCHEDULE),
         _open_job,
-        _ALL,
+        keys_of("scheduled"),
         "scheduled",
         marks=True,
+        columns=sorting.JOBS["scheduled"],
     ),
-    View("Dead", _listing("dead"), actions.on_jobs("dead"), _open_job, _ALL, "dead", marks=True),
     View(
-        "Failures", _failures, actions.GROUP, lambda one: _open_job(one.sample), conditions("name", "error")
+        "Dead",
+        _listing("dead"),
+        actions.on_jobs("dead"),
+        _open_job,
+        keys_of("dead"),
+        "dead",
+        marks=True,
+        columns=sorting.JOBS["dead"],
     ),
-    View("Periodic", _periodic, actions.SCHEDULE, lambda one: schedule(one.name), conditions("name")),
-    View("Metrics", _metrics, (), lambda one: queue(one.name), conditions("name"), spans=True),
+    View(
+        "Failures",
+        _failures,
+        actions.GROUP,
+        lambda one: _open_job(one.sample),
+        ("name", "error", "kind"),
+        columns=sorting.FAILURES,
+    ),
+    View(
+        "Periodic",
+        _periodic,
+        actions.SCHEDULE,
+        lambda one: schedule(one.name),
+        ("name",),
+        columns=sorting.PERIODIC,
+    ),
+    View(
+        "Metrics",
+        _metrics,
+        (),
+        lambda one: queue(one.name),
+        ("name",),
+        spans=True,
+        columns=sorting.METRICS,
+    ),
     View("Redis", _redis),
-    View("Audit", _audit, opens=lambda one: fixed("audit", render_fleet.audit_entry(one))),
-    View("Broken", _broken, actions.BROKEN, lambda one: fixed("broken entry", render.broken_entry(one))),
-    View("Calendar", _calendar, (), _open_coming, conditions("name", "id"), spans=True),
+    View(
+        "Audit",
+        _audit,
+        columns=sorting.AUDIT,
+        opens=lambda one: fixed("audit", render_fleet.audit_entry(one)),
+    ),
+    View(
+        "Broken",
+        _broken,
+        actions.BROKEN,
+        lambda one: fixed("broken entry", render.broken_entry(one)),
+        columns=sorting.BROKEN,
+    ),
+    View("Calendar", _calendar, (), _open_coming, ("name", "id"), spans=True),
     View(
         "Timeline",
         _timeline,
         (),
         lambda one: fixed("event", render_timeline.timeline_event(one)),
-        ("name=",),
+        ("name",),
     ),
-    View("History", _history, (), lambda one: job(one.id, one.name), ("name=", "source=")),
-    View("Sources", _sources, (), _attempts_of_source, ("source=",)),
+    View("History", _history, (), lambda one: job(one.id, one.name), ("name", "source")),
+    View("Sources", _sources, (), _attempts_of_source, ("source",)),
 )

@@ -115,16 +115,8 @@ def share(part: float, whole: float) -> str:
 
 
 def size(number_of_bytes: float | None) -> str:
-    """An amount of memory."""
-    if not number_of_bytes:
-        return NONE
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if number_of_bytes < 1024 or unit == "GiB":
-            return (
-                f"{number_of_bytes:.3g} {unit}" if number_of_bytes < 1000 else f"{number_of_bytes:.0f} {unit}"
-            )
-        number_of_bytes /= 1024
-    raise AssertionError
+    """An amount of memory; a dash for none."""
+    return text.size(number_of_bytes) if number_of_bytes else NONE
 
 
 # Times: the script in the browser keeps them up to date, and shows them in the reader's time zone.

@@ -17,7 +17,7 @@ from dayjob.web.codes import CODES, ErrorCode, code_of_error, code_of_status
 LEFT_OUT: dict[type, frozenset[str]] = {JobView: frozenset({"payload"})}
 #: Properties that are computed from the fields and shown with them.
 WORKED_OUT: dict[type, tuple[str, ...]] = {
-    BusyWorker: ("progress", "left"), Count: ("complete",), Tally: ("unchanged",),
+    BusyWorker: ("progress", "left"), Count: ("complete",), JobView: ("size",), Tally: ("unchanged",),
 }  # fmt: skip
 
 #: How many characters of an error are sent.

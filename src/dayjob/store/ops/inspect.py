@@ -326,10 +326,12 @@ class BrokenEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokenPage:
-    """Some entries of broken, oldest first."""
+    """Some entries of broken, oldest first or sorted."""
 
     total: int
     entries: tuple[BrokenEntry, ...]
+    #: How many were compared for a sort; 0 where it is the order of all.
+    sorted_among: int = 0
 
 
 def broken(keys: Keys, *, offset: int = 0, size: int = 50) -> Op[BrokenPage]:

@@ -19,6 +19,7 @@ from dayjob.web.pages import (
     pools,
     queues,
     redis,
+    search,
     settings,
     static,
     timeline,
@@ -59,6 +60,7 @@ def routes() -> list[Route]:
         "/audit": audit.audit,
         "/timeline": timeline.timeline,
         "/broken": audit.broken,
+        "/search": search.search,
         "/settings": settings.settings,
         "/api": api.api,
     }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
+from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import line
 from dayjob.web.responses import broken_text
@@ -19,9 +21,10 @@ async def audit(request: Request, admin: AsyncAdmin) -> Values:
     """Actions, newest first; `about` filters by text."""
     about = request.query_params.get("about", "")
     offset = whole(request, "offset", most=10_000)
-    lines = await admin.audit(offset=offset, size=SIZE + 1, about=about)
+    order = Order.of(request, sorting.AUDIT)
+    lines = await admin.audit(offset=offset, size=SIZE + 1, about=about, sort=order.sort)
     return {
-        "lines": lines[:SIZE], "about": about, "offset": offset, "size": SIZE, "more": len(lines) > SIZE,
+        "lines": lines[:SIZE], "about": about, "offset": offset, "size": SIZE, "more": len(lines) > SIZE, "order": order,
         "deletions": await admin.bin(),
     }  # fmt: skip
 
@@ -30,7 +33,8 @@ async def audit(request: Request, admin: AsyncAdmin) -> Values:
 async def broken(request: Request, admin: AsyncAdmin) -> Values:
     """Entries that are not valid jobs."""
     offset = whole(request, "offset", most=9_999)
-    found = await admin.broken(offset=offset)
+    order = Order.of(request, sorting.BROKEN)
+    found = await admin.broken(offset=offset, sort=order.sort)
     entries = [
         {
             "index": one.index, "digest": one.digest, "at": one.at, "where": one.where, "why": line(one.why),
@@ -39,4 +43,10 @@ async def broken(request: Request, admin: AsyncAdmin) -> Values:
         for one in found.entries
         for text in (broken_text(one),)
     ]  # fmt: skip
-    return {"entries": entries, "total": found.total, "offset": offset}
+    return {
+        "entries": entries,
+        "total": found.total,
+        "offset": offset,
+        "order": order,
+        "sorted_among": found.sorted_among,
+    }

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
+from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, page
 from dayjob.web.render import pretty
 
@@ -20,14 +22,15 @@ async def enqueue(request: Request, admin: AsyncAdmin) -> Values:
     """The form for `name`; `args` and `source` fill it in."""
     asked = request.query_params
     name = asked.get("name", "")
-    kinds = {one.name: one for one in await admin.job_types()}
+    order = Order.of(request, sorting.JOB_TYPES)
+    kinds = {one.name: one for one in await admin.job_types(sort=order.sort)}
     kind = kinds.get(name)
     given = _object(asked.get("args", ""))
     known = {one.name for one in kind.arguments} if kind else set()
     rest = {key: value for key, value in given.items() if key not in known}
     names = sorted({*kinds, *await admin.queue_names()})
     return {
-        "name": name, "names": names[:MAX_NAMES], "kind": kind, "kinds": list(kinds.values()), "given": given,
+        "name": name, "names": names[:MAX_NAMES], "order": order, "kind": kind, "kinds": list(kinds.values()), "given": given,
         "rest": pretty(rest) if rest else "", "source": asked.get("source", ""),
         "hidden": _list(asked.get("hidden", "")), "large": _list(asked.get("large", "")),
     }  # fmt: skip

@@ -7,12 +7,14 @@ from typing import Any
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.detail_views import GroupDetail
 from dayjob.admin.filters import Filter
 from dayjob.admin.views import FailureGroup
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Series
+from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, failure, page
 
 _WINDOWS = (("1", "1 h"), ("24", "24 h"), ("72", "72 h"), ("", "Ever"))
@@ -26,9 +28,12 @@ MAX_GROUPS = 200
 async def failures(request: Request, admin: AsyncAdmin) -> Values:
     """The groups, largest first. `window` (hours), `name` and `kind` narrow them."""
     asked = request.query_params
+    order = Order.of(request, sorting.FAILURES)
     window = asked.get("window", "")
     hours = float(window) if window in ("1", "24", "72") else None
-    found = await admin.failures(window=None if hours is None else hours * 3600, most=MAX_SEARCHED)
+    found = await admin.failures(
+        window=None if hours is None else hours * 3600, most=MAX_SEARCHED, sort=order.sort
+    )
     name, kind = asked.get("name", ""), asked.get("kind", "")
     groups = [one for one in found.groups if name in ("", one.name) and kind in ("", one.kind)]
     ignored = sum(one.mark.ignored_until is not None for one in groups)
@@ -40,13 +45,13 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
         "groups": [_shown(one) for one in groups[:MAX_GROUPS]], "found": found,
         "attempts": [one for one in found.attempts if name in ("", one.name)][:MAX_GROUPS],
         "hourly": {one.name: one.last_hour for one in found.attempts}, "windows": _WINDOWS,
-        "window": window if hours else "", "name": name, "kind": kind, "now": found.now,
+        "window": window if hours else "", "name": name, "kind": kind, "now": found.now, "order": order,
     }  # fmt: skip
 
 
 def _shown(group: FailureGroup) -> dict[str, Any]:
     shown = {field.name: getattr(group, field.name) for field in fields(group)}
-    return shown | {"where": str(Filter(name=group.name, kind=group.kind))}
+    return shown | {"where": str(Filter.of(name=group.name, kind=group.kind))}
 
 
 @page("group.html", "/failures", "Failures")

@@ -11,14 +11,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dayjob.admin import verbs
+from dayjob.admin import sorting, verbs
 from dayjob.admin.client import AsyncAdmin
-from dayjob.admin.filters import filter_of
+from dayjob.admin.filters import KEYS, filter_of
 from dayjob.admin.jobs import SEARCH_DEPTHS
 from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, State, Verdict
 from dayjob.errors import BadOption
 from dayjob.handlers.redact import HIDDEN
 from dayjob.web.console import Console
+from dayjob.web.order import Order
 from dayjob.web.pages import traces
 from dayjob.web.pages.shell import Endpoint, Values, failure, look, page
 from dayjob.web.render import address, brief, number, took
@@ -27,7 +28,7 @@ from dayjob.web.responses import shown_key
 SIZE = 50
 #: The most characters of arguments in the address of the enqueue form.
 MAX_IN_ADDRESS = 4000
-#: A text that is not a condition but may be an ID.
+#: A plain word that may be an ID.
 _ID = re.compile(r"[\w.:-]{16,200}")
 
 _ABOUT = {
@@ -78,8 +79,9 @@ async def jobs(request: Request, admin: AsyncAdmin) -> Values:
 async def _list(request: Request, admin: AsyncAdmin, state: State) -> Values:
     asked = request.query_params
     where, after, name = asked.get("where", "").strip(), asked.get("after", ""), asked.get("name", "")
-    if _ID.fullmatch(where):
+    if _ID.fullmatch(where) and await admin.job(where, quick=True) is not None:
         return {"response": RedirectResponse(address(request, "/job", id=where), 303)}
+    order = Order.of(request, sorting.JOBS[state])
     console: Console = request.app.state.console
     verdict = await look(console)
     problem, status = "", 200
@@ -87,18 +89,23 @@ async def _list(request: Request, admin: AsyncAdmin, state: State) -> Values:
     try:
         if state == "waiting":
             name = name or filter_of(where).name or ""
-            found = await admin.jobs(state, name=name or None, where=where, after=after, size=SIZE)
+            found = await admin.jobs(
+                state, name=name or None, where=where, after=after, size=SIZE, sort=order.sort
+            )
         else:
-            found = await admin.jobs(state, where=where, after=after, size=SIZE)
+            found = await admin.jobs(state, where=where, after=after, size=SIZE, sort=order.sort)
     except BadOption as error:
         problem, status = str(error), 400
     names = (await admin.queue_names())[:50]
     path = next(path for one, path, _ in _TABS if one == state)
     return {
-        "status": status, "problem": problem, "page": found, "state": state, "where": where, "after": after, "name": name,
+        "status": status, "problem": problem, "page": found, "order": order, "state": state, "where": where, "after": after, "name": name,
         "about": _ABOUT[state], "now": found.now, "nothing": _NOTHING, "icons": {one: one for one, _, _ in _TABS},
         "bulk": () if state == "waiting" and not (name or where) else verbs.offered_for_all(state),
-        "conditions": [*(f"name={one}" for one in names if " " not in one), "error~Timeout", "age>1h", "age<1d", "source="],
+        "conditions": [
+            *(f"name={one}" for one in names if " " not in one),
+            *(one.example for one in KEYS.values() if not one.states or state in one.states),
+        ],
         "tabs": _tabs(verdict), "title": _title(state, name),
         "at": partial(address, request, path, state=state if path == "/jobs" else "", name=name),
     }  # fmt: skip

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Metrics
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Mark
 from dayjob.web.console import Console
+from dayjob.web.order import Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, page, recent, whole
@@ -27,9 +29,10 @@ async def metrics(request: Request, admin: AsyncAdmin) -> Values:
     hours = asked if asked in _STEPS else 1
     name = request.query_params.get("name", "")
     found = await (admin.metrics(hours, name=name) if name else _busiest(request.app.state.console, hours))
-    jobs = sorted(found.jobs, key=lambda job: (-job.runs.count, job.name))
+    order = Order.of(request, sorting.METRICS)
+    jobs = sorting.METRICS.sorted(found.jobs, order.sort)
     return {
-        "found": found, "jobs": jobs, "name": name, "now": found.now, "step": _STEPS[hours],
+        "found": found, "jobs": jobs, "order": order, "name": name, "now": found.now, "step": _STEPS[hours],
         "pictures": await _pictures(request, admin, found, name, hours, await marks(request.app.state.console, name)), "spark": charts.spark, "span_range": charts.span_range,
     }  # fmt: skip
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import msgspec
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
+from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, failure, page
 from dayjob.web.render import address
 
 
 @page("periodic.html", "/periodic", "Periodic")
-async def periodic(_request: Request, admin: AsyncAdmin) -> Values:
+async def periodic(request: Request, admin: AsyncAdmin) -> Values:
     """Every schedule that ever ticked."""
-    return {"schedules": await admin.periodic()}
+    order = Order.of(request, sorting.PERIODIC)
+    return {"schedules": await admin.periodic(sort=order.sort), "order": order}
 
 
 @page("schedule.html", "/periodic", "Schedule")

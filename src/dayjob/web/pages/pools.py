@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.detail_views import PoolDetail
 from dayjob.text import span
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Span
+from dayjob.web.order import Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, failure, page
 from dayjob.web.render import address
 
-#: How many busy workers are shown, longest first.
+#: How many busy workers are shown.
 MAX_BUSY = 200
 
 
 @page("pools.html", "/worker_pools", "Worker pools")
 async def pools(request: Request, admin: AsyncAdmin) -> Values:
     """The live pools, and the dead ones."""
-    found = await admin.pools(workers=False)
+    order = Order.of(request, sorting.POOLS)
+    found = await admin.pools(workers=False, sort=order.sort)
     statuses = [pool.status for pool in found.pools if pool.status and pool.lease > 0]
     return {
         "pools": found,
+        "order": order,
         "workers": sum(status.concurrency for status in statuses),
         "running": sum(sum(status.running.values()) for status in statuses),
         "picture": drawings.workers(
@@ -34,10 +38,11 @@ async def pools(request: Request, admin: AsyncAdmin) -> Values:
 
 
 @page("busy.html", "/busy_workers", "Busy workers")
-async def busy(_request: Request, admin: AsyncAdmin) -> Values:
+async def busy(request: Request, admin: AsyncAdmin) -> Values:
     """Workers that have run a job for more than 0.5 s."""
-    found = await admin.busy(most=MAX_BUSY + 1)
-    return {"busy": found[:MAX_BUSY], "more": len(found) > MAX_BUSY}
+    order = Order.of(request, sorting.BUSY)
+    found = await admin.busy(most=MAX_BUSY + 1, sort=order.sort)
+    return {"busy": found[:MAX_BUSY], "more": len(found) > MAX_BUSY, "order": order}
 
 
 #: Seconds that the Gantt chart of a pool shows at most.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import QueueDetail, QueueView
 from dayjob.web import charts
 from dayjob.web.charts import SECONDS, Chart, Mark, Series
+from dayjob.web.order import Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, failure, page
@@ -17,12 +19,13 @@ _KINDS = (("", "All"), ("waiting", "With jobs"), ("paused", "Paused"), ("stray",
 
 @page("queues.html", "/queues", "Queues")
 async def queues(request: Request, admin: AsyncAdmin) -> Values:
-    """Every queue by name. `q` filters by part of a name, `show` by kind."""
-    listing = await admin.queues()
+    """Every queue. `q` filters by part of a name, `show` by kind."""
+    order = Order.of(request, sorting.QUEUES)
+    listing = await admin.queues(sort=order.sort)
     part = request.query_params.get("q", "")
     show = request.query_params.get("show", "")
     found = [one for one in listing.queues if part in one.queue.name and _is(one, show)]
-    return {"queues": found, "q": part, "show": show, "kinds": _KINDS, "now": listing.now}
+    return {"queues": found, "q": part, "show": show, "kinds": _KINDS, "now": listing.now, "order": order}
 
 
 def _is(one: QueueView, show: str) -> bool:

@@ -12,6 +12,7 @@ from dayjob.web.pages.shell import Values, page
 _OPTIONS = (
     ("theme", "Theme", "", (("", "System"), ("light", "Light"), ("dark", "Dark"))),
     ("density", "Density", "", (("", "Comfortable"), ("compact", "Compact"))),
+    ("times", "Times", "", (("", "How long ago"), ("absolute", "Date and time"))),
     ("zone", "Time zone", "", (("", "Local"), ("utc", "UTC"))),
     (
         "refresh",

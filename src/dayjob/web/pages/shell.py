@@ -59,9 +59,9 @@ NAV = (
 _RARE = ("done", "broken")
 
 SHORTCUTS = (
-    ("?", "These shortcuts"), ("/", "Filter"), ("j k", "Next row, previous row"), ("Enter", "Open the row"),
+    ("?", "These shortcuts"), ("Ctrl+K", "Search everywhere"), ("/", "Filter"), ("j k", "Next row, previous row"), ("Enter", "Open the row"),
     ("x", "Select the row"), ("Escape", "Clear selection"), ("r", "Refresh now"), ("p", "Pause or resume"), ("n", "Next page"),
-    ("t", "Light or dark"), *((f"g {key}", words) for group in NAV for _, _, words, key, _ in group), ("g ,", "Settings"),
+    ("t", "Light or dark"), ("z", "Times as spans or moments"), *((f"g {key}", words) for group in NAV for _, _, words, key, _ in group), ("g ,", "Settings"),
 )  # fmt: skip
 
 

@@ -30,16 +30,18 @@
   const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
   const clock = (at, kind) => new Date(at * 1000).toLocaleString("en-GB", {
     hour: "2-digit", minute: "2-digit", ...(kind === "hour" ? {} : { day: "numeric", month: "short" }), ...zone() });
+  const moment = (at) => `${new Date(at * 1000).toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "medium", ...zone() })} ${zoneName(at)}`;
   const tick = () => {
     const now = Date.now() / 1000 + skew;
     for (const time of $$("time[data-at], text[data-at]")) {
       const { at, clock: kind } = time.dataset;
       if (kind) { write(time, clock(at, kind)); continue; }
       const away = at - now;
-      write(time, "for" in time.dataset ? span(-away) : Math.abs(away) < 1 ? "now" : away > 0 ? `in ${span(away)}` : `${span(-away)} ago`);
+      if (kept.times) write(time, moment(at));
+      else write(time, "for" in time.dataset ? span(-away) : Math.abs(away) < 1 ? "now" : away > 0 ? `in ${span(away)}` : `${span(-away)} ago`);
       if (time.dataset.shown === at + kept.zone) continue;
       time.dataset.shown = at + kept.zone;
-      time.title = `${new Date(at * 1000).toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "medium", ...zone() })} ${zoneName(at)}`;
+      time.title = moment(at);
     }
   };
 
@@ -438,12 +440,66 @@
     }
   };
 
+  // The palette: pages by their names, and what the server finds. Enter without a choice opens the page of the search.
+  let sought = 0;
+  const options = () => $$("#hits [role=option]");
+  const choose = (option) => {
+    for (const one of options()) one.setAttribute("aria-selected", one === option);
+    option?.scrollIntoView({ block: "nearest" });
+    option ? $("#seek").setAttribute("aria-activedescendant", option.id) : $("#seek").removeAttribute("aria-activedescendant");
+  };
+  const offer = (found) => {
+    const chosen = $("#hits [aria-selected=true] a")?.href;
+    $("#hits").replaceChildren(...found.map(({ kind, name, more, link }, place) => {
+      const row = make("li", { id: `hit-${place}`, role: "option" }), to = make("a", { href: link, tabIndex: -1 });
+      to.append(make("b", { textContent: name }), make("span", { className: "tag", textContent: kind }), make("span", { className: "soft", textContent: more }));
+      row.append(to);
+      return row;
+    }));
+    $("#seek").setAttribute("aria-expanded", found.length > 0);
+    choose(options().find((one) => $("a", one).href === chosen) || options()[0]);
+  };
+  const seek = async () => {
+    const text = $("#seek").value.trim(), turn = ++sought;
+    const pages = $$("nav [data-go], .foot [data-go]").map((link) => ({ kind: "page", name: link.firstChild.nodeType === 3 ? link.textContent : link.ariaLabel || link.childNodes[1].textContent, more: "", link: link.href }))
+      .filter(({ name }) => text && name.toLowerCase().includes(text.toLowerCase()));
+    offer(pages);
+    write($("#sought"), text ? "Searching…" : "");
+    if (!text) return;
+    try {
+      const { hits, complete } = await (await api(`/search?${new URLSearchParams({ q: text })}`)).json();
+      if (turn !== sought) return;
+      offer([...pages, ...hits.map(({ hit, link }) => ({ kind: hit.state || hit.kind, name: hit.kind === "error" ? hit.text : hit.name,
+        more: hit.kind === "error" ? hit.name : hit.id || hit.text, link: document.body.dataset.root + link }))]);
+      write($("#sought"), `${hits.length || "No"} ${hits.length === 1 ? "hit" : "hits"}.${complete ? "" : " Not all jobs were searched; Ctrl+Enter shows which."}`);
+    } catch (error) { if (turn === sought) write($("#sought"), error.message); }
+  };
+  let resting;
+  const soon = () => { clearTimeout(resting); resting = setTimeout(seek, 150); };
+  const palette = () => {
+    if ($("dialog[open]")) return;
+    $("#seek").value = "";
+    offer([]);
+    write($("#sought"), "");
+    $("#palette").showModal();
+    $("#seek").focus();
+  };
+  const steer = (event) => {
+    const all = options(), here = all.findIndex((one) => one.ariaSelected === "true"), by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    // In a search field the key would only clear the text.
+    if (event.key === "Escape") { event.preventDefault(); $("#palette").close(); }
+    if (by && all.length) { event.preventDefault(); choose(all[(here + by + all.length) % all.length]); }
+    if (event.key === "Enter" && !event.ctrlKey && here >= 0) { event.preventDefault(); $("a", all[here]).click(); }
+    else if (event.key === "Enter" && event.ctrlKey) event.target.form.requestSubmit();
+  };
+
   // The keyboard.
   let going = 0;
   const theme = () => {
     const dark = kept.theme ? kept.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     keep("theme", dark ? "light" : "dark");
   };
+  const turnTimes = () => { keep("times", kept.times ? "" : "absolute"); tick(); };
   const step = (by) => {
     const rows = $$("main a.row"), here = rows.indexOf(document.activeElement?.closest("tr")?.querySelector("a.row"));
     const next = rows[Math.min(rows.length - 1, Math.max(0, here + by))];
@@ -453,9 +509,11 @@
   const keys = {
     "?": () => $("#help").showModal(), "/": () => ($("[data-filter]") || $("#find")).focus(), j: () => step(1), k: () => step(-1),
     x: () => { const box = $("[data-pick]", document.activeElement.closest("tr") || make("i")); if (box) { box.checked = !box.checked; picked(); } },
-    r: refresh, p: () => pause(!paused), t: theme, Escape: none, n: () => $("main [rel=next]")?.click(),
+    r: refresh, p: () => pause(!paused), t: theme, z: turnTimes, Escape: none, n: () => $("main [rel=next]")?.click(),
   };
   on("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "k") { event.preventDefault(); return palette(); }
+    if (event.target.id === "seek") return steer(event);
     const field = event.target.closest("input:not([type=checkbox]), textarea, select");
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || $("dialog[open]")) return;
     if (field) { if (event.key === "Escape") field.blur(); return; }
@@ -474,10 +532,13 @@
     if (spot) return void location.assign(spot.dataset.to);
     if (box?.matches("[data-pick]")) return pick(box, event);
     if (box) { for (const one of boxes()) one.checked = box.checked; return picked(); }
+    // A click on a time shows all of them as moments, or as spans again.
+    if (event.target.closest("time[data-at]:not([data-clock])") && !event.target.closest("a, button, summary")) return turnTimes();
     const button = event.target.closest("button");
     for (const key of button ? Object.keys(button.dataset) : []) if (Object.hasOwn(does, key)) return void does[key](button);
     if (event.target.nodeName === "DIALOG") event.target.close();
   });
+  on("input", ({ target }) => { if (target.id === "seek") soon(); });
   on("submit", (event) => { if (event.target.id === "enqueue") { event.preventDefault(); enqueue(event.target); } });
   on("change", (event) => {
     const { target } = event;

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from dayjob.web.v1 import figures, history, jobs, limits, queues, system
+from dayjob.web.v1 import figures, history, jobs, limits, queues, search, system
 
 ENDPOINTS = (
     *queues.ENDPOINTS,
     *limits.ENDPOINTS,
     *jobs.ENDPOINTS,
     *history.ENDPOINTS,
+    *search.ENDPOINTS,
     *figures.ENDPOINTS,
     *system.ENDPOINTS,
 )

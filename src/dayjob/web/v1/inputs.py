@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from dayjob.admin import sorting
 from dayjob.admin.records import Ending
+from dayjob.admin.sorting import SortTable
 from dayjob.admin.timeline_views import TimelineKind
 from dayjob.admin.verbs import Verb
 from dayjob.options import JOB_NAME
@@ -28,7 +30,7 @@ Where = Annotated[
     str,
     Meta(
         max_length=2000,
-        description="A filter like name=mail error~'timed out' age>1h; see the guide to the command line.",
+        description="A filter like name=mail error~'timed out' args.user_id=7 age>1h; see the guide to the console.",
     ),
 ]
 Size = Annotated[int, Meta(ge=1, le=500, description="The most entries to return.")]
@@ -50,6 +52,17 @@ DryRun = Annotated[
         description="Change nothing; the answer is one line with what would be changed and ten of the jobs."
     ),
 ]
+
+
+def _sort(rows: str, *tables: SortTable[Any]) -> Meta:
+    """Describes a parameter that sorts a table, with the columns."""
+    columns = dict.fromkeys(column for table in tables for column in table.columns)
+    text = f"Sort {rows} by a column; a minus puts the greatest first."
+    # The admin layer refuses other columns, with an error that names these.
+    either = ["", *(f"{minus}{column}" for column in columns for minus in ("", "-"))]
+    return Meta(description=text, extra_json_schema={"enum": either})
+
+
 Force = Annotated[bool, Meta(description="Accept the name of a queue that does not exist yet.")]
 Listed = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
 
@@ -59,6 +72,24 @@ class _Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 # Queues and pools.
+
+
+class QueuesInput(_Input):
+    """The order of the queues."""
+
+    sort: Annotated[str, _sort("queues", sorting.QUEUES)] = ""
+
+
+class PoolsInput(_Input):
+    """The order of the pools."""
+
+    sort: Annotated[str, _sort("pools", sorting.POOLS)] = ""
+
+
+class BusyInput(_Input):
+    """The order of the busy workers."""
+
+    sort: Annotated[str, _sort("busy workers", sorting.BUSY)] = ""
 
 
 class OneQueue(_Input):
@@ -149,6 +180,7 @@ class JobsInput(Matched, kw_only=True):
     after: Annotated[str, Meta(max_length=3000, description="The value of next in the page before.")] = ""
     size: Size = 50
     newest_first: bool | None = None
+    sort: Annotated[str, _sort("jobs", *sorting.JOBS.values())] = ""
 
 
 class OneJob(_Input):
@@ -247,9 +279,10 @@ class Waves(_Input):
 
 
 class FailureWindow(_Input):
-    """Within how many seconds."""
+    """Within how many seconds, and the order of the groups."""
 
     window: Annotated[float, Meta(gt=0, le=1e10)] | None = None
+    sort: Annotated[str, _sort("groups", sorting.FAILURES)] = ""
 
 
 class FailedGroup(_Input):
@@ -296,7 +329,19 @@ class EnqueueInput(_Input):
     )
 
 
+class JobTypesInput(_Input):
+    """The order of the job types."""
+
+    sort: Annotated[str, _sort("job types", sorting.JOB_TYPES)] = ""
+
+
 # Others.
+
+
+class SchedulesInput(_Input):
+    """The order of the schedules."""
+
+    sort: Annotated[str, _sort("schedules", sorting.PERIODIC)] = ""
 
 
 class ScheduleInput(_Input):
@@ -322,6 +367,7 @@ class MetricsInput(Hours):
 
     name: Name | None = None
     most: Size = 500
+    sort: Annotated[str, _sort("jobs", sorting.METRICS)] = ""
 
 
 class SpreadInput(Hours, kw_only=True):
@@ -378,6 +424,13 @@ class AuditSlice(Slice, kw_only=True):
     """Part of the audit; `about` finds entries that contain a text."""
 
     about: Annotated[str, Meta(max_length=300)] = ""
+    sort: Annotated[str, _sort("entries", sorting.AUDIT)] = ""
+
+
+class BrokenSlice(Slice, kw_only=True):
+    """Part of the broken entries, and their order."""
+
+    sort: Annotated[str, _sort("entries", sorting.BROKEN)] = ""
 
 
 class EventsInput(Slice, kw_only=True):

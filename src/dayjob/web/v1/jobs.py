@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, TypedDict, get_args
 
 import msgspec
@@ -29,6 +28,7 @@ from dayjob.web.v1.inputs import (
     FailedGroup,
     FailureWindow,
     JobsInput,
+    JobTypesInput,
     Matched,
     Matching,
     MovedJob,
@@ -81,13 +81,18 @@ def _meant(sent: Matched) -> _Meant:
     where = filter_of(sent.where)
     if sent.name is None or sent.state == "waiting":
         return {"name": sent.name, "where": where}
-    return {"name": None, "where": replace(where, name=sent.name)}
+    return {"name": None, "where": where.named(sent.name)}
 
 
 async def _jobs(call: Call[JobsInput]) -> JobPage:
     sent = call.sent
     return await call.admin.jobs(
-        sent.state, after=sent.after, size=sent.size, newest_first=sent.newest_first, **_meant(sent)
+        sent.state,
+        after=sent.after,
+        size=sent.size,
+        newest_first=sent.newest_first,
+        sort=sent.sort,
+        **_meant(sent),
     )
 
 
@@ -181,7 +186,7 @@ async def _waves(call: Call[Waves]) -> Response:
 
 
 async def _failures(call: Call[FailureWindow]) -> Failures:
-    return await call.admin.failures(window=call.sent.window)
+    return await call.admin.failures(window=call.sent.window, sort=call.sent.sort)
 
 
 async def _apply_to_group(call: Call[FailedGroup]) -> Response:
@@ -206,8 +211,8 @@ async def _undo(call: Call[UndoInput]) -> Response:
     return await streamed(call.console, lambda report: call.admin.undo(call.sent.deletion, progress=report))
 
 
-async def _job_types(call: Call[Nothing]) -> tuple[JobTypeView, ...]:
-    return await call.admin.job_types()
+async def _job_types(call: Call[JobTypesInput]) -> tuple[JobTypeView, ...]:
+    return await call.admin.job_types(sort=call.sent.sort)
 
 
 async def _enqueue(call: Call[EnqueueInput]) -> Outcome:
@@ -240,6 +245,6 @@ ENDPOINTS = (
     Endpoint("POST", "/undo", "jobs", verbs.row("deletion", "undo").effect, _undo, StreamLine, UndoInput, streams=True, finds=True),
     Endpoint("GET", "/failures", "failures", "Failed jobs, grouped by error and job name.", _failures, Failures, FailureWindow),
     Endpoint("POST", "/failures/apply", "failures", "Retry or delete a whole group of failures.", _apply_to_group, StreamLine, FailedGroup, streams=True),
-    Endpoint("GET", "/job_types", "jobs", "The job types that pools announced, with their arguments.", _job_types, tuple[JobTypeView, ...]),
+    Endpoint("GET", "/job_types", "jobs", "The job types that pools announced, with their arguments.", _job_types, tuple[JobTypeView, ...], JobTypesInput),
     Endpoint("POST", "/enqueue", "jobs", "Enqueue a job by its name.", _enqueue, Outcome, EnqueueInput),
 )  # fmt: skip

@@ -11,9 +11,19 @@ from dayjob.admin.views import BusyWorker, Outcome, PoolsView, QueueDetail, Queu
 from dayjob.errors import UnknownQueue
 from dayjob.web.codes import ErrorCode, code_of_outcome
 from dayjob.web.responses import Refusal
-from dayjob.web.v1.inputs import NewQueue, OnePool, OneQueue, Pattern, Purged, QueueLimit
+from dayjob.web.v1.inputs import (
+    BusyInput,
+    NewQueue,
+    OnePool,
+    OneQueue,
+    Pattern,
+    PoolsInput,
+    Purged,
+    QueueLimit,
+    QueuesInput,
+)
 from dayjob.web.v1.streams import StreamLine, previewed, streamed
-from dayjob.web.v1.table import Call, Endpoint, Nothing
+from dayjob.web.v1.table import Call, Endpoint
 
 T = TypeVar("T")
 
@@ -34,8 +44,8 @@ def done(outcome: Outcome) -> Outcome:
     return outcome
 
 
-async def _queues(call: Call[Nothing]) -> QueuesView:
-    return await call.admin.queues()
+async def _queues(call: Call[QueuesInput]) -> QueuesView:
+    return await call.admin.queues(sort=call.sent.sort)
 
 
 async def _queue(call: Call[OneQueue]) -> QueueDetail:
@@ -84,12 +94,12 @@ async def _purge(call: Call[Purged]) -> Response:
     )
 
 
-async def _pools(call: Call[Nothing]) -> PoolsView:
-    return await call.admin.pools()
+async def _pools(call: Call[PoolsInput]) -> PoolsView:
+    return await call.admin.pools(sort=call.sent.sort)
 
 
-async def _busy(call: Call[Nothing]) -> tuple[BusyWorker, ...]:
-    return await call.admin.busy()
+async def _busy(call: Call[BusyInput]) -> tuple[BusyWorker, ...]:
+    return await call.admin.busy(sort=call.sent.sort)
 
 
 async def _quiet(call: Call[OnePool]) -> Outcome:
@@ -118,7 +128,7 @@ async def _stacks(call: Call[OnePool]) -> Any:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/queues", "queues", "Every queue with its size, age, throughput and workers.", _queues, QueuesView),
+    Endpoint("GET", "/queues", "queues", "Every queue with its size, age, throughput and workers.", _queues, QueuesView, QueuesInput),
     Endpoint("GET", "/queue", "queues", "One queue in detail.", _queue, QueueDetail, OneQueue, finds=True),
     Endpoint("POST", "/queue/pause", "queues", "Stop fetching from a queue; running jobs continue.", _pause, Outcome, NewQueue, finds=True, moves=True),
     Endpoint("POST", "/queue/resume", "queues", "Fetch from a queue again.", _resume, Outcome, OneQueue, finds=True, moves=True),
@@ -126,8 +136,8 @@ ENDPOINTS = (
     Endpoint("POST", "/queues/resume", "queues", "Fetch again from every paused queue that matches a pattern.", _resume_matching, tuple[Outcome, ...], Pattern, finds=True),
     Endpoint("POST", "/queue/limit", "queues", "Set how many jobs of a queue run at once, over all pools.", _limit, Outcome, QueueLimit, finds=True, moves=True),
     Endpoint("POST", "/queue/purge", "queues", "Delete every waiting job of a queue.", _purge, StreamLine, Purged, streams=True, finds=True),
-    Endpoint("GET", "/pools", "pools", "The worker pools with their statuses.", _pools, PoolsView),
-    Endpoint("GET", "/busy", "pools", "The workers that have run a job for more than 0.5 s.", _busy, tuple[BusyWorker, ...]),
+    Endpoint("GET", "/pools", "pools", "The worker pools with their statuses.", _pools, PoolsView, PoolsInput),
+    Endpoint("GET", "/busy", "pools", "The workers that have run a job for more than 0.5 s.", _busy, tuple[BusyWorker, ...], BusyInput),
     Endpoint("POST", "/pool/quiet", "pools", "Ask a pool to stop fetching.", _quiet, Outcome, OnePool, finds=True, moves=True),
     Endpoint("POST", "/pool/resume", "pools", "Ask a quiet pool to fetch jobs again.", _resume_pool, Outcome, OnePool, finds=True, moves=True),
     Endpoint("POST", "/pool/stop", "pools", "Ask a pool to stop, as after a TERM signal.", _stop, Outcome, OnePool, finds=True, moves=True),

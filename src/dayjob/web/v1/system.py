@@ -23,6 +23,7 @@ from dayjob.web.options import Role
 from dayjob.web.responses import Refusal, broken_text
 from dayjob.web.v1.inputs import (
     AuditSlice,
+    BrokenSlice,
     DeletedEntry,
     Drain,
     EventsInput,
@@ -30,7 +31,7 @@ from dayjob.web.v1.inputs import (
     MetricsInput,
     Repaired,
     ScheduleInput,
-    Slice,
+    SchedulesInput,
 )
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint, Nothing
@@ -66,6 +67,8 @@ class BrokenViews(msgspec.Struct, frozen=True):
 
     total: int
     entries: list[BrokenView]
+    #: How many were compared for a sort; 0 where it is the order of all.
+    sorted_among: int = 0
 
 
 async def _me(call: Call[Nothing]) -> Any:
@@ -81,8 +84,8 @@ async def _verdict(call: Call[Nothing]) -> Verdict:
     return await call.admin.verdict()
 
 
-async def _periodic(call: Call[Nothing]) -> tuple[Periodic, ...]:
-    return await call.admin.periodic()
+async def _periodic(call: Call[SchedulesInput]) -> tuple[Periodic, ...]:
+    return await call.admin.periodic(sort=call.sent.sort)
 
 
 async def _run(call: Call[ScheduleInput]) -> Outcome:
@@ -98,7 +101,8 @@ async def _resume(call: Call[ScheduleInput]) -> Outcome:
 
 
 async def _metrics(call: Call[MetricsInput]) -> Metrics:
-    return await call.admin.metrics(call.sent.hours, name=call.sent.name, most=call.sent.most)
+    sent = call.sent
+    return await call.admin.metrics(sent.hours, name=sent.name, most=sent.most, sort=sent.sort)
 
 
 async def _throughput(call: Call[Hours]) -> Throughput:
@@ -110,7 +114,8 @@ async def _redis(call: Call[Nothing]) -> RedisView:
 
 
 async def _audit(call: Call[AuditSlice]) -> tuple[AuditEntry, ...]:
-    return await call.admin.audit(offset=call.sent.offset, size=call.sent.size, about=call.sent.about)
+    sent = call.sent
+    return await call.admin.audit(offset=sent.offset, size=sent.size, about=sent.about, sort=sent.sort)
 
 
 async def _events(call: Call[EventsInput]) -> Timeline:
@@ -128,8 +133,8 @@ async def _scale(call: Call[Drain]) -> Scale:
 # Broken entries.
 
 
-async def _broken(call: Call[Slice]) -> Any:
-    page = await call.admin.broken(offset=call.sent.offset, size=call.sent.size)
+async def _broken(call: Call[BrokenSlice]) -> Any:
+    page = await call.admin.broken(offset=call.sent.offset, size=call.sent.size, sort=call.sent.sort)
     entries = [
         {
             "index": entry.index, "digest": entry.digest, "at": entry.at, "where": entry.where, "why": entry.why,
@@ -137,7 +142,7 @@ async def _broken(call: Call[Slice]) -> Any:
         }
         for entry in page.entries
     ]  # fmt: skip
-    return {"total": page.total, "entries": entries}
+    return {"total": page.total, "entries": entries, "sorted_among": page.sorted_among}
 
 
 async def _entry(call: Call[Any]) -> BrokenEntry:
@@ -166,7 +171,7 @@ async def _openapi(call: Call[Nothing]) -> dict[str, Any]:
 ENDPOINTS = (
     Endpoint("GET", "/me", "console", "The user of this request, and what they may do.", _me, Me),
     Endpoint("GET", "/verdict", "console", "What is wrong, worst first.", _verdict, Verdict),
-    Endpoint("GET", "/periodic", "periodic", "The schedules, in English, with their next ticks.", _periodic, tuple[Periodic, ...]),
+    Endpoint("GET", "/periodic", "periodic", "The schedules, in English, with their next ticks.", _periodic, tuple[Periodic, ...], SchedulesInput),
     Endpoint("POST", "/periodic/run", "periodic", "Enqueue the job of a schedule now, in addition to its ticks.", _run, Outcome, ScheduleInput, finds=True, moves=True),
     Endpoint("POST", "/periodic/pause", "periodic", "Pause a schedule: its ticks enqueue nothing.", _pause, Outcome, ScheduleInput, finds=True, moves=True),
     Endpoint("POST", "/periodic/resume", "periodic", "Resume a paused schedule.", _resume, Outcome, ScheduleInput, finds=True, moves=True),
@@ -176,7 +181,7 @@ ENDPOINTS = (
     Endpoint("GET", "/redis", "figures", "The state of the Redis server.", _redis, RedisView),
     Endpoint("GET", "/audit", "console", "Who did what, newest first.", _audit, tuple[AuditEntry, ...], AuditSlice),
     Endpoint("GET", "/events", "console", "What the system and its operators did, newest first.", _events, Timeline, EventsInput),
-    Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, Slice),
+    Endpoint("GET", "/broken", "broken", "Entries that could not be read as jobs.", _broken, BrokenViews, BrokenSlice),
     Endpoint("POST", "/broken/delete", "broken", "Delete a broken entry.", _drop, Outcome, DeletedEntry, moves=True),
     Endpoint("POST", "/broken/repair", "broken", "Put a repaired version of a broken entry into its queue.", _repair, Outcome, Repaired, moves=True),
     Endpoint("GET", "/openapi.json", "console", "This document.", _openapi, dict[str, Any]),

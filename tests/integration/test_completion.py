@@ -1,0 +1,100 @@
+"""Completion in a shell: names from Redis, and silence where there is no server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dayjob import Enqueuer, WorkerPool
+from server import free_port
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+pytestmark = pytest.mark.timeout(180)
+
+
+def complete(line: str, folder: Path, shell: str = "bash", **environ: str) -> list[str]:
+    """What the shell offers for the last word of a line. It must end well, and print nothing else."""
+    words = line.split(" ")
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    asked = {"_DAYJOB_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("dayjob"))],
+        env={**kept, "PYTHONPATH": SRC, **asked, **environ}, cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return [one.partition(",")[2] for one in done.stdout.splitlines() if one]
+
+
+@pytest.fixture
+def shop(namespace, redis_url):
+    """A pool with two jobs and a schedule, and a queue that it does not have."""
+    pool = WorkerPool(namespace=namespace, redis=redis_url, beat=0.4, lease=4.0)
+
+    @pool.job
+    def send_mail() -> None:
+        """Send one mail."""
+
+    @pool.job
+    def send_news() -> None: ...
+
+    pool.periodic("0 9 * * *", send_mail, name="morning")
+    with pool:
+        enqueuer = Enqueuer(namespace, redis=redis_url)
+        enqueuer.enqueue("report")
+        enqueuer.close()
+        yield pool
+    pool.enqueuer.close()
+
+
+def test_queues_jobs_schedules_pools_and_columns_are_completed(shop, tmp_path, redis_url, namespace):
+    there = {"DAYJOB_REDIS_URL": redis_url, "DAYJOB_NAMESPACE": namespace}
+    assert complete("dayjob queues show re", tmp_path, **there) == ["report"]
+    assert {"report", "send_mail", "send_news"} <= set(complete("dayjob queues pause ", tmp_path, **there))
+    assert complete("dayjob enqueue send_m", tmp_path, **there) == ["send_mail"]
+    assert complete("dayjob periodic run m", tmp_path, **there) == ["morning"]
+    (pool_id,) = complete("dayjob pools stop ", tmp_path, **there)
+    assert complete(f"dayjob pools stacks {pool_id[:5]}", tmp_path, **there) == [pool_id]
+    assert complete("dayjob queues ls --sort wai", tmp_path, **there) == ["waiting"]
+
+
+def test_the_options_on_the_line_choose_the_server_and_the_namespace(shop, tmp_path, redis_url, namespace):
+    line = f"dayjob queues show --redis {redis_url} --namespace {namespace} rep"
+    assert complete(line, tmp_path) == ["report"]
+    assert complete(f"dayjob queues show --redis {redis_url} --namespace other rep", tmp_path) == []
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_the_names_too(shop, tmp_path, redis_url, namespace, shell):
+    there = {"DAYJOB_REDIS_URL": redis_url, "DAYJOB_NAMESPACE": namespace}
+    words = {"COMP_WORDS": "dayjob enqueue send_m", "COMP_CWORD": "2" if shell == "zsh" else "send_m"}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("dayjob"))],
+        env={**kept, "PYTHONPATH": SRC, "_DAYJOB_COMPLETE": f"{shell}_complete", **words, **there},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert "send_mail" in done.stdout
+    assert "Send one mail." in done.stdout
+
+
+def test_without_a_server_nothing_is_completed_said_or_started(tmp_path):
+    assert (
+        complete("dayjob queues show ", tmp_path, DAYJOB_REDIS_URL=f"redis://127.0.0.1:{free_port()}") == []
+    )
+    assert complete("dayjob queues show ", tmp_path, DAYJOB_REDIS_URL="no url at all") == []
+    assert complete("dayjob queues show ", tmp_path, DAYJOB_REDIS_URL="embedded") == []
+    assert list(tmp_path.iterdir()) == [], "no embedded server was started"
+
+
+def test_a_server_that_never_answers_does_not_hold_the_shell(tmp_path):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        assert complete("dayjob queues show ", tmp_path, DAYJOB_REDIS_URL=url) == []
