@@ -12,7 +12,7 @@ from dayjob.handlers.redact import HIDDEN
 from dayjob.store import codec
 
 if TYPE_CHECKING:
-    from dayjob.admin.filters import Condition
+    from dayjob.admin.filters import FilterCondition
 
 #: What each sign means.
 ORDER: dict[str, Callable[[Any, Any], bool]] = {
@@ -52,7 +52,7 @@ class JobFacts:
 MISSING = object()
 
 
-def _check_text(one: Condition, facts: JobFacts) -> bool:
+def _check_text(one: FilterCondition, facts: JobFacts) -> bool:
     wire = facts.wire
     match one.key:
         case "text":
@@ -72,7 +72,7 @@ def _check_text(one: Condition, facts: JobFacts) -> bool:
     return compare_texts(one, texts)
 
 
-def compare_texts(one: Condition, texts: tuple[str, ...]) -> bool:
+def compare_texts(one: FilterCondition, texts: tuple[str, ...]) -> bool:
     """Whether one of some texts is the value of a condition, or has it."""
     if one.sign == "~":
         return any(one.value in text for text in texts)
@@ -106,18 +106,18 @@ def _in_values(word: str, value: Any) -> bool:
     return value is not None and word == str(value).casefold()
 
 
-def _check_number(one: Condition, facts: JobFacts) -> bool:
+def _check_number(one: FilterCondition, facts: JobFacts) -> bool:
     value = facts.size if one.key == "size" else getattr(facts.wire, one.key)
     return ORDER[one.sign](value, one.parsed)
 
 
-def _check_span(one: Condition, facts: JobFacts) -> bool:
+def _check_span(one: FilterCondition, facts: JobFacts) -> bool:
     until_due = None if facts.at is None else facts.at - facts.now
     value = facts.age if one.key == "age" else until_due
     return value is not None and ORDER[one.sign](value, one.parsed)
 
 
-def _check_moment(one: Condition, facts: JobFacts) -> bool:
+def _check_moment(one: FilterCondition, facts: JobFacts) -> bool:
     """When a job came where it is."""
     if facts.age is None:
         return False
@@ -126,7 +126,7 @@ def _check_moment(one: Condition, facts: JobFacts) -> bool:
     return bool(came >= moment if one.key == "since" else came < moment)
 
 
-def _check_argument(one: Condition, facts: JobFacts) -> bool | None:
+def _check_argument(one: FilterCondition, facts: JobFacts) -> bool | None:
     """Numbers are compared with numbers and texts with texts; values of other types are never equal."""
     value = facts.read_argument(one.path)
     if value is Hidden:
@@ -148,7 +148,7 @@ def _type_of(value: Any) -> str:
 
 
 #: By the kind of a key.
-CHECKS: dict[str, Callable[[Condition, JobFacts], bool | None]] = {
+CHECKS: dict[str, Callable[[FilterCondition, JobFacts], bool | None]] = {
     "text": _check_text, "number": _check_number, "span": _check_span, "moment": _check_moment, "argument": _check_argument,
 }  # fmt: skip
 

@@ -65,7 +65,7 @@ _CONDITION = re.compile(r"(args(?:\.[^=!~<>]+)+|[A-Za-z_][\w.]*)(!=|>=|<=|[=~<>]
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class FilterCondition:
     """One condition."""
 
     #: One of KEYS; of an argument with its path: `args.user.id`.
@@ -103,17 +103,19 @@ class Condition:
 class Filter:
     """Conditions that a job must meet, all of them."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[FilterCondition, ...] = ()
 
     @classmethod
     def of(cls, *, name: str | None = None, kind: str | None = None) -> Filter:
         """The filter for a job name, for a kind of error as groups of failures have it, or for both."""
         pairs = (("name", name), ("kind", kind))
-        return cls(tuple(Condition(key, "=", value, value) for key, value in pairs if value is not None))
+        return cls(
+            tuple(FilterCondition(key, "=", value, value) for key, value in pairs if value is not None)
+        )
 
     def named(self, name: str) -> Filter:
         """The same, for one job name."""
-        return Filter((Condition("name", "=", name, name), *self.conditions))
+        return Filter((FilterCondition("name", "=", name, name), *self.conditions))
 
     @property
     def empty(self) -> bool:
@@ -185,7 +187,7 @@ def read_filter(text: str) -> Filter:
         words = shlex.split(text)
     except ValueError:
         raise BadOption(f"{text!r}: a quote is not closed") from None
-    found: list[Condition] = []
+    found: list[FilterCondition] = []
     negated = False
     for word in words:
         if word == "not" and not negated:
@@ -211,12 +213,12 @@ def filter_of(where: Filter | str | None) -> Filter:
     return read_filter(where or "")
 
 
-def _read_condition(word: str, *, negated: bool) -> Condition:
+def _read_condition(word: str, *, negated: bool) -> FilterCondition:
     split = _CONDITION.fullmatch(word)
     if not word:
         raise BadOption("an empty word matches every job: leave it out")
     if split is None:
-        return Condition("text", "~", word, word, negated)
+        return FilterCondition("text", "~", word, word, negated)
     key, sign, value = split.groups()
     known = KEYS.get(key.partition(".")[0])
     if known is None or (known.kind == "argument") != ("." in key):
@@ -233,7 +235,7 @@ def _read_condition(word: str, *, negated: bool) -> Condition:
         parsed, value = _read_moment(value, key)
     else:
         parsed = _PARSERS[known.kind](value, f"{key}{sign}")
-    return Condition(key, sign, value, parsed, negated)
+    return FilterCondition(key, sign, value, parsed, negated)
 
 
 def _hint(word: str, key: str, known: FilterKey | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dayjob.admin.filter_checks import kind_of
-from dayjob.admin.filters import Condition, Filter
+from dayjob.admin.filters import Filter, FilterCondition
 from dayjob.admin.job_lists import held, read_held
 from dayjob.admin.jobs import detail, of_wire, source_of, view
 from dayjob.admin.matcher import Matcher
@@ -45,7 +45,7 @@ def search(session: Session, text: str) -> Steps[SearchView]:
     ]
     jobs: list[JobView] = []
     parts: list[SearchedPart] = []
-    wanted = Filter((Condition("text", "~", word, word),))
+    wanted = Filter((FilterCondition("text", "~", word, word),))
     for state in _SETS:
         found, part = yield from _in_set(session, state, wanted)
         jobs += found

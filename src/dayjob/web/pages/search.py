@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
 from dayjob.admin.client import AsyncAdmin
-from dayjob.admin.filters import Condition, Filter
+from dayjob.admin.filters import Filter, FilterCondition
 from dayjob.web.pages.shell import Values, page
 from dayjob.web.places import LISTS, link_of, place_of
 from dayjob.web.render import address
@@ -37,7 +37,7 @@ async def search(request: Request, admin: AsyncAdmin) -> Values:
         )
         for kind, title in KINDS.items()
     ]
-    word = str(Filter((Condition("text", "~", text, text),))) if text else ""
+    word = str(Filter((FilterCondition("text", "~", text, text),))) if text else ""
     parts = [(part, *LISTS[part.state]) for part in found.parts if part.total]
     return {
         "q": text, "found": found, "groups": [one for one in groups if one[1]], "parts": parts, "where": word,
