@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from dayjob.admin.alert_rules import AlertRules, read_rules
-from dayjob.admin.alerts import BEGUN, FORGET_SECONDS, MAX_NEW_GROUPS, Alert, AlertLog, Condition
+from dayjob.admin.alerts import BEGUN, FORGET_SECONDS, MAX_NEW_GROUPS, Alert, AlertCondition, AlertLog
 from dayjob.cli.receivers import slack_text
 from dayjob.errors import BadOption
 
@@ -71,12 +71,14 @@ def test_what_does_not_fit_is_refused(text, expected):
 # What is new.
 
 
-def late(name: str = "mail") -> Condition:
-    return Condition("late", name, "warning", "late", "/queue")
+def late(name: str = "mail") -> AlertCondition:
+    return AlertCondition("late", name, "warning", "late", "/queue")
 
 
-def group(number: int) -> Condition:
-    return Condition("failures", "mail", "warning", f"fails {number}", "/failures", detail=f"error {number}")
+def group(number: int) -> AlertCondition:
+    return AlertCondition(
+        "failures", "mail", "warning", f"fails {number}", "/failures", detail=f"error {number}"
+    )
 
 
 class Memory:
@@ -86,7 +88,7 @@ class Memory:
         self.log = AlertLog(AlertRules(**{"settle": 0.0, **rules}), "shop")
         self.stored: dict[str, bytes] = {}
 
-    def look(self, now: float, *found: Condition) -> list[Alert]:
+    def look(self, now: float, *found: AlertCondition) -> list[Alert]:
         posted = []
         for change in self.log.changes(now, found, dict(self.stored)):
             assert self.stored.pop(change.key, b"") == change.before

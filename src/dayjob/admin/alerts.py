@@ -76,7 +76,7 @@ class AlertState(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class AlertCondition:
     """Something that is so now, and is worth a post."""
 
     kind: AlertKind
@@ -109,10 +109,10 @@ class AlertChange:
 # What is so now.
 
 
-def conditions(session: Session, rules: AlertRules) -> Steps[tuple[float, list[Condition]]]:
+def conditions(session: Session, rules: AlertRules) -> Steps[tuple[float, list[AlertCondition]]]:
     """Redis time, and everything that is worth a post."""
     found = yield from verdict(session)
-    conditions: list[Condition] = []
+    conditions: list[AlertCondition] = []
     if rules.verdict.enabled:
         least = LEVELS.index(rules.verdict.level)
         notes = [
@@ -126,7 +126,7 @@ def conditions(session: Session, rules: AlertRules) -> Steps[tuple[float, list[C
             )
             signature = ";".join(sorted({f"{note.level} {note.kind} {note.subject}" for note in notes}))
             conditions.append(
-                Condition(
+                AlertCondition(
                     "verdict", "", notes[0].level, f"{text[0].upper()}{text[1:]}.", "/", signature=signature
                 )
             )
@@ -139,18 +139,18 @@ def conditions(session: Session, rules: AlertRules) -> Steps[tuple[float, list[C
     return found.now, conditions
 
 
-def _late(session: Session, rules: AlertRules) -> Steps[list[Condition]]:
+def _late(session: Session, rules: AlertRules) -> Steps[list[AlertCondition]]:
     found = []
     for view in (yield from listing(session)).queues:
         queue, limit = view.queue, rules.late.limit(view.queue.name)
         if limit is None or queue.paused or (queue.age or 0.0) <= limit:
             continue
         text = f"The oldest job of {quoted(queue.name)} has waited for {span(queue.age or 0.0)}, longer than {span(limit)}."
-        found.append(Condition("late", queue.name, "warning", text, _page("/queue", name=queue.name)))
+        found.append(AlertCondition("late", queue.name, "warning", text, _page("/queue", name=queue.name)))
     return found
 
 
-def _missed(session: Session, rules: AlertRules, now: float) -> Steps[list[Condition]]:
+def _missed(session: Session, rules: AlertRules, now: float) -> Steps[list[AlertCondition]]:
     """Schedules with a tick that enqueued nothing. One that no live pool has was removed, unless no pool runs at all."""
     stored = yield from ask(inspect.schedules(session.keys))
     live = [pool for pool in (yield from pools.pools(session.keys)) if pool.lease > 0]
@@ -168,7 +168,7 @@ def _missed(session: Session, rules: AlertRules, now: float) -> Steps[list[Condi
         if due is not None and now - due > rules.missed.after:
             why = "" if live else " No pool is running."
             text = f"The schedule {quoted(one.name)} missed its tick {span(now - due)} ago.{why}"
-            found.append(Condition("missed", one.name, "error", text, "/periodic"))
+            found.append(AlertCondition("missed", one.name, "error", text, "/periodic"))
     return found
 
 
@@ -182,10 +182,10 @@ def _due_tick(schedule: inspect.StoredSchedule) -> int | None:
         return None
 
 
-def _failing(session: Session, rules: AlertRules) -> Steps[list[Condition]]:
+def _failing(session: Session, rules: AlertRules) -> Steps[list[AlertCondition]]:
     found = yield from failures(session, window=FAILED_SECONDS, most=MAX_FAILED)
     return [
-        Condition(
+        AlertCondition(
             "failures", group.name, "warning", f"{quoted(group.name)} fails in a new way: {group.kind}",
             _page("/failures", name=group.name, kind=group.kind), detail=group.kind,
         )
@@ -215,7 +215,7 @@ class AlertLog:
     _pending: dict[str, tuple[str | None, float]] = field(default_factory=dict)
 
     def changes(
-        self, now: float, found: Sequence[Condition], stored: Mapping[str, bytes]
+        self, now: float, found: Sequence[AlertCondition], stored: Mapping[str, bytes]
     ) -> list[AlertChange]:
         """What to post and to write, in order."""
         states = {key: state for key, raw in stored.items() if (state := _read(raw)) is not None}
@@ -249,7 +249,7 @@ class AlertLog:
         return True
 
     def _group(
-        self, one: Condition, state: AlertState | None, raw: bytes, now: float, *, silent: bool
+        self, one: AlertCondition, state: AlertState | None, raw: bytes, now: float, *, silent: bool
     ) -> list[AlertChange]:
         """A group of failures: posted when it is new, and remembered while it is seen."""
         if state is not None and now - state.seen <= SEEN_SECONDS:
@@ -259,7 +259,7 @@ class AlertLog:
         change = self._firing(one, None, raw, now)
         return [AlertChange(change.key, raw, change.after, None)] if silent else [change]
 
-    def _firing(self, one: Condition, state: AlertState | None, raw: bytes, now: float) -> AlertChange:
+    def _firing(self, one: AlertCondition, state: AlertState | None, raw: bytes, now: float) -> AlertChange:
         since = now if state is None else state.since
         alert = Alert(
             new_id(), one.kind, "firing", one.level, self.namespace, one.subject, one.text, now, since, self._link(one.page),
@@ -269,7 +269,7 @@ class AlertLog:
     def _over(
         self,
         now: float,
-        current: Mapping[str, Condition],
+        current: Mapping[str, AlertCondition],
         states: Mapping[str, AlertState],
         stored: Mapping[str, bytes],
     ) -> list[AlertChange]:
@@ -314,7 +314,7 @@ def _with_rest(made: list[AlertChange], rest: int) -> list[AlertChange]:
     return made
 
 
-def _written(one: Condition, since: float, now: float) -> bytes:
+def _written(one: AlertCondition, since: float, now: float) -> bytes:
     return msgspec.json.encode(AlertState(one.signature, since, now, one.subject, one.kind))
 
 
