@@ -169,6 +169,8 @@ def test_bodies_by_the_thousand_are_done_or_refused(rubbish):
         "name": "a", "limit": 3, "pool": "p" * 24, "id": "x", "state": "dead", "at": 1.5, "verb": "retry", "jobs": [{"id": "x", "state": "dead"}],
         "where": "name=a", "most": 5, "kind": "(no error is noted)", "states": ["dead"], "args": {"n": 1}, "delay": 5, "source": "s", "check": False,
         "index": 0, "digest": "0" * 24, "payload": '{"name":"a"}', "force": True,
+        "pattern": "a*", "undo": True, "dry_run": False, "n": 5, "per": 1.0, "burst": 5, "seconds": 5, "due_at": 1e10, "to": "b",
+        "deletion": "0" * 24, "text": "known",
     }  # fmt: skip
     wrong, codes = [], Counter()
     for _ in range(1000 * TIMES):

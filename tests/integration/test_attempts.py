@@ -140,7 +140,7 @@ def sweeps(proxy: Proxy) -> list[list[bytes]]:
     for words in list(proxy.requests):
         if words[0] == b"EVALSHA" and words[1] == load("sweep").sha.encode():
             args = words[3 + int(words[2]) :]
-            found.append(args[2 + int(args[1]) + 3 :: 9])
+            found.append(args[2 + int(args[1]) + 3 :: 13])
     return [payloads for payloads in found if payloads]
 
 

@@ -243,7 +243,7 @@ def test_live_pools_without_a_leader_are_a_warning(examine, call, keys):
             "Valkey 8.0.1",
         ),
         ({"redis_version": "7.4.0", "dragonfly_version": "df-v1.20"}, "warning", "Dragonfly df-v1.20"),
-        ({}, "could not check", "does not say"),
+        ({}, "could not check", "does not report"),
     ],
 )
 def test_the_kind_and_version_of_the_server(info, level, what):
