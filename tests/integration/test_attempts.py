@@ -37,7 +37,7 @@ def fetched_ahead(proxy: Proxy) -> set[str]:
             continue
         args = words[3 + int(words[2]) :]
         extra, names = int(args[4]), int(args[8])
-        wants = args[11 : 11 + 3 * names]
+        wants = args[13 : 13 + 3 * names]
         if extra:
             found |= {wants[i].decode() for i in range(0, len(wants), 3) if wants[i + 2] == b"2"}
     return found
