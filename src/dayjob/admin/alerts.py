@@ -85,7 +85,7 @@ class AlertCondition:
     text: str
     #: The path of its page.
     page: str
-    #: Tells conditions of one kind and subject apart: the error of a group of failures.
+    #: Distinguishes conditions of one kind and subject: the error of a group of failures.
     detail: str = ""
     #: If this changes, it is posted again.
     signature: str = ""

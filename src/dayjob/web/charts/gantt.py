@@ -24,7 +24,7 @@ class Span:
     end: float
     colour: int = 0
     #: What is known of it, and its address.
-    says: str = ""
+    note: str = ""
     to: str = ""
 
 
@@ -62,7 +62,7 @@ def gantt(
         f'<svg class="plot gantt" height="{height}" role="img" aria-label="{escape(title)}">{lines}{bars}{drawn_marks}</svg>'
     )
     rows = tuple(
-        TwinRow(one.start, "", (one.label, SECONDS.text(one.end - one.start), one.says), one.to)
+        TwinRow(one.start, "", (one.label, SECONDS.text(one.end - one.start), one.note), one.to)
         for one in sorted(inside, key=lambda one: one.start)
     )
     left = sum(map(len, placed[MAX_LANES:]))
@@ -74,8 +74,8 @@ def _bar(frame: TimeFrame, lane: int, span: Span) -> str:
     left = max(0.0, frame.x(span.start))
     width = max(0.15, min(100.0, frame.x(span.end)) - left)
     leads = f' data-to="{escape(span.to)}"' if span.to else ""
-    says = ", ".join(filter(None, (span.label, SECONDS.text(span.end - span.start), span.says)))
+    text = ", ".join(filter(None, (span.label, SECONDS.text(span.end - span.start), span.note)))
     return (
         f'<rect class="span c{span.colour}" x="{left:.4g}%" y="{lane * LANE + 2}" width="{width:.4g}%" height="{LANE - 4}" rx="3"'
-        f' data-at="{span.start:.0f}" data-say="{escape(says)}"{leads}/>'
+        f' data-at="{span.start:.0f}" data-say="{escape(text)}"{leads}/>'
     )
