@@ -344,7 +344,7 @@ def test_a_job_is_enqueued_by_the_form_with_exact_numbers(console, tab, redis_ur
         form.get_by_role("button", name="Enqueue").click()
         wrong = tab.page.locator("#wrong")
         wrong.get_by_text("name is needed").wait_for()
-        tab.page.get_by_label("name", exact=False).last.fill("Grace")
+        form.get_by_label("name", exact=False).last.fill("Grace")
         tab.page.get_by_label("times").fill("many")
         form.get_by_role("button", name="Enqueue").click()
         wrong.get_by_text("write a whole number").wait_for()

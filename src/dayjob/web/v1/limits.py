@@ -18,7 +18,8 @@ async def _existing(call: Call[OneLimit] | Call[RateSetting] | Call[LimitHold]) 
     """The name of the limit that was sent. Raises Refusal if there is no such limit."""
     name = call.sent.name
     if name not in {one.name for one in await call.admin.limits()}:
-        raise Refusal(404, f"There is no rate limit {name[:80]!r}.", "GET /api/v1/limits lists all.")
+        text = f"There is no rate limit {name[:80]!r}."
+        raise Refusal(404, text, "GET /api/v1/limits lists all.", code="unknown_limit")
     return name
 
 
