@@ -632,8 +632,9 @@ def test_the_variable_comes_before_the_pool_and_the_pool_before_the_file(
     )
     file.write_text('[tool.dayjob]\nnamespace = "other"\n')
     terminal("top", "shop:pool", "--tab", "queues", DAYJOB_REDIS_URL=redis_url).wait_for("charge")
+    # Longer than the first version: of two files with the same second and size, Python would run the one it compiled first.
     shop.write_text(
-        f"from dayjob import WorkerPool\npool = WorkerPool(namespace={namespace!r}, redis={redis_url!r})\n"
+        f"from dayjob import WorkerPool\n\npool = WorkerPool(namespace={namespace!r}, redis={redis_url!r})\n"
     )
     file.write_text(f'[tool.dayjob]\nredis = "{nowhere}"\nnamespace = "other"\n')
     shown = terminal("top", "shop:pool", "--tab", "queues")

@@ -140,6 +140,6 @@ def test_the_verdict_is_a_list_with_what_to_do(chromium, console, queues):
         assert "No pool is running" in notes.first.text_content()
         assert "Start one: dayjob worker" in notes.first.text_content()
         paused = notes.filter(has_text='"beta" is paused')
-        assert "Since" in paused.text_content()
+        assert "Began" in paused.text_content()
         paused.get_by_role("link").click()
         page.wait_for_url("**/queue?name=beta")
