@@ -23,13 +23,15 @@ def testing(
     *targets: WorkerPool[Any] | Enqueuer | AsyncEnqueuer,
     inline: bool = False,  # noqa: PT028 - it is no test
     clock: FakeClock | None = None,  # noqa: PT028
+    limits: bool = False,  # noqa: PT028
 ) -> Jobs:
     """Open a block in which what `targets` enqueue stays in memory; use it as a context manager.
 
     A pool stands for its job types and its own enqueuers. Pass further enqueuers of its namespace to catch theirs
     too, or enqueuers alone in a program without handlers. Nothing runs until `jobs.drain()`. With `inline`, every
-    job that is due runs before its enqueue returns, and its error is raised there. Blocks nest: the innermost gets
-    the jobs. Raises BadOption.
+    job that is due runs before its enqueue returns, and its error is raised there. With `limits`, the limits of job
+    types hold by the clock of the block: a job over its limit waits in the queue until the clock is moved. Blocks nest:
+    the innermost gets the jobs. Raises BadOption.
     """
     pools = [target for target in targets if isinstance(target, WorkerPool)]
     pool = pools[0] if pools else None
@@ -50,7 +52,7 @@ def testing(
     clock = clock or FakeClock()
     # Copies made by using() share a builder.
     builders = {id(enqueuer._builder): enqueuer._builder for enqueuer in enqueuers}
-    return Jobs(FakeStore(pool, keys, clock, inline=inline), list(builders.values()), clock)
+    return Jobs(FakeStore(pool, keys, clock, inline=inline, limits=limits), list(builders.values()), clock)
 
 
 # pytest would take it for a test wherever it is imported.

@@ -18,11 +18,12 @@ from dayjob.enqueue.results import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
 from dayjob.middleware import SKIPPED
-from dayjob.options import PoolOptions
+from dayjob.options import JobOptions, PoolOptions
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import token_of
 from dayjob.testing.clock import FakeClock
+from dayjob.testing.limits import FakeLimits
 from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt, Settlement
@@ -93,10 +94,13 @@ class Round:
 class FakeStore:
     """What stands in for Redis while a block is open. The Sink of its enqueuers."""
 
-    def __init__(self, pool: WorkerPool[Any] | None, keys: Keys, clock: FakeClock, *, inline: bool) -> None:
+    def __init__(
+        self, pool: WorkerPool[Any] | None, keys: Keys, clock: FakeClock, *, inline: bool, limits: bool
+    ) -> None:
         self.pool = pool
         self.now = clock.now
-        self.memory = Memory(clock.now)
+        self._limits = FakeLimits(clock.now, self._options) if limits else None
+        self.memory = Memory(clock.now, self._limits)
         self.open = False
         self._inline = inline
         options = PoolOptions() if pool is None else pool.options
@@ -117,7 +121,7 @@ class FakeStore:
         answers, due = self._admit(batches)
         if self._inline:
             with self._deeper() as round_:
-                for attempt in filter(None, map(self.take, due)):
+                for attempt in filter(None, map(self.take_in_turn, due)):
                     self.run(attempt, round_)
             round_.close(reraise=True)
         return answers
@@ -127,7 +131,7 @@ class FakeStore:
         answers, due = self._admit(batches)
         if self._inline:
             with self._deeper() as round_:
-                for attempt in filter(None, map(self.take, due)):
+                for attempt in filter(None, map(self.take_in_turn, due)):
                     await self.arun(attempt, round_)
             round_.close(reraise=True)
         return answers
@@ -174,14 +178,38 @@ class FakeStore:
     # Running jobs.
 
     def fetch(self) -> Attempt | None:
-        """The next attempt there is, if any."""
-        kept = self.memory.fetch(self._able)
-        return None if kept is None else self._attempt(kept)
+        """The next attempt there is and that its limits allow, if any."""
+        with self.memory.lock:
+            kept = self.memory.fetch(lambda name: self._able(name) and self._allowed(name))
+            return None if kept is None else self._attempt(kept)
 
     def take(self, job_id: str) -> Attempt | None:
         """An attempt of the job with this id, due or not; None if it does not wait, or if no pool of the block can run it."""
-        kept = self.memory.take(job_id, self._able)
-        return None if kept is None else self._attempt(kept)
+        with self.memory.lock:
+            kept = self.memory.take(job_id, self._able)
+            return None if kept is None else self._attempt(kept)
+
+    def take_in_turn(self, job_id: str) -> Attempt | None:
+        """An attempt of the job with this id; None also if its limits do not allow it, or if others of its name wait for one."""
+        with self.memory.lock:
+            if self._limits is not None:
+                name = next((one.wire.name for one in self.memory.queued if one.wire.id == job_id), "")
+                first = next((one.wire.id for one in self.memory.queued if one.wire.name == name), "")
+                if first != job_id or not self._able(name) or not self._limits.allow(name):
+                    return None
+            return self.take(job_id)
+
+    def next_due(self) -> float | None:
+        """When the next job that waits for its time, or for a limit, may start."""
+        with self.memory.lock:
+            moments = [self.memory.next_due()]
+            if self._limits is not None:
+                moments.append(
+                    self._limits.next_start(
+                        {one.wire.name for one in self.memory.queued if self._able(one.wire.name)}
+                    )
+                )
+        return min((at for at in moments if at is not None), default=None)
 
     def run(self, attempt: Attempt, round_: Round) -> Any:
         """Run an attempt to its settlement. The answer is what the handler returned."""
@@ -226,11 +254,19 @@ class FakeStore:
         self._job_types[name] = job_type
         return True
 
+    def _options(self, name: str) -> JobOptions:
+        return self._job_types[name].options
+
+    def _allowed(self, name: str) -> bool:
+        return self._limits is None or self._limits.allow(name)
+
     def _attempt(self, kept: MemoryEntry) -> Attempt:
         wire = kept.wire
         job_type = self._job_types[wire.name]
         attempt = Attempt(token_of(next(self._tokens), wire.name), wire.name, kept.payload, wire, job_type)
         attempt.started_at = time.monotonic()
+        if self._limits is not None:
+            attempt.charge = self._limits.start(attempt.name, attempt.token)
         if wire.unique_key and (wire.unique_until or job_type.options.unique_until) != "done":
             self.memory.release(wire.unique_key, wire.id)
         return attempt

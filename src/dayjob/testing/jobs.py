@@ -112,7 +112,7 @@ class Jobs:
 
     @property
     def queued(self) -> list[Job]:
-        """What drain() would run, first to last; what is due by the clock comes in with it."""
+        """What drain() would run, first to last, and what waits there for a limit; what is due by the clock comes in too."""
         return self._jobs(self._memory.queued)
 
     @property
@@ -143,15 +143,15 @@ class Jobs:
     # Time, and running jobs.
 
     def advance(self, by: Seconds | None = None) -> None:
-        """Move the clock; without `by`, to when the next scheduled or retry job is due. Runs nothing.
+        """Move the clock; without `by`, to when the next job is due or, with limits, may start. Runs nothing.
 
         Raises NotReady when there is no such job, and BadOption when time would go back.
         """
         if by is None:
-            due = self._memory.next_due()
+            due = self._stage.next_due()
             if due is None:
                 raise NotReady(
-                    "advance(): no job is scheduled or waits for a retry; give the seconds: advance(60)"
+                    "advance(): no job is scheduled or waits for a retry or a limit; give the seconds: advance(60)"
                 )
             by = max(0.0, due - self.clock.now())
         self.clock.advance(by)
@@ -178,7 +178,7 @@ class Jobs:
     def run(self, job: Job | str) -> Any:
         """Run one attempt of a job that waits, due or not, and return what its handler returned.
 
-        Raises the error that the attempt ended with, and NotReady when the job does not wait.
+        Limits do not hold it back, but count it. Raises the error that the attempt ended with, and NotReady when the job does not wait.
         """
         round_ = Round()
         result = self._stage.run(self._attempt(job), round_)

@@ -29,6 +29,7 @@ from dayjob.outcome import (
 from dayjob.store import codec
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
 from dayjob.store.ops.produce import FirstJob, When
+from dayjob.testing.limits import FakeLimits
 from dayjob.worker.running.attempt import Attempt, Settlement
 
 T = TypeVar("T")
@@ -74,8 +75,9 @@ def by_time(kept: MemoryEntry) -> float:
 class Memory:
     """Where every job of a block is. Safe to share between threads."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], limits: FakeLimits | None = None) -> None:
         self._now = now
+        self._limits = limits
         # Reentrant: to look for a job type may import the modules of `include`, which may do anything.
         self.lock = threading.RLock()
         #: All that was ever stored, in order.
@@ -141,8 +143,11 @@ class Memory:
 
     def settle(self, attempt: Attempt, settlement: Settlement) -> None:
         """Move an attempt to the place of its outcome."""
+        entry = settlement or Entry(attempt.name, attempt.token, Done())
         with self.lock:
-            self._apply(settlement or Entry(attempt.name, attempt.token, Done()), attempt)
+            if self._limits is not None:
+                self._limits.end(attempt.name, attempt.token, entry.spent)
+            self._apply(entry, attempt)
 
     def release(self, key: str, job_id: str) -> None:
         """Free a unique key if that job holds it."""
@@ -181,8 +186,12 @@ class Memory:
                 self._keep(entry, now + KEEP_ERROR_MS / 1000)
             case Dropped() | Cancelled():
                 self.discarded.append(MemoryEntry.of(attempt.payload))
-            case HeldBack(after=after):
-                self.scheduled.append(MemoryEntry.of(attempt.payload, now + after))
+            case HeldBack(limits=limits, after=after):
+                if self._limits is None:
+                    self.scheduled.append(MemoryEntry.of(attempt.payload, now + after))
+                else:
+                    self.queued.insert(0, MemoryEntry.of(attempt.payload))
+                    self._limits.hold(limits, after)
             case GivenBack():
                 self.queued.insert(0, MemoryEntry.of(attempt.payload))
             case Rewound() | Reaped() | Unreadable() | Release() | NameSuspect() | Recharge():
