@@ -258,7 +258,7 @@ def _class(kind: type) -> str:
     for name, member in vars(kind).items():
         if name.startswith("_") or (kind.__name__, name) in INSIDE:
             continue
-        if isinstance(member, property) or type(member).__name__ == "_MadeOnce":
+        if isinstance(member, property) or type(member).__name__ == "MadeOnce":
             sections.append(f"- `{name}`: {_line(member)}")
         elif inspect.isfunction(member):
             sections.append(f"- `{_signature(member)}`\n  {_line(member)}")

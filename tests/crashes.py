@@ -22,10 +22,10 @@ from typing import Any
 from census import census
 from dayjob import Enqueuer, Job, WorkerPool
 from dayjob.errors import Unavailable, Unknown
+from dayjob.handlers.periodic import PeriodicJob as Record
 from dayjob.job import new_id
 from dayjob.options import JobOptions
 from dayjob.outcome import NameSuspect
-from dayjob.pool import PeriodicJob as Record
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link

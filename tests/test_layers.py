@@ -18,6 +18,7 @@ LAYERS = {
     "domain": {
         "cron",
         "errors",
+        "fork_safe",
         "limits",
         "handlers",
         "job",
@@ -30,7 +31,7 @@ LAYERS = {
         "version",
     },
     # What programs import to define their jobs; opens nothing.
-    "face": {"pool", "__init__"},
+    "face": {"pool", "pool_lifecycle", "__init__"},
     "store": {"store"},
     "explain": {"explain"},
     "enqueue": {"enqueue"},
@@ -70,10 +71,10 @@ LATE = {
 LIBRARIES = {
     "redis": {"dayjob.store.link", "dayjob.store.async_link"},
     "asyncio": {
-        "dayjob.store.async_link", "enqueue", "dayjob.worker.running.event_loop", "dayjob.worker.running.runner", "web", "cli", "testing", "dayjob.pool", "integrations",
+        "dayjob.store.async_link", "enqueue", "dayjob.worker.running.event_loop", "dayjob.worker.running.runner", "web", "cli", "testing", "face", "integrations",
     },
     "threading": {
-        "dayjob.pool", "enqueue", "dayjob.store.link", "worker", "web", "cli", "testing", "integrations",
+        "dayjob.fork_safe", "face", "enqueue", "dayjob.store.link", "worker", "web", "cli", "testing", "integrations",
     },
     "socket": {"dayjob.store.link", "dayjob.store.embedded", "worker", "cli", "web"},
     "subprocess": {"dayjob.store.embedded", "worker", "cli"},

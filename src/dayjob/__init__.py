@@ -72,7 +72,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the Redis client only where jobs are enqueued, run or looked at, not wherever a job is defined."""
-    from dayjob.pool import FORK_SAFE  # noqa: PLC0415 - not a public name of this package
+    from dayjob.fork_safe import FORK_SAFE  # noqa: PLC0415 - not a public name of this package
 
     if name in ("Enqueuer", "AsyncEnqueuer"):
         with FORK_SAFE:

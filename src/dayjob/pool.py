@@ -6,15 +6,7 @@ builds the runtime.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import logging  # noqa: F401 - see FORK_SAFE
-import os
-import pkgutil
-import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -22,21 +14,22 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
-    Protocol,
-    Self,
     TypeVar,
     Unpack,
-    get_args,
     overload,
 )
 
 import msgspec
 
-from dayjob.errors import BadOption, NotReady, UnknownJob, UsageError
+from dayjob.errors import BadOption, NotReady, UsageError
+from dayjob.fork_safe import FORK_SAFE, MadeOnce
 from dayjob.handlers.codecs import Codec, Codecs
-from dayjob.handlers.registry import JobType, Registry, encode_unchecked
-from dayjob.handlers.signature import Colour, NoContext, given_name
-from dayjob.job import Job, running
+from dayjob.handlers.decorator import Anything, Decorator
+from dayjob.handlers.includes import import_modules
+from dayjob.handlers.periodic import PeriodicJob
+from dayjob.handlers.registry import JobType, Registry
+from dayjob.handlers.signature import Colour, NoContext, check_context, given_name
+from dayjob.job import Job
 from dayjob.limits import Limit, Rate, RateKind, Window
 from dayjob.middleware import EnqueueHook, Lifespan, Middleware
 from dayjob.options import (
@@ -50,22 +43,11 @@ from dayjob.options import (
     check_name,
     check_namespace,
     check_redis,
-    check_text,
 )
-from dayjob.text import message_of
+from dayjob.pool_lifecycle import PoolLifecycle, Running
 
 if TYPE_CHECKING:
     from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
-
-#: Held during an import at first use, and during every fork. A child that is forked in the middle of an import by another
-#: thread would wait forever for the lock of that module. `logging`, whose lock an import may need, is imported above: a
-#: fork takes locks in the reverse order of their registration, and must take this one first.
-FORK_SAFE = threading.RLock()
-# Windows has no fork.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=FORK_SAFE.acquire, after_in_parent=FORK_SAFE.release, after_in_child=FORK_SAFE.release
-    )
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -74,95 +56,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Anything:
-    """Matches only a parameter that accepts anything: annotated with Any or object, or without an annotation.
-
-    Such a first parameter may be the context, the job or an argument. A type checker cannot know which, so calls that
-    enqueue such a handler are checked at run time only.
-    """
-
-
-class Decorator(Protocol[C]):
-    """The type of `@pool.job(...)`: takes a function and returns a job type.
-
-    The order of the overloads matters: first those whose parameters accept anything, then those with context and job,
-    with one of them, and with neither.
-    """
-
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Anything, P], R], /) -> JobType[..., ..., R]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[C, Anything, P], R], /) -> JobType[..., ..., R]: ...
-    @overload
-    def __call__(
-        self, fn: Callable[Concatenate[C, Job, P], R], /
-    ) -> JobType[Concatenate[C, Job, P], P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Job, P], R], /) -> JobType[Concatenate[Job, P], P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[C, P], R], /) -> JobType[Concatenate[C, P], P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> JobType[P, P, R]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodicJob:
-    """A job that is enqueued on a schedule."""
-
-    #: Identifies the schedule in Redis.
-    name: str
-    spec: str
-    job: str
-    args: bytes
-    timezone: str | None
-    missed: Missed
-
-
-class Running(Protocol):
-    """The methods of the runtime that the pool uses."""
-
-    def start(self) -> None: ...
-
-    def drain(self, timeout: float | None) -> bool: ...
-
-    def stop(self, timeout: float) -> None: ...
-
-    def run(self) -> None: ...
-
-    @property
-    def ended(self) -> threading.Event: ...
-
-    @property
-    def pid(self) -> int: ...
-
-    def runs(self, attempt: object) -> bool: ...
-
-
-class _MadeOnce(Generic[T]):
-    """An attribute that is made at first use and then is a plain attribute, so that reading it costs no call.
-
-    Unlike functools.cached_property it has no lock. Another thread could hold it when the process forks, and it would
-    then stay locked in the child.
-    """
-
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
-
-    @overload
-    def __get__(self, pool: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, pool: object, owner: type) -> T: ...
-
-    def __get__(self, pool: object | None, owner: type) -> T | Self:
-        if pool is None:
-            return self
-        # setdefault makes two threads that get here at once use the same one.
-        made: T = pool.__dict__.setdefault(self._make.__name__, self._make(pool))
-        return made
-
-
-class WorkerPool(Generic[C]):
+class WorkerPool(PoolLifecycle, Generic[C]):
     """The jobs of a program and, once started, the workers that run them in this process.
 
     `context` is any class that needs no arguments; each job gets a new instance. `redis` is a URL, or "embedded".
@@ -211,7 +105,8 @@ class WorkerPool(Generic[C]):
         codecs: Sequence[Codec[Any]] = (),
         **options: Unpack[PoolSettings],
     ) -> None:
-        _check_context(context)
+        super().__init__()
+        check_context(context)
         if isinstance(include, str) or not all(isinstance(one, str) for one in include):
             raise BadOption(f"WorkerPool: include={include!r}: give a list of module names")
         self.context: type[C] = context
@@ -240,9 +135,6 @@ class WorkerPool(Generic[C]):
         #: The limits that several job types may share, by name.
         self.limits: dict[str, Limit] = {}
         self._included = False
-        self._runtime: Running | None = None
-        #: The runtime that was built from what is registered here; set as soon as it starts.
-        self._built: Running | None = None
 
     def __repr__(self) -> str:
         return f"<WorkerPool {self.namespace!r}, {len(self.registry)} job types>"
@@ -390,19 +282,11 @@ class WorkerPool(Generic[C]):
         the pool has started.
         """
         self._refuse_late(f"periodic {spec!r}")
-        from dayjob.cron import parse  # noqa: PLC0415 - a pool without schedules does not need it
-
-        parse(spec, timezone)
-        if missed not in get_args(Missed):
-            raise BadOption(f"periodic {spec!r}: missed={missed!r}: write 'skip', 'one' or 'all'")
-        job_name = self._own_name(spec, job)
-        raw = self._periodic_args(job_name, args or {})
-        full = check_text(name or "", f"periodic {spec!r}: name") or " ".join(
-            filter(None, (job_name, spec, timezone))
+        record = PeriodicJob.of(
+            self.registry, self.codecs, spec, job, args or {}, timezone=timezone, missed=missed, name=name
         )
-        record = PeriodicJob(full, spec, job_name, raw, timezone, missed)
-        if self.periodics.setdefault(full, record) != record:
-            raise BadOption(f"periodic {full!r} exists with other settings: give one of them a name=")
+        if self.periodics.setdefault(record.name, record) != record:
+            raise BadOption(f"periodic {record.name!r} exists with other settings: give one of them a name=")
         return record
 
     def limit(self, name: str, kind: RateKind, /) -> Limit:
@@ -423,7 +307,7 @@ class WorkerPool(Generic[C]):
             )
         return limit
 
-    @_MadeOnce
+    @MadeOnce
     def enqueuer(self) -> Enqueuer:
         """Enqueues jobs by name, with arguments checked against the job types of this pool."""
         with FORK_SAFE:
@@ -431,7 +315,7 @@ class WorkerPool(Generic[C]):
 
         return Enqueuer(self.namespace, **self._sending())
 
-    @_MadeOnce
+    @MadeOnce
     def async_enqueuer(self) -> AsyncEnqueuer:
         """Like `enqueuer`, for async code."""
         with FORK_SAFE:
@@ -448,20 +332,9 @@ class WorkerPool(Generic[C]):
 
     def import_includes(self) -> None:
         """Import the modules of `include`. Raises UsageError, which names the module that cannot be imported."""
-        if self._included:
-            return
-        for name in self.include:
-            package = _import(name.removesuffix(".*"))
-            if not name.endswith(".*"):
-                continue
-            if not hasattr(package, "__path__"):
-                raise UsageError(
-                    f"include={name!r}: {package.__name__} is a module, not a package: drop the '.*'"
-                )
-            for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-                if not found.name.endswith(".__main__"):
-                    _import(found.name)
-        self._included = True
+        if not self._included:
+            import_modules(self.include)
+            self._included = True
 
     def find(self, name: str) -> JobType[..., ..., Any]:
         """The job type of that name. Imports `include` if the name is not registered yet. Raises UnknownJob and UsageError."""
@@ -486,98 +359,6 @@ class WorkerPool(Generic[C]):
             except UsageError as error:
                 problems.append(type(error)(f"periodic {periodic.name!r}: {error}"))
         return problems
-
-    def start(self) -> None:
-        """Start the workers in this process, unless they are running. Raises NotReady, UsageError and StoreError."""
-        with self._lock:
-            if not self._running:
-                runtime = self._build()
-                runtime.start()
-                self._runtime = runtime
-
-    def drain(self, timeout: float | None = None) -> bool:
-        """Wait until the queues of this pool are empty and no job is running. Returns False after `timeout` seconds."""
-        runtime = self._own()
-        if runtime is None:
-            raise NotReady("the pool is not started: call start() before drain()")
-        self._refuse_own_job(runtime, "drain")
-        return runtime.drain(timeout)
-
-    def stop(self, timeout: float = 25) -> None:
-        """Stop within `timeout` seconds; jobs that have not ended by then are requeued. Does nothing if not running."""
-        own = self._own()
-        if own is not None:
-            self._refuse_own_job(own, "stop")
-        with self._lock:
-            runtime, self._runtime = self._own(), None
-            if runtime is not None:
-                runtime.stop(timeout)
-
-    def run(self) -> None:
-        """Start the pool, run until the process receives a stop signal, and stop the pool."""
-        with self._lock:
-            if self._running:
-                raise NotReady("the pool is started already: run() starts and stops it by itself")
-            runtime = self._runtime = self._build()
-        try:
-            runtime.run()
-        finally:
-            # Not under the lock: a thread in stop() holds it until this run has ended.
-            if self._runtime is runtime:
-                self._runtime = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        import asyncio  # noqa: PLC0415 - a program without async code does not need it
-
-        # In a thread, because start() connects and must not block the event loop.
-        await asyncio.to_thread(self.start)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        import asyncio  # noqa: PLC0415 - see above
-
-        await asyncio.to_thread(self.stop)
-
-    @property
-    def _running(self) -> bool:
-        # A runtime may have ended by itself, because one of its loops failed.
-        runtime = self._own()
-        return runtime is not None and not runtime.ended.is_set()
-
-    def _own(self) -> Running | None:
-        """The runtime of this process. A forked child must not touch the runtime of its parent."""
-        runtime = self._runtime
-        return runtime if runtime is not None and runtime.pid == os.getpid() else None
-
-    def _refuse_late(self, what: str) -> None:
-        runtime = self._built
-        if runtime is not None and runtime.pid == os.getpid() and not runtime.ended.is_set():
-            raise NotReady(
-                f"{what}: the pool is started, so this would have no effect.\n"
-                "    Register it before start(), or in a module that include=[...] names; "
-                "or call stop(), register it, and call start() again."
-            )
-
-    @staticmethod
-    def _refuse_own_job(runtime: Running, verb: str) -> None:
-        if runtime.runs(running.get()):
-            raise NotReady(
-                f"a job cannot {verb} its own pool: it would wait for itself. Send the process a signal"
-            )
-
-    @property
-    def _lock(self) -> threading.Lock:
-        # A new lock in each process, because another thread may have held the parent's lock at the fork.
-        # setdefault makes two threads that get here at once use the same lock.
-        made: threading.Lock = self.__dict__.setdefault(f"_made_lock_{os.getpid()}", threading.Lock())
-        return made
 
     def prepare(self) -> None:
         """Import the pool's modules and check its jobs. Raises UsageError if the pool cannot start."""
@@ -636,30 +417,6 @@ class WorkerPool(Generic[C]):
                 )
         return options
 
-    def _own_name(self, spec: str, job: JobType[..., ..., Any] | str) -> str:
-        if isinstance(job, str):
-            return check_name(job)
-        if not isinstance(job, JobType):
-            raise BadOption(f"periodic {spec!r}: {job!r} is no job: write @pool.job above it, or give a name")
-        if job.name not in self.registry or self.registry.get(job.name).fn is not job.fn:
-            raise BadOption(f"periodic {spec!r}: {job.name!r} is a job of another pool    {job.location}")
-        if job.enqueue_options != self.registry.get(job.name).enqueue_options:
-            raise BadOption(
-                f"periodic {spec!r}: options of using() have no effect here; give {job.name!r} itself"
-            )
-        return job.name
-
-    def _periodic_args(self, job_name: str, args: Mapping[str, Any]) -> bytes:
-        try:
-            job_type = self.registry.get(job_name)
-        except UnknownJob:
-            return encode_unchecked(
-                job_name, args, self.codecs
-            )  # a module of `include` may define the job; check() looks again
-        return (
-            job_type.encode((), args) if job_type.resolved else encode_unchecked(job_name, args, self.codecs)
-        )
-
     def _log_conflicts(self) -> None:
         """Warn if the pool and an environment variable or pyproject.toml name different servers or namespaces."""
         with FORK_SAFE:
@@ -685,51 +442,3 @@ class WorkerPool(Generic[C]):
             "find": self.find,
             "hooks": self.enqueue_hooks,
         }
-
-
-def _check_context(context: Any) -> None:
-    if isinstance(context, str):
-        raise BadOption(
-            f"WorkerPool({context!r}): the first argument is the context, a class. "
-            f"Did you mean WorkerPool(namespace={context!r})?"
-        )
-    if not isinstance(context, type):
-        kind = type(context).__name__
-        meant = f"; write WorkerPool({kind})" if type(context).__module__ != "builtins" else ""
-        raise BadOption(
-            f"WorkerPool: {context!r} is no class{meant}: give one that needs no arguments, such as a dataclass"
-        )
-    try:
-        inspect.signature(context).bind()
-    except TypeError as error:
-        raise BadOption(f"WorkerPool: {context.__name__} must need no arguments: {error}") from None
-    except ValueError:
-        pass  # a class written in C may have no signature; creating the first context will show whether it works
-
-
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UsageError(f"include: cannot import {name!r}: {message_of(error)}") from error
-    except (UsageError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a module may raise anything
-        what = f"{type(error).__name__}: {_first_line(error)}".removesuffix(": ")
-        raise UsageError(f"include: cannot import {name!r}: {what}{_place(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    text = error.msg if isinstance(error, SyntaxError) else message_of(error)
-    return text.strip().partition("\n")[0]
-
-
-def _place(error: BaseException) -> str:
-    """The line of the user's code where an import failed, on a line of its own; "" if it is not known."""
-    if isinstance(error, SyntaxError):
-        return f"\n    {error.filename}:{error.lineno}: {(error.text or '').strip()}".removesuffix(": ")
-    ours = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - file names of tracebacks are strings
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith((ours, "<frozen")):
-            return f"\n    {frame.filename}:{frame.lineno}: {frame.line or ''}".removesuffix(": ")
-    return ""

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal
 
-from dayjob.errors import BadSignature
+from dayjob.errors import BadOption, BadSignature
 from dayjob.job import Job
 
 Colour = Literal["sync", "async"]
@@ -255,3 +255,24 @@ def _bare(hint: Any) -> Any:
         kinds = [kind for kind in typing.get_args(hint) if kind is not NoneType]
         return _bare(kinds[0]) if len(kinds) == 1 else hint
     return origin or hint
+
+
+def check_context(context: Any) -> None:
+    """Raises BadOption unless `context` is a class that needs no arguments."""
+    if isinstance(context, str):
+        raise BadOption(
+            f"WorkerPool({context!r}): the first argument is the context, a class. "
+            f"Did you mean WorkerPool(namespace={context!r})?"
+        )
+    if not isinstance(context, type):
+        kind = type(context).__name__
+        meant = f"; write WorkerPool({kind})" if type(context).__module__ != "builtins" else ""
+        raise BadOption(
+            f"WorkerPool: {context!r} is no class{meant}: give one that needs no arguments, such as a dataclass"
+        )
+    try:
+        inspect.signature(context).bind()
+    except TypeError as error:
+        raise BadOption(f"WorkerPool: {context.__name__} must need no arguments: {error}") from None
+    except ValueError:
+        pass  # a class written in C may have no signature; creating the first context will show whether it works

@@ -6,7 +6,7 @@ The retries of the client library are off, because after a lost reply they would
 from __future__ import annotations
 
 import contextlib
-import encodings.idna  # noqa: F401 - socket imports it at the first connection; see FORK_SAFE in dayjob.pool
+import encodings.idna  # noqa: F401 - socket imports it at the first connection; see dayjob.fork_safe
 import inspect
 import re
 import select

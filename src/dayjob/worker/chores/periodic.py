@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from dayjob import cron
 from dayjob.errors import Full, Rejected
+from dayjob.handlers.periodic import PeriodicJob as Record
 from dayjob.job import new_id
-from dayjob.pool import PeriodicJob as Record
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
