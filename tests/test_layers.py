@@ -22,6 +22,7 @@ LAYERS = {
         "limits",
         "handlers",
         "job",
+        "logging",
         "middleware",
         "options",
         "outcome",

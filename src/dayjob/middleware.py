@@ -14,13 +14,16 @@ from contextlib import (
     contextmanager,
     suppress,
 )
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dayjob.errors import BadOption, BadSignature
 from dayjob.handlers.signature import NOT_YET, Colour, Function, NoContext, Role
 from dayjob.job import Job
+from dayjob.options import check_headers
 
+T = TypeVar("T")
 SyncCall = Callable[[Any, Any], Any]
 AsyncCall = Callable[[Any, Any], Awaitable[Any]]
 
@@ -63,6 +66,31 @@ class EnqueueHook:
             )
         self.fn = fn
         self.location = function.location
+
+
+def carriers(
+    variable: ContextVar[T], name: str | None, parse: Callable[[str], T] | None
+) -> tuple[Callable[[Outgoing], Generator[None]], Callable[[Job], Generator[None]]]:
+    """An enqueue hook and a middleware that let a context variable travel with jobs, as a header. Raises BadOption."""
+    if not isinstance(variable, ContextVar):
+        raise BadOption(f"carry: {variable!r} is no context variable")
+    header = (variable.name if name is None else name).lower()
+    check_headers({header: ""}, "carry")
+
+    def send(outgoing: Outgoing) -> Generator[None]:
+        value = variable.get(None)
+        # What using(headers=...) gives this one call counts more.
+        if value is not None and header not in outgoing.headers:
+            outgoing.headers[header] = str(value)
+        yield
+
+    def receive(job: Job) -> Generator[None]:
+        text = job.headers.get(header)
+        if text is not None:
+            variable.set(text if parse is None else parse(text))  # type: ignore[arg-type]
+        yield
+
+    return send, receive
 
 
 class Middleware:

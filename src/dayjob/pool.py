@@ -7,6 +7,7 @@ builds the runtime.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -31,7 +32,7 @@ from dayjob.handlers.registry import JobType, Registry
 from dayjob.handlers.signature import Colour, NoContext, check_context, given_name
 from dayjob.job import Job
 from dayjob.limits import Limit, Rate, RateKind, Window
-from dayjob.middleware import EnqueueHook, Lifespan, Middleware
+from dayjob.middleware import EnqueueHook, Lifespan, Middleware, carriers
 from dayjob.options import (
     Commit,
     Hook,
@@ -241,6 +242,19 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         """
         self.enqueue_hooks.append(EnqueueHook(fn))
         return fn
+
+    def carry(
+        self, variable: ContextVar[T], *, name: str | None = None, parse: Callable[[str], T] | None = None
+    ) -> None:
+        """Let a context variable, such as the ID of a request, travel with every job as a header.
+
+        An enqueue stores the variable's value as text, if it has one other than None; the job runs with the same value.
+        `name` is the name of the header, by default that of the variable. `parse` makes the value of the text.
+        Raises BadOption, and NotReady once the pool has started.
+        """
+        send, receive = carriers(variable, name, parse)
+        self.middleware(receive)
+        self.on_enqueue(send)
 
     def on_done(self, fn: F, /) -> F:
         """Call `fn(job)` whenever a job of this pool completes. Raises BadOption, and NotReady once the pool has started."""

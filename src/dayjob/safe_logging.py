@@ -66,15 +66,25 @@ class SafeLogger:
     ) -> None:
         # Handlers may raise anything, SystemExit too.
         try:
-            try:
-                self._logger.log(level, text, *args, extra=extra, exc_info=error, stacklevel=3)
-            except KeyError as collision:
-                if extra is None or "Attempt to overwrite" not in str(collision):
-                    raise
-                # A record factory of the program sets a field of the same name: its value stands.
-                self._logger.log(level, text, *args, exc_info=error, stacklevel=3)
+            while True:
+                try:
+                    self._logger.log(level, text, *args, extra=extra, exc_info=error, stacklevel=3)
+                except KeyError as collision:
+                    taken = _taken(collision, extra)
+                    if taken is None or extra is None:
+                        raise
+                    # A record factory of the program sets a field of the same name: its value stands.
+                    extra = {name: value for name, value in extra.items() if name != taken}
+                else:
+                    return
         except BaseException as problem:
             _show(problem, text, args)
+
+
+def _taken(collision: KeyError, extra: Mapping[str, object] | None) -> str | None:
+    """The field of `extra` that a record already had, if that is why a log call raised KeyError."""
+    words = str(collision)
+    return next((name for name in extra or () if f"Attempt to overwrite {name!r}" in words), None)
 
 
 def _show(problem: BaseException, text: str, args: tuple[object, ...] = ()) -> None:

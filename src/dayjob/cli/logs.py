@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
-from typing import Any, Literal
+from typing import Literal
 
 from dayjob.job import running
-from dayjob.text import escaped, escaped_json
+from dayjob.logging import JSONLines
+from dayjob.text import escaped
 
 Format = Literal["auto", "text", "json"]
 
-#: Fields of a record about its job.
+#: Fields of a record about its job, as text lines show them.
 _FIELDS = ("job_name", "job_id", "attempt")
-#: Fields that every record has, or that are shown anyway; all others come from `extra`.
-_STANDARD = {
-    *vars(logging.LogRecord("", 0, "", 0, "", (), None)), *_FIELDS, "message", "asctime", "taskName", "from_handler",
-}  # fmt: skip
 
 
 def set_up(*, form: str = "auto", warnings_only: bool = False) -> None:
@@ -46,41 +42,6 @@ def add_job(record: logging.LogRecord) -> bool:
     return True
 
 
-class JSONLines(logging.Formatter):
-    """One JSON object per line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": _utc(record) + "Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            "pid": record.process,
-        }
-        line |= {field: getattr(record, field) for field in _FIELDS if hasattr(record, field)}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        for name, value in _extra(record).items():
-            line[f"extra_{name}" if name in line or name == "traceback" else name] = value
-        return escaped_json(json.dumps(line, ensure_ascii=False, default=str))
-
-
-def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    """The program's `extra` fields, as JSON values."""
-    return {name: _json_value(value) for name, value in vars(record).items() if name not in _STANDARD}
-
-
-def _json_value(value: Any) -> Any:
-    # The __str__ of the program's classes may raise anything; the log line must not be lost.
-    try:
-        return json.loads(json.dumps(value, default=str, allow_nan=False))
-    except Exception:
-        try:
-            return str(value)
-        except Exception:
-            return f"({type(value).__name__}, which cannot be shown)"
-
-
 class TextLines(logging.Formatter):
     """One line of text. Further lines, such as those of a traceback, are indented, so a line at the margin is a new record.
 
@@ -101,7 +62,3 @@ class TextLines(logging.Formatter):
             more.pop()
         lines += [f"    {line}" for line in more]
         return "\n".join(map(escaped, lines))
-
-
-def _utc(record: logging.LogRecord) -> str:
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}"

@@ -175,7 +175,8 @@ class Reaper:
         """Log the jobs that moved to dead, and call their hooks."""
         for _, error, job in rescued:
             if job is not None and error is not None:
-                logger.error("job=%s id=%s is dead (%s)", job.name, job.id, error)
+                fields = {"job_name": job.name, "job_id": job.id, "attempt": job.attempt}
+                logger.error("job=%s id=%s is dead (%s)", job.name, job.id, error, extra=fields)
                 if self._on_dead is not None:
                     self._on_dead(job, error)
 

@@ -188,7 +188,7 @@ class Runner:
         """Settle an attempt whose handler returned."""
         options, hooks = attempt.job_type.options, attempt.job_type.hooks
         if hooks.done and result is not SKIPPED:
-            report.call_hooks(hooks.done, attempt.open())
+            report.report_done(attempt)
         if options.keep is not None:
             return self._keep(attempt, result, options.keep)
         return self._settler.settle_completion(attempt)
