@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
-from dayjob import WorkerPool
+from dayjob import Rate, WorkerPool
 from dayjob.cli.alerts import alerts
 from dayjob.cli.grafana import PANELS, grafana
 from server import missing, wait_until
@@ -32,7 +32,7 @@ def page(console, redis_url) -> str:
     """/metrics of a namespace in which every metric has a sample."""
     pool = WorkerPool(concurrency=2, namespace=console.namespace, redis=redis_url)
 
-    @pool.job(max_fails=1)
+    @pool.job(max_fails=1, limits=[Rate(100, per=1)])
     def charge(order: int) -> None:
         if order % 2:
             raise ValueError("no bank")

@@ -64,6 +64,37 @@ def test_what_waits_and_what_is_kept(console, keys, call):
     assert found[f"dayjob_pools{{{own}}}"] == 0
 
 
+def test_what_limits_use_and_keep_back(console, keys, link):
+    from dayjob.limits import Rate, Window
+    from pools import fill
+    from rates import RatedPool, limit_name
+
+    rule = limit_name(keys, link, "call", {"stripe": Rate(1, per=3600, burst=2)})
+    limit_name(keys, link, "visit", {"site": Window(3, per=3600)})
+    fill(keys, link, "call", "1", "2", "3", "4")
+    console.admin.limit("call", 7)
+    own = f'namespace="{console.namespace}"'
+    before = scraped(console)
+    assert before[f'dayjob_limit_waiting{{{own},limit="stripe"}}'] == 0, "its burst may start"
+    RatedPool(keys, link, {"call": rule}).start("call")
+    found = scraped(console)
+    assert found[f'dayjob_limit_used{{{own},limit="stripe"}}'] == 2
+    assert found[f'dayjob_limit_most{{{own},limit="stripe"}}'] == 2
+    assert found[f'dayjob_limit_waiting{{{own},limit="stripe"}}'] == 2
+    assert found[f'dayjob_limit_held{{{own},limit="stripe"}}'] == 0
+    # Two wait, and each takes an hour.
+    assert found[f'dayjob_limit_delay_seconds{{{own},limit="stripe"}}'] == pytest.approx(3 * 3600, rel=0.01)
+    assert found[f'dayjob_queue_limit_used{{{own},queue="call"}}'] == 2
+    assert found[f'dayjob_limit_delay_seconds{{{own},limit="site"}}'] == 0
+    console.admin.hold_limit("site", 600)
+    console.admin.lift_limit("stripe")
+    lifted = scraped(console)
+    assert lifted[f'dayjob_limit_held{{{own},limit="site"}}'] == 1
+    assert lifted[f'dayjob_limit_delay_seconds{{{own},limit="site"}}'] == pytest.approx(600, rel=0.1)
+    assert f'dayjob_limit_most{{{own},limit="stripe"}}' not in lifted
+    assert lifted[f'dayjob_limit_waiting{{{own},limit="stripe"}}'] == 0
+
+
 def test_a_pool_that_works_shows_in_the_histograms(console, redis_url):
     from dayjob import WorkerPool
 

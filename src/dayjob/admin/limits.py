@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dayjob.admin.session import Session, outcome
@@ -9,10 +10,14 @@ from dayjob.admin.views import Outcome
 from dayjob.errors import BadOption
 from dayjob.limits import MAX_PER_SECONDS, Rate, RateKind, Window, allows, read_definition
 from dayjob.options import suggest
+from dayjob.store.keys import Keys
 from dayjob.store.ops import inspect, rates
 from dayjob.store.ops.rates import LimitState, RateTable
 from dayjob.store.steps import Steps, ask
 from dayjob.text import span
+
+#: How many queues or limits one read covers.
+AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class LimitView:
     held_for: float
     #: Jobs that wait in the queues of its job names. Other limits may keep them back too.
     waiting: int
+    #: About how many seconds a job enqueued now waits for this limit, behind those that wait; 0 if it may start at once.
+    delay: float
     #: The job names that have this limit.
     queues: tuple[str, ...]
     #: What the code declares, in words; and whether an operator set something else.
@@ -42,36 +49,54 @@ class LimitView:
     wrong: bool = False
 
 
-def listing(session: Session) -> Steps[tuple[LimitView, ...]]:
-    """Every rate limit by name, with what it uses and keeps back."""
+def listing(session: Session, *, sizes: Mapping[str, int] | None = None) -> Steps[tuple[LimitView, ...]]:
+    """Every rate limit by name, with what it uses and keeps back. `sizes` are those of the queues, if they are known."""
     keys = session.keys
     table = yield from ask(rates.rate_table(keys))
     names = sorted(table.definitions)
     if not names:
         return ()
-    queues = sorted({queue for name in names for queue in table.users(name)})
+    if sizes is None:
+        sizes = yield from _sizes(keys, sorted({queue for name in names for queue in table.users(name)}))
+    states: dict[str, LimitState] = {}
+    for first in range(0, len(names), AT_ONCE):
+        some = names[first : first + AT_ONCE]
+        kinds = {name: rates.kind_of(table.definitions[name]) for name in some}
+        costs = {name: min((table.rules[one].cost for one in table.users(name)), default=1) for name in some}
+        states |= yield from ask(rates.limit_states(keys, kinds, cost=costs))
+    return tuple(_view(table, name, states[name], sizes) for name in names)
+
+
+def _sizes(keys: Keys, queues: Sequence[str]) -> Steps[dict[str, int]]:
     sizes: dict[str, int] = {}
-    for first in range(0, len(queues), 200):
-        look = yield from ask(inspect.queues(keys, queues[first : first + 200]))
+    for first in range(0, len(queues), AT_ONCE):
+        look = yield from ask(inspect.queues(keys, queues[first : first + AT_ONCE]))
         sizes |= {one.name: one.size for one in look.queues}
-    views: list[LimitView] = []
-    for name in names:
-        users = table.users(name)
-        cost = min((table.rules[one].cost for one in users), default=1)
-        kinds = {name: rates.kind_of(table.definitions[name])}
-        state = (yield from ask(rates.limit_states(keys, kinds, cost=cost)))[name]
-        views.append(_view(table, name, state, sum(sizes[one] for one in users)))
-    return tuple(views)
+    return sizes
 
 
-def _view(table: RateTable, name: str, state: LimitState, waiting: int) -> LimitView:
+def _view(table: RateTable, name: str, state: LimitState, sizes: Mapping[str, int]) -> LimitView:
     found = read_definition(table.definitions[name])
     declared = read_definition(table.declared.get(name, ""))
     most = None if found is None else found.units if isinstance(found, Rate) else found.n
+    users = table.users(name)
+    waiting = {one: max(0, sizes.get(one, 0)) for one in users}
+    units = sum(number * table.rules[one].cost for one, number in waiting.items())
     return LimitView(
         name, rates.kind_of(table.declared.get(name, "")), allows(found), state.used, most, state.wait, state.held_for,
-        waiting, tuple(table.users(name)), allows(declared), name in table.by_operator, state.wrong,
+        sum(waiting.values()), _delay(found, state, sum(waiting.values()), units), tuple(users), allows(declared),
+        name in table.by_operator, state.wrong,
     )  # fmt: skip
+
+
+def _delay(kind: RateKind | None, state: LimitState, jobs: int, units: int) -> float:
+    """About how long a job enqueued now waits for a limit, behind `jobs` that take `units` of it."""
+    if kind is None:
+        return state.held_for
+    each = kind.seconds / kind.n
+    if isinstance(kind, Window):
+        return state.wait + max(0, jobs - max(0, kind.n - state.used)) * each
+    return max(state.wait, state.held_for + (state.used + units + 1 - kind.units) * each)
 
 
 def one(session: Session, name: str) -> Steps[LimitView]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dayjob.admin import limits
+from dayjob.admin.limits import LimitView
 from dayjob.admin.queues import listing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Pool, QueuesView, Sizes
@@ -29,6 +31,7 @@ class Scrape:
     totals: dict[str, dict[str, int]]
     #: The figures of the last minutes, oldest first. The last minute is not over.
     minutes: tuple[Minute, ...]
+    limits: tuple[LimitView, ...] = ()
 
 
 def ping(session: Session) -> Steps[float]:
@@ -46,4 +49,6 @@ def scrape(session: Session, *, since: int | None = None) -> Steps[Scrape]:
     last = int(queues.now // 60)
     first = last - 5 if since is None else min(max(since, last - MAX_MINUTES), last)
     minutes = yield from figures.minutes(session.keys, range(first, last + 1))
-    return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes))
+    waiting = {view.queue.name: view.queue.size for view in queues.queues}
+    rate_limits = yield from limits.listing(session, sizes=waiting)
+    return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes), rate_limits)

@@ -55,6 +55,11 @@ def rules(late: int) -> tuple[PrometheusRule, ...]:
             "{{ $labels.queue }} has been paused for an hour, and jobs wait.", "Resume it: dayjob queues resume {{ $labels.queue }}",
         ),
         PrometheusRule(
+            "DayjobLimitDelays", f"dayjob_limit_delay_seconds > {late} and on (namespace, limit) dayjob_limit_waiting > 0", "10m", "warning",
+            "A new job waits for {{ $value | humanizeDuration }} for the limit {{ $labels.limit }}.",
+            "dayjob limits ls shows what it allows; dayjob limits set {{ $labels.limit }} changes it.",
+        ),
+        PrometheusRule(
             "DayjobWorkersStuck", "dayjob_workers_stuck > 0", "5m", "warning",
             "{{ $value }} workers of {{ $labels.namespace }} run jobs that passed their timeout and do not end.",
             "dayjob pools stacks shows where they are; dayjob jobs kill ID --running ends one.",

@@ -58,6 +58,8 @@ PANELS = (
         ((f"dayjob_workers{{{_OWN}}}", "all"), (f"dayjob_workers_busy{{{_OWN}}}", "busy"), (f"dayjob_workers_stuck{{{_OWN}}}", "stuck")),
     ),
     DashboardPanel("Running by job", "short", ((f"dayjob_queue_running{{{_OWN}}}", "{{queue}}"),), stacked=True),
+    DashboardPanel("Waiting for a limit", "short", ((f"dayjob_limit_waiting{{{_OWN}}}", "{{limit}}"),), stacked=True),
+    DashboardPanel("Wait that a limit adds", "s", ((f"dayjob_limit_delay_seconds{{{_OWN}}}", "{{limit}}"),)),
     DashboardPanel("Jobs not in a queue", "short", ((f"dayjob_stored_jobs{{{_OWN}}}", "{{state}}"),)),
     DashboardPanel("Memory of all pools", "bytes", ((f"dayjob_pools_memory_bytes{{{_OWN}}}", "resident"),)),
     DashboardPanel(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from dayjob.admin.limits import LimitView
 from dayjob.admin.scrape import Scrape, bucket_limit
 from dayjob.web.console import Console
 from dayjob.web.durations import DurationSums, Kind, total_time
@@ -69,6 +70,7 @@ def text(scrape: Scrape, durations: DurationSums, namespace: str, took: float) -
     """All families as the text format."""
     page = _Page(namespace)
     _queues(page, scrape)
+    _limits(page, scrape)
     _sets(page, scrape)
     _pools(page, scrape)
     _totals(page, scrape)
@@ -111,10 +113,38 @@ def _queues(page: _Page, scrape: Scrape) -> None:
         page.family(name, "gauge", words)
         for view in queues:
             page.sample(name, value(view), queue=view.queue.name)
+    limited = [view.queue for view in queues if view.queue.limit is not None]
     page.family("dayjob_queue_limit", "gauge", "How many of its jobs may run at once, if there is a limit.")
-    for view in queues:
-        if view.queue.limit is not None:
-            page.sample("dayjob_queue_limit", view.queue.limit, queue=view.queue.name)
+    for queue in limited:
+        page.sample("dayjob_queue_limit", queue.limit or 0, queue=queue.name)
+    page.family("dayjob_queue_limit_used", "gauge", "Attempts that count against its limit, if there is one.")
+    for queue in limited:
+        page.sample("dayjob_queue_limit_used", queue.held, queue=queue.name)
+
+
+def _limits(page: _Page, scrape: Scrape) -> None:
+    families: tuple[tuple[str, str, Callable[[LimitView], float]], ...] = (
+        ("dayjob_limit_used", "Units of a rate, or starts of a window, that are used.", lambda one: one.used),
+        (
+            "dayjob_limit_waiting",
+            "Jobs that wait while the limit lets none start.",
+            lambda one: one.waiting if one.wait > 0 else 0,
+        ),
+        ("dayjob_limit_held", "1 while the limit is held.", lambda one: int(one.held_for > 0)),
+        (
+            "dayjob_limit_delay_seconds",
+            "About how long a job enqueued now waits for the limit.",
+            lambda one: one.delay,
+        ),
+    )
+    for name, words, value in families:
+        page.family(name, "gauge", words)
+        for view in scrape.limits:
+            page.sample(name, value(view), limit=view.name)
+    page.family("dayjob_limit_most", "gauge", "How many units, or starts, may be used, unless it is lifted.")
+    for view in scrape.limits:
+        if view.most is not None:
+            page.sample("dayjob_limit_most", view.most, limit=view.name)
 
 
 def _sets(page: _Page, scrape: Scrape) -> None:

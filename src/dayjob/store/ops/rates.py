@@ -116,13 +116,15 @@ class LimitState:
     wrong: bool
 
 
-def limit_states(keys: Keys, kinds: Mapping[str, str], *, cost: int) -> Op[dict[str, LimitState]]:
-    """The states of these limits, given with their kind, for a job of this cost."""
+def limit_states(
+    keys: Keys, kinds: Mapping[str, str], *, cost: int | Mapping[str, int]
+) -> Op[dict[str, LimitState]]:
+    """The states of these limits, given with their kind, for a job of this cost, or of the cost by limit."""
     key_list: list[Arg] = [keys.limits]
     args: list[Arg] = []
     for limit, kind in kinds.items():
         key_list += (state_key(keys, limit, kind), keys.hold(limit))
-        args += (limit, kind, cost)
+        args += (limit, kind, cost if isinstance(cost, int) else cost[limit])
     return Op(load("limit_states"), key_list, args, lambda reply: _read_states(reply, list(kinds)))
 
 
