@@ -8,7 +8,6 @@ from dayjob.admin import sorting, verbs
 from dayjob.admin.client import Admin
 from dayjob.admin.views import BrokenEntry
 from dayjob.cli import console
-from dayjob.cli.jobs import list_broken
 from dayjob.errors import BadOption
 from dayjob.store.ops.inspect import MAX_ENTRIES
 from dayjob.store.ops.operate import MAX_DEEP
@@ -30,6 +29,38 @@ def ls(size: int, after: str, sort: str, redis: str | None, namespace: str, as_j
     """List broken entries, the oldest first."""
     with console.opened(redis, namespace) as admin:
         list_broken(admin, size, after, sort, as_json=as_json)
+
+
+def list_broken(admin: Admin, size: int, after: str, sort: str = "", *, as_json: bool) -> None:
+    """Print broken entries. Raises BadOption."""
+    if after and not after.isdecimal():
+        raise BadOption(f"--after {after!r}: broken entries are numbered; give the number of the first one")
+    first = int(after or 0)
+    page = admin.broken(offset=first, size=size, sort=sort)
+    if as_json:
+        entries = [{"id": entry.digest, **console.plain(entry)} for entry in page.entries]
+        console.emit({"total": page.total, "entries": entries, "sorted_among": page.sorted_among})
+        return
+    if not page.entries:
+        click.echo("No broken entries.")
+        return
+    rows = [
+        (
+            entry.index,
+            entry.digest,
+            console.when(entry.at),
+            entry.where,
+            entry.why,
+            entry.payload[:200].decode("utf-8", "replace"),
+        )
+        for entry in page.entries
+    ]
+    console.table(("NUMBER", "ID", "FOUND", "WHERE", "WHY", "BYTES"), rows, right="NUMBER")
+    among = f"; sorted among the first {page.sorted_among:,}" if page.sorted_among else ""
+    click.echo(f"{len(page.entries):,} of {page.total:,} broken entries{among}", err=True)
+    following = first + len(page.entries)
+    if following < (page.sorted_among or page.total):
+        click.echo(f"more: the same with --after {following}", err=True)
 
 
 @broken.command(

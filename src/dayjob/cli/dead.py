@@ -14,8 +14,9 @@ from dayjob.admin import sorting
 from dayjob.admin.views import FailureGroup, Progress
 from dayjob.admin.waves import MAX_WAVE
 from dayjob.cli import console
-from dayjob.cli.jobs import acting, page_options, perform, where_option
+from dayjob.cli.job_actions import acting, perform, where_option
 from dayjob.cli.jobs import ls as list_jobs
+from dayjob.cli.jobs import page_options
 from dayjob.errors import BadOption
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,7 +10,7 @@ from dayjob.admin import sorting, verbs
 from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, QueueView
 from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean, took
-from dayjob.cli.jobs import show_preview
+from dayjob.cli.job_actions import show_preview
 from dayjob.errors import BadOption, UnknownQueue
 from dayjob.text import counted
 
