@@ -24,6 +24,8 @@ LAYERS = {
         "job",
         "logging",
         "middleware",
+        "names",
+        "option_checks",
         "options",
         "outcome",
         "retry",

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from dayjob.errors import BadOption, BadSignature
 from dayjob.handlers.signature import NOT_YET, Colour, Function, NoContext, Role
 from dayjob.job import Job
-from dayjob.options import check_headers
+from dayjob.names import check_headers
 
 T = TypeVar("T")
 SyncCall = Callable[[Any, Any], Any]

@@ -5,198 +5,30 @@ JobOptions belong to a job type, PoolOptions to a pool, EnqueueOptions to one en
 
 from __future__ import annotations
 
-import difflib
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import timedelta
 from functools import cache
 from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
+from dayjob import option_checks as checks
 from dayjob.errors import BadOption
 from dayjob.limits import MAX_COST, Concurrency, Limit, Rate, Window, named_limits, sort_limits
-
-#: Control characters, and those that change the direction of text: they can alter a terminal or disguise a name.
-_CONTROLS = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-
-#: The excluded characters keep a key such as `jobs:<name>:paused` from being another job's queue.
-JOB_NAME = re.compile(rf"[^\s:/|{{}}{_CONTROLS}]{{1,200}}")
-
-#: Spaces and line ends are excluded because they are usually typing mistakes and would make another namespace.
-NAMESPACE = re.compile(rf"[^\s{_CONTROLS}]*")
-
-#: A lone surrogate, such as `os.fsdecode` returns for bytes that are not UTF-8. Redis keys and JSON cannot hold it.
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-
-#: The name of a header of a job.
-HEADER_NAME = re.compile(r"[a-z0-9_.-]{1,64}")
-#: The names and values of all headers of a job together.
-MAX_HEADER_BYTES = 4096
+from dayjob.names import check_headers, check_text, suggest
+from dayjob.option_checks import Check, Durability, Seconds, durability_of, seconds
 
 UniqueUntil = Literal["start", "done"]
 Missed = Literal["skip", "one", "all"]
 Backoff = Callable[[int], float]
-Seconds = float | timedelta
 #: A backoff for each kind of exception. The most specific class counts; others get the default backoff.
 BackoffByError = Mapping[type[BaseException], Backoff | Seconds]
 Commit = Callable[[Callable[[], Any]], Any]
 
-#: How many characters a pool's tag may have.
-MAX_TAG = 200
-#: The valid values of `durability`.
-DURABILITY = re.compile(r"memory|disk|replicas:([1-9][0-9]?)")
-
 #: A function that the worker calls after an attempt: `on_done`, `on_fail`, `on_dead` or `on_discard`.
 Hook = Callable[..., Any]
-
-#: The longest duration. A time this far ahead, in milliseconds, is still within the range that a payload may hold.
-MAX_SECONDS = 10**11
-
-
-def seconds(value: Seconds, option: str) -> float:
-    """`value` as float seconds. Raises BadOption, which names `option`."""
-    number = value.total_seconds() if isinstance(value, timedelta) else value
-    if (
-        isinstance(number, bool)
-        or not isinstance(number, int | float)
-        or math.isnan(number)
-        or abs(number) > MAX_SECONDS
-    ):
-        raise BadOption(
-            f"{option}={value!r}: give seconds as a number, or a timedelta, of up to {MAX_SECONDS:,} seconds"
-        )
-    return float(number)
-
-
-#: Checks the value of an option, which it names in its BadOption, and returns the value to keep.
-Check = Callable[[Any, str], Any]
-
-
-def _whole(low: int, high: int, *, none: bool = False) -> Check:
-    def check(value: Any, option: str) -> Any:
-        if value is None and none:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise BadOption(f"{option}={value!r}: give a whole number from {low} to {high}")
-        return value
-
-    return check
-
-
-def _duration(*, none: bool = False) -> Check:
-    def check(value: Any, option: str) -> Any:
-        if value is None and none:
-            return None
-        found = seconds(value, option)
-        if found <= 0:
-            raise BadOption(f"{option}={value!r}: must be more than 0 seconds")
-        return found
-
-    return check
-
-
-def _exceptions(none: Any) -> Check:
-    def check(value: Any, option: str) -> Any:
-        if value is None:
-            return none
-        kinds = value if isinstance(value, tuple | list) else (value,)
-        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
-            raise BadOption(f"{option}={value!r}: give an exception class or a tuple of them")
-        return tuple(kinds)
-
-    return check
-
-
-def _backoff(value: Any, option: str) -> Any:
-    if isinstance(value, Mapping):
-        return {kind: _backoff_of(kind, one, option) for kind, one in value.items()}
-    if value is None or callable(value):
-        return value
-    found = seconds(value, option)
-    if found < 0:
-        raise BadOption(f"{option}={value!r}: must not be negative")
-    return found
-
-
-def _backoff_of(kind: Any, value: Any, option: str) -> Any:
-    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-        raise BadOption(
-            f"{option}: {kind!r} is no exception class: write {{ConnectionError: 60, OSError: 5}}"
-        )
-    if value is None or isinstance(value, Mapping):
-        raise BadOption(f"{option}: give {kind.__name__} seconds, or a function of the number of fails")
-    return _backoff(value, f"{option}[{kind.__name__}]")
-
-
-def _boolean(value: Any, option: str) -> Any:
-    if not isinstance(value, bool):
-        raise BadOption(f"{option}={value!r}: write True or False")
-    return value
-
-
-def _start_or_done(value: Any, option: str) -> Any:
-    if value not in ("start", "done"):
-        raise BadOption(f"{option}={value!r}: write 'start' or 'done'")
-    return value
-
-
-def _argument_names(value: Any, option: str) -> Any:
-    if (
-        isinstance(value, str)
-        or not isinstance(value, Iterable)
-        or not all(isinstance(one, str) for one in value)
-    ):
-        raise BadOption(f"{option}={value!r}: give a list of argument names")
-    return tuple(value)
-
-
-_BYTES = re.compile(r"(\d{1,9}) ?(B|KB|MB)?", re.IGNORECASE)
-#: The most bytes of log lines that an attempt keeps.
-MAX_LOG_BYTES = 1 << 20
-
-
-def _log_bytes(value: Any, option: str) -> Any:
-    if value is None:
-        return None
-    match = (
-        _BYTES.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
-    )
-    unit = (match[2] or "B").upper() if match else "B"
-    found = int(match[1]) << {"B": 0, "KB": 10, "MB": 20}[unit] if match else 0
-    if not 256 <= found <= MAX_LOG_BYTES:
-        raise BadOption(f"{option}={value!r}: write a size from 256 bytes to 1 MB, such as '64KB'")
-    return found
-
-
-def _hook(value: Any, option: str) -> Any:
-    if value is not None and not callable(value):
-        raise BadOption(f"{option}={value!r}: give a function")
-    return value
-
-
-def _durability(value: Any, option: str) -> Any:
-    durability_of(value, option)
-    return value
-
-
-def _tag(value: Any, option: str) -> str:
-    if not isinstance(value, str) or len(value) > MAX_TAG or not value.isprintable():
-        raise BadOption(
-            f"{option}={value!r}: give a text of at most {MAX_TAG} printable characters, such as 'v42'"
-        )
-    return value
 
 
 #: What a payload has of who enqueued the job: nothing, the job that did, or also the machine and process.
 Provenance = Literal["off", "parent", "full"]
-
-
-def provenance_of(value: Any, option: str) -> Any:
-    """Check a value of `provenance=`. Raises BadOption, which names `option`."""
-    if value not in ("off", "parent", "full"):
-        raise BadOption(f"{option}={value!r}: write 'off', 'parent' or 'full'")
-    return value
 
 
 class JobSettings(TypedDict, total=False):
@@ -229,43 +61,43 @@ class JobOptions:
     """How the jobs of one name are run, retried, limited and kept. The annotation of each option has its check."""
 
     #: The weight of this queue beside the others, 1 to 100000.
-    priority: Annotated[int, _whole(1, 100_000)] = 1
+    priority: Annotated[int, checks.whole(1, 100_000)] = 1
     #: The job is dead after this many failed attempts; 1 means no retry.
-    max_fails: Annotated[int, _whole(1, 1_000_000)] = 4
+    max_fails: Annotated[int, checks.whole(1, 1_000_000)] = 4
     #: How many of these jobs may run at once over all pools; None for no limit.
-    max_concurrency: Annotated[int | None, _whole(1, 1_000_000, none=True)] = None
+    max_concurrency: Annotated[int | None, checks.whole(1, 1_000_000, none=True)] = None
     #: How often these jobs may start, and how many may run at once; see the guide on limits.
     limits: Annotated[tuple[Limit, ...], sort_limits] = ()
     #: How many units of its rates a job of this type takes.
-    cost: Annotated[int, _whole(1, MAX_COST)] = 1
+    cost: Annotated[int, checks.whole(1, MAX_COST)] = 1
     #: Seconds an attempt may take; None for no limit.
-    timeout: Annotated[float | None, _duration(none=True)] = None
+    timeout: Annotated[float | None, checks.duration(none=True)] = None
     #: Seconds to wait after the nth failure: a function of n, a constant, a dict of exception classes to either, or
     #: None for n**4 + 15 + jitter.
-    backoff: Annotated[Backoff | float | BackoffByError | None, _backoff] = None
+    backoff: Annotated[Backoff | float | BackoffByError | None, checks.backoff] = None
     #: Only these exceptions are retried; any other sends the job to dead at once. None retries all.
-    retry_on: Annotated[tuple[type[BaseException], ...] | None, _exceptions(none=None)] = None
+    retry_on: Annotated[tuple[type[BaseException], ...] | None, checks.exceptions(none=None)] = None
     #: These exceptions discard the job: it is not retried and not kept in dead.
-    discard_on: Annotated[tuple[type[BaseException], ...], _exceptions(none=())] = ()
+    discard_on: Annotated[tuple[type[BaseException], ...], checks.exceptions(none=())] = ()
     #: Drop the job instead of keeping it in dead after its last failure.
-    skip_dead: Annotated[bool, _boolean] = False
+    skip_dead: Annotated[bool, checks.boolean] = False
     #: Seconds to keep a completed job and its result; None keeps neither.
-    keep: Annotated[float | None, _duration(none=True)] = None
+    keep: Annotated[float | None, checks.duration(none=True)] = None
     #: When a unique job releases its unique key: when its first attempt starts, or when the job ends.
-    unique_until: Annotated[UniqueUntil, _start_or_done] = "start"
+    unique_until: Annotated[UniqueUntil, checks.start_or_done] = "start"
     #: Arguments whose values are hidden in consoles, logs and error messages.
-    redact: Annotated[tuple[str, ...], _argument_names] = ()
+    redact: Annotated[tuple[str, ...], checks.argument_names] = ()
     #: How many completed attempts of this name, and how many others, the history keeps, and for how many seconds; 0
     #: keeps none. None for what the pool's options have.
-    history_count: Annotated[int | None, _whole(0, 10_000_000, none=True)] = None
-    history_age: Annotated[float | None, _duration(none=True)] = None
+    history_count: Annotated[int | None, checks.whole(0, 10_000_000, none=True)] = None
+    history_age: Annotated[float | None, checks.duration(none=True)] = None
     #: How many bytes of the lines that each attempt logs are kept, the last ones, such as "64KB"; None keeps none.
-    keep_logs: Annotated[int | None, _log_bytes] = None
+    keep_logs: Annotated[int | None, checks.log_bytes] = None
     #: Called with (job, ...) after an attempt that ended this way; see the guide on failure.
-    on_done: Annotated[Hook | None, _hook] = None
-    on_fail: Annotated[Hook | None, _hook] = None
-    on_dead: Annotated[Hook | None, _hook] = None
-    on_discard: Annotated[Hook | None, _hook] = None
+    on_done: Annotated[Hook | None, checks.function] = None
+    on_fail: Annotated[Hook | None, checks.function] = None
+    on_dead: Annotated[Hook | None, checks.function] = None
+    on_discard: Annotated[Hook | None, checks.function] = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str, defaults: JobOptions | None = None) -> JobOptions:
@@ -315,36 +147,36 @@ class PoolOptions:
     """How one pool works. The annotation of each option has its check."""
 
     #: How many jobs may run at once, sync and async together.
-    concurrency: Annotated[int, _whole(1, 100_000)] = 10
+    concurrency: Annotated[int, checks.whole(1, 100_000)] = 10
     #: How many threads may run sync jobs; None for as many as `concurrency`.
-    threads: Annotated[int | None, _whole(1, 100_000, none=True)] = None
+    threads: Annotated[int | None, checks.whole(1, 100_000, none=True)] = None
     #: Seconds after its last heartbeat until a pool counts as dead.
-    lease: Annotated[float, _duration()] = 15.0
+    lease: Annotated[float, checks.duration()] = 15.0
     #: Seconds between two heartbeats.
-    beat: Annotated[float, _duration()] = 5.0
+    beat: Annotated[float, checks.duration()] = 5.0
     #: Largest payload that may be enqueued, in bytes.
-    max_payload: Annotated[int, _whole(1024, 64 << 20)] = 1 << 20
+    max_payload: Annotated[int, checks.whole(1024, 64 << 20)] = 1 << 20
     #: Largest result that a job type with `keep` may return, in bytes of JSON.
-    max_result: Annotated[int, _whole(1024, 64 << 20)] = 1 << 20
+    max_result: Annotated[int, checks.whole(1024, 64 << 20)] = 1 << 20
     #: How many dead jobs are kept, and for how many seconds.
-    dead_count: Annotated[int, _whole(0, 100_000_000)] = 10_000
-    dead_age: Annotated[float, _duration()] = 180 * 86400.0
+    dead_count: Annotated[int, checks.whole(0, 100_000_000)] = 10_000
+    dead_age: Annotated[float, checks.duration()] = 180 * 86400.0
     #: How many completed jobs are kept for job types with `keep`.
-    done_count: Annotated[int, _whole(0, 100_000_000)] = 10_000
+    done_count: Annotated[int, checks.whole(0, 100_000_000)] = 10_000
     #: How many completed attempts of each job name, and how many others, the history keeps, and for how many seconds; 0
     #: keeps none.
-    history_count: Annotated[int, _whole(0, 10_000_000)] = 20_000
-    history_age: Annotated[float, _duration()] = 86400.0
+    history_count: Annotated[int, checks.whole(0, 10_000_000)] = 20_000
+    history_age: Annotated[float, checks.duration()] = 86400.0
     #: Seconds that a timed-out attempt may take to end before the pool gives it up.
-    grace: Annotated[float, _duration()] = 5.0
+    grace: Annotated[float, checks.duration()] = 5.0
     #: What an enqueue waits for: "memory" (the server has it), "replicas:2" (two replicas have it) or "disk" (the
     #: server has synced it to disk).
-    durability: Annotated[str, _durability] = "memory"
+    durability: Annotated[str, checks.durability] = "memory"
     #: The version of the program. Consoles show it with the pool, and a new one is a deploy on the timeline.
-    tag: Annotated[str, _tag] = ""
+    tag: Annotated[str, checks.tag] = ""
     #: What new jobs record of who enqueued them: "parent" (the job inside which it was done), "full" (also the machine
     #: and process) or "off".
-    provenance: Annotated[Provenance, provenance_of] = "parent"
+    provenance: Annotated[Provenance, checks.provenance] = "parent"
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> PoolOptions:
@@ -370,27 +202,13 @@ def _checked(
     beside: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The checked values of `settings`. Raises BadOption."""
-    checks = _checks(kind)  # type: ignore[arg-type]  # mypy does not know that classes are hashable
+    known = _checks(kind)  # type: ignore[arg-type]  # mypy does not know that classes are hashable
     for key in settings:
-        if key not in checks:
-            valid = (*beside, *checks)
+        if key not in known:
+            valid = (*beside, *known)
             raise BadOption(f"{where}: no option {key!r}{suggest(key, valid)} (options: {', '.join(valid)})")
     # In the order of the struct, so that the first of several mistakes is always the same one.
-    return {key: check(settings[key], f"{where}: {key}") for key, check in checks.items() if key in settings}
-
-
-@dataclass(frozen=True, slots=True)
-class Durability:
-    """Where a job must be before its enqueue counts as stored. With neither, the server's memory is enough."""
-
-    replicas: int = 0
-    disk: bool = False
-
-    def __bool__(self) -> bool:
-        return self.disk or self.replicas > 0
-
-    def __str__(self) -> str:
-        return "disk" if self.disk else f"replicas:{self.replicas}" if self.replicas else "memory"
+    return {key: check(settings[key], f"{where}: {key}") for key, check in known.items() if key in settings}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,7 +265,7 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
         elif key == "id" and not (isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()):
             raise BadOption(f"using(id={value!r}): give 1 to 200 printable characters")
         elif key == "unique_key":
-            _check_unique_key(value)
+            checks.unique_key(value)
         elif key == "durability":
             value = durability_of(value, "using(): durability")
         elif key == "on_commit":
@@ -466,93 +284,3 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
         known[key] = value
     known["unique"] |= known["unique_key"] is not None or known["unique_for"] is not None
     return EnqueueOptions(**known)
-
-
-def durability_of(value: str, option: str) -> Durability:
-    """Parse a value of `durability=`. Raises BadOption, which names `option`."""
-    match = DURABILITY.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise BadOption(f"{option}={value!r}: write 'memory', 'disk', or 'replicas:2' (1 to 99 of them)")
-    return Durability(replicas=int(match[1] or 0), disk=value == "disk")
-
-
-def check_headers(headers: Any, where: str) -> dict[str, str]:
-    """A copy of `headers` if they can travel with a job. Raises BadOption, which names `where`."""
-    if not isinstance(headers, Mapping):
-        raise BadOption(f"{where}: give a dict of strings, such as {{'request-id': '7f3a'}}")
-    for name, value in headers.items():
-        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
-            raise BadOption(f"{where}: {name!r} is no name: use 1 to 64 of a-z, 0-9, '-', '_' and '.'")
-        if not isinstance(value, str):
-            raise BadOption(f"{where}: {name!r} is a {type(value).__name__}, not a string")
-        check_text(value, f"{where}: {name!r}")
-    size = sum(len(name) + len(value.encode()) for name, value in headers.items())
-    if size > MAX_HEADER_BYTES:
-        raise BadOption(f"{where}: {size:,} bytes are too many; the limit is {MAX_HEADER_BYTES:,}")
-    return dict(headers)
-
-
-def _check_unique_key(value: Any) -> None:
-    if isinstance(value, str):
-        fits = bool(value) and value.isprintable()
-    else:
-        fits = isinstance(value, Mapping) and _is_json(dict(value))
-    if not fits:
-        raise BadOption(f"using(unique_key={value!r}): give a printable string, or a dict of JSON values")
-
-
-def _is_json(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(key) and _is_json(item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return all(map(_is_json, value))
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, str):
-        return value.isascii() or value.encode("utf-8", "ignore").decode() == value
-    return value is None or isinstance(value, bool | int)
-
-
-def check_text(text: str, where: str) -> str:
-    """Return `text` if Redis and JSON can store it. Raises BadOption, which names `where`."""
-    if not text.isascii() and _SURROGATE.search(text):
-        raise BadOption(f"{where}: {text!r} has half a character (a lone surrogate), which cannot be stored")
-    return text
-
-
-def check_name(name: str) -> str:
-    """Return `name` if it is a valid job name. Raises BadOption."""
-    if not isinstance(name, str) or not JOB_NAME.fullmatch(name) or _SURROGATE.search(name):
-        raise BadOption(
-            f"job name {name!r}: use 1 to 200 characters without spaces, control characters, ':', '/', '|', '{{' or '}}' "
-            "('mail.send' and 'send-mail' are fine)"
-        )
-    return name
-
-
-def check_namespace(namespace: str) -> str:
-    """Return `namespace` if it is valid. Raises BadOption."""
-    if not isinstance(namespace, str):
-        raise BadOption(f"namespace={namespace!r}: give a string")
-    if len(namespace) > 200 or not NAMESPACE.fullmatch(namespace) or _SURROGATE.search(namespace):
-        meant = re.sub(rf"[\s{_CONTROLS}\ud800-\udfff]+", "-", namespace.strip())[:60]
-        raise BadOption(
-            f"namespace {namespace[:60]!r}: use up to 200 characters without blanks or line ends, and without control characters"
-            + (f", such as {meant!r}" if meant else "")
-        )
-    return namespace
-
-
-def check_redis(redis: str | None, name: str = "redis") -> str | None:
-    """Return `redis` if it is a string or None. Raises BadOption, without the value: a client may show its password."""
-    if redis is not None and not isinstance(redis, str):
-        raise BadOption(
-            f"{name} is of type {type(redis).__name__}: give a URL like 'redis://localhost:6379/0', or 'embedded'"
-        )
-    return redis
-
-
-def suggest(key: str, known: Sequence[str]) -> str:
-    """A "Did you mean" question for an error about `key`, or "" when no known name is similar."""
-    near = difflib.get_close_matches(key, known, n=1)
-    return f". Did you mean {near[0]!r}?" if near else ""

@@ -33,18 +33,8 @@ from dayjob.handlers.signature import Colour, NoContext, check_context, given_na
 from dayjob.job import Job
 from dayjob.limits import Limit, Rate, RateKind, Window
 from dayjob.middleware import EnqueueHook, Lifespan, Middleware, carriers
-from dayjob.options import (
-    Commit,
-    Hook,
-    JobOptions,
-    JobSettings,
-    Missed,
-    PoolOptions,
-    PoolSettings,
-    check_name,
-    check_namespace,
-    check_redis,
-)
+from dayjob.names import check_name, check_namespace, check_redis
+from dayjob.options import Commit, Hook, JobOptions, JobSettings, Missed, PoolOptions, PoolSettings
 from dayjob.pool_lifecycle import PoolLifecycle, Running
 
 if TYPE_CHECKING:

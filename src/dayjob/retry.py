@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from dayjob.errors import BadOption, Dead, Discard, GiveBack, Retry, Signal, Snooze, Throttled
-from dayjob.options import Backoff, BackoffByError, JobOptions, Seconds, seconds
+from dayjob.option_checks import Seconds, seconds
+from dayjob.options import Backoff, BackoffByError, JobOptions
 from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, HeldBack, Retried, Snoozed
 
 #: Ten years, in seconds. A longer delay is taken for a mistake.

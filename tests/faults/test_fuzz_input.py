@@ -19,7 +19,8 @@ from dayjob import Enqueuer, Job, WorkerPool
 from dayjob.admin.filters import Filter, read_filter
 from dayjob.cron import parse
 from dayjob.errors import BadArguments, BadOption, BadSchedule, UsageError
-from dayjob.options import check_name, durability_of
+from dayjob.names import check_name
+from dayjob.option_checks import durability_of
 from dayjob.store import addresses as dayjob_settings
 from dayjob.text import read_span
 from faults.mutator import NASTY, SEED, TIMES, VALUES, hostile

@@ -20,7 +20,7 @@ from dayjob.handlers.arguments import encode_unchecked
 from dayjob.handlers.describe import misfit
 from dayjob.handlers.redact import HIDDEN, still_redacted
 from dayjob.job import new_id
-from dayjob.options import check_name
+from dayjob.names import check_name
 from dayjob.store import codec
 from dayjob.store.ops import inspect, job_types, operate, pools, produce
 from dayjob.store.ops.bin import Deletion, ask_bin

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from dayjob.admin.views import Level, NoteKind
 from dayjob.errors import BadOption
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.text import read_span
 
 #: Levels of the verdict that can be chosen.

@@ -16,7 +16,7 @@ from dayjob.admin.views import Outcome, State, Tally
 from dayjob.errors import BadArguments, BadOption, Rejected
 from dayjob.explain.words import quoted
 from dayjob.handlers.describe import Described, misfit
-from dayjob.options import check_name
+from dayjob.names import check_name
 from dayjob.store import codec
 from dayjob.store.ops import job_types, operate
 from dayjob.store.steps import Steps, ask

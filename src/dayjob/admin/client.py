@@ -42,7 +42,7 @@ from dayjob.admin import waves as wave_steps
 from dayjob.admin.minute_cache import MinuteCache
 from dayjob.admin.session import Session, read_audit
 from dayjob.errors import BadOption
-from dayjob.options import check_redis
+from dayjob.names import check_redis
 from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.keys import Keys

@@ -9,7 +9,7 @@ from dayjob.admin.session import Session, read_audit
 from dayjob.admin.timeline import timeline
 from dayjob.admin.views import Pool
 from dayjob.errors import BadSchedule, UnknownPool, UnknownSchedule
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.store.ops import inspect, pools
 from dayjob.store.steps import Steps, ask
 

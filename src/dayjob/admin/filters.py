@@ -16,7 +16,7 @@ from typing import Any, Literal
 from dayjob.admin.filter_checks import CHECKS, ORDER, JobFacts, compare_texts
 from dayjob.errors import BadOption
 from dayjob.handlers.redact import looks_secret
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.store import codec
 from dayjob.text import escaped, read_span
 

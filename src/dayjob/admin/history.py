@@ -19,7 +19,7 @@ from dayjob.admin.records import (
 )
 from dayjob.admin.session import Session
 from dayjob.errors import BadOption
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.store.keys import Keys
 from dayjob.store.ops import history as store
 from dayjob.store.ops import inspect, job_types, maintain, pools

@@ -9,7 +9,7 @@ from dayjob.admin.session import Session, outcome
 from dayjob.admin.views import Outcome
 from dayjob.errors import BadOption
 from dayjob.limits import MAX_PER_SECONDS, Rate, RateKind, Window, allows, read_definition
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.store.keys import Keys
 from dayjob.store.ops import inspect, rates
 from dayjob.store.ops.rates import LimitState, RateTable

@@ -23,7 +23,7 @@ from dayjob.admin.views import (
     WorkerStatus,
 )
 from dayjob.errors import BadSchedule, UnknownSchedule
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.store import codec
 from dayjob.store.ops import inspect, operate, pools
 from dayjob.store.ops.pools import Status

@@ -28,7 +28,7 @@ from dayjob.admin.views import (
 )
 from dayjob.errors import Rejected, UnknownQueue
 from dayjob.explain.obstacles import UNATTENDED, Fleet, ObstacleKind, obstacle
-from dayjob.options import check_name, suggest
+from dayjob.names import check_name, suggest
 from dayjob.store.keys import Keys
 from dayjob.store.ops import figures, inspect, job_types, maintain, operate, pools, rollups
 from dayjob.store.ops.figures import Counts, Minute, Times

@@ -24,7 +24,7 @@ from dayjob.admin.views import (
     Status,
 )
 from dayjob.errors import BadOption
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.text import escaped
 
 T = TypeVar("T")

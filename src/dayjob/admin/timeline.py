@@ -11,7 +11,7 @@ from dayjob.admin.session import Session
 from dayjob.admin.timeline_views import KINDS, Timeline, TimelineEvent, TimelineKind, TimelineMark
 from dayjob.admin.timeline_words import sentence
 from dayjob.errors import BadOption
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.store.ops import audit, events, inspect
 from dayjob.store.ops.events import PoolAbout, StoredEvent, StoredKind, TickRun
 from dayjob.store.steps import Steps, ask

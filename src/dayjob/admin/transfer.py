@@ -15,7 +15,7 @@ import msgspec
 from dayjob.admin.session import Session, write_audit
 from dayjob.errors import BadOption
 from dayjob.job import new_id
-from dayjob.options import check_name
+from dayjob.names import check_name
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, inspect, maintain, produce, transfer

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from dayjob.errors import BadOption
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.store import addresses
 from dayjob.store.addresses import FILE
 

@@ -15,7 +15,8 @@ from dayjob.enqueue.enqueuer import Enqueuer
 from dayjob.errors import BadArguments, BadOption
 from dayjob.handlers.describe import misfit
 from dayjob.job import Job
-from dayjob.options import Using, check_name, suggest
+from dayjob.names import check_name, suggest
+from dayjob.options import Using
 from dayjob.store.keys import Keys
 from dayjob.store.ops import job_types, maintain
 from dayjob.text import read_span

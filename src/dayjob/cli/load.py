@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from dayjob.errors import DayjobError, NotReady, UsageError
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.pool import WorkerPool
 from dayjob.text import message_of
 

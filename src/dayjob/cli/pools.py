@@ -16,7 +16,7 @@ from dayjob.admin.views import Pool, PoolsView, Stacks
 from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean
 from dayjob.errors import BadOption
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.text import counted, read_span
 
 F = TypeVar("F", bound=Callable[..., Any])

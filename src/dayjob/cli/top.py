@@ -11,7 +11,7 @@ from dayjob import text
 from dayjob.admin.client import AsyncAdmin
 from dayjob.cli import target
 from dayjob.errors import BadOption, UsageError
-from dayjob.options import suggest
+from dayjob.names import suggest
 
 
 @click.command(epilog="Example: dayjob top app.jobs:pool --tab dead")

@@ -17,7 +17,8 @@ from dayjob.errors import BadOption, TooLarge
 from dayjob.handlers.arguments import encode_unchecked
 from dayjob.job import Job, RunningJob, running
 from dayjob.middleware import EnqueueHook
-from dayjob.options import EnqueueOptions, JobOptions, Provenance, check_name
+from dayjob.names import check_name
+from dayjob.options import EnqueueOptions, JobOptions, Provenance
 from dayjob.store import codec, fork
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from dayjob.options import Durability
+from dayjob.option_checks import Durability
 from dayjob.store.addresses import Address
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar, Unpack
 
+from dayjob import option_checks
 from dayjob.enqueue import results
 from dayjob.enqueue.builder import Builder, Find
 from dayjob.enqueue.sender import AsyncSender, Sender
@@ -15,17 +16,9 @@ from dayjob.errors import BadOption
 from dayjob.handlers.registry import epoch, require_stored, wait_of
 from dayjob.job import Job
 from dayjob.middleware import EnqueueHook
-from dayjob.options import (
-    Commit,
-    EnqueueOptions,
-    Provenance,
-    Seconds,
-    Using,
-    check_redis,
-    durability_of,
-    provenance_of,
-    read_using,
-)
+from dayjob.names import check_redis
+from dayjob.option_checks import Seconds, durability_of
+from dayjob.options import Commit, EnqueueOptions, Provenance, Using, read_using
 from dayjob.store import addresses
 from dayjob.store.op import Op
 from dayjob.store.ops.find import State
@@ -57,7 +50,7 @@ class _EnqueuerBase(Generic[S]):
         self.namespace = addresses.resolve_namespace(namespace)
         wanted = durability_of(durability, f"{type(self).__name__}: durability")
         self._options = EnqueueOptions(on_commit=on_commit, durability=wanted or None)
-        provenance_of(provenance, f"{type(self).__name__}: provenance")
+        option_checks.provenance(provenance, f"{type(self).__name__}: provenance")
         self._builder = Builder(self.namespace, max_payload, find, hooks, provenance)
         self.sender: S = self._sender_type(
             self._builder, self._options, redis=check_redis(redis), timeout=timeout

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dayjob.middleware import EnqueueHook, Outgoing
-from dayjob.options import EnqueueOptions, check_headers
+from dayjob.names import check_headers
+from dayjob.options import EnqueueOptions
 from dayjob.safe_logging import SafeLogger
 
 logger = SafeLogger("dayjob.enqueue")

@@ -22,7 +22,7 @@ import msgspec
 from dayjob.enqueue.builder import Builder, NewJob
 from dayjob.errors import StoreError, Unavailable, Unknown
 from dayjob.job import Job, new_id
-from dayjob.options import Durability
+from dayjob.option_checks import Durability
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.link import Link
 from dayjob.store.op import Op

@@ -11,7 +11,7 @@ from dayjob.errors import JobFailed, ResultTimeout, StoreError
 from dayjob.explain.reasons import explain
 from dayjob.explain.words import sentence
 from dayjob.job import Job
-from dayjob.options import check_text
+from dayjob.names import check_text
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain

@@ -24,7 +24,7 @@ from dayjob.handlers.coerce import lenient, parts
 from dayjob.handlers.pydantic_types import Adapted, adapted
 from dayjob.handlers.redact import looks_secret
 from dayjob.handlers.signature import NOT_YET, Function, Role, show
-from dayjob.options import suggest
+from dayjob.names import suggest
 
 Called = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -18,7 +18,8 @@ from msgspec import inspect as types
 from dayjob.handlers.redact import is_hidden
 from dayjob.handlers.registry import JobType
 from dayjob.handlers.signature import show
-from dayjob.options import JobOptions, suggest
+from dayjob.names import suggest
+from dayjob.options import JobOptions
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 

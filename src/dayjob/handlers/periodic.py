@@ -9,7 +9,8 @@ from typing import Any, get_args
 from dayjob.errors import BadOption, UnknownJob
 from dayjob.handlers.codecs import Codecs
 from dayjob.handlers.registry import JobType, Registry, encode_unchecked
-from dayjob.options import Missed, check_name, check_text
+from dayjob.names import check_name, check_text
+from dayjob.options import Missed
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,9 @@ from dayjob.handlers.codecs import DEFAULT, Codecs
 from dayjob.handlers.results import Results
 from dayjob.handlers.signature import Function, NoContext
 from dayjob.job import Job
-from dayjob.options import EnqueueOptions, JobOptions, Seconds, Using, check_name, read_using, seconds
+from dayjob.names import check_name
+from dayjob.option_checks import Seconds, seconds
+from dayjob.options import EnqueueOptions, JobOptions, Using, read_using
 
 __all__ = [
     "JobType",

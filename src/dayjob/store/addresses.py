@@ -21,7 +21,7 @@ from typing import Any, Literal, NoReturn
 from urllib.parse import quote, unquote
 
 from dayjob.errors import BadOption, UsageError
-from dayjob.options import check_namespace, check_redis
+from dayjob.names import check_namespace, check_redis
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.embedded import open_server
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dayjob.options import check_namespace
+from dayjob.names import check_namespace
 
 
 class QueueKeys(NamedTuple):

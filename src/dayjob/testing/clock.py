@@ -7,7 +7,7 @@ import time
 from datetime import datetime
 
 from dayjob.errors import BadOption
-from dayjob.options import Seconds, seconds
+from dayjob.option_checks import Seconds, seconds
 
 
 class FakeClock:

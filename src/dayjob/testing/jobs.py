@@ -10,7 +10,7 @@ from typing import Any, Self
 from dayjob.enqueue.builder import Builder, Sink
 from dayjob.errors import NotReady, UnknownJob
 from dayjob.job import Job
-from dayjob.options import Seconds
+from dayjob.option_checks import Seconds
 from dayjob.testing import match
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.fake_store import FakeStore, Round

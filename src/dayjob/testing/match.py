@@ -12,7 +12,7 @@ from dayjob.handlers import redact
 from dayjob.handlers.arguments import encode_unchecked
 from dayjob.handlers.registry import JobType
 from dayjob.job import Job
-from dayjob.options import suggest
+from dayjob.names import suggest
 
 AnyJobType = JobType[..., ..., Any]
 

@@ -24,7 +24,7 @@ from dayjob.admin.doctor import examine
 from dayjob.admin.filters import filter_of
 from dayjob.admin.verbs import VerbRow
 from dayjob.errors import DayjobError
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.web import v1
 from dayjob.web.console import Console
 from dayjob.web.options import WebOptions

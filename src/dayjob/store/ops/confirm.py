@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dayjob.errors import Rejected, Unavailable
-from dayjob.options import Durability
+from dayjob.option_checks import Durability
 from dayjob.store.op import Op, plain
 from dayjob.store.steps import Steps, ask
 

@@ -12,7 +12,7 @@ from dayjob.admin.records import Ending
 from dayjob.admin.sorting import SortTable
 from dayjob.admin.timeline_views import TimelineKind
 from dayjob.admin.verbs import Verb
-from dayjob.options import JOB_NAME
+from dayjob.names import JOB_NAME
 
 #: An existing name may contain anything; the bound keeps keys and audit entries short.
 Name = Annotated[str, Meta(min_length=1, max_length=300, description="A job name; each has its own queue.")]

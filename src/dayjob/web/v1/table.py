@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
-from dayjob.options import suggest
+from dayjob.names import suggest
 from dayjob.web.console import Console
 from dayjob.web.reading import read_answer
 from dayjob.web.responses import JSON, Refusal, answer, refusal_of
