@@ -72,15 +72,17 @@ LATE = {
 
 #: Library to the only modules that may import it; a layer's name stands for all of its modules.
 LIBRARIES = {
-    "redis": {"dayjob.store.link", "dayjob.store.async_link"},
+    "redis": {
+        "dayjob.store.link", "dayjob.store.async_link", "dayjob.store.link_errors", "dayjob.store.connection_options",
+    },
     "asyncio": {
         "dayjob.store.async_link", "enqueue", "dayjob.worker.running.event_loop", "dayjob.worker.running.runner", "web", "cli", "testing", "face", "integrations",
     },
     "threading": {
         "dayjob.fork_safe", "face", "enqueue", "dayjob.store.link", "worker", "web", "cli", "testing", "integrations",
     },
-    "socket": {"dayjob.store.link", "dayjob.store.embedded", "worker", "cli", "web"},
-    "subprocess": {"dayjob.store.embedded", "worker", "cli"},
+    "socket": {"dayjob.store.link", "dayjob.store.connection_options", "dayjob.store.embedded", "worker", "cli", "web"},
+    "subprocess": {"dayjob.store.embedded", "dayjob.store.server_binary", "worker", "cli"},
     "click": {"cli"},
     "starlette": {"web", "integrations"},
     "textual": {"cli"},

@@ -20,15 +20,8 @@ import redis
 
 from dayjob.errors import ServerError, SilentServer, UntrustedFolder
 from dayjob.store.addresses import FALLBACK, Target, connect_target
-from dayjob.store.embedded import (
-    ServerStatus,
-    open_server,
-    private_directory,
-    refuse_platform,
-    server_status,
-    stop_server,
-    trust_folder,
-)
+from dayjob.store.data_folder import private_directory, refuse_platform, trust_folder
+from dayjob.store.embedded import ServerStatus, open_server, server_status, stop_server
 from server import missing
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the embedded server does not run on Windows")
@@ -463,7 +456,8 @@ def test_a_server_that_cannot_write_its_files_is_an_error_in_words(folder):
 import resource, signal, sys
 from pathlib import Path
 from dayjob.errors import ServerError
-from dayjob.store.embedded import open_server, trust_folder
+from dayjob.store.data_folder import trust_folder
+from dayjob.store.embedded import open_server
 folder = Path(sys.argv[1])
 folder.mkdir()
 trust_folder(folder)

@@ -11,8 +11,8 @@ import pytest
 
 from dayjob.errors import Rejected, StoreError, Unavailable
 from dayjob.store import addresses
+from dayjob.store.connection_options import connection_options
 from dayjob.store.keys import Keys
-from dayjob.store.link import connection_options
 from dayjob.worker import service
 from dayjob.worker.pool_links import PoolLinks
 from dayjob.worker.service import (

@@ -122,6 +122,6 @@ def _accept(error: UntrustedFolder) -> None:
         accepted = False
     if not accepted:
         sys.exit(2)
-    from dayjob.store.embedded import trust_folder  # noqa: PLC0415 - seldom needed
+    from dayjob.store.data_folder import trust_folder  # noqa: PLC0415 - seldom needed
 
     trust_folder(error.folder)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from dayjob.store.embedded import open_server, server_status, stop_server, trust_folder
+from dayjob.store.data_folder import trust_folder
+from dayjob.store.embedded import open_server, server_status, stop_server
 
 _folder = click.option(
     "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(".dayjob"), show_default=True,

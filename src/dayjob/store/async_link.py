@@ -16,19 +16,9 @@ from redis.backoff import NoBackoff
 
 from dayjob.errors import StoreError
 from dayjob.store.addresses import Address
-from dayjob.store.link import (
-    ANSWER_SECONDS,
-    Link,
-    check_tag,
-    connection_options,
-    has_news,
-    is_noscript,
-    keepalive,
-    mapped,
-    misplaced,
-    pack,
-    words,
-)
+from dayjob.store.connection_options import ANSWER_SECONDS, connection_options, keepalive
+from dayjob.store.link import Link, check_tag, has_news, pack, words
+from dayjob.store.link_errors import is_noscript, mapped, misplaced
 from dayjob.store.op import Arg, Op
 
 T = TypeVar("T")
