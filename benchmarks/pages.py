@@ -1,7 +1,8 @@
 """How long pages of the console take, with a fleet that is larger than most: the first view, and those after it.
 
 A console of its own for each page, so that its first view is the first of all; three of them, and the middle one counts.
-Prints a table. The loop beside each tells a slow machine from a slow page.
+Prints a table: of each page also the slowest command that it sent to the server, as the slow log has it. The loop beside
+each shows whether the machine or the page was slow.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import rollups
+from dayjob.store.ops import events, history, rollups
 from dayjob.worker.chores.recorder import Recorder
 from dayjob.worker.shared_link import SharedLink
 
@@ -35,8 +36,12 @@ GROUP = "/failure?name=job000&kind=TimeoutError%3A%20no%20answer%20within%20%23%
 PAGES = (
     "/", "/queues", "/queue?name=job000", "/worker_pools", "/pool?id=pool000", "/busy_workers", "/jobs", "/jobs?where=error~nothing",
     "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures", GROUP,
-    "/periodic", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/payloads", "/enqueue", "/audit", "/settings",
+    "/history", "/history?order=slowest", "/history?name=job000&outcome=failed", "/sources", "/source?source=tenant-3",
+    "/periodic", "/schedule?name=nightly", "/timeline", "/limits", "/search?q=job00", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/payloads", "/enqueue", "/audit", "/settings",
 )  # fmt: skip
+#: Attempts of the last day that the history has of each name, and of the busiest names: as many as it keeps.
+RECORDS, MOST_RECORDS, BUSIEST = 2000, 20_000, 5
+DAY_MS = 86_400_000
 #: Minutes that are written as pools would have; what is older is a copy of it.
 WRITTEN = 150
 VIEWS = 6
@@ -63,6 +68,14 @@ class Fleet:
         self._copy_back(now)
         for number in range(self._pools):
             self._fill_pool(f"pool{number:03}", time.time())
+        self._fill_history()
+        self._fill_events()
+
+    def slowest(self) -> float:
+        """Milliseconds of the slowest command since the last call."""
+        found = self._call("SLOWLOG", "GET", 100)
+        self._call("SLOWLOG", "RESET")
+        return max((entry[2] / 1000 for entry in found if entry[3][0] != b"HSET"), default=0.0)  # type: ignore[attr-defined]
 
     def go_on(self) -> None:
         """What the pools and their leader do as time passes."""
@@ -107,6 +120,39 @@ class Fleet:
         }  # fmt: skip
         self._call("SET", self._keys.pool(pool_id), msgspec.json.encode(status), "EX", 3600)
         self._call("ZADD", self._keys.pools, int((now + 3600) * 1000), pool_id)
+
+    def _fill_history(self) -> None:
+        """What ended in the last 24 hours, as pools record it: one attempt in twenty failed."""
+        for number, name in enumerate(self._names):
+            count = MOST_RECORDS if number < BUSIEST else RECORDS
+            for completed, some in ((True, count), (False, count // 20)):
+                key = history.stream(self._keys, name, completed=completed)
+                now = int(time.time() * 1000)
+                ops = []
+                for n in range(some):
+                    ended = now - DAY_MS + DAY_MS * n // some
+                    record = history.StoredRecord(
+                        f"{n:024x}", "completed" if completed else self._rng.choice(("retried", "dead")), ended,
+                        self._rng.randrange(3_000_000), self._rng.randrange(9_000_000), 5000, 1 if completed else 2,
+                        f"pool{self._rng.randrange(self._pools):03}", f"tenant-{self._rng.randrange(50)}",
+                        "" if completed else "TimeoutError", tag="v41",
+                    )  # fmt: skip
+                    ops.append(plain("XADD", key, f"{ended}-{n}", "r", history.encode(record)))
+                for first in range(0, some, 2000):
+                    self._link.run_many(ops[first : first + 2000])
+
+    def _fill_events(self) -> None:
+        """Full lists of events and actions, and one schedule."""
+        now = int(time.time() * 1000)
+        for kind in events.STORED_KINDS:
+            for n in range(events.MAX_EVENTS):
+                event = {"pool": f"pool{n % 10:03}", "about": {"host": "web-1", "tag": "v41"}, "name": self._names[n % 20]}
+                self._call("RPUSH", self._keys.events(kind), f"{now - n * 60_000} ".encode() + msgspec.json.encode(event))
+        for n in range(1000):
+            action = {"actor": "ada", "action": "retry", "subject": f"dead job {n:024x}", "result": "done"}
+            self._call("RPUSH", self._keys.audit, f"{now - n * 60_000} ".encode() + msgspec.json.encode(action))
+        described = {"spec": "30 2 * * *", "job": self._names[0], "args": {}}
+        self._call("HSET", self._keys.periodic, "nightly", now // 1000, "nightly|is", msgspec.json.encode(described))
 
     def _fill_jobs(self) -> None:
         for first in range(0, self._jobs, 500):
@@ -160,17 +206,19 @@ def measure(url: str, port: int, path: str) -> tuple[int, int, list[float]]:
 
 def row(fleet: Fleet, url: str, port: int, path: str, consoles: int) -> str:
     """One line of the table."""
-    first, later, loops = [], [], []
+    first, later, loops, slow = [], [], [], []
     for _ in range(consoles):
         fleet.go_on()
         loops.append(unit())
+        fleet.slowest()
         status, size, took = measure(url, port, path)
+        slow.append(fleet.slowest())
         loops.append(unit())
         assert status in (200, 404), f"{path}: {status}"
         first.append(took[0])
         later += took[1:]
-    middle = [1000 * statistics.median(one) for one in (first, later, loops)]
-    return f"| `{path}` | {middle[0]:.0f} | {middle[1]:.0f} | {size / 1000:.0f} | {middle[2]:.0f} |"
+    middle = [1000 * statistics.median(one) for one in (first, later, loops)] + [statistics.median(slow)]
+    return f"| `{path}` | {middle[0]:.0f} | {middle[1]:.0f} | {size / 1000:.0f} | {middle[3]:.1f} | {middle[2]:.0f} |"
 
 
 def unit() -> float:
@@ -197,10 +245,11 @@ def main() -> None:
         link = Link(addresses.parse_url(url), tag=NAMESPACE)
         fleet = Fleet(link, given.names, given.pools, given.jobs)
         fleet.fill()
+        link.run(plain("CONFIG", "SET", "slowlog-log-slower-than", 500))
         print(
             f"{given.names} names, {given.pools} pools with {100 * given.pools:,} busy workers, {given.jobs:,} jobs in each state\n"
         )
-        print("| page | first view, ms | median of the next, ms | KB | a loop, ms |\n|---|---|---|---|---|")
+        print("| page | first view, ms | median of the next, ms | KB | slowest command, ms | a loop, ms |\n|---|---|---|---|---|---|")
         for path in PAGES:
             if not given.only or path.startswith(tuple(given.only)):
                 print(row(fleet, url, given.port, path, given.consoles), flush=True)

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from dayjob import cron
+from dayjob.admin import sorting
 from dayjob.admin.jobs import source_of, view
 from dayjob.admin.pools import live_schedules
 from dayjob.admin.redactor import Redactor
@@ -26,12 +27,14 @@ _SETS: tuple[ComingKind, ...] = ("scheduled", "retry")
 
 
 def calendar(
-    session: Session, hours: int = 1, *, since: float | None = None, most: int = MAX_LISTED
+    session: Session, hours: int = 1, *, since: float | None = None, most: int = MAX_LISTED, sort: str = ""
 ) -> Steps[Calendar]:
     """What will run in the next 1, 24 or 72 hours: how many jobs in each step, how many of each name, and the first from `since` on.
 
-    Counts of scheduled jobs and retries are exact. Names and the list come from the first 500 of each. Raises BadOption.
+    Counts of scheduled jobs and retries are exact. Names and the list come from the first 500 of each.
+    The list is in the order in which they are due, or sorted by another column: `name`. Raises BadOption.
     """
+    sorting.CALENDAR.read(sort)
     if hours not in STEPS:
         raise BadOption(f"hours={hours}: the calendar shows {', '.join(map(str, STEPS))} hours")
     now = yield from ask(inspect.now())
@@ -56,7 +59,7 @@ def calendar(
     periodic = [sum(start <= tick.at < start + step for tick in ticks) for start in starts]
     return Calendar(
         now, hours, step, tuple(starts), tuple(scheduled), tuple(retry), tuple(periodic), _by_name([*entries, *later]),
-        tuple(listed), complete=all(looked) and not cut, cut_schedules=cut,
+        tuple(sorting.CALENDAR.sorted(listed, sort)), complete=all(looked) and not cut, cut_schedules=cut,
     )  # fmt: skip
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import NamedTuple
 
+from dayjob.admin import sorting
 from dayjob.admin.records import (
     AttemptRecord,
     HistoryCounts,
@@ -20,14 +21,14 @@ from dayjob.admin.records import (
 from dayjob.admin.session import Session
 from dayjob.errors import BadOption
 from dayjob.names import suggest
+from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import history as store
 from dayjob.store.ops import inspect, job_types, maintain, pools
 from dayjob.store.ops.history import ENDINGS, FAILED, KeptRecord, Place
 from dayjob.store.steps import Steps, ask, ask_all
 
-Order = Literal["newest", "slowest"]
-#: The most records of a page; how many are searched for one page; for counts, sources and the slowest attempts.
+#: The most records of a page; how many are searched for one page; for counts, sources and other orders.
 MAX_RECORDS = 500
 MAX_SEARCHED = 5000
 MAX_COUNTED = 10_000
@@ -54,6 +55,8 @@ class Query:
     id: str | None = None
     #: The id of the job inside which they were enqueued.
     parent: str | None = None
+    #: The schedule that enqueued them.
+    schedule: str | None = None
 
     def __post_init__(self) -> None:
         if self.outcome is not None and self.outcome not in (*ENDINGS, "failed"):
@@ -77,6 +80,8 @@ class Query:
             texts.append(store.quoted(self.source)[1:-1])
         if self.parent is not None:
             texts.append(b"/%b" % store.quoted(self.parent)[1:])
+        if self.schedule is not None:
+            texts.append(store.quoted(self.schedule[: codec.MAX_ORIGIN]))
         return texts
 
     def streams(self, keys: Keys, names: Iterable[str]) -> list[_Stream]:
@@ -100,6 +105,7 @@ class Query:
             and (self.pool is None or record.pool == self.pool)
             and (self.id is None or record.id == self.id[: store.MAX_ID])
             and (self.parent is None or record.parent.partition("/")[2] == self.parent)
+            and (self.schedule is None or record.schedule == self.schedule[: codec.MAX_ORIGIN])
             and (self.since is None or record.ended >= self.since * 1000)
             and (self.until is None or record.ended < self.until * 1000)
         )
@@ -133,6 +139,11 @@ class _Stream:
         if after is not None:
             place, key = after
             self.before = place, self.key < key
+
+    @property
+    def reached(self) -> int:
+        """What was written after this Redis millisecond was searched."""
+        return self.before[0][0] if self.before is not None else 1 << 62
 
     @property
     def top(self) -> Position:
@@ -172,6 +183,19 @@ def _read_on(streams: Sequence[_Stream], query: Query, ran: float = 0.0) -> Step
     return searched
 
 
+def _begin_newest(streams: Sequence[_Stream], query: Query) -> None:
+    """Prepare to read the newest records of all these streams together."""
+    for stream in streams:
+        stream.begin(None, query.until)
+        stream.most = max(4, min(store.MAX_SCANNED, MAX_COUNTED // (5 * len(streams))))
+
+
+def _read_next(streams: Sequence[_Stream]) -> list[_Stream]:
+    """The streams to read next: those that were searched least far back. Busy names have more records of the same time."""
+    open_ = [stream for stream in streams if not stream.ended]
+    return sorted(open_, key=lambda stream: stream.reached, reverse=True)[:STREAMS_AT_ONCE]
+
+
 # Pages.
 
 
@@ -184,24 +208,28 @@ def history(
     outcome: str | None = None,
     source: str | None = None,
     pool: str | None = None,
-    order: Order = "newest",
+    schedule: str | None = None,
+    sort: str = "",
     limit: int = 50,
     after: str = "",
 ) -> Steps[HistoryPage]:
-    """Attempts that ended, the newest or the slowest first, page by page. Times are Redis time in seconds.
+    """Attempts that ended, the newest first, page by page; or sorted by another column: `-ran`. Times are Redis time in seconds.
 
     `outcome` is how they ended, or "failed" for all that failed. With a filter a page may be short, even empty, and have
-    a next: 5,000 records are searched for one. The slowest are those among the newest 10,000. Raises BadOption.
+    a next: 5,000 records are searched for one. Another sort has the first `limit` of the newest 10,000. Raises BadOption.
     """
-    if order not in ("newest", "slowest"):
-        raise BadOption(f"order {order!r}: write 'newest' or 'slowest'")
-    query = Query(name, since, until, outcome, source, pool)
+    column = sorting.HISTORY.read(sort)
+    query = Query(name, since, until, outcome, source, pool, schedule=schedule)
     limit = max(1, min(limit, MAX_RECORDS))
     now = yield from ask(inspect.now())
     names = yield from _names(session, name)
     streams = query.streams(session.keys, names)
-    if order == "slowest":
+    if column == ("ran", True):
         return (yield from _slowest(streams, query, limit, now))
+    if column != sorting.HISTORY.read(""):
+        newest = yield from _read_newest(session, query)
+        rows = sorting.HISTORY.sorted((attempt_record(*one) for one in newest.whole()), sort)
+        return HistoryPage(now, tuple(rows[:limit]), newest.searched, partial=newest.since > 0)
     position = _read_cursor(after) if after else None
     for stream in streams:
         stream.begin(position, until)
@@ -240,24 +268,18 @@ def _newest(streams: list[_Stream], query: Query, limit: int, now: float) -> Ste
 def _slowest(streams: list[_Stream], query: Query, limit: int, now: float) -> Steps[HistoryPage]:
     found: list[AttemptRecord] = []
     searched, least = 0, 0.000001
-    for stream in streams:
-        stream.begin(None, query.until)
-        stream.most = max(20, min(store.MAX_SCANNED, MAX_COUNTED // len(streams)))
-    while open_ := [stream for stream in streams if not stream.ended]:
-        if searched >= MAX_COUNTED:
-            break
-        for first in range(0, len(open_), STREAMS_AT_ONCE):
-            some = open_[first : first + STREAMS_AT_ONCE]
-            searched += yield from _read_on(some, query, least)
-            for stream in some:
-                found += [attempt_record(stream.name, one.record) for one in stream.found]
-                stream.found.clear()
-            found.sort(key=lambda one: -(one.ran or 0.0))
-            del found[limit:]
-            if len(found) == limit:
-                # Shorter ones need not be sent.
-                least = found[-1].ran or least
-    return HistoryPage(now, tuple(found), searched, partial=any(not stream.ended for stream in streams))
+    _begin_newest(streams, query)
+    while (some := _read_next(streams)) and searched < MAX_COUNTED:
+        searched += yield from _read_on(some, query, least)
+        for stream in some:
+            found += [attempt_record(stream.name, one.record) for one in stream.found]
+            stream.found.clear()
+        found.sort(key=lambda one: -(one.ran or 0.0))
+        del found[limit:]
+        if len(found) == limit:
+            # Shorter ones need not be sent.
+            least = found[-1].ran or least
+    return HistoryPage(now, tuple(found), searched, partial=bool(some))
 
 
 def _cursor_text(position: Position) -> str:
@@ -304,9 +326,10 @@ def attempts_of(session: Session, job_id: str, name: str | None = None) -> Steps
 
 def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
     """The last recorded attempt of each job that this job enqueued, newest first, among the newest 10,000 records."""
-    found, _, _ = yield from _read_all(session, Query(parent=job_id[: store.MAX_ID]))
+    newest = yield from _read_newest(session, Query(parent=job_id[: store.MAX_ID]))
     latest: dict[str, AttemptRecord] = {}
-    for one in sorted((attempt_record(name, record) for name, record in found), key=lambda one: one.ended_at):
+    records = (attempt_record(name, one.record) for name, one in newest.found)
+    for one in sorted(records, key=lambda one: one.ended_at):
         latest[one.id] = one
     return tuple(sorted(latest.values(), key=lambda one: -one.ended_at)[:MAX_RECORDS])
 
@@ -314,20 +337,29 @@ def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
 # Counts.
 
 
-def _read_all(
-    session: Session, query: Query
-) -> Steps[tuple[list[tuple[str, store.StoredRecord]], int, bool]]:
-    """The newest matching records of each name, how many were searched, and whether some were not."""
+class _Newest(NamedTuple):
+    """The newest records that match."""
+
+    found: list[tuple[str, KeptRecord]]
+    searched: int
+    #: Every record that was written after this Redis millisecond was searched; 0 if all were.
+    since: int
+
+    def whole(self) -> Iterator[tuple[str, store.StoredRecord]]:
+        """Those after `since`: no match of that time is missing among them."""
+        return ((name, one.record) for name, one in self.found if one.place[0] >= self.since)
+
+
+def _read_newest(session: Session, query: Query) -> Steps[_Newest]:
+    """The newest matching records of all names together, among about 10,000."""
     names = yield from _names(session, query.name)
     streams = query.streams(session.keys, names)
-    for stream in streams:
-        stream.begin(None, query.until)
-        stream.most = max(20, min(store.MAX_SCANNED, MAX_COUNTED // len(streams)))
+    _begin_newest(streams, query)
     searched = 0
-    while (open_ := [stream for stream in streams if not stream.ended]) and searched < MAX_COUNTED:
-        searched += yield from _read_on(open_, query)
-    found = [(stream.name, one.record) for stream in streams for one in stream.found]
-    return found, searched, any(not stream.ended for stream in streams)
+    while (some := _read_next(streams)) and searched < MAX_COUNTED:
+        searched += yield from _read_on(some, query)
+    found = [(stream.name, one) for stream in streams for one in stream.found]
+    return _Newest(found, searched, max((stream.reached for stream in some), default=0))
 
 
 def history_counts(
@@ -339,30 +371,40 @@ def history_counts(
     outcome: str | None = None,
     source: str | None = None,
     pool: str | None = None,
+    schedule: str | None = None,
     steps: int = 60,
 ) -> Steps[HistoryCounts]:
     """How many attempts ended in each of `steps` equal parts of a span, by default of the last day. Raises BadOption.
 
-    The newest 10,000 records are counted. `admin.metrics` has exact counts of all attempts by job name.
+    The newest 10,000 records are counted: if there are more, the span begins later and is `partial`. `admin.metrics` has
+    exact counts of all attempts by job name.
     """
     now = yield from ask(inspect.now())
     end = now if until is None else until
     start = end - _DAY_SECONDS if since is None else since
     if end <= start:
         raise BadOption("since must be before until")
-    query = Query(name, start, end, outcome, source, pool)
-    found, searched, partial = yield from _read_all(session, query)
+    query = Query(name, start, end, outcome, source, pool, schedule=schedule)
+    newest = yield from _read_newest(session, query)
+    start = min(max(start, newest.since / 1000), end - 1)
     steps = max(1, min(steps, 500))
     step = (end - start) / steps
     ended, failed = [0.0] * steps, [0.0] * steps
-    for _, record in found:
-        place = min(steps - 1, int((record.ended / 1000 - start) / step))
+    for _, record in newest.whole():
+        # An attempt may have ended a moment before it was recorded.
+        place = max(0, min(steps - 1, int((record.ended / 1000 - start) / step)))
         ended[place] += record.weight
         if record.ending in FAILED:
             failed[place] += record.weight
     starts = tuple(start + number * step for number in range(steps))
     return HistoryCounts(
-        now, starts, step, tuple(map(round, ended)), tuple(map(round, failed)), searched, partial
+        now,
+        starts,
+        step,
+        tuple(map(round, ended)),
+        tuple(map(round, failed)),
+        newest.searched,
+        newest.since > 0,
     )
 
 
@@ -400,17 +442,23 @@ class _Use:
 
 
 def sources(
-    session: Session, *, since: float | None = None, until: float | None = None, source: str | None = None
+    session: Session,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    source: str | None = None,
+    sort: str = "",
 ) -> Steps[SourcesView]:
     """What each source used, by default in the last day: attempts, failures, seconds worked, attempts that run now.
 
-    The newest 10,000 records are counted.
+    The newest 10,000 records are counted: if there are more, the span begins later and is `partial`. Those that used most time first, or sorted by another column: `-failed`. Raises BadOption.
     """
+    sorting.SOURCES.read(sort)
     now = yield from ask(inspect.now())
     start = now - _DAY_SECONDS if since is None else since
-    found, searched, partial = yield from _read_all(session, Query(since=start, until=until, source=source))
+    newest = yield from _read_newest(session, Query(since=start, until=until, source=source))
     used: dict[str, _Use] = {}
-    for name, record in found:
+    for name, record in newest.whole():
         if record.source is not None:
             used.setdefault(source_text(record.source), _Use()).add(name, record)
     for pool in (yield from pools.pools(session.keys)):
@@ -418,5 +466,5 @@ def sources(
             shown = source_text(worker.source)
             if shown and source in (None, shown):
                 used.setdefault(shown, _Use()).running += 1
-    views = sorted((use.view(one) for one, use in used.items()), key=lambda one: (-one.worked, one.source))
-    return SourcesView(now, tuple(views), start, searched, partial)
+    views = sorting.SOURCES.sorted((use.view(one) for one, use in sorted(used.items())), sort)
+    return SourcesView(now, tuple(views), max(start, newest.since / 1000), newest.searched, newest.since > 0)

@@ -46,6 +46,8 @@ class AttemptRecord:
     stands_for: float
     #: The job inside which it was enqueued, `<name>/<id>`; "" if there is none.
     parent: str = ""
+    #: The schedule that enqueued it; "" if none did.
+    schedule: str = ""
 
     @property
     def failed(self) -> bool:
@@ -61,7 +63,7 @@ def attempt_record(name: str, stored: StoredRecord) -> AttemptRecord:
         stored.id, name, stored.ending, ended, None if ran is None else ended - ran,
         ended - stored.age / 1000 if stored.age >= 0 else None,
         stored.waited / 1e6 if stored.waited >= 0 else None, ran, stored.attempt, stored.pool, stored.tag, stored.source,
-        stored.error, stored.weight, stored.parent,
+        stored.error, stored.weight, stored.parent, stored.schedule,
     )  # fmt: skip
 
 
@@ -75,7 +77,7 @@ class LoggedLines:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """Some records of the history, newest or slowest first."""
+    """Some records of the history, the newest first or sorted otherwise."""
 
     now: float
     records: tuple[AttemptRecord, ...]
@@ -83,7 +85,7 @@ class HistoryPage:
     searched: int
     #: What to pass as `after` for the next page; "" when this is the last.
     next: str = ""
-    #: Whether older records were not searched: then the slowest ones may not be among these.
+    #: Whether older records were not searched: then a sort has only the newest ones.
     partial: bool = False
 
     @property

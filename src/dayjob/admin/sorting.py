@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from dayjob.admin.records import AttemptRecord, SourceView
+from dayjob.admin.timeline_views import TimelineEvent
 from dayjob.admin.views import (
     AuditEntry,
     BrokenEntry,
     BusyWorker,
+    Coming,
     FailureGroup,
     JobMetrics,
     JobTypeView,
@@ -219,4 +222,43 @@ JOB_TYPES: SortTable[JobTypeView] = SortTable(
     },
     "name",
     ("name", "kind"),
+)  # fmt: skip
+
+#: Redis keeps the attempts in the order of `ended`, so that all of them can be paged through in it.
+HISTORY: SortTable[AttemptRecord] = SortTable(
+    "attempts",
+    {
+        "ended": lambda one: one.ended_at, "ran": lambda one: one.ran, "waited": lambda one: one.waited, "attempt": lambda one: one.attempt,
+        "name": lambda one: one.name, "outcome": lambda one: one.outcome, "error": lambda one: one.error or None,
+        "source": lambda one: one.source, "pool": lambda one: one.pool_id,
+    },
+    "-ended",
+    ("name", "outcome", "error", "source", "pool"),
+)  # fmt: skip
+
+SOURCES: SortTable[SourceView] = SortTable(
+    "sources",
+    {
+        "worked": lambda one: one.worked, "attempts": lambda one: one.attempts, "failed": lambda one: one.failed,
+        "waited": lambda one: one.waited, "running": lambda one: one.running, "last": lambda one: one.last_at, "source": lambda one: one.source,
+    },
+    "-worked",
+    ("source",),
+)  # fmt: skip
+
+CALENDAR: SortTable[Coming] = SortTable(
+    "entries of the calendar",
+    {"due": lambda one: one.at, "name": lambda one: one.name, "from": lambda one: f"{one.kind} {one.schedule}"},
+    "due",
+    ("due", "name", "from"),
+)  # fmt: skip
+
+TIMELINE: SortTable[TimelineEvent] = SortTable(
+    "events",
+    {
+        "when": lambda one: one.at, "kind": lambda one: one.kind, "by": lambda one: one.actor or None,
+        "name": lambda one: one.name or one.schedule or None, "host": lambda one: one.host or None,
+    },
+    "-when",
+    ("kind", "by", "name", "host"),
 )  # fmt: skip

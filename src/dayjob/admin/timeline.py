@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
+from dayjob.admin import sorting
 from dayjob.admin.session import Session
 from dayjob.admin.timeline_views import KINDS, Timeline, TimelineEvent, TimelineKind, TimelineMark
 from dayjob.admin.timeline_words import sentence
@@ -39,17 +40,19 @@ def timeline(
     until: float | None = None,
     offset: int = 0,
     size: int = 100,
+    sort: str = "",
 ) -> Steps[Timeline]:
-    """What the system and its operators did, newest first. Raises BadOption for a kind that does not exist.
+    """What the system and its operators did, newest first, or sorted by another column: `kind`. Raises BadOption.
 
     `pool` is the beginning of a pool's id, or a host; `name` a job name or a schedule; `since` and `until` are seconds
     of Redis time. The scripts keep 500 events of each kind, and the audit 1,000 actions.
     """
     wanted = _kinds(kinds)
+    newest_first = sorting.TIMELINE.read(sort) == sorting.TIMELINE.read("")
     now = yield from ask(inspect.now())
     first, size = max(0, offset), max(1, min(size, MAX_SIZE))
-    # Without these filters the newest lines of each kind are enough.
-    selective = bool(pool or name or actor or until is not None)
+    # Without these filters, and in this order, the newest lines of each kind are enough.
+    selective = bool(pool or name or actor or until is not None or not newest_first)
     lines = yield from _lines(session, wanted, events.MAX_EVENTS if selective else first + size + 1)
     who = yield from _who(session, wanted)
     jobs = (yield from _rescued(session, 0.0)) if name else {}
@@ -60,8 +63,10 @@ def timeline(
         event = None if until is not None and line.at >= until else _event(line, who, jobs)
         if event is not None and _fits(event, pool, name, actor):
             found.append(event)
-        if len(found) > first + size:
+        if newest_first and len(found) > first + size:
             break
+    if not newest_first:
+        found = sorting.TIMELINE.sorted(found, sort)
     part = yield from _with_jobs(session, found[first : first + size])
     return Timeline(now, _worded(part), len(found) > first + size)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dayjob.admin import sorting
 from dayjob.admin.views import Calendar, Coming
 from dayjob.cli import console
 from dayjob.text import counted
@@ -12,11 +13,12 @@ from dayjob.text import counted
 @click.command(epilog="Example: dayjob calendar --hours 24 --steps")
 @click.option("--hours", type=click.Choice(["1", "24", "72"]), default="1", show_default=True)
 @click.option("--steps", is_flag=True, help="Show how many in each minute or half hour instead.")
+@console.sort_option(sorting.CALENDAR)
 @console.options
-def calendar(hours: str, steps: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+def calendar(hours: str, steps: bool, sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show what will run in the next hours: scheduled jobs, retries, and the jobs that schedules will enqueue."""
     with console.opened(redis, namespace) as admin:
-        found = admin.calendar(int(hours))
+        found = admin.calendar(int(hours), sort=sort)
     if as_json:
         console.emit(found)
         return

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from dayjob.admin import sorting
 from dayjob.admin.client import Admin
 from dayjob.admin.timeline_views import KINDS, TimelineEvent
 from dayjob.admin.timeline_words import became
@@ -46,6 +47,7 @@ def events() -> None:
 @click.option(
     "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most events to show."
 )
+@console.sort_option(sorting.TIMELINE)
 @click.option("--follow", is_flag=True, help="Keep printing new events, oldest first, until Ctrl-C.")
 @console.options
 def ls(
@@ -71,7 +73,9 @@ def ls(
         console.emit(found)
     elif not found.events:
         click.echo(
-            "No event matches." if any(wanted[one] for one in wanted if one != "size") else "No events yet."
+            "No event matches."
+            if any(wanted[one] for one in wanted if one not in ("size", "sort"))
+            else "No events yet."
         )
     else:
         _print(found.events)

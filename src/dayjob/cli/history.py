@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from dayjob import text
-from dayjob.admin.history import Order
+from dayjob.admin import sorting
 from dayjob.admin.records import AttemptRecord, HistoryPage
 from dayjob.cli import console
 from dayjob.cli.console import took
@@ -45,7 +45,8 @@ def history() -> None:
 )
 @click.option("--source", help="Only jobs of this source.")
 @click.option("--pool", help="Only attempts of the pool with this ID.")
-@click.option("--slowest", is_flag=True, help="The slowest first.")
+@click.option("--schedule", help="Only jobs that this schedule enqueued.")
+@console.sort_option(sorting.HISTORY)
 @click.option(
     "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most attempts to show."
 )
@@ -53,14 +54,13 @@ def history() -> None:
 @console.options
 def ls(
     name: str | None, since: str | None, until: str | None, outcome: str | None, source: str | None, pool: str | None,
-    slowest: bool, size: int, after: str, redis: str | None, namespace: str, as_json: bool,
+    schedule: str | None, sort: str, size: int, after: str, redis: str | None, namespace: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """List attempts that ended, the newest first."""
-    order: Order = "slowest" if slowest else "newest"
+    """List attempts that ended, the newest first; --sort -ran lists the slowest."""
     with console.opened(redis, namespace) as admin:
         page = admin.history(
             name, since=_moment(since, "--since"), until=_moment(until, "--until"), outcome=outcome,
-            source=source, pool=pool, order=order, limit=size, after=after,
+            source=source, pool=pool, schedule=schedule, sort=sort, limit=size, after=after,
         )  # fmt: skip
     if as_json:
         console.emit(page)
@@ -104,13 +104,14 @@ def sources() -> None:
 @sources.command("ls", epilog="Example: dayjob sources ls --since 1h")
 @_since
 @_until
+@console.sort_option(sorting.SOURCES)
 @console.options
 def list_sources(
-    since: str | None, until: str | None, redis: str | None, namespace: str, as_json: bool
+    since: str | None, until: str | None, sort: str, redis: str | None, namespace: str, as_json: bool
 ) -> None:
     """List the sources, those that used most time first. Without --since, of the last 24 hours."""
     with console.opened(redis, namespace) as admin:
-        found = admin.sources(since=_moment(since, "--since"), until=_moment(until, "--until"))
+        found = admin.sources(since=_moment(since, "--since"), until=_moment(until, "--until"), sort=sort)
     if as_json:
         console.emit(found)
         return

@@ -82,6 +82,8 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tag: str = ""
     #: The job inside which it was enqueued, `<name>/<id>`.
     parent: str = ""
+    #: The schedule that enqueued it.
+    schedule: str = ""
 
 
 _DEFAULTS = StoredRecord.__struct_defaults__
@@ -95,6 +97,7 @@ def encode(record: StoredRecord) -> bytes:
         record.id[:MAX_ID], record.ending, record.ended, record.waited, record.ran, record.age, record.attempt, record.pool,
         record.source[:MAX_TEXT] if isinstance(record.source, str) else record.source,
         record.error[:MAX_TEXT], record.weight, record.tag[:MAX_TEXT], record.parent[: codec.MAX_ORIGIN],
+        record.schedule[: codec.MAX_ORIGIN],
     ]  # fmt: skip
     while len(values) > _REQUIRED and values[-1] == _DEFAULTS[len(values) - 1 - _REQUIRED]:
         values.pop()

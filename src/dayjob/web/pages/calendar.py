@@ -6,12 +6,14 @@ from functools import partial
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.calendar import STEPS
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Calendar
 from dayjob.text import counted, span
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Series
+from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import address
 
@@ -26,11 +28,13 @@ async def calendar(request: Request, admin: AsyncAdmin) -> Values:
     asked = whole(request, "hours", 1)
     hours = asked if asked in STEPS else 1
     since = whole(request, "since", most=10**12) or None
-    found = await admin.calendar(hours, since=since, most=MAX_LISTED)
+    order = Order.of(request, sorting.CALENDAR)
+    found = await admin.calendar(hours, since=since, most=MAX_LISTED, sort=order.sort)
     leads = partial(address, request, "/calendar", hours=hours)
     return {
         "found": found, "picture": drawn(found, lambda start, _: leads(since=int(start))), "since": since,
         "coming": sum(one.scheduled + one.retry + one.periodic for one in found.names), "names": found.names[:MAX_NAMES], "spans": tuple(STEPS), "now": found.now,
+        "order": order,
     }  # fmt: skip
 
 

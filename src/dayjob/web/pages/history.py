@@ -8,12 +8,13 @@ from typing import Any
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
-from dayjob.admin.history import Order
 from dayjob.admin.records import ENDINGS, HistoryCounts
 from dayjob.web.charts import Chart
+from dayjob.web.order import Order
 from dayjob.web.pages import drawings
-from dayjob.web.pages.shell import Values, failure, page
+from dayjob.web.pages.shell import Values, failure, look, page
 from dayjob.web.render import address
 
 #: How many attempts a page has, and how many bars its chart.
@@ -23,25 +24,27 @@ STEPS = 60
 MAX_COUNTED = 3000
 #: The spans that a page offers: words and seconds.
 SPANS = (("10 min", 600), ("1 h", 3600), ("6 h", 21_600), ("24 h", 86_400))
-_TEXTS = ("name", "outcome", "source", "pool")
+_TEXTS = ("name", "outcome", "source", "pool", "schedule")
+DAY_SECONDS = 86_400
 
 
 @page("history.html", "/history", "History")
 async def history(request: Request, admin: AsyncAdmin) -> Values:
-    """Attempts that ended in a span, with filters from the query; `order` is newest or slowest."""
+    """Attempts that ended in a span, with filters from the query."""
     query = request.query_params
     since, until = _moment(query.get("since", "")), _moment(query.get("until", ""))
     asked = {name: query.get(name, "") for name in _TEXTS}
-    order: Order = "slowest" if query.get("order") == "slowest" else "newest"
+    wanted: dict[str, Any] = {name: value or None for name, value in asked.items()}
+    order = Order.of(request, sorting.HISTORY)
     last = next((seconds for words, seconds in SPANS if query.get("last") == words), None)
-    counts = await _counts(admin, asked, since, until, last)
-    begin = since if since is not None or last is None else counts.starts[0]
+    begin = since
+    if since is None and last is not None:
+        begin = (until if until is not None else (await look(request.app.state.console)).now) - last
     found = await admin.history(
-        asked["name"] or None, since=begin, until=until, outcome=asked["outcome"] or None, source=asked["source"] or None,
-        pool=asked["pool"] or None, order=order, limit=SIZE, after=query.get("after", ""),
-    )  # fmt: skip
+        **wanted, since=begin, until=until, sort=order.sort, limit=SIZE, after=query.get("after", "")
+    )
     kept: dict[str, Any] = asked | {
-        "since": since, "until": until, "last": query.get("last", "") if last else "", "order": query.get("order", ""),
+        "since": since, "until": until, "last": query.get("last", "") if last else "", "sort": order.other,
     }  # fmt: skip
 
     def link(**changes: Any) -> str:
@@ -51,29 +54,48 @@ async def history(request: Request, admin: AsyncAdmin) -> Values:
     return {
         "found": found, "asked": asked, "order": order, "kept": kept, "link": link, "spans": [words for words, _ in SPANS],
         "since": since, "until": until, "endings": ("failed", *ENDINGS), "now": found.now,
-        "picture": _chart(request, counts, asked), "names": await admin.queue_names(), "after": query.get("after", ""),
+        "picture": await _picture(request, admin, wanted, begin, until, last or DAY_SECONDS),
+        "names": await admin.queue_names(), "after": query.get("after", ""),
     }  # fmt: skip
 
 
-async def _counts(
-    admin: AsyncAdmin, asked: dict[str, str], since: float | None, until: float | None, last: int | None
-) -> HistoryCounts:
-    """Counts of the span: the one that is asked for, else the last 24 hours."""
-    if since is None and last is not None:
-        end = until if until is not None else (await admin.verdict()).now
-        since = end - last
-    return await admin.history_counts(
-        asked["name"] or None, since=since, until=until, outcome=asked["outcome"] or None, source=asked["source"] or None,
-        pool=asked["pool"] or None, steps=STEPS,
+async def _picture(
+    request: Request, admin: AsyncAdmin, wanted: dict[str, Any], since: float | None, until: float | None, last: int
+) -> Chart:  # fmt: skip
+    """Attempts over time. The figures of each minute count all of them, by name; other filters count records."""
+    asked = {name: value or "" for name, value in wanted.items()}
+    filtered = any(value for name, value in asked.items() if name != "name")
+    if filtered or until is not None or request.query_params.get("since"):
+        return _chart(
+            request, await admin.history_counts(**wanted, since=since, until=until, steps=STEPS), asked
+        )
+    hours = 1 if last <= 3600 else 24
+    leads = drawings.to_history(request, **asked)
+    if asked["name"]:
+        found = await admin.metrics(hours, name=asked["name"])
+        only = found.jobs[0] if found.jobs else None
+        none = (0,) * len(found.starts)
+        starts, step, ended, failed = (
+            found.starts, found.step, only.series if only else none, only.fails if only else none,
+        )  # fmt: skip
+    else:
+        flow = await admin.throughput(hours)
+        starts, step, ended, failed = flow.starts, flow.step, flow.ended, flow.failed
+    cut = -max(1, last // step)
+    return drawings.attempts(
+        "Attempts that ended", starts[cut:], step, ended[cut:], failed[cut:], to=leads
     )  # fmt: skip
 
 
 def _chart(request: Request, counts: HistoryCounts, asked: dict[str, str]) -> Chart:
-    """Attempts in each step; a bar leads to the attempts of that step."""
+    """Attempts in each step, as far as records were counted; a bar leads to the attempts of that step."""
     starts = [int(start) for start in counts.starts]
     step = max(1, math.ceil(counts.step))
     leads = drawings.to_history(request, **asked)
-    return drawings.attempts("Attempts that ended", starts, step, counts.ended, counts.failed, to=leads)
+    title = "Attempts that ended"
+    if counts.partial:
+        title = f"{title}: the newest {counts.searched:,} records"
+    return drawings.attempts(title, starts, step, counts.ended, counts.failed, to=leads)
 
 
 def _moment(text: str) -> float | None:
@@ -89,10 +111,11 @@ def _moment(text: str) -> float | None:
 async def sources(request: Request, admin: AsyncAdmin) -> Values:
     """What each source used in a span."""
     words = request.query_params.get("last", "24 h")
-    seconds = dict(SPANS).get(words, 86_400)
-    now = (await admin.verdict()).now
-    found = await admin.sources(since=now - seconds)
-    return {"found": found, "spans": [one for one, _ in SPANS], "last": words, "now": now}
+    seconds = dict(SPANS).get(words, DAY_SECONDS)
+    order = Order.of(request, sorting.SOURCES)
+    now = (await look(request.app.state.console)).now
+    found = await admin.sources(since=now - seconds, sort=order.sort)
+    return {"found": found, "spans": [one for one, _ in SPANS], "last": words, "now": now, "order": order}
 
 
 @page("source.html", "/sources", "Source")
@@ -102,10 +125,10 @@ async def source(request: Request, admin: AsyncAdmin) -> Values:
     if not name:
         sentence, hint = "No source is named.", "The address needs a source: /source?source=..."
         return {"response": await failure(request, 404, sentence, hint)}
-    now = (await admin.verdict()).now
-    used = await admin.sources(since=now - 86_400, source=name)
+    now = (await look(request.app.state.console)).now
+    used = await admin.sources(since=now - DAY_SECONDS, source=name)
     where = f"source={shlex.quote(name)}"
-    counts = await admin.history_counts(source=name, since=now - 86_400, steps=STEPS)
+    counts = await admin.history_counts(source=name, since=now - DAY_SECONDS, steps=STEPS)
     return {
         "source": name, "used": used.sources[0] if used.sources else None, "partial": used.partial, "now": now,
         "states": [(state, await admin.count(state, where=where, most=MAX_COUNTED)) for state in ("waiting", "scheduled", "retry", "dead")],

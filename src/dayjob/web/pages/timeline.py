@@ -6,9 +6,11 @@ from typing import Any
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.timeline_views import KINDS, TimelineEvent
 from dayjob.admin.timeline_words import became
+from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, page, whole
 
 SIZE = 100
@@ -28,19 +30,21 @@ async def timeline(request: Request, admin: AsyncAdmin) -> Values:
     asked = request.query_params
     wanted = {key: asked.get(key, "")[:300] for key in ("kind", "pool", "name", "actor")}
     hours = whole(request, "hours", most=24 * 90)
+    order = Order.of(request, sorting.TIMELINE)
     offset = whole(request, "offset", most=10_000)
     since, until = _moment(asked.get("since", "")), _moment(asked.get("until", ""))
     if hours and since is None:
         since = (await admin.events(kinds=["redis"], size=1)).now - hours * 3600
     found = await admin.events(
         kinds=[wanted["kind"]] if wanted["kind"] in KINDS else [], pool=wanted["pool"], name=wanted["name"],
-        actor=wanted["actor"], since=since, until=until, offset=offset, size=SIZE,
+        actor=wanted["actor"], since=since, until=until, offset=offset, size=SIZE, sort=order.sort,
     )  # fmt: skip
     kept = {key: value for key, value in wanted.items() if value}
-    kept |= {key: asked[key] for key in ("hours", "since", "until") if asked.get(key)}
+    kept |= {key: asked[key] for key in ("hours", "since", "until", "sort") if asked.get(key)}
     return {
         "events": found.events, "more": found.more, "wanted": wanted, "kept": kept, "hours": hours, "offset": offset,
         "size": SIZE, "kinds": _KINDS, "spans": _HOURS, "tones": _TONES, "became": became, "links": _links, "now": found.now,
+        "order": order,
     }  # fmt: skip
 
 
@@ -57,10 +61,10 @@ def _links(event: TimelineEvent) -> list[tuple[str, str, dict[str, Any]]]:
     found: list[tuple[str, str, dict[str, Any]]] = []
     if event.pool:
         label = f"{event.host}/{event.pid}" if event.host else event.pool
-        found.append((label, "/timeline", {"pool": event.pool}))
+        found.append((label, "/pool", {"id": event.pool}))
     if event.name:
         found.append((event.name, "/queue", {"name": event.name}))
     if event.schedule:
-        found.append((event.schedule, "/periodic", {}))
+        found.append((event.schedule, "/schedule", {"name": event.schedule}))
     found += [(name, "/queue", {"name": name}) for name in (*event.added, *event.changed)[:20]]
     return found

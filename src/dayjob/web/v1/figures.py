@@ -18,7 +18,7 @@ async def _vitals(call: Call[Hours]) -> Vitals:
 
 
 async def _calendar(call: Call[CalendarInput]) -> Calendar:
-    return await call.admin.calendar(call.sent.hours, since=call.sent.since)
+    return await call.admin.calendar(call.sent.hours, since=call.sent.since, sort=call.sent.sort)
 
 
 async def _payloads(call: Call[Nothing]) -> PayloadSizes:

@@ -30,7 +30,7 @@ async def _history(call: Call[HistoryInput]) -> Any:
     sent = call.sent
     page = await call.admin.history(
         sent.name, since=sent.since, until=sent.until, outcome=sent.outcome, source=sent.source, pool=sent.pool,
-        order=sent.order, limit=sent.size, after=sent.after,
+        schedule=sent.schedule, sort=sent.sort, limit=sent.size, after=sent.after,
     )  # fmt: skip
     return HistoryAnswer(
         page.now, list(page.records), page.searched, page.next, page.partial, page.sample_rate
@@ -41,12 +41,13 @@ async def _counts(call: Call[HistorySteps]) -> HistoryCounts:
     sent = call.sent
     return await call.admin.history_counts(
         sent.name, since=sent.since, until=sent.until, outcome=sent.outcome, source=sent.source, pool=sent.pool,
-        steps=sent.steps,
+        schedule=sent.schedule, steps=sent.steps,
     )  # fmt: skip
 
 
 async def _sources(call: Call[SourceFilter]) -> SourcesView:
-    return await call.admin.sources(since=call.sent.since, until=call.sent.until, source=call.sent.source)
+    sent = call.sent
+    return await call.admin.sources(since=sent.since, until=sent.until, source=sent.source, sort=sent.sort)
 
 
 async def _children(call: Call[OneJob]) -> tuple[AttemptRecord, ...]:
@@ -60,7 +61,7 @@ async def _logs(call: Call[OneJob]) -> tuple[LoggedLines, ...]:
 ENDPOINTS = (
     Endpoint("GET", "/job/children", "jobs", "The jobs that a job enqueued: the last recorded attempt of each.", _children, tuple[AttemptRecord, ...], OneJob),
     Endpoint("GET", "/job/logs", "jobs", "What the attempts of a job logged, for job types with keep_logs.", _logs, tuple[LoggedLines, ...], OneJob),
-    Endpoint("GET", "/history", "history", "Attempts that ended, the newest or the slowest first.", _history, HistoryAnswer, HistoryInput),
+    Endpoint("GET", "/history", "history", "Attempts that ended, the newest first, or sorted by a column.", _history, HistoryAnswer, HistoryInput),
     Endpoint("GET", "/history/counts", "history", "How many attempts ended and failed in each step of a span.", _counts, HistoryCounts, HistorySteps),
     Endpoint("GET", "/sources", "history", "What each source used: attempts, failures, seconds worked.", _sources, SourcesView, SourceFilter),
 )  # fmt: skip

@@ -360,6 +360,7 @@ class CalendarInput(Hours):
     """How many hours ahead, and the moment with which the list begins."""
 
     since: Annotated[float, Meta(ge=0, le=1e12, description="In seconds since the epoch.")] | None = None
+    sort: Annotated[str, _sort("entries", sorting.CALENDAR)] = ""
 
 
 class MetricsInput(Hours):
@@ -396,12 +397,15 @@ class HistoryFilter(_Input):
     outcome: Ending | Literal["failed"] | None = None
     source: Annotated[str, Meta(max_length=300)] | None = None
     pool: PoolId | None = None
+    schedule: Annotated[str, Meta(max_length=1000, description="The schedule that enqueued them.")] | None = (
+        None
+    )
 
 
 class HistoryInput(HistoryFilter, kw_only=True):
     """Attempts that ended, and which page of them."""
 
-    order: Literal["newest", "slowest"] = "newest"
+    sort: Annotated[str, _sort("attempts", sorting.HISTORY)] = ""
     size: Size = 50
     after: Annotated[str, Meta(max_length=3000, description="The value of next in the page before.")] = ""
 
@@ -418,6 +422,7 @@ class SourceFilter(_Input):
     since: Instant | None = None
     until: Instant | None = None
     source: Annotated[str, Meta(max_length=300)] | None = None
+    sort: Annotated[str, _sort("sources", sorting.SOURCES)] = ""
 
 
 class AuditSlice(Slice, kw_only=True):
@@ -436,6 +441,7 @@ class BrokenSlice(Slice, kw_only=True):
 class EventsInput(Slice, kw_only=True):
     """Which events: all, or those that match every filter given."""
 
+    sort: Annotated[str, _sort("events", sorting.TIMELINE)] = ""
     kind: TimelineKind | None = None
     pool: Annotated[str, Meta(max_length=300, description="The beginning of a pool's id, or a host.")] = ""
     name: Annotated[str, Meta(max_length=1000, description="A job name or a schedule.")] = ""

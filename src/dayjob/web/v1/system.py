@@ -122,7 +122,7 @@ async def _events(call: Call[EventsInput]) -> Timeline:
     sent = call.sent
     return await call.admin.events(
         kinds=[sent.kind] if sent.kind else [], pool=sent.pool, name=sent.name, actor=sent.actor,
-        since=sent.since, until=sent.until, offset=sent.offset, size=sent.size,
+        since=sent.since, until=sent.until, offset=sent.offset, size=sent.size, sort=sent.sort,
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def _with_record(entry: Entry, held: HeldJob, crash: CrashedPool) -> Entry:
     record = StoredRecord(
         wire.id, ending, int(crash.now * 1000), age=max(0, int((crash.now - first) * 1000)) if first else -1,
         attempt=1 + wire.fails + wire.deaths + wire.snoozes, pool=crash.pool_id, source=wire.source,
-        error=entry.error, parent=codec.origin_text(wire.parent),
+        error=entry.error, parent=codec.origin_text(wire.parent), schedule=wire.periodic,
     )  # fmt: skip
     return msgspec.structs.replace(entry, records=new_records(entry.name, [record], caps, completed=False))
 

@@ -22,8 +22,9 @@ from dayjob.worker.state import PoolState
 #: How many completed attempts a pool records in a second, of all names. With more names than this, one of each.
 MAX_SAMPLED = 500
 
-#: Id, monotonic start, seconds that it ran, when it was enqueued or due, when it was first enqueued, number, source, parent.
-Facts = tuple[str, float, float | None, float, float, int, str | int | None, str]
+#: Id, monotonic start, seconds that it ran, when it was enqueued or due, when it was first enqueued, number, source, parent,
+#: schedule.
+Facts = tuple[str, float, float | None, float, float, int, str | int | None, str, str]
 
 
 class CompletionSample:
@@ -130,7 +131,7 @@ class HistoryRecorder:
         ]  # fmt: skip
 
     def _record(self, facts: Facts, ending: str, error: str, weight: float = 1) -> StoredRecord:
-        job_id, started_at, ran, due, first, number, source, parent = facts
+        job_id, started_at, ran, due, first, number, source, parent, schedule = facts
         epoch = self._state.clock.now() - time.monotonic()
         ended = epoch + (started_at + ran if ran is not None else time.monotonic())
         waited = _micros(epoch + started_at - due) if due and started_at else -1
@@ -138,6 +139,7 @@ class HistoryRecorder:
             job_id, ending, int(ended * 1000), waited, -1 if ran is None else _micros(ran),
             max(0, int((ended - first) * 1000)) if first else -1,
             number, self._state.pool_id, source, error, round(weight, 2), self._state.tag, parent,
+            schedule,
         )  # fmt: skip
 
 
@@ -157,6 +159,7 @@ def _facts(attempt: Attempt) -> Facts:
         attempt.attempt,
         wire.source,
         codec.origin_text(wire.parent),
+        wire.periodic,
     )
 
 
