@@ -80,7 +80,7 @@ class Runtime:
         self.pid = os.getpid()
         self.outage = Outage()
         self.state = PoolState()
-        self.state.tag = tag
+        self.state.tag = self._tag
         #: The exception of a loop that died. The pool then stops by itself.
         self.failure: BaseException | None = None
         self.ended = threading.Event()
