@@ -36,7 +36,7 @@ GROUP = "/failure?name=job000&kind=TimeoutError%3A%20no%20answer%20within%20%23%
 PAGES = (
     "/", "/queues", "/queue?name=job000", "/worker_pools", "/pool?id=pool000", "/busy_workers", "/jobs", "/jobs?where=error~nothing",
     "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures", GROUP,
-    "/history", "/history?order=slowest", "/history?name=job000&outcome=failed", "/sources", "/source?source=tenant-3",
+    "/history", "/history?sort=-ran", "/history?name=job000&outcome=failed", "/sources", "/source?source=tenant-3",
     "/periodic", "/schedule?name=nightly", "/timeline", "/limits", "/search?q=job00", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/payloads", "/enqueue", "/audit", "/settings",
 )  # fmt: skip
 #: Attempts of the last day that the history has of each name, and of the busiest names: as many as it keeps.
@@ -146,13 +146,25 @@ class Fleet:
         now = int(time.time() * 1000)
         for kind in events.STORED_KINDS:
             for n in range(events.MAX_EVENTS):
-                event = {"pool": f"pool{n % 10:03}", "about": {"host": "web-1", "tag": "v41"}, "name": self._names[n % 20]}
-                self._call("RPUSH", self._keys.events(kind), f"{now - n * 60_000} ".encode() + msgspec.json.encode(event))
+                event = {
+                    "pool": f"pool{n % 10:03}",
+                    "about": {"host": "web-1", "tag": "v41"},
+                    "name": self._names[n % 20],
+                }
+                self._call(
+                    "RPUSH",
+                    self._keys.events(kind),
+                    f"{now - n * 60_000} ".encode() + msgspec.json.encode(event),
+                )
         for n in range(1000):
             action = {"actor": "ada", "action": "retry", "subject": f"dead job {n:024x}", "result": "done"}
-            self._call("RPUSH", self._keys.audit, f"{now - n * 60_000} ".encode() + msgspec.json.encode(action))
+            self._call(
+                "RPUSH", self._keys.audit, f"{now - n * 60_000} ".encode() + msgspec.json.encode(action)
+            )
         described = {"spec": "30 2 * * *", "job": self._names[0], "args": {}}
-        self._call("HSET", self._keys.periodic, "nightly", now // 1000, "nightly|is", msgspec.json.encode(described))
+        self._call(
+            "HSET", self._keys.periodic, "nightly", now // 1000, "nightly|is", msgspec.json.encode(described)
+        )
 
     def _fill_jobs(self) -> None:
         for first in range(0, self._jobs, 500):
@@ -249,7 +261,9 @@ def main() -> None:
         print(
             f"{given.names} names, {given.pools} pools with {100 * given.pools:,} busy workers, {given.jobs:,} jobs in each state\n"
         )
-        print("| page | first view, ms | median of the next, ms | KB | slowest command, ms | a loop, ms |\n|---|---|---|---|---|---|")
+        print(
+            "| page | first view, ms | median of the next, ms | KB | slowest command, ms | a loop, ms |\n|---|---|---|---|---|---|"
+        )
         for path in PAGES:
             if not given.only or path.startswith(tuple(given.only)):
                 print(row(fleet, url, given.port, path, given.consoles), flush=True)
