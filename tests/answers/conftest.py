@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from integration.conftest import look, new_pool  # noqa: F401 - fixtures
+from integration.conftest import announce, look, new_pool  # noqa: F401 - fixtures
 from tui.conftest import Terminal, terminal, top  # noqa: F401 - fixtures
 from web.conftest import RunningConsole, console  # noqa: F401 - fixtures
 

@@ -145,10 +145,10 @@ def test_the_slowest_attempts_come_first_over_all_names(admin, write):
     for number, seconds in enumerate([0.2, 30, 0.001, 5, 90]):
         write("ab"[number % 2], str(number), ran=int(seconds * 1e6))
     write("a", "crash", "crashed")
-    page = admin.history(order="slowest", limit=3)
+    page = admin.history(sort="-ran", limit=3)
     assert [(one.id, one.ran) for one in page.records] == [("4", 90), ("1", 30), ("3", 5)]
     assert not page.partial
-    assert ids(admin.history("a", order="slowest")) == ["4", "0", "2"]
+    assert ids(admin.history("a", sort="-ran")) == ["4", "0", "2"]
 
 
 def test_counts_over_time_weigh_the_records_of_a_sample(admin, write):
@@ -247,7 +247,7 @@ def test_the_commands_list_attempts_and_sources(write, run):
     assert "Boom" in listed
     assert "id2" not in listed
     assert "about 5.0% of the attempts" in run("history", "ls", "--outcome", "completed")
-    slowest = json.loads(run("history", "ls", "--slowest", "--name", "mail", "--json"))
+    slowest = json.loads(run("history", "ls", "--sort", "-ran", "--name", "mail", "--json"))
     assert [one["id"] for one in slowest["records"]] == ["id1"]
     assert "No attempt matches" in run("history", "ls", "--source", "other")
     clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 60))

@@ -41,7 +41,7 @@ def test_the_page_lists_attempts_by_filters_in_its_address(console, attempts):
     assert rows(page(console, "/history", outcome="failed")) == ["id1"]
     assert rows(page(console, "/history", name="scan")) == ["id2"]
     assert sorted(rows(page(console, "/history", source="ac<me"))) == ["id1", "id1"]
-    assert rows(page(console, "/history", order="slowest"))[0] == "id2"
+    assert rows(page(console, "/history", sort="-ran"))[0] == "id2"
     assert rows(page(console, "/history", since=attempts + 3600, until=attempts + 7200)) == []
     assert rows(page(console, "/history", last="1 h", pool="p2")) == []
     assert "No attempt matches" in page(console, "/history", source="nobody")
@@ -86,7 +86,7 @@ def test_the_api_answers_like_the_page(console, attempts):
     found = console.api("/history", outcome="failed")
     assert [(one["id"], one["error"], one["attempt"]) for one in found["records"]] == [("id1", "Boom", 1)]
     assert (found["searched"], found["next"], found["sample_rate"]) == (1, "", 1.0)
-    assert [one["id"] for one in console.api("/history", order="slowest", size=1)["records"]] == ["id2"]
+    assert [one["id"] for one in console.api("/history", sort="-ran", size=1)["records"]] == ["id2"]
     assert sum(console.api("/history/counts", steps=3)["ended"]) == 3
     assert [one["source"] for one in console.api("/sources")["sources"]] == ["other", "ac<me"]
     assert [one["outcome"] for one in console.api("/job", id="id1")["attempts"]] == ["retried", "completed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dayjob.admin.records import AttemptRecord
 from dayjob.admin.timeline_views import TimelineEvent
 from dayjob.admin.views import AuditEntry, BusyWorker, FailureGroup, JobView, Periodic, Pool
 
@@ -26,11 +27,13 @@ class PoolDetail:
     actions: tuple[AuditEntry, ...]
     #: What happened to it, newest first: it started, led, stopped or died, with the jobs that it held.
     events: tuple[TimelineEvent, ...] = ()
+    #: The attempts that it ended last, newest first, as far as the history has them.
+    ended: tuple[AttemptRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDetail:
-    """One schedule with its next ticks."""
+    """One schedule with its next ticks, and what its last ones did."""
 
     now: float
     schedule: Periodic
@@ -40,6 +43,23 @@ class ScheduleDetail:
     next: tuple[float, ...]
     #: What operators did to it, newest first.
     actions: tuple[AuditEntry, ...]
+    #: Its last ticks, newest first: those that fired, were missed, or came while it was paused.
+    ticks: tuple[TimelineEvent, ...] = ()
+    #: The attempts of the jobs that it enqueued that ended last, newest first, as far as the history has them.
+    runs: tuple[AttemptRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePlace:
+    """Where attempts failed."""
+
+    #: The machine; "" if it is not known any more.
+    host: str
+    #: The version of the program, which is the tag of its pool; "" if it has none.
+    tag: str
+    attempts: int
+    #: Redis time in seconds.
+    last_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +76,5 @@ class GroupDetail:
     failed: tuple[int, ...]
     #: Pools whose process died with a job of the group.
     pools: tuple[str, ...] = ()
+    #: On which machines and with which versions attempts of its jobs failed, as far as the history has them; most first.
+    places: tuple[FailurePlace, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dayjob import cron
+from dayjob.admin import history
 from dayjob.admin.detail_views import PoolDetail, ScheduleDetail
 from dayjob.admin.pools import busy, periodic
 from dayjob.admin.session import Session, read_audit
@@ -16,12 +17,14 @@ from dayjob.store.steps import Steps, ask
 #: How many actions and ticks are shown.
 MAX_ACTIONS = 20
 MAX_TICKS = 20
+#: How many attempts that ended are shown.
+MAX_ATTEMPTS = 20
 #: Events that are about one pool.
 POOL_EVENTS = ("started", "stopped", "died", "leader", "deploy")
 
 
 def pool(session: Session, pool_id: str) -> Steps[PoolDetail]:
-    """One pool, by its ID: its last status, its busy workers, what happened to it and what operators did to it. Raises UnknownPool."""
+    """One pool, by its ID: its last status, its busy workers, what happened to it, what operators did to it, and what it ended. Raises UnknownPool."""
     now = yield from ask(inspect.now())
     lease = yield from ask(pools.lease(session.keys, pool_id))
     status = yield from ask(pools.status(session.keys, pool_id))
@@ -37,11 +40,14 @@ def pool(session: Session, pool_id: str) -> Steps[PoolDetail]:
     held = yield from ask(inspect.held_size(session.keys, pool_id))
     workers = (yield from busy(session, pool_id=pool_id)) if lease is not None else ()
     found = None if lease is None else Pool(pool_id, lease - now, status)
-    return PoolDetail(now, pool_id, found, leader == pool_id, held, died_at, workers, actions, events)
+    ended = yield from history.history(session, pool=pool_id, limit=MAX_ATTEMPTS)
+    return PoolDetail(
+        now, pool_id, found, leader == pool_id, held, died_at, workers, actions, events, ended.records
+    )
 
 
 def schedule(session: Session, name: str) -> Steps[ScheduleDetail]:
-    """One schedule, by its name: when it ticks next, which pools have it, what operators did to it. Raises UnknownSchedule."""
+    """One schedule, by its name: when it ticks next, how its jobs ended, which pools have it, what operators did to it. Raises UnknownSchedule."""
     known = {one.name: one for one in (yield from periodic(session))}
     if name not in known:
         near = suggest(name, list(known)) or "; dayjob periodic ls shows all"
@@ -54,9 +60,11 @@ def schedule(session: Session, name: str) -> Steps[ScheduleDetail]:
     now = yield from ask(inspect.now())
     actions = yield from read_audit(session, about=f"schedule {name}", size=MAX_ACTIONS)
     own = tuple(one for one in actions if one.subject == f"schedule {name}")
-    return ScheduleDetail(
-        now, found, having, _next(found.spec, found.timezone, now) if found.live else (), own
-    )
+    fired = yield from timeline(session, kinds=("tick",), name=name, size=MAX_TICKS)
+    ticks = tuple(one for one in fired.events if one.schedule == name)
+    runs = yield from history.history(session, found.job, schedule=name, limit=MAX_ATTEMPTS)
+    coming = _next(found.spec, found.timezone, now) if found.live else ()
+    return ScheduleDetail(now, found, having, coming, own, ticks, runs.records)
 
 
 def _next(spec: str, timezone: str | None, now: float) -> tuple[float, ...]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 
-from dayjob.admin.detail_views import GroupDetail
+from dayjob.admin.detail_views import FailurePlace, GroupDetail
 from dayjob.admin.failures import one_group
+from dayjob.admin.history import failed_attempts
 from dayjob.admin.session import Session, outcome
+from dayjob.admin.timeline import abouts
 from dayjob.admin.views import FailureGroup, JobView, Outcome
 from dayjob.errors import BadOption
 from dayjob.store.ops import groups, inspect
+from dayjob.store.ops.history import MAX_ID, MAX_TEXT
 from dayjob.store.steps import Steps, ask
 from dayjob.text import span
 
 #: Entries of each set that are searched for the group, and jobs of each that are shown.
 MAX_SEARCHED = 1000
 MAX_JOBS = 25
+#: Machines and versions that are shown.
+MAX_PLACES = 50
 #: Steps of the chart, and the shortest time that it shows.
 STEPS = 48
 MIN_SECONDS = 1200.0
@@ -25,7 +30,7 @@ MAX_IGNORED_SECONDS = 366 * 86400.0
 
 
 def group(session: Session, name: str, kind: str) -> Steps[GroupDetail | None]:
-    """One group of failures: its newest jobs, how many failed when, since when, and its note. None if no such job is found."""
+    """One group of failures: its newest jobs, when and where they failed, and its note. None if no such job is found."""
     now = yield from ask(inspect.now())
     found = yield from one_group(session, name, kind, MAX_SEARCHED)
     if found is None:
@@ -33,8 +38,9 @@ def group(session: Session, name: str, kind: str) -> Steps[GroupDetail | None]:
     one, some = found
     jobs = sorted(some, key=lambda job: -(job.failed_at or 0.0))
     starts, counts = _over_time(one, jobs, now)
+    places = yield from _places(session, name, kind, jobs)
     return GroupDetail(
-        now, one, tuple(jobs[:MAX_JOBS]), starts[1] - starts[0], starts, counts, pools=_pools(jobs)
+        now, one, tuple(jobs[:MAX_JOBS]), starts[1] - starts[0], starts, counts, pools=_pools(jobs), places=places
     )  # fmt: skip
 
 
@@ -62,6 +68,21 @@ def _moments(job: JobView) -> set[int]:
 def _pools(jobs: list[JobView]) -> tuple[str, ...]:
     """The pools whose process died with one of these jobs."""
     return tuple(dict.fromkeys(one.died_in for job in jobs for one in job.past if one.died_in))[:20]
+
+
+def _places(session: Session, name: str, kind: str, jobs: list[JobView]) -> Steps[tuple[FailurePlace, ...]]:
+    """The machines and versions of the attempts of these jobs that failed with this class of error."""
+    attempts = yield from failed_attempts(session, name, {job.id[:MAX_ID] for job in jobs})
+    about = yield from abouts(session, ended=True)
+    found: dict[tuple[str, str], FailurePlace] = {}
+    for one in attempts:
+        if one.error != kind.partition(":")[0][:MAX_TEXT]:
+            continue
+        pool = about.get(one.pool_id)
+        key = pool.host if pool else "", one.tag or (pool.tag if pool else "")
+        before = found.get(key, FailurePlace(*key, 0, 0.0))
+        found[key] = FailurePlace(*key, before.attempts + 1, max(before.last_at, one.ended_at))
+    return tuple(sorted(found.values(), key=lambda one: (-one.attempts, one.host, one.tag)))[:MAX_PLACES]
 
 
 # What operators note.

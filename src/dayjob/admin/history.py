@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -332,6 +332,12 @@ def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
     for one in sorted(records, key=lambda one: one.ended_at):
         latest[one.id] = one
     return tuple(sorted(latest.values(), key=lambda one: -one.ended_at)[:MAX_RECORDS])
+
+
+def failed_attempts(session: Session, name: str, ids: Collection[str]) -> Steps[list[AttemptRecord]]:
+    """The failed attempts of these jobs of one name, among its newest 10,000 that did not complete."""
+    newest = yield from _read_newest(session, Query(name, outcome="failed"))
+    return [attempt_record(name, one.record) for _, one in newest.found if one.record.id in ids]
 
 
 # Counts.

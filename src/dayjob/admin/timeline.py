@@ -54,7 +54,7 @@ def timeline(
     # Without these filters, and in this order, the newest lines of each kind are enough.
     selective = bool(pool or name or actor or until is not None or not newest_first)
     lines = yield from _lines(session, wanted, events.MAX_EVENTS if selective else first + size + 1)
-    who = yield from _who(session, wanted)
+    who = yield from abouts(session, ended="leader" in wanted or "deploy" in wanted)
     jobs = (yield from _rescued(session, 0.0)) if name else {}
     found: list[TimelineEvent] = []
     for line in lines:
@@ -74,7 +74,7 @@ def timeline(
 def marks_for(session: Session, since: float, until: float) -> Steps[tuple[TimelineMark, ...]]:
     """The events to mark on a chart of this span of Redis time, oldest first; the 50 newest at most."""
     lines = yield from _lines(session, MARKED, events.MAX_EVENTS)
-    who = yield from _who(session, ())
+    who = yield from abouts(session, ended=False)
     inside = [line for line in lines if since <= line.at < until][:MAX_MARKS]
     found = [event for line in inside if (event := _event(line, who, {})) is not None]
     part = _worded((yield from _with_jobs(session, found)))
@@ -150,13 +150,13 @@ def _actions(session: Session, most: int) -> Steps[list[_Line]]:
     return found
 
 
-def _who(session: Session, kinds: Sequence[TimelineKind]) -> Steps[dict[str, PoolAbout]]:
-    """What is known of each pool, by its id: from the registered pools, and from the events of others.
+def abouts(session: Session, *, ended: bool) -> Steps[dict[str, PoolAbout]]:
+    """What registered pools published about themselves, by pool id; with `ended` also others, of which events are kept.
 
-    Only leaders and deploys need the latter; the other events carry it.
+    Of the events, only those of leaders and deploys need the latter; the others carry it.
     """
     known: dict[str, PoolAbout] = {}
-    if "leader" in kinds or "deploy" in kinds:
+    if ended:
         for found in (yield from events.read(session.keys, ("started", "stopped", "died"))):
             known |= {one.pool: one.about for _, one in found if one.about.host}
     return known | (yield from events.members(session.keys))

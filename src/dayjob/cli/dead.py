@@ -95,7 +95,7 @@ def _of_group(fn: F) -> F:
 @_of_group
 @console.options
 def group(name: str, kind: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show one group of failures: how many, since when, its note, and the jobs that failed last. Exits with 1 if there is none."""
+    """Show one group of failures: how many, since when, where, its note, and the jobs that failed last. Exits with 1 if there is none."""
     with console.opened(redis, namespace) as admin:
         found = admin.failure_group(name, kind)
     if found is None:
@@ -115,6 +115,10 @@ def group(name: str, kind: str, redis: str | None, namespace: str, as_json: bool
         click.echo(
             console.clean(f"ignored until {console.when(one.mark.ignored_until)} by {one.mark.ignored_by}")
         )
+    for place in found.places:
+        where = f"on {place.host or 'a machine that is not known any more'}, {place.tag or 'no tag'}"
+        failed = f"{text.counted(place.attempts, 'attempt')} failed {where}; the last at {console.when(place.last_at)}"
+        click.echo(console.clean(failed))
     rows = [(job.id, job.state, job.attempts, console.when(job.failed_at), job.args) for job in found.jobs]
     console.table(("JOB", "STATE", "ATTEMPTS", "FAILED", "ARGUMENTS"), rows, right="ATTEMPTS")
 

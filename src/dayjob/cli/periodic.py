@@ -9,6 +9,7 @@ from dayjob.admin.detail_views import ScheduleDetail
 from dayjob.admin.views import Periodic
 from dayjob.cli import completions, console
 from dayjob.cli.console import when
+from dayjob.cli.history import print_attempts
 
 #: Shown instead of the next tick of a schedule that no live pool has.
 NOT_LIVE = "no live pool has this schedule"
@@ -54,7 +55,7 @@ def _next(one: Periodic) -> str:
 @click.argument("name", metavar="SCHEDULE")
 @console.options
 def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show one schedule: its rule in English, its last and next ticks, and what operators did to it."""
+    """Show one schedule: its rule in English, its last and next ticks, how its jobs ended, and what operators did to it."""
     with console.opened(redis, namespace) as admin:
         found = admin.schedule(name)
     if as_json:
@@ -78,6 +79,10 @@ def _print_one(found: ScheduleDetail) -> None:
         *(("next", when(at)) for at in found.next[:5]),
     ):
         click.echo(f"{label:<10}{console.clean(value)}")
+    for tick in found.ticks:
+        click.echo(console.clean(f"{when(tick.at)} {tick.text}"))
+    if found.runs:
+        print_attempts(found.runs)
     for entry in found.actions:
         click.echo(console.clean(f"{when(entry.at)} {entry.actor}: {entry.action}: {entry.result}"))
 

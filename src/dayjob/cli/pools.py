@@ -15,6 +15,7 @@ from dayjob.admin.detail_views import PoolDetail
 from dayjob.admin.views import Pool, PoolsView, Stacks
 from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean
+from dayjob.cli.history import print_attempts
 from dayjob.errors import BadOption
 from dayjob.names import suggest
 from dayjob.text import counted, read_span
@@ -73,7 +74,7 @@ def _row(pool: Pool, *, leads: bool) -> tuple[object, ...]:
 @click.argument("pool_id", metavar="ID")
 @console.options
 def show(pool_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Show one pool: its process, its busy workers, and what operators did to it."""
+    """Show one pool: its process, its busy workers, what it ended last, and what operators did to it."""
     with console.opened(redis, namespace) as admin:
         found = admin.pool(pool_id)
     if as_json:
@@ -110,6 +111,8 @@ def _print_one(found: PoolDetail) -> None:
         click.echo(clean(f"runs {one.worker.name} {one.worker.id} for {ago(one.running_for)}{checkin}"))
     for event in found.events:
         click.echo(clean(f"{console.when(event.at)} {event.text}"))
+    if found.ended:
+        print_attempts(found.ended)
     for entry in found.actions:
         click.echo(clean(f"{console.when(entry.at)} {entry.actor}: {entry.action}: {entry.result}"))
 

@@ -21,7 +21,7 @@ from dayjob.admin.views import (
 )
 from dayjob.cli.console import ago, clean, took, when
 from dayjob.text import counted, span
-from dayjob.tui.render import BLANK, SIGNS, TONES, arguments, failing, heading, labelled, number, quantiles
+from dayjob.tui.render import BLANK, SIGNS, TONES, arguments, failing, labelled, number, quantiles
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, bar, spark
 
 # Pools and workers.
@@ -209,21 +209,6 @@ def _schedule_state(one: Periodic) -> Piece:
     if not one.live:
         return ("! no live pool has it", "warning")
     return ("! paused", "warning") if one.paused else ("", "")
-
-
-def schedule(one: Periodic) -> Sheet:
-    """One schedule."""
-    lines = [
-        ((clean(one.name), "title"),), BLANK, ((clean(one.english), "bold"),), BLANK,
-        labelled("job", one.job), labelled("arguments", arguments(one.args) or "none"), labelled("spec", one.spec),
-        labelled("time zone", one.timezone or "UTC"), labelled("missed", one.missed), labelled("last", when(one.last_at) or "never"),
-        BLANK, heading("Next"), *(((when(at), ""),) for at in one.next),
-    ]  # fmt: skip
-    if not one.live:
-        lines.append((("no live pool has this schedule", "warning"),))
-    if one.paused:
-        lines.append(labelled("paused", "its ticks enqueue nothing", "warning"))
-    return Sheet(tuple(lines), subject=one)
 
 
 # Metrics, the server, the audit.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dayjob.admin.records import HistoryPage, SourcesView
+from collections.abc import Sequence
+
+from dayjob.admin.detail_views import ScheduleDetail
+from dayjob.admin.records import AttemptRecord, HistoryPage, SourcesView
 from dayjob.cli.console import clean, source_text, took, when
 from dayjob.text import span
-from dayjob.tui.render import BLANK
+from dayjob.tui.render import BLANK, arguments, heading, labelled
 from dayjob.tui.sheet import Column, Line, Row, Sheet
 
 _ATTEMPTS = (
@@ -19,8 +22,24 @@ _SOURCES = (
 
 
 def history(found: HistoryPage) -> Sheet:
-    """Attempts that ended, the newest first."""
-    rows = tuple(
+    """Attempts that ended."""
+    lines: list[Line] = []
+    if found.sample_rate < 0.995:
+        sampled = (
+            f"Under load pools record a sample: these are about {found.sample_rate:.1%} of the attempts."
+        )
+        lines.append(((sampled, "dim"),))
+    if found.partial:
+        lines.append(((f"Of the newest {found.searched:,} records.", "dim"),))
+    if lines:
+        lines.append(BLANK)
+    return Sheet(
+        tuple(lines), _ATTEMPTS, _attempt_rows(found.records), "No attempt matches.", next=found.next
+    )
+
+
+def _attempt_rows(records: Sequence[AttemptRecord]) -> tuple[Row, ...]:
+    return tuple(
         Row(
             f"{one.name} {one.id} {one.attempt} {one.ended_at}",
             (
@@ -30,11 +49,26 @@ def history(found: HistoryPage) -> Sheet:
             ),
             one,
         )
-        for one in found.records
+        for one in records
     )  # fmt: skip
-    sampled = f"Under load pools record a sample: these are about {found.sample_rate:.1%} of the attempts."
-    lines: tuple[Line, ...] = (((sampled, "dim"),), BLANK) if found.sample_rate < 0.995 else ()
-    return Sheet(lines, _ATTEMPTS, rows, "No attempt matches.")
+
+
+def schedule(found: ScheduleDetail) -> Sheet:
+    """One schedule and the runs of it that ended."""
+    one = found.schedule
+    lines = [
+        ((clean(one.name), "title"),), BLANK, ((clean(one.english), "bold"),), BLANK,
+        labelled("job", one.job), labelled("arguments", arguments(one.args) or "none"), labelled("spec", one.spec),
+        labelled("time zone", one.timezone or "UTC"), labelled("missed", one.missed), labelled("last", when(one.last_at) or "never"),
+        *(labelled("tick", f"{when(tick.at)}  {tick.text}") for tick in found.ticks[:3]),
+        BLANK, heading("Next"), *(((when(at), ""),) for at in one.next),
+    ]  # fmt: skip
+    if not one.live:
+        lines.append((("no live pool has this schedule", "warning"),))
+    if one.paused:
+        lines.append(labelled("paused", "its ticks enqueue nothing", "warning"))
+    lines += [BLANK, heading("Past runs")]
+    return Sheet(tuple(lines), _ATTEMPTS, _attempt_rows(found.runs), "No run of it has ended.", subject=one)
 
 
 def sources(found: SourcesView) -> Sheet:
@@ -50,4 +84,6 @@ def sources(found: SourcesView) -> Sheet:
         )
         for one in found.sources
     )  # fmt: skip
-    return Sheet((), _SOURCES, rows, "No job with a source has run.")
+    counted = f"Since {when(found.since)}: the newest {found.searched:,} records are counted."
+    lines: tuple[Line, ...] = (((counted, "dim"),), BLANK) if found.partial else ()
+    return Sheet(lines, _SOURCES, rows, "No job with a source has run.")

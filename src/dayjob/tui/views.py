@@ -11,9 +11,10 @@ from dayjob.admin import sorting, verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filter_checks import compare_texts
 from dayjob.admin.filters import KEYS, Filter, filter_of
+from dayjob.admin.records import AttemptRecord
 from dayjob.admin.sorting import SortTable
 from dayjob.admin.views import BusyWorker, Coming, Condemned, JobView, Note, Pool, QueueView, State
-from dayjob.errors import BadOption
+from dayjob.errors import BadOption, UnknownSchedule
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
 from dayjob.tui import actions, render, render_fleet, render_history, render_timeline
@@ -174,7 +175,7 @@ async def _periodic(admin: AsyncAdmin, wish: Wish) -> Sheet:
 
 async def _calendar(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name", "id"))
-    found = await admin.calendar(wish.hours)
+    found = await admin.calendar(wish.hours, sort=wish.sort)
     fitting = [one for one in found.entries if _all_hold(wanted, {"name": one.name, "id": one.id})]
     return render_fleet.calendar(found, fitting)
 
@@ -201,16 +202,17 @@ async def _audit(admin: AsyncAdmin, wish: Wish) -> Sheet:
 
 async def _history(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name", "source"))
-    return await _history_of(admin, wanted.name, wanted.source)
+    return await _history_of(admin, wish, wanted.name, wanted.source)
 
 
-async def _history_of(admin: AsyncAdmin, name: str | None, source: str | None) -> Sheet:
-    return render_history.history(await admin.history(name, source=source, limit=SIZE))
+async def _history_of(admin: AsyncAdmin, wish: Wish, name: str | None, source: str | None) -> Sheet:
+    found = await admin.history(name, source=source, limit=SIZE, sort=wish.sort, after=wish.after)
+    return render_history.history(found)
 
 
 async def _sources(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("source",))
-    return render_history.sources(await admin.sources(source=wanted.source))
+    return render_history.sources(await admin.sources(source=wanted.source, sort=wish.sort))
 
 
 def _attempts_of_source(subject: Any) -> View | None:
@@ -218,14 +220,15 @@ def _attempts_of_source(subject: Any) -> View | None:
     source: str = subject.source
     return View(
         f"source {source}",
-        lambda admin, _: _history_of(admin, None, source),
+        lambda admin, wish: _history_of(admin, wish, None, source),
         opens=lambda one: job(one.id, one.name),
+        columns=sorting.HISTORY,
     )
 
 
 async def _timeline(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name",))
-    found = await admin.events(name=wanted.name or "", size=SIZE)
+    found = await admin.events(name=wanted.name or "", size=SIZE, sort=wish.sort)
     return render_timeline.timeline(found.events)
 
 
@@ -304,15 +307,21 @@ def fixed(title: str, sheet: Sheet) -> View:
 
 
 def schedule(name: str) -> View:
-    """One schedule with its next ticks."""
+    """One schedule with its next ticks and its past runs."""
 
     async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
-        for one in await admin.periodic():
-            if one.name == name:
-                return render_fleet.schedule(one)
-        return Sheet((((f"The schedule {name} no longer exists.", "warning"),),))
+        try:
+            found = await admin.schedule(name)
+        except UnknownSchedule:
+            return Sheet((((f"The schedule {name} no longer exists.", "warning"),),))
+        return render_history.schedule(found)
 
-    return View(f"schedule {name}", read, actions.SCHEDULE)
+    return View(
+        f"schedule {name}",
+        read,
+        actions.SCHEDULE,
+        lambda one: job(one.id, one.name) if isinstance(one, AttemptRecord) else None,
+    )
 
 
 def _open_job(subject: Any) -> View | None:
@@ -437,14 +446,22 @@ TABS = (
         lambda one: fixed("broken entry", render.broken_entry(one)),
         columns=sorting.BROKEN,
     ),
-    View("Calendar", _calendar, (), _open_coming, ("name", "id"), spans=True),
+    View("Calendar", _calendar, (), _open_coming, ("name", "id"), spans=True, columns=sorting.CALENDAR),
     View(
         "Timeline",
         _timeline,
         (),
         lambda one: fixed("event", render_timeline.timeline_event(one)),
         ("name",),
+        columns=sorting.TIMELINE,
     ),
-    View("History", _history, (), lambda one: job(one.id, one.name), ("name", "source")),
-    View("Sources", _sources, (), _attempts_of_source, ("source",)),
+    View(
+        "History",
+        _history,
+        (),
+        lambda one: job(one.id, one.name),
+        ("name", "source"),
+        columns=sorting.HISTORY,
+    ),
+    View("Sources", _sources, (), _attempts_of_source, ("source",), columns=sorting.SOURCES),
 )

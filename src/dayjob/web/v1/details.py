@@ -30,9 +30,9 @@ async def _ignore(call: Call[GroupIgnore]) -> Outcome:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/pool", "pools", "One pool: its status, its busy workers, what operators did to it.", _pool, PoolDetail, OnePool, finds=True),
-    Endpoint("GET", "/schedule", "periodic", "One schedule: its next ticks, the pools that have it, what operators did to it.", _schedule, ScheduleDetail, ScheduleInput, finds=True),
-    Endpoint("GET", "/failures/group", "failures", "One group of failures: its newest jobs, when they failed, its note.", _group, GroupDetail, OneGroup, finds=True),
+    Endpoint("GET", "/pool", "pools", "One pool: its status, its busy workers, what it ended, what operators did to it.", _pool, PoolDetail, OnePool, finds=True),
+    Endpoint("GET", "/schedule", "periodic", "One schedule: its ticks, how its jobs ended, the pools that have it, what operators did to it.", _schedule, ScheduleDetail, ScheduleInput, finds=True),
+    Endpoint("GET", "/failures/group", "failures", "One group of failures: its newest jobs, when and where they failed, its note.", _group, GroupDetail, OneGroup, finds=True),
     Endpoint("POST", "/failures/note", "failures", "Write a note on a group of failures.", _note, Outcome, GroupNote),
     Endpoint("POST", "/failures/ignore", "failures", "Hide a group of failures from the lists for a time.", _ignore, Outcome, GroupIgnore),
 )  # fmt: skip
