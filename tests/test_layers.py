@@ -21,6 +21,7 @@ LAYERS = {
         "fork_safe",
         "limits",
         "handlers",
+        "instruments",
         "job",
         "logging",
         "middleware",
@@ -44,7 +45,7 @@ LAYERS = {
     "cli": {"cli", "tui", "__main__"},
     "testing": {"testing"},
     # For one framework each; imported by programs that use it, and by nothing here.
-    "integrations": {"starlette"},
+    "integrations": {"otel", "otel_names", "sentry", "starlette"},
 }
 
 MAY = {
@@ -173,6 +174,8 @@ def test_only_declared_libraries_are_imported(module):
         "jinja2",
         "markupsafe",
         "rich",
+        "opentelemetry",
+        "sentry_sdk",
     }
     for name, when in imports(module):
         library = name.partition(".")[0]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from contextvars import ContextVar
-from typing import Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import msgspec
 
 from dayjob.errors import BadArguments, BadOption
 from dayjob.handlers.redact import is_hidden, secrets_in, shown, without
 from dayjob.limits import MAX_COST
+
+if TYPE_CHECKING:
+    from dayjob.options import JobOptions
 
 _decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
 _decode_headers = msgspec.json.Decoder(dict[str, str] | None).decode
@@ -252,6 +255,10 @@ class RunningJob(Protocol):
     def attempt(self) -> int: ...
     @property
     def source(self) -> str | int | None: ...
+    @property
+    def options(self) -> JobOptions: ...
+    @property
+    def stop_reason(self) -> StopReason | None: ...
     def open(self) -> Job: ...
 
 

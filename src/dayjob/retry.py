@@ -133,6 +133,21 @@ def decide(
     return Retried(wait, _why(exception, count, note))
 
 
+def counts_failure(options: JobOptions, exception: BaseException) -> bool:
+    """Whether an attempt that ended with `exception` counts as failed. `decide` says what happens to the job."""
+    if isinstance(exception, Signal):
+        return isinstance(exception, Retry | Dead)
+    return not isinstance(exception, options.discard_on)
+
+
+def is_last(options: JobOptions, exception: BaseException, fails_before: int) -> bool:
+    """Whether a failure by `exception` is the last one of its job, which had failed `fails_before` times before."""
+    if isinstance(exception, Dead) or fails_before + 1 >= options.max_fails:
+        return True
+    retried = options.retry_on is None or isinstance(exception, (Retry, *options.retry_on))
+    return not retried
+
+
 def _throttled(
     options: JobOptions, exception: Throttled, fails: int, rng: random.Random
 ) -> HeldBack | Snoozed:

@@ -7,7 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from dayjob.errors import BadArguments, BadOption, Dead, Discard, GiveBack, JobTimeout, Retry, Signal, Snooze
+from dayjob import retry
+from dayjob.errors import (
+    BadArguments,
+    BadOption,
+    Dead,
+    Discard,
+    GiveBack,
+    JobTimeout,
+    Retry,
+    Signal,
+    Snooze,
+    Throttled,
+)
 from dayjob.options import JobOptions
 from dayjob.outcome import Died, Dropped, GivenBack, Retried, Snoozed, counts_failure
 from dayjob.retry import LONGEST, Delay, constant, decide, delay, exponential, gocraft
@@ -254,3 +266,25 @@ def test_a_backoff_may_depend_on_the_error(error, low, high):
 def test_a_wrong_backoff_by_error_is_refused_at_registration(backoff, words):
     with pytest.raises(BadOption, match=words):
         JobOptions.of({"backoff": backoff}, "job 'x'")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(), KeyError(), OSError(), SystemExit(1), Retry(), Dead(), Discard(), Snooze(after=1), GiveBack(),
+        Throttled(after=1),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("fails", [0, 3])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"discard_on": [ValueError]}, {"retry_on": [KeyError]}, {"skip_dead": True, "retry_on": [OSError]}],
+    ids=str,
+)
+def test_what_counts_as_a_failure_and_as_the_last_one_is_what_decide_makes_of_it(error, fails, options):
+    chosen = JobOptions.of({"max_fails": 4, **options}, "job 'x'")
+    outcome = decide(chosen, error, fails, random.Random(1))
+    assert retry.counts_failure(chosen, error) == counts_failure(outcome)
+    if counts_failure(outcome):
+        assert retry.is_last(chosen, error, fails) == (not isinstance(outcome, Retried))

@@ -15,6 +15,7 @@ import msgspec
 
 from dayjob.errors import BadOption, TooLarge
 from dayjob.handlers.arguments import encode_unchecked
+from dayjob.instruments import INSTRUMENTS, Instrument
 from dayjob.job import Job, RunningJob, running
 from dayjob.middleware import EnqueueHook
 from dayjob.names import check_name
@@ -86,8 +87,9 @@ class Builder:
         provenance: Provenance = "parent",
     ) -> None:
         self.keys = Keys(namespace)
-        #: Called around every enqueue call.
-        self.hooks = hooks
+        self._pool_hooks = hooks
+        self._instruments: tuple[Instrument, ...] = ()
+        self._instrument_hooks: list[EnqueueHook] = []
         self._max_payload = max_payload
         self._find = find
         self._origins = JobOrigins(provenance)
@@ -97,6 +99,15 @@ class Builder:
         self.offset = 0.0
         #: Stores the jobs instead of Redis. It is here because copies made by `using()` share their builder.
         self.sink: Sink | None = None
+
+    @property
+    def hooks(self) -> Sequence[EnqueueHook]:
+        """Called around every enqueue call, the first outermost: those of the process, then those of the pool."""
+        installed = INSTRUMENTS.installed
+        if installed is not self._instruments:
+            self._instrument_hooks = INSTRUMENTS.enqueue_hooks(self.keys.namespace)
+            self._instruments = installed
+        return [*self._instrument_hooks, *self._pool_hooks] if installed else self._pool_hooks
 
     def encode(
         self, name: str, args: Mapping[str, Any], options: EnqueueOptions

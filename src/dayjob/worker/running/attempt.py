@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dayjob.job import Job, StopReason, new_id
+from dayjob.options import JobOptions
 from dayjob.outcome import Cancelled, Died, GivenBack
 from dayjob.store import codec
 from dayjob.store.codec import Wire
@@ -142,6 +143,11 @@ class Attempt(msgspec.Struct, eq=False):
     def source(self) -> str | int | None:
         """The job's `source`, as its enqueuer set it."""
         return self.wire.source
+
+    @property
+    def options(self) -> JobOptions:
+        """The options of its job type."""
+        return self.job_type.options
 
     @property
     def stopping(self) -> bool:

@@ -16,7 +16,10 @@ from dayjob.store import codec
 
 #: Files of this package that call handlers. Their frames are cut from stored tracebacks.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # noqa: PTH120
-_OURS = tuple(_PACKAGE + part for part in (f"worker{os.sep}", f"handlers{os.sep}", "middleware.py"))
+_OURS = tuple(
+    _PACKAGE + part
+    for part in (f"worker{os.sep}", f"handlers{os.sep}", "middleware.py", "otel.py", "sentry.py", "flask.py")
+)
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dayjob.handlers.registry import JobType
-from dayjob.middleware import compose_async, compose_sync
+from dayjob.instruments import INSTRUMENTS
+from dayjob.middleware import Middleware, compose_async, compose_sync
 from dayjob.options import JobOptions, PoolOptions
 from dayjob.pool import WorkerPool
 from dayjob.store.ops.history import HistoryCaps
@@ -20,7 +21,8 @@ def new_pool_job_type(
     """A job type as a running pool uses it."""
     composed, direct = _composed(pool, job_type), _direct(pool, job_type)
     history = _history_caps(pool.options, job_type.options)
-    return PoolJobType(job_type, composed, state, direct, pool.hooks, history)
+    hooks = INSTRUMENTS.hooks(pool.hooks)
+    return PoolJobType(job_type, composed, state, direct, hooks, history)
 
 
 def _history_caps(pool: PoolOptions, job_type: JobOptions) -> HistoryCaps:
@@ -44,13 +46,17 @@ def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callab
         return await handler(ctx, job)
 
     if job_type.is_async:
-        return compose_async(pool.middlewares, async_handler)
-    return compose_sync(pool.middlewares, handler)
+        return compose_async(_middlewares(pool), async_handler)
+    return compose_sync(_middlewares(pool), handler)
+
+
+def _middlewares(pool: WorkerPool[Any]) -> list[Middleware]:
+    return [*INSTRUMENTS.middlewares(pool.namespace, pool.periodics), *pool.middlewares]
 
 
 def _direct(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any], Any] | None:
     """A shortcut for handlers that take only their arguments. None if context, job or middleware are needed."""
-    if job_type.wants_context or job_type.wants_job or pool.middlewares:
+    if job_type.wants_context or job_type.wants_job or pool.middlewares or INSTRUMENTS.installed:
         return None
     fn, call_args = job_type.fn, job_type.call_args
 
