@@ -17,7 +17,7 @@ from dayjob.job import new_id
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link, words
-from dayjob.store.ops import consume
+from dayjob.store.ops import consume, membership
 from dayjob.store.ops.consume import Request, Want
 
 #: Long enough for any measurement: nobody renews it.
@@ -31,7 +31,7 @@ class Arguments(msgspec.Struct):
 def main() -> None:
     keys, pool_id = Keys("bench"), new_id()
     link = Link(addresses.parse_url(URL), tag=keys.known_jobs, name="bare")
-    link.run(consume.join(keys, pool_id, NAMES, lease=LEASE, term=0.001))
+    link.run(membership.join(keys, pool_id, NAMES, lease=LEASE, term=0.001))
     wants = [Want(name, 1, fetch=True) for name in NAMES]
     arguments = msgspec.json.Decoder(Arguments).decode
     handlers = dict.fromkeys(NAMES, record)

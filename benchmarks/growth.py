@@ -21,7 +21,7 @@ from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op
-from dayjob.store.ops import consume, inspect, maintain, produce
+from dayjob.store.ops import consume, inspect, maintain, membership, produce
 from dayjob.store.ops.consume import Request, Want
 from dayjob.store.ops.produce import Slot
 
@@ -39,7 +39,7 @@ class Bare:
         self.keys, self.pool_id, self.slot = Keys("bench"), new_id(), new_id()
         self.link = Link(addresses.parse_url(URL), tag=self.keys.known_jobs, name="growth")
         self.client = redis.Redis.from_url(URL, decode_responses=True)
-        self.link.run(consume.join(self.keys, self.pool_id, NAMES, lease=LEASE, term=0.001))
+        self.link.run(membership.join(self.keys, self.pool_id, NAMES, lease=LEASE, term=0.001))
         self.number, self.token, self.sent, self.made = 0, 1, 0, 0
         self.done: dict[str, list[str]] = {}
         self.wants = [Want(name, 1, fetch=True) for name in NAMES]
@@ -117,7 +117,7 @@ def main(waiting: int) -> dict[str, Any]:
         "overview": lambda: inspect.queues(bare.keys, NAMES),
         "peek in the middle": lambda: inspect.peek(bare.keys, NAMES[0], offset=waiting // len(NAMES) // 2),
         "ring": lambda: maintain.ring(bare.keys, NAMES),
-        "beat": lambda: consume.beat(bare.keys, bare.pool_id, lease=LEASE),
+        "beat": lambda: membership.beat(bare.keys, bare.pool_id, lease=LEASE),
     }
     for label, make in others.items():
         for _ in range(20):

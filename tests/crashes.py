@@ -30,7 +30,7 @@ from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import bin, consume, inspect, maintain, operate, produce
+from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce
 from dayjob.store.ops.produce import Slot
 from dayjob.store.steps import walk
 from dayjob.worker.chores.periodic import PeriodicScheduler
@@ -148,7 +148,7 @@ def with_a_dead_pool(keys: Keys, link: Link) -> int:
     pool = Pool(keys, link, names=["a"])
     assert len(pool.fetch("a")) == 3
     pool.settle(consume.Entry("a", "2:a", NameSuspect()))
-    link.run(consume.beat(keys, pool.id, lease=-1.0))
+    link.run(membership.beat(keys, pool.id, lease=-1.0))
     link.run(plain("DEL", keys.leader))
     return 3
 
@@ -432,7 +432,7 @@ def survey(keys: Keys, link: Link) -> Found:
 def bury_all(keys: Keys, link: Link) -> None:
     """Condemn and sweep every pool: all of them are known to be dead, whoever led included."""
     link.run(plain("DEL", keys.leader))
-    ids = [*link.run(consume.pool_ids(keys)), *link.run(consume.condemned_ids(keys))]
+    ids = [*link.run(membership.pool_ids(keys)), *link.run(membership.condemned_ids(keys))]
     reaper = Reaper(
         keys, link, lease=15.0, options=lambda name: JobOptions(), on_dead=lambda job, error: None,
         rng=random.Random(1),

@@ -9,7 +9,7 @@ from dayjob.job import new_id
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op
-from dayjob.store.ops import consume, operate, produce
+from dayjob.store.ops import consume, membership, operate, produce
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.ops.history import Records
 from dayjob.store.ops.produce import Slot
@@ -32,7 +32,7 @@ class Pool:
         #: The rate limits of job names, and the kind of each limit, as this pool knows them.
         self.rules: dict[str, RateRule] = {}
         self.kinds: dict[str, str] = {}
-        assert link.run(consume.join(keys, self.id, names, lease=LEASE, term=3.0)).registered
+        assert link.run(membership.join(keys, self.id, names, lease=LEASE, term=3.0)).registered
 
     def exchange(self, *wants: str | Want, **what: Any) -> Reply:
         """One exchange under the next number; `what` is what prepare takes."""

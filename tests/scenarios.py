@@ -31,12 +31,13 @@ from dayjob.store.ops import (
     alerts,
     audit,
     bin,
-    consume,
+    concurrency,
     find,
     history,
     inspect,
     job_types,
     maintain,
+    membership,
     operate,
     produce,
     rates,
@@ -136,7 +137,7 @@ def _join(keys: Keys, link: Link) -> Op[Any]:
     Pool(keys, link, pool_id="p1")
     _do(link, "DEL", keys.leader)
     _do(link, "ZADD", keys.condemned, 1, "p0")
-    return consume.join(keys, "p2", ["a", "b"], lease=15.0, term=3.0)
+    return membership.join(keys, "p2", ["a", "b"], lease=15.0, term=3.0)
 
 
 @scenario("beat")
@@ -144,41 +145,41 @@ def _beat(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=1)
     _do(link, "DEL", keys.leader)
     _do(link, "HSET", keys.state("p1"), "cancel:1:a", "1")
-    return consume.beat(keys, "p1", lease=15.0, term=3.0)
+    return membership.beat(keys, "p1", lease=15.0, term=3.0)
 
 
 @scenario("set_cause")
 def _set_cause(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=2)
-    return consume.set_cause(keys, "p1", "1:a", "it ran too long")
+    return membership.set_cause(keys, "p1", "1:a", "it ran too long")
 
 
 @scenario("lead")
 def _lead(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     _do(link, "DEL", keys.leader)
-    return consume.lead(keys, "p1", term=3.0)
+    return membership.lead(keys, "p1", term=3.0)
 
 
 @scenario("status")
 def _status(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
-    link.run(consume.status(keys, "p1", b"{}"))
-    return consume.status(keys, "p1", b'{"new":1}')
+    link.run(membership.status(keys, "p1", b"{}"))
+    return membership.status(keys, "p1", b'{"new":1}')
 
 
 @scenario("leave with nothing")
 def _leave(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
-    link.run(consume.status(keys, "p1", b"{}"))
-    return consume.leave(keys, "p1")
+    link.run(membership.status(keys, "p1", b"{}"))
+    return membership.leave(keys, "p1")
 
 
 @scenario("leave with attempts")
 def _leave_held(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=2)
-    link.run(consume.status(keys, "p1", b"{}"))
-    return consume.leave(keys, "p1")
+    link.run(membership.status(keys, "p1", b"{}"))
+    return membership.leave(keys, "p1")
 
 
 @scenario("condemn")
@@ -206,7 +207,7 @@ def _sweep(keys: Keys, link: Link) -> Op[Any]:
     fill(keys, link, "b", "6")
     pool.fetch("b")
     fill(keys, link, "a", "new")
-    link.run(consume.status(keys, "p1", b"{}"))
+    link.run(membership.status(keys, "p1", b"{}"))
     link.run(maintain.condemn(keys, lease=15.0, proven=["p1"], judge=False))
     for place in (keys.dead, keys.retry):
         _do(link, "ZADD", place, 1, "old")
@@ -325,26 +326,26 @@ def rated_pool(keys: Keys, link: Link) -> RatedPool:
 @scenario("change_limit lifted")
 def _limit_lifted(keys: Keys, link: Link) -> Op[Any]:
     _limited(keys, link)
-    return consume.lift_limit(keys, "a", by="operator")
+    return concurrency.lift_limit(keys, "a", by="operator")
 
 
 @scenario("change_limit begun")
 def _limit_begun(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "SADD", keys.held_of("a"), "gone/1:a")
-    return consume.begin_limit(keys, "a", "m1")
+    return concurrency.begin_limit(keys, "a", "m1")
 
 
 @scenario("change_limit finished")
 def _limit_finished(keys: Keys, link: Link) -> Op[Any]:
-    link.run(consume.begin_limit(keys, "a", "m1"))
-    return consume.finish_limit(keys, "a", 7, by="operator", mark="m1")
+    link.run(concurrency.begin_limit(keys, "a", "m1"))
+    return concurrency.finish_limit(keys, "a", 7, by="operator", mark="m1")
 
 
 @scenario("change_limit abandoned")
 def _limit_abandoned(keys: Keys, link: Link) -> Op[Any]:
-    link.run(consume.begin_limit(keys, "a", "m1"))
+    link.run(concurrency.begin_limit(keys, "a", "m1"))
     _do(link, "SADD", keys.held_of("a"), "p1/1:a")
-    return consume.abandon_limit(keys, "a", "m1")
+    return concurrency.abandon_limit(keys, "a", "m1")
 
 
 @scenario("forget_names")
@@ -424,16 +425,16 @@ def _cancel(keys: Keys, link: Link) -> Op[Any]:
 @scenario("ask_pool for stacks")
 def _ask_pool(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
-    link.run(consume.stacks(keys, "p1", b"{}"))
+    link.run(membership.stacks(keys, "p1", b"{}"))
     return operate.ask_pool(keys, "p1", "stacks")
 
 
 @scenario("stacks")
 def _stacks(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
-    link.run(consume.stacks(keys, "p1", b"{}"))
+    link.run(membership.stacks(keys, "p1", b"{}"))
     link.run(operate.ask_pool(keys, "p1", "quiet"))
-    return consume.stacks(keys, "p1", b'{"new":1}')
+    return membership.stacks(keys, "p1", b'{"new":1}')
 
 
 @scenario("announce")

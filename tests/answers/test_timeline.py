@@ -9,7 +9,7 @@ import pytest
 from dayjob import WorkerPool
 from dayjob.handlers.describe import Described
 from dayjob.outcome import Died, Reaped
-from dayjob.store.ops import consume, job_types, maintain, operate, produce
+from dayjob.store.ops import job_types, maintain, membership, operate, produce
 from dayjob.store.ops.consume import Entry
 from dayjob.store.steps import walk
 from pools import fill
@@ -24,8 +24,8 @@ ABOUT = b'{"host":"web-3","pid":4711,"tag":"v42","dayjob":"1","python":"3"}'
 @pytest.fixture
 def join(keys, link):
     def joined(pool_id, about=ABOUT, names=("mail",)):
-        assert link.run(consume.join(keys, pool_id, names, lease=60.0, term=3.0, about=about)).registered
-        link.run(consume.status(keys, pool_id, b'{"id":"%b",%b' % (pool_id.encode(), about[1:])))
+        assert link.run(membership.join(keys, pool_id, names, lease=60.0, term=3.0, about=about)).registered
+        link.run(membership.status(keys, pool_id, b'{"id":"%b",%b' % (pool_id.encode(), about[1:])))
 
     return joined
 
@@ -39,7 +39,7 @@ def test_what_died_with_that_machine_and_what_became_of_its_jobs(faces, join, ke
             f"{job_id[-1]}:mail",
             f'{{"name":"mail","id":"{job_id}","t":1,"args":{{}}}}',
         )
-    link.run(consume.set_cause(keys, "p1", "", "it used 900 MiB"))
+    link.run(membership.set_cause(keys, "p1", "", "it used 900 MiB"))
     link.run(maintain.condemn(keys, lease=60.0, proven=["p1"], judge=False))
     link.run(
         maintain.sweep(
@@ -121,8 +121,8 @@ def test_whether_a_schedule_fired_and_when_a_tick_was_missed(faces, keys, link, 
 def test_when_the_leader_changed(faces, join, keys, link):
     join("p1")
     join("p2", ABOUT.replace(b"4711", b"4712"))
-    link.run(consume.leave(keys, "p1"))
-    link.run(consume.lead(keys, "p2", term=3.0))
+    link.run(membership.leave(keys, "p1"))
+    link.run(membership.lead(keys, "p2", term=3.0))
     sentence = "Pool web-3/4712 (v42) became the leader, after pool p1."
     newest, first = faces.api("/events", kind="leader")["events"]
     assert newest["text"] == sentence

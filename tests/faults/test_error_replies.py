@@ -18,7 +18,7 @@ import pytest
 import dayjob.enqueue.request
 from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool
 from dayjob.errors import Full, Rejected, StoreError, Unavailable
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 from dayjob.store.scripts import all_names, load
 from driver import Driver
 from pools import Pool
@@ -207,7 +207,7 @@ def plant(keys, link, redis_url, namespace):
         ghost = Pool(keys, link)
         fill_queue(keys, link, "a", payload_of(f"held-{ghost.id}"))
         ghost.fetch("a")
-        link.run(consume.beat(keys, ghost.id, lease=-1.0))
+        link.run(membership.beat(keys, ghost.id, lease=-1.0))
         enqueuer.enqueue_many("a", [{}, {}, {}])
         enqueuer.enqueue_in("a", 0.05)
         enqueuer.enqueue("fails")
@@ -320,5 +320,5 @@ def test_a_stop_that_is_refused_keeps_its_deadline_and_loses_nothing(code, work,
     with sooner_than(20):
         work.pool.stop(timeout=1)
     assert refusals.met
-    for pool_id in link.run(consume.pool_ids(keys)):
-        assert link.run(consume.held_tokens(keys, pool_id)) == []
+    for pool_id in link.run(membership.pool_ids(keys)):
+        assert link.run(membership.held_tokens(keys, pool_id)) == []

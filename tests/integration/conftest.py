@@ -14,7 +14,7 @@ from dayjob.job import new_id
 from dayjob.outcome import NameSuspect
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
-from dayjob.store.ops import consume, job_types
+from dayjob.store.ops import consume, job_types, membership
 from dayjob.store.ops.consume import Entry, Request, Want
 from pools import jobs_of
 
@@ -125,9 +125,9 @@ class Ghost:
         self._keys, self._link, self._lease = keys, link, lease
         self.id = new_id()
         self._number, self._token = 0, 1
-        assert link.run(consume.join(keys, self.id, [], lease=lease, term=1.0)).registered
+        assert link.run(membership.join(keys, self.id, [], lease=lease, term=1.0)).registered
         # It must not lead: nobody would do the chores until its term is over.
-        link.run(consume.lead(keys, self.id, term=0.0))
+        link.run(membership.lead(keys, self.id, term=0.0))
 
     def take(self, *names: str, room: int = 100) -> list[tuple[str, dict[str, Any]]]:
         """Fetch jobs; the answer is tokens and payloads."""

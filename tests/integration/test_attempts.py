@@ -15,7 +15,7 @@ from dayjob import Job, WorkerPool
 from dayjob.errors import JobTimeout
 from dayjob.options import JobOptions
 from dayjob.store.op import plain
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 from dayjob.store.scripts import load
 from dayjob.worker.chores.reaper import MAX_SWEEP_BYTES, MAX_SWEPT, Reaper
 from pools import Pool
@@ -123,7 +123,7 @@ def test_a_job_whose_process_was_killed_for_its_timeout_ends_like_one_that_raise
     fill(keys, link, "a", 1)
     pool = Pool(keys, link, names=["a"])
     (token,) = pool.fetch("a")
-    link.run(consume.set_cause(keys, pool.id, token, "ran longer than its timeout"))
+    link.run(membership.set_cause(keys, pool.id, token, "ran longer than its timeout"))
     dead: list[str] = []
     reaper = Reaper(
         keys, link, lease=15.0, options=lambda name: options, on_dead=lambda job, _: dead.append(job.name),

@@ -17,7 +17,7 @@ from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, inspect, job_types, operate
+from dayjob.store.ops import concurrency, inspect, job_types, operate
 from dayjob.store.steps import walk
 from dayjob.worker.chores import chores
 from server import running, wait_until
@@ -99,7 +99,7 @@ def test_each_flush_takes_limits_away_only_until_a_pool_fetches_again(own_server
             wait_until(lambda before=before: room.passed >= before + 10, 20)
             # Both have joined again, and announced what the flush took.
             wait_until(lambda: len(link.run(plain("ZRANGE", keys.pools, 0, -1))) == 2, 20)
-            assert link.run(consume.get_limits(keys)) == ({"work": 2}, set())
+            assert link.run(concurrency.get_limits(keys)) == ({"work": 2}, set())
             assert [one.described.name for one in walk(link, job_types.every(keys))] == ["work"]
     assert room.peak == 2
     pool.enqueuer.close()
@@ -117,7 +117,7 @@ def test_what_was_deleted_by_hand_is_restored_within_the_minute(
         call("DEL", keys.limits)
         call("DEL", keys.job_types)
         call("HDEL", keys.periodic, "yearly|is")
-        wait_until(lambda: link.run(consume.get_limits(keys)) == ({"limited": 3}, set()))
+        wait_until(lambda: link.run(concurrency.get_limits(keys)) == ({"limited": 3}, set()))
         wait_until(
             lambda: {one.described.name for one in walk(link, job_types.every(keys))} == {"limited", "free"}
         )
@@ -135,11 +135,11 @@ def test_a_limit_that_an_operator_set_or_lifted_is_left_alone_by_the_minutes_rep
         walk(link, operate.set_limit(keys, "set", 7))
         walk(link, operate.set_limit(keys, "lifted", None))
         call("HDEL", keys.limits, "lost", "lost|by")
-        wait_until(lambda: link.run(consume.get_limits(keys))[0].get("lost") == 3)
-        assert link.run(consume.get_limits(keys)) == ({"set": 7, "lost": 3}, {"set"})
+        wait_until(lambda: link.run(concurrency.get_limits(keys))[0].get("lost") == 3)
+        assert link.run(concurrency.get_limits(keys)) == ({"set": 7, "lost": 3}, {"set"})
     # A pool that starts declares what its code says, as before.
     with pool:
-        assert link.run(consume.get_limits(keys)) == ({"set": 7, "lifted": 3, "lost": 3}, {"set"})
+        assert link.run(concurrency.get_limits(keys)) == ({"set": 7, "lifted": 3, "lost": 3}, {"set"})
 
 
 def test_pools_of_two_versions_do_not_change_a_limit_back_and_forth(new_pool, keys, call, link, monkeypatch):
@@ -151,8 +151,8 @@ def test_pools_of_two_versions_do_not_change_a_limit_back_and_forth(new_pool, ke
     with old, new:
         for _ in range(3):
             call("HDEL", keys.limits, "lost", "lost|by")
-            wait_until(lambda: link.run(consume.get_limits(keys))[0].get("lost") == 1)
-            assert link.run(consume.get_limits(keys))[0]["work"] == 5
+            wait_until(lambda: link.run(concurrency.get_limits(keys))[0].get("lost") == 1)
+            assert link.run(concurrency.get_limits(keys))[0]["work"] == 5
 
 
 def test_keys_of_a_wrong_type_do_not_stop_a_pool_that_takes_a_new_id(new_pool, keys, call, look, caplog):

@@ -16,7 +16,17 @@ from dayjob.explain.reasons import HolderDied, JobNotFound
 from dayjob.store import addresses, codec
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, figures, find, health, inspect, maintain, operate, pools
+from dayjob.store.ops import (
+    concurrency,
+    figures,
+    find,
+    health,
+    inspect,
+    maintain,
+    membership,
+    operate,
+    pools,
+)
 from dayjob.store.steps import awalk, walk
 from dayjob.worker.pool_job_type import bucket
 from monitor import monitor
@@ -283,7 +293,7 @@ def test_condemned_pools_show_since_when_and_what_is_left(keys, call, go):
 def test_limits_say_who_set_them(keys, go):
     go(operate.set_limit(keys, "a", 3, by="code"))
     go(operate.set_limit(keys, "b", 0))
-    assert go(consume.get_limits(keys)) == ({"a": 3, "b": 0}, {"b"})
+    assert go(concurrency.get_limits(keys)) == ({"a": 3, "b": 0}, {"b"})
 
 
 def test_a_limit_set_by_an_operator_counts_what_runs_already(keys, call, go, enqueuer, new_ghost):
@@ -563,7 +573,7 @@ def test_only_an_attempt_that_a_live_pool_holds_can_be_cancelled(keys, call, go,
     assert go(operate.cancel(keys, ghost.id, "99:a")) is False
     assert go(operate.cancel(keys, "nobody", token)) is False
     assert go(operate.cancel(keys, ghost.id, token)) is True
-    assert go(consume.beat(keys, ghost.id, lease=30)).cancel == (token,)
+    assert go(membership.beat(keys, ghost.id, lease=30)).cancel == (token,)
 
 
 def test_a_running_job_that_is_cancelled_is_told_to_wind_up(keys, go, new_pool):

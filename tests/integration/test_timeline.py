@@ -13,7 +13,7 @@ from dayjob import Admin, AsyncAdmin, WorkerPool
 from dayjob.errors import BadOption, StoreError
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import maintain, membership
 from dayjob.store.steps import ask
 from dayjob.worker.chores import chores
 from server import running, wait_until
@@ -85,7 +85,7 @@ def test_what_died_with_a_machine_and_what_became_of_its_jobs(admin, new_pool, n
     job = pool.enqueuer.enqueue("mail")
     ghost = new_ghost(lease=30)
     ((token, _),) = ghost.take("mail")
-    link.run(consume.set_cause(keys, ghost.id, "", "it used too much memory"))
+    link.run(membership.set_cause(keys, ghost.id, "", "it used too much memory"))
     link.run(maintain.condemn(keys, lease=30, proven=[ghost.id], judge=False))
     pool.start()
     wait_until(lambda: look.total("done:mail"))

@@ -15,7 +15,7 @@ from dayjob.store import addresses
 from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import bin as store
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 from server import running
 
 
@@ -153,7 +153,7 @@ def test_without_undo_a_job_is_gone_at_once(admin, enqueuer, link, keys):
 
 
 def test_a_running_job_that_is_cancelled_offers_no_undo(admin, call, keys, link):
-    assert link.run(consume.join(keys, "p1", [], lease=60.0, term=1.0)).registered
+    assert link.run(membership.join(keys, "p1", [], lease=60.0, term=1.0)).registered
     raw = json.dumps({"name": "mail", "id": "id1", "t": 1, "args": {}})
     call("HSET", keys.held("p1"), "1:mail", raw)
     outcome = admin.cancel("id1")

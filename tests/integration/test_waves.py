@@ -14,7 +14,7 @@ import pytest
 from dayjob import Admin, Enqueuer
 from dayjob.admin import waves
 from dayjob.errors import BadOption
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 from server import wait_until
 
 
@@ -194,7 +194,7 @@ def test_ctrl_c_stops_the_command_and_what_was_not_retried_stays_dead(admin, bur
 
 def test_held_jobs_have_not_ended(admin, bury, link, keys, call):
     bury(1)
-    assert link.run(consume.join(keys, "p1", [], lease=60.0, term=1.0)).registered
+    assert link.run(membership.join(keys, "p1", [], lease=60.0, term=1.0)).registered
 
     def report(_) -> bool:
         raw = call("RPOP", keys.queue("mail"))

@@ -46,7 +46,7 @@ from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import bin, consume, inspect, maintain, operate, produce
+from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.steps import walk
@@ -522,7 +522,7 @@ class Machine(RuleBasedStateMachine):
         assert reply.status == "rewound"
         self.ahead.discard(pool.id)
         # It reads what Redis holds, gives back what it does not know, and forgets what Redis does not.
-        found = set(self.link.run(consume.held_tokens(self.keys, pool.id)))
+        found = set(self.link.run(membership.held_tokens(self.keys, pool.id)))
         by_token = {self.model.jobs[one].token: one for one in self.model.held_by(pool.id)}
         assert found == set(by_token)
         strange = sorted(found - believed, key=number_in, reverse=True)
@@ -548,7 +548,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1))
     def beat(self, which):
         pool = self.pools[which]
-        alive = self.link.run(consume.beat(self.keys, pool.id, lease=15.0)).alive
+        alive = self.link.run(membership.beat(self.keys, pool.id, lease=15.0)).alive
         assert alive == (pool.id not in self.model.condemned)
 
     @rule(which=st.integers(0, 1), n=st.integers(0, 100), kill=st.booleans())
@@ -562,7 +562,7 @@ class Machine(RuleBasedStateMachine):
         live = pool.id not in self.model.condemned
         assert self.link.run(operate.cancel(self.keys, pool.id, job.token, kill=kill)) == live
         if live:
-            assert job.token in self.link.run(consume.beat(self.keys, pool.id, lease=15.0)).cancel
+            assert job.token in self.link.run(membership.beat(self.keys, pool.id, lease=15.0)).cancel
             job.cancel = "kill" if kill or job.cancel == "kill" else "cancel"
 
     # Death.
@@ -574,7 +574,7 @@ class Machine(RuleBasedStateMachine):
             return
         held = self.model.held_by(pool.id)
         if how == "leave":
-            assert self.link.run(consume.leave(self.keys, pool.id)) == len(held)
+            assert self.link.run(membership.leave(self.keys, pool.id)) == len(held)
             if not held:
                 self.pools[which] = self.new_pool()
                 return
@@ -582,7 +582,7 @@ class Machine(RuleBasedStateMachine):
             found = self.link.run(maintain.condemn(self.keys, lease=15.0, proven=[pool.id], judge=False))
             assert pool.id in found
         else:
-            self.link.run(consume.beat(self.keys, pool.id, lease=-1.0))
+            self.link.run(membership.beat(self.keys, pool.id, lease=-1.0))
             assert pool.id in self.link.run(maintain.condemn(self.keys, lease=15.0))
         self.model.condemned.add(pool.id)
 

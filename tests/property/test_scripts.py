@@ -20,7 +20,7 @@ from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, maintain, operate, produce
+from dayjob.store.ops import consume, maintain, membership, operate, produce
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.produce import Slot, When
@@ -227,7 +227,7 @@ class World:
             self.link.run(maintain.condemn(self.keys, lease=15.0, proven=[pool.id], judge=False))
             known = True
         else:
-            known = bool(self.link.run(consume.leave(self.keys, pool.id)))
+            known = bool(self.link.run(membership.leave(self.keys, pool.id)))
         if pool.id not in self.condemned:
             if known:
                 self.condemned.append(pool.id)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain, operate
+from dayjob.store.ops import maintain, membership, operate
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def ask(keys, link):
 
 @pytest.fixture
 def heard(keys, link):
-    return lambda: set(link.run(consume.beat(keys, "p1", lease=15.0)).requests)
+    return lambda: set(link.run(membership.beat(keys, "p1", lease=15.0)).requests)
 
 
 def test_a_request_is_read_with_every_beat_until_the_pool_is_gone(ask, heard, pool, link, keys, call):
@@ -22,7 +22,7 @@ def test_a_request_is_read_with_every_beat_until_the_pool_is_gone(ask, heard, po
     assert ask("stop") == "new"
     assert heard() == heard() == {"quiet", "stop"}
     assert ask("quiet") == "already"
-    link.run(consume.leave(keys, "p1"))
+    link.run(membership.leave(keys, "p1"))
     assert call("EXISTS", keys.state("p1")) == 0
 
 
@@ -31,7 +31,7 @@ def test_requests_and_cancels_are_kept_apart(ask, heard, pool, put, link, keys):
     pool.fetch("a")
     link.run(operate.cancel(keys, "p1", "1:a"))
     ask("quiet")
-    answer = link.run(consume.beat(keys, "p1", lease=15.0))
+    answer = link.run(membership.beat(keys, "p1", lease=15.0))
     assert (answer.requests, answer.cancel) == (("quiet",), ("1:a",))
 
 
@@ -48,7 +48,7 @@ def test_of_quiet_and_resume_the_last_request_counts_until_the_pool_has_done_it(
     assert ask("resume") == "new"
     assert heard() == {"resume"}
     assert ask("resume") == "already"
-    link.run(consume.drop_request(keys, "p1", "resume"))
+    link.run(membership.drop_request(keys, "p1", "resume"))
     assert heard() == set()
     ask("resume")
     assert ask("quiet") == "new"

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain, operate
+from dayjob.store.ops import maintain, membership, operate
 
 
 @pytest.fixture
 def beat(keys, link):
     return lambda pool_id="p1", *, lease=15.0, term=0.0: link.run(
-        consume.beat(keys, pool_id, lease=lease, term=term)
+        membership.beat(keys, pool_id, lease=lease, term=term)
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dayjob.options import PoolOptions
-from dayjob.store.ops import consume, inspect, maintain, operate
+from dayjob.store.ops import concurrency, inspect, maintain, operate
 from dayjob.store.steps import walk
 from dayjob.worker.chores.trimmer import Trimmer
 
@@ -15,7 +15,7 @@ def set_limit(keys, link):
 
 @pytest.fixture
 def limits(keys, link):
-    return lambda: link.run(consume.get_limits(keys))
+    return lambda: link.run(concurrency.get_limits(keys))
 
 
 def test_a_limit_is_set_with_who_set_it(set_limit, limits):
@@ -175,4 +175,4 @@ def test_an_overview_shows_no_limit_while_it_is_counted(put, keys, link):
     put("a", "1")
     interrupted(link, operate.set_limit(keys, "a", 1), 2)
     assert link.run(inspect.queues(keys, ["a"])).queues[0].limit is None
-    assert link.run(consume.get_limits(keys)) == ({}, set())
+    assert link.run(concurrency.get_limits(keys)) == ({}, set())

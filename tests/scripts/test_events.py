@@ -6,7 +6,7 @@ import pytest
 
 from dayjob.handlers.describe import Described
 from dayjob.outcome import Died, Reaped
-from dayjob.store.ops import consume, events, job_types, maintain, operate, produce
+from dayjob.store.ops import events, job_types, maintain, membership, operate, produce
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.events import RescuedJob
 from dayjob.store.steps import walk
@@ -34,7 +34,7 @@ def ticks(keys, link):
 
 @pytest.fixture
 def join(keys, link):
-    return lambda pool_id: link.run(consume.join(keys, pool_id, ["a"], lease=15.0, term=3.0, about=ABOUT))
+    return lambda pool_id: link.run(membership.join(keys, pool_id, ["a"], lease=15.0, term=3.0, about=ABOUT))
 
 
 def condemn(keys, link, *ids, judge=False):
@@ -55,8 +55,8 @@ def test_a_start_is_logged_with_who_started_and_a_resend_is_not(join, logged, no
 def test_a_stop_is_logged_once_with_what_was_still_held(join, logged, put, pool, keys, link):
     put("a", "1", "2")
     pool.fetch("a", room=2)
-    link.run(consume.leave(keys, "p1"))
-    link.run(consume.leave(keys, "p1"))
+    link.run(membership.leave(keys, "p1"))
+    link.run(membership.leave(keys, "p1"))
     assert [(event.pool, event.held) for event in logged("stopped")] == [("p1", 2)]
     assert not logged("died")
 
@@ -65,7 +65,7 @@ def test_a_death_is_logged_with_its_reason_and_who_died(join, logged, keys, link
     for pool_id in ("p1", "p2"):
         join(pool_id)
     condemn(keys, link, judge=True)
-    link.run(consume.beat(keys, "p1", lease=-1.0))
+    link.run(membership.beat(keys, "p1", lease=-1.0))
     condemn(keys, link, "p2", judge=True)
     condemn(keys, link, "p1", "p2", judge=True)
     assert {(event.pool, event.why, event.about.host) for event in logged("died")} == {
@@ -77,7 +77,7 @@ def test_a_death_is_logged_with_its_reason_and_who_died(join, logged, keys, link
 
 def test_a_pool_that_left_did_not_die(join, logged, keys, link):
     join("p1")
-    link.run(consume.leave(keys, "p1"))
+    link.run(membership.leave(keys, "p1"))
     condemn(keys, link, "p1")
     assert not logged("died")
 
@@ -85,7 +85,7 @@ def test_a_pool_that_left_did_not_die(join, logged, keys, link):
 def test_what_became_of_each_job_of_a_dead_pool_is_logged_once(pool, put, logged, keys, link):
     put("a", "1", "2")
     pool.fetch("a", room=2)
-    link.run(consume.set_cause(keys, "p1", "", 'it used "too much"\nmemory'))
+    link.run(membership.set_cause(keys, "p1", "", 'it used "too much"\nmemory'))
     condemn(keys, link, "p1")
     moves = [
         Entry("a", "2:a", Reaped(), b"2", 'id "2"'), Entry("a", "1:a", Died(counts_failure=False), b"1", "id1"),
@@ -116,16 +116,16 @@ def test_a_new_leader_is_logged_and_a_renewal_is_not(taken_by, join, logged, key
         if taken_by == "join":
             join("p2")
         elif taken_by == "beat":
-            link.run(consume.beat(keys, "p2", lease=15.0, term=3.0))
+            link.run(membership.beat(keys, "p2", lease=15.0, term=3.0))
         else:
-            link.run(consume.lead(keys, "p2", term=3.0))
+            link.run(membership.lead(keys, "p2", term=3.0))
     assert [(event.pool, event.before) for event in logged("leader")] == [("p1", ""), ("p2", "p1")]
 
 
 def test_a_leader_that_takes_its_own_leadership_again_is_no_change(join, logged, keys, link, call):
     join("p1")
     call("DEL", keys.leader)
-    assert link.run(consume.lead(keys, "p1", term=3.0))
+    assert link.run(membership.lead(keys, "p1", term=3.0))
     assert len(logged("leader")) == 1
 
 

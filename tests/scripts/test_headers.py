@@ -12,7 +12,7 @@ import pytest
 from dayjob.job import new_id
 from dayjob.outcome import Reaped
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, maintain, produce
+from dayjob.store.ops import consume, maintain, membership, produce
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.produce import Slot, When
@@ -203,7 +203,7 @@ def large(keys, link):
     five_hundred = [b"%d" % i for i in range(500)]
     yield produce.enqueue(keys, Slot(new_id(), 1), "a", five_hundred, introduce=True)
     yield produce.schedule(keys, Slot(new_id(), 1), "a", five_hundred, When("in", 0), introduce=True)
-    yield consume.join(keys, new_id(), [f"n{i}" for i in range(5000)], lease=15.0, term=3.0)
+    yield membership.join(keys, new_id(), [f"n{i}" for i in range(5000)], lease=15.0, term=3.0)
     set_limit(keys, link, "a", 1000)
     pool = Pool(keys, link)
     yield pool.prepare(*(f"n{i}" for i in range(3000)), "a", room=500)

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import maintain, membership
 
 
 @pytest.fixture
 def join(keys, link):
     return lambda pool_id, *names, term=3.0: link.run(
-        consume.join(keys, pool_id, names, lease=15.0, term=term)
+        membership.join(keys, pool_id, names, lease=15.0, term=term)
     )
 
 

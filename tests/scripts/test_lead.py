@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 
 
 @pytest.fixture
 def lead(keys, link):
-    return lambda pool_id, term: link.run(consume.lead(keys, pool_id, term=term))
+    return lambda pool_id, term: link.run(membership.lead(keys, pool_id, term=term))
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 
 
 @pytest.fixture
 def leave(keys, link):
-    return lambda pool_id="p1": link.run(consume.leave(keys, pool_id))
+    return lambda pool_id="p1": link.run(membership.leave(keys, pool_id))
 
 
 def test_a_pool_that_holds_nothing_leaves_no_trace(pool, leave, link, keys, everything):
-    link.run(consume.status(keys, "p1", b"{}"))
+    link.run(membership.status(keys, "p1", b"{}"))
     assert leave() == 0
     assert {key for key in everything() if not key.startswith("events:")} == {"known_jobs"}
 

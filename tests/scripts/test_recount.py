@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import concurrency, maintain
 from pools import set_limit
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_counted_for_a_name_without_a_limit(recount, held, link, keys
 
 def test_a_recount_does_not_change_the_limit(recount, held, link, keys):
     recount(*held)
-    assert link.run(consume.get_limits(keys)) == ({"a": 5}, set())
+    assert link.run(concurrency.get_limits(keys)) == ({"a": 5}, set())
 
 
 def test_nothing_removed_rings_nothing(recount, held, call, keys):

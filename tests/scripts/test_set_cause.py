@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import maintain, membership
 
 
 @pytest.fixture
 def set_cause(keys, link):
-    return lambda token, why: link.run(consume.set_cause(keys, "p1", token, why))
+    return lambda token, why: link.run(membership.set_cause(keys, "p1", token, why))
 
 
 def test_the_culprit_and_the_cause_are_noted_for_the_sweep(pool, put, set_cause, link, keys):

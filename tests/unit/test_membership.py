@@ -8,7 +8,7 @@ import pytest
 
 from dayjob.errors import Unavailable
 from dayjob.store.keys import Keys
-from dayjob.store.ops.consume import Joined
+from dayjob.store.ops.membership import Joined
 from dayjob.worker.membership import Membership
 from dayjob.worker.state import PoolState
 

@@ -15,7 +15,7 @@ from dayjob.admin import verbs
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import State
 from dayjob.errors import BadOption
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 
 #: Without that of a job that finished, which is stored nowhere.
 STATES: tuple[State, ...] = get_args(State)[:-1]
@@ -32,7 +32,7 @@ def put(keys, call, link) -> Callable[[State], str]:
         if state == "waiting":
             call("LPUSH", keys.queue("mail"), raw)
         elif state == "running":
-            assert link.run(consume.join(keys, "p1", [], lease=60.0, term=1.0)).registered
+            assert link.run(membership.join(keys, "p1", [], lease=60.0, term=1.0)).registered
             call("HSET", keys.held("p1"), "1:mail", raw)
         else:
             call("ZADD", getattr(keys, state), 1 if state == "dead" else 4_000_000_000, raw)
@@ -115,7 +115,7 @@ def test_the_pages_of_a_queue_have_the_buttons_that_the_table_offers(console, pu
 
 @pytest.mark.parametrize("state", ["running", "quiet", "stopping"])
 def test_the_page_of_pools_has_the_buttons_that_the_table_offers(console, link, call, keys, state):
-    assert link.run(consume.join(keys, "p1", [], lease=60.0, term=1.0)).registered
+    assert link.run(membership.join(keys, "p1", [], lease=60.0, term=1.0)).registered
     status = {"id": "p1", "host": "box", "quiet": state != "running", "stopping": state == "stopping"}
     call("SET", keys.pool("p1"), msgspec.json.encode(status))
     assert posts(page(console, "/worker_pools")) == [row.path for row in verbs.offered("pool", state)]
@@ -130,7 +130,7 @@ def test_the_page_of_schedules_has_the_buttons_that_the_table_offers(console, ca
 
 
 def test_the_page_of_busy_workers_has_the_buttons_that_the_table_offers(console, link, call, keys):
-    assert link.run(consume.join(keys, "p1", [], lease=60.0, term=1.0)).registered
+    assert link.run(membership.join(keys, "p1", [], lease=60.0, term=1.0)).registered
     worker = {"token": "1:mail", "name": "mail", "id": "id-1", "started_at": 1.0}
     call("SET", keys.pool("p1"), msgspec.json.encode({"id": "p1", "host": "box", "workers": [worker]}))
     text = page(console, "/busy_workers")

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from dayjob import Admin, Enqueuer, Job, Snooze, WorkerPool
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 from gocraft import Gocraft, GoError, build
 from server import Server, free_port, wait_until
 from web.conftest import running_console
@@ -601,7 +601,7 @@ def test_our_reaper_leaves_what_runs_in_go_alone(go, pool, seen, enqueuer, call,
     wait_until(go.ran)
     gos = pool_of_go(call, keys)
     # A pool of ours that was never heard of again, for the reaper to have work.
-    assert link.run(consume.join(keys, "ghost", [], lease=0.1, term=0.0)).registered
+    assert link.run(membership.join(keys, "ghost", [], lease=0.1, term=0.0)).registered
     with pool:
         wait_until(lambda: call("ZSCORE", keys.pools, "ghost") is None, 40)
         assert call("LLEN", f"{keys.queue('a')}:{gos}:inprogress") == 1

@@ -16,7 +16,7 @@ from dayjob.admin.session import Session
 from dayjob.admin.views import BrokenPage, JobPage, JobView, State
 from dayjob.errors import BadOption, Rejected
 from dayjob.handlers.redact import HIDDEN, veiled
-from dayjob.store.ops import consume, inspect, job_types, maintain
+from dayjob.store.ops import inspect, job_types, maintain, membership
 from dayjob.store.ops.inspect import BrokenEntry, Cursor, Page, StoredEntry
 from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
@@ -262,9 +262,9 @@ def _read_place(text: str) -> tuple[str, int]:
 
 def held(session: Session, *, most: int = MAX_DEEP) -> Steps[list[tuple[str, str]]]:
     """The attempts that pools hold, each as pool id and token: the oldest first in each pool."""
-    holders = yield from ask_all([consume.pool_ids(session.keys), consume.condemned_ids(session.keys)])
+    holders = yield from ask_all([membership.pool_ids(session.keys), membership.condemned_ids(session.keys)])
     ids = list(dict.fromkeys(holders[0] + holders[1]))
-    tokens = yield from ask_all([consume.held_tokens(session.keys, pool_id) for pool_id in ids])
+    tokens = yield from ask_all([membership.held_tokens(session.keys, pool_id) for pool_id in ids])
     found = [
         (pool_id, token)
         for pool_id, some in zip(ids, tokens, strict=True)

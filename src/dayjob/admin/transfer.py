@@ -18,7 +18,7 @@ from dayjob.job import new_id
 from dayjob.names import check_name
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, inspect, maintain, produce, transfer
+from dayjob.store.ops import inspect, maintain, membership, produce, transfer
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
 
@@ -96,7 +96,7 @@ def export(session: Session, put: Put) -> Steps[Moved]:
             changed.append(name)
     for state, source in (("scheduled", keys.scheduled), ("retry", keys.retry), ("dead", keys.dead)):
         counts[state] = yield from _export_set(source, state, put)
-    holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
+    holders = yield from ask_all([membership.pool_ids(keys), membership.condemned_ids(keys)])
     held = yield from ask_all([inspect.held_size(keys, one) for one in holders[0] + holders[1]])
     put(_line(Tail("end", sum(counts.values()))))
     return Moved(counts, sum(held), tuple(changed))

@@ -14,7 +14,7 @@ from dayjob.job import new_id
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import maintain, membership
 from dayjob.version import __version__
 from dayjob.worker.state import PoolState
 
@@ -57,7 +57,7 @@ class Membership:
         state.pool_id = new_id()
         self._publish(state.pool_id)
         answer = self._link.run(
-            consume.join(
+            membership.join(
                 self._keys,
                 state.pool_id,
                 self._names,
@@ -101,7 +101,7 @@ class Membership:
         """Remove the pool from Redis."""
         pool_id = self._state.pool_id
         try:
-            left = self._link.run(consume.leave(self._keys, pool_id))
+            left = self._link.run(membership.leave(self._keys, pool_id))
         except StoreError as error:
             logger.warning(
                 "pool=%s could not deregister (%s). Another pool removes it when its lease ends.",

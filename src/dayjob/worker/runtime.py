@@ -19,7 +19,7 @@ from dayjob.pool import WorkerPool
 from dayjob.safe_logging import SafeLogger, restore_loggers
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, health, inspect
+from dayjob.store.ops import health, inspect, membership
 from dayjob.text import counted
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.chores import Chores
@@ -383,7 +383,7 @@ class Runtime:
             self.state.quiet = False
             self.fetcher.ask_for_all()
         # Removed, so that a signal can make the pool quiet again. If that fails, the next beat brings the request again.
-        self.links.shared.run(consume.drop_request(self._keys, self.state.pool_id, "resume"))
+        self.links.shared.run(membership.drop_request(self._keys, self.state.pool_id, "resume"))
 
     def _stop_once(self) -> None:
         if not self._stop_requested:
@@ -394,7 +394,7 @@ class Runtime:
     def _publish_stacks(self) -> None:
         running, now = self._executors.running(), self.state.clock.now()
         text = stacks.describe(running, self._observer.worker_ids, self.loop, now)
-        self.links.shared.run(consume.stacks(self._keys, self.state.pool_id, text))
+        self.links.shared.run(membership.stacks(self._keys, self.state.pool_id, text))
 
     # Called by other roles.
 

@@ -1,4 +1,4 @@
-"""The requests of a pool: join, exchange, beat, status, limits, leave."""
+"""The exchange: settles finished attempts of a pool and fetches new jobs for it, in one step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dayjob.outcome import (
     Unreadable,
 )
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op, texts
+from dayjob.store.op import Arg, Op
 from dayjob.store.ops.history import AttemptLines, Records
 from dayjob.store.ops.rates import RateRule, Spent, state_key
 from dayjob.store.scripts import load
@@ -39,8 +39,6 @@ MAX_SETTLED = 500
 MAX_BYTES = 1 << 20
 #: Milliseconds for which the error of a dead job is kept under its result key. The exchange script has the same number.
 KEEP_ERROR_MS = 86_400_000
-#: Seconds for which stack traces are kept.
-KEEP_STACKS_SECONDS = 60
 
 Status = Literal["ok", "rewound", "again", "late", "refused"]
 
@@ -319,187 +317,6 @@ def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The answer to join."""
-
-    registered: bool
-    now: float
-    leads: bool
-
-
-def join(
-    keys: Keys, pool_id: str, names: Sequence[str], *, lease: float, term: float, about: bytes = b"{}"
-) -> Op[Joined]:
-    """Register a pool under an id that was never used before. `about` is what the timeline shows of it, as JSON."""
-    return Op(
-        load("join"),
-        (
-            keys.pools, keys.condemned, keys.state(pool_id), keys.known_jobs, keys.leader, keys.members,
-            keys.events("started"), keys.events("leader"),
-        ),
-        (pool_id, int(lease * 1000), int(term * 1000), about, *names),
-        lambda reply: Joined(bool(reply[0]), reply[1] / 1000, bool(reply[2])),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Beaten:
-    """The answer to beat."""
-
-    alive: bool
-    now: float
-    leads: bool
-    cancel: tuple[str, ...]
-    #: Requests of operators: quiet, resume, stop, stacks.
-    requests: tuple[str, ...] = ()
-    #: Those of `cancel` whose jobs go to dead.
-    kill: tuple[str, ...] = ()
-
-
-def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Beaten]:
-    """Renew a pool's lease. With a `term`, also take the leadership if there is no leader."""
-    return Op(
-        load("beat"),
-        (keys.pools, keys.state(pool_id), keys.leader, keys.held(pool_id), keys.events("leader")),
-        (pool_id, int(lease * 1000), int(term * 1000)),
-        _read_beaten,
-    )
-
-
-def _read_beaten(reply: Any) -> Beaten:
-    alive, moment, leads, requests, kill, *cancel = reply
-    return Beaten(
-        bool(alive), moment / 1000, bool(leads), tuple(token.decode() for token in cancel),
-        tuple(request.decode() for request in requests), tuple(token.decode() for token in kill),
-    )  # fmt: skip
-
-
-def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
-    """Take or renew the leadership; with a term of 0, give it up."""
-    return Op(load("lead"), (keys.leader, keys.events("leader")), (pool_id, int(term * 1000)), bool)
-
-
-def status(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
-    """Publish the pool's status, for the console and the command line."""
-    return Op(load("status"), (keys.pools, keys.pool(pool_id)), (pool_id, text), bool)
-
-
-def stacks(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:
-    """Publish the stack traces of the busy workers, and remove the request for them."""
-    return Op(
-        load("stacks"),
-        (keys.pools, keys.state(pool_id), keys.stacks(pool_id)),
-        (pool_id, text, KEEP_STACKS_SECONDS),
-        bool,
-    )
-
-
-def leave(keys: Keys, pool_id: str) -> Op[int]:
-    """Unregister the pool. Returns how many attempts it still held; the leader sweeps these."""
-    return Op(
-        load("leave"),
-        (
-            keys.pools,
-            keys.condemned,
-            keys.state(pool_id),
-            keys.held(pool_id),
-            keys.pool(pool_id),
-            keys.leader,
-            keys.members,
-            keys.events("stopped"),
-        ),
-        (pool_id,),
-        int,
-    )
-
-
-def drop_request(keys: Keys, pool_id: str, request: str) -> Op[int]:
-    """Remove a request of an operator that the pool has carried out."""
-    return Op("HDEL", (keys.state(pool_id),), (f"wish:{request}",), int)
-
-
-def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:
-    """The tokens of the attempts that a pool holds, according to Redis."""
-    return Op("HKEYS", (keys.held(pool_id),), (), texts)
-
-
-def set_cause(keys: Keys, pool_id: str, token: str, why: str) -> Op[int]:
-    """Record why a pool is about to be killed, and which attempt caused it."""
-    return Op(load("set_cause"), (keys.state(pool_id), keys.held(pool_id)), (token, why), int)
-
-
 def wait_bell(bells: Sequence[str], seconds: float) -> Op[str | None]:
     """Wait until one of the bells rings and clear it. Returns its key, or None after `seconds`."""
     return Op("BZPOPMIN", bells, (f"{seconds:.3f}",), lambda reply: reply[0].decode() if reply else None)
-
-
-@dataclass(frozen=True, slots=True)
-class LimitTable:
-    """The content of the hash `limits`."""
-
-    in_force: dict[str, int]
-    #: Names whose limit an operator set, and names whose limit an operator removed.
-    by_operator: set[str]
-    lifted: set[str]
-    #: Name to the mark of the count in progress for its new limit.
-    counting: dict[str, str]
-
-
-def get_limits(keys: Keys) -> Op[tuple[dict[str, int], set[str]]]:
-    """The limits in force, and the names whose limit an operator set."""
-    return Op("HGETALL", (keys.limits,), (), lambda reply: _read_limits(reply)[:2])
-
-
-def limit_table(keys: Keys) -> Op[LimitTable]:
-    """The limits in force, who set them, and those that are being changed."""
-    return Op("HGETALL", (keys.limits,), (), lambda reply: LimitTable(*_read_limits(reply)))
-
-
-def _read_limits(reply: Any) -> tuple[dict[str, int], set[str], set[str], dict[str, str]]:
-    words = [raw.decode("utf-8", "replace") for raw in reply]
-    pairs = dict(zip(words[::2], words[1::2], strict=True))
-    # A rule of rate limits may stand behind the number. No job name has a colon, the definitions of limits have one.
-    numbers = {name: value.partition(" ")[0] for name, value in pairs.items() if not {"|", ":"} & {*name}}
-    limits = {name: int(number) for name, number in numbers.items() if number.isdecimal()}
-    by = {name.removesuffix("|by"): value for name, value in pairs.items() if name.endswith("|by")}
-    lifted = {name for name, value in by.items() if value == "lifted" and name not in limits}
-    end = "|counting"
-    counting = {name.removesuffix(end): mark for name, mark in pairs.items() if name.endswith(end)}
-    return limits, {name for name in limits if by.get(name) == "operator"}, lifted, counting
-
-
-def lift_limit(keys: Keys, name: str, *, by: str, actor: str = "") -> Op[bool]:
-    """Remove the limit of a job name."""
-    return Op(load("change_limit"), _limit_keys(keys, name), (name, "lift", "", by, "", actor), bool)
-
-
-def begin_limit(keys: Keys, name: str, mark: str) -> Op[str]:
-    """Count every attempt fetched from now on. Returns the mark of the count: `mark`, or that of a count in progress."""
-    return Op(
-        load("change_limit"), _limit_keys(keys, name), (name, "begin", mark), lambda reply: reply.decode()
-    )
-
-
-def finish_limit(keys: Keys, name: str, limit: int, *, by: str, mark: str, actor: str = "") -> Op[bool]:
-    """Enforce a limit. False if attempts fetched since this count began may not have been counted."""
-    return Op(load("change_limit"), _limit_keys(keys, name), (name, "finish", mark, by, limit, actor), bool)
-
-
-def abandon_limit(keys: Keys, name: str, mark: str) -> Op[bool]:
-    """Remove the mark of a count whose caller is gone. False if that count is no longer in progress."""
-    return Op(load("change_limit"), _limit_keys(keys, name), (name, "abandon", mark), bool)
-
-
-def _limit_keys(keys: Keys, name: str) -> tuple[str, ...]:
-    return keys.limits, keys.held_of(name), keys.bell(name), keys.events("limit")
-
-
-def pool_ids(keys: Keys) -> Op[list[str]]:
-    """The ids of all registered pools."""
-    return Op("ZRANGE", (keys.pools,), (0, -1), texts)
-
-
-def condemned_ids(keys: Keys) -> Op[list[str]]:
-    """The ids of all condemned pools that are not swept yet."""
-    return Op("ZRANGE", (keys.condemned,), (0, -1), texts)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import consume, inspect, maintain
+from dayjob.store.ops import inspect, maintain, membership
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -191,7 +191,7 @@ def _find_waiting(keys: Keys, job_id: str, name: str | None, depth: Depth) -> St
 
 
 def _find_running(keys: Keys, job_id: str, _name: str | None, depth: Depth) -> Steps[Found | None]:
-    holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
+    holders = yield from ask_all([membership.pool_ids(keys), membership.condemned_ids(keys)])
     ids = holders[0] + holders[1]
     found = yield from _search([keys.held(pool_id) for pool_id in ids], job_id, depth)
     if found is None:

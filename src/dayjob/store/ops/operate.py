@@ -16,7 +16,7 @@ from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
-from dayjob.store.ops import consume, inspect, maintain, produce
+from dayjob.store.ops import concurrency, consume, inspect, maintain, membership, produce
 from dayjob.store.ops.bin import Deletion, Source, ask_bin, to_bin
 from dayjob.store.ops.maintain import BATCH, Move
 from dayjob.store.ops.move import JobMove, MoveAnswer, counted, done, move, unique_key_of
@@ -318,16 +318,16 @@ def set_limit(
     A new limit comes into force in the last step. Interrupted before that, the old one stays in force.
     """
     if limit is None:
-        yield from ask(consume.lift_limit(keys, name, by=by, actor=actor))
+        yield from ask(concurrency.lift_limit(keys, name, by=by, actor=actor))
         return
     if not 0 <= limit <= 1_000_000:
         raise BadOption(f"limit {limit}: give a number from 0 to 1,000,000, or none to lift it")
     for _ in range(LIMIT_TRIES):
-        table = yield from ask(consume.limit_table(keys))
+        table = yield from ask(concurrency.limit_table(keys))
         mark = ""
         if name in table.counting or not table.in_force.get(name):
             mark = yield from _count_held(keys, name)
-        finished = consume.finish_limit(keys, name, limit, by=by, mark=mark, actor=actor)
+        finished = concurrency.finish_limit(keys, name, limit, by=by, mark=mark, actor=actor)
         if (yield from ask(finished)):
             return
     raise Rejected(
@@ -337,10 +337,10 @@ def set_limit(
 
 def _count_held(keys: Keys, name: str) -> Steps[str]:
     """Count the attempts that are held already for a limit that is to come; the answer is the mark of the count."""
-    mark = yield from ask(consume.begin_limit(keys, name, new_id()))
-    holders = yield from ask_all([consume.pool_ids(keys), consume.condemned_ids(keys)])
+    mark = yield from ask(concurrency.begin_limit(keys, name, new_id()))
+    holders = yield from ask_all([membership.pool_ids(keys), membership.condemned_ids(keys)])
     for pool_id in holders[0] + holders[1]:
-        tokens = yield from ask(consume.held_tokens(keys, pool_id))
+        tokens = yield from ask(membership.held_tokens(keys, pool_id))
         own = [f"{pool_id}/{token}" for token in tokens if consume.name_in(token) == name]
         for first in range(0, len(own), 500):
             yield from ask(maintain.recount(keys, name, own[first : first + 500]))

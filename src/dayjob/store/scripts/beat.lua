@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ beat: renew the lease of a pool, and make it the leader if there is none.
 
-Called by: consume.beat
+Called by: membership.beat
 KEYS[1]  pools
 KEYS[2]  state of this pool
 KEYS[3]  leader

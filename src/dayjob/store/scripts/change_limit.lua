@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ change_limit: remove the concurrency limit of a job name, or enforce a new one once all attempts that pools hold are counted.
 
-Called by: consume.begin_limit, consume.finish_limit, consume.abandon_limit, consume.lift_limit
+Called by: concurrency.begin_limit, concurrency.finish_limit, concurrency.abandon_limit, concurrency.lift_limit
 KEYS[1]  limits
 KEYS[2]  held set of the name
 KEYS[3]  bell of the name

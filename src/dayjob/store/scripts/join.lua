@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ join: register a pool under a new id, and add its job names to known_jobs.
 
-Called by: consume.join
+Called by: membership.join
 KEYS[1]  pools
 KEYS[2]  condemned
 KEYS[3]  state of this pool

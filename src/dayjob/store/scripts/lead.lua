@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ lead: take, renew or give up the leadership for a pool.
 
-Called by: consume.lead
+Called by: membership.lead
 KEYS[1]  leader
 KEYS[2]  events of leaders
 ARGV[1]  pool id

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ leave: remove a pool from pools. If it still holds attempts, it is condemned, and sweep moves them.
 
-Called by: consume.leave
+Called by: membership.leave
 KEYS[1]  pools
 KEYS[2]  condemned
 KEYS[3]  state of this pool

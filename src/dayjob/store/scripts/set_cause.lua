@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ set_cause: record why a pool is about to be killed, and which attempt caused it.
 
-Called by: consume.set_cause
+Called by: membership.set_cause
 KEYS[1]  state of the pool
 KEYS[2]  held of the pool
 ARGV[1]  token of the attempt that caused it, or "" when no attempt did

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ stacks: publish the stack traces of a pool's busy workers, which an operator asked for.
 
-Called by: consume.stacks
+Called by: membership.stacks
 KEYS[1]  pools
 KEYS[2]  state of this pool
 KEYS[3]  stacks of this pool

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ status: publish the status of a pool, for the console and the command line.
 
-Called by: consume.status
+Called by: membership.status
 KEYS[1]  pools
 KEYS[2]  status of this pool
 ARGV[1]  pool id

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dayjob.errors import Rejected
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
-from dayjob.store.ops import consume, maintain, pools
+from dayjob.store.ops import consume, maintain, membership, pools
 from dayjob.store.steps import walk
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.periodic import PeriodicScheduler
@@ -150,7 +150,7 @@ class Chores:
         self._reaper.step()
         self._ring()
         self._state.leads = self._link.run(
-            consume.lead(self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS)
+            membership.lead(self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS)
         )
 
     def _ring_parked(self) -> float | None:

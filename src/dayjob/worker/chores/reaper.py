@@ -21,7 +21,7 @@ from dayjob.outcome import Cancelled, Died, Dropped, Reaped, Retried, StartReque
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, inspect, job_types, maintain
+from dayjob.store.ops import consume, inspect, job_types, maintain, membership
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.history import UNKNOWN_CAPS, HistoryCaps, StoredRecord, ending_of, new_records
 from dayjob.store.steps import Runs, walk
@@ -137,7 +137,7 @@ class Reaper:
 
         The highest tokens are moved first, so that the oldest job ends up at the head of its queue.
         """
-        held = self._link.run(consume.held_tokens(self._keys, pool_id))
+        held = self._link.run(membership.held_tokens(self._keys, pool_id))
         tokens = sorted(held, key=_token_number, reverse=True)
         state = self._link.run(maintain.read_state(self._keys, pool_id))
         # The time is only needed if there are payloads to write.

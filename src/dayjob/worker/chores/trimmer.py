@@ -10,7 +10,7 @@ from dayjob.options import PoolOptions
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import concurrency, maintain
 from dayjob.store.ops.maintain import BATCH
 from dayjob.worker.shared_link import SharedLink
 
@@ -97,11 +97,11 @@ class Trimmer:
     def repair_limits(self) -> int:
         """Remove holders of concurrency limits whose attempts no longer run. Returns how many."""
         freed = 0
-        table = self._link.run(consume.limit_table(self._keys))
+        table = self._link.run(concurrency.limit_table(self._keys))
         for name, mark in table.counting.items():
             if self._counting.get(name) == mark:
                 # Counting takes less than a second, so the process that began it was interrupted.
-                self._link.run(consume.abandon_limit(self._keys, name, mark))
+                self._link.run(concurrency.abandon_limit(self._keys, name, mark))
         self._counting = table.counting
         for name in table.in_force:
             try:

@@ -11,7 +11,7 @@ from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
-from dayjob.store.ops import consume, maintain
+from dayjob.store.ops import consume, maintain, membership
 from dayjob.store.ops.consume import Entry, Reply, Request
 from dayjob.store.ops.rates import Spent
 from dayjob.worker.fetching.history import HistoryRecorder
@@ -185,7 +185,7 @@ class ReplyHandler:
         # All names are asked for in the next exchange, so that a difference is found again if this answer is lost.
         self._names.rung.update(self._job_types)
         held = self._state.held
-        found = self._link.run(consume.held_tokens(self._keys, self._state.pool_id))
+        found = self._link.run(membership.held_tokens(self._keys, self._state.pool_id))
         tokens = set(found)
         strange = tokens - held.keys()
         gone = held.keys() - tokens

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dayjob.options import PoolOptions
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 from dayjob.worker.membership import LEADER_TERM_SECONDS
 from dayjob.worker.shared_link import SharedLink
 from dayjob.worker.state import PoolState
@@ -53,14 +53,14 @@ class Heartbeat:
             self._beat_at = now + self._options.beat
         busy = self._observer.busy()
         if due or busy or self._shown:
-            self._link.run(consume.status(self._keys, self._state.pool_id, self._observer.status()))
+            self._link.run(membership.status(self._keys, self._state.pool_id, self._observer.status()))
             self._shown = busy
         return max(0.01, min(self._beat_at - time.monotonic(), STATUS_INTERVAL_SECONDS))
 
     def _beat(self) -> None:
         pool_id = self._state.pool_id
         term = 0.0 if self._state.quiet else LEADER_TERM_SECONDS
-        answer = self._link.run(consume.beat(self._keys, pool_id, lease=self._options.lease, term=term))
+        answer = self._link.run(membership.beat(self._keys, pool_id, lease=self._options.lease, term=term))
         self._state.clock.note(answer.now)
         if pool_id != self._state.pool_id:
             return

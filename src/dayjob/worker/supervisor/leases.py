@@ -20,7 +20,7 @@ from dayjob.safe_logging import SafeLogger
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import SLOWEST_BYTES_PER_SECOND, Link
-from dayjob.store.ops import consume
+from dayjob.store.ops import membership
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.service import backoff
 
@@ -195,7 +195,7 @@ class ChildLeases:
         leased_pools = list(self._leased_pools())
         try:
             for place, pool_id in leased_pools:
-                op = consume.beat(Keys(place.namespace), pool_id, lease=place.lease)
+                op = membership.beat(Keys(place.namespace), pool_id, lease=place.lease)
                 for token in self._link(place).run(op).kill:
                     self._kill(pool_id, token)
         except StoreError as error:
@@ -206,10 +206,10 @@ class ChildLeases:
     def _do(self, task: _Task) -> None:
         place, keys, link = task.place, Keys(task.place.namespace), self._link(task.place)
         for pool_id, cause in task.causes.items():
-            if cause.culprit and link.run(consume.set_cause(keys, pool_id, cause.culprit, cause.why)):
+            if cause.culprit and link.run(membership.set_cause(keys, pool_id, cause.culprit, cause.why)):
                 continue
             # No attempt caused this, or that attempt was settled in the meantime. The other attempts must not count it.
-            link.run(consume.set_cause(keys, pool_id, "", cause.why))
+            link.run(membership.set_cause(keys, pool_id, "", cause.why))
         if task.dead:
             # The parent runs no hooks. A job that would go to dead is left to a pool that can run its hook.
             reaper = Reaper(
