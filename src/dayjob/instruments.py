@@ -16,7 +16,8 @@ from dayjob.handlers.periodic import PeriodicJob
 from dayjob.handlers.redact import secrets_in
 from dayjob.job import Job, running
 from dayjob.middleware import EnqueueHook, Middleware, Outgoing
-from dayjob.options import Hook, check_headers
+from dayjob.names import check_headers
+from dayjob.options import Hook
 
 
 class Instrument(Protocol):
