@@ -5,25 +5,22 @@ The fast path is one typed decode. The code that explains a mistake runs only af
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import inspect as types
 from msgspec.structs import astuple
 
-from dayjob.errors import BadArguments, BadOption, BadSignature
-from dayjob.handlers.altered import altered, may_alter
+from dayjob.errors import BadArguments
+from dayjob.handlers.altered import altered
 from dayjob.handlers.codecs import DEFAULT, Codecs
-from dayjob.handlers.coerce import lenient, parts
-from dayjob.handlers.pydantic_types import Adapted, adapted
+from dayjob.handlers.coerce import lenient
+from dayjob.handlers.plan import SignaturePlan, is_own_class, read_plan
 from dayjob.handlers.redact import looks_secret
-from dayjob.handlers.signature import NOT_YET, Function, Role, show
+from dayjob.handlers.signature import NOT_YET, Function
 from dayjob.names import suggest
 
 Called = tuple[tuple[Any, ...], dict[str, Any]]
@@ -32,13 +29,6 @@ Called = tuple[tuple[Any, ...], dict[str, Any]]
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 _PATH = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*)`$")
-
-#: Types whose values contain no keys.
-_SCALARS = (
-    types.NoneType, types.BoolType, types.IntType, types.FloatType, types.StrType, types.BytesType, types.DateTimeType,
-    types.DateType, types.TimeType, types.TimeDeltaType, types.UUIDType, types.DecimalType, types.EnumType,
-    types.LiteralType,
-)  # fmt: skip
 
 #: Parameter names that were probably not meant as arguments, and what to write instead.
 _MEANT = {
@@ -65,41 +55,6 @@ def encode_unchecked(name: str, kwargs: Mapping[str, Any], codecs: Codecs = DEFA
     return raw
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """The `**args` parameter of a handler, and the type of its values."""
-
-    name: str
-    info: types.Type
-    decode: Callable[[bytes | msgspec.Raw], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SignaturePlan:
-    """What the signature and annotations of one handler ask for."""
-
-    wants_context: bool
-    wants_job: bool
-    #: All arguments in order: first those that may be passed by position, then the keyword-only ones.
-    names: tuple[str, ...]
-    by_position: int
-    required: frozenset[str]
-    #: Arguments that must be strings; without a check msgspec would silently encode bytes as base64.
-    texts: tuple[str, ...]
-    infos: Mapping[str, types.Type]
-    #: Arguments that JSON may change, each with its field in what `decode` returns.
-    watched: tuple[tuple[str, str], ...]
-    #: Arguments that pydantic reads and writes.
-    adapted: Mapping[str, type[Adapted]]
-    decode: Callable[[bytes | msgspec.Raw], Any]
-    rest: Rest | None
-    #: Whether any arguments are accepted, because the handler takes only the job and reads them from it.
-    anything: bool
-    #: Names that `**args` may not use, because the context or the job parameter has them.
-    taken: tuple[str, ...]
-    shown: str
-
-
 class Arguments:
     """Encodes and decodes the arguments of one handler.
 
@@ -119,7 +74,7 @@ class Arguments:
         with suppress(
             *NOT_YET
         ):  # the type may be defined further down, or in a module that is still being imported
-            self._plan = self._read()
+            self._plan = read_plan(self._name, self._function, self._redact, self._codecs)
 
     @property
     def plan(self) -> SignaturePlan:
@@ -134,7 +89,7 @@ class Arguments:
     def resolve(self) -> SignaturePlan:
         """Look up every type now. Raises BadSignature, which names the type that does not exist."""
         try:
-            plan = self._read()
+            plan = read_plan(self._name, self._function, self._redact, self._codecs)
         except NOT_YET as error:
             for parameter in self._function.parameters():
                 try:
@@ -285,7 +240,7 @@ class Arguments:
         if name == first.name and first.annotation is not first.empty:
             hint = self._function.hint(first)
             # Only a hint, because the user's class may also be an argument that was left out.
-            if _is_own_class(hint) and (name in _MEANT or "Context" in hint.__name__):
+            if is_own_class(hint) and (name in _MEANT or "Context" in hint.__name__):
                 return f"; {self._function.no_context(name, hint)}"
         return _MEANT.get(name, "")
 
@@ -316,150 +271,10 @@ class Arguments:
     def _where(self, plan: SignaturePlan) -> str:
         return f"    {plan.shown}    {self._function.location}"
 
-    def _read(self) -> SignaturePlan:
-        function = self._function
-        parameters = function.parameters()
-        self._check_kind(parameters)
-        hints = {one.name: function.hint(one) for one in parameters}
-        roles = {one.name: function.role(hints[one.name]) for one in parameters}
-        order = [roles[one.name] for one in parameters]
-        leading = [role for role in order if role != "argument"]
-        by_position = [one.kind in _POSITIONAL for one in parameters[: len(leading)]]
-        if leading != order[: len(leading)] or leading not in _ORDERS or not all(by_position):
-            raise self._disorder(parameters, roles, hints)
-        arguments = parameters[len(leading) :]
-        named = [one for one in arguments if one.kind is not one.VAR_KEYWORD]
-        by_pydantic = {one.name: kind for one in named if (kind := adapted(hints[one.name])) is not None}
-        read_as = {**hints, **by_pydantic}
-        infos = {one.name: self._type_info(one, read_as[one.name]) for one in arguments}
-        rest = None
-        for one in arguments[len(named) :]:
-            rest = Rest(one.name, infos.pop(one.name), self._codecs.decoder(hints[one.name]))
-        if rest is None and (arguments or "job" not in leading):
-            self._check_redact(infos)
-        return SignaturePlan(
-            wants_context="context" in leading,
-            wants_job="job" in leading,
-            names=tuple(one.name for one in named),
-            by_position=sum(one.kind in _POSITIONAL for one in named),
-            required=frozenset(one.name for one in named if one.default is one.empty),
-            texts=tuple(one.name for one in named if hints[one.name] in (str, str | None)),
-            infos=infos,
-            watched=tuple(
-                (one.name, f"a{number}") for number, one in enumerate(named) if may_alter(infos[one.name])
-            ),
-            adapted=by_pydantic,
-            decode=self._codecs.decoder(_struct(named, read_as, forbid=rest is None)),
-            rest=rest,
-            anything="job" in leading and not arguments,
-            taken=tuple(
-                one.name for one in parameters[: len(leading)] if one.kind is not one.POSITIONAL_ONLY
-            ),
-            shown=function.shown(arguments),
-        )
-
-    def _check_redact(self, infos: Mapping[str, Any]) -> None:
-        """Refuse a name in `redact` that is not an argument, unless it may be a key inside one."""
-        for name in self._redact:
-            if name in infos:
-                continue
-            near = suggest(name, [one for one, info in infos.items() if _is_scalar(info) or _is_any(info)])
-            if near or all(map(_is_scalar, infos.values())):
-                raise BadOption(
-                    f"job {self._name!r}: redact={name!r} is not an argument of the job{near}\n"
-                    f"    {self._function.shown()}    {self._function.location}"
-                )
-
-    def _disorder(
-        self, parameters: list[inspect.Parameter], roles: Mapping[str, Role], hints: Mapping[str, Any]
-    ) -> BadSignature:
-        first = parameters[0]
-        start = [roles[one.name] for one in parameters[:2]]
-        if start == ["argument", "job"] and _is_own_class(hints[first.name]):
-            return self._function.bad(
-                f"{self._function.no_context(first.name, hints[first.name])}, or put the argument after the job"
-            )
-        return self._function.misplaced(roles)
-
-    def _check_kind(self, parameters: list[inspect.Parameter]) -> None:
-        function = self._function
-        if function.yields:
-            raise function.bad("a job cannot yield: calling it would run nothing. Return instead")
-        if (
-            parameters
-            and parameters[0].name in ("self", "cls")
-            and parameters[0].annotation is parameters[0].empty
-        ):
-            raise function.bad(
-                "a plain method cannot be called without its object: register a bound method, or write a function"
-            )
-        for one in parameters:
-            if one.kind is one.VAR_POSITIONAL:
-                raise function.bad(
-                    f"arguments have names, so '*{one.name}' gets none: write {_without(function, one)}"
-                )
-
-    def _type_info(self, parameter: inspect.Parameter, hint: Any) -> types.Type:
-        try:
-            info = types.type_info(hint)
-        except NOT_YET:
-            raise
-        except Exception as error:
-            # Types are the user's code and may raise anything; the meaning is the same.
-            raise self._function.bad(
-                f"{parameter.name}: {show(hint)} cannot be read from JSON ({error})"
-            ) from None
-        for part in parts(info):
-            if isinstance(part, types.CustomType) and not self._codecs.can_load(part.cls):
-                kind = show(part.cls)
-                raise self._function.bad(
-                    f"{parameter.name}: {kind} cannot travel as JSON. Send an id or plain values, "
-                    f"make {kind} a dataclass, TypedDict, msgspec.Struct or pydantic model, "
-                    f"or give the pool a codec: WorkerPool(codecs=[Codec({kind}, to_json, from_json)])"
-                )
-        return info
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_ORDERS: tuple[list[str], ...] = ([], ["context"], ["job"], ["context", "job"])
-_PLAIN_DEFAULTS = (type(None), bool, int, float, str)
-
-
-def _struct(named: Sequence[inspect.Parameter], hints: Mapping[str, Any], *, forbid: bool) -> Any:
-    # The fields are renamed, because an argument may have a name that a Struct field cannot have.
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    for number, one in enumerate(named):
-        hint = hints[one.name]
-        if one.default is one.empty:
-            fields.append((f"a{number}", hint))
-        elif type(one.default) in _PLAIN_DEFAULTS:
-            fields.append((f"a{number}", hint, one.default))
-        else:
-            # A factory passes the same object, as a plain call does; as a default msgspec would copy or refuse it.
-            fields.append((f"a{number}", hint, msgspec.field(default_factory=_giving(one.default))))
-    rename = {f"a{number}": one.name for number, one in enumerate(named)}
-    return msgspec.defstruct("Arguments", fields, kw_only=True, rename=rename, forbid_unknown_fields=forbid)
-
-
-def _giving(value: Any) -> Callable[[], Any]:
-    return lambda: value
-
 
 def _inside(name: str, text: str) -> str:
     """An error of msgspec about a value, with the path it would have as an argument of that name."""
     return text.replace("`$", f"`$.{name}") if _PATH.search(text) else f"{text} - at `$.{name}`"
-
-
-def _without(function: Function, star: inspect.Parameter) -> str:
-    """The signature with `**args` in place of its `*args`."""
-    kept = [one for one in function.parameters() if one is not star and one.name != star.name]
-    if not any(one.kind is one.VAR_KEYWORD for one in kept):
-        kept.append(star.replace(kind=inspect.Parameter.VAR_KEYWORD))
-    return function.shown(kept)
-
-
-def _is_own_class(hint: Any) -> bool:
-    return isinstance(hint, type) and hint.__module__ != "builtins"
 
 
 def _split(plan: SignaturePlan, values: tuple[Any, ...]) -> Called:
@@ -469,19 +284,6 @@ def _split(plan: SignaturePlan, values: tuple[Any, ...]) -> Called:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
-
-
-def _is_any(info: Any) -> bool:
-    return isinstance(info, types.AnyType)
-
-
-def _is_scalar(info: Any) -> bool:
-    """Whether values of this type contain no keys."""
-    if isinstance(info, types.Metadata):
-        return _is_scalar(info.type)
-    if isinstance(info, types.UnionType):
-        return all(map(_is_scalar, info.types))
-    return isinstance(info, _SCALARS)
 
 
 def _is_secret(name: str) -> bool:
