@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dayjob.limits import Limit, Rate, RateKind, Window
 from dayjob.outcome import GivenBack
@@ -51,6 +52,51 @@ class RatedPool(Pool):
         """Give an attempt back that never started."""
         charge = self.charges[token]
         self.settle(Entry(name, token, GivenBack(), spent=Spent(-charge.cost, charge.marks, undone=True)))
+
+
+@dataclass
+class ModelLimit:
+    """A limit whose time is far longer than a test, as plain numbers: a rate never fills up, a window forgets nothing."""
+
+    kind: RateKind
+    #: Units of a rate that are used, and the sum of all charges since the epoch began.
+    used: float = 0
+    charged: float = 0
+    epoch: int = 0
+    #: The attempts that a window counts.
+    starts: set[str] = field(default_factory=set)
+    held: bool = False
+
+    def spare(self, cost: int) -> int:
+        """How many jobs of this cost may start."""
+        if self.held:
+            return 0
+        if isinstance(self.kind, Window):
+            return max(0, self.kind.n - len(self.starts))
+        return max(0, int((self.kind.units - self.used) // cost))
+
+    def charge(self, member: str, units: float) -> None:
+        """Count a start."""
+        self.starts.add(member)
+        self.used += units
+        self.charged += units
+
+    def correct(self, member: str, spent: Spent, mark: tuple[int, float]) -> None:
+        """Take back a charge, as far as nothing that came later used it; or charge what was used beyond it."""
+        if spent.undone:
+            self.starts.discard(member)
+        if spent.units > 0:
+            self.used += spent.units
+            self.charged += spent.units
+        elif mark[0] == self.epoch:
+            self.used = min(self.used, max(self.used + spent.units, self.charged - mark[1]))
+
+    def reset(self) -> None:
+        """Forget everything, as an operator may ask."""
+        self.used = self.charged = 0
+        self.epoch += 1
+        self.starts.clear()
+        self.held = False
 
 
 def too_many(starts: Sequence[tuple[int, float]], kind: RateKind) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from dayjob import BadOption, Concurrency, Job, Rate, Throttled, Window
 from dayjob.store.ops import rates
+from dayjob.worker.fetching import names
 from server import wait_until
 
 
@@ -108,6 +109,28 @@ def test_spend_corrects_what_the_job_was_charged(new_pool, keys, link, call):
     assert state.wait > 3600
 
 
+def test_what_a_job_did_not_use_lets_another_name_of_its_limit_start(new_pool, keys, call, monkeypatch):
+    """The request that settles the first name must wake the second one, which would wait an hour."""
+    # A pool asks for all its names from time to time, which would hide the defect.
+    monkeypatch.setattr(names, "ALL_NAMES_INTERVAL_SECONDS", 3600.0)
+    pool, starts, gate = new_pool(concurrency=2), Starts(), threading.Event()
+    api = pool.limit("api", Rate(1, per=3600))
+
+    def ask(job: Job) -> None:
+        gate.wait(10)
+        job.spend(0)
+
+    pool.register("ask", ask, limits=[api])
+    pool.register("other", starts.note, limits=[api])
+    pool.enqueuer.enqueue("ask")
+    with pool:
+        wait_until(lambda: call("EXISTS", keys.rate("api")), 10)
+        pool.enqueuer.enqueue("other")
+        wait_until(lambda: call("ZSCORE", keys.parked, "other"), 10)
+        gate.set()
+        wait_until(lambda: len(starts) == 1, 10)
+
+
 def test_what_never_started_is_refunded_when_a_pool_stops(new_pool, keys, link):
     """Two jobs are fetched for two slots, but there is one thread: the second is given back before it starts."""
     pool, gate, running = new_pool(concurrency=2, threads=1), threading.Event(), threading.Event()
@@ -120,6 +143,32 @@ def test_what_never_started_is_refunded_when_a_pool_stops(new_pool, keys, link):
         assert pool.drain(10)
     state = link.run(rates.limit_states(keys, {"work/rate": "rate"}, cost=1))["work/rate"]
     assert state.used == 2, "each job is charged once, however often it was fetched"
+
+
+def test_an_attempt_that_redis_lost_is_charged_again(new_pool, keys, call):
+    """A failover that lost the last writes: the handler runs on, and has called the API."""
+    pool, gate, starts = new_pool(concurrency=2), threading.Event(), Starts()
+    pool.register(
+        "work", lambda: (starts.note(), gate.wait(10)), limits=[Window(1, per=3600), Rate(1, per=3600)]
+    )
+    pool.register("other", lambda: None)
+    pool.enqueuer.enqueue("work")
+    with pool:
+        wait_until(lambda: len(starts) == 1, 10)
+        (pool_id,) = (one.decode() for one in call("ZRANGE", keys.pools, 0, -1))
+        call(
+            "DEL",
+            keys.held(pool_id),
+            keys.window("work/window"),
+            keys.rate("work/rate"),
+            keys.held_of("work"),
+        )
+        pool.enqueuer.enqueue("other")
+        wait_until(lambda: call("EXISTS", keys.window("work/window"), keys.rate("work/rate")) == 2, 10)
+        pool.enqueuer.enqueue("work")
+        wait_until(lambda: call("ZSCORE", keys.parked, "work"), 10)
+        gate.set()
+    assert len(starts) == 1
 
 
 def test_a_pool_of_other_code_obeys_limits_that_it_learns(new_pool, keys, link, look):

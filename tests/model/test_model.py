@@ -1,4 +1,4 @@
-"""The model of the exchange, searched whole by Spin: it holds as it is, and fails with any of its rules broken.
+"""The models of the exchange and of rate limits, searched whole by Spin: they hold, and fail with any rule broken.
 
 DAYJOB_PROOF=full searches further: minutes, and some gigabytes of memory.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 MODEL = Path(__file__).parent / "exchange.pml"
+RATES = MODEL.with_name("rates.pml")
 FULL = os.environ.get("DAYJOB_PROOF") == "full"
 
 MISSING = [tool for tool in ("spin", "cc") if shutil.which(tool) is None]
@@ -67,6 +68,22 @@ BROKEN = {
     "ENQUEUE_WITHOUT_NUMBER": (QUIET | {"FAULTS": 1, "PRODUCERS": 1}, LOST),
 }
 
+#: Bounds of the rate limits: a burst and a window, each the narrower one once.
+LIMITS = {
+    "even": {"BURST": 1, "WINDOW": 5, "SPAN": 2},
+    "a burst": {"BURST": 3, "WINDOW": 5, "SPAN": 2},
+    "a window": {"BURST": 3, "WINDOW": 2, "SPAN": 3},
+    "a long window": {"BURST": 2, "WINDOW": 3, "SPAN": 6},
+}
+#: A broken rule of them to the bounds under which it shows. Either assertion may be the first to fail.
+BROKEN_LIMITS = {
+    "NOT_CHARGED": LIMITS["even"],
+    "BURST_TOO_LARGE": LIMITS["a burst"],
+    "REFUND_OF_LATER_CHARGES": LIMITS["even"],
+    "REFUNDED_TWICE": LIMITS["a burst"],
+    "WINDOW_TOO_SHORT": LIMITS["a window"],
+}
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -77,12 +94,14 @@ class Verdict:
     said: str
 
 
-def search(folder: Path, bounds: dict[str, int], broken: str = "", *, cycles: bool = False) -> Verdict:
-    """Search every run of the model. With `cycles`: for one that never ends."""
+def search(
+    folder: Path, bounds: dict[str, int], broken: str = "", *, cycles: bool = False, model: Path = MODEL
+) -> Verdict:
+    """Search every run of a model. With `cycles`: for one that never ends."""
     flags = [f"-D{name}={value}" for name, value in bounds.items()] + ([f"-D{broken}"] if broken else [])
-    shutil.copy(MODEL, folder)
+    shutil.copy(model, folder)
     kind = "-DNP" if cycles else "-DSAFETY"
-    run(folder, "spin", "-a", *flags, MODEL.name)
+    run(folder, "spin", "-a", *flags, model.name)
     # A short search is over before a better compilation would be.
     run(folder, "cc", "-O2" if FULL else "-O0", "-w", kind, "-DHC4", "-o", "pan", "pan.c")
     said = run(folder, "./pan", "-m200000", f"-w{24 if FULL else 19}", *(["-l"] if cycles else []))
@@ -121,9 +140,26 @@ def test_a_broken_rule_is_found_out(broken, tmp_path):
     assert f"pan:1: {says}" in found.said, found.said
 
 
-def test_every_switch_of_the_model_is_tried():
+@pytest.mark.parametrize("name", LIMITS)
+def test_no_history_of_starts_and_refunds_exceeds_a_limit(name, tmp_path):
+    found = search(tmp_path, LIMITS[name], model=RATES)
+    assert found.errors == 0, found.said
+    assert found.states > 1_000
+
+
+@pytest.mark.parametrize("broken", BROKEN_LIMITS)
+def test_a_broken_rule_of_a_limit_is_found_out(broken, tmp_path):
+    found = search(tmp_path, BROKEN_LIMITS[broken], broken, model=RATES)
+    assert found.errors == 1
+    assert "pan:1: assertion violated (" in found.said, found.said
+
+
+@pytest.mark.parametrize(
+    ("model", "broken"), [(MODEL, BROKEN), (RATES, BROKEN_LIMITS)], ids=["exchange", "rates"]
+)
+def test_every_switch_of_a_model_is_tried(model, broken):
     """What the model can break is what is broken here; bounds aside."""
-    text = MODEL.read_text()
+    text = model.read_text()
     switches = set(re.findall(r"#ifn?def ([A-Z_]+)", text))
     bounds = set(re.findall(r"#ifndef ([A-Z]+)\n#define \1 ", text))
-    assert switches - bounds == set(BROKEN)
+    assert switches - bounds == set(broken)

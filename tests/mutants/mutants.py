@@ -35,6 +35,7 @@ class Mutant:
 
 EXCHANGE = "tests/scripts/test_exchange.py"
 RATES = "tests/scripts/test_rates.py"
+RATED_POOLS = "tests/integration/test_rates.py"
 SETTLE = "tests/scripts/test_exchange_settle.py"
 RESCUE = "tests/integration/test_rescue.py"
 HISTORY = "tests/scripts/test_history.py"
@@ -191,6 +192,83 @@ ALL = (
         "one.full_at = math.min(one.full_at, math.max(one.full_at - amount, least))",
         "one.full_at = one.full_at - amount",
         (f"{RATES}::test_a_refund_never_makes_a_bucket_fuller_than_without_the_attempt",),
+    ),
+    Mutant(
+        "a hold is ignored",
+        f"{SCRIPTS}/prelude/limiters.lua",
+        "if each.held_until > at_us then return 0 end",
+        "",
+        (f"{RATES}::test_throttled_holds_the_limit_for_every_name_that_has_it",),
+    ),
+    Mutant(
+        "a burst has one unit more",
+        f"{SCRIPTS}/prelude/limiters.lua",
+        "one.room = one.burst * one.interval",
+        "one.room = (one.burst + 1) * one.interval",
+        (f"{RATES}::test_a_rate_lets_its_burst_start_and_the_rest_stays_in_its_place",),
+    ),
+    Mutant(
+        "a window has one start more",
+        f"{SCRIPTS}/prelude/limiters.lua",
+        "most = math.min(most, each.n - each.size)",
+        "most = math.min(most, each.n - each.size + 1)",
+        (f"{RATES}::test_a_window_counts_starts_whatever_they_cost",),
+    ),
+    Mutant(
+        "a window is shorter than it should be",
+        f"{SCRIPTS}/prelude/limiters.lua",
+        "string.format('(%.0f', at_us - one.per)",
+        "string.format('(%.0f', at_us - one.per * 0.9)",
+        (f"{RATES}::test_a_window_counts_a_start_for_its_whole_time_and_no_longer",),
+    ),
+    Mutant(
+        "a window forgets starts that count",
+        f"{SCRIPTS}/prelude/charges.lua",
+        "redis.call('ZREMRANGEBYSCORE', state, '-inf', string.format('%.0f', at_us - one.per))",
+        "redis.call('ZREMRANGEBYSCORE', state, '-inf', string.format('%.0f', at_us - one.per / 2))",
+        (f"{RATES}::test_a_window_counts_a_start_for_its_whole_time_and_no_longer",),
+    ),
+    Mutant(
+        "a window keeps what was given back",
+        f"{SCRIPTS}/prelude/charges.lua",
+        "redis.call('ZREM', starts, member)",
+        "",
+        (MACHINE,),
+    ),
+    Mutant(
+        "a name that waits for a limit does not wake the leader",
+        f"{SCRIPTS}/exchange.lua",
+        "if not first.err and not (first[2] and tonumber(first[2]) * 1000 <= at) then pcall_('ZADD', due, 0, '1') end",
+        "",
+        (f"{RATES}::test_a_name_that_waits_is_parked_until_its_next_job_fits",),
+    ),
+    Mutant(
+        "a pool does not refund what never started",
+        f"{WORKER}/running/attempt.py",
+        "return Spent(-charge.cost, charge.marks, undone=True)",
+        "return None",
+        (f"{RATED_POOLS}::test_what_never_started_is_refunded_when_a_pool_stops",),
+    ),
+    Mutant(
+        "a refund does not wake the other names of a limit",
+        f"{WORKER}/fetching/rules.py",
+        "if entry.spent is not None and entry.spent.units < 0",
+        "if False",
+        (f"{RATED_POOLS}::test_what_a_job_did_not_use_lets_another_name_of_its_limit_start",),
+    ),
+    Mutant(
+        "an attempt that Redis lost is not charged again",
+        f"{WORKER}/fetching/replies.py",
+        "self._charge_again(held[token])",
+        "pass",
+        (f"{RATED_POOLS}::test_an_attempt_that_redis_lost_is_charged_again",),
+    ),
+    Mutant(
+        "a testing block ignores a hold",
+        "src/dayjob/testing/limits.py",
+        "self._held_until.get(limit.name, 0.0) <= now and ",
+        "",
+        ("tests/unit/test_testing_limits.py::test_a_throttled_job_waits_at_the_head_of_its_queue_and_its_limit_is_held_for_all",),
     ),
     Mutant(
         "a pool fetches under limits that it does not know",

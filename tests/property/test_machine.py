@@ -1,7 +1,7 @@
 """Every operation on a namespace in any order, against a plain dictionary that says where each job must be.
 
 After each step the census of a real server equals the model: every job in exactly one place with its fails and deaths,
-every total, unique key, limit and bell. DAYJOB_PROOF=full walks a hundred times as far.
+every total, unique key, limit, rate and bell. DAYJOB_PROOF=full walks a hundred times as far.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from hypothesis.stateful import (
 
 from census import Census, census, dump
 from dayjob.job import new_id
+from dayjob.limits import Limit, Rate, Window
 from dayjob.options import JobOptions
 from dayjob.outcome import (
     Died,
     Done,
     Dropped,
     GivenBack,
+    HeldBack,
     Kept,
     NameSuspect,
+    Recharge,
     Release,
     Retried,
     Rewound,
@@ -46,13 +49,15 @@ from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce
+from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce, rates
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.produce import Slot, When
+from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.requeuer import Requeuer
 from pools import Pool, jobs_of
+from rates import ModelLimit
 from server import running
 
 FULL = os.environ.get("DAYJOB_PROOF") == "full"
@@ -60,6 +65,8 @@ NAMES = ("a", "b")
 #: Not due before a history ends, in milliseconds.
 HOUR = 3_600_000
 SIDES = ("scheduled", "retry", "dead")
+#: Limits that names may share. A unit of the rate takes a day to fill up.
+KINDS = {"r": Rate(5, per=5 * 86_400, burst=5), "w": Window(4, per=86_400)}
 #: How an attempt may end: the place it goes to, and the totals that count it.
 ENDS = {
     "retry": ("retry", ("failed", "retried")),
@@ -72,9 +79,10 @@ ENDS = {
     "keep": ("done", ("done",)),
     "broken": ("broken", ("broken",)),
     "back": ("queue", ("given_back",)),
+    "throttle": ("queue", ("held_back",)),
 }
 #: Those after which a job would run again: refused once an operator has cancelled it.
-RUNS_AGAIN = {"retry", "retry later", "snooze", "back"}
+RUNS_AGAIN = {"retry", "retry later", "snooze", "back", "throttle"}
 #: The outcomes of those kinds that always have the same.
 OUTCOMES = {
     "snooze": Snoozed(HOUR / 1000),
@@ -113,6 +121,10 @@ class Known:
     #: In the bin: where it was, and whether it had its unique key.
     was: str = ""
     owned: bool = False
+    #: What this attempt was charged: units; each limit to its epoch and mark in the model, and to its mark in Redis.
+    cost: int = 0
+    charge: dict[str, tuple[int, float]] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -126,6 +138,11 @@ class Model:
     #: Unique key to the id of its owner.
     owners: dict[str, str] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
+    #: Job name to its rate limits, and what each of them has used.
+    rules: dict[str, RateRule] = field(default_factory=dict)
+    rates: dict[str, ModelLimit] = field(
+        default_factory=lambda: {limit: ModelLimit(kind) for limit, kind in KINDS.items()}
+    )
     paused: set[str] = field(default_factory=set)
     condemned: set[str] = field(default_factory=set)
     suspects: dict[str, str] = field(default_factory=dict)
@@ -146,6 +163,7 @@ class Model:
         if job.place == "queue":
             self.order[job.name].remove(job_id)
         job.place, job.due, job.pool, job.token, job.released, job.cancel = place, due, "", "", False, ""
+        job.cost, job.charge, job.marks = 0, {}, {}
         if place == "queue":
             self.order[job.name].insert(0 if head else len(self.order[job.name]), job_id)
 
@@ -186,7 +204,22 @@ class Model:
         if name in self.limits:
             held = sum(job.place == "held" and job.name == name for job in self.jobs.values())
             waiting = min(waiting, max(0, self.limits[name] - held))
-        return waiting
+        rule = self.rules.get(name)
+        return min([waiting, *(self.rates[one].spare(rule.cost) for one in rule.limits)]) if rule else waiting
+
+    def correct(self, member: str, job: Known, spent: Spent) -> None:
+        """Apply a correction of what an attempt was charged. There is one for each attempt."""
+        for limit in spent.marks:
+            self.rates[limit].correct(member, spent, job.charge[limit])
+        job.charge = {}
+
+    def charge(self, job: Known, marks: dict[str, str]) -> None:
+        """Charge the limits for an attempt that was fetched. What the limits' marks are is known after the exchange."""
+        rule = self.rules.get(job.name)
+        if rule is not None:
+            for limit in rule.limits:
+                self.rates[limit].charge(f"{job.pool}/{job.token}", rule.cost)
+            job.cost, job.marks = rule.cost, {limit: marks.get(limit, "") for limit in rule.limits}
 
 
 class Machine(RuleBasedStateMachine):
@@ -202,6 +235,8 @@ class Machine(RuleBasedStateMachine):
         #: How many pools there were. Their ids, like the scores below, say nothing of chance or time: the same draws must
         #: lead to the same state, or a history cannot be played again.
         self.joined = 0
+        for limit, kind in KINDS.items():
+            self.link.run(rates.declare(self.keys, Limit(limit, kind)))
         self.pools = [self.new_pool(), self.new_pool()]
         self.made = 0
         #: Pools whose numbers are ahead of what Redis knows.
@@ -217,7 +252,12 @@ class Machine(RuleBasedStateMachine):
 
     def new_pool(self) -> Pool:
         self.joined += 1
-        return Pool(self.keys, self.link, pool_id=f"pool{self.joined:04}", names=NAMES)
+        pool = Pool(self.keys, self.link, pool_id=f"pool{self.joined:04}", names=NAMES)
+        pool.rules, pool.kinds = (
+            self.model.rules,
+            {limit: rates.definition_kind(Limit(limit, kind)) for limit, kind in KINDS.items()},
+        )
+        return pool
 
     def now(self) -> float:
         return int(self.link.run(plain("TIME"))[0])
@@ -360,13 +400,14 @@ class Machine(RuleBasedStateMachine):
 
     def _outcomes(self, pool: Pool, rng: random.Random) -> list[tuple[str, str]]:
         """Ends for some of what it holds, the newest first as give-backs must be."""
-        kinds = [kind for kind in ENDS if kind != "broken"]
+        kinds = [kind for kind in ENDS if kind not in ("broken", "throttle")]
         found = []
         for job_id in reversed(self.model.held_by(pool.id)):
             if self.model.jobs[job_id].junk:
                 found.append((job_id, "broken"))
             elif rng.random() < 0.5:
-                found.append((job_id, rng.choice(kinds)))
+                throttled = self.model.jobs[job_id].charge and rng.random() < 0.1
+                found.append((job_id, "throttle" if throttled else rng.choice(kinds)))
         return found
 
     def _entries(self, outcomes, rng: random.Random) -> tuple[list[Entry], dict[str, list[str]]]:
@@ -376,6 +417,7 @@ class Machine(RuleBasedStateMachine):
         for job_id, kind in outcomes:
             job = self.model.jobs[job_id]
             payload, attempt = raw.get(job_id, b""), f"{job.pool}/{job.token}"
+            spent = self._spent(job, kind, rng)
             if job.key and kind in FOR_GOOD | {"plain"}:
                 entries.append(Entry(job.name, job.token, Release(job.key, first_run=False), job_id=job_id))
             if kind == "plain":
@@ -383,22 +425,32 @@ class Machine(RuleBasedStateMachine):
             elif kind.startswith("retry"):
                 changed = codec.rewrite(payload, {"fails": job.fails + 1, "attempt": attempt})
                 wait = HOUR / 1000 if kind == "retry later" else 0.0
-                entries.append(Entry(job.name, job.token, Retried(wait), changed))
+                entries.append(Entry(job.name, job.token, Retried(wait), changed, spent=spent))
             elif kind in ("snooze", "dead", "keep"):
                 changes = {"fails": job.fails + 1} if kind == "dead" else {}
                 changed = codec.rewrite(payload, {**changes, "attempt": attempt})
-                entries.append(Entry(job.name, job.token, OUTCOMES[kind], changed))
+                entries.append(Entry(job.name, job.token, OUTCOMES[kind], changed, spent=spent))
             elif kind == "broken":
                 entry = codec.broken_entry(payload, at=1.0, where="here", why="no job")
                 entries.append(Entry(job.name, job.token, Unreadable(), entry))
             elif kind == "back" and job.released:
-                entries.append(Entry(job.name, job.token, GivenBack(job.key), job_id=job_id))
+                entries.append(Entry(job.name, job.token, GivenBack(job.key), job_id=job_id, spent=spent))
             else:
-                entries.append(Entry(job.name, job.token, OUTCOMES[kind]))
+                outcome = HeldBack(tuple(job.charge), 3600.0) if kind == "throttle" else OUTCOMES[kind]
+                entries.append(Entry(job.name, job.token, outcome, spent=spent))
         if rng.random() < 0.2:
             # The outcome of an attempt that nobody holds.
             entries.append(Entry("a", "99999:a", OUTCOMES["dead"], b'{"name":"a","id":"late"}'))
         return entries, done
+
+    def _spent(self, job: Known, kind: str, rng: random.Random) -> Spent | None:
+        """The correction that goes with an outcome: the attempt never started, or used other units than it was charged."""
+        if not job.charge or kind in ("plain", "broken"):
+            return None
+        if kind == "back" and rng.random() < 0.7:
+            return Spent(-job.cost, job.marks, undone=True)
+        units = rng.choice((-job.cost, 0, 0, 1))
+        return Spent(units, job.marks) if units else None
 
     def _settled(self, pool: Pool, outcomes, entries: list[Entry], reply: consume.Reply) -> None:
         model = self.model
@@ -406,6 +458,13 @@ class Machine(RuleBasedStateMachine):
         if late:
             model.totals["late:a"] += 1
         assert (reply.late, reply.stuck) == (late, [])
+        by_token = {model.jobs[job_id].token: model.jobs[job_id] for job_id, _ in outcomes}
+        for entry in entries:
+            if entry.spent is not None:
+                model.correct(f"{pool.id}/{entry.token}", by_token[entry.token], entry.spent)
+            if isinstance(entry.outcome, HeldBack) and not by_token[entry.token].cancel:
+                for limit in entry.outcome.limits:
+                    model.rates[limit].held = True
         # Plain completions are settled after the entries.
         for job_id, kind in sorted(outcomes, key=lambda one: one[1] == "plain"):
             job = model.jobs[job_id]
@@ -426,14 +485,21 @@ class Machine(RuleBasedStateMachine):
 
     def _fetched(self, pool: Pool, wants: list[Want], room: int, reply: consume.Reply) -> None:
         model = self.model
-        left = {want.name: model.fetchable(want.name) for want in wants}
+        fetched = []
         for token, name, payload in jobs_of(reply):
             job_id = model.order[name][0]
             assert id_of(payload) == job_id
+            assert model.fetchable(name) > 0
             model.move(job_id, "held")
-            model.jobs[job_id].pool, model.jobs[job_id].token = pool.id, token
-            left[name] -= 1
-            assert left[name] >= 0
+            job = model.jobs[job_id]
+            job.pool, job.token = pool.id, token
+            model.charge(job, reply.marks)
+            fetched.append(job)
+        for job in fetched:
+            job.charge = {
+                limit: (model.rates[limit].epoch, model.rates[limit].charged) for limit in job.marks
+            }
+        left = {want.name: model.fetchable(want.name) for want in wants}
         assert len(jobs_of(reply)) <= room
         if len(jobs_of(reply)) < room:
             assert not any(left[want.name] for want in wants if want.fetch)
@@ -495,6 +561,9 @@ class Machine(RuleBasedStateMachine):
         there = {self.model.jobs[one].token for one in self.model.held_by(pool.id)}
         assert (again.status, again.late) == ("again", 0)
         assert jobs_of(again) == [job for job in jobs_of(first) if job[0] in there]
+        if again.unknown:
+            # The limits of these names changed since the first send: the pool reads them, and asks again.
+            self.answers[pool.id] = pool.exchange(*(Want(name, 1, fetch=False) for name in again.unknown))
 
     @rule(which=st.integers(0, 1))
     def late_copy(self, which):
@@ -514,6 +583,7 @@ class Machine(RuleBasedStateMachine):
         before, kept = copy.deepcopy(self.model), self._keep()
         self._exchange(which, random.Random(seed))
         believed = {self.model.jobs[one].token for one in self.model.held_by(pool.id)}
+        charged = {self.model.jobs[one].token: self.model.jobs[one] for one in self.model.held_by(pool.id)}
         self._restore(kept)
         self.model = before
         self.ahead.add(pool.id)
@@ -527,6 +597,14 @@ class Machine(RuleBasedStateMachine):
         assert found == set(by_token)
         strange = sorted(found - believed, key=number_in, reverse=True)
         pool.settle(*(Entry(name_in(token), token, Rewound()) for token in strange))
+        # What Redis lost runs on, and is charged again.
+        for token in sorted(believed - found, key=number_in):
+            job = charged[token]
+            if job.marks:
+                again = Spent(job.cost, dict.fromkeys(job.marks, ""))
+                pool.settle(Entry(job.name, token, Recharge(), spent=again))
+                for limit in job.marks:
+                    self.model.rates[limit].charge(f"{pool.id}/{token}", job.cost)
         for token in strange:
             if self.model.jobs[by_token[token]].cancel:
                 continue
@@ -687,6 +765,31 @@ class Machine(RuleBasedStateMachine):
         self.model.limits.pop(name, None)
         if limit is not None:
             self.model.limits[name] = limit
+
+    @rule(
+        name=st.sampled_from(NAMES),
+        limits=st.sampled_from([(), ("r",), ("w",), ("r", "w")]),
+        cost=st.integers(1, 2),
+    )
+    def rate_limits(self, name, limits, cost):
+        """A deploy changes which rate limits a name has."""
+        found = RateRule(cost, limits) if limits else None
+        self.link.run(rates.change_rule(self.keys, name, found))
+        self.model.rules.pop(name, None)
+        if found is not None:
+            self.model.rules[name] = found
+        for pool in self.pools:
+            pool.rules = self.model.rules
+
+    @rule(limit=st.sampled_from(list(KINDS)), hold=st.booleans())
+    def hold_or_reset(self, limit, hold):
+        users = [name for name, found in self.model.rules.items() if limit in found.limits]
+        if hold:
+            assert self.link.run(rates.hold(self.keys, limit, 3600.0, users))
+            self.model.rates[limit].held = True
+        else:
+            assert self.link.run(rates.reset(self.keys, limit, users))
+            self.model.rates[limit].reset()
 
     @precondition(lambda self: any(self.model.at(side) for side in SIDES))
     @rule(side=st.sampled_from(SIDES), n=st.integers(0, 100), twice=st.booleans(), binned=st.booleans())
@@ -867,7 +970,13 @@ class Machine(RuleBasedStateMachine):
         for job in there.values():
             if job.place == "held" and job.name in attempts:
                 attempts[job.name].add(f"{job.pool}/{job.token}")
-        assert found.held_sets == {name: members for name, members in attempts.items() if members}
+        # A name with rate limits and without a concurrency limit counts from when it got them.
+        counted = {
+            name: members
+            for name, members in found.held_sets.items()
+            if name not in model.rules or name in model.limits
+        }
+        assert counted == {name: members for name, members in attempts.items() if members}
         assert not found.wrong
 
     @invariant()

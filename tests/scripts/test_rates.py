@@ -46,6 +46,18 @@ def test_a_window_counts_starts_whatever_they_cost(rated, put):
     assert pool.start("a") == []
 
 
+def test_a_window_counts_a_start_for_its_whole_time_and_no_longer(rated, put, call, keys, now):
+    pool = rated("a", {"w": Window(3, per=HOUR)})
+    put("a", *ids(9))
+    for age, member in ((HOUR + 5, "old/1:a"), (HOUR - 60, "young/1:a"), (HOUR / 2, "young/2:a")):
+        call("ZADD", keys.window("w"), int((now() - age) * 1e6), member)
+    assert len(pool.start("a")) == 1, "two of the three starts are in the last hour"
+    assert call("ZSCORE", keys.window("w"), "young/1:a"), "what counts is not forgotten"
+    assert call("ZSCORE", keys.window("w"), "old/1:a") is None
+    assert pool.start("a") == []
+    assert 50 < float(call("ZSCORE", keys.parked, "a")) - now() <= 61
+
+
 def test_a_job_starts_only_if_all_its_limits_allow_it(rated, put):
     pool = rated("a", {"r": Rate(10, per=HOUR), "w": Window(4, per=HOUR), "x": Rate(6, per=HOUR)}, cost=2)
     put("a", *ids(9))

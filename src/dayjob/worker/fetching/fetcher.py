@@ -208,7 +208,7 @@ class Fetcher:
             resting |= budget.closed
         weights = self._names.weights(
             fetches=bool(budget.free or budget.extra),
-            settled=(*(entry.name for entry in entries), *done),
+            settled=(*(entry.name for entry in entries), *done, *self._rules.freed_by(entries)),
         )
         flush = self._counts.due() or self._flushing
         figures = self._counts.take() if flush else {}

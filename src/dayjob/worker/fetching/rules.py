@@ -56,6 +56,18 @@ class RuleBook:
                 found |= {limit: self._kind(limit) for limit in entry.outcome.limits}
         return found
 
+    def freed_by(self, entries: Sequence[Entry]) -> set[str]:
+        """The names that may start sooner because entries take back charges. The request must wake them."""
+        if not self._rules:
+            return set()
+        freed = {
+            limit
+            for entry in entries
+            if entry.spent is not None and entry.spent.units < 0
+            for limit in entry.spent.marks
+        }
+        return {name for name, rule in self._rules.items() if not freed.isdisjoint(rule.limits)}
+
     def charge(self, name: str, marks: Mapping[str, str]) -> Charge | None:
         """What an attempt of this name was charged; None if the name has no rate limits."""
         rule = self._rules.get(name)
