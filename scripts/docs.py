@@ -54,6 +54,8 @@ def keys() -> str:
         "name": "<name>",
         "rest": "<rest>",
         "pool_id": "<pool>",
+        "token": "<token>",
+        "number": "<number>",
         "slot": "<slot>",
         "receiver": "<receiver>",
         "job_id": "<id>",

@@ -9,10 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from dayjob.handlers.describe import Described
+from dayjob.job import Job
 from dayjob.limits import Rate, Window
 from dayjob.outcome import (
     Died,
+    Done,
     Dropped,
     GivenBack,
     HeldBack,
@@ -31,6 +35,7 @@ from dayjob.store.ops import (
     alerts,
     audit,
     bin,
+    children,
     concurrency,
     find,
     history,
@@ -611,3 +616,55 @@ def _lead_watch(keys: Keys, link: Link) -> Op[Any]:
 @scenario("record_alert")
 def _record_alert(keys: Keys, link: Link) -> Op[Any]:
     return alerts.record_alert(keys, ["r1", "r2"], "late|a|", before=b"", after=b"{}", message=b"{}")
+
+
+@scenario("release")
+def _release(keys: Keys, link: Link) -> Op[Any]:
+    staged = children.StagedList(keys.staged("p1", "1:a", 0), "b", "now", 0, 0)
+    record = msgspec.json.encode(staged)
+    _do(link, "RPUSH", staged.key, "1", "2")
+    _do(link, "ZADD", keys.released, 1, record)
+    return children.release(keys, record)
+
+
+@scenario("release later")
+def _release_later(keys: Keys, link: Link) -> Op[Any]:
+    staged = children.StagedList(keys.staged("p1", "1:a", 0), "b", "in", 5000, 60_000)
+    record = msgspec.json.encode(staged)
+    _do(link, "RPUSH", staged.key, "1", "2")
+    _do(link, "ZADD", keys.released, 1, record)
+    return children.release(keys, record)
+
+
+def _children(keys: Keys) -> children.Children:
+    """Jobs of a name of the pool and of another, now, later, unique, and with a chosen id."""
+    found = children.Children()
+    unique = keys.unique("b", "u")
+    for name, when, job in (
+        ("a", When(), Job("a", id="c1")),
+        ("c", When(), Job("c", id="c2")),
+        ("c", When("in", 5000), Job("c", id="c3")),
+        ("b", When(), Job("b", id="c4", unique_key=unique)),
+        ("c", When("at", LATER * 1000), Job("c", id="chosen", unique_key=keys.unique("c", "u"))),
+    ):
+        payload = f'{{"name":"{name}","id":"{job.id}"}}'.encode()
+        found.add([produce.NewJob(job, payload, when, job.id == "chosen", None)])
+    return found
+
+
+@scenario("exchange of an atomic job")
+def _exchange_atomic(keys: Keys, link: Link) -> Op[Any]:
+    pool = _pool(keys, link, held=1)
+    return pool.prepare("a", entries=[Entry("a", "1:a", Done(), children=_children(keys))])
+
+
+@scenario("exchange that stages")
+def _exchange_stages(keys: Keys, link: Link) -> Op[Any]:
+    pool = _pool(keys, link, held=2)
+    one, two = _children(keys), _children(keys)
+    while (part := one.next_part()) is not None:
+        pool.settle(Entry("a", "1:a", part, children=one))
+    return pool.prepare(
+        "a",
+        entries=[Entry("a", "1:a", Done(), children=one), Entry("a", "2:a", two.next_part(), children=two)],
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
@@ -260,6 +260,15 @@ class RunningJob(Protocol):
     @property
     def stop_reason(self) -> StopReason | None: ...
     def open(self) -> Job: ...
+    @property
+    def atomic(self) -> bool: ...
+    def collect(self, place: object, new_jobs: Iterable[Any], /) -> bool:
+        """Keep jobs that an atomic job enqueues at `place` until it completes. False if they must be sent at once."""
+        ...
+
+    def has_pending(self, job_id: str, /) -> bool:
+        """Whether an atomic job has enqueued the job with this id and has not completed yet."""
+        ...
 
 
 #: The job that this thread or task is running. Jobs that it enqueues inherit its source.

@@ -44,6 +44,7 @@ class JobSettings(TypedDict, total=False):
     retry_on: tuple[type[BaseException], ...] | type[BaseException] | None
     discard_on: tuple[type[BaseException], ...] | type[BaseException]
     skip_dead: bool
+    atomic: bool
     keep: Seconds | None
     unique_until: UniqueUntil
     redact: Sequence[str]
@@ -81,6 +82,8 @@ class JobOptions:
     discard_on: Annotated[tuple[type[BaseException], ...], checks.exceptions(none=())] = ()
     #: Drop the job instead of keeping it in dead after its last failure.
     skip_dead: Annotated[bool, checks.boolean] = False
+    #: Store the jobs that a job enqueues in the step that completes it, and drop them if it does not complete.
+    atomic: Annotated[bool, checks.boolean] = False
     #: Seconds to keep a completed job and its result; None keeps neither.
     keep: Annotated[float | None, checks.duration(none=True)] = None
     #: When a unique job releases its unique key: when its first attempt starts, or when the job ends.
@@ -136,6 +139,7 @@ class PoolSettings(TypedDict, total=False):
     durability: str
     tag: str
     provenance: Provenance
+    atomic: bool
 
 
 #: The other parameters of WorkerPool, suggested when an option is misspelled.
@@ -177,6 +181,8 @@ class PoolOptions:
     #: What new jobs record of who enqueued them: "parent" (the job inside which it was done), "full" (also the machine
     #: and process) or "off".
     provenance: Annotated[Provenance, checks.provenance] = "parent"
+    #: Whether jobs are atomic whose job type does not set `atomic`.
+    atomic: Annotated[bool, checks.boolean] = False
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], where: str) -> PoolOptions:
@@ -235,6 +241,8 @@ class EnqueueOptions:
     #: When to run: `delay` seconds from now, or at `at` seconds since the epoch. At once if both are None.
     delay: float | None = None
     at: float | None = None
+    #: Whether a job that is enqueued inside an atomic job is sent at once.
+    now: bool = False
 
 
 class Using(TypedDict, total=False):
@@ -248,6 +256,7 @@ class Using(TypedDict, total=False):
     durability: str
     on_commit: Commit | None
     headers: Mapping[str, str]
+    now: bool
 
 
 def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) -> EnqueueOptions:
@@ -266,6 +275,8 @@ def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) 
             raise BadOption(f"using(id={value!r}): give 1 to 200 printable characters")
         elif key == "unique_key":
             checks.unique_key(value)
+        elif key == "now":
+            checks.boolean(value, "using(): now")
         elif key == "durability":
             value = durability_of(value, "using(): durability")
         elif key == "on_commit":

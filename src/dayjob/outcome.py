@@ -101,8 +101,17 @@ class Recharge(msgspec.Struct, frozen=True, gc=False):
     """Redis lost recent writes, among them this attempt, which runs on. Charge the limits for it again."""
 
 
-#: What an attempt needs from Redis without ending: before it starts, or after Redis lost it.
-StartRequest = Release | NameSuspect | Recharge
+class Stage(msgspec.Struct, frozen=True, gc=False):
+    """Keep a part of the jobs that an atomic job enqueued, because they are too many for the exchange that completes it."""
+
+    #: The number of the staged list, how many jobs are in it already, and the payloads to add.
+    number: int
+    before: int
+    payloads: tuple[bytes, ...]
+
+
+#: What an attempt needs from Redis without ending: before it starts, after Redis lost it, or before it completes.
+StartRequest = Release | NameSuspect | Recharge | Stage
 
 
 def counts_failure(outcome: Outcome | StartRequest) -> bool:

@@ -106,11 +106,13 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         self.redis = check_redis(redis)
         self.include = tuple(include)
         self.on_commit = on_commit
+        self.options = PoolOptions.of(options, "WorkerPool")
         #: The options of job types that do not set them.
-        self.defaults = JobOptions.of(defaults or {}, "WorkerPool: defaults")
+        self.defaults = JobOptions.of(
+            {"atomic": self.options.atomic, **(defaults or {})}, "WorkerPool: defaults"
+        )
         #: Convert the arguments and results of this pool's jobs to and from JSON.
         self.codecs = Codecs(codecs)
-        self.options = PoolOptions.of(options, "WorkerPool")
         #: The names of the options that were passed, as opposed to defaults.
         self.named_options = frozenset(options)
         self.registry = Registry()

@@ -99,7 +99,7 @@ def test_the_named_callers_exist_and_load_it_and_nobody_else_does(name):
 
 
 #: Parts that one script uses, in a branch that is seldom taken. Without them that script would be two pages longer.
-ONE_USER = [("charges", ["exchange"])]
+ONE_USER = [("charges", ["exchange"]), ("children", ["exchange"])]
 
 
 @pytest.mark.parametrize("name", all_parts())

@@ -133,6 +133,35 @@ EXPECTED: dict[str, dict[str, str]] = {
             "hold:r", "window:w", "hold:w",
         ), "elsewhere",
     ),
+    # The scenario "exchange" has the other keys. If one job cannot be stored, none is, and the attempt stays held.
+    "exchange of an atomic job": {
+        **dict.fromkeys(
+            (
+                "pools", "pool:p1:state", "pool:p1:held", "limits", "stats:totals", "retry", "dead", "done", "broken",
+                "stats:minute:0", "parked", "jobs:a:paused", "held:a", "bell:a",
+            ), "elsewhere",
+        ),
+        "jobs:a": "spared", "jobs:b": "spared", "jobs:c": "spared", "scheduled": "spared", "bell:b": "ignored",
+        "bell:c": "ignored", "due": "ignored", "known_jobs": "ignored", "unique:b:u": "spared+jobs:c",
+        "unique:c:u": "spared+jobs:b+jobs:c", "id:chosen": "spared+jobs:b+jobs:c",
+    },
+    "exchange that stages": {
+        **dict.fromkeys(
+            (
+                "pools", "pool:p1:state", "pool:p1:held", "limits", "stats:totals", "retry", "dead", "done", "broken",
+                "stats:minute:0", "parked", "jobs:a", "jobs:a:paused", "held:a", "bell:a", "scheduled", "bell:b",
+                "jobs:b", "bell:c", "jobs:c", "known_jobs", "unique:b:u", "unique:c:u", "id:chosen",
+            ), "elsewhere",
+        ),
+        "due": "ignored", "released": "spared", "staged:p1/1:a:0": "spared", "staged:p1/1:a:1": "spared",
+        "staged:p1/1:a:2": "spared", "staged:p1/2:a:0": "repaired",
+    },
+    "release": {
+        "released": "error", "staged:p1/1:a:0": "error", "jobs:b": "error", "bell:b": "ignored", "known_jobs": "ignored",
+    },
+    "release later": {
+        "released": "error", "staged:p1/1:a:0": "error", "scheduled": "error", "due": "ignored", "known_jobs": "ignored",
+    },
     "change_rule": {"limits": "error", "held:a": "ignored", "bell:a": "repaired", "parked": "elsewhere"},
     **{
         f"change_rate {what}": {
@@ -286,7 +315,7 @@ TYPES = {
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",
     "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash", "events": "list",
     "ticks": "list", "members": "hash", "versions": "hash", "starved": "hash",
-    "alerts": "hash", "undelivered": "list", "watcher": "string",
+    "staged": "list", "released": "zset", "alerts": "hash", "undelivered": "list", "watcher": "string",
 }  # fmt: skip
 
 

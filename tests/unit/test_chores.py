@@ -34,7 +34,7 @@ def leader(monkeypatch):
         link, state = Silence(), PoolState()
         state.leads = True
         made = Chores(
-            KEYS, link, state, requeuer=SimpleNamespace(step=lambda: due), reaper=None,
+            KEYS, link, state, requeuer=SimpleNamespace(step=lambda: due), releaser=None, reaper=None,
             periodic=SimpleNamespace(step=lambda: tick), trimmer=SimpleNamespace(repair_limits=None), recorder=None, announcer=None,
             watcher=SimpleNamespace(check_server=None, watch_queues=None),
             beat=5.0, dead_age=0.0,
@@ -42,7 +42,7 @@ def leader(monkeypatch):
         # The other chores were done a moment ago.
         made._parked_at = math.inf
         made._next = dict.fromkeys(
-            ("restore", "pass", "trim", "repair", "names", "forget", "server", "queues"), 2000.0
+            ("restore", "pass", "trim", "repair", "names", "forget", "server", "queues", "release"), 2000.0
         )
         return made, link
 

@@ -28,6 +28,7 @@ from dayjob.outcome import (
     Retried,
     Rewound,
     Snoozed,
+    Stage,
     StartRequest,
     Unreadable,
     counts_failure,
@@ -68,6 +69,7 @@ ENCODED = [
     (Entry("a", "1:a", Release(KEY, first_run=True), job_id="id1"), ("release", 1, KEY, "id1")),
     (Entry("a", "1:a", Release(KEY, first_run=False), job_id="id1"), ("release", 0, KEY, "id1")),
     (Entry("a", "1:a", NameSuspect()), ("name_suspect", 0, "", b"")),
+    (Entry("a", "1:a", Stage(0, 0, (b"p",))), ("stage", 0, "", b"")),
 ]  # fmt: skip
 ALL = {*typing.get_args(Outcome), *typing.get_args(StartRequest)}
 
@@ -85,8 +87,9 @@ def test_each_outcome_and_request_has_a_kind_of_its_own_that_the_scripts_documen
         script: set(re.findall(r"^  ([a-z_]+)  +\S", load(script).header, re.MULTILINE))
         for script in ("exchange", "sweep")
     }
-    # Records and logs are no outcome: they stand behind one.
-    assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | {"records", "logs", "spent"}
+    # These are no outcome: they stand behind or ahead of one.
+    beside = {"records", "logs", "spent", "children", "admitted", "staged"}
+    assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | beside
     assert documented["sweep"] == {"reaped", "retried", "died", "dropped", "cancelled", "unreadable"}
 
 

@@ -7,11 +7,8 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Protocol
-
-import msgspec
 
 from dayjob.errors import BadOption, TooLarge
 from dayjob.handlers.arguments import encode_unchecked
@@ -24,12 +21,10 @@ from dayjob.store import codec, fork
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import produce
-from dayjob.store.ops.produce import FirstJob, Slot, Stored, When
+from dayjob.store.ops.produce import FirstJob, NewJob, Slot, Stored, When, digest_of, digest_to_keep
 
 #: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
 KNOWN_JOBS_REFRESH_SECONDS = 300.0
-#: Larger payloads are not kept under a chosen id, only their digest.
-MAX_KEPT_PAYLOAD_BYTES = 16 << 10
 
 #: Longest id of a parent, in characters.
 MAX_PARENT_ID = 200
@@ -49,18 +44,6 @@ class Checked(Protocol):
 
 
 Find = Callable[[str], Checked]
-
-
-class NewJob(msgspec.Struct, frozen=True):
-    """A job that is ready to be sent."""
-
-    job: Job
-    payload: bytes
-    when: When
-    #: Whether the caller chose its id.
-    chosen: bool
-    unique_for: float | None
-    expires: float | None = None
 
 
 class Sink(Protocol):
@@ -161,7 +144,7 @@ class Builder:
         found: list[list[NewJob]] = []
         size = produce.MAX_BYTES + 1
         for new_job in new_jobs:
-            alone = new_job.chosen or new_job.job.unique_key is not None
+            alone = new_job.alone
             if alone or size + len(new_job.payload) > produce.MAX_BYTES or len(found[-1]) >= produce.MAX_JOBS:
                 found.append([])
                 size = 0
@@ -237,22 +220,11 @@ class JobOrigins:
         return self._producer
 
 
-def digest_to_keep(new_job: NewJob) -> bytes:
-    """The digest to keep under the chosen id of a job whose payload is too large for that; empty for other jobs."""
-    too_large = new_job.chosen and len(new_job.payload) > MAX_KEPT_PAYLOAD_BYTES
-    return _digest(new_job.job) if too_large else b""
-
-
-def _digest(job: Job) -> bytes:
-    # The order of the arguments does not matter, as in unique keys.
-    return b"sha256:" + sha256(f"{job.name}\n{codec.go_json(job.args)}".encode()).hexdigest().encode()
-
-
 def existing_job(asked: NewJob, first: FirstJob | None) -> Job:
     """The job that is stored under a chosen id. Raises BadOption if all that is known is that it has other arguments."""
     job = asked.job
     if first is not None and first.kept.startswith(b"sha256:"):
-        if first.kept != _digest(job):
+        if first.kept != digest_of(job):
             raise BadOption(
                 f"{job.name}: a job with id={job.id!r} and other arguments was stored within the last day. Nothing was "
                 "stored now. Use another id, or the arguments of the first call"

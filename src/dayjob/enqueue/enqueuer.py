@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 from dayjob import option_checks
 from dayjob.enqueue import results
@@ -119,10 +119,10 @@ class Enqueuer(_EnqueuerBase[Sender]):
         """
         return walk(self.sender, results.wait_for(self._builder, job, timeout))
 
-    def state(self, job: Job | str) -> State | None:
+    def state(self, job: Job | str) -> State | Literal["pending"] | None:
         """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError.
 
-        A completed job is found until its job type's `keep` has passed. Given an id, the first 10,000 waiting jobs of
+        Inside an atomic job, the jobs that it has enqueued are pending until it completes. A completed job is found until its job type's `keep` has passed. Given an id, the first 10,000 waiting jobs of
         each queue are searched; given a Job, those of its own queue only.
         """
         return walk(self.sender, results.state_of(self._builder, job))
@@ -173,7 +173,7 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
         """Wait up to `timeout` seconds for the job and return its result. Raises ResultTimeout, JobFailed, StoreError."""
         return await awalk(self.sender, results.wait_for(self._builder, job, timeout))
 
-    async def state(self, job: Job | str) -> State | None:
+    async def state(self, job: Job | str) -> State | Literal["pending"] | None:
         """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError."""
         return await awalk(self.sender, results.state_of(self._builder, job))
 

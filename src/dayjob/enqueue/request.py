@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dayjob.enqueue.builder import Builder, NewJob
+from dayjob.enqueue.builder import Builder
 from dayjob.errors import StoreError, Unavailable, Unknown
 from dayjob.job import Job, new_id
 from dayjob.option_checks import Durability
@@ -27,7 +27,7 @@ from dayjob.store.async_link import AsyncLink
 from dayjob.store.link import Link
 from dayjob.store.op import Op
 from dayjob.store.ops import confirm
-from dayjob.store.ops.produce import Slot, Stored
+from dayjob.store.ops.produce import NewJob, Slot, Stored
 from dayjob.store.steps import Steps
 
 L = TypeVar("L")
@@ -107,6 +107,8 @@ class EnqueueRequest(msgspec.Struct, Generic[A]):
     #: The durability that each request must reach, if any, within `timeout` seconds.
     wanted: Durability | None
     timeout: float
+    #: Whether it is sent at once inside an atomic job.
+    now: bool = False
     #: The jobs of the requests that were answered, and how many requests that are.
     jobs: list[Job | None] = msgspec.field(default_factory=list)
     answered: int = 0

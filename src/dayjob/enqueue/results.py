@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 from dayjob.enqueue.builder import Builder
 from dayjob.enqueue.request import Pause
 from dayjob.errors import JobFailed, ResultTimeout, StoreError
 from dayjob.explain.reasons import explain
 from dayjob.explain.words import sentence
-from dayjob.job import Job
+from dayjob.job import Job, running
 from dayjob.names import check_text
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -48,9 +48,12 @@ def read_result(raw: bytes, job_id: str) -> Any:
     return answer.get("result")
 
 
-def state_of(builder: Builder, job: Job | str) -> Steps[State | None]:
+def state_of(builder: Builder, job: Job | str) -> Steps[State | Literal["pending"] | None]:
     """The state of a job; None if it is not found."""
     job_id, name = _id_and_name(job)
+    outer = running.get()
+    if outer is not None and outer.has_pending(job_id):
+        return "pending"
     found = yield from find_job(builder.keys, job_id, name)
     return None if found is None else found.state
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -18,7 +19,7 @@ from dayjob.enqueue.builder import Builder, Sink
 from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
 from dayjob.enqueue.hooks import hooked, with_headers
 from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
-from dayjob.job import Job
+from dayjob.job import Job, running
 from dayjob.middleware import Outgoing
 from dayjob.options import Commit, EnqueueOptions
 from dayjob.store import addresses
@@ -40,6 +41,8 @@ class _SenderBase:
     ) -> None:
         self.builder = builder
         self._redis = redis
+        #: The server that `redis` and the environment name, once it is known.
+        self._server: str | None = None
         #: Seconds to wait for answers, divided among the tries. The waits between the tries are not included.
         self._timeout = timeout
         self._answer_seconds = timeout / len(TRIES)
@@ -53,7 +56,9 @@ class _SenderBase:
         if self._defaults is not None:
             options = _with_defaults(options, self._defaults)
         new_job = self.builder.new_job(name, args, options)
-        request = EnqueueRequest(self.builder, [[new_job]], _first, options.durability, self._timeout)
+        request = EnqueueRequest(
+            self.builder, [[new_job]], _first, options.durability, self._timeout, options.now
+        )
         return request, options.on_commit
 
     def _request_many(
@@ -67,8 +72,27 @@ class _SenderBase:
         if self.builder.hooks:
             items = [(args, with_headers(own, outgoing)) for args, own in items]
         batches = self.builder.batches([self.builder.new_job(name, args, own) for args, own in items])
-        request = EnqueueRequest(self.builder, batches, _stored, options.durability, self._timeout)
+        request = EnqueueRequest(
+            self.builder, batches, _stored, options.durability, self._timeout, options.now
+        )
         return request, options.on_commit
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The namespace and the server to which this sends."""
+        prefix = self.builder.keys.prefix
+        if self.builder.sink is not None:
+            return prefix, f"testing {id(self.builder.sink)}"
+        if self._server is None:
+            self._server = addresses.resolve(self._redis).url
+        return prefix, self._server
+
+    def _collected(self, request: EnqueueRequest[Any]) -> bool:
+        """Whether the atomic job that is running keeps the jobs until it completes."""
+        outer = running.get()
+        if outer is None or not outer.atomic or request.now:
+            return False
+        return outer.collect(self.place, itertools.chain.from_iterable(request.batches))
 
     def _resolve(self) -> addresses.Address:
         return addresses.parse_url(addresses.connect_target(addresses.resolve(self._redis)))
@@ -128,6 +152,8 @@ class Sender(_SenderBase):
         sink = sink or self.builder.sink
         if on_commit is not None:
             on_commit(lambda: self.send(request, sink=sink))
+            return request.planned()
+        if self._collected(request):
             return request.planned()
         if sink is not None:
             return request.read(sink.store(request.batches))
@@ -217,6 +243,8 @@ class AsyncSender(_SenderBase):
             answer = _register(on_commit, lambda: self._at_commit.send(request, sink=sink))
             if inspect.isawaitable(answer):
                 await answer
+            return request.planned()
+        if self._collected(request):
             return request.planned()
         if sink is not None:
             return request.read(await sink.astore(request.batches))

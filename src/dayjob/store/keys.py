@@ -156,6 +156,15 @@ class Keys:
         """List of payloads that could not be parsed: for each a JSON header, a newline, and the original bytes."""
         return f"{self.prefix}broken"
 
+    def staged(self, pool_id: str, token: str, number: int) -> str:
+        """List: payloads that an attempt of an atomic job enqueued, until it completes. Expires after an hour unless it does. Written by exchange, release."""
+        return f"{self.prefix}staged:{pool_id}/{token}:{number}"
+
+    @property
+    def released(self) -> str:
+        """Sorted set: staged list of an atomic job that completed, JSON, scored by the Redis millisecond of that. The leader moves its jobs to their queues. Written by exchange, release."""
+        return f"{self.prefix}released"
+
     @property
     def bin(self) -> str:
         """Sorted set: the parts of deletions that can be undone, JSON, scored by the Redis millisecond at which each expires. Written by to_bin, undo."""

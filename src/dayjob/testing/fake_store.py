@@ -7,13 +7,13 @@ import itertools
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import Context as Variables
 from typing import Any, TypeVar
 
-from dayjob.enqueue.builder import NewJob
 from dayjob.enqueue.results import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
@@ -22,6 +22,7 @@ from dayjob.options import JobOptions, PoolOptions
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import token_of
+from dayjob.store.ops.produce import NewJob
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.limits import FakeLimits
 from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
@@ -65,6 +66,8 @@ class Round:
 
     def __init__(self) -> None:
         self.count = 0
+        #: The ids of jobs that are due and were not run yet, in an inline block.
+        self.due: deque[str] = deque()
         self._errors: list[BaseException] = []
 
     def add(self, attempt: Attempt, error: BaseException | None) -> None:
@@ -121,7 +124,7 @@ class FakeStore:
         answers, due = self._admit(batches)
         if self._inline:
             with self._deeper() as round_:
-                for attempt in filter(None, map(self.take_in_turn, due)):
+                for attempt in self._attempts(due, round_):
                     self.run(attempt, round_)
             round_.close(reraise=True)
         return answers
@@ -131,10 +134,18 @@ class FakeStore:
         answers, due = self._admit(batches)
         if self._inline:
             with self._deeper() as round_:
-                for attempt in filter(None, map(self.take_in_turn, due)):
+                for attempt in self._attempts(due, round_):
                     await self.arun(attempt, round_)
             round_.close(reraise=True)
         return answers
+
+    def _attempts(self, due: list[str], round_: Round) -> Iterator[Attempt]:
+        """The attempts of these jobs, and of what atomic ones among them enqueue."""
+        round_.due.extend(due)
+        while round_.due:
+            attempt = self.take_in_turn(round_.due.popleft())
+            if attempt is not None:
+                yield attempt
 
     def result(self, job_id: str, /) -> Any:
         """What a job returned. Raises ResultTimeout when it has not ended, and JobFailed when it is dead."""
@@ -231,7 +242,7 @@ class FakeStore:
             attempt.lost = True
             task.cancel()
             await asyncio.wait([task])
-            self.memory.settle(attempt, attempt.back() if task.cancelled() else task.result())
+            self._settle(attempt, attempt.back() if task.cancelled() else task.result(), Round())
             raise
         return self._settle(attempt, task.result(), round_)
 
@@ -283,6 +294,8 @@ class FakeStore:
 
     def _settle(self, attempt: Attempt, settlement: Settlement, round_: Round) -> Any:
         self.memory.settle(attempt, settlement)
+        if settlement is not None and settlement.children is not None:
+            round_.due.extend(self._admit([settlement.children.jobs])[1])
         round_.add(attempt, self._runner.errors.pop(attempt, None))
         return self._runner.results.pop(attempt, None)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
-from dayjob.enqueue.builder import NewJob, digest_to_keep, existing_job
+from dayjob.enqueue.builder import existing_job
 from dayjob.job import Job
 from dayjob.outcome import (
     Cancelled,
@@ -24,11 +24,12 @@ from dayjob.outcome import (
     Retried,
     Rewound,
     Snoozed,
+    Stage,
     Unreadable,
 )
 from dayjob.store import codec
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
-from dayjob.store.ops.produce import FirstJob, When
+from dayjob.store.ops.produce import FirstJob, NewJob, When, digest_to_keep
 from dayjob.testing.limits import FakeLimits
 from dayjob.worker.running.attempt import Attempt, Settlement
 
@@ -194,7 +195,7 @@ class Memory:
                     self._limits.hold(limits, after)
             case GivenBack():
                 self.queued.insert(0, MemoryEntry.of(attempt.payload))
-            case Rewound() | Reaped() | Unreadable() | Release() | NameSuspect() | Recharge():
+            case Rewound() | Reaped() | Unreadable() | Release() | NameSuspect() | Recharge() | Stage():
                 raise AssertionError(f"a runner does not settle a readable job with {entry.outcome!r}")
             case _ as unknown:
                 assert_never(unknown)

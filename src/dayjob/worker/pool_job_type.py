@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dayjob.handlers.registry import JobType
 from dayjob.options import Hook, JobOptions
+from dayjob.store import fork
 from dayjob.store.ops import figures
 from dayjob.store.ops.history import HistoryCaps
 from dayjob.worker.state import PoolState
@@ -55,11 +56,13 @@ class PoolJobType:
         "direct",
         "estimate",
         "fails",
+        "forks",
         "history",
         "hooks",
         "is_async",
         "name",
         "options",
+        "place",
         "plain",
         "pool",
         "quickest",
@@ -90,7 +93,8 @@ class PoolJobType:
         #: The handler as a function of its raw arguments, if it needs neither context nor job and has no middleware.
         self.direct = direct
         self.hooks = hooks_of(job_type.options, pool_hooks or {})
-        #: Whether a completion needs no hook, no stored result, no release of a key, no log lines and no correction of charges.
+        #: Whether a completion needs no hook, no stored result, no release of a key, no log lines, no correction of charges
+        #: and no children.
         options = job_type.options
         self.plain = (
             options.keep is None
@@ -98,7 +102,11 @@ class PoolJobType:
             and options.unique_until == "start"
             and not options.limits
             and options.keep_logs is None
+            and not options.atomic
         )
+        #: The namespace and server of the pool, for atomic job types, and the process that runs them.
+        self.place: object = None
+        self.forks = fork.number
         self.pool = pool
         #: What the history keeps of its attempts.
         self.history = history or HistoryCaps()

@@ -26,6 +26,7 @@ from dayjob.worker.chores.chores import Chores
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
+from dayjob.worker.chores.releaser import Releaser
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.chores.trimmer import Trimmer
 from dayjob.worker.chores.watcher import Watcher
@@ -230,7 +231,7 @@ class Runtime:
         )
         return Chores(
             keys, shared, state,
-            requeuer=Requeuer(keys, shared), reaper=reaper, periodic=periodic,
+            requeuer=Requeuer(keys, shared), releaser=Releaser(keys, shared), reaper=reaper, periodic=periodic,
             trimmer=Trimmer(keys, shared, options), recorder=Recorder(keys, shared), watcher=Watcher(keys, shared),
             announcer=self._announcer,            beat=options.beat, dead_age=options.dead_age,
         )  # fmt: skip

@@ -24,11 +24,13 @@ from dayjob.outcome import (
     Retried,
     Rewound,
     Snoozed,
+    Stage,
     StartRequest,
     Unreadable,
 )
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
+from dayjob.store.ops.children import Children, stage_args
 from dayjob.store.ops.history import AttemptLines, Records
 from dayjob.store.ops.rates import RateRule, Spent, state_key
 from dayjob.store.scripts import load
@@ -79,6 +81,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     logs: AttemptLines | None = None
     #: A correction of what rate limits were charged for the attempt.
     spent: Spent | None = None
+    #: What an atomic job enqueued, which is stored if this outcome is applied.
+    children: Children | None = None
 
 
 def error_result(message: str) -> bytes:
@@ -119,6 +123,8 @@ def encode(keys: Keys, entry: Entry) -> tuple[str, int, str, bytes | str]:
             return "reaped", 0, "", b""
         case Unreadable():
             return "unreadable", 0, "", b""
+        case Stage():
+            return "stage", 0, "", b""
         case _ as unknown:
             assert_never(unknown)
 
@@ -236,8 +242,8 @@ def _settle_args(
 ) -> tuple[list[Arg], int]:
     """The arguments for the entries, and how many entries the script reads in them. Appends their keys to `key_list`.
 
-    The release of a unique key, and a correction of charges, are entries of their own, ahead of the outcome that ends
-    the attempt.
+    The release of a unique key, a correction of charges and the jobs of an atomic job are entries of their own, ahead of
+    the outcome that ends the attempt.
     """
     args: list[Arg] = []
     count = 0
@@ -257,6 +263,14 @@ def _settle_args(
             key_list.append(entry.releases)
             args += ("release", name, token, b"", 0, len(key_list), entry.job_id)
             count += 1
+        if entry.children is not None:
+            if isinstance(entry.outcome, Stage):
+                args += stage_args(keys, request.pool_id, token, entry.outcome, key_list)
+                count += 1
+                continue
+            for some in entry.children.args(keys, request.pool_id, token, index, key_list):
+                args += some
+                count += 1
         kind, number, key, value = encode(keys, entry)
         if isinstance(entry.outcome, HeldBack):
             value = " ".join(str(limits[one]) for one in entry.outcome.limits if one in limits)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
 
+from dayjob.job import Job
+from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.scripts import load
@@ -16,6 +19,8 @@ from dayjob.store.scripts import load
 #: The maximum number of jobs and bytes of one request.
 MAX_JOBS = 500
 MAX_BYTES = 1 << 20
+#: Larger payloads are not kept under a chosen id, only their digest.
+MAX_KEPT_PAYLOAD_BYTES = 16 << 10
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
@@ -32,6 +37,35 @@ class When(msgspec.Struct, frozen=True, gc=False):
 
     mode: Literal["now", "in", "at"] = "now"
     milliseconds: int = 0
+
+
+class NewJob(msgspec.Struct, frozen=True):
+    """A job that is ready to be sent."""
+
+    job: Job
+    payload: bytes
+    when: When
+    #: Whether the caller chose its id.
+    chosen: bool
+    unique_for: float | None
+    expires: float | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it must be stored by itself, because it may have been stored before or have to wait for another."""
+        return self.chosen or self.job.unique_key is not None
+
+
+def digest_to_keep(new_job: NewJob) -> bytes:
+    """The digest to keep under the chosen id of a job whose payload is too large for that; empty for other jobs."""
+    too_large = new_job.chosen and len(new_job.payload) > MAX_KEPT_PAYLOAD_BYTES
+    return digest_of(new_job.job) if too_large else b""
+
+
+def digest_of(job: Job) -> bytes:
+    """The digest of a job's name and arguments."""
+    # The order of the arguments does not matter, as in unique keys.
+    return b"sha256:" + sha256(f"{job.name}\n{codec.go_json(job.args)}".encode()).hexdigest().encode()
 
 
 class FirstJob(msgspec.Struct, frozen=True, gc=False):
@@ -80,7 +114,7 @@ def enqueue(
             slot.number,
             name if introduce else "",
             int(slot.fresh),
-            0 if expires is None else _span(expires),
+            0 if expires is None else span(expires),
             *payloads,
         ),
         _read_enqueue,
@@ -101,7 +135,7 @@ def schedule(
     return Op(
         load("schedule"),
         (keys.sent(slot.id), keys.scheduled, keys.known_jobs, keys.due),
-        (slot.number, name if introduce else "", when.mode, when.milliseconds, _span(expires), *payloads),
+        (slot.number, name if introduce else "", when.mode, when.milliseconds, span(expires), *payloads),
         _read_schedule,
     )
 
@@ -146,8 +180,8 @@ def admit(
             job_id,
             int(unique_key is not None),
             int(chosen),
-            _span(unique_for),
-            _span(expires),
+            span(unique_for),
+            span(expires),
             digest,
         ),
         _read_admit,
@@ -168,7 +202,8 @@ def _queue_keys(namespace: str, name: str) -> tuple[str, str, str]:
     return keys.queue(name), keys.known_jobs, keys.bell(name)
 
 
-def _span(seconds: float | None) -> int:
+def span(seconds: float | None) -> int:
+    """Milliseconds as scripts take them; 0 for None."""
     return 0 if seconds is None else max(1, int(seconds * 1000))
 
 

@@ -22,7 +22,7 @@ ARGV[11]  digest to keep under id:<id> instead of the payload, or "" to keep the
 Returns  {"stored" | "again" for a resend | "existed" for a chosen id that was stored before | "duplicate"; Redis milliseconds; due milliseconds; id of the job that holds the unique key, or ""; value of id:<id> for "existed", otherwise ""}
 Atomic because: of two jobs with the same unique key or the same chosen id, only one may be stored.
 ]]
---@use time sent expiry soonest
+--@use time sent expiry soonest put admitted
 local sent, target, known, bell, unique, chosen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local number, name, mode, amount = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local payload, id, is_unique, is_chosen, life = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8] == '1', tonumber(ARGV[9])
@@ -66,22 +66,10 @@ if is_unique and redis.call('EXISTS', unique) == 1 then
 end
 
 if span > 0 then payload = with_expiry(payload, now + span) end
-if mode == 'now' then
-  redis.call('LPUSH', target, payload)
-  redis.pcall('ZADD', bell, 0, '1')
-else
-  local soonest = is_soonest(target, at)
-  redis.call('ZADD', target, string.format('%.3f', at / 1000), payload)
-  if soonest then redis.pcall('ZADD', bell, 0, '1') end
-end
-if is_unique then
-  if life == 0 then life = math.max(at - now, 0) + 2592000000 end
-  redis.call('SET', unique, id, 'PX', string.format('%d', life))
-end
-if is_chosen then
-  local due = mode == 'now' and 0 or at
-  redis.call('SET', chosen, string.format('%d ', due) .. (digest == '' and payload or digest), 'EX', 86400)
-end
+put_admitted({
+  target = target, bell = bell, payloads = {payload}, at = mode ~= 'now' and at or nil, id = id, life = life, digest = digest,
+  unique = is_unique and unique, chosen = is_chosen and chosen,
+}, now)
 if name ~= '' then
   redis.call('SADD', known, name)
 end

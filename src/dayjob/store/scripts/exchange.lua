@@ -16,7 +16,7 @@ KEYS[11]  due
 KEYS[12]  minute
 KEYS[13]  parked
 KEYS[14...]  4 per job name: queue, paused, held set, bell; 2 per rate limit: its rate or window, its hold; then the
-             unique, result, history and logs keys that entries refer to
+             unique, result, history, logs and other keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of this request, from 1
 ARGV[3]  number of the first new token
@@ -33,7 +33,8 @@ ARGV[13]  number of job names with rate limits
 ARGV[14...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, and the name is fast;
              2 per rate limit: its name, rate | window;
              2 per job name with rate limits: name index, its rule as this pool knows it: cost, names of its limits;
-             7 per entry: kind, name index, token, payload, number, key index, value;
+             7 per entry: kind, name index, token, payload, number, key index, value, and behind those of children, admitted
+             and stage as many more as their number;
              per group: name index, count, tokens;
              2 per metric of this minute: field, increment
 Returns  {"ok" | "rewound": Redis lost earlier requests of this pool | "again": a resend | "late": an older request |
@@ -67,6 +68,15 @@ Kinds that do not end it:
   spent         correct what an attempt was charged; payload: undone, if it never started; number: units more, or less, than
                 charged; value: limit index:mark, ...
   recharge      charge limits for an attempt that Redis lost; number: units; value: limit index:, ...
+The jobs that an atomic job enqueued, ahead of its outcome and stored in the same step. payload: "now", "in" or "at", the
+milliseconds from now or since the epoch, and the milliseconds until they expire or 0. Name index: 0 if their name is not
+among the names of this request; then key: their queue, its bell, known_jobs, in this order.
+  children      the payloads follow; value: their job name
+  admitted      one job with a unique key or an id that its caller chose: its payload and its job name follow; key: the unique
+                key and id:<id>, as for admit, ahead of those above; value: 1 when there is a unique key, 1 when the caller
+                chose the id, milliseconds until the unique key expires or 0, digest or "-", job id
+  stage         the payloads follow; key: a staged list; value: how many jobs are in it already
+  staged        key: a staged list, and released; payload: its length; value: its record in released. Name index: 0.
 A cancelled job never runs again: retried, snoozed, given_back, held_back and rewound leave its attempt held, and the
 pool ends it.
 Atomic because: an attempt must be in exactly one place, a limit must be counted in the step that fetches the job, and a
@@ -138,6 +148,7 @@ local function add(counter, i, n)
   counts[label] = (counts[label] or 0) + n
 end
 local late, stuck, releases, cancelled = 0, {}, {}, {}
+local children
 local settled, histories = {}, {}
 local left, live = {}, {}
 local runs_again = {retried = true, snoozed = true, given_back = true, held_back = true, rewound = true}
@@ -181,6 +192,7 @@ local function score_in(amount)
   return format('%.3f', (amount < 10000 and at or math.ceil(at / 1000) * 1000) / 1000)
 end
 local function settle(kind, i, token, payload, amount, key, value)
+  if children then children.store(token) end
   if kind == 'retried' then
     call('ZADD', retry, score_in(amount), payload)
     pcall_('ZADD', due, 0, '1')
@@ -246,6 +258,33 @@ local function release(i, token, key, id, first)
   end
 end
 
+-- An entry of jobs that an atomic job enqueued; `more` are the arguments behind it.
+local function note_children(kind, i, token, when, key, value, more)
+  if not children then
+    --@use expiry soonest put admitted children
+    children = new_children(now, scheduled, due)
+  end
+  if kind == 'stage' then
+    children.stage(KEYS[key], tonumber(value), more)
+  elseif kind == 'staged' then
+    children.add(token, {list = KEYS[key], count = tonumber(when), released = KEYS[key + 1], record = value})
+  else
+    local one = {payloads = more, name = value}
+    if kind == 'admitted' then
+      local unique, chosen, life, digest, id = string.match(value, '^(%d) (%d) (%d+) (%S+) (.*)$')
+      one.unique, one.chosen = unique == '1' and KEYS[key], chosen == '1' and KEYS[key + 1]
+      one.life, one.digest, one.id = tonumber(life), digest == '-' and '' or digest, id
+      one.name, key = table.remove(more), key + 2
+    end
+    if i > 0 then
+      one.target = key_of(i, 1)
+    else
+      one.target, one.bell, one.known = KEYS[key], KEYS[key + 1], KEYS[key + 2]
+    end
+    children.add(token, one, when)
+  end
+end
+
 for _ = 1, entries do
   local kind, i, token, payload = ARGV[position + 1], tonumber(ARGV[position + 2]), ARGV[position + 3], ARGV[position + 4]
   local amount, key, value = tonumber(ARGV[position + 5]), tonumber(ARGV[position + 6]), ARGV[position + 7]
@@ -274,6 +313,10 @@ for _ = 1, entries do
     if charges and not again and (present or kind == 'recharge') then
       charges.spend(pool .. '/' .. token, kind == 'recharge' and 'again' or payload, amount, value)
     end
+  elseif kind == 'children' or kind == 'admitted' or kind == 'stage' or kind == 'staged' then
+    local more = {unpack(ARGV, position + 1, position + amount)}
+    position = position + amount
+    if present and not again then note_children(kind, i, token, payload, key, value, more) end
   elseif again then
     -- The first send removed all attempts that it settled, so one that is still held could not be settled.
     if present then stuck[#stuck + 1] = token end
@@ -283,7 +326,7 @@ for _ = 1, entries do
   elseif cancel then
     cancelled[#cancelled + 1] = token
     cancelled[#cancelled + 1] = cancel
-  elseif can(kind, i) then
+  elseif can(kind, i) and (not children or children.fit(token)) then
     settle(kind, i, token, payload, amount, key, value)
   else
     stuck[#stuck + 1] = token

@@ -15,7 +15,7 @@ ARGV[6...]  payloads, 500 at most
 Returns  {1 when stored now, 0 when this request was stored before; Redis milliseconds; due milliseconds}
 Atomic because: a resend must find all of its jobs stored or none, and the leader must not sleep past a due job.
 ]]
---@use time sent expiry soonest
+--@use time sent expiry soonest put
 local sent, scheduled, known, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local number, name, mode, amount, span = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -30,18 +30,12 @@ end
 if name ~= '' then
   redis.call('SCARD', known)
 end
-local soonest = is_soonest(scheduled, at)
 
-local score = string.format('%.3f', at / 1000)
-local pairs_ = {}
-for i = 6, #ARGV do
-  pairs_[#pairs_ + 1] = score
-  pairs_[#pairs_ + 1] = span > 0 and with_expiry(ARGV[i], now + span) or ARGV[i]
-end
-redis.call('ZADD', scheduled, unpack(pairs_))
+local payloads = {}
+for i = 6, #ARGV do payloads[i - 5] = span > 0 and with_expiry(ARGV[i], now + span) or ARGV[i] end
+put_jobs(scheduled, due, payloads, at)
 if name ~= '' then
   redis.call('SADD', known, name)
 end
 redis.call('SET', sent, string.format('%s:at:%d', number, at), 'EX', 3600)
-if soonest then redis.pcall('ZADD', due, 0, '1') end
 return {1, now, at}

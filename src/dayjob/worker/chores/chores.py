@@ -15,6 +15,7 @@ from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
+from dayjob.worker.chores.releaser import Releaser
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.chores.trimmer import Trimmer
 from dayjob.worker.chores.watcher import QUEUE_INTERVAL_SECONDS, Watcher
@@ -31,6 +32,8 @@ REPAIR_INTERVAL_SECONDS = 60.0
 FORGET_INTERVAL_SECONDS = 3600.0
 #: Seconds between two checks whether the server was restarted.
 SERVER_INTERVAL_SECONDS = 10.0
+#: Seconds after which staged jobs are looked for even without a bell, which may be lost when the leader changes.
+RELEASE_INTERVAL_SECONDS = 10.0
 #: Names that one call of the ring script checks.
 MAX_NAMES_RUNG = 200
 #: Longest wait for the bell of due jobs, in seconds.
@@ -52,6 +55,7 @@ class Chores:
         state: PoolState,
         *,
         requeuer: Requeuer,
+        releaser: Releaser,
         reaper: Reaper,
         periodic: PeriodicScheduler,
         trimmer: Trimmer,
@@ -67,6 +71,7 @@ class Chores:
         self._link = link
         self._state = state
         self._requeuer = requeuer
+        self._releaser = releaser
         self._reaper = reaper
         self._periodic = periodic
         self._trimmer = trimmer
@@ -102,12 +107,14 @@ class Chores:
             self._due_at = time.monotonic() + (
                 DUE_CHECK_SECONDS if due is None else min(due, DUE_CHECK_SECONDS)
             )
+        self._every("release", RELEASE_INTERVAL_SECONDS, self._release)
         if time.monotonic() >= self._parked_at:
             parked = self._ring_parked()
             self._parked_at = math.inf if parked is None else time.monotonic() + parked
         now = time.monotonic()
         chores = [
             self._next["pass"] - now,
+            self._next["release"] - now,
             self._due_at - now,
             self._parked_at - now,
             *([] if tick is None else [tick]),
@@ -124,7 +131,7 @@ class Chores:
                 self._link.run(consume.wait_bell([self._keys.due], wait - BLOCKING_OVERRUN_SECONDS))
                 is not None
             ):
-                self._due_at = self._parked_at = 0.0
+                self._due_at = self._parked_at = self._next["release"] = 0.0
         except Rejected:
             # Only dayjob uses this key, so a value of a wrong type can be deleted.
             self._link.run(plain("DEL", self._keys.due))
@@ -135,6 +142,10 @@ class Chores:
         if now >= self._next.get(name, 0.0):
             self._next[name] = now + period
             chore()
+
+    def _release(self) -> None:
+        if self._releaser.step():
+            self._next["release"] = 0.0
 
     def _forget_names(self) -> None:
         live = walk(self._link, pools.pools(self._keys))

@@ -200,6 +200,10 @@ class Fetcher:
             self._requests.send(idle_request)
             return
         entries, done = self._outbox.take(self._state.clock.now() - time.monotonic())
+        if self._outbox.born:
+            # The request that stores these jobs can fetch them too.
+            self._names.rung |= self._outbox.born & self._job_types.keys()
+            self._outbox.born = set()
         resting = self._return_stale(entries)
         budget = FetchBudget()
         if not self._state.quiet:

@@ -32,15 +32,19 @@ class Outbox:
         #: Outcomes that Redis cannot store because a key has a wrong type.
         self._stuck: deque[Entry] = deque()
         self._stuck_at = 0.0
+        #: Completions of atomic jobs whose children are being staged, in the exchanges before they are sent.
+        self._staging: deque[Entry] = deque()
+        #: The names of the jobs that the entries taken last store.
+        self.born: set[str] = set()
 
     def __len__(self) -> int:
         """How many outcomes wait, without the stuck ones."""
-        return len(self.finished) + len(self.entries)
+        return len(self.finished) + len(self.entries) + len(self._staging)
 
     @property
     def due(self) -> bool:
         """Whether an outcome should be sent now."""
-        return bool(self.finished or self.entries or self._retry_due or self._later_due)
+        return bool(self.finished or self.entries or self._staging or self._retry_due or self._later_due)
 
     @property
     def stuck(self) -> bool:
@@ -61,12 +65,16 @@ class Outbox:
 
     def stick(self, entry: Entry) -> None:
         """Keep an outcome that Redis could not store. It is sent again once a second."""
+        if entry.children is not None:
+            # Perhaps because Redis does not have what was staged.
+            entry.children.stage_again()
         self._stuck.append(entry)
 
     def clear(self) -> None:
         """Drop the entries of a condemned pool id. Finished attempts stay, but are marked as lost."""
         self.entries.clear()
         self._stuck.clear()
+        self._staging.clear()
 
     def take(self, epoch: float) -> tuple[list[Entry], dict[str, list[str]]]:
         """The outcomes for one exchange, within its limits: entries, and job name to the tokens of plain completions.
@@ -74,7 +82,7 @@ class Outbox:
         `epoch` is the Redis time at which the monotonic clock was 0.
         """
         entries: list[Entry] = []
-        size = 0
+        size = self._stage(entries) if self._staging else 0
         while self.entries and len(entries) < consume.MAX_SETTLED and size < consume.MAX_BYTES:
             entries.append(self.entries.popleft())
             size += _bytes(entries[-1])
@@ -89,8 +97,7 @@ class Outbox:
             entry = attempt.settlement
             if entry is not None and not attempt.lost:
                 attempt.job_type.fails += counts_failure(entry.outcome)
-                entries.append(self._history.with_record(attempt, entry))
-                size += _bytes(entries[-1])
+                size += self._add(self._history.with_record(attempt, entry), entries)
                 if size >= consume.MAX_BYTES:
                     break
         done: dict[str, list[str]] = {}
@@ -101,11 +108,33 @@ class Outbox:
         if self._retry_due:
             self._stuck_at = time.monotonic() + RETRY_STUCK_SECONDS
             for _ in range(min(len(self._stuck), MAX_STUCK)):
-                entries.append(self._stuck.popleft())
-                size += _bytes(entries[-1])
+                size += self._add(self._stuck.popleft(), entries)
                 if size >= consume.MAX_BYTES:
                     break
         return entries, done
+
+    def _add(self, entry: Entry, entries: list[Entry]) -> int:
+        """Add an entry for this exchange, or stage the children of its attempt first. Returns its size."""
+        children = entry.children
+        if children is not None:
+            if children.large:
+                self._staging.append(entry)
+                return 0
+            self.born |= children.names
+        entries.append(entry)
+        return _bytes(entry)
+
+    def _stage(self, entries: list[Entry]) -> int:
+        """Add the next part of the children that are being staged; once all are, the outcome. Returns the size."""
+        entry = self._staging[0]
+        children = entry.children
+        part = None if children is None else children.next_part()
+        if part is None:
+            self._staging.popleft()
+            entries.append(entry)
+            return _bytes(entry)
+        entries.append(Entry(entry.name, entry.token, part, children=children))
+        return sum(map(len, part.payloads))
 
     def _count(self, job_type: PoolJobType, attempts: list[Attempt], epoch: float) -> list[str]:
         """Count ended attempts of one job type in its figures and history. Returns the tokens of plain completions."""
@@ -128,4 +157,10 @@ def _completed(attempt: Attempt) -> bool:
 
 def _bytes(entry: Entry) -> int:
     """The size of an entry, as far as it counts against MAX_BYTES."""
-    return len(entry.payload) + len(entry.result) + (len(entry.logs.text) if entry.logs is not None else 0)
+    size = len(entry.payload) + len(entry.result)
+    if entry.logs is not None:
+        size += len(entry.logs.text)
+    if entry.children is not None:
+        # At least so much that an exchange stores no more than about a thousand jobs.
+        size += max(entry.children.size, len(entry.children.jobs) * consume.MAX_BYTES // 1000)
+    return size

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -12,9 +14,11 @@ import msgspec
 from dayjob.job import Job, StopReason, new_id
 from dayjob.options import JobOptions
 from dayjob.outcome import Cancelled, Died, GivenBack
-from dayjob.store import codec
+from dayjob.store import codec, fork
 from dayjob.store.codec import Wire
+from dayjob.store.ops.children import Children
 from dayjob.store.ops.consume import Entry, error_result
+from dayjob.store.ops.produce import NewJob
 from dayjob.store.ops.rates import Charge, Spent
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ KILLED = "killed by an operator while it ran"
 #: How an attempt ended: None if it is done and Redis has nothing to store or release, else an entry for the next exchange.
 Settlement = Entry | None
 _GIVEN_BACK = GivenBack()
+#: Held while a job is added to the children of an attempt, because its handler may use several threads.
+_collecting = threading.Lock()
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -80,6 +86,8 @@ class Attempt(msgspec.Struct, eq=False):
     total: float | None = None
     #: What it logged, if its job type keeps that and there is something.
     log: AttemptLog | None = None
+    #: The jobs that its handler enqueued, if it is atomic. They are stored if it completes.
+    children: Children | None = None
 
     def open(self) -> Job:
         """The job as its handler sees it. Created at first use, because most handlers need only their arguments."""
@@ -164,6 +172,37 @@ class Attempt(msgspec.Struct, eq=False):
         if self.timed_out or (self.limit is not None and self.limit.expired()):
             return "timeout"
         return "shutdown" if self.job_type.stopping else None
+
+    @property
+    def atomic(self) -> bool:
+        """Whether what its handler enqueues is kept until it completes."""
+        return self.job_type.options.atomic
+
+    def collect(self, place: object, new_jobs: Iterable[NewJob]) -> bool:
+        """Keep jobs that its handler enqueues until it completes. False if they must be sent at once.
+
+        That is so in another namespace or on another server, in a process that the handler forked, and in hooks, which
+        run when the handler has ended. Raises TooLarge.
+        """
+        if place != self.job_type.place or fork.number != self.job_type.forks:
+            return False
+        with _collecting:
+            if self.over:
+                return False
+            if self.children is None:
+                self.children = Children()
+            self.children.add(new_jobs)
+            return True
+
+    def has_pending(self, job_id: str) -> bool:
+        """Whether the job with this id is stored if this attempt completes."""
+        return self.children is not None and job_id in self.children
+
+    def take_children(self) -> Children | None:
+        """What its handler enqueued, now that it has ended."""
+        with _collecting:
+            self.over = True
+            return self.children
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None:
         """Store a check-in of the handler. The next status shows it."""

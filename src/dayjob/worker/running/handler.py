@@ -22,7 +22,10 @@ def new_pool_job_type(
     composed, direct = _composed(pool, job_type), _direct(pool, job_type)
     history = _history_caps(pool.options, job_type.options)
     hooks = INSTRUMENTS.hooks(pool.hooks)
-    return PoolJobType(job_type, composed, state, direct, hooks, history)
+    found = PoolJobType(job_type, composed, state, direct, hooks, history)
+    if job_type.options.atomic:
+        found.place = pool.enqueuer.sender.place
+    return found
 
 
 def _history_caps(pool: PoolOptions, job_type: JobOptions) -> HistoryCaps:

@@ -186,6 +186,8 @@ class Runner:
 
     def _done(self, attempt: Attempt, result: Any) -> Settlement:
         """Settle an attempt whose handler returned."""
+        # From here on an atomic job keeps nothing that is enqueued: hooks send at once.
+        attempt.over = True
         options, hooks = attempt.job_type.options, attempt.job_type.hooks
         if hooks.done and result is not SKIPPED:
             report.report_done(attempt)
@@ -213,6 +215,7 @@ class Runner:
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Settlement:
         """Settle an attempt that raised. A payload that cannot be rewritten goes to broken."""
+        attempt.over = True
         try:
             if attempt.cancelled:
                 return self._cancelled(attempt)

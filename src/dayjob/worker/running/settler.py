@@ -20,6 +20,7 @@ from dayjob.outcome import (
 )
 from dayjob.store import codec
 from dayjob.store.keys import Keys
+from dayjob.store.ops.children import Children
 from dayjob.store.ops.consume import Entry, error_result
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.failure import Failure
@@ -59,11 +60,24 @@ class Settler:
             releases,
             error,
             spent=attempt.spent(),
+            children=self._children(attempt, outcome),
         )
 
+    def _children(self, attempt: Attempt, outcome: Done | Kept | ErrorOutcome) -> Children | None:
+        """The jobs to store with an attempt that completed."""
+        if attempt.children is None or not isinstance(outcome, Done | Kept):
+            return None
+        children = attempt.take_children()
+        if children is not None:
+            children.date(self._now())
+        return children
+
     def settle_completion(self, attempt: Attempt) -> Settlement:
-        """A completion whose result is not kept: None, unless it releases a unique key, corrects a charge or has log lines."""
-        if attempt.log is not None:
+        """A completion whose result is not kept.
+
+        None, unless it releases a unique key, corrects a charge, or has log lines or children.
+        """
+        if attempt.log is not None or attempt.children is not None:
             return self.settle(attempt, Done())
         until = attempt.wire.unique_until, attempt.job_type.options.unique_until
         if ("done" in until and attempt.own_key(self._keys.unique_prefix)) or attempt.spent() is not None:
