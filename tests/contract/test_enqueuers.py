@@ -311,7 +311,7 @@ def test_a_source_travels_with_the_job(enqueuer, queued, source):
 
 
 def test_a_job_enqueued_while_one_runs_has_its_source(enqueuer, queued):
-    token = running.set(Job("outer", source=9))
+    token = running.set(SimpleNamespace(name="outer", id="1", source=9, atomic=False))
     try:
         assert enqueuer.enqueue("a").source == 9
         assert enqueuer.using(source=None).enqueue("a").source is None
