@@ -18,7 +18,7 @@ test: $(READY)  ## every test, on a real server and in a real browser
 	-$(BIN)/python scripts/browser.py
 	$(BIN)/python -m pytest -n 4 --dist worksteal
 
-languages:  ## Ruby, Go, Node.js, Spin, promtool and redis-server, for the tests that need them; without them those tests are skipped
+languages:  ## Ruby, Go, Node.js, Spin, promtool, PostgreSQL and redis-server, for the tests that need them; without them those tests are skipped
 	$(PYTHON) scripts/languages.py
 
 lint: $(READY)

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001, S603, S607, T201 - a script for people and CI, with fixed commands
-"""Installs what the tests need beside Python: Ruby, Go and Node.js for the clients with their packages, Spin, promtool, a Redis with TLS.
+"""Installs what the tests need beside Python: Ruby, Go and Node.js for the clients with their packages, Spin, promtool, PostgreSQL, a Redis with TLS.
 
 Needs nothing but Python. A tool that is there is left alone; a missing one comes from Debian, as root.
 """
@@ -23,6 +23,7 @@ LANGUAGES: dict[str, tuple[list[str], list[str]]] = {
     "Spin": (["spin", "-V"], ["spin"]),
     "OpenSSL": (["openssl", "version"], ["openssl"]),
     "redis-server": (["redis-server", "--version"], ["redis-server"]),
+    "PostgreSQL": (["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb"], ["postgresql"]),
     "promtool": (["promtool", "--version"], ["prometheus"]),
     "a C compiler": (["cc", "--version"], ["gcc", "libc6-dev"]),
 }

@@ -9,6 +9,7 @@ import pytest
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
+from postgres import Postgres, running_postgres
 from server import Server, running
 
 # Where the embedded server's folders are remembered: not in the home of whoever runs the tests.
@@ -22,6 +23,13 @@ def server(tmp_path_factory) -> Server:
     """One real server for all tests of this process; each test has a namespace of its own."""
     # Snapshots, as most servers make them: one that keeps nothing is a thing to be warned of.
     with running(tmp_path_factory.mktemp("server"), "--save", "3600 1") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Postgres:
+    """One real PostgreSQL for all tests of this process; each test has a database of its own."""
+    with running_postgres() as found:
         yield found
 
 

@@ -45,7 +45,7 @@ LAYERS = {
     "cli": {"cli", "tui", "__main__"},
     "testing": {"testing"},
     # For one framework each; imported by programs that use it, and by nothing here.
-    "integrations": {"otel", "otel_names", "sentry", "starlette"},
+    "integrations": {"django", "otel", "otel_names", "sentry", "starlette"},
 }
 
 MAY = {
@@ -59,7 +59,7 @@ MAY = {
     "web": {"domain", "explain", "admin"},
     "cli": {"domain", "store", "explain", "face", "enqueue", "worker", "admin", "web"},
     "testing": {"domain", "store", "face", "enqueue", "worker"},
-    "integrations": {"domain", "store", "face", "enqueue", "admin", "web"},
+    "integrations": {"domain", "store", "face", "enqueue", "admin", "web", "cli"},
 }
 
 #: Imports inside functions that go against the layers on purpose: a pool is inert until it is used.
@@ -87,6 +87,9 @@ LIBRARIES = {
     "click": {"cli"},
     "starlette": {"web", "integrations"},
     "textual": {"cli"},
+    "django": {"integrations"},
+    # Loaded by Django; a test of a Django program runs its async jobs where the test's connection is.
+    "asgiref": {"integrations", "testing"},
     "cronsim": {"dayjob.cron"},
     # Imported only for a handler whose own annotation comes from it.
     "pydantic": {"dayjob.handlers.pydantic_types"},

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from types import FrameType
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -22,6 +19,7 @@ from dayjob.pool import WorkerPool
 from dayjob.store import addresses
 from dayjob.web import WebOptions, create_app
 from dayjob.web.console import Console
+from dayjob.web.streams import ending_streams
 
 #: What FastAPI and Starlette take as `lifespan`.
 LifespanOf = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
@@ -42,7 +40,7 @@ def lifespan(pool: WorkerPool[Any], *, run: bool = False, inner: LifespanOf | No
                 await stack.enter_async_context(pool)
             for mounted in _consoles(app):
                 await stack.enter_async_context(mounted.router.lifespan_context(mounted))
-            stack.enter_context(_ending_streams([one.state.console for one in _consoles(app)]))
+            stack.enter_context(ending_streams([one.state.console for one in _consoles(app)]))
             yield await stack.enter_async_context(inner(app)) if inner is not None else None
 
     return manage
@@ -71,34 +69,3 @@ def _consoles(app: Any) -> list[Starlette]:
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     apps = [one for one in mounted if isinstance(one, Starlette)]
     return [one for one in apps if isinstance(getattr(one.state, "console", None), Console)]
-
-
-@contextlib.contextmanager
-def _ending_streams(consoles: list[Console]) -> Iterator[None]:
-    """End the consoles' event streams at TERM and INT, before the server's own handler runs.
-
-    A server waits for open connections before it ends the lifespan, and an open page keeps its stream open.
-    """
-    if not consoles or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def end(number: int, frame: FrameType | None) -> None:
-        for one in consoles:
-            loop.call_soon_threadsafe(one.hub.close)
-        handler = before[signal.Signals(number)]
-        if callable(handler):
-            handler(number, frame)
-
-    for number, handler in before.items():
-        # A handler of asyncio or C, or none at all, cannot be called from here.
-        if callable(handler):
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if signal.getsignal(number) is end:
-                signal.signal(number, handler)

@@ -93,22 +93,42 @@ def cli() -> None:
     """Background jobs for Python on Redis and Valkey."""
 
 
-def main() -> None:
+def main(args: list[str] | None = None, prog: str | None = None) -> None:
     """Run the command line. A usage error prints a few lines and sets an exit code; it never prints a traceback."""
     try:
         try:
-            _run()
+            _run(args, prog)
         except UntrustedFolder as error:
             _accept(error)
-            _run()
+            _run(args, prog)
     except DayjobError as error:
         click.echo(f"dayjob: {error}", err=True)
         sys.exit(UNAVAILABLE if isinstance(error, StoreError | SilentServer) else 2)
 
 
-def _run() -> None:
+def _run(args: list[str] | None, prog: str | None) -> None:
     # click checks only the terminal; https://no-color.org asks programs to check this variable too.
-    cli(color=False if os.environ.get("NO_COLOR") else None)
+    cli(args=args, prog_name=prog, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def with_pool(args: list[str], pool: str) -> list[str]:
+    """The arguments of a command with MODULE:POOL filled in, for the commands of a framework that knows its pool."""
+    command: click.Command = cli
+    place = 0
+    while isinstance(command, click.Group) and place < len(args):
+        found = command.get_command(click.Context(command), args[place])
+        if found is None:
+            return args
+        command = found
+        place += 1
+    names = {option for parameter in command.params for option in parameter.opts}
+    if "--app" in names:
+        given = ["--app", pool]
+    elif any(isinstance(one, click.Argument) and one.name in ("pool", "words") for one in command.params):
+        given = [pool]
+    else:
+        given = []
+    return [*args[:place], *given, *args[place:]]
 
 
 def _accept(error: UntrustedFolder) -> None:

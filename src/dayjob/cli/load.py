@@ -32,9 +32,12 @@ def find_pool(target: str) -> WorkerPool[Any]:
         return _only_pool(module)
     found: Any = module
     for part in path.split("."):
-        if not hasattr(found, part):
-            raise UsageError(_no_attribute(module, found, part, target))
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise UsageError(_no_attribute(module, found, part, target)) from None
+        except Exception as error:  # a module may make its pool at first use, and raise anything
+            raise UsageError(_explained(name, error)) from error
     if not isinstance(found, WorkerPool):
         pools = _pools(module)
         hint = f"Write {name}:{pools[0]}" if pools else "Name a WorkerPool"

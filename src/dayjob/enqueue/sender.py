@@ -306,7 +306,8 @@ def _register(on_commit: Commit, send: Callable[[], Any]) -> Any:
         return on_commit(send)
     except Exception as error:
         asgiref = sys.modules.get("asgiref.sync")
-        if asgiref is None or type(error).__name__ != "SynchronousOnlyOperation":
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if asgiref is None or "SynchronousOnlyOperation" not in kinds:
             raise
         # Django's transactions belong to the thread that runs its sync code; asgiref runs a function in that thread.
         return asgiref.sync_to_async(on_commit, thread_sensitive=True)(send)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import sys
 import threading
 import time
 from collections import deque
@@ -234,7 +235,7 @@ class FakeStore:
             loop = asyncio.get_running_loop()
             task = loop.create_task(self._runner.arun(attempt), context=Variables())
         else:
-            task = asyncio.create_task(asyncio.to_thread(self._runner.run, attempt))
+            task = asyncio.create_task(_beside(self._runner.run, attempt))
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
@@ -285,6 +286,12 @@ class FakeStore:
     def _settlement(self, attempt: Attempt) -> Settlement:
         if not attempt.job_type.is_async:
             return self._runner.run(attempt)
+        if "django.db" in sys.modules:
+            # Django's async ORM then uses the connection of this thread, which has the transaction of a TestCase.
+            from asgiref.sync import async_to_sync  # noqa: PLC0415 - Django has loaded it
+
+            settlement: Settlement = Variables().run(async_to_sync(self._runner.arun), attempt)
+            return settlement
         if not self._loop_free.acquire(blocking=False):
             return Variables().run(asyncio.run, self._runner.arun(attempt))
         try:
@@ -298,6 +305,16 @@ class FakeStore:
             round_.due.extend(self._admit([settlement.children.jobs])[1])
         round_.add(attempt, self._runner.errors.pop(attempt, None))
         return self._runner.results.pop(attempt, None)
+
+
+async def _beside(run: Callable[[Attempt], Settlement], attempt: Attempt) -> Settlement:
+    """Run a sync job on a thread; with Django on the one that has the connection of the test."""
+    if "django.db" not in sys.modules:
+        return await asyncio.to_thread(run, attempt)
+    from asgiref.sync import sync_to_async  # noqa: PLC0415 - Django has loaded it
+
+    settlement: Settlement = await sync_to_async(run)(attempt)
+    return settlement
 
 
 def _outside_loops(call: Callable[[], T]) -> T:

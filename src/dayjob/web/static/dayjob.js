@@ -138,7 +138,7 @@
     if (doubted.length) resolve(doubted.slice(0, 500));
   };
 
-  let looking = false, again = false, last = 0, paused = false, source, pulsed = 0;
+  let looking = false, again = false, last = 0, paused = false, source, pulsed = 0, polling;
   const showLive = (is) => {
     const button = $("#live");
     button.dataset.is = is;
@@ -170,10 +170,16 @@
   const listen = () => {
     source?.close();
     source = undefined;
+    clearInterval(polling);
     if (document.hidden || paused) return;
     source = new EventSource(`${document.body.dataset.root}/events`);
     for (const kind of ["pulse", "away"]) on(kind, () => { pulsed = Date.now(); beat(); }, source);
-    source.onerror = () => { if (Date.now() - pulsed > 5000) showLive("down"); };
+    source.onerror = () => {
+      clearInterval(polling);
+      // The browser does not try again: streams cannot pass here, as in a WSGI server. The page asks by itself.
+      if (source.readyState === EventSource.CLOSED) polling = setInterval(beat, 500);
+      else if (Date.now() - pulsed > 5000) showLive("down");
+    };
   };
   const pause = (stop) => { paused = stop; showLive(stop ? "held" : "live"); listen(); if (!stop) refresh(); };
 
