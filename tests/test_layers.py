@@ -13,6 +13,9 @@ import dayjob
 
 ROOT = Path(dayjob.__file__).parent
 
+MAX_FUNCTION_LINES = 55
+MAX_MODULE_LINES = 500
+
 #: Layer to its folders, and to the modules at the package root that belong to it.
 LAYERS = {
     "domain": {
@@ -245,6 +248,24 @@ def test_commands_to_redis_are_made_in_the_store_only(module):
 def test_the_worker_logs_by_safe_loggers_only(module):
     """A plain log call raises what a handler of the program raises, and would end the loop or the thread it is made on."""
     assert "getLogger" not in MODULES[module].read_text("utf-8"), f"{module}: use safe_logging.SafeLogger"
+
+
+def test_no_function_is_longer_than_a_screen():
+    """Counts the lines of the signature and the body, without decorators."""
+    long = [
+        f"{module}.{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.end_lineno is not None and node.end_lineno - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_has_one_role_and_is_not_long(module):
+    lines = len(MODULES[module].read_text("utf-8").splitlines())
+    assert lines <= MAX_MODULE_LINES, f"{module} has {lines} lines: split it by role"
 
 
 def contributing() -> str:

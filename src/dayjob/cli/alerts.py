@@ -26,6 +26,10 @@ class PrometheusRule:
 
 def rules(late: int) -> tuple[PrometheusRule, ...]:
     """The rules; a queue is late if its oldest job has waited for so many seconds."""
+    return (*_queue_rules(late), *_job_rules())
+
+
+def _queue_rules(late: int) -> tuple[PrometheusRule, ...]:
     return (
         PrometheusRule(
             "DayjobNotScraped", "absent(dayjob_redis_time_seconds)", "5m", "critical",
@@ -59,6 +63,11 @@ def rules(late: int) -> tuple[PrometheusRule, ...]:
             "A new job waits for {{ $value | humanizeDuration }} for the limit {{ $labels.limit }}.",
             "dayjob limits ls shows what it allows; dayjob limits set {{ $labels.limit }} changes it.",
         ),
+    )  # fmt: skip
+
+
+def _job_rules() -> tuple[PrometheusRule, ...]:
+    return (
         PrometheusRule(
             "DayjobWorkersStuck", "dayjob_workers_stuck > 0", "5m", "warning",
             "{{ $value }} workers of {{ $labels.namespace }} run jobs that passed their timeout and do not end.",

@@ -7,6 +7,7 @@ import importlib.util
 import ipaddress
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -79,9 +80,7 @@ def web(
 
     Without a password or token it listens on this machine only. Ctrl-C stops it.
     """
-    for module in ("starlette", "uvicorn", "jinja2"):
-        if importlib.util.find_spec(module) is None:
-            raise UsageError(f"the console needs {module}.\n    pip install 'dayjob[web]'")
+    _require_modules()
     from dayjob.admin.client import AsyncAdmin  # noqa: PLC0415 - after the check of what it needs
     from dayjob.web import WebOptions, create_app, server  # noqa: PLC0415
 
@@ -99,15 +98,25 @@ def web(
         from dayjob.cli.load import find_pool  # noqa: PLC0415 - imports the program only where it is named
 
         redis, namespace = target.of_pool(find_pool(pool), redis, namespace)
+    hosts = (host, *allow_host)
     options = WebOptions(
-        read_only=read_only, password=password, token=token, allow_hosts=(host, *allow_host), base_path=base_path.rstrip("/"),
-    )  # fmt: skip
+        read_only=read_only,
+        password=password,
+        token=token,
+        allow_hosts=hosts,
+        base_path=base_path.rstrip("/"),
+    )
     admin = AsyncAdmin(namespace or "dayjob", redis=redis, hide=hide)
     # Done before the first request, to report a bad URL or the use of the embedded server at once.
     admin._address()
-    app = create_app(admin, options=options)
+    _serve(create_app(admin, options=options), host, port, options.base_path, proxies)
+
+
+def _serve(app: Any, host: str, port: int, base_path: str, proxies: list[str]) -> None:
+    from dayjob.web import server  # noqa: PLC0415 - after the check of what it needs
+
     listening = server.listen(host, port)
-    where = server.address_of(host, listening.getsockname()[1], options.base_path)
+    where = server.address_of(host, listening.getsockname()[1], base_path)
     _spare_the_collector()
     server.serve(
         app,
@@ -115,6 +124,12 @@ def web(
         ready=lambda: click.echo(f"The console is at {where}  (Ctrl-C stops it)"),
         forwarded_allow_ips=proxies,
     )
+
+
+def _require_modules() -> None:
+    for module in ("starlette", "uvicorn", "jinja2"):
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"the console needs {module}.\n    pip install 'dayjob[web]'")
 
 
 def _proxies(given: tuple[str, ...]) -> list[str]:

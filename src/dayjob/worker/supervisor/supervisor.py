@@ -6,17 +6,14 @@ by ChildLeases on a thread of its own.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import selectors
 import signal
-import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,16 +33,14 @@ from dayjob.worker.supervisor.channel import (
     LoopDied,
     Started,
 )
+from dayjob.worker.supervisor.child_slot import LAST_PAUSE, ChildSlot
 from dayjob.worker.supervisor.deadlines import Posted
 from dayjob.worker.supervisor.leases import Cause, ChildLeases, PoolAddress
 from dayjob.worker.supervisor.process import STOP_OVERTIME_SECONDS, Process
+from dayjob.worker.supervisor.wakeup import Wakeup
 
 logger = SafeLogger("dayjob.worker.supervisor.supervisor")
 
-#: Seconds before a crashed child is restarted. The pause doubles with each crash, from the first to the last value.
-FIRST_PAUSE, LAST_PAUSE = 0.1, 30.0
-#: The pause is reset once a child has run for FORGIVEN seconds, or FORGIVING times as long as the pause before it.
-FORGIVEN, FORGIVING = 60.0, 10.0
 #: Seconds that the interpreter of a child may take to exit after its pool has stopped.
 EXIT_SECONDS = 5.0
 #: Seconds of a stop that are reserved for the exit of the parent's own interpreter.
@@ -54,8 +49,6 @@ OWN_EXIT_SECONDS = 0.2
 EXIT_LOOP_DIED = 70
 #: Seconds to wait until Redis has stored why a child is killed. After that it is killed anyway.
 SET_CAUSE_SECONDS = 1.0
-
-_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGTSTP", "SIGUSR1", "SIGCHLD")
 
 
 class ExitStatus(NamedTuple):
@@ -75,21 +68,6 @@ class ProcessPlan:
     max_jobs: int | None = None
 
 
-class ChildSlot:
-    """One of the `--processes` positions: its current child and the state of its restarts."""
-
-    def __init__(self) -> None:
-        self.process: Process | None = None
-        #: The child that replaces `process` once it has started.
-        self.successor: Process | None = None
-        self.crashes = 0
-        self.restart_at = math.inf
-        #: Monotonic time before which it is not recycled, because its last successor could not start.
-        self.spared_until = 0.0
-        #: An operator asked its child to stop: it is not restarted.
-        self.retired = False
-
-
 class Supervisor:
     """Runs the parent process."""
 
@@ -101,9 +79,7 @@ class Supervisor:
         self._slots = [ChildSlot() for _ in range(plan.processes)]
         self._processes: list[Process] = []
         self._leases = ChildLeases(self._leased_pools, self._leases_died, self._add_kill)
-        self._selector = selectors.DefaultSelector()
-        self._waker, self._woken = socket.socketpair()
-        self._received_signals: deque[int] = deque()
+        self._wakeup = Wakeup()
         #: Pool id and token of attempts that operators killed and that still run.
         self._kills: deque[tuple[str, str]] = deque()
         self._ever_started = False
@@ -123,7 +99,7 @@ class Supervisor:
     def run(self) -> ExitStatus:
         """Start the children and supervise them until a signal or a configuration error ends the parent."""
         self._leases.start()
-        with self._signals():
+        with self._wakeup.signals():
             for slot in self._slots:
                 self._spawn(slot)
             while self._exit_status is None or self._processes:
@@ -138,48 +114,19 @@ class Supervisor:
     def roll(self, why: str) -> None:
         """Replace all children, one at a time. Any thread may call this."""
         self._roll_asked = why
-        self._wake()
-
-    # Waiting.
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        for end in (self._waker, self._woken):
-            end.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
-        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        before = {
-            number: signal.signal(number, self._record_signal)
-            for number in (signal.Signals[name] for name in _SIGNALS)
-        }
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(-1)
-            for number, former in before.items():
-                signal.signal(number, former)
-
-    def _record_signal(self, number: int, _frame: Any) -> None:
-        self._received_signals.append(number)
-
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):
-            self._waker.send(b"\0")
+        self._wakeup.wake()
 
     def _wait(self) -> None:
         times = [] if self._quiet else [slot.restart_at for slot in self._slots]
         times += [at for process in self._processes for at in (process.kill_at, process.look_at)]
         first = min(times, default=math.inf)
-        self._selector.select(None if first == math.inf else max(0.0, first - time.monotonic()))
-        with contextlib.suppress(BlockingIOError):
-            while self._woken.recv(4096):
-                pass
+        self._wakeup.wait(None if first == math.inf else max(0.0, first - time.monotonic()))
 
     # Signals and other requests.
 
     def _handle_requests(self) -> None:
-        while self._received_signals:
-            number = self._received_signals.popleft()
+        while self._wakeup.received:
+            number = self._wakeup.received.popleft()
             name = signal.Signals(number).name
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._stop(name)
@@ -244,7 +191,7 @@ class Supervisor:
             self._restart_later(slot, f"a worker process could not be started: {error}")
             return
         self._processes.append(process)
-        self._selector.register(process.line, selectors.EVENT_READ)
+        self._wakeup.watch(process.line)
         if successor:
             slot.successor = process
         else:
@@ -277,8 +224,7 @@ class Supervisor:
             elif isinstance(message, Ended):
                 process.kill_by(time.monotonic() + EXIT_SECONDS)
         if process.line.cut:
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(process.line)
+            self._wakeup.unwatch(process.line)
         if process.code is not None:
             self._has_died(process)
 
@@ -307,8 +253,7 @@ class Supervisor:
 
     def _has_died(self, process: Process) -> None:
         self._processes.remove(process)
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(process.line)
+        self._wakeup.unwatch(process.line)
         self._leases.back(process.pid)
         if process.ids and process.place is not None and process.failure is None:
             causes = process.causes
@@ -339,9 +284,7 @@ class Supervisor:
         if process.asked:
             self._retire(slot)
             return
-        # `_pause` is the next pause. The one before this child was half as long.
-        if time.monotonic() - process.started_at > min(FORGIVEN, FORGIVING * _pause(slot) / 2):
-            slot.crashes = 0
+        slot.forgive(process.started_at)
         if process.killed or (process.ended and process.code == 0):
             # The parent killed it, or it was asked to stop: not a crash, so it is restarted without a pause.
             slot.restart_at = time.monotonic()
@@ -357,10 +300,7 @@ class Supervisor:
             self._end(ExitStatus(0), time.monotonic() + 1.0)
 
     def _restart_later(self, slot: ChildSlot, why: str) -> None:
-        pause = _pause(slot)
-        slot.crashes += 1
-        slot.restart_at = time.monotonic() + pause
-        logger.error("%s; starting another in %g s", why, pause)
+        logger.error("%s; starting another in %g s", why, slot.restart_later())
 
     def _successor_died(self, slot: ChildSlot, process: Process) -> None:
         slot.successor = self._rolling = None
@@ -466,7 +406,7 @@ class Supervisor:
 
         def cause_stored() -> None:
             process.kill_by(time.monotonic())
-            self._wake()
+            self._wakeup.wake()
 
         self._leases.blame(place, process.causes, cause_stored)
 
@@ -481,19 +421,14 @@ class Supervisor:
 
     def _add_kill(self, pool_id: str, token: str) -> None:
         self._kills.append((pool_id, token))
-        self._wake()
+        self._wakeup.wake()
 
     def _leases_died(self, problem: BaseException) -> None:
         self._broken = True
-        self._wake()
+        self._wakeup.wake()
         logger.critical(
             "the thread that renews the leases of the child processes died; stopping", exc_info=problem
         )
-
-
-def _pause(slot: ChildSlot) -> float:
-    """Seconds to wait before the next child of this slot is started."""
-    return min(LAST_PAUSE, FIRST_PAUSE * 2.0**slot.crashes)
 
 
 def _has_terminal() -> bool:
