@@ -112,6 +112,7 @@ PRINTED = {
     "request_ids": "r-82 receipt order 2: sending the receipt",
     "retries": "order 1 is dead after 2 fails: the bank does not answer",
     "scheduling": "half a second later",
+    "sentry_errors": "ValueError in charge: order 7 was refused",
     "unique": "second: False",
 }
 

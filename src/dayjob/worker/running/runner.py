@@ -158,10 +158,12 @@ class Runner:
         except GiveBack:
             attempt.timed_out = limit.expired()
             raise
-        except TimeoutError:
+        except TimeoutError as error:
             if limit.expired():
                 attempt.timed_out = True
-                raise JobTimeout(_timeout_text(attempt)) from None
+                # The frames of the cancellation show where the handler was.
+                cancelled = error.__cause__ or error
+                raise JobTimeout(_timeout_text(attempt)).with_traceback(cancelled.__traceback__) from None
             raise
 
     # Judge, and settle.
