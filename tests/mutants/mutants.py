@@ -233,7 +233,7 @@ ALL = (
         f"{SCRIPTS}/prelude/charges.lua",
         "redis.call('ZREM', starts, member)",
         "",
-        (MACHINE,),
+        (f"{RATES}::test_a_window_forgets_what_never_started",),
     ),
     Mutant(
         "a name that waits for a limit does not wake the leader",

@@ -146,6 +146,16 @@ def test_what_never_started_is_refunded(rated, put):
     assert len(pool.start("a")) == 3
 
 
+def test_a_window_forgets_what_never_started(rated, put, call, keys):
+    pool = rated("a", {"w": Window(2, per=HOUR)})
+    put("a", *ids(5))
+    first, _ = pool.start("a")
+    pool.undo("a", first)
+    assert call("ZCARD", keys.window("w")) == 1
+    assert len(pool.start("a")) == 1
+    assert pool.start("a") == []
+
+
 def test_a_refund_never_makes_a_bucket_fuller_than_without_the_attempt(rated, put, call, keys):
     """One at a second: A starts, a second later B starts. A is given back: C must still wait a second after B."""
     pool = rated("a", {"r": Rate(1, per=1, burst=1)})
