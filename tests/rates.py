@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dayjob.limits import Limit, Rate, RateKind, Window
+from dayjob.limits import Limit, RateKind, Window
 from dayjob.outcome import GivenBack
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
@@ -99,19 +99,23 @@ class ModelLimit:
         self.held = False
 
 
-def too_many(starts: Sequence[tuple[int, float]], kind: RateKind) -> str:
+def too_many(starts: Sequence[tuple[int, float]], kind: RateKind, rounding: int = ROUNDING) -> str:
     """Whether starts (Redis microsecond, units) break a limit: which interval, or ""."""
     ordered = sorted(starts)
-    for i, (first, _) in enumerate(ordered):
-        total = 0.0
-        for at, units in ordered[i:]:
-            if isinstance(kind, Window):
-                total += 1
-                if at - first < kind.seconds * 1_000_000 - ROUNDING and total > kind.n:
-                    return f"{total:.0f} starts within {(at - first) / 1e6:.6f} s"
-            elif isinstance(kind, Rate):
-                total += units
-                allowed = kind.units + (at - first + ROUNDING) / 1_000_000 * kind.n / kind.seconds
-                if total > allowed + 1e-6:
-                    return f"{total:.3f} units within {(at - first) / 1e6:.6f} s, {allowed:.3f} are allowed"
+    if isinstance(kind, Window):
+        for (first, _), (last, _) in zip(ordered, ordered[kind.n :], strict=False):
+            if last - first < kind.seconds * 1_000_000 - rounding:
+                return f"{kind.n + 1} starts within {(last - first) / 1e6:.6f} s"
+        return ""
+    # What starts from i to j is allowed if its units are at most burst + rate * (time of j - time of i). `before` has
+    # for the i that is the worst: the units before it, less what the rate allows until its time.
+    rate = kind.n / kind.seconds / 1_000_000
+    total, before, first = 0.0, float("inf"), 0
+    for at, units in ordered:
+        if total - rate * at < before:
+            before, first = total - rate * at, at
+        total += units
+        over = total - rate * at - before - kind.units - rate * rounding
+        if over > 1e-6:
+            return f"{over:.3f} units too many within {(at - first) / 1e6:.6f} s"
     return ""

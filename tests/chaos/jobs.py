@@ -20,9 +20,11 @@ from typing import Any, Self
 
 import msgspec
 
-from dayjob import Dead, Discard, Job, JobTimeout, Snooze, WorkerPool
+from dayjob import Concurrency, Dead, Discard, Job, JobTimeout, Rate, Snooze, Throttled, Window, WorkerPool
 from dayjob.errors import StoreError, Unavailable, Unknown
 from dayjob.job import new_id, running
+from dayjob.store.ops.consume import Reply
+from dayjob.worker.fetching.replies import ReplyHandler
 from dayjob.worker.membership import Membership
 from dayjob.worker.running.runner import Abandon, TimedOut
 from dayjob.worker.state import PoolState
@@ -40,9 +42,12 @@ FOLDER = Path(os.environ["CHAOS_FOLDER"]) if "CHAOS_FOLDER" in os.environ else N
 GROUP = os.environ.get("CHAOS_GROUP", "?")
 
 LIMIT = 2
+#: More than producers ask for on average, so that queues run empty at a rest, and less than they ask for at times.
+API, VISITS, COST = Rate(20, per=1, burst=4), Window(6, per=1), 2
 RULES = Rules(
-    limits={"narrow": LIMIT},
-    max_fails={"note": 4, "anote": 4, "heavy": 4, "overrun": 4, "secret": 2},
+    limits={"narrow": LIMIT, "windowed": 3},
+    rates={"api": (API, {"metered": 1.0, "costly": COST}), "visits": (VISITS, {"windowed": 1.0})},
+    max_fails={"note": 4, "metered": 4, "anote": 4, "heavy": 4, "overrun": 4, "secret": 2},
     ticks={"tick": 1},
     resume=5.0,
     lease=LEASE,
@@ -68,6 +73,8 @@ class Here:
             raise SystemExit("CHAOS_FOLDER is not set: say where this process is to write its ledger")
         self.ledger = Ledger(FOLDER, GROUP)
         self.state: PoolState | None = None
+        #: Pool id and token to when Redis handed the attempt out.
+        self.fetched: dict[tuple[str, str], float] = {}
         path = FOLDER / f"tally-{os.getpid()}-{time.monotonic_ns()}"
         with path.open("wb+") as file:
             file.truncate(MAX_BULK)
@@ -107,6 +114,18 @@ def _listen_in() -> None:
         join(self)
 
     Membership.join = noted  # type: ignore[method-assign]
+    take_jobs = ReplyHandler._take_jobs
+
+    def timed(self: ReplyHandler, reply: Reply) -> None:
+        if reply.status != "again":
+            # A resend is answered later than its jobs were handed out.
+            for batch in reply.batches:
+                if batch.name in ("metered", "costly", "windowed"):
+                    for token in batch.tokens:
+                        here().fetched[self._state.pool_id, token] = reply.now
+        take_jobs(self, reply)
+
+    ReplyHandler._take_jobs = timed  # type: ignore[method-assign]
 
 
 if FOLDER is not None:
@@ -147,8 +166,10 @@ class Run:
             "pool": pool_id,
             "token": attempt.token,
         }
+        #: What the job says it used of its rate limit, if it is less than its cost.
+        self.units: float | None = None
         here().ledger.write(
-            "start", **self._facts, lost=attempt.lost, fails=job.fails, deaths=job.deaths, snoozes=job.snoozes,
+            "start", **self._facts, lost=attempt.lost, fetched=here().fetched.pop((pool_id, attempt.token), 0.0), fails=job.fails, deaths=job.deaths, snoozes=job.snoozes,
             after=attempt.wire.attempt, unique=job.unique_key or "", digest=digest(data),
         )  # fmt: skip
 
@@ -166,11 +187,11 @@ class Run:
             how, seconds = "dead", 0.0
         elif isinstance(error, Planned | JobTimeout | TimedOut):
             how, seconds = "fail", 0.3
-        elif isinstance(error, Abandon | asyncio.CancelledError):
+        elif isinstance(error, Abandon | asyncio.CancelledError | Throttled):
             how, seconds = "abandoned", 0.0
         else:
             how, seconds = f"{type(error).__name__}: {error}"[:200], 0.0
-        here().ledger.write("end", **self._facts, how=how, seconds=seconds)
+        here().ledger.write("end", **self._facts, how=how, seconds=seconds, units=self.units)
 
 
 def follow(plan: str, job: Job) -> None:
@@ -248,6 +269,32 @@ async def _enqueue_leaf(serial: str) -> None:
 def narrow(job: Job, serial: str, plan: str = "ok", data: Any = None, seconds: float = 0.0) -> None:
     with Run(job, serial, data):
         _wait(seconds, job)
+
+
+api = pool.limit("api", API)
+
+
+@pool.job(limits=[api], backoff=0.3, max_fails=4)
+def metered(job: Job, serial: str, plan: str = "ok", data: Any = None) -> None:
+    """Meets an API that sometimes wants a pause."""
+    with Run(job, serial, data):
+        follow(plan, job)
+        if random.random() < 0.01:
+            raise Throttled("as planned", limit=api, after=0.3)
+
+
+@pool.job(limits=[api], cost=COST)
+def costly(job: Job, serial: str, plan: str = "ok", data: Any = None) -> None:
+    """Uses less than it was charged, mostly."""
+    with Run(job, serial, data) as run:
+        run.units = random.choice((0, 1, COST))
+        job.spend(run.units)
+
+
+@pool.job(limits=[pool.limit("visits", VISITS), Concurrency(3)])
+async def windowed(job: Job, serial: str, plan: str = "ok", data: Any = None, seconds: float = 0.0) -> None:
+    with Run(job, serial, data):
+        await asyncio.sleep(seconds)
 
 
 @pool.job

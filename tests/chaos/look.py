@@ -71,7 +71,8 @@ def take(link: Link, keys: Keys) -> Census:
     }
     census.totals = _numbers(totals)
     census.periodic = _numbers(periodic)
-    census.limits = _numbers(limits)
+    # A rule of rate limits may stand behind the number.
+    census.limits = _numbers([one.split(b" ")[0] for one in limits])
     census.broken = [raw.partition(b"\n")[2].hex() for raw in broken]
     return census
 

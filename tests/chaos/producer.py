@@ -71,6 +71,9 @@ class Call:
             "note": 30,
             "anote": 30,
             "narrow": 12,
+            "metered": 10,
+            "costly": 8,
+            "windowed": 8,
             "once": 20,
             "later": 20,
             "secret": 2,
@@ -85,8 +88,12 @@ class Call:
             more["size"] = rng.choice((0, 10_000, 150_000))
         elif kind == "spawn":
             plan = "ok"
-        elif kind == "narrow":
+        elif kind in ("narrow", "windowed"):
             plan, more["seconds"] = "ok", rng.choice((0.0, 0.02, 0.1))
+        elif kind == "metered":
+            plan = rng.choice(("ok", "ok", "ok", "fail 1", "fail 4"))
+        elif kind == "costly":
+            plan = "ok"
         elif kind in ("once", "later"):
             plan = rng.choice(("ok", "ok", "ok", "discard", "dead"))
             self.delay = rng.uniform(0.05, 3.0) if kind == "later" or rng.random() < 0.3 else None

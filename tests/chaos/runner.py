@@ -26,6 +26,7 @@ from faults.checker import (
     no_double_enqueue,
     no_loss,
     one_end,
+    rate_limits,
 )
 from faults.ledger import Event, read
 
@@ -285,6 +286,7 @@ def after_emptying(events: list[Event]) -> list[str]:
         "I5": each_repeat_has_a_cause,
         "I7": one_end,
         "I12": limits,
+        "I20": rate_limits,
     }
     return [
         f"after it was emptied: {name}: {problem}" for name, one in checks.items() for problem in one(story)

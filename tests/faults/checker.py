@@ -1,6 +1,6 @@
 """The checker: does a ledger keep every promise? One function per invariant, over a story made of the events.
 
-I1 to I18 are the invariants of the reliability page; L1 and L2 say that the ledger itself is whole.
+I1 to I20 are the invariants of the reliability page; L1 and L2 say that the ledger itself is whole.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from dayjob.limits import RateKind
 from faults.ledger import Census, Event, Item, torn
+from rates import too_many
 
 #: The death that sends a job to dead.
 MAX_DEATHS = 3
@@ -21,6 +23,8 @@ UNDER_WAY = 10.0
 GIVING_BACK = 5.0
 #: Seconds by which two readings of one clock may differ.
 READING = 0.005
+#: The exchange answers its time in whole milliseconds.
+ONE_MILLISECOND = 1000
 #: Ends of an attempt after which its job is over.
 FINAL = {"ok": "done", "discard": "discarded", "dead": "dead"}
 #: Why a job ran again, beside that its handler asked for it.
@@ -38,6 +42,8 @@ class Rules:
 
     #: Job name to its limit, for names whose limit never changes.
     limits: dict[str, int] = field(default_factory=dict)
+    #: Rate limit to what it allows, and to the cost of a job of each of its names.
+    rates: dict[str, tuple[RateKind, dict[str, float]]] = field(default_factory=dict)
     #: Job name to how many fails make it dead.
     max_fails: dict[str, int] = field(default_factory=dict)
     #: Job name to the seconds between two of its ticks.
@@ -737,6 +743,24 @@ def _until(story: Story, life: Life, attempt: Attempt) -> float:
     return min(moments, default=float("inf"))
 
 
+def rate_limits(story: Story) -> Iterator[str]:
+    """I20: by the clock of Redis, never more starts than a rate or a window allows.
+
+    An attempt whose answer was lost on the way is not in it: when Redis handed it out is not known.
+    """
+    for limit, (kind, costs) in story.rules.rates.items():
+        starts = []
+        for life in story.lives.values():
+            for attempt in life.attempts:
+                start, end = attempt.start, attempt.end
+                if start.name in costs and start.fetched:
+                    used = end.units if end is not None and end.units is not None else costs[start.name]
+                    starts.append((round(start.fetched * 1_000_000), used))
+        problem = too_many(starts, kind, ONE_MILLISECOND)
+        if problem:
+            yield f"{limit}: {problem}"
+
+
 def heard_at(story: Story, stop: Event) -> float:
     """When a process could hear that it is to stop: at once, or when a handler that kept the interpreter had ended."""
     ends = [end for start, end in story.deaf.get(stop.target, ()) if start <= stop.at < end]
@@ -890,6 +914,7 @@ CHECKS: dict[str, Check] = {
     "I16": poison_is_bounded,
     "I17": nothing_unreadable_is_lost,
     "I18": structure,
+    "I20": rate_limits,
 }
 
 

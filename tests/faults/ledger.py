@@ -76,6 +76,8 @@ class Event(msgspec.Struct, omit_defaults=True):
     pool: str = ""
     token: str = ""
     lost: bool = False
+    #: When Redis handed it out, by its clock; 0 if that is not known.
+    fetched: float = 0.0
     fails: int = 0
     deaths: int = 0
     snoozes: int = 0
@@ -85,6 +87,8 @@ class Event(msgspec.Struct, omit_defaults=True):
     how: str = ""
     #: Seconds: until a retry, or a deadline; and how many.
     seconds: float = 0.0
+    #: What an attempt used of its rate limit, if it is less than its cost.
+    units: float | None = None
     count: int = 0
     #: The process that a fault or a stop is about.
     target: int = 0
@@ -98,8 +102,8 @@ KINDS = {
     "refused": "it was not stored, for certain",
     "unknown": "the producer never learnt whether it was stored",
     "duplicate": "one with its unique key waits already",
-    "start": "a handler begins: serial, name, job, digest, pool, token, lost, fails, deaths, snoozes, after, unique, due",
-    "end": "a handler ends: serial, job, pool, token, how (ok, fail, snooze, discard, dead, abandoned), seconds",
+    "start": "a handler begins: serial, name, job, digest, pool, token, lost, fetched, fails, deaths, snoozes, after, unique, due",
+    "end": "a handler ends: serial, job, pool, token, how (ok, fail, snooze, discard, dead, abandoned), seconds, units",
     "up": "a pool has started in this process",
     "down": "the pool of this process has stopped in order",
     "reaped": "this process found one of its pools taken away: pool",

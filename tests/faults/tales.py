@@ -11,10 +11,13 @@ from typing import Any
 
 import msgspec
 
+from dayjob.limits import Rate
 from faults.checker import Rules
 from faults.ledger import Census, Event, Item
 
-RULES = Rules(limits={"narrow": 2}, max_fails={"note": 4}, ticks={"tick": 1}, resume=5.0)
+RULES = Rules(
+    limits={"narrow": 2}, rates={"api": (Rate(1, per=1, burst=1), {"metered": 1.0})}, max_fails={"note": 4}, ticks={"tick": 1}, resume=5.0,
+)  # fmt: skip
 
 #: Process ids: one producer, one harness, two workers that live to the end; every other one comes and goes.
 PRODUCER, HARNESS, FIRST, SECOND = 1, 2, 11, 12
@@ -232,6 +235,15 @@ def _is_limited(tell: Teller) -> None:
         tell.count("done:narrow", "done:narrow")
 
 
+def _is_rated(tell: Teller) -> None:
+    for _ in range(3):
+        # Most of its cost was taken back.
+        run = tell.start(FIRST, tell.enqueue("metered"), fetched=1_000_000 + tell.now)
+        tell.step()
+        tell.say(FIRST, "end", tell.now, **run, how="ok", units=0.02)
+        tell.count("done:metered")
+
+
 def _is_scheduled(tell: Teller) -> None:
     job = tell.enqueue("note", due=tell.now + 1_000_001.0)
     tell.now += 1.1
@@ -266,7 +278,7 @@ def _outage(tell: Teller) -> None:
 
 PARTS = (
     _ok, _fails, _fails_for_good, _snoozes, _discards, _dies_at_will, _is_killed, _sleeps, _is_given_back, _is_poison, _overruns,
-    _is_unique, _is_limited, _is_scheduled, _is_refused, _is_unknown, _is_no_job, _outage,
+    _is_unique, _is_limited, _is_rated, _is_scheduled, _is_refused, _is_unknown, _is_no_job, _outage,
 )  # fmt: skip
 
 

@@ -278,6 +278,7 @@ BROKEN: dict[str, Callable[[list[Event]], list[Event]]] = {
     ),
     "I17": lambda events: _census(events, broken=[]),
     "I18": lambda events: _census(events, places={"dead": _dead(events) * 2}),
+    "I20": lambda events: [replace(event, units=None) for event in events],
 }
 
 
