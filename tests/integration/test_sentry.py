@@ -145,7 +145,7 @@ def test_an_error_is_reported_once_by_its_exception_and_with_its_job(sentry, new
     captured = sentry(sdk={"data_collection": {"queues": True}})
     pool = new_pool()
     # Not as one literal, because reports show lines of the source.
-    pin = "".join(("9876", "5431"))
+    pin = "".join(("9876", "5431"))  # noqa: FLY002 - the reason is above
 
     @pool.job(max_fails=1, redact=["pin"])
     def charge(order: int, pin: str) -> None:
