@@ -365,6 +365,57 @@ def _stop(url: str, keys: Keys, folder: Path) -> int:
     return 0
 
 
+#: How many jobs each atomic job of the operation below enqueues. The last one stages them.
+FAMILIES = (0, 1, 3, 1200)
+
+
+def with_parents(keys: Keys, link: Link) -> int:
+    for number, count in enumerate(FAMILIES):
+        raw = codec.write(codec.quoted("parent"), f"p{number}", 1.0, b'{"count":%d}' % count)
+        link.run(produce.enqueue(keys, Slot(new_id(), 1), "parent", [raw], introduce=True))
+    return len(FAMILIES)
+
+
+def family_of(url: str, keys: Keys) -> WorkerPool[Any]:
+    """A pool of atomic jobs, the first attempt of each of which fails, and of their children."""
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=5.0, beat=1.0)
+
+    @pool.job(atomic=True, backoff=0.001, max_fails=100)
+    def parent(job: Job, count: int) -> None:
+        for n in range(count):
+            child.using(source=f"{job.id}/{n}").enqueue()
+        if not job.fails:
+            raise ValueError("once")
+
+    @pool.job
+    def child() -> None: ...
+
+    return pool
+
+
+def family_done(keys: Keys, link: Link) -> bool:
+    totals = totals_of(keys, link)
+    return totals.get("done:parent") == len(FAMILIES) and totals.get("done:child", 0) >= sum(FAMILIES)
+
+
+@operation("atomic", with_parents, works=True)
+def _atomic(url: str, keys: Keys, folder: Path) -> int:
+    """Run atomic jobs and all that they enqueue, and stop."""
+    logging.disable(logging.CRITICAL)
+    pool = family_of(url, keys)
+    insist(pool.start)
+    link = dial(f"redis://127.0.0.1:{os.environ['DAYJOB_TEST_PORT']}", keys)
+    pause = threading.Event()
+    for _ in range(1500):
+        if family_done(keys, link):
+            break
+        pause.wait(0.01)
+    link.close()
+    pool.stop(timeout=5)
+    logging.disable(logging.NOTSET)
+    return 0
+
+
 # What there is after.
 
 

@@ -13,7 +13,23 @@ from collections import Counter
 
 import pytest
 
-from crashes import ALL, Found, Nursery, Operation, bury_all, dial, fill, finished, pool_of, survey
+from crashes import (
+    ALL,
+    FAMILIES,
+    Found,
+    Nursery,
+    Operation,
+    bury_all,
+    dial,
+    family_done,
+    family_of,
+    fill,
+    finished,
+    pool_of,
+    survey,
+    totals_of,
+    with_parents,
+)
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
 from dayjob.store.scripts import all_names, load
@@ -250,6 +266,83 @@ def test_a_pool_that_is_killed_at_any_round_trip_loses_nothing_and_each_repeat_h
         finally:
             rest.stop(timeout=2)
         assert not survey(keys, own_link).places, trip
+
+
+# Atomic jobs.
+
+
+def assert_family_ran_once(keys, link, says: str) -> None:
+    """Every atomic job completed once, and each of its jobs was stored once."""
+    found = survey(keys, link)
+    assert found.totals["done:parent"] == len(FAMILIES), says
+    assert found.totals["done:child"] == sum(FAMILIES), says
+    assert not found.places, says
+    assert link.run(plain("EXISTS", keys.released)) == 0, says
+
+
+@pytest.mark.parametrize("fault", CUTS[:4], ids=lambda fault: f"{fault.kind}{fault.amount:g}")
+def test_atomic_jobs_whose_pool_is_cut_at_any_round_trip_have_their_children_once(
+    fault, own_proxy, own_link, namespace, tmp_path
+):
+    for trip in range(2, MAX_TRIPS, 1 if FULL else 4):
+        space = f"{namespace}-{trip}"
+        keys = Keys(space)
+        with_parents(keys, own_link)
+        own_proxy.each(Trips(trip, fault))
+        try:
+            ALL["atomic"].act(own_proxy.url, keys, tmp_path)
+        finally:
+            own_proxy.clear()
+        assert_family_ran_once(keys, own_link, f"round trip {trip}")
+
+
+@pytest.mark.parametrize("kind", KILLS)
+def test_atomic_jobs_whose_pool_is_killed_at_any_round_trip_have_their_children_once(
+    kind, own_proxy, own_link, nursery, namespace, tmp_path
+):
+    tried = 0
+    for trip in range(3, 60, 1 if FULL else 4):
+        space, folder = f"{namespace}-{trip}", tmp_path / str(trip)
+        if not killed(ALL["atomic"], own_proxy, own_link, nursery, space, folder, trip, kind):
+            break
+        tried += 1
+        keys = Keys(space)
+        bury_all(keys, own_link)
+        rest = family_of(own_proxy.url, keys)
+        rest.start()
+        try:
+            wait_until(lambda: family_done(keys, own_link), 20)  # noqa: B023 - waited for here
+            assert rest.drain(10)
+        finally:
+            rest.stop(timeout=2)
+        assert_family_ran_once(keys, own_link, f"round trip {trip}")
+    assert tried >= 3
+
+
+def test_atomic_jobs_whose_server_is_killed_have_their_children_once(tmp_path, namespace):
+    with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        keys = Keys(namespace)
+        link = dial(server.url, keys)
+        for _ in range(20):
+            with_parents(keys, link)
+        pool = family_of(server.url, keys)
+        pool.start()
+        try:
+            for count in (5, 30, 60):
+                wait_until(lambda: totals_of(keys, link).get("done:parent", 0) >= count, 30)  # noqa: B023
+                server.kill()
+                server.start()
+                link.close()
+                link = dial(server.url, keys)
+            wait_until(lambda: totals_of(keys, link).get("done:parent", 0) == 20 * len(FAMILIES), 60)
+            wait_until(lambda: totals_of(keys, link).get("done:child", 0) >= 20 * sum(FAMILIES), 60)
+            assert pool.drain(20)
+        finally:
+            pool.stop(timeout=5)
+        totals = totals_of(keys, link)
+        assert totals["done:child"] == 20 * sum(FAMILIES)
+        assert not survey(keys, link).places
+        link.close()
 
 
 # What Redis forgets.
