@@ -39,6 +39,8 @@ RATED_POOLS = "tests/integration/test_rates.py"
 SETTLE = "tests/scripts/test_exchange_settle.py"
 RESCUE = "tests/integration/test_rescue.py"
 HISTORY = "tests/scripts/test_history.py"
+CHILDREN = "tests/scripts/test_children.py"
+ATOMIC = "tests/integration/test_atomic.py"
 MACHINE = "tests/property/test_machine.py"
 CRASHES = "tests/faults/test_crash_points.py"
 NETWORK = "tests/faults/test_pool_network.py"
@@ -70,6 +72,63 @@ ALL = (
         "sample.seen / len(sample.kept)",
         "1",
         ("tests/unit/test_history.py::test_under_load_an_even_sample_is_kept_that_stands_for_all",),
+    ),
+    # Atomic jobs.
+    Mutant(
+        "the children of an attempt that is gone are stored",
+        f"{SCRIPTS}/exchange.lua",
+        "if present and not again then note_children(kind, i, token, payload, key, value, more) end",
+        "note_children(kind, i, token, payload, key, value, more) children.store(token)",
+        (f"{CHILDREN}::test_an_attempt_that_is_gone_has_no_children", MACHINE),
+    ),
+    Mutant(
+        "an attempt is settled though its children cannot be stored",
+        f"{SCRIPTS}/exchange.lua",
+        "elseif can(kind, i) and (not children or children.fit(token)) then",
+        "elseif can(kind, i) then",
+        (f"{CHILDREN}::test_an_attempt_whose_staged_list_is_incomplete_is_not_settled_and_stages_again",),
+    ),
+    Mutant(
+        "an attempt that completes leaves its children behind",
+        f"{SCRIPTS}/exchange.lua",
+        "if children then children.store(token) end",
+        "",
+        (f"{CHILDREN}::test_the_step_that_completes_an_attempt_stores_its_children_and_fetches_them",),
+    ),
+    Mutant(
+        "a unique child is stored though its key is taken",
+        f"{SCRIPTS}/prelude/children.lua",
+        "or unique and redis.call('EXISTS', unique) == 1)",
+        "or false)",
+        (f"{CHILDREN}::test_a_unique_child_is_stored_only_if_its_key_is_free_at_the_end",),
+    ),
+    Mutant(
+        "a staged list expires though its job completed",
+        f"{SCRIPTS}/prelude/children.lua",
+        "redis.call('PERSIST', list)",
+        "redis.call('TTL', list)",
+        (f"{CHILDREN}::test_staged_children_are_released_in_order_by_the_step_that_completes_the_attempt",),
+    ),
+    Mutant(
+        "a release leaves what it moved",
+        f"{SCRIPTS}/release.lua",
+        "redis.call('LTRIM', list, #payloads, -1)",
+        "redis.call('LTRIM', list, 1, -1)",
+        (f"{CHILDREN}::test_two_leaders_release_each_job_once",),
+    ),
+    Mutant(
+        "a failed attempt keeps its children",
+        f"{WORKER}/running/settler.py",
+        "if attempt.children is None or not isinstance(outcome, Done | Kept):",
+        "if attempt.children is None:",
+        (f"{ATOMIC}::test_an_attempt_that_does_not_complete_leaves_no_children",),
+    ),
+    Mutant(
+        "hooks of an async atomic job keep their jobs",
+        f"{WORKER}/running/attempt.py",
+        "            if self.over:\n                return False",
+        "            if False:\n                return False",
+        (f"{ATOMIC}::test_hooks_send_at_once_whatever_the_colour",),
     ),
     # The exchange: who asks, and was it heard before?
     Mutant(
@@ -343,8 +402,8 @@ ALL = (
     ),
     Mutant(
         "a unique key is not taken",
-        f"{SCRIPTS}/admit.lua",
-        "  redis.call('SET', unique, id, 'PX', string.format('%d', life))\n",
+        f"{SCRIPTS}/prelude/admitted.lua",
+        "    redis.call('SET', unique, one.id, 'PX', string.format('%d', life))\n",
         "",
         ("tests/scripts/test_admit.py::test_a_second_one_is_not_stored_and_learns_who_holds_the_key",),
     ),
@@ -357,9 +416,9 @@ ALL = (
     ),
     Mutant(
         "a chosen id is forgotten",
-        f"{SCRIPTS}/admit.lua",
-        "if is_chosen then\n  local due",
-        "if false then\n  local due",
+        f"{SCRIPTS}/prelude/admitted.lua",
+        "  if chosen then\n",
+        "  if false then\n",
         ("tests/scripts/test_admit.py::test_an_id_chosen_by_the_caller_is_stored_once_from_any_connection",),
     ),
     Mutant(
@@ -379,9 +438,9 @@ ALL = (
     Mutant(
         "a delay is counted by the clock of the host",
         "src/dayjob/store/ops/produce.py",
-        '(slot.number, name if introduce else "", when.mode, when.milliseconds, _span(expires), *payloads)',
+        '(slot.number, name if introduce else "", when.mode, when.milliseconds, span(expires), *payloads)',
         '(slot.number, name if introduce else "", "at", when.milliseconds + int(__import__("time").time() * 1000),'
-        " _span(expires), *payloads)",
+        " span(expires), *payloads)",
         (CLOCK,),
     ),
     Mutant(

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from census import Census, census, dump
-from dayjob.job import new_id
+from dayjob.job import Job, new_id
 from dayjob.limits import Limit, Rate, Window
 from dayjob.options import JobOptions
 from dayjob.outcome import (
@@ -50,8 +50,9 @@ from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce, rates
+from dayjob.store.ops.children import Children
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
-from dayjob.store.ops.produce import Slot, When
+from dayjob.store.ops.produce import NewJob, Slot, When
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
 from dayjob.worker.chores.reaper import Reaper
@@ -76,6 +77,7 @@ ENDS = {
     "drop": ("", ("discarded",)),
     "done": ("", ("done",)),
     "plain": ("", ("done",)),
+    "atomic": ("", ("done",)),
     "keep": ("done", ("done",)),
     "broken": ("broken", ("broken",)),
     "back": ("queue", ("given_back",)),
@@ -89,11 +91,12 @@ OUTCOMES = {
     "dead": Died(counts_failure=True),
     "keep": Kept(HOUR / 1000),
     "done": Done(),
+    "atomic": Done(),
     "drop": Dropped(counts_failure=False),
     "back": GivenBack(),
 }
 #: Those that end a job for good, so that its unique key goes with it.
-FOR_GOOD = {"dead", "drop", "done", "keep", "broken"}
+FOR_GOOD = {"dead", "drop", "done", "atomic", "keep", "broken"}
 
 
 @dataclass
@@ -243,6 +246,8 @@ class Machine(RuleBasedStateMachine):
         self.ahead: set[str] = set()
         self.answers: dict[str, consume.Reply] = {}
         self.sends: list[tuple[Slot, object]] = []
+        #: Token to what the atomic job enqueued that completes in the exchange under way: id and name.
+        self.born: dict[str, list[tuple[str, str]]] = {}
 
     def teardown(self) -> None:
         names = [self.keys.prefix + key for key in dump(self.keys, self.link)]
@@ -437,11 +442,24 @@ class Machine(RuleBasedStateMachine):
                 entries.append(Entry(job.name, job.token, GivenBack(job.key), job_id=job_id, spent=spent))
             else:
                 outcome = HeldBack(tuple(job.charge), 3600.0) if kind == "throttle" else OUTCOMES[kind]
-                entries.append(Entry(job.name, job.token, outcome, spent=spent))
+                children = self._children(job.token, rng) if kind == "atomic" else None
+                entries.append(Entry(job.name, job.token, outcome, spent=spent, children=children))
         if rng.random() < 0.2:
             # The outcome of an attempt that nobody holds.
-            entries.append(Entry("a", "99999:a", OUTCOMES["dead"], b'{"name":"a","id":"late"}'))
+            late = self._children("99999:a", rng)
+            outcome = rng.choice((OUTCOMES["dead"], OUTCOMES["keep"]))
+            entries.append(Entry("a", "99999:a", outcome, b'{"name":"a","id":"late"}', children=late))
         return entries, done
+
+    def _children(self, token: str, rng: random.Random) -> Children:
+        """What an atomic job enqueued: one to three jobs of any name."""
+        found, self.born[token] = Children(), []
+        for _ in range(rng.randint(1, 3)):
+            job_id, name = f"j{self.made}", rng.choice(NAMES)
+            self.made += 1
+            self.born[token].append((job_id, name))
+            found.add([NewJob(Job(name, id=job_id), self.payload(job_id, name), When(), False, None)])
+        return found
 
     def _spent(self, job: Known, kind: str, rng: random.Random) -> Spent | None:
         """The correction that goes with an outcome: the attempt never started, or used other units than it was charged."""
@@ -481,6 +499,10 @@ class Machine(RuleBasedStateMachine):
                 job.fails += 1
             if kind == "back" and job.released:
                 model.owners.setdefault(job.key, job_id)
+            if kind == "atomic":
+                for child, name in self.born[job.token]:
+                    model.jobs[child] = Known(name, place="")
+                    model.move(child, "queue")
             model.move(job_id, place, head=True, due=kind == "retry")
 
     def _fetched(self, pool: Pool, wants: list[Want], room: int, reply: consume.Reply) -> None:
