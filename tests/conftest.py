@@ -3,9 +3,11 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 
+from dayjob import Admin, Enqueuer
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
@@ -51,6 +53,20 @@ def keys(namespace: str) -> Keys:
 @pytest.fixture
 def link(redis_url: str, keys: Keys) -> Link:
     found = Link(addresses.parse_url(redis_url), tag=keys.known_jobs, name="test")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def admin(redis_url: str, namespace: str) -> Iterator[Admin]:
+    """Ada, an operator."""
+    with Admin(namespace, redis=redis_url, actor="ada") as found:
+        yield found
+
+
+@pytest.fixture
+def enqueuer(redis_url: str, namespace: str) -> Iterator[Enqueuer]:
+    found = Enqueuer(namespace, redis=redis_url)
     yield found
     found.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob import Enqueuer, Job, Snooze
+from dayjob import Job, Snooze
 from server import wait_until
 from workers import WorkerCommand
 
@@ -15,13 +15,6 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def worker(tmp_path, redis_url, namespace):
     found = WorkerCommand(tmp_path, redis_url, namespace)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def enqueuer(redis_url, namespace):
-    found = Enqueuer(namespace, redis=redis_url)
     yield found
     found.close()
 

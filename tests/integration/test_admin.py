@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from census import dump
-from dayjob import Admin, AsyncAdmin, Enqueuer, Job
+from dayjob import Admin, AsyncAdmin, Job
 from dayjob.admin.filter_checks import kind_of
 from dayjob.admin.filters import Filter, read_filter
 from dayjob.admin.views import Seen
@@ -23,19 +23,6 @@ from dayjob.store.ops import figures
 from dayjob.store.ops.figures import Histogram
 from monitor import monitor
 from server import running, wait_until
-
-
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 def failed(name, job_id, error, at, **extras):

@@ -15,7 +15,7 @@ from typing import Optional
 import msgspec
 import pytest
 
-from dayjob import Admin, Enqueuer, WorkerPool
+from dayjob import Admin, WorkerPool
 from server import running, wait_until
 from tui.conftest import terminal  # noqa: F401 - a fixture
 from web.conftest import running_console
@@ -104,13 +104,6 @@ def is_told(operator, pattern: str, *, never: str = "All is well") -> None:
     for face in faces:
         shown = wait_until(lambda face=face: re.search(pattern, text := face()) and text, 30)
         assert never not in shown
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 @pytest.fixture

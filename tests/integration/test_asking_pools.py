@@ -7,24 +7,11 @@ import threading
 
 import pytest
 
-from dayjob import Admin, AsyncAdmin, Enqueuer, Job
+from dayjob import AsyncAdmin, Job
 from server import wait_until
 from workers import WorkerCommand, is_gone
 
 QUICK = {"lease": 1.0, "beat": 0.2}
-
-
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 @pytest.fixture

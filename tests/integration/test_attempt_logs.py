@@ -9,18 +9,11 @@ import logging
 import pytest
 from click.testing import CliRunner
 
-from dayjob.admin.client import Admin
 from dayjob.cli import cli
 from dayjob.errors import BadOption
 from server import wait_until
 
 log = logging.getLogger("shop.orders")
-
-
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="test") as found:
-        yield found
 
 
 def texts(admin, job):

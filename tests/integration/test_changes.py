@@ -6,23 +6,10 @@ import json
 
 import pytest
 
-from dayjob import Admin, Enqueuer
+from dayjob import Admin
 from dayjob.admin.views import Seen
 from dayjob.errors import BadArguments, BadOption
 from server import wait_until
-
-
-@pytest.fixture
-def admin(redis_url, namespace):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 @pytest.fixture

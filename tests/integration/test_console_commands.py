@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import yaml
 
-from dayjob import Admin, Enqueuer, Job
+from dayjob import Job
 from dayjob.cli import COMMANDS
 from dayjob.store import codec
 from server import free_port, wait_until
@@ -52,19 +52,6 @@ def run(tmp_path):
 def there(redis_url, namespace):
     """The options that name the server and namespace of this test."""
     return ("--redis", redis_url, "--namespace", namespace)
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
 
 
 @pytest.fixture

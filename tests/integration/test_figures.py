@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from dayjob import Admin, Enqueuer, Job
+from dayjob import Admin, Job
 from dayjob.admin.minute_cache import MAX_AGE_SECONDS, MinuteCache
 from dayjob.errors import Full, Rejected
 from dayjob.store import addresses
@@ -21,12 +21,6 @@ from dayjob.worker.chores.recorder import LATE_MINUTES, Recorder
 from dayjob.worker.shared_link import SharedLink
 from monitor import monitor
 from server import wait_until
-
-
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
 
 
 @pytest.fixture
@@ -118,13 +112,6 @@ def test_the_leader_notes_how_many_jobs_wait_as_a_minute_begins(new_pool, enqueu
         return [minute.counts for minute in found if minute.counts.sizes is not None]
 
     assert wait_until(sampled)[0].sizes == {"stray": 5}
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 def test_what_came_in_is_what_went_out_and_by_how_much_the_queue_grew():

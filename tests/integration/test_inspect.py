@@ -8,7 +8,7 @@ import threading
 import msgspec
 import pytest
 
-from dayjob import Enqueuer, Job
+from dayjob import Job
 from dayjob.errors import BadOption, Rejected
 from dayjob.explain import reasons, words
 from dayjob.explain.obstacles import AllQuiet, AtLimit, NoWorker, QueuePaused
@@ -31,13 +31,6 @@ from dayjob.store.steps import awalk, walk
 from dayjob.worker.pool_job_type import bucket
 from monitor import monitor
 from server import wait_until
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from dayjob import Admin, AsyncAdmin, Enqueuer, Job
+from dayjob import Admin, AsyncAdmin, Job
 from dayjob.admin.filters import Filter
 from dayjob.errors import BadArguments
 from dayjob.handlers.describe import MAX_BYTES, Described, describe, misfit
@@ -24,19 +24,6 @@ from server import wait_until
 
 SECRET = "4111-1111-topsecret"
 HUSH = 'quo"ted é secret'
-
-
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 class Size(enum.Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayjob import Admin, BadOption, Rate, Window
+from dayjob import BadOption, Rate, Window
 from dayjob.cli.limits import limits as command
 from dayjob.limits import Limit
 from dayjob.store.ops import rates
@@ -12,12 +12,6 @@ from pools import fill
 from rates import RatedPool, limit_name
 
 HOUR = 3600
-
-
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="ada") as made:
-        yield made
 
 
 @pytest.fixture

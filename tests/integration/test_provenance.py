@@ -9,16 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from dayjob import Enqueuer
-from dayjob.admin.client import Admin
 from dayjob.cli import cli
 from dayjob.errors import BadOption
 from server import wait_until
-
-
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="test") as found:
-        yield found
 
 
 def family(pool):

@@ -21,12 +21,6 @@ from server import running, wait_until
 HOST = socket.gethostname()
 
 
-@pytest.fixture
-def admin(namespace, redis_url):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
-
-
 def texts(found):
     """The sentences, oldest first."""
     return [event.text for event in reversed(found.events)]

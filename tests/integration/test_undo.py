@@ -8,7 +8,7 @@ import json
 import pytest
 
 from census import census
-from dayjob import Admin, Enqueuer
+from dayjob import Admin
 from dayjob.admin.views import Seen
 from dayjob.errors import Full, NothingToUndo
 from dayjob.store import addresses
@@ -17,19 +17,6 @@ from dayjob.store.op import plain
 from dayjob.store.ops import bin as store
 from dayjob.store.ops import membership
 from server import running
-
-
-@pytest.fixture
-def admin(redis_url, namespace):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -11,24 +11,10 @@ import time
 
 import pytest
 
-from dayjob import Admin, Enqueuer
 from dayjob.admin import waves
 from dayjob.errors import BadOption
 from dayjob.store.ops import membership
 from server import wait_until
-
-
-@pytest.fixture
-def admin(redis_url, namespace):
-    with Admin(namespace, redis=redis_url, actor="ada") as found:
-        yield found
-
-
-@pytest.fixture
-def enqueuer(namespace, redis_url):
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import msgspec
 import pyte
 import pytest
 
-from dayjob import Admin, Enqueuer
+from dayjob import Admin
 from dayjob.store.keys import Keys
 from server import wait_until
 
@@ -173,13 +173,6 @@ def top(terminal, redis_url, namespace) -> Callable[..., Terminal]:
 def admin(redis_url, namespace) -> Iterator[Admin]:
     with Admin(namespace, redis=redis_url, actor="test") as found:
         yield found
-
-
-@pytest.fixture
-def enqueuer(redis_url, namespace) -> Iterator[Enqueuer]:
-    found = Enqueuer(namespace, redis=redis_url)
-    yield found
-    found.close()
 
 
 class Look:
