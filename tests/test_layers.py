@@ -91,13 +91,14 @@ LIBRARIES = {
     "starlette": {"web", "integrations"},
     "textual": {"cli"},
     "django": {"integrations"},
+    "django_tasks": {"integrations"},
     # Loaded by Django; a test of a Django program runs its async jobs where the test's connection is.
     "asgiref": {"integrations", "testing"},
     "cronsim": {"dayjob.cron"},
     # Imported only for a handler whose own annotation comes from it.
     "pydantic": {"dayjob.handlers.pydantic_types"},
     "pydantic_core": {"dayjob.handlers.pydantic_types"},
-    "msgspec": {"domain", "face", "store", "enqueue", "worker", "admin", "web", "cli", "testing"},
+    "msgspec": {"domain", "face", "store", "enqueue", "worker", "admin", "web", "cli", "testing", "integrations"},
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.utils.module_loading import autodiscover_modules
 
 
@@ -20,4 +21,11 @@ class DayjobConfig(AppConfig):  # type: ignore[misc]  # Django has no types
         from dayjob.django.project import project_pool, settings_of_project  # noqa: PLC0415 - need the settings
 
         project_pool()
-        autodiscover_modules(*settings_of_project().modules)
+        modules = settings_of_project().modules
+        autodiscover_modules(*modules, *(["tasks"] if _runs_tasks() and "tasks" not in modules else []))
+
+
+def _runs_tasks() -> bool:
+    """Whether tasks of Django are jobs here. A worker can run only tasks whose modules are imported."""
+    backends = getattr(settings, "TASKS", {})
+    return any("dayjob." in str(one.get("BACKEND", "")) for one in backends.values())

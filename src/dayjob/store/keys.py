@@ -213,6 +213,10 @@ class Keys:
         """String: the result of a completed job, or the error of a dead one, JSON. Expires after the job type's `keep`."""
         return f"{self.prefix}result:{job_id}"
 
+    def task(self, job_id: str) -> str:
+        """String: the record of a task of Django: its status, times, errors and result, JSON. Expires. Written by `dayjob.django.tasks`."""
+        return f"{self.prefix}task:{job_id}"
+
     def history(self, name: str) -> str:
         """Stream: records of completed attempts of a name, JSON. Capped by exchange, expires after the job type's `history_age`. Written by exchange."""
         return f"{self.prefix}history:{name}"

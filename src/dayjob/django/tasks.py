@@ -1,0 +1,309 @@
+"""DayjobBackend: runs the tasks of Django 6, or of the package django-tasks, as jobs of the project's pool.
+
+TASKS = {"default": {"BACKEND": "dayjob.django.tasks.DayjobBackend", "OPTIONS": {"max_fails": 1, "keep": 86400}}}
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, fields, make_dataclass
+from datetime import UTC, datetime
+from functools import partial
+from inspect import iscoroutinefunction
+from traceback import format_exception
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.checks import CheckMessage, Error
+from django.core.exceptions import ImproperlyConfigured
+
+from dayjob import retry
+from dayjob.django.project import commit_hook, project_pool, settings_of_project
+from dayjob.django.task_api import (
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    TaskContext,
+    TaskResultDoesNotExist,
+    normalize_json,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from dayjob.django.task_records import TaskRecord, due_of, read_task_record
+from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
+from dayjob.errors import BadOption, GiveBack, NotReady
+from dayjob.job import Job, new_id
+from dayjob.options import JobOptions
+from dayjob.outcome import Died, Dropped
+from dayjob.store.keys import Keys
+from dayjob.store.ops.tasks import read_record, save_record
+
+#: Seconds that the record of a task is kept after its end, unless `keep` is given.
+KEEP_SECONDS = 86_400.0
+#: Seconds that the record of a task is kept after it was enqueued, became due or was attempted.
+MAX_WAIT_SECONDS = 30 * 86_400.0
+
+#: The suffix of the queue for each band of priorities, from which priority on, and the weight of its queues.
+BANDS = (("@high", 34, 100), ("", -33, 10), ("@low", -100, 1))
+
+#: A Task of a DayjobBackend may also have the options of a job: `@task(max_fails=2, timeout=60)`.
+DayjobTask = make_dataclass(
+    "DayjobTask",
+    [(one.name, Any, field(default=None)) for one in fields(JobOptions) if one.name != "priority"],
+    bases=(Task,), frozen=True, slots=True, kw_only=True,
+)  # fmt: skip
+# For pickle, which Django promises for tasks.
+DayjobTask.__module__ = __name__
+
+
+class DayjobBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no types
+    """Each task is a job type of its own, named by the path of the task; high and low priorities have a queue each."""
+
+    task_class = DayjobTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, params)
+        options = dict(self.options)
+        self._on_commit = bool(options.pop("enqueue_on_commit", settings_of_project().on_commit))
+        try:
+            self._job_options = JobOptions.of(options, f"TASKS[{alias!r}]: OPTIONS", project_pool().defaults)
+        except BadOption as error:
+            raise ImproperlyConfigured(str(error)) from error
+        if "priority" in options:
+            raise ImproperlyConfigured(f"TASKS[{alias!r}]: OPTIONS: a task has its priority itself")
+
+    def validate_task(self, task: Any) -> None:
+        """Django calls this for every new Task, so it also registers the job types of the task."""
+        super().validate_task(task)
+        try:
+            _types.add(task, self._options_of(task), type(self))
+        except BadOption as error:
+            raise InvalidTask(str(error)) from error
+
+    def enqueue(self, task: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Enqueue a task; in a transaction, at its commit. Returns Django's TaskResult."""
+        self.validate_task(task)
+        record = TaskRecord.of(
+            new_id(), task, normalize_json(list(args)), normalize_json(dict(kwargs)), time.time()
+        )
+        result = record.result_of_task()
+        # The result refers to the Task that was passed, not to a copy.
+        object.__setattr__(result, "task", task)
+        send = partial(self._send, task, record, result)
+        if self._on_commit:
+            commit_hook(settings_of_project().database)(send)
+        else:
+            send()
+        return result
+
+    def get_result(self, result_id: str) -> Any:
+        """The TaskResult with this id, wherever its job is. Raises TaskResultDoesNotExist."""
+        enqueuer = _types.enqueuer()
+        raw = enqueuer.run(read_record(Keys(enqueuer.namespace), str(result_id)))
+        record = None if raw is None else read_task_record(raw)
+        if record is None:
+            raise TaskResultDoesNotExist(result_id)
+        if record.status == "RUNNING" and enqueuer.state(Job(_name(record), id=record.id)) == "dead":
+            # Its process crashed too often, so nothing of the task could record the end.
+            record.status, record.finished_at = "FAILED", record.attempted_at
+            record.errors.append(("dayjob.errors.JobFailed", "The process that ran this task crashed."))
+        return record.result_of_task()
+
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        """Django's system check of this backend."""
+        found = [*super().check(**kwargs)]
+        if not apps.is_installed("dayjob.django"):
+            found.append(
+                Error(
+                    f"TASKS[{self.alias!r}] needs the app of dayjob, which finds tasks for workers.",
+                    hint='Add "dayjob.django" to INSTALLED_APPS.',
+                    id="dayjob.E002",
+                )
+            )
+        return found
+
+    def _send(self, task: Any, record: TaskRecord, result: Any) -> None:
+        enqueuer = _types.enqueuer()
+        due = due_of(task)
+        wait = max(0.0, (due or 0.0) - time.time())
+        # First the record, so that whoever has the id finds it, and the worker too.
+        enqueuer.run(
+            save_record(Keys(enqueuer.namespace), record.id, record.encode(), wait + MAX_WAIT_SECONDS)
+        )
+        args = {
+            "args": record.args,
+            "kwargs": record.kwargs,
+            "queue": record.queue,
+            "priority": record.priority,
+        }
+        chosen = enqueuer.using(id=record.id)
+        if due is None:
+            chosen.enqueue(_name(record), **args)
+        else:
+            chosen.enqueue_at(_name(record), datetime.fromtimestamp(due, UTC), **args)
+        task_enqueued.send(type(self), task_result=result)
+
+    def _options_of(self, task: Any) -> JobOptions:
+        own = {
+            one.name: value
+            for one in fields(JobOptions)
+            if one.name != "priority" and (value := getattr(task, one.name, None)) is not None
+        }
+        return JobOptions.of(own, f"task {task.module_path!r}", self._job_options)
+
+
+def _name(record: TaskRecord) -> str:
+    """The queue of a task: its path, and the band of its priority."""
+    suffix = next(suffix for suffix, least, _ in BANDS if record.priority >= least)
+    return record.path + suffix
+
+
+class _TaskTypes:
+    """The job types of all tasks, and the enqueuers. Django makes a backend for each thread, so these are not the backend's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+        self._enqueuer: Enqueuer | None = None
+        self._async_enqueuer: AsyncEnqueuer | None = None
+
+    def add(self, task: Any, options: JobOptions, backend: type[DayjobBackend]) -> None:
+        """Register the job types of a task, unless they are. Raises BadOption."""
+        with self._lock:
+            if task.module_path in self._known:
+                return
+            pool = project_pool()
+            settings = {one.name: getattr(options, one.name) for one in fields(options)}
+            run = _Runner(task, options, backend)
+            handler = run.arun if iscoroutinefunction(task.func) else run.run
+            try:
+                for suffix, _, weight in BANDS:
+                    pool.register(task.module_path + suffix, handler, **{**settings, "priority": weight})
+            except NotReady:
+                # Its module was imported by a job. The pool of this process cannot run it; it can be enqueued.
+                return
+            self._known.add(task.module_path)
+
+    def enqueuer(self) -> Enqueuer:
+        """Sends at once: the backend waits for commits itself, together with its record."""
+        if self._enqueuer is None:
+            pool = project_pool()
+            self._enqueuer = Enqueuer(pool.namespace, **self._sending())
+        return self._enqueuer
+
+    def async_enqueuer(self) -> AsyncEnqueuer:
+        """Like `enqueuer`, for async code."""
+        if self._async_enqueuer is None:
+            self._async_enqueuer = AsyncEnqueuer(project_pool().namespace, **self._sending())
+        return self._async_enqueuer
+
+    def _sending(self) -> dict[str, Any]:
+        # A task that this process has not imported can be enqueued, so names are not checked.
+        return {**project_pool()._sending(), "on_commit": None, "find": None}
+
+
+_types = _TaskTypes()
+
+
+class _Runner:
+    """Runs the attempts of one task, and records them."""
+
+    def __init__(self, task: Any, options: JobOptions, backend: type[DayjobBackend]) -> None:
+        self._task = task
+        self._options = options
+        self._backend = backend
+
+    def run(self, job: Job, args: list[Any], kwargs: dict[str, Any], queue: str, priority: int) -> Any:
+        """An attempt of a task that is a plain function."""
+        enqueuer = _types.enqueuer()
+        keys = Keys(enqueuer.namespace)
+        raw = enqueuer.run(read_record(keys, job.id))
+        record = self._begin(job, raw, args, kwargs, queue, priority)
+        enqueuer.run(save_record(keys, job.id, record.encode(), MAX_WAIT_SECONDS))
+        result = record.result_of_task()
+        task_started.send(self._backend, task_result=result)
+        try:
+            value = normalize_json(self._call(result)(*result.args, **result.kwargs))
+        except BaseException as error:
+            finished = self._fail(record, job, error)
+            enqueuer.run(save_record(keys, job.id, record.encode(), self._keep(finished=finished)))
+            if finished:
+                task_finished.send(self._backend, task_result=record.result_of_task())
+            raise
+        self._succeed(record, value)
+        enqueuer.run(save_record(keys, job.id, record.encode(), self._keep(finished=True)))
+        task_finished.send(self._backend, task_result=record.result_of_task())
+        return value
+
+    async def arun(self, job: Job, args: list[Any], kwargs: dict[str, Any], queue: str, priority: int) -> Any:
+        """An attempt of a task that is a coroutine function."""
+        enqueuer = _types.async_enqueuer()
+        keys = Keys(enqueuer.namespace)
+        raw = await enqueuer.run(read_record(keys, job.id))
+        record = self._begin(job, raw, args, kwargs, queue, priority)
+        await enqueuer.run(save_record(keys, job.id, record.encode(), MAX_WAIT_SECONDS))
+        result = record.result_of_task()
+        # Receivers of signals are plain functions that may use the database.
+        await sync_to_async(task_started.send)(self._backend, task_result=result)
+        try:
+            value = normalize_json(await self._call(result)(*result.args, **result.kwargs))
+        except BaseException as error:
+            finished = self._fail(record, job, error)
+            await enqueuer.run(save_record(keys, job.id, record.encode(), self._keep(finished=finished)))
+            if finished:
+                await sync_to_async(task_finished.send)(self._backend, task_result=record.result_of_task())
+            raise
+        self._succeed(record, value)
+        await enqueuer.run(save_record(keys, job.id, record.encode(), self._keep(finished=True)))
+        await sync_to_async(task_finished.send)(self._backend, task_result=record.result_of_task())
+        return value
+
+    def _begin(
+        self, job: Job, raw: bytes | None, args: list[Any], kwargs: dict[str, Any], queue: str, priority: int
+    ) -> TaskRecord:
+        now = time.time()
+        record = None if raw is None else read_task_record(raw)
+        if record is None:
+            # It has expired, or Redis has lost it. The job itself has all that is needed.
+            task = self._task.using(queue_name=queue, priority=priority)
+            record = TaskRecord.of(job.id, task, args, kwargs, job.enqueued_at)
+        record.status, record.attempted_at = "RUNNING", now
+        record.started_at = record.started_at or now
+        record.finished_at = None
+        record.workers.append(f"{platform.node()}/{os.getpid()}")
+        return record
+
+    def _call(self, result: Any) -> Callable[..., Any]:
+        if self._task.takes_context:
+            return partial(self._task.func, TaskContext(task_result=result))
+        found: Callable[..., Any] = self._task.func
+        return found
+
+    def _fail(self, record: TaskRecord, job: Job, error: BaseException) -> bool:
+        """Record an attempt that raised. Returns whether it was the last."""
+        stopped = not isinstance(error, Exception) and job.stop_reason in ("shutdown", "lost")
+        interrupted = stopped or isinstance(error, GiveBack)
+        outcome = retry.decide(self._options, error, job.fails, random.Random())
+        finished = not interrupted and isinstance(outcome, Died | Dropped)
+        if not interrupted:
+            record.add_error(error, "".join(format_exception(error)))
+        record.status = "FAILED" if finished else "READY"
+        record.finished_at = time.time() if finished else None
+        return finished
+
+    def _succeed(self, record: TaskRecord, value: Any) -> None:
+        record.status, record.finished_at, record.result = "SUCCESSFUL", time.time(), value
+
+    def _keep(self, *, finished: bool) -> float:
+        return (self._options.keep or KEEP_SECONDS) if finished else MAX_WAIT_SECONDS
