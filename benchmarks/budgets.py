@@ -50,6 +50,7 @@ def budgets(results: Results) -> list[Budget]:
         *_pickup(results),
         *_idle(results),
         *_rest(results),
+        *_limits(results),
         _delivery(results),
     ]
 
@@ -129,6 +130,14 @@ def _rest(results: Results) -> Iterator[Budget]:
         worst = Figure.of(max(one["worst_ms"].values()) for one in results.good(key, "worst_ms"))
         yield Budget("G", f"slowest operation at {label} waiting", worst, most=10, unit="ms")
     yield Budget("G", "memory per waiting job / payload", results.figure(top, "memory_ratio"), most=1.2)
+
+
+def _limits(results: Results) -> Iterator[Budget]:
+    plain = "L / dayjob / sync / plain"
+    for rules, what, least in (("beside", "plain names beside a name with a limit / alone", 0.98),):
+        yield Budget("L", what, results.ratio(f"L / dayjob / sync / {rules}", plain, "rate"), least=least)
+    pace = "P / dayjob / sync / 500 a second"
+    yield Budget("P", "most starts in a second", results.figure(pace, "busiest"), most=510, unit="")
 
 
 def _delivery(results: Results) -> Budget:

@@ -100,6 +100,7 @@ def tiny() -> list[Group]:
         for system, config in ((DAYJOB, "sync"), (RAW, "redis-py"))
     ]
     own += [_idle(DAYJOB, "sync", 0.5), _mixed(DAYJOB, "async", 20, 100), level(600), _price(200)]
+    own += [*_ruled(300), *(case for case in _paced(60) if case.system is DAYJOB)]
     return [
         Group("A to H", tuple(own), together=True),
         Group("B", tuple(_enqueues(50, 2000, ("same",), [(DAYJOB, "sync"), (RAW, "redis-py")]))),
@@ -126,6 +127,8 @@ def quick() -> list[Group]:
         Group("B", tuple(_enqueues(3000, 30_000, ("same",), singles))),
         Group("C", tuple(pickups)),
         Group("D", tuple(idles), together=True),
+        Group("L", tuple(_ruled(60_000)), turns=2),
+        Group("P", tuple(_paced(1500))),
     ]
 
 
@@ -174,8 +177,26 @@ def full() -> list[Group]:
         Group("G", (*names, *pools)),
         Group("G", tuple(level(many) for many in (1000, 100_000, 1_000_000))),
         Group("H", (_price(20_000),)),
+        Group("L", tuple(_ruled(100_000)), turns=3),
+        Group("P", tuple(_paced(2000))),
         Group("limits", tuple(_limits())),
     ]
+
+
+def _ruled(count: int) -> Iterable[Case]:
+    """The same drain under each kind of limit. "beside": the pool also has a name with a limit, without jobs."""
+    for rules in ("plain", "beside", "rate", "concurrency"):
+        yield replace(_drain(DAYJOB, "sync", count=count, variant=rules, rules=rules), workload="L")
+
+
+def _paced(count: int) -> Iterable[Case]:
+    for system, config in (
+        (DAYJOB, "sync"),
+        (DAYJOB, "async"),
+        (SYSTEMS["bullmq"], "usual"),
+        (SYSTEMS["celery"], "threads"),
+    ):
+        yield Case("P", system, config, "500 a second", count=count, names=1, rules="paced")
 
 
 def _limits() -> Iterable[Case]:

@@ -22,6 +22,8 @@ TITLES = {
     "G": "G: growth, draining",
     "G ops": "G: growth, with many waiting jobs",
     "H": "H: the cost of an attempt, without a server",
+    "L": "L: drain under limits and keys",
+    "P": "P: 500 jobs a second by a rate limit",
     "limits": "Limits of the machine",
 }
 COLUMNS: dict[str, list[Column]] = {
@@ -35,10 +37,18 @@ COLUMNS: dict[str, list[Column]] = {
     "G": [("rate", "jobs/s"), ("trips", "round trips/job"), ("server_us", "server µs/job"), ("worker_us", "worker µs/job")],
     "G ops": [("enqueue_us", "enqueue, server µs/job"), ("exchange_us", "exchange, server µs/job"),
               ("bytes_per_job", "bytes/job"), ("payload_bytes", "payload bytes"), ("memory_ratio", "memory / payload")],
+    "L": [("rate", "jobs/s"), ("commands", "commands/job"), ("trips", "round trips/job"), ("server_us", "server µs/job"),
+          ("worker_us", "worker µs/job")],
+    "P": [("rate", "jobs/s"), ("busiest", "most in a second"), ("commands", "commands/job"), ("server_us", "server µs/job"),
+          ("worker_us", "worker µs/job")],
     "limits": [("rate", "operations/s")],
 }  # fmt: skip
 #: Against what each row is compared, by workload: the field and the key.
-AGAINST = {"A": ("rate", "A / dayjob / sync"), "C": ("p50_ms", "C / raw / redis-py / 20 ms apart")}
+AGAINST = {
+    "A": ("rate", "A / dayjob / sync"),
+    "L": ("rate", "L / dayjob / sync / plain"),
+    "C": ("p50_ms", "C / raw / redis-py / 20 ms apart"),
+}
 
 
 def brief(record: Record) -> str:

@@ -64,6 +64,8 @@ class Case:
     pin: str = "scheduler"
     delay: float = 0.0
     aof: bool = False
+    #: L and P: which limits and keys the job names have.
+    rules: str = ""
     #: D: how long it is watched. C: how long the worker is idle before.
     seconds: float = 10.0
     rest: float = 1.0
@@ -118,7 +120,7 @@ class Bench:
     def env(self, case: Case, url: str, **more: Any) -> dict[str, str]:
         settings = {
             "url": url, "count": case.count, "names": case.names, "concurrency": case.concurrency,
-            "config": case.config, "mode": case.mode, "gap": case.gap, "sleep": case.sleep, "first": 0, **more,
+            "config": case.config, "mode": case.mode, "gap": case.gap, "sleep": case.sleep, "rules": case.rules, "first": 0, **more,
         }  # fmt: skip
         found = {f"BENCH_{key.upper()}": str(value) for key, value in settings.items()}
         folders = [HERE / "contract", *([SOURCE] if case.system.kind == "own" else [])]
@@ -201,6 +203,18 @@ def drain(bench: Bench, case: Case) -> dict[str, Any]:
         **_delivery(ledger, case.count),
         "enqueue_seconds": round(stored["last"] - stored["first"], 3),
     }
+
+
+def paced(bench: Bench, case: Case) -> dict[str, Any]:
+    """Drain under a rate: how fast it went, and how many jobs started in the busiest second."""
+    seen = drain(bench, case)
+    times = sorted(Ledger(bench.folder / "ledger").times)
+    first = busiest = 0
+    for last, at in enumerate(times):
+        while at - times[first] >= 1.0:
+            first += 1
+        busiest = max(busiest, last - first + 1)
+    return {**seen, "busiest": busiest}
 
 
 def _watch_drain(
@@ -417,5 +431,5 @@ def limits(bench: Bench, case: Case) -> dict[str, Any]:
 
 RUNS = {
     "A": drain, "B": enqueue, "C": pickup, "D": idle, "F": drain, "G": drain, "G ops": printed, "H": printed,
-    "limits": limits,
+    "L": drain, "P": paced, "limits": limits,
 }  # fmt: skip

@@ -34,6 +34,9 @@ GAP = float(os.environ.get("BENCH_GAP", "0"))
 #: Seconds that a handler sleeps.
 SLEEP = float(os.environ.get("BENCH_SLEEP", "0"))
 LEDGER = os.environ.get("BENCH_LEDGER", "")
+#: Limits and keys that the job names have; "" for none. "paced" is PACE starts a second.
+RULES = os.environ.get("BENCH_RULES", "")
+PACE = 500
 
 
 class Ledger:

@@ -55,7 +55,8 @@ function work() {
     if (sleep) await pause(sleep);
   };
   const concurrency = best ? 100 : Number(env("BENCH_CONCURRENCY", "10"));
-  const worker = new Worker("bench", handler, { connection, concurrency });
+  const limiter = env("BENCH_RULES") === "paced" ? { limiter: { max: 500, duration: 1000 } } : {};
+  const worker = new Worker("bench", handler, { connection, concurrency, ...limiter });
   process.on("SIGTERM", async () => {
     await worker.close();
     process.exit(0);

@@ -7,7 +7,7 @@ import sys
 
 from celery import Celery
 
-from contract import CONCURRENCY, CONFIG, NAMES, URL, enqueue, handle
+from contract import CONCURRENCY, CONFIG, NAMES, PACE, RULES, URL, enqueue, handle
 
 app = Celery("bench", broker=URL + "/0")
 app.conf.update(
@@ -22,7 +22,8 @@ def job(i: int) -> None:
 
 
 for name in NAMES:
-    app.task(name=name)(job)
+    # Its limit holds for each worker process apart, not over all.
+    app.task(name=name, rate_limit=f"{PACE}/s" if RULES == "paced" else None)(job)
 
 if __name__ == "__main__":
     if sys.argv[1] == "enqueue":

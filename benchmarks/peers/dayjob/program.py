@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import Any
 
-from contract import CONCURRENCY, CONFIG, NAMES, URL, aenqueue, ahandle, enqueue, handle
-from dayjob import WorkerPool
+from contract import CONCURRENCY, CONFIG, NAMES, PACE, RULES, URL, aenqueue, ahandle, enqueue, handle
+from dayjob import Concurrency, Rate, WorkerPool
 
 POOLS = int(os.environ.get("BENCH_POOLS", "1"))
 
@@ -22,10 +22,20 @@ async def async_job(i: int) -> None:
     await ahandle(i)
 
 
+#: What the job names have by RULES. The rate of "rate" is one that no machine reaches.
+LIMITS: dict[str, dict[str, Any]] = {
+    "rate": {"limits": [Rate(1_000_000, per=1)]},
+    "concurrency": {"limits": [Concurrency(CONCURRENCY)]},
+    "paced": {"limits": [Rate(PACE, per=1, burst=10)]},
+}
+
+
 def new_pool() -> WorkerPool[Any]:
     pool = WorkerPool(namespace="bench", redis=URL, concurrency=CONCURRENCY)
     for name in NAMES:
-        pool.register(name, async_job if CONFIG == "async" else job)
+        pool.register(name, async_job if CONFIG == "async" else job, **LIMITS.get(RULES, {}))
+    if RULES == "beside":
+        pool.register("beside", job, limits=[Rate(1, per=1)])
     return pool
 
 
