@@ -303,6 +303,14 @@ def _(keys: Keys, link: Link) -> Op[Any]:
     return rates.hold(keys, "r", 30.0, ["a"])
 
 
+@scenario("restore_starts")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    rated_pool(keys, link).start("a", room=1)
+    link.run(plain("DEL", keys.rate("r"), keys.window("w")))
+    start = [rates.HeldStart("1:a", link.run(inspect.now()), 1)]
+    return rates.restore_starts(keys, "p1", {"r": ("rate", "", start), "w": ("window", "", start)})
+
+
 @scenario("limit_states")
 def _(keys: Keys, link: Link) -> Op[Any]:
     rated_pool(keys, link).start("a", room=1)

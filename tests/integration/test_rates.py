@@ -10,6 +10,7 @@ import pytest
 from dayjob import BadOption, Concurrency, Job, Rate, Throttled, Window
 from dayjob.store import codec
 from dayjob.store.ops import rates
+from dayjob.worker.chores import chores
 from dayjob.worker.fetching import names
 from pools import fill
 from server import wait_until
@@ -179,6 +180,25 @@ def test_an_attempt_that_redis_lost_is_charged_again(new_pool, keys, call):
         wait_until(lambda: call("ZSCORE", keys.parked, "work"), 10)
         gate.set()
     assert len(starts) == 1
+
+
+def test_a_key_of_a_limit_that_is_deleted_heals(new_pool, keys, call, monkeypatch):
+    monkeypatch.setattr(chores, "REPAIR_INTERVAL_SECONDS", 0.2)
+    pool, gate, starts = new_pool(concurrency=3), threading.Event(), Starts()
+    pool.register(
+        "work", lambda: (starts.note(), gate.wait(20)), limits=[Window(2, per=3600), Rate(2, per=3600)]
+    )
+    for _ in range(2):
+        pool.enqueuer.enqueue("work")
+    with pool:
+        wait_until(lambda: len(starts) == 2, 10)
+        call("DEL", keys.window("work/window"), keys.rate("work/rate"))
+        wait_until(lambda: call("EXISTS", keys.window("work/window"), keys.rate("work/rate")) == 2, 10)
+        assert call("ZCARD", keys.window("work/window")) == 2
+        pool.enqueuer.enqueue("work")
+        wait_until(lambda: call("ZSCORE", keys.parked, "work"), 10)
+        gate.set()
+    assert len(starts) == 2
 
 
 def test_a_pool_of_other_code_obeys_limits_that_it_learns(new_pool, keys, link, look):

@@ -323,6 +323,20 @@ ALL = (
         (f"{RATED_POOLS}::test_an_attempt_that_redis_lost_is_charged_again",),
     ),
     Mutant(
+        "a deleted rate is restored twice",
+        f"{SCRIPTS}/restore_starts.lua",
+        " or epoch == restored then",
+        " then",
+        ("tests/scripts/test_restore_starts.py::test_a_limit_whose_key_was_deleted_counts_what_all_pools_hold",),
+    ),
+    Mutant(
+        "what an operator reset is restored",
+        f"{SCRIPTS}/restore_starts.lua",
+        "if at > after then",
+        "if at > 0 then",
+        ("tests/scripts/test_restore_starts.py::test_what_an_operator_reset_stays_reset",),
+    ),
+    Mutant(
         "a testing block ignores a hold",
         "src/dayjob/testing/limits.py",
         "self._held_until.get(limit.name, 0.0) <= now and ",

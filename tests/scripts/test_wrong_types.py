@@ -169,6 +169,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         }
         for what in ("set", "reset", "held")
     },
+    "restore_starts": {"limits": "error", "rate:r": "elsewhere", "window:w": "elsewhere"},
     "limit_states": dict.fromkeys(("limits", "rate:r", "hold:r", "window:w", "hold:w"), "elsewhere"),
     "move kill": {"scheduled": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "ask_pool to cancel": {

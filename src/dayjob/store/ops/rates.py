@@ -34,6 +34,8 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
 
     cost: int
     marks: Mapping[str, str]
+    #: When it was fetched, in Redis seconds.
+    at: float = 0.0
 
 
 class Spent(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +135,36 @@ def _read_states(reply: Any, limits: Sequence[str]) -> dict[str, LimitState]:
         limit: LimitState(used, wait / 1000, held / 1000, bool(wrong))
         for limit, (used, wait, held, wrong) in zip(limits, reply[1:], strict=True)
     }
+
+
+class HeldStart(NamedTuple):
+    """The start of an attempt that a pool holds: its token, when it was fetched in Redis seconds, and its cost."""
+
+    token: str
+    at: float
+    cost: int
+
+
+def restore_starts(
+    keys: Keys, pool_id: str, limits: Mapping[str, tuple[str, str, Sequence[HeldStart]]]
+) -> Op[dict[str, str]]:
+    """Count starts that a limit does not count any more, because its state was deleted.
+
+    Each limit has its kind, the epoch that this pool restored before or "", and the starts. Returns the epochs by limit.
+    """
+    key_list: list[Arg] = [keys.limits]
+    args: list[Arg] = [pool_id]
+    for limit, (kind, restored, starts) in limits.items():
+        key_list.append(state_key(keys, limit, kind))
+        args += (limit, kind, restored, len(starts))
+        for one in starts:
+            args += (one.token, f"{one.at * 1_000_000:.0f}", one.cost)
+    return Op(
+        load("restore_starts"),
+        key_list,
+        args,
+        lambda reply: dict(zip(limits, (epoch.decode() for epoch in reply), strict=True)),
+    )
 
 
 def change_rule(keys: Keys, name: str, rule: RateRule | None) -> Op[int]:

@@ -12,6 +12,7 @@ from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, membership, pools
 from dayjob.store.steps import walk
 from dayjob.worker.chores.announcer import Announcer
+from dayjob.worker.chores.limits import StartRestorer
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
@@ -78,6 +79,7 @@ class Chores:
         self._recorder = recorder
         self._watcher = watcher
         self._announcer = announcer
+        self._starts = StartRestorer(keys, link)
         #: Monotonic time of the next run of each chore. These two have nothing to do directly after the start.
         self._next: dict[str, float] = dict.fromkeys(
             ("restore", "names"), time.monotonic() + REPAIR_INTERVAL_SECONDS
@@ -155,6 +157,7 @@ class Chores:
 
     def _restore(self) -> None:
         self._announcer.restore(self._link, self._state.clock.now())
+        self._starts.restore(self._state)
 
     def _pass(self) -> None:
         """Check leases and ring bells, then renew the leadership. A pool that is stuck here loses it."""

@@ -1,15 +1,24 @@
-"""Limits: writes the limits of job types to Redis. Limits that an operator set take precedence."""
+"""Limits: writes the limits of job types to Redis, and restores what they count. Limits of an operator take precedence."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
+from dayjob.errors import Rejected
 from dayjob.limits import Limit
 from dayjob.options import JobOptions
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import concurrency, operate, rates
-from dayjob.store.ops.rates import RateRule
+from dayjob.store.ops.rates import HeldStart, RateRule
 from dayjob.store.steps import Runs, walk
+from dayjob.worker.state import PoolState
+
+logger = SafeLogger("dayjob.worker")
+
+#: How many starts one call restores; the oldest count least, and are left out.
+MAX_RESTORED = 2000
 
 
 def declare(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
@@ -49,6 +58,42 @@ def restore_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -
     for name, options in job_types.items():
         if options.limits and name not in table.rules:
             link.run(rates.change_rule(keys, name, _rule(options)))
+
+
+class StartRestorer:
+    """Makes rate limits count what this pool runs, if a key of a limit was deleted."""
+
+    def __init__(self, keys: Keys, link: Runs) -> None:
+        self._keys = keys
+        self._link = link
+        #: Limit to the epoch of its restored state that has the attempts of this pool.
+        self._restored: dict[str, str] = {}
+
+    def restore(self, state: PoolState) -> None:
+        """Count the attempts that this pool holds where a limit does not. A pool without rate limits sends nothing."""
+        starts: dict[str, list[HeldStart]] = defaultdict(list)
+        for attempt in sorted(
+            state.held.copy().values(), key=lambda one: one.charge.at if one.charge else 0.0
+        ):
+            charge = attempt.charge
+            if charge is not None and charge.at:
+                for limit in charge.marks:
+                    starts[limit].append(HeldStart(attempt.token, charge.at, charge.cost))
+        if not starts:
+            return
+        try:
+            table = self._link.run(rates.rate_table(self._keys))
+            asked = {
+                limit: (
+                    rates.kind_of(table.definitions.get(limit, "")),
+                    self._restored.get(limit, ""),
+                    some[-MAX_RESTORED:],
+                )
+                for limit, some in starts.items()
+            }
+            self._restored = self._link.run(rates.restore_starts(self._keys, state.pool_id, asked))
+        except Rejected as error:
+            logger.error("what rate limits count cannot be restored: %s", error)  # noqa: TRY400
 
 
 def _limits(job_types: Mapping[str, JobOptions]) -> list[Limit]:

@@ -139,7 +139,7 @@ class ReplyHandler:
         held, read = self._state.held, codec.read
         for name, tokens, payloads in batches:
             job_type = self._job_types[name]
-            charge = self._rules.charge(name, reply.marks) if job_type.rated else None
+            charge = self._rules.charge(name, reply.marks, reply.now) if job_type.rated else None
             for token, payload in zip(tokens, payloads, strict=True):
                 try:
                     wire = read(payload, name)

@@ -68,10 +68,12 @@ class RuleBook:
         }
         return {name for name, rule in self._rules.items() if not freed.isdisjoint(rule.limits)}
 
-    def charge(self, name: str, marks: Mapping[str, str]) -> Charge | None:
-        """What an attempt of this name was charged; None if the name has no rate limits."""
+    def charge(self, name: str, marks: Mapping[str, str], at: float) -> Charge | None:
+        """What an attempt of this name was charged at a Redis time; None if the name has no rate limits."""
         rule = self._rules.get(name)
-        return None if rule is None else Charge(rule.cost, {one: marks.get(one, "") for one in rule.limits})
+        return (
+            None if rule is None else Charge(rule.cost, {one: marks.get(one, "") for one in rule.limits}, at)
+        )
 
     def read_again(self, names: Sequence[str]) -> bool:
         """Read the rules from Redis, because they differ for `names`. Returns whether the pool learned something."""

@@ -58,7 +58,8 @@ local function next_start(rule, waiting, at_us)
     at = math.max(at, each.held_until)
     if each.kind == 'rate' then
       local price = rule.cost * each.interval
-      local batch = math.max(1, math.min(math.floor(each.burst / rule.cost), math.ceil(50000 / price), waiting))
+      -- At half of the burst, because a full bucket would lose what fills it until the pool is awake.
+      local batch = math.max(1, math.min(math.ceil(each.burst / rule.cost / 2), math.ceil(50000 / price), waiting))
       at = math.max(at, each.full_at + batch * price - each.room)
       if rule.cost > each.burst then at = math.max(at, at_us + 60000000) end
     elseif each.kind == 'window' and each.size >= each.n then
