@@ -24,14 +24,16 @@ def testing(
     inline: bool = False,  # noqa: PT028 - it is no test
     clock: FakeClock | None = None,  # noqa: PT028
     limits: bool = False,  # noqa: PT028
+    twice: bool = False,  # noqa: PT028
 ) -> Jobs:
     """Open a block in which what `targets` enqueue stays in memory; use it as a context manager.
 
     A pool stands for its job types and its own enqueuers. Pass further enqueuers of its namespace to catch theirs
     too, or enqueuers alone in a program without handlers. Nothing runs until `jobs.drain()`. With `inline`, every
     job that is due runs before its enqueue returns, and its error is raised there. With `limits`, the limits of job
-    types hold by the clock of the block: a job over its limit waits in the queue until the clock is moved. Blocks nest:
-    the innermost gets the jobs. Raises BadOption.
+    types hold by the clock of the block: a job over its limit waits in the queue until the clock is moved. With `twice`, each job first runs
+    several times more, broken off after each of its enqueues and check-ins as by a crash, and once to its end: a test
+    then shows that the handler may safely run twice. Blocks nest: the innermost gets the jobs. Raises BadOption.
     """
     pools = [target for target in targets if isinstance(target, WorkerPool)]
     pool = pools[0] if pools else None
@@ -41,6 +43,8 @@ def testing(
         )
     if inline and pool is None:
         raise BadOption("testing(inline=True): give the pool too, whose handlers are to run")
+    if twice and pool is None:
+        raise BadOption("testing(twice=True): give the pool too, whose handlers are to run")
     enqueuers = _enqueuers(pool, [target for target in targets if target is not pool])
     keys = Keys(enqueuers[0].namespace)
     for enqueuer in enqueuers:
@@ -52,7 +56,11 @@ def testing(
     clock = clock or FakeClock()
     # Copies made by using() share a builder.
     builders = {id(enqueuer._builder): enqueuer._builder for enqueuer in enqueuers}
-    return Jobs(FakeStore(pool, keys, clock, inline=inline, limits=limits), list(builders.values()), clock)
+    return Jobs(
+        FakeStore(pool, keys, clock, inline=inline, limits=limits, twice=twice),
+        list(builders.values()),
+        clock,
+    )
 
 
 # pytest would take it for a test wherever it is imported.

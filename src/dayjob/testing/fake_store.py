@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import Context as Variables
+from functools import partial
 from typing import Any, TypeVar
 
 from dayjob.enqueue.results import read_result
@@ -27,11 +28,12 @@ from dayjob.store.ops.produce import NewJob
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.limits import FakeLimits
 from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
+from dayjob.testing.probe import MAX_BREAKS, Checkin, ProbedAttempt, passed_enqueue
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.event_loop import new_loop
 from dayjob.worker.running.handler import new_pool_job_type
-from dayjob.worker.running.runner import Runner
+from dayjob.worker.running.runner import Abandon, Runner
 from dayjob.worker.state import PoolState
 
 T = TypeVar("T")
@@ -99,7 +101,14 @@ class FakeStore:
     """What stands in for Redis while a block is open. The Sink of its enqueuers."""
 
     def __init__(
-        self, pool: WorkerPool[Any] | None, keys: Keys, clock: FakeClock, *, inline: bool, limits: bool
+        self,
+        pool: WorkerPool[Any] | None,
+        keys: Keys,
+        clock: FakeClock,
+        *,
+        inline: bool,
+        limits: bool,
+        twice: bool = False,
     ) -> None:
         self.pool = pool
         self.now = clock.now
@@ -107,6 +116,9 @@ class FakeStore:
         self.memory = Memory(clock.now, self._limits)
         self.open = False
         self._inline = inline
+        self._twice = twice
+        #: The check-ins of each job, by its id.
+        self.checkins: dict[str, list[Checkin]] = {}
         options = PoolOptions() if pool is None else pool.options
         self._runner = RecordingRunner(
             keys, object if pool is None else pool.context, clock.now, options.max_result
@@ -128,6 +140,7 @@ class FakeStore:
                 for attempt in self._attempts(due, round_):
                     self.run(attempt, round_)
             round_.close(reraise=True)
+        passed_enqueue()
         return answers
 
     async def astore(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]:
@@ -138,9 +151,10 @@ class FakeStore:
                 for attempt in self._attempts(due, round_):
                     await self.arun(attempt, round_)
             round_.close(reraise=True)
+        passed_enqueue()
         return answers
 
-    def _attempts(self, due: list[str], round_: Round) -> Iterator[Attempt]:
+    def _attempts(self, due: list[str], round_: Round) -> Iterator[ProbedAttempt]:
         """The attempts of these jobs, and of what atomic ones among them enqueue."""
         round_.due.extend(due)
         while round_.due:
@@ -189,19 +203,19 @@ class FakeStore:
 
     # Running jobs.
 
-    def fetch(self) -> Attempt | None:
+    def fetch(self) -> ProbedAttempt | None:
         """The next attempt there is and that its limits allow, if any."""
         with self.memory.lock:
             kept = self.memory.fetch(lambda name: self._able(name) and self._allowed(name))
             return None if kept is None else self._attempt(kept)
 
-    def take(self, job_id: str) -> Attempt | None:
+    def take(self, job_id: str) -> ProbedAttempt | None:
         """An attempt of the job with this id, due or not; None if it does not wait, or if no pool of the block can run it."""
         with self.memory.lock:
             kept = self.memory.take(job_id, self._able)
             return None if kept is None else self._attempt(kept)
 
-    def take_in_turn(self, job_id: str) -> Attempt | None:
+    def take_in_turn(self, job_id: str) -> ProbedAttempt | None:
         """An attempt of the job with this id; None also if its limits do not allow it, or if others of its name wait for one."""
         with self.memory.lock:
             if self._limits is not None:
@@ -223,19 +237,18 @@ class FakeStore:
                 )
         return min((at for at in moments if at is not None), default=None)
 
-    def run(self, attempt: Attempt, round_: Round) -> Any:
+    def run(self, attempt: ProbedAttempt, round_: Round) -> Any:
         """Run an attempt to its settlement. The answer is what the handler returned."""
+        for broken in self._broken_runs(attempt):
+            _outside_loops(partial(self._settlement, broken))
         settlement = _outside_loops(lambda: self._settlement(attempt))
         return self._settle(attempt, settlement, round_)
 
-    async def arun(self, attempt: Attempt, round_: Round) -> Any:
+    async def arun(self, attempt: ProbedAttempt, round_: Round) -> Any:
         """Run an attempt to its settlement: an async one on this loop, a sync one on a thread beside it."""
-        if attempt.job_type.is_async:
-            # Nothing of the test's own variables reaches a job, as in a pool.
-            loop = asyncio.get_running_loop()
-            task = loop.create_task(self._runner.arun(attempt), context=Variables())
-        else:
-            task = asyncio.create_task(_beside(self._runner.run, attempt))
+        for broken in self._broken_runs(attempt):
+            await self._task(broken)
+        task = self._task(attempt)
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
@@ -246,6 +259,29 @@ class FakeStore:
             self._settle(attempt, attempt.back() if task.cancelled() else task.result(), Round())
             raise
         return self._settle(attempt, task.result(), round_)
+
+    def _task(self, attempt: Attempt) -> asyncio.Task[Settlement]:
+        """A task of this loop that runs an attempt."""
+        if attempt.job_type.is_async:
+            # Nothing of the test's own variables reaches a job, as in a pool.
+            loop = asyncio.get_running_loop()
+            return loop.create_task(self._runner.arun(attempt), context=Variables())
+        return asyncio.create_task(_beside(self._runner.run, attempt))
+
+    def _broken_runs(self, attempt: ProbedAttempt) -> Iterator[ProbedAttempt]:
+        """Further runs of an attempt whose outcomes do not count, in a block with `twice`.
+
+        Each is broken off one enqueue or check-in later than the one before, and the last runs to its end.
+        """
+        for number in range(1, MAX_BREAKS + 1) if self._twice else ():
+            broken = attempt.copy(break_at=number)
+            yield broken
+            error = self._runner.errors.pop(broken, None)
+            self._runner.results.pop(broken, None)
+            if error is not None and not isinstance(error, Exception | SystemExit | Abandon):
+                raise error  # Ctrl-C, or a word of the test framework such as pytest.fail()
+            if broken.passed < number:
+                return
 
     def close(self) -> None:
         """Close the loop of the block, and cancel what its jobs left running there."""
@@ -272,10 +308,12 @@ class FakeStore:
     def _allowed(self, name: str) -> bool:
         return self._limits is None or self._limits.allow(name)
 
-    def _attempt(self, kept: MemoryEntry) -> Attempt:
+    def _attempt(self, kept: MemoryEntry) -> ProbedAttempt:
         wire = kept.wire
         job_type = self._job_types[wire.name]
-        attempt = Attempt(token_of(next(self._tokens), wire.name), wire.name, kept.payload, wire, job_type)
+        attempt = ProbedAttempt(
+            token_of(next(self._tokens), wire.name), wire.name, kept.payload, wire, job_type
+        )
         attempt.started_at = time.monotonic()
         if self._limits is not None:
             attempt.charge = self._limits.start(attempt.name, attempt.token)
@@ -299,7 +337,8 @@ class FakeStore:
         finally:
             self._loop_free.release()
 
-    def _settle(self, attempt: Attempt, settlement: Settlement, round_: Round) -> Any:
+    def _settle(self, attempt: ProbedAttempt, settlement: Settlement, round_: Round) -> Any:
+        self.checkins.setdefault(attempt.id, []).extend(attempt.checkins)
         self.memory.settle(attempt, settlement)
         if settlement is not None and settlement.children is not None:
             round_.due.extend(self._admit([settlement.children.jobs])[1])

@@ -5,23 +5,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, get_args
 
+from dayjob import cron
 from dayjob.enqueue.builder import Builder, Sink
-from dayjob.errors import NotReady, UnknownJob
-from dayjob.job import Job
+from dayjob.errors import BadOption, NotReady, UnknownJob
+from dayjob.handlers.periodic import PeriodicJob
+from dayjob.job import Job, StopReason, new_id
 from dayjob.option_checks import Seconds
+from dayjob.store import codec
 from dayjob.testing import match
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.fake_store import FakeStore, Round
 from dayjob.testing.match import AnyJobType
 from dayjob.testing.memory import MemoryEntry, by_time
-from dayjob.worker.running.attempt import Attempt
+from dayjob.testing.probe import Checkin, ProbedAttempt
 
 #: Guards the open blocks and every change of a builder's sink.
 _opening = threading.Lock()
 #: Open blocks, outermost first.
 _open: list[Jobs] = []
+
+
+def catches(namespace: str) -> bool:
+    """Whether an open block keeps what is enqueued in this namespace."""
+    with _opening:
+        return any(builder.keys.namespace == namespace for block in _open for builder in block._builders)
 
 
 class Jobs:
@@ -175,20 +184,21 @@ class Jobs:
                 await self._stage.arun(attempt, round_)
         return round_.close(reraise=reraise)
 
-    def run(self, job: Job | str) -> Any:
+    def run(self, job: Job | str, *, stop: StopReason | None = None, stop_after: int = 1) -> Any:
         """Run one attempt of a job that waits, due or not, and return what its handler returned.
 
-        Limits do not hold it back, but count it. Raises the error that the attempt ended with, and NotReady when the job does not wait.
+        With `stop`, the job is asked to stop at its check-in number `stop_after`: `checkin()` returns True and
+        `stop_reason` is "shutdown", "cancelled", "timeout" or "lost". Limits do not hold it back, but count it. Raises the error that the attempt ended with, and NotReady when the job does not wait.
         """
         round_ = Round()
-        result = self._stage.run(self._attempt(job), round_)
+        result = self._stage.run(self._attempt(job, stop, stop_after), round_)
         round_.close(reraise=True)
         return result
 
-    async def arun(self, job: Job | str) -> Any:
+    async def arun(self, job: Job | str, *, stop: StopReason | None = None, stop_after: int = 1) -> Any:
         """`run` in async code: an async job runs on the caller's loop, a sync one on a thread."""
         round_ = Round()
-        result = await self._stage.arun(self._attempt(job), round_)
+        result = await self._stage.arun(self._attempt(job, stop, stop_after), round_)
         round_.close(reraise=True)
         return result
 
@@ -202,14 +212,73 @@ class Jobs:
         finally:
             self._draining.release()
 
-    def _attempt(self, job: Job | str) -> Attempt:
+    def tick(self, schedule: str | PeriodicJob | AnyJobType) -> Job:
+        """Move the clock to the next tick of a schedule of the pool, and enqueue its job as the tick does. Runs nothing.
+
+        `schedule` is its name, what `pool.periodic` returned, or a job type that has one schedule. Raises BadOption
+        when there is no such schedule or more than one.
+        """
+        self._check_open("tick()")
+        record = self._schedule(schedule)
+        at = cron.parse(record.spec, record.timezone).next_after(self.clock.now())
+        if at is None:
+            raise BadOption(f"tick({record.name!r}): the schedule has no further tick")
+        self.clock.advance(max(0.0, at - self.clock.now()))
+        extras = {"periodic": record.name, "tick": at}
+        return self._memory.tick(codec.write(codec.quoted(record.job), new_id(), at, record.args, extras))
+
+    def _schedule(self, schedule: str | PeriodicJob | AnyJobType) -> PeriodicJob:
+        known = {} if self._stage.pool is None else self._stage.pool.periodics
+        name = schedule if isinstance(schedule, str) else schedule.name
+        found = [known[name]] if name in known else [one for one in known.values() if one.job == name]
+        if len(found) != 1:
+            why = f"{name!r} has {len(found)} schedules" if found else f"there is no schedule {name!r}"
+            raise BadOption(f"tick(): {why}; the pool has {', '.join(map(repr, known)) or 'none'}")
+        return found[0]
+
+    # What jobs reported while they ran.
+
+    def checkins(self, job: Job | str) -> list[Checkin]:
+        """The check-ins of a job that ran, of all its attempts in order: (text, done, total)."""
+        return list(self._stage.checkins.get(job if isinstance(job, str) else job.id, ()))
+
+    def assert_checked_in(
+        self,
+        job: Job | str,
+        text: str | None = None,
+        *,
+        done: float | None = None,
+        total: float | None = None,
+    ) -> None:
+        """Raise AssertionError unless the job has checked in with these values; what is not given may be anything."""
+        __tracebackhide__ = True
+        found = self.checkins(job)
+        wanted = (text, done, total)
+        if not any(
+            all(one in (None, was) for one, was in zip(wanted, checkin, strict=True)) for checkin in found
+        ):
+            listed = (
+                "\n".join(f"    {one!r}, done={at!r}, total={of!r}" for one, at, of in found) or "    none"
+            )
+            raise AssertionError(
+                f"{job!r} has no check-in with text={text!r}, done={done!r}, total={total!r}. "
+                f"Its check-ins:\n{listed}"
+            )
+
+    def _attempt(self, job: Job | str, stop: StopReason | None = None, stop_after: int = 1) -> ProbedAttempt:
         self._check_open("run()")
+        if stop not in (None, *get_args(StopReason)) or stop_after < 1:
+            raise BadOption(
+                f"run(stop={stop!r}, stop_after={stop_after!r}): give 'shutdown', 'cancelled', 'timeout' or 'lost', "
+                "and the number of a check-in from 1 on"
+            )
         attempt = self._stage.take(job if isinstance(job, str) else job.id)
         if attempt is None:
             raise NotReady(
                 f"run(): {job!r} does not wait here: it ended, or was never enqueued in this block, "
                 "or this pool has no handler for it"
             )
+        attempt.stop, attempt.stop_after = stop, stop_after
         return attempt
 
     def _check_open(self, what: str) -> None:

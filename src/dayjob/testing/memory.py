@@ -119,6 +119,14 @@ class Memory:
         job.scheduled_at = due
         return job
 
+    def tick(self, payload: bytes) -> Job:
+        """Store a job as a tick of its schedule does."""
+        kept = MemoryEntry.of(payload)
+        with self.lock:
+            self.enqueued.append(kept)
+            self.queued.append(kept)
+        return kept.job()
+
     def fetch(self, able: Callable[[str], bool]) -> MemoryEntry | None:
         """Take the first job in the queue whose name can be run, after moving what is due there."""
         with self.lock:
