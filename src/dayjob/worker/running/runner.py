@@ -156,7 +156,7 @@ class Runner:
                 attempt.limit = limit
                 return await attempt.job_type.call(self._context(), attempt.open())
         except GiveBack:
-            attempt.timed_out = limit.expired()
+            attempt.timed_out = attempt.timed_out or limit.expired()
             raise
         except TimeoutError as error:
             if limit.expired():
