@@ -66,6 +66,7 @@ def keys() -> str:
         "part": "<part>",
         "kind": "<kind>",
         "schedule": "<schedule>",
+        "key": "<key>",
     }
     rows = ["| function | key | what it holds |", "|---|---|---|"]
     for name, member in vars(Keys).items():

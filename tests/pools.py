@@ -10,7 +10,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, membership, operate, produce
-from dayjob.store.ops.consume import Entry, Reply, Request, Want
+from dayjob.store.ops.consume import Entry, KeyedName, Reply, Request, Want
 from dayjob.store.ops.history import Records
 from dayjob.store.ops.produce import Slot
 from dayjob.store.ops.rates import RateRule
@@ -32,6 +32,8 @@ class Pool:
         #: The rate limits of job names, and the kind of each limit, as this pool knows them.
         self.rules: dict[str, RateRule] = {}
         self.kinds: dict[str, str] = {}
+        #: The keys that its requests pass, by job name.
+        self.keyed: dict[str, KeyedName] = {}
         assert link.run(membership.join(keys, self.id, names, lease=LEASE, term=3.0)).registered
 
     def exchange(self, *wants: str | Want, **what: Any) -> Reply:
@@ -65,6 +67,7 @@ class Pool:
             room=room, extra=extra, entries=entries, done=done or {}, minute=minute, figures=figures or {},
             records=records,
             rules={want.name: self.rules[want.name] for want in listed if want.name in self.rules}, limits=self.kinds,
+            keyed={want.name: self.keyed[want.name] for want in listed if want.name in self.keyed},
         )  # fmt: skip
         self.last = consume.exchange(self.keys, request, lease=LEASE, u=u)
         return self.last

@@ -22,6 +22,9 @@ MAX_CONCURRENCY = 1_000_000
 #: The longest time of a limit: a year, in seconds. And the most starts that a rate may allow in a second.
 MAX_PER_SECONDS = 366 * 86_400.0
 MAX_RATE_PER_SECOND = 1_000_000
+#: The arguments by which a limit counts: one, several, or "source" for the job's source; None counts all jobs together.
+By = str | tuple[str, ...] | None
+
 #: The highest cost of a job.
 MAX_COST = 1_000_000_000
 
@@ -31,12 +34,13 @@ class Rate:
     """At most `n` units in `per` seconds on average, and at most `burst` at once. A job takes `cost` units, 1 by default.
 
     In any interval of T seconds at most `burst + n * T / per` units start. `burst` is `n` unless given; `burst=1` spaces
-    jobs evenly. Raises BadOption.
+    jobs evenly. With `by`, each value of that argument has a rate of its own. Raises BadOption.
     """
 
     n: int
     per: float | timedelta = 1.0
     burst: int | None = None
+    by: By = None
 
     def __post_init__(self) -> None:
         """Check the numbers. Raises BadOption."""
@@ -49,6 +53,7 @@ class Rate:
             raise BadOption(f"{self}: a rate may allow up to {MAX_RATE_PER_SECOND:,} units in a second")
         if self.units * self.seconds / self.n > MAX_PER_SECONDS:
             raise BadOption(f"{self}: a burst of {self.units:,} would take more than a year to fill up again")
+        object.__setattr__(self, "by", names_in(self.by, "Rate: by"))
 
     @property
     def seconds(self) -> float:
@@ -62,7 +67,11 @@ class Rate:
 
     def __str__(self) -> str:
         burst = "" if self.burst == self.n else f", burst={self.burst}"
-        return f"Rate({self.n}, per={self.per:g}{burst})" if isinstance(self.per, float) else repr(self)
+        return (
+            f"Rate({self.n}, per={self.per:g}{burst}{_shown(self.by)})"
+            if isinstance(self.per, float)
+            else repr(self)
+        )
 
     def definition(self) -> str:
         """The limit as Redis stores it."""
@@ -71,15 +80,17 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """At most `n` jobs start in any `per` seconds, whatever they cost. Exact. Raises BadOption."""
+    """At most `n` jobs start in any `per` seconds, whatever they cost. Exact. With `by`, for each key. Raises BadOption."""
 
     n: int
     per: float | timedelta = 1.0
+    by: By = None
 
     def __post_init__(self) -> None:
         """Check the numbers. Raises BadOption."""
         _check_whole("Window", "n", self.n, MAX_WINDOW)
         object.__setattr__(self, "per", _duration("Window", self.per))
+        object.__setattr__(self, "by", names_in(self.by, "Window: by"))
 
     @property
     def seconds(self) -> float:
@@ -87,7 +98,7 @@ class Window:
         return float(self.per)  # type: ignore[arg-type]  # a number since __post_init__
 
     def __str__(self) -> str:
-        return f"Window({self.n}, per={self.seconds:g})"
+        return f"Window({self.n}, per={self.seconds:g}{_shown(self.by)})"
 
     def definition(self) -> str:
         """The limit as Redis stores it."""
@@ -96,13 +107,18 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """At most `n` jobs of the job type run at once, over all pools; the same as `max_concurrency=n`. Raises BadOption."""
+    """At most `n` jobs of the job type run at once, over all pools; the same as `max_concurrency=n`.
+
+    With `by`, at most `n` for each value of that argument. Raises BadOption.
+    """
 
     n: int
+    by: By = None
 
     def __post_init__(self) -> None:
         """Check the number. Raises BadOption."""
         _check_whole("Concurrency", "n", self.n, MAX_CONCURRENCY)
+        object.__setattr__(self, "by", names_in(self.by, "Concurrency: by"))
 
 
 RateKind = Rate | Window
@@ -114,6 +130,70 @@ class Limit:
 
     name: str
     kind: RateKind
+
+    @property
+    def by(self) -> tuple[str, ...] | None:
+        """The arguments by which it counts; None if it counts all jobs together."""
+        return names_in(self.kind.by, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """How the jobs of a name are told apart by key: by these arguments, or by the source.
+
+    All limits by key and `fair_by` of a job type use the same key, because a job waits in the queue of its key.
+    """
+
+    by: tuple[str, ...]
+    #: How many jobs of a key may run at once; 0 for no limit.
+    places: int = 0
+    #: Whether keys share the seconds worked instead of the number of jobs.
+    by_time: bool = False
+
+    @property
+    def text(self) -> str:
+        """The rule as Redis stores it, behind the limits of the name."""
+        return f"|{','.join(self.by)} {self.places}" + (" time" if self.by_time else "")
+
+    @property
+    def words(self) -> str:
+        """The arguments, for people."""
+        return ", ".join(self.by)
+
+
+def names_in(by: Any, option: str) -> tuple[str, ...] | None:
+    """The argument names in a value of `by=` or `fair_by=`. Raises BadOption, which names `option`."""
+    if by is None:
+        return None
+    names = (by,) if isinstance(by, str) else by
+    if (
+        not isinstance(names, tuple | list)
+        or not names
+        or not all(isinstance(one, str) and one.isidentifier() for one in names)
+        or len(set(names)) < len(names)
+    ):
+        raise BadOption(
+            f"{option}={by!r}: give the name of an argument, a tuple of different names, or 'source'"
+        )
+    return tuple(names)
+
+
+def key_rule(limits: Sequence[Any], fair_by: KeyRule | None, *, by_time: bool, where: str) -> KeyRule | None:
+    """The key of a job type with these limits; None if it has none. Raises BadOption, which names `where`."""
+    if by_time and fair_by is None:
+        raise BadOption(f"{where}: fair_by_time=True needs fair_by, such as fair_by='source'")
+    used = {one.by: str(one) for one in limits if one.by is not None}
+    if fair_by is not None:
+        used[fair_by.by] = f"fair_by={fair_by.words!r}"
+    if len(used) > 1:
+        raise BadOption(
+            f"{where}: {' and '.join(used.values())} use different keys. A job waits in the queue of one key: use the same"
+            " arguments, as a tuple if you need several"
+        )
+    for by in used:
+        places = [one.n for one in limits if isinstance(one, Concurrency) and one.by is not None]
+        return KeyRule(by, places[0] if places else 0, by_time)
+    return None
 
 
 def read_definition(text: str) -> RateKind | None:
@@ -152,8 +232,9 @@ def sort_limits(value: Any, option: str) -> tuple[Any, ...]:
             raise BadOption(
                 f"{option}: {one!r} is no limit: give Rate, Window, Concurrency or what pool.limit() returned"
             )
-    if sum(isinstance(one, Concurrency) for one in value) > 1:
-        raise BadOption(f"{option}: two Concurrency limits: give the lower one")
+    for keyed in (False, True):
+        if sum(isinstance(one, Concurrency) and (one.by is not None) == keyed for one in value) > 1:
+            raise BadOption(f"{option}: two Concurrency limits: give the lower one")
     names = [one.name for one in value if isinstance(one, Limit)]
     if len(set(names)) < len(names):
         raise BadOption(f"{option}: the same limit is given twice")
@@ -178,6 +259,10 @@ def named_limits(job_name: str, limits: Sequence[Any], cost: int, where: str) ->
                 " could ever start: raise its burst or lower the cost"
             )
     return tuple(found)
+
+
+def _shown(by: By) -> str:
+    return "" if by is None else f", by={by[0] if len(by) == 1 else by!r}"
 
 
 def _check_whole(kind: str, field: str, value: Any, most: int) -> None:

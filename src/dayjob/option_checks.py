@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from dayjob.errors import BadOption
+from dayjob.limits import KeyRule, names_in
 
 Seconds = float | timedelta
 
@@ -146,6 +147,12 @@ def log_bytes(value: Any, option: str) -> Any:
     if not 256 <= found <= MAX_LOG_BYTES:
         raise BadOption(f"{option}={value!r}: write a size from 256 bytes to 1 MB, such as '64KB'")
     return found
+
+
+def fair_by(value: Any, option: str) -> Any:
+    """The key of a job type, without its limit."""
+    names = names_in(value, option)
+    return None if names is None else KeyRule(names)
 
 
 def function(value: Any, option: str) -> Any:

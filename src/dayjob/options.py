@@ -12,7 +12,17 @@ from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
 from dayjob import option_checks as checks
 from dayjob.errors import BadOption
-from dayjob.limits import MAX_COST, Concurrency, Limit, Rate, Window, named_limits, sort_limits
+from dayjob.limits import (
+    MAX_COST,
+    Concurrency,
+    KeyRule,
+    Limit,
+    Rate,
+    Window,
+    key_rule,
+    named_limits,
+    sort_limits,
+)
 from dayjob.names import check_headers, check_text, suggest
 from dayjob.option_checks import Check, Durability, Seconds, durability_of, seconds
 
@@ -39,6 +49,8 @@ class JobSettings(TypedDict, total=False):
     max_concurrency: int | None
     limits: Sequence[Rate | Window | Concurrency | Limit]
     cost: int
+    fair_by: str | tuple[str, ...] | None
+    fair_by_time: bool
     timeout: Seconds | None
     backoff: Backoff | Seconds | BackoffByError | None
     retry_on: tuple[type[BaseException], ...] | type[BaseException] | None
@@ -71,6 +83,10 @@ class JobOptions:
     limits: Annotated[tuple[Limit, ...], sort_limits] = ()
     #: How many units of its rates a job of this type takes.
     cost: Annotated[int, checks.whole(1, MAX_COST)] = 1
+    #: The argument whose values take turns, several of them, or "source"; see the guide on limits.
+    fair_by: Annotated[KeyRule | None, checks.fair_by] = None
+    #: Whether the values of `fair_by` share the seconds worked, instead of the number of jobs.
+    fair_by_time: Annotated[bool, checks.boolean] = False
     #: Seconds an attempt may take; None for no limit.
     timeout: Annotated[float | None, checks.duration(none=True)] = None
     #: Seconds to wait after the nth failure: a function of n, a constant, a dict of exception classes to either, or
@@ -110,15 +126,19 @@ class JobOptions:
     def for_job(self, name: str, where: str) -> JobOptions:
         """These options for the job type `name`: its rate limits have names, and a Concurrency is `max_concurrency`.
 
-        Raises BadOption, which names `where`.
+        `fair_by` is then the key of the job type, with the limit of a Concurrency by key. Raises BadOption, which names
+        `where`.
         """
-        if not self.limits:
-            return self
         given: Sequence[Any] = self.limits
-        most = next((one.n for one in given if isinstance(one, Concurrency)), self.max_concurrency)
+        key = key_rule(given, self.fair_by, by_time=self.fair_by_time, where=where)
+        if not self.limits:
+            return self if key == self.fair_by else replace(self, fair_by=key)
+        plain = (one.n for one in given if isinstance(one, Concurrency) and one.by is None)
+        most = next(plain, self.max_concurrency)
         if self.max_concurrency not in (None, most):
             raise BadOption(f"{where}: give max_concurrency or Concurrency, not both: they mean the same")
-        return replace(self, max_concurrency=most, limits=named_limits(name, given, self.cost, where))
+        limits = named_limits(name, given, self.cost, where)
+        return replace(self, max_concurrency=most, limits=limits, fair_by=key)
 
 
 class PoolSettings(TypedDict, total=False):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -31,7 +32,7 @@ from dayjob.handlers.periodic import PeriodicJob
 from dayjob.handlers.registry import JobType, Registry
 from dayjob.handlers.signature import Colour, NoContext, check_context, given_name
 from dayjob.job import Job
-from dayjob.limits import Limit, Rate, RateKind, Window
+from dayjob.limits import By, Limit, Rate, RateKind, Window
 from dayjob.middleware import EnqueueHook, Lifespan, Middleware, carriers
 from dayjob.names import check_name, check_namespace, check_redis
 from dayjob.options import Commit, Hook, JobOptions, JobSettings, Missed, PoolOptions, PoolSettings
@@ -295,8 +296,10 @@ class WorkerPool(PoolLifecycle, Generic[C]):
             raise BadOption(f"periodic {record.name!r} exists with other settings: give one of them a name=")
         return record
 
-    def limit(self, name: str, kind: RateKind, /) -> Limit:
+    def limit(self, name: str, kind: RateKind, /, *, by: By = None) -> Limit:
         """A limit that several job types share: `stripe = pool.limit("stripe", Rate(100, per=1))`, then `limits=[stripe]`.
+
+        With `by="account"`, each value of that argument has a limit of its own.
 
         Raises BadOption, also if the pool has another limit of this name, and NotReady once the pool has started.
         """
@@ -306,6 +309,10 @@ class WorkerPool(PoolLifecycle, Generic[C]):
                 f"limit {name!r}: {kind!r} cannot be shared by job types: give Rate or Window"
                 " (Concurrency belongs to one job type: write it into its limits=[...])"
             )
+        if by is not None:
+            if kind.by is not None:
+                raise BadOption(f"limit {name!r}: give by= once, to limit() or to {type(kind).__name__}")
+            kind = replace(kind, by=by)
         limit = Limit(check_name(name), kind)
         if self.limits.setdefault(name, limit) != limit:
             raise BadOption(

@@ -24,7 +24,7 @@ from scenarios import ALL, script_of
 SCRIPTS = all_names()
 FOLDER = Path(inspect.getfile(all_names)).parent
 #: What stores something new, and is refused when memory is full.
-PRODUCERS = {"enqueue", "schedule", "admit", "tick", "to_bin"}
+PRODUCERS = {"enqueue", "enqueue_by_key", "schedule", "admit", "tick", "to_bin"}
 WRITES = re.compile(
     r"'(SET|DEL|[LR]PUSH|[LR]POP|LTRIM|LSET|LREM|ZADD|ZREM|SADD|SREM|HSET|HSETNX|HDEL|HINCRBY|EXPIRE|PEXPIRE|INCR)'"
 )
@@ -99,7 +99,7 @@ def test_the_named_callers_exist_and_load_it_and_nobody_else_does(name):
 
 
 #: Parts that one script uses, in a branch that is seldom taken. Without them that script would be two pages longer.
-ONE_USER = [("charges", ["exchange"]), ("children", ["exchange"])]
+ONE_USER = [("charges", ["exchange"]), ("children", ["exchange"]), ("partitions", ["exchange"])]
 
 
 @pytest.mark.parametrize("name", all_parts())

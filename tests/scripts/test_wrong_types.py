@@ -77,7 +77,51 @@ EXPECTED: dict[str, dict[str, str]] = {
         "jobs:a": "spared+jobs:b+dead+retry+broken", "jobs:b": "spared+jobs:a+dead+retry+broken",
         "held:a": "ignored", "held:b": "ignored", "bell:a": "repaired", "bell:b": "repaired", "unique:a:u": "ignored",
         "events:rescued": "elsewhere",
+        # Only attempts with a key use these.
+        "turns:a": "ignored", "turns:b": "ignored", "blocked:a": "ignored", "blocked:b": "ignored", "debts:a": "ignored",
+        "debts:b": "ignored",
     },
+    "enqueue_by_key": {
+        "sent:s": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "limits": "error", "turns:a": "error",
+        "blocked:a": "error", "debts:a": "error", "partition:a|x": "error", "partition:a|y": "error",
+    },
+    "admit by key": {
+        "sent:s": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored", "limits": "error", "turns:a": "error",
+        "blocked:a": "error", "debts:a": "error", "partition:a|x": "error", "unique:a:u": "spared", "id:id2": "spared",
+    },
+    "sort_jobs": {
+        "limits": "error", "jobs:a": "error", "turns:a": "error", "blocked:a": "error", "debts:a": "error", "bell:a": "repaired",
+        "partition:a|x": "error", "partition:a|y": "error",
+    },
+    "key_states": dict.fromkeys(
+        ("blocked:a", "key_settings:a", "partition:a|x", "held:a|x", "partition:a|y", "held:a|y"), "ignored"
+    ),
+    "partition_sizes": {"partition:a|x": "ignored", "partition:a|y": "ignored"},
+    "set_key": {
+        "key_settings:a": "error", "turns:a": "error", "blocked:a": "error", "debts:a": "error", "partition:a|x": "error",
+        "bell:a": "repaired",
+    },
+    # test_keys.py has the sorted sets of keys, which it repairs.
+    "heal_keys": {
+        "turns:a": "elsewhere", "blocked:a": "elsewhere", "debts:a": "elsewhere", "key_settings:a": "ignored", "bell:a": "repaired",
+        "parked": "spared+turns:a", "due": "ignored", "partition:a|x": "spared", "held:a|x": "spared", "partition:a|y": "ignored",
+        "held:a|y": "ignored",
+    },
+    # test_keys.py has the keys of keys, the scenario "sweep" has the others.
+    "sweep by key": dict.fromkeys(
+        (
+            "condemned", "pool:p1:held", "pool:p1:state", "pool:p1", "dead", "retry", "broken", "stats:totals", "due",
+            "events:rescued", "partition:a|x", "held:a|x", "bell:a", "held:a", "turns:a", "blocked:a", "debts:a",
+        ), "elsewhere",
+    ),
+    "exchange by key": dict.fromkeys(
+        (
+            "pools", "pool:p1:state", "pool:p1:held", "limits", "stats:totals", "retry", "dead", "scheduled", "done",
+            "broken", "due", "stats:minute:0", "parked", "jobs:a", "jobs:a:paused", "held:a", "bell:a", "overrides:r", "hold:r",
+            "rate:r|x", "hold:r|x", "rate:r|y", "hold:r|y", "rate:r|z", "hold:r|z", "turns:a", "blocked:a", "debts:a",
+            "key_settings:a", "partition:a|x", "held:a|x", "partition:a|y", "held:a|y", "partition:a|z", "held:a|z",
+        ), "elsewhere",
+    ),
     "log_action": {"audit": "error"},
     "lead_watch": {"watcher": "repaired"},
     "record_alert": {"alerts": "error", "undelivered:r1": "error", "undelivered:r2": "error"},
@@ -93,6 +137,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "jobs:a:paused": "spared+bell:b", "jobs:b:paused": "spared+bell:a", "jobs:c:paused": "ignored",
         "held:a": "spared+bell:b", "held:b": "ignored", "held:c": "ignored",
         "bell:a": "repaired", "bell:b": "repaired", "bell:c": "ignored",
+        "turns:a": "ignored", "turns:b": "ignored", "turns:c": "ignored",
     },
     "tick": {
         "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "repaired", "stats:totals": "ignored",
@@ -103,6 +148,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "forget_names": {
         "known_jobs": "error", "limits": "spared", "job_types": "spared", "jobs:a": "spared", "jobs:b": "ignored",
         "jobs:a:paused": "spared", "jobs:b:paused": "ignored",
+        "turns:a": "spared", "turns:b": "ignored", "blocked:a": "spared", "blocked:b": "ignored",
     },
     "change_limit begun": {"limits": "error", "held:a": "repaired", "bell:a": "ignored", "events:limit": "elsewhere"},
     "change_limit finished": {"limits": "error", "held:a": "ignored", "bell:a": "repaired", "events:limit": "elsewhere"},
@@ -316,6 +362,7 @@ TYPES = {
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",
     "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash", "events": "list",
     "ticks": "list", "members": "hash", "versions": "hash", "starved": "hash",
+    "partition": "list", "turns": "zset", "blocked": "zset", "debts": "zset", "key_settings": "hash", "parked": "zset",
     "staged": "list", "released": "zset", "alerts": "hash", "undelivered": "list", "watcher": "string",
 }  # fmt: skip
 

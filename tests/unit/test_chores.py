@@ -36,13 +36,14 @@ def leader(monkeypatch):
         made = Chores(
             KEYS, link, state, requeuer=SimpleNamespace(step=lambda: due), releaser=None, reaper=None,
             periodic=SimpleNamespace(step=lambda: tick), trimmer=SimpleNamespace(repair_limits=None), recorder=None, announcer=None,
-            watcher=SimpleNamespace(check_server=None, watch_queues=None),
+            watcher=SimpleNamespace(check_server=None, watch_queues=None), key_keeper=SimpleNamespace(repair=None),
             beat=5.0, dead_age=0.0,
         )  # fmt: skip
         # The other chores were done a moment ago.
         made._parked_at = math.inf
         made._next = dict.fromkeys(
-            ("restore", "pass", "trim", "repair", "names", "forget", "server", "queues", "release"), 2000.0
+            ("restore", "pass", "trim", "repair", "names", "keys", "forget", "server", "queues", "release"),
+            2000.0,
         )
         return made, link
 

@@ -17,6 +17,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Batch, Entry, Reply
 from dayjob.worker.fetching.budget import FetchBudget
 from dayjob.worker.fetching.fetcher import Fetcher
+from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.requests import RequestSequence
 from dayjob.worker.fetching.rules import RuleBook
 from dayjob.worker.running.executors import Executors
@@ -140,7 +141,8 @@ def requests() -> RequestSequence:
     state = PoolState()
     state.pool_id = "p"
     rules = RuleBook(KEYS, FakeLink(), {})  # type: ignore[arg-type]
-    return RequestSequence(KEYS, state, rules, lease=15.0, rng=random.Random(1))
+    keys_with_jobs = KeysWithJobs(KEYS, FakeLink(), {})  # type: ignore[arg-type]
+    return RequestSequence(KEYS, state, rules, keys_with_jobs, lease=15.0, rng=random.Random(1))
 
 
 def test_requests_are_numbered_when_they_are_sent(requests):

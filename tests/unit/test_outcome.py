@@ -88,7 +88,7 @@ def test_each_outcome_and_request_has_a_kind_of_its_own_that_the_scripts_documen
         for script in ("exchange", "sweep")
     }
     # These are no outcome: they stand behind or ahead of one.
-    beside = {"records", "logs", "spent", "children", "admitted", "staged"}
+    beside = {"records", "logs", "spent", "worked", "children", "admitted", "staged"}
     assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | beside
     assert documented["sweep"] == {"reaped", "retried", "died", "dropped", "cancelled", "unreadable"}
 
@@ -114,7 +114,7 @@ def test_the_release_of_a_unique_key_goes_ahead_of_the_outcome_that_ends_the_job
     op = exchange(KEYS, request, lease=15.0, u=0.5)
     unique_at, result_at = op.keys.index(KEY) + 1, op.keys.index(KEYS.result("id1")) + 1
     assert op.args[9:11] == [3, 1], "three entries and one group of plain completions"
-    assert op.args[16:] == [
+    assert op.args[17:] == [
         "release", 1, "1:a", b"", 0, unique_at, "id1",
         "died", 1, "1:a", b"p", 1, result_at, RESULT,
         "retried", 1, "2:a", b"", 1000, 0, b"",

@@ -185,7 +185,7 @@ def _remove(session: Session, job: JobView, count: operate.Counter, deletion: De
     """Remove a waiting job; false if it was gone."""
     keys, payload = session.keys, job.payload
     if job.state == "waiting":
-        op = operate.unqueue(keys, job.name, payload, job.place or 0, count=count, deletion=deletion)
+        op = operate.unqueue(keys, job.queue, payload, job.place or 0, count=count, deletion=deletion)
     else:
         op = operate.delete(keys, source_of(keys, job.state), payload, count=count, deletion=deletion)
     return bool((yield from ask_bin(op)))
@@ -213,7 +213,7 @@ def _kill(session: Session, job: JobView, _: Deletion | None) -> Steps[Tried]:
     keys, keeping = session.keys, (yield from job_types.keeping(session.keys, [job.name]))
     if job.state == "waiting":
         place = job.place or 0
-        killed = operate.unqueue(keys, job.name, job.payload, place, now=now, kill=True, keeping=keeping)
+        killed = operate.unqueue(keys, job.queue, job.payload, place, now=now, kill=True, keeping=keeping)
     else:
         why = f"killed by {session.actor}"
         killed = operate.kill(

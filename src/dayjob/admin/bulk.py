@@ -19,7 +19,7 @@ from dayjob.admin.session import Session, write_audit
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import Count, Progress, State, Tally
 from dayjob.errors import BadOption
-from dayjob.store.ops import inspect, job_types, operate
+from dayjob.store.ops import inspect, job_types, operate, partitions
 from dayjob.store.ops.bin import Deletion, ask_bin
 from dayjob.store.ops.inspect import Page, StoredEntry
 from dayjob.store.ops.maintain import BATCH
@@ -97,7 +97,7 @@ def _count_waiting(matcher: Matcher, name: str) -> Steps[Count]:
     matched = searched = 0
     while True:
         size = min(inspect.MAX_ENTRIES, MAX_DEEP - searched)
-        seen = yield from ask(inspect.peek(matcher.session.keys, name, offset=searched, size=size))
+        seen = yield from inspect.peek_all(matcher.session.keys, name, offset=searched, size=size)
         if matcher.empty:
             return Count(seen.total, seen.total, seen.total)
         matched += len((yield from _matching(matcher, seen, seen.entries)))
@@ -325,16 +325,30 @@ def over_queues(
 ) -> Steps[Progress]:
     """The named queue, or each queue that can have jobs that match."""
     if name:
-        return (yield from _over_queue(session, action, name, matcher, most, report))
-    overview = yield from inspect.all_queues(session.keys)
-    queues = [
-        one for one in overview.queues if one.size and not one.wrong and matcher.wanted.fits_name(one.name)
-    ]
-    done = Progress(0, sum(min(one.size, MAX_DEEP) for one in queues), 0, 0)
-    for queue in queues:
+        places = [name] if "|" in name else (yield from partitions.lists_of(session.keys, name))
+        if len(places) == 1:
+            return (yield from _over_queue(session, action, name, matcher, most, report))
+        total = (yield from inspect.overview(session.keys, [name])).queues[0].size
+    else:
+        overview = yield from inspect.all_queues(session.keys)
+        queues = [
+            one
+            for one in overview.queues
+            if one.size and not one.wrong and matcher.wanted.fits_name(one.name)
+        ]
+        total = sum(min(one.size, MAX_DEEP) for one in queues)
+        places = []
+        for queue in queues:
+            places += (
+                [queue.name]
+                if not queue.by_key
+                else (yield from partitions.lists_of(session.keys, queue.name))
+            )
+    done = Progress(0, total, 0, 0)
+    for place in places:
         report.before = done
         left = None if most is None else most - done.matched
-        done = _sum(done, (yield from _over_queue(session, action, queue.name, matcher, left, report)))
+        done = _sum(done, (yield from _over_queue(session, action, place, matcher, left, report)))
         if report.stopped or (most is not None and done.matched >= most):
             break
     return done
@@ -376,7 +390,7 @@ def _take_out(
     if action.verb != "kill":
         gone = operate.unqueue_many(keys, name, jobs, count=action.counter, deletion=action.deletion)
         return int((yield from ask_bin(gone)))
-    keeping = yield from job_types.keeping(keys, [name])
+    keeping = yield from job_types.keeping(keys, [name.partition("|")[0]])
     # The last first, so that the indexes of the others stay right.
     kills = [
         operate.unqueue(keys, name, payload, place, now=now, kill=True, keeping=keeping)

@@ -72,7 +72,7 @@ def move(
                 f"{to}: {problem}. Nothing was changed; check=False (--no-check) moves it anyway"
             )
         jobs = [(found.place or 0, found.payload)]
-        answer = yield from ask(operate.rename(session.keys, found.name, jobs, to))
+        answer = yield from ask(operate.rename(session.keys, found.queue, jobs, to))
         message = f"In the queue {quoted(to)} now."
         if answer.holder is not None:
             kind, message = "taken", f"It stays: job {answer.holder} has its unique key."
@@ -109,7 +109,7 @@ def move_all(
         nonlocal unfit
         fitting = [one for one in jobs if not _problem(described, one[1])]
         unfit += len(jobs) - len(fitting)
-        if not fitting or source == to:
+        if not fitting or source.partition("|")[0] == to:
             return 0
         return (yield from ask(operate.rename(session.keys, source, fitting, to))).count
 

@@ -318,6 +318,8 @@ def _keys(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one
         for name in (yield from ask(maintain.known_jobs(keys))):
             queue, _, held, bell = keys.of_name(name)
             expected |= {queue: "list", held: "set", bell: "zset"}
+            expected |= dict.fromkeys((keys.turns(name), keys.blocked(name), keys.debts(name)), "zset")
+            expected[keys.key_settings(name)] = "hash"
     wrong: list[str] = []
     wanted = list(expected)
     for first in range(0, len(wanted), 600):

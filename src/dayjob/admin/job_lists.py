@@ -198,7 +198,7 @@ def _waiting(matcher: Matcher, name: str, after: str, size: int, *, newest_first
         if offset >= MAX_DEEP:
             raise BadOption(f"only the first {MAX_DEEP:,} jobs of a queue are shown, from either end")
         most = min(size if matcher.empty else inspect.MAX_ENTRIES, MAX_DEEP - offset)
-        seen = yield from ask(inspect.peek(keys, name, offset=offset, size=most, newest_first=newest_first))
+        seen = yield from inspect.peek_all(keys, name, offset=offset, size=most, newest_first=newest_first)
         yield from matcher.learn(seen.entries)
         for entry in seen.entries:
             place = seen.total - 1 - offset if newest_first else offset

@@ -31,7 +31,7 @@ from dayjob.explain.words import sentence
 from dayjob.handlers.redact import HIDDEN
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import find, history, inspect
+from dayjob.store.ops import consume, find, history, inspect
 from dayjob.store.ops.inspect import StoredEntry
 from dayjob.store.steps import Steps, ask
 
@@ -51,7 +51,18 @@ def source_of(keys: Keys, state: State) -> str:
 
 def view(redactor: Redactor, state: State, entry: StoredEntry, *, place: int | None = None) -> JobView:
     """The redacted view of an entry of a queue or sorted set."""
-    return of_wire(redactor, state, entry.member, entry.job, at=entry.at, place=place, problem=entry.problem)
+    if entry.place is not None:
+        place = entry.place
+    return of_wire(
+        redactor,
+        state,
+        entry.member,
+        entry.job,
+        at=entry.at,
+        place=place,
+        key=entry.key,
+        problem=entry.problem,
+    )
 
 
 def of_wire(
@@ -162,7 +173,7 @@ def _found(session: Session, job_id: str, found: find.Found) -> Steps[JobView]:
     place = found.place if found.state == "waiting" else None
     return of_wire(
         redactor, found.state, found.payload, found.job,
-        at=found.at, place=place, pool_id=found.pool_id, token=found.token, result=result,
+        at=found.at, place=place, key=consume.key_in(found.queue), pool_id=found.pool_id, token=found.token, result=result,
     )  # fmt: skip
 
 

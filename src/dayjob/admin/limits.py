@@ -70,7 +70,7 @@ def listing(session: Session, *, sizes: Mapping[str, int] | None = None) -> Step
 def _sizes(keys: Keys, queues: Sequence[str]) -> Steps[dict[str, int]]:
     sizes: dict[str, int] = {}
     for first in range(0, len(queues), AT_ONCE):
-        look = yield from ask(inspect.queues(keys, queues[first : first + AT_ONCE]))
+        look = yield from inspect.overview(keys, queues[first : first + AT_ONCE])
         sizes |= {one.name: one.size for one in look.queues}
     return sizes
 

@@ -11,7 +11,7 @@ from dayjob.admin.session import Session
 from dayjob.admin.views import State
 from dayjob.store.ops import inspect
 from dayjob.store.ops.inspect import Page
-from dayjob.store.steps import Steps, ask, ask_all
+from dayjob.store.steps import Steps, ask
 
 #: Jobs that are read: of each set, and of all queues together.
 MAX_OF_SET = 300
@@ -80,8 +80,8 @@ def payloads(session: Session) -> Steps[PayloadSizes]:
     for first in range(0, len(largest_queues), QUEUES_AT_ONCE):
         if sum(one.size for one in found) < MAX_BYTES:
             some = largest_queues[first : first + QUEUES_AT_ONCE]
-            pages = yield from ask_all([inspect.peek(session.keys, name, size=share) for name in some])
-            found += [one for seen in pages for one in _sizes("waiting", seen)]
+            for name in some:
+                found += _sizes("waiting", (yield from inspect.peek_all(session.keys, name, size=share)))
     largest = heapq.nlargest(MAX_LARGEST, found, key=lambda one: one.size)
     return PayloadSizes(overview.now, len(found), total, _steps(found), _by_name(found), tuple(largest))
 

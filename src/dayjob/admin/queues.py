@@ -133,7 +133,7 @@ def _drain(size: int, grew: float | None, obstacle: ObstacleKind | None) -> Drai
 def detail(session: Session, name: str) -> Steps[QueueDetail]:
     """One queue: jobs in and out, wait and run times of the last hour, what waits, runs and fails. Raises UnknownQueue."""
     yield from _must_exist(session.keys, "show", name)
-    overview = yield from ask(inspect.queues(session.keys, [name]))
+    overview = yield from inspect.overview(session.keys, [name])
     registered = yield from pools.pools(session.keys)
     last = int(overview.now // 60)
     minutes = yield from figures.minutes(session.keys, range(last - 60, last + 1), name)
@@ -290,7 +290,7 @@ def purge(
     The bin keeps them for ten minutes; not with undo=False. When `progress` answers False, it stops there.
     """
     yield from _must_exist(session.keys, "purge", name)
-    total = (yield from ask(inspect.queues(session.keys, [name]))).queues[0].size
+    total = (yield from inspect.overview(session.keys, [name])).queues[0].size
     subject = f"queue {name}"
     yield from write_audit(session, "purge", subject, f"begun with {counted(total, 'job')}")
     deletion = new_deletion(session, "purge", subject, undo=undo)

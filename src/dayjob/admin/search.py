@@ -17,7 +17,7 @@ from dayjob.admin.views import JobView, SearchedPart, SearchHit, SearchView, Sta
 from dayjob.errors import Rejected
 from dayjob.store.ops import inspect, job_types, maintain, pools
 from dayjob.store.ops.inspect import StoredEntry
-from dayjob.store.steps import Steps, ask, ask_all
+from dayjob.store.steps import Steps, ask
 
 #: How many jobs of each state are read, and how many queues are looked into for waiting jobs.
 MAX_READ = 500
@@ -130,7 +130,9 @@ def _waiting(session: Session, wanted: Filter) -> Steps[tuple[list[JobView], Sea
     queues = [queue for queue in overview.queues if queue.size and not queue.wrong]
     some = queues[:MAX_QUEUES]
     most = max(1, MAX_READ // max(1, len(some)))
-    pages = yield from ask_all([inspect.peek(session.keys, queue.name, size=most) for queue in some])
+    pages: list[inspect.Page] = []
+    for queue in some:
+        pages += [(yield from inspect.peek_all(session.keys, queue.name, size=most))]
     matcher = Matcher(session, "waiting", wanted)
     jobs: list[JobView] = []
     for page in pages:

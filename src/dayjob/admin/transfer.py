@@ -18,7 +18,7 @@ from dayjob.job import new_id
 from dayjob.names import check_name
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import inspect, maintain, membership, produce, transfer
+from dayjob.store.ops import inspect, maintain, membership, partitions, produce, transfer
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
 
@@ -103,6 +103,15 @@ def export(session: Session, put: Put) -> Steps[Moved]:
 
 
 def _export_queue(keys: Keys, name: str, put: Put) -> Steps[tuple[int, bool]]:
+    """The jobs of a queue and of its keys. Returns how many, and whether none came or left meanwhile."""
+    count, steady = 0, True
+    for place in (yield from partitions.lists_of(keys, name)):
+        number, same = yield from _export_list(keys, place, put)
+        count, steady = count + number, steady and same
+    return count, steady
+
+
+def _export_list(keys: Keys, name: str, put: Put) -> Steps[tuple[int, bool]]:
     size = inspect.queue_size(keys, name)
     total = yield from ask(size)
     place, count = 0, 8
@@ -111,7 +120,7 @@ def _export_queue(keys: Keys, name: str, put: Put) -> Steps[tuple[int, bool]]:
         # Each read deep in a long list walks to its offset, so that few large reads are cheaper than many small ones.
         found = yield from ask(inspect.queue_slice(keys, name, -1 - last, -1 - place))
         for payload in reversed(found):
-            put(_record("waiting", payload, name=name))
+            put(_record("waiting", payload, name=name.partition("|")[0]))
         place += len(found)
         if not found:
             break

@@ -196,7 +196,7 @@ def _waiting(session: Session, name: str, wanted: set[str]) -> Steps[set[str]]:
     offset = 0
     while offset < MAX_READ and found != wanted:
         size = inspect.MAX_ENTRIES
-        page = yield from ask(inspect.peek(session.keys, name, offset=offset, size=size, newest_first=True))
+        page = yield from inspect.peek_all(session.keys, name, offset=offset, size=size, newest_first=True)
         found |= set(_ids(page.entries)) & wanted
         offset += len(page.entries)
         if not page.entries or offset >= page.total:

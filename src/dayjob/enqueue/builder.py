@@ -10,8 +10,9 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Protocol
 
-from dayjob.errors import BadOption, TooLarge
+from dayjob.errors import BadOption, TooLarge, UnknownJob
 from dayjob.handlers.arguments import encode_unchecked
+from dayjob.handlers.job_keys import KeyReader
 from dayjob.instruments import INSTRUMENTS, Instrument
 from dayjob.job import Job, RunningJob, running
 from dayjob.middleware import EnqueueHook
@@ -21,7 +22,7 @@ from dayjob.store import codec, fork
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import produce
-from dayjob.store.ops.produce import FirstJob, NewJob, Slot, Stored, When, digest_of, digest_to_keep
+from dayjob.store.ops.produce import FirstJob, Keyed, NewJob, Slot, Stored, When, digest_of, digest_to_keep
 
 #: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
 KNOWN_JOBS_REFRESH_SECONDS = 300.0
@@ -39,6 +40,9 @@ class Checked(Protocol):
 
     @property
     def options(self) -> JobOptions: ...
+
+    @property
+    def keys(self) -> KeyReader: ...
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes: ...
 
@@ -78,6 +82,8 @@ class Builder:
         self._origins = JobOrigins(provenance)
         #: When each name was last added to known_jobs, in monotonic time.
         self._introduced: dict[str, float] = {}
+        #: The job types of names that were enqueued, to compute their keys.
+        self._types: dict[str, Checked] = {}
         #: Redis time minus this machine's time, from the last answer that had it.
         self.offset = 0.0
         #: Stores the jobs instead of Redis. It is here because copies made by `using()` share their builder.
@@ -137,7 +143,8 @@ class Builder:
                 f"{name}: the job has {len(payload):,} bytes, the limit is {self._max_payload:,}. "
                 "Store the data elsewhere and pass a reference, or raise max_payload."
             )
-        return NewJob(job, payload, when, options.id is not None, options.unique_for, expires)
+        key = self._key_of(name, args, source)
+        return NewJob(job, payload, when, options.id is not None, options.unique_for, expires, key)
 
     def batches(self, new_jobs: Iterable[NewJob]) -> list[list[NewJob]]:
         """Split jobs into requests of bounded size."""
@@ -162,11 +169,14 @@ class Builder:
             return produce.admit(
                 self.keys, slot, job.name, first.payload, when,
                 job_id=job.id, chosen=first.chosen, unique_key=job.unique_key, unique_for=first.unique_for,
-                introduce=introduce, expires=expires, digest=digest_to_keep(first),
+                introduce=introduce, expires=expires, digest=digest_to_keep(first), keyed=self._keyed(new_jobs),
             )  # fmt: skip
         payloads = list(map(_payload_of, new_jobs))
         if when.mode == "now":
-            return produce.enqueue(self.keys, slot, job.name, payloads, introduce=introduce, expires=expires)
+            return produce.enqueue(
+                self.keys, slot, job.name, payloads,
+                introduce=introduce, expires=expires, keyed=self._keyed(new_jobs),
+            )  # fmt: skip
         return produce.schedule(
             self.keys, slot, job.name, payloads, when, introduce=introduce, expires=expires
         )
@@ -189,6 +199,26 @@ class Builder:
                 if new_job.expires is not None:
                     new_job.job.expires_at = stored.now + new_job.expires
         return list(map(_job_of, new_jobs))
+
+    def _key_of(self, name: str, args: bytes, source: str | int | None) -> str | None:
+        """The key of a new job; None if its name has none, or this process does not know its job type."""
+        job_type = self._types.get(name)
+        if job_type is None:
+            if self._find is None:
+                return None
+            try:
+                job_type = self._types[name] = self._find(name)
+            except UnknownJob:
+                return None
+        rule = job_type.options.fair_by
+        return None if rule is None else job_type.keys.of(rule.by, args, source)
+
+    def _keyed(self, new_jobs: Sequence[NewJob]) -> Keyed | None:
+        first = new_jobs[0]
+        if first.key is None:
+            return None
+        rule = self._types[first.job.name].options.fair_by
+        return Keyed(rule.by, tuple(one.key or "" for one in new_jobs)) if rule else None
 
     def _unique_key(self, name: str, args: bytes, options: EnqueueOptions) -> str:
         if isinstance(options.unique_key, str):

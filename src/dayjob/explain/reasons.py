@@ -193,7 +193,7 @@ def reason(keys: Keys, found: Found, error: str) -> Steps[Reason]:
 
 
 def _waiting(keys: Keys, found: Found) -> Steps[Reason]:
-    look = yield from ask(inspect.queues(keys, [found.name]))
+    look = yield from inspect.overview(keys, [found.name])
     fleet = Fleet((yield from pools.pools(keys)))
     why = obstacle(look.queues[0], fleet)
     expired = bool(found.job and found.job.expires and found.job.expires < look.now * 1000)

@@ -18,7 +18,7 @@ from dayjob.errors import BadArguments
 from dayjob.handlers.altered import altered
 from dayjob.handlers.codecs import DEFAULT, Codecs
 from dayjob.handlers.coerce import lenient
-from dayjob.handlers.plan import SignaturePlan, is_own_class, read_plan
+from dayjob.handlers.plan import SignaturePlan, check_key, is_own_class, read_plan
 from dayjob.handlers.redact import looks_secret
 from dayjob.handlers.signature import NOT_YET, Function
 from dayjob.names import suggest
@@ -63,9 +63,16 @@ class Arguments:
     """
 
     def __init__(
-        self, job_name: str, function: Function, redact: Sequence[str] = (), codecs: Codecs = DEFAULT
+        self,
+        job_name: str,
+        function: Function,
+        redact: Sequence[str] = (),
+        codecs: Codecs = DEFAULT,
+        key: Sequence[str] = (),
     ) -> None:
         self._name = job_name
+        #: The arguments that are the key of a job.
+        self._key = key
         self._function = function
         self._redact = redact
         self._codecs = codecs
@@ -74,7 +81,7 @@ class Arguments:
         with suppress(
             *NOT_YET
         ):  # the type may be defined further down, or in a module that is still being imported
-            self._plan = read_plan(self._name, self._function, self._redact, self._codecs)
+            self._plan = self._read()
 
     @property
     def plan(self) -> SignaturePlan:
@@ -89,7 +96,7 @@ class Arguments:
     def resolve(self) -> SignaturePlan:
         """Look up every type now. Raises BadSignature, which names the type that does not exist."""
         try:
-            plan = read_plan(self._name, self._function, self._redact, self._codecs)
+            plan = self._read()
         except NOT_YET as error:
             for parameter in self._function.parameters():
                 try:
@@ -100,6 +107,18 @@ class Arguments:
             raise self._function.bad(f"a type it uses is not complete: {error}") from None
         self._plan = plan
         return plan
+
+    def _read(self) -> SignaturePlan:
+        plan = read_plan(self._name, self._function, self._redact, self._codecs)
+        check_key(self._name, self._function, plan, self._key, self._redact)
+        return plan
+
+    def default(self, name: str) -> Any:
+        """The default of an argument as JSON would carry it; None if it has none."""
+        for one in self._function.parameters():
+            if one.name == name and one.default is not one.empty:
+                return msgspec.json.decode(self._encode(one.default))
+        return None
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Check the arguments strictly and encode them as a JSON object. Raises BadArguments."""

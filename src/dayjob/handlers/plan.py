@@ -14,7 +14,9 @@ from dayjob.errors import BadOption, BadSignature
 from dayjob.handlers.altered import may_alter
 from dayjob.handlers.codecs import Codecs
 from dayjob.handlers.coerce import parts
+from dayjob.handlers.job_keys import SOURCE
 from dayjob.handlers.pydantic_types import Adapted, adapted
+from dayjob.handlers.redact import is_hidden
 from dayjob.handlers.signature import NOT_YET, Function, Role, show
 from dayjob.names import suggest
 
@@ -116,6 +118,27 @@ def _check_redact(job_name: str, function: Function, redact: Sequence[str], info
             raise BadOption(
                 f"job {job_name!r}: redact={name!r} is not an argument of the job{near}\n"
                 f"    {function.shown()}    {function.location}"
+            )
+
+
+def check_key(
+    job_name: str, function: Function, plan: SignaturePlan, key: Sequence[str], redact: Sequence[str]
+) -> None:
+    """Refuse a key that is not an argument, or one whose value must not be shown. Raises BadOption."""
+    infos = plan.infos
+    for name in key:
+        problem = ""
+        if name == SOURCE:
+            if name in infos:
+                problem = "means the source of the job, but the job has an argument of this name: rename it"
+        elif is_hidden(name, redact):
+            problem = "is a redacted argument: keys are shown to operators, so it cannot be one"
+        elif name not in infos and not plan.anything and plan.rest is None:
+            known = ", ".join((*infos, SOURCE))
+            problem = f"is not an argument of the job{suggest(name, [*infos, SOURCE])} (there are: {known})"
+        if problem:
+            raise BadOption(
+                f"job {job_name!r}: by={name!r} {problem}\n    {function.shown()}    {function.location}"
             )
 
 

@@ -19,6 +19,7 @@ import msgspec
 from dayjob.errors import BadOption, BadSignature, NotReady, UnknownJob
 from dayjob.handlers.arguments import Arguments, Called, encode_unchecked
 from dayjob.handlers.codecs import DEFAULT, Codecs
+from dayjob.handlers.job_keys import KeyReader
 from dayjob.handlers.results import Results
 from dayjob.handlers.signature import Function, NoContext
 from dayjob.job import Job
@@ -124,7 +125,10 @@ class JobType(Generic[Q, P, R_co]):
         #: What `using()` has set so far.
         self.enqueue_options = EnqueueOptions(unique_until=options.unique_until)
         self._function = function
-        self._arguments = Arguments(name, function, options.redact, codecs)
+        key = options.fair_by
+        self._arguments = Arguments(name, function, options.redact, codecs, key.by if key else ())
+        #: Computes the keys of its jobs.
+        self.keys = KeyReader(functools.cache(self._arguments.default))
         self._results = Results(function, codecs)
         if options.keep is not None:
             self._results.check()

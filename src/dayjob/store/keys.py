@@ -37,8 +37,8 @@ class Keys:
     # Public keys: the wire contract.
 
     def queue(self, name: str) -> str:
-        """List of payloads. Producers LPUSH, exchange takes from the right. No expiry."""
-        return f"{self.prefix}jobs:{name}"
+        """List of payloads. Producers LPUSH, exchange takes from the right. No expiry. `<name>|<key>` is a partition."""
+        return f"{self.prefix}jobs:{name}" if "|" not in name else self.partition(*name.split("|", 1))
 
     def paused(self, name: str) -> str:
         """String. While it exists, with any value, pools do not fetch from the queue. Written by operators."""
@@ -99,7 +99,7 @@ class Keys:
         return f"{self.prefix}pool:{pool_id}:state"
 
     def held(self, pool_id: str) -> str:
-        """Hash: token to payload of the attempts that this pool holds. A token is `<number>:<job name>`."""
+        """Hash: token to payload of the attempts that this pool holds. A token is `<number>:<job name>`, or `<number>:<job name>|<key>`."""
         return f"{self.prefix}pool:{pool_id}:held"
 
     def stacks(self, pool_id: str) -> str:
@@ -108,7 +108,7 @@ class Keys:
 
     @property
     def limits(self) -> str:
-        """Hash: job name to its concurrency limit; `<name>|by` to who set it: `code`, `operator`, or `lifted` if an operator removed it; `<name>|counting` while attempts are counted for a new limit. Meanwhile the limit of a name that had none is 1e6. Behind the number, a name with rate limits has its rule: what a job costs, and the names of its limits. `limit:<limit>` is the definition of a rate limit: `rate <n> <microseconds> <burst>`, `window <n> <microseconds>` or `lifted`; `limit:<limit>|by` is who set it, `limit:<limit>|code` what the code declares."""
+        """Hash: job name to its concurrency limit; `<name>|by` to who set it: `code`, `operator`, or `lifted` if an operator removed it; `<name>|counting` while attempts are counted for a new limit. Meanwhile the limit of a name that had none is 1e6. Behind the number, a name with rate limits has its rule: what a job costs, the names of its limits (with `|` behind those that count by key), and its key. `limit:<limit>` is the definition of a rate limit: `rate <n> <microseconds> <burst>`, `window <n> <microseconds>` or `lifted`; `limit:<limit>|by` is who set it, `limit:<limit>|code` what the code declares."""
         return f"{self.prefix}limits"
 
     def rate(self, limit: str) -> str:
@@ -129,8 +129,32 @@ class Keys:
         return f"{self.prefix}parked"
 
     def held_of(self, name: str) -> str:
-        """Set of `<pool>/<token>`: the attempts that count against the limit of a name in `limits`."""
+        """Set of `<pool>/<token>`: the attempts that count against the limit of a name in `limits`, or of one key, `<name>|<key>`."""
         return f"{self.prefix}held:{name}"
+
+    def partition(self, name: str, key: str) -> str:
+        """List of payloads: the waiting jobs of a name with one key. It is used like a queue. Written by enqueue_by_key, admit, sort_jobs, exchange, sweep."""
+        return f"{self.prefix}partition:{name}|{key}"
+
+    def turns(self, name: str) -> str:
+        """Sorted set: keys of a name that have jobs to fetch, scored by virtual time: what each was given, by its weight. Written by all scripts that put jobs into partitions, and by exchange."""
+        return f"{self.prefix}turns:{name}"
+
+    def blocked(self, name: str) -> str:
+        """Sorted set: keys of a name whose jobs must wait, scored by the Redis millisecond when they are tried again; inf until a place is free or the key is resumed. Written by exchange."""
+        return f"{self.prefix}blocked:{name}"
+
+    def debts(self, name: str) -> str:
+        """Sorted set: keys of a name that left `turns` ahead of others, scored by their virtual time. Dropped when the others have caught up. Written by exchange."""
+        return f"{self.prefix}debts:{name}"
+
+    def key_settings(self, name: str) -> str:
+        """Hash: key of a name to its weight, its own concurrency limit and 1 if it is paused; `-` for what is not set. Written by operators."""
+        return f"{self.prefix}key_settings:{name}"
+
+    def overrides(self, limit: str) -> str:
+        """Hash: key to the definition of a rate limit for this key, as in `limits`. Written by operators."""
+        return f"{self.prefix}overrides:{limit}"
 
     def bell(self, name: str) -> str:
         """Sorted set with one member while there are jobs to fetch. One waiting pool pops it."""

@@ -23,6 +23,7 @@ from dayjob.store.ops import health, inspect, membership
 from dayjob.text import counted
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.chores import Chores
+from dayjob.worker.chores.keys import KeyKeeper
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
@@ -233,7 +234,7 @@ class Runtime:
             keys, shared, state,
             requeuer=Requeuer(keys, shared), releaser=Releaser(keys, shared), reaper=reaper, periodic=periodic,
             trimmer=Trimmer(keys, shared, options), recorder=Recorder(keys, shared), watcher=Watcher(keys, shared),
-            announcer=self._announcer,            beat=options.beat, dead_age=options.dead_age,
+            announcer=self._announcer, key_keeper=KeyKeeper(keys, shared), beat=options.beat, dead_age=options.dead_age,
         )  # fmt: skip
 
     def _new_observer(self, watchdog: Watchdog) -> Observer:

@@ -60,6 +60,8 @@ class JobView:
     problem: str = ""
     #: How many jobs are ahead of it in its queue.
     place: int | None = None
+    #: The key under which it waits, if its name has keys.
+    key: str | None = None
     #: The running attempt.
     pool_id: str = ""
     token: str = ""
@@ -72,6 +74,11 @@ class JobView:
     past: tuple[PastAttempt, ...] = ()
     #: The stored bytes, by which actions identify the job.
     payload: bytes = field(default=b"", repr=False)
+
+    @property
+    def queue(self) -> str:
+        """Where it waits, as the store names queues and partitions."""
+        return self.name if self.key is None else f"{self.name}|{self.key}"
 
     @property
     def size(self) -> int:

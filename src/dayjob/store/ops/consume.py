@@ -29,7 +29,7 @@ from dayjob.outcome import (
     Unreadable,
 )
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op
+from dayjob.store.op import Arg, Op, texts
 from dayjob.store.ops.children import Children, stage_args
 from dayjob.store.ops.history import AttemptLines, Records
 from dayjob.store.ops.rates import RateRule, Spent, state_key
@@ -52,7 +52,13 @@ def token_of(number: int, name: str) -> str:
 
 def name_in(token: str) -> str:
     """The job name in a token."""
-    return token.partition(":")[2]
+    return token.partition(":")[2].partition("|")[0]
+
+
+def key_in(token: str) -> str | None:
+    """The key in a token; None for a job of a name without keys."""
+    _, bar, key = token.partition("|")
+    return key if bar else None
 
 
 def number_in(token: str) -> int:
@@ -83,6 +89,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     spent: Spent | None = None
     #: What an atomic job enqueued, which is stored if this outcome is applied.
     children: Children | None = None
+    #: Seconds that it took more, or less, than estimated, if the keys of its name share time.
+    worked: float | None = None
 
 
 def error_result(message: str) -> bytes:
@@ -168,6 +176,18 @@ class Request:
     #: The rules of those names that have rate limits, and the kind of each limit that the request refers to.
     rules: Mapping[str, RateRule] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+    #: The keys of those names that have keys.
+    keyed: Mapping[str, KeyedName] = field(default_factory=dict)
+
+
+class KeyedName(NamedTuple):
+    """The keys of one job name that take part in an exchange."""
+
+    #: The keys to fetch from, the next first; and those of attempts that the request settles.
+    heads: Sequence[str]
+    settled: Sequence[str] = ()
+    #: What a job counts for its key: 1, or its estimated seconds if keys share time.
+    price: float = 1.0
 
 
 class Batch(NamedTuple):
@@ -199,6 +219,9 @@ class Reply:
     unknown: list[str] = field(default_factory=list)
     #: Rate limit to the mark of what was charged.
     marks: dict[str, str] = field(default_factory=dict)
+    #: Names with keys: the keys to fetch from next. And those whose queue has jobs to sort.
+    next_keys: dict[str, list[str]] = field(default_factory=dict)
+    unsorted: list[str] = field(default_factory=list)
 
 
 def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Reply]:
@@ -213,6 +236,10 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
         key_list += keys.of_name(name)
     for limit, kind in request.limits.items():
         key_list += (state_key(keys, limit, kind), keys.hold(limit))
+    for name, keyed in request.keyed.items():
+        key_list += (keys.turns(name), keys.blocked(name), keys.debts(name), keys.key_settings(name))
+        for key in (*keyed.heads, *keyed.settled):
+            key_list += (keys.partition(name, key), keys.held_of(f"{name}|{key}"))
     settled, count = _settle_args(keys, request, index, key_list)
     for records in request.records:
         settled += _record_args(keys, records, "", key_list)
@@ -220,6 +247,7 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
     args: list[Arg] = [
         request.pool_id, request.number, request.first_token, request.room, request.extra, int(lease * 1000),
         f"{u:.17f}", MAX_BYTES, len(names), count, len(request.done), len(request.limits), len(request.rules),
+        len(request.keyed),
     ]  # fmt: skip
     for want in request.wants:
         args += (want.name, want.weight, 2 if want.fast and want.fetch else int(want.fetch))
@@ -227,6 +255,9 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
         args += (limit, kind)
     for name, rule in request.rules.items():
         args += (index[name], rule.text)
+    for name, keyed in request.keyed.items():
+        both = (*keyed.heads, *keyed.settled)
+        args += (index[name], f"{keyed.price:.6g}", len(keyed.heads), len(both), *both)
     args += settled
     for name, tokens in request.done.items():
         args += (index[name], len(tokens), *tokens)
@@ -273,13 +304,16 @@ def _settle_args(
                 count += 1
         kind, number, key, value = encode(keys, entry)
         if isinstance(entry.outcome, HeldBack):
-            value = " ".join(str(limits[one]) for one in entry.outcome.limits if one in limits)
+            value = " ".join(_held_limits(limits, entry.outcome, token))
         place = 0
         if key:
             key_list.append(key)
             place = len(key_list)
         args += (kind, name, token, entry.payload, number, place, value)
         count += 1
+        if entry.worked is not None:
+            args += ("worked", name, token, f"{entry.worked:.6f}", 0, 0, "")
+            count += 1
         if entry.records is not None:
             args += _record_args(keys, entry.records, token, key_list)
             count += 1
@@ -289,6 +323,13 @@ def _settle_args(
             args += ("logs", 0, token, logs.text, logs.milliseconds, len(key_list), logs.attempt)
             count += 1
     return args, count
+
+
+def _held_limits(limits: Mapping[str, int], outcome: HeldBack, token: str) -> list[str]:
+    """The indexes of the limits that an attempt holds: of those that count by key, for its key only."""
+    key = key_in(token)
+    names = (one if key is None or f"{one}|{key}" not in limits else f"{one}|{key}" for one in outcome.limits)
+    return [str(limits[one]) for one in names if one in limits]
 
 
 def _record_args(keys: Keys, records: Records, token: str, key_list: list[Arg]) -> tuple[Arg, ...]:
@@ -311,6 +352,13 @@ def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) 
     else:
         number = first
         for group in reply[8]:
+            if group[0] < 0:
+                label = f"{names[-group[0] - 1]}|{group[1].decode()}"
+                after = number + len(group) - 2
+                tokens = [f"{n}:{label}" for n in range(number, after)]
+                batches.append(Batch(names[-group[0] - 1], tokens, group[2:]))
+                number = after
+                continue
             name = names[group[0] - 1]
             after = number + len(group) - 1
             batches.append(Batch(name, [f"{n}:{name}" for n in range(number, after)], group[1:]))
@@ -328,6 +376,8 @@ def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) 
         cancelled={reply[9][i].decode(): reply[9][i + 1] == b"kill" for i in range(0, len(reply[9]), 2)},
         unknown=[names[i - 1] for i in reply[10]],
         marks={limits[reply[11][i] - 1]: reply[11][i + 1].decode() for i in range(0, len(reply[11]), 2)},
+        next_keys={names[reply[12][i] - 1]: texts(reply[12][i + 1]) for i in range(0, len(reply[12]), 2)},
+        unsorted=[names[i - 1] for i in reply[13]],
     )
 
 

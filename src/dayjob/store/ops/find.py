@@ -15,7 +15,7 @@ from typing import Any, Literal
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import inspect, maintain, membership
+from dayjob.store.ops import inspect, maintain, membership, partitions
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -49,6 +49,8 @@ class Found:
     token: str = ""
     #: The result or error that is kept, JSON.
     result: bytes | None = None
+    #: Where it waits: the name of its queue, or `<name>|<key>`; "" if it does not wait.
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +182,19 @@ def _find_scheduled(keys: Keys, job_id: str, _name: str | None, depth: Depth) ->
 
 def _find_waiting(keys: Keys, job_id: str, name: str | None, depth: Depth) -> Steps[Found | None]:
     names = [name] if name is not None else (yield from ask(maintain.known_jobs(keys)))
-    found = yield from _search([keys.queue(one) for one in names], job_id, depth, reverse=depth.from_next)
+    keyed = yield from ask(partitions.keyed_names(keys))
+    queues = list(names)
+    for one in keyed.keys() & set(names):
+        queues += (yield from partitions.lists_of(keys, one))[1:]
+    found = yield from _search([keys.queue(one) for one in queues], job_id, depth, reverse=depth.from_next)
     if found is None:
         return None
     number, (place, payload, _, wire) = found
+    queue = queues[number]
     if not depth.from_next:
-        size = yield from ask(inspect.queue_size(keys, names[number]))
+        size = yield from ask(inspect.queue_size(keys, queue))
         place = max(0, size - 1 - place)
-    return Found("waiting", names[number], payload, wire, place)
+    return Found("waiting", queue.partition("|")[0], payload, wire, place, queue=queue)
 
 
 def _find_running(keys: Keys, job_id: str, _name: str | None, depth: Depth) -> Steps[Found | None]:

@@ -9,7 +9,7 @@ import hashlib
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from dayjob.errors import BadOption, Rejected
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
-from dayjob.store.ops import maintain
+from dayjob.store.ops import maintain, partitions
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -62,6 +62,8 @@ class Queue:
     #: Who paused it and when; "" and None if that was not recorded.
     paused_by: str = ""
     paused_at: float | None = None
+    #: Whether the name has keys, so that its jobs wait in partitions.
+    by_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +88,40 @@ def queues(keys: Keys, names: Sequence[str]) -> Op[Overview]:
 def all_queues(keys: Keys) -> Steps[Overview]:
     """The state of every known queue, sorted by name."""
     names = yield from ask(maintain.known_jobs(keys))
+    return (yield from overview(keys, names))
+
+
+def overview(keys: Keys, names: Sequence[str]) -> Steps[Overview]:
+    """The state of these queues, with the jobs that wait under their keys."""
     looks = [queues(keys, names[i : i + MAX_NAMES]) for i in range(0, len(names), MAX_NAMES)] or [
         queues(keys, ())
     ]
     parts = yield from ask_all(looks)
-    return Overview(parts[-1].now, tuple(queue for part in parts for queue in part.queues))
+    now = parts[-1].now
+    found = [queue for part in parts for queue in part.queues]
+    for i, queue in enumerate(found):
+        if queue.by_key:
+            found[i] = yield from _with_partitions(keys, queue, now)
+    return Overview(now, tuple(found))
+
+
+def _with_partitions(keys: Keys, queue: Queue, now: float) -> Steps[Queue]:
+    waiting, oldest = yield from partitions.waiting_by_key(keys, queue.name)
+    moments = [at for at in map(enqueued_at, oldest) if at is not None]
+    ages = [now - at for at in moments] + ([] if queue.age is None else [queue.age])
+    return replace(queue, size=queue.size + waiting, age=max(0.0, *ages) if ages else None)
 
 
 def _read_overview(reply: Any, names: list[str]) -> Overview:
     moment = reply[0] / 1000
     found = []
-    for name, (size, oldest, paused, limit, held, rung) in zip(names, reply[1:], strict=True):
+    for name, (size, oldest, paused, limit, held, rung, by_key) in zip(names, reply[1:], strict=True):
         at = None if oldest is None else enqueued_at(oldest)
         age = None if at is None else max(0.0, moment - at)
         found.append(
             Queue(
                 name, max(size, 0), age, paused is not None, None if limit is None or limit < 0 else limit, max(held, 0),
-                bool(rung), size < 0 or held < 0, *read_pause(paused),
+                bool(rung), size < 0 or held < 0, *read_pause(paused), bool(by_key),
             )
         )  # fmt: skip
     return Overview(moment, tuple(found))
@@ -226,6 +245,9 @@ class StoredEntry:
     #: The job, or None if the bytes cannot be parsed; then `problem` is the reason.
     job: codec.Wire | None
     problem: str = ""
+    #: Under which key it waits, and how many are ahead of it there; None for a name without keys.
+    key: str | None = None
+    place: int | None = None
 
     @property
     def moment(self) -> float:
@@ -303,6 +325,44 @@ def peek(keys: Keys, name: str, *, offset: int = 0, size: int = 50, newest_first
             reply[0] / 1000, reply[1], offset, tuple(kept(entry, None) for entry in reply[3:])
         ),
     )
+
+
+def peek_all(
+    keys: Keys, name: str, *, offset: int = 0, size: int = 50, newest_first: bool = False
+) -> Steps[Page]:
+    """Waiting jobs of a name wherever they wait: those of its queue, then those of its keys, one after the other."""
+    seen: Page
+    first: Any = [
+        peek(keys, name, offset=offset, size=size, newest_first=newest_first),
+        partitions.key_page(keys.turns(name), 0),
+        partitions.key_page(keys.blocked(name), 0),
+    ]
+    seen, turning, blocked = yield first
+    if not turning and not blocked:
+        return seen
+    places: list[str] = yield from partitions.lists_of(keys, name)
+    sizes: list[int] = []
+    for start in range(0, len(places), MAX_ENTRIES):
+        looks = [queue_size(keys, place) for place in places[start : start + MAX_ENTRIES]]
+        sizes += yield from ask_all(looks)
+    entries: list[StoredEntry] = []
+    skip = offset
+    for place, count in zip(places, sizes, strict=True):
+        if skip >= count:
+            skip -= count
+            continue
+        part = yield from ask(
+            peek(keys, place, offset=skip, size=size - len(entries), newest_first=newest_first)
+        )
+        _, bar, key = place.partition("|")
+        for number, entry in enumerate(part.entries, skip):
+            ahead = count - 1 - number if newest_first else number
+            entries.append(replace(entry, key=key, place=ahead) if bar else entry)
+        # A page is limited in bytes too.
+        if len(entries) >= size or len(part.entries) < count - skip:
+            break
+        skip = 0
+    return Page(seen.now, sum(sizes), offset, tuple(entries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
-from dayjob.store.ops.consume import Entry, encode
+from dayjob.store.ops.consume import Entry, encode, key_in
 from dayjob.store.ops.move import JobMove, counted, move
 from dayjob.store.scripts import load
 
@@ -122,14 +122,17 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
 
     Deletes the pool when it holds no more.
     """
-    names = sorted({entry.name for entry in entries})
+    places = [_place_of(entry) for entry in entries]
+    names = sorted(set(places))
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [
         keys.condemned, keys.held(pool_id), keys.state(pool_id), keys.pool(pool_id), keys.dead, keys.retry, keys.broken,
         keys.totals, keys.due, keys.events("rescued"),
     ]  # fmt: skip
-    for name in names:
-        key_list += (keys.queue(name), keys.held_of(name), keys.bell(name))
+    for place in names:
+        name = place.partition("|")[0]
+        key_list += (keys.queue(place), keys.held_of(place), keys.bell(name), keys.held_of(name))
+        key_list += (keys.turns(name), keys.blocked(name), keys.debts(name))
     args: list[Arg] = [pool_id, len(names), *names]
 
     def place_of(key: str) -> int:
@@ -137,11 +140,11 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
             key_list.append(key)
         return len(key_list) if key else 0
 
-    for entry in entries:
+    for entry, place in zip(entries, places, strict=True):
         kind, number, result_key, result = encode(keys, entry)
         args += (
             kind,
-            index[entry.name],
+            index[place],
             entry.token,
             entry.payload,
             number,
@@ -162,6 +165,12 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
     return Op(load("sweep"), key_list, args, lambda reply: Swept(bool(reply[0]), reply[1], reply[2]))
 
 
+def _place_of(entry: Entry) -> str:
+    """The queue or partition that an attempt came from. Its token has its key."""
+    key = key_in(entry.token)
+    return entry.name if key is None else f"{entry.name}|{key}"
+
+
 def known_jobs(keys: Keys) -> Op[list[str]]:
     """All names in known_jobs: those that were enqueued or registered."""
     return Op(
@@ -176,7 +185,7 @@ def forget_names(keys: Keys, names: Sequence[str], *, remove: bool) -> Op[list[s
     """Those of these names that no queue, pause, limit or job type uses. `remove` removes them. 200 names at most."""
     key_list: list[Arg] = [keys.known_jobs, keys.limits, keys.job_types]
     for name in names:
-        key_list += (keys.queue(name), keys.paused(name))
+        key_list += (keys.queue(name), keys.paused(name), keys.turns(name), keys.blocked(name))
     return Op(
         load("forget_names"), key_list, (int(remove), *names), lambda reply: [names[i - 1] for i in reply]
     )
@@ -186,26 +195,37 @@ def ring(keys: Keys, names: Sequence[str]) -> Op[int]:
     """Ring the bells of the queues among `names` that can be fetched from; 200 names at most."""
     key_list: list[Arg] = [keys.limits, keys.parked]
     for name in names:
-        key_list += keys.of_name(name)
+        key_list += (*keys.of_name(name), keys.turns(name))
     return Op(load("ring"), key_list, list(names), int)
 
 
-def sample(keys: Keys, minute: int, names: Sequence[str], *, last: bool) -> Op[int]:
+def sample(
+    keys: Keys, minute: int, names: Sequence[str], *, last: bool, by_key: Mapping[str, int] | None = None
+) -> Op[int]:
     """Record how many jobs of these names are waiting at the start of a minute; 200 names at most.
 
-    `last` marks the last request of the minute.
+    `last` marks the last request of the minute. `by_key` has how many more wait under the keys of names.
     """
-    return Op(
-        load("sample"), (keys.minute(minute), *(keys.queue(name) for name in names)), (int(last), *names), int
-    )
+    args: list[Arg] = [int(last)]
+    for name in names:
+        args += (name, (by_key or {}).get(name, 0))
+    return Op(load("sample"), (keys.minute(minute), *(keys.queue(name) for name in names)), args, int)
 
 
-def watch_queues(keys: Keys, names: Sequence[str], *, most: int) -> Op[int]:
-    """Log queues whose oldest job has begun to wait more than `most` seconds, and those that are served again; 200 at most."""
+def watch_queues(
+    keys: Keys, names: Sequence[str], *, most: int, by_key: Mapping[str, tuple[int, float]] | None = None
+) -> Op[int]:
+    """Log queues whose oldest job has begun to wait more than `most` seconds, and those that are served again; 200 at most.
+
+    `by_key` has how many jobs wait under the keys of names, and since when the oldest does.
+    """
     key_list: list[Arg] = [keys.starved, keys.events("starved")]
+    args: list[Arg] = [most, *names]
     for name in names:
         key_list += (keys.queue(name), keys.paused(name))
-    return Op(load("watch_queues"), key_list, (most, *names), int)
+        size, since = (by_key or {}).get(name, (0, 0.0))
+        args += (size, int(since))
+    return Op(load("watch_queues"), key_list, args, int)
 
 
 def check_server(keys: Keys, seen: str) -> Op[str]:
@@ -244,10 +264,14 @@ def held_members(keys: Keys, name: str, *, most: int = 1000) -> Op[list[str]]:
 
 
 def recount(keys: Keys, name: str, members: Sequence[str]) -> Op[int]:
-    """Count those of these attempts that pools hold against the limit, and no others. Returns how many were removed."""
-    key_list: list[Arg] = [keys.limits, keys.held_of(name), keys.bell(name)]
+    """Count those of these attempts that pools hold against the limit, and no others. Returns how many were removed.
+
+    `<name>|<key>` is the limit of one key.
+    """
+    own, _, _ = name.partition("|")
+    key_list: list[Arg] = [keys.limits, keys.held_of(name), keys.bell(own)]
     places: dict[str, int] = {}
-    args: list[Arg] = [name]
+    args: list[Arg] = [own]
     for member in members:
         pool_id, _, token = member.partition("/")
         if pool_id not in places:

@@ -16,7 +16,7 @@ from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
-from dayjob.store.ops import concurrency, consume, inspect, maintain, membership, produce
+from dayjob.store.ops import concurrency, consume, inspect, maintain, membership, partitions, produce
 from dayjob.store.ops.bin import Deletion, Source, ask_bin, to_bin
 from dayjob.store.ops.maintain import BATCH, Move
 from dayjob.store.ops.move import JobMove, MoveAnswer, counted, done, move, unique_key_of
@@ -234,13 +234,13 @@ def unqueue(
     if not kill or wire is None:
         gone = _job_move(keys, payload, wire, place=place)
         return _one(
-            _remove(keys, source, [gone], total=f"{count}:{name}", source_is="queue", deletion=deletion)
+            _remove(keys, source, [gone], total=f"{count}:{_own(name)}", source_is="queue", deletion=deletion)
         )
     dead = _job_move(keys, payload, wire, _corpse(payload, now, KILLED), place)
     dead = _with_result(keys, dead, wire, keeping)
     failure = consume.error_result(KILLED)
     return done(
-        move(keys, source, [dead], total=f"dead:{name}", source_is="queue", to="dead", failure=failure)
+        move(keys, source, [dead], total=f"dead:{_own(name)}", source_is="queue", to="dead", failure=failure)
     )
 
 
@@ -258,8 +258,13 @@ def unqueue_many(
         _job_move(keys, payload, _read(payload), place=place - before)
         for before, (place, payload) in enumerate(jobs)
     ]
-    total = f"{count}:{name}"
+    total = f"{count}:{_own(name)}"
     return _remove(keys, keys.queue(name), moves, total=total, source_is="queue", deletion=deletion)
+
+
+def _own(name: str) -> str:
+    """The job name of a queue or partition."""
+    return name.partition("|")[0]
 
 
 def rename(keys: Keys, name: str, jobs: Sequence[tuple[int, bytes]], to: str) -> Op[MoveAnswer]:
@@ -295,7 +300,20 @@ def resume(keys: Keys, name: str, *, actor: str = "") -> Steps[bool]:
 
 
 def purge(keys: Keys, name: str, *, most: int | None = None, deletion: Deletion | None = None) -> Steps[int]:
-    """Delete the jobs that waited in a queue when it began, `most` at most; the answer is how many."""
+    """Delete the jobs that waited in a queue, and under its keys, when it began, `most` at most; the answer is how many.
+
+    `<name>|<key>` deletes those of one key.
+    """
+    deleted = 0
+    for place in [name] if "|" in name else (yield from partitions.lists_of(keys, name)):
+        if most is not None and deleted >= most:
+            break
+        left = None if most is None else most - deleted
+        deleted += yield from _purge_list(keys, place, left, deletion)
+    return deleted
+
+
+def _purge_list(keys: Keys, name: str, most: int | None, deletion: Deletion | None) -> Steps[int]:
     seen = yield from ask(inspect.peek(keys, name, size=BATCH))
     left = seen.total if most is None else min(most, seen.total)
     deleted = idle = 0

@@ -49,6 +49,8 @@ class NewJob(msgspec.Struct, frozen=True):
     chosen: bool
     unique_for: float | None
     expires: float | None = None
+    #: The key of the job, if this process knows its job type and that has keys.
+    key: str | None = None
 
     @property
     def alone(self) -> bool:
@@ -66,6 +68,13 @@ def digest_of(job: Job) -> bytes:
     """The digest of a job's name and arguments."""
     # The order of the arguments does not matter, as in unique keys.
     return b"sha256:" + sha256(f"{job.name}\n{codec.go_json(job.args)}".encode()).hexdigest().encode()
+
+
+class Keyed(msgspec.Struct, frozen=True, gc=False):
+    """The keys of jobs of one name, in the order of the jobs, and the arguments by which they were computed."""
+
+    by: tuple[str, ...]
+    keys: tuple[str, ...]
 
 
 class FirstJob(msgspec.Struct, frozen=True, gc=False):
@@ -102,11 +111,15 @@ def enqueue(
     *,
     introduce: bool,
     expires: float | None = None,
+    keyed: Keyed | None = None,
 ) -> Op[Stored]:
     """Store jobs of one name in its queue and ring its bell. `introduce` adds the name to known_jobs.
 
     `expires` is in how many seconds the jobs expire. The script replaces the time in the payloads by Redis time plus it.
+    `keyed` has the keys of the jobs, if the name has keys.
     """
+    if keyed is not None:
+        return enqueue_by_key(keys, slot, name, payloads, keyed, introduce=introduce, expires=expires)
     return Op(
         load("enqueue"),
         (_sent_key(keys.namespace, slot.id), *_queue_keys(keys.namespace, name)),
@@ -119,6 +132,28 @@ def enqueue(
         ),
         _read_enqueue,
     )
+
+
+def enqueue_by_key(
+    keys: Keys,
+    slot: Slot,
+    name: str,
+    payloads: Sequence[bytes],
+    keyed: Keyed,
+    *,
+    introduce: bool,
+    expires: float | None = None,
+) -> Op[Stored]:
+    """Store jobs of one name in the partitions of their keys, or in its queue if Redis has another key for the name."""
+    index = {key: k for k, key in enumerate(dict.fromkeys(keyed.keys), 1)}
+    key_list: list[Arg] = [_sent_key(keys.namespace, slot.id), *_queue_keys(keys.namespace, name)]
+    key_list += (keys.limits, keys.turns(name), keys.blocked(name), keys.debts(name))
+    key_list += [keys.partition(name, key) for key in index]
+    args: list[Arg] = [slot.number, name if introduce else "", int(slot.fresh), span(expires)]
+    args += (name, ",".join(keyed.by), len(index), *index)
+    for key, payload in zip(keyed.keys, payloads, strict=True):
+        args += (index[key], payload)
+    return Op(load("enqueue_by_key"), key_list, args, _read_enqueue)
 
 
 def schedule(
@@ -140,6 +175,15 @@ def schedule(
     )
 
 
+def _place(keys: Keys, name: str, keyed: Keyed | None) -> tuple[Sequence[str], Sequence[str]]:
+    """The keys and arguments of admit for a job that goes to the partition of its key."""
+    if keyed is None:
+        return (), ()
+    (key,) = keyed.keys
+    order = (keys.limits, keys.turns(name), keys.blocked(name), keys.debts(name))
+    return (*order, keys.partition(name, key)), (name, ",".join(keyed.by), key)
+
+
 def admit(
     keys: Keys,
     slot: Slot,
@@ -154,6 +198,7 @@ def admit(
     introduce: bool,
     expires: float | None = None,
     digest: bytes = b"",
+    keyed: Keyed | None = None,
 ) -> Op[Stored]:
     """Store one job unless its unique key is taken, or its caller-chosen id was stored before.
 
@@ -161,6 +206,7 @@ def admit(
     """
     now = when.mode == "now"
     id_key = keys.job_id(job_id)
+    place, place_args = _place(keys, name, keyed if now else None)
     return Op(
         load("admit"),
         (
@@ -170,6 +216,7 @@ def admit(
             keys.bell(name) if now else keys.due,
             unique_key or id_key,
             id_key if chosen else unique_key or id_key,
+            *place,
         ),
         (
             slot.number,
@@ -183,6 +230,7 @@ def admit(
             span(unique_for),
             span(expires),
             digest,
+            *place_args,
         ),
         _read_admit,
     )

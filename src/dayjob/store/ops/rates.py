@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
-from dayjob.limits import Limit, RateKind, Window
+from dayjob.limits import KeyRule, Limit, RateKind, Window
+from dayjob.options import JobOptions
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.scripts import load
 
 #: The prefix of a field of the hash `limits` that defines a limit. No job name has a colon.
 DEFINITION = "limit:"
+#: A rule: the cost, the limits, and the key with its places.
+_RULE = re.compile(r"(\d+)((?: [^| ]+\|?)*)(?: \|(\S+) (\d+)( time)?)?")
 
 
 class RateRule(NamedTuple):
-    """The rate limits of one job name, and what one of its jobs costs."""
+    """The rate limits of one job name, what one of its jobs costs, and its key."""
 
     cost: int
     limits: tuple[str, ...]
+    key: KeyRule | None = None
+    #: Those of `limits` that count by key.
+    by_key: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:
         """The rule as Redis stores it behind the concurrency limit of the name."""
-        return " ".join((str(self.cost), *self.limits))
+        limits = (f"{one}|" if one in self.by_key else one for one in self.limits)
+        return " ".join((str(self.cost), *limits, *([self.key.text] if self.key else ())))
+
+    def of_key(self, key: str) -> tuple[str, ...]:
+        """The limits that a job with this key is charged for."""
+        return tuple(f"{one}|{key}" if one in self.by_key else one for one in self.limits)
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
@@ -67,10 +79,10 @@ class RateTable:
 
 def rate_table(keys: Keys) -> Op[RateTable]:
     """Every rule and every definition."""
-    return Op("HGETALL", (keys.limits,), (), _read_table)
+    return Op("HGETALL", (keys.limits,), (), read_table)
 
 
-def _read_table(reply: Any) -> RateTable:
+def read_table(reply: Any) -> RateTable:
     words = [raw.decode("utf-8", "replace") for raw in reply]
     table = RateTable({}, {}, {}, set())
     for field, value in zip(words[::2], words[1::2], strict=True):
@@ -91,8 +103,15 @@ def _read_table(reply: Any) -> RateTable:
 
 def read_rule(text: str) -> RateRule | None:
     """The rule that Redis stores as `text`; None if there is none."""
-    cost, *limits = text.split()[:1000] or [""]
-    return RateRule(int(cost), tuple(limits)) if cost.isdecimal() and limits else None
+    found = _RULE.fullmatch(text)
+    if found is None:
+        return None
+    words = found[2].split()[:1000]
+    key = KeyRule(tuple(found[3].split(",")), int(found[4]), bool(found[5])) if found[3] else None
+    if not words and key is None:
+        return None
+    by_key = frozenset(one[:-1] for one in words if one.endswith("|"))
+    return RateRule(int(found[1]), tuple(one.removesuffix("|") for one in words), key, by_key)
 
 
 def kind_of(definition: str) -> str:
@@ -101,7 +120,9 @@ def kind_of(definition: str) -> str:
 
 
 def state_key(keys: Keys, limit: str, kind: str) -> str:
-    """The key that has what a limit counts."""
+    """The key that has what a limit counts. For a limit that counts by key: what operators set for its keys."""
+    if kind == "keyed":
+        return keys.overrides(limit)
     return keys.window(limit) if kind == "window" else keys.rate(limit)
 
 
@@ -165,6 +186,14 @@ def restore_starts(
         args,
         lambda reply: dict(zip(limits, (epoch.decode() for epoch in reply), strict=True)),
     )
+
+
+def rule_of(options: JobOptions) -> RateRule | None:
+    """The rule that the code of a job type declares; None if it has neither rate limits nor a key."""
+    if not options.limits and options.fair_by is None:
+        return None
+    by_key = frozenset(one.name for one in options.limits if one.by is not None)
+    return RateRule(options.cost, tuple(one.name for one in options.limits), options.fair_by, by_key)
 
 
 def change_rule(keys: Keys, name: str, rule: RateRule | None) -> Op[int]:

@@ -8,6 +8,11 @@ KEYS[3]  known_jobs
 KEYS[4]  bell, or due
 KEYS[5]  unique key; without one, id:<id> again
 KEYS[6]  id:<id>; where the caller chose no id, the unique key again
+KEYS[7]  limits; this and the next only for a job with a key that runs now
+KEYS[8]  turns
+KEYS[9]  blocked
+KEYS[10]  debts
+KEYS[11]  the partition of its key
 ARGV[1]  number of this request on its slot
 ARGV[2]  job name to add to known_jobs, or "" when the enqueuer added it recently
 ARGV[3]  "now", "in" or "at"
@@ -19,6 +24,9 @@ ARGV[8]  1 when the caller chose the id
 ARGV[9]  milliseconds until the unique key expires; 0 for thirty days after the job is due
 ARGV[10]  milliseconds from now until the job expires, or 0
 ARGV[11]  digest to keep under id:<id> instead of the payload, or "" to keep the payload
+ARGV[12]  job name; this and the next only for a job with a key
+ARGV[13]  the arguments by which the enqueuer computed the key
+ARGV[14]  the key
 Returns  {"stored" | "again" for a resend | "existed" for a chosen id that was stored before | "duplicate"; Redis milliseconds; due milliseconds; id of the job that holds the unique key, or ""; value of id:<id> for "existed", otherwise ""}
 Atomic because: of two jobs with the same unique key or the same chosen id, only one may be stored.
 ]]
@@ -65,6 +73,18 @@ if is_unique and redis.call('EXISTS', unique) == 1 then
   return {'duplicate', now, at, holder, ''}
 end
 
+if #KEYS > 6 then
+  --@use turns by_key
+  local limits, turns, blocked, debts = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+  if goes_by_key(limits, target, ARGV[12], ARGV[13]) then
+    redis.call('ZCARD', turns)
+    redis.call('ZCARD', blocked)
+    redis.call('ZCARD', debts)
+    target = KEYS[11]
+    redis.call('LLEN', target)
+    take_turn(turns, blocked, debts, ARGV[14])
+  end
+end
 if span > 0 then payload = with_expiry(payload, now + span) end
 put_admitted({
   target = target, bell = bell, payloads = {payload}, at = mode ~= 'now' and at or nil, id = id, life = life, digest = digest,

@@ -15,8 +15,10 @@ KEYS[10]  broken
 KEYS[11]  due
 KEYS[12]  minute
 KEYS[13]  parked
-KEYS[14...]  4 per job name: queue, paused, held set, bell; 2 per rate limit: its rate or window, its hold; then the
-             unique, result, history, logs and other keys that entries refer to
+KEYS[14...]  4 per job name: queue, paused, held set, bell; 2 per rate limit: its rate or window (overrides for a limit that
+             counts by key), its hold; for each job name with keys: turns, blocked, debts, key_settings, and 2 per key:
+             partition, held set; then the unique, result, history, logs and other keys that
+             entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of this request, from 1
 ARGV[3]  number of the first new token
@@ -29,10 +31,13 @@ ARGV[9]  number of job names
 ARGV[10]  number of entries
 ARGV[11]  number of groups of plain completions
 ARGV[12]  number of rate limits
-ARGV[13]  number of job names with rate limits
-ARGV[14...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, and the name is fast;
-             2 per rate limit: its name, rate | window;
-             2 per job name with rate limits: name index, its rule as this pool knows it: cost, names of its limits;
+ARGV[13]  number of job names with rules: rate limits, keys, or both
+ARGV[14]  number of job names with keys
+ARGV[15...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, and the name is fast;
+             2 per rate limit: its name, or <name>|<key> for one key; rate | window, or keyed for what counts by key;
+             2 per job name with rules: name index, its rule as this pool knows it: cost, names of its limits, its key;
+             per job name with keys: name index, estimated seconds of an attempt or 1, number of keys to fetch from, number
+             of keys, the keys;
              7 per entry: kind, name index, token, payload, number, key index, value, and behind those of children, admitted
              and stage as many more as their number;
              per group: name index, count, tokens;
@@ -41,10 +46,13 @@ Returns  {"ok" | "rewound": Redis lost earlier requests of this pool | "again": 
           "refused": the pool is not registered; Redis milliseconds; attempts held; number of late outcomes;
           indexes of names that still have jobs to fetch; answers to release: token, payload or false, ...;
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
-          jobs: {name index, payload, ...} per name with jobs, under consecutive token numbers; or for "again" {token, payload, ...};
+          jobs: {name index, payload, ...} per name with jobs, under consecutive token numbers, or {-name index, key, payload,
+          ...} per key with jobs; or for "again" {token, payload, ...};
           attempts left unsettled because their job was cancelled: token, 1 | kill, ...;
           indexes of names whose rule in Redis is not the one that this pool knows: nothing was fetched of them;
-          marks of the limits that were charged: limit index, mark, ...}
+          marks of the limits that were charged: limit index, mark, ...;
+          the next keys of names with keys: name index, {key, ...}, ...;
+          indexes of names with keys whose queue has jobs to sort}
 Kinds of entries that end the attempt, named like the classes of outcome.py (number and key index are 0 unless given here):
   done        nothing is stored
   kept        payload goes to done; number: milliseconds to keep it and the result; key, value: the result
@@ -65,6 +73,7 @@ Kinds that do not end it:
                 written if that outcome was applied; with no token, if no outcome of this request was late. Name index: 0.
   logs          behind the outcome of its attempt, written if that was applied. payload: the lines that the attempt logged;
                 number: milliseconds to keep them; key, value: the logs of the job, and the number of the attempt. Name index: 0.
+  worked        behind the outcome of its attempt, of a name whose keys share time; payload: seconds more, or less, than estimated
   spent         correct what an attempt was charged; payload: undone, if it never started; number: units more, or less, than
                 charged; value: limit index:mark, ...
   recharge      charge limits for an attempt that Redis lost; number: units; value: limit index:, ...
@@ -89,8 +98,8 @@ local parked = KEYS[13]
 local pool, number, token_number = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local room, extra, lease, u, most_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local names, entries, groups = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local limiters, limited = tonumber(ARGV[12]), tonumber(ARGV[13])
-local FIRST_KEY, FIRST_ARG = 13, 13
+local limiters, limited, keyed_names = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
+local FIRST_KEY, FIRST_ARG = 13, 14
 local call, pcall_, format = redis.call, redis.pcall, string.format
 
 local time = call('TIME')
@@ -98,12 +107,12 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Refuse unregistered pools, and recognise requests that were applied before.
 if not call('ZSCORE', pools, pool) then
-  return {'refused', now, 0, 0, {}, {}, {}, {}, {}, {}, {}, {}}
+  return {'refused', now, 0, 0, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}
 end
 local known = call('HMGET', state, 'last', 'suspect')
 local last, suspect = tonumber(known[1] or '0'), known[2]
 if number < last then
-  return {'late', now, 0, 0, {}, {}, {}, {}, {}, {}, {}, {}}
+  return {'late', now, 0, 0, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}
 end
 local again = number == last
 local status = again and 'again' or (number > last + 1 and 'rewound' or 'ok')
@@ -130,8 +139,11 @@ local limits_known = limit ~= nil
 limit = limit or {}
 local targets = {retried = {'ZCARD', retry}, died = {'ZCARD', dead}, snoozed = {'ZCARD', scheduled}, kept = {'ZCARD', done}, unreadable = {'LLEN', broken}}
 local able = {done = true, dropped = true, cancelled = true}
-local function can(kind, i)
+-- The keys of names that have keys; nil if no name of this request has.
+local partitions
+local function can(kind, i, token)
   if kind == 'given_back' or kind == 'rewound' or kind == 'held_back' then
+    if partitions and partitions[i] and partitions[i].can_take_back(token) then return true end
     if good(pcall_('LLEN', key_of(i, 1))) then return true end
     note_wrong(i)
     return false
@@ -155,34 +167,41 @@ local runs_again = {retried = true, snoozed = true, given_back = true, held_back
 local named, suspect_ended = nil, false
 local position = FIRST_ARG + names * 3
 
--- Rate limits. A pool whose names have none passes none, and does not pay for any of this.
-local rule, unknown, marks = {}, {}, {}
-local charges, spare_of, next_start_of
-if limiters > 0 then
+-- Rate limits and keys. A pool whose names have none passes none, and does not pay for any of this.
+local rule, unknown, marks, next_keys, unsorted = {}, {}, {}, {}, {}
+local charges, spare_of, next_start_of, spare_under, next_start_under
+if limiters + limited > 0 then
   --@use limiters charges
-  local at_us, limiter, fields = time[1] * 1000000 + time[2], {}, {}
-  for l = 1, limiters do fields[l] = 'limit:' .. ARGV[position + l * 2 - 1] end
-  local definitions = limits_of(limits, fields) or {}
-  for l = 1, limiters do
-    local at = FIRST_KEY + names * 4 + l * 2
-    limiter[l] = read_limiter(definitions[l], ARGV[position + l * 2], KEYS[at - 1], KEYS[at], at_us)
-    limiter[ARGV[position + l * 2 - 1]] = limiter[l]
-  end
+  local at_us, asked = time[1] * 1000000 + time[2], {}
+  for n = 1, limiters * 2 do asked[n] = ARGV[position + n] end
+  local limiter = read_limiters(limits, asked, FIRST_KEY + names * 4, at_us)
   position = position + limiters * 2
   for _ = 1, limited do
-    local text = ARGV[position + 2]
-    local one = {text = text, cost = tonumber(string.match(text, '^%d+'))}
-    for limit_name in string.gmatch(text, ' (%S+)') do
-      local found = limiter[limit_name] or {unknown = true}
-      one[#one + 1] = found
-      one.unknown, one.wrong = one.unknown or found.unknown, one.wrong or found.wrong
-    end
-    rule[tonumber(ARGV[position + 1])] = one
+    rule[tonumber(ARGV[position + 1])] = read_rule(ARGV[position + 2], limiter)
     position = position + 2
   end
   charges = new_charges(limiter, at_us, spare)
+  spare_under = function(one) return spare(one, at_us) end
+  next_start_under = function(one, waiting) return next_start(one, waiting, at_us) end
   spare_of = function(i) return spare(rule[i], at_us) end
   next_start_of = function(i) return next_start(rule[i], left[i], at_us) end
+  if keyed_names > 0 then
+    --@use turns partitions
+    partitions = {}
+    local base = FIRST_KEY + names * 4 + limiters * 2
+    for _ = 1, keyed_names do
+      local i, estimate, heads, count = tonumber(ARGV[position + 1]), ARGV[position + 2], tonumber(ARGV[position + 3]), tonumber(ARGV[position + 4])
+      local keys = {}
+      for k = 1, count do keys[k] = ARGV[position + 4 + k] end
+      position = position + 4 + count
+      partitions[i] = new_partitions(base, keys, heads, at_us)
+      base = base + 4 + count * 2
+      if rule[i] then
+        rule[i].price = tonumber(estimate)
+        read_key_rules(rule[i], keys, heads, limiter, at_us)
+      end
+    end
+  end
 end
 
 -- 1. Settle. Each destination is written before the attempt is removed from held.
@@ -220,7 +239,12 @@ local function settle(kind, i, token, payload, amount, key, value)
     call('RPUSH', broken, payload)
     add('broken', i, 1)
   else
-    call('RPUSH', key_of(i, 1), call('HGET', held, token))
+    local back, one = call('HGET', held, token), partitions and partitions[i] and partitions[i].can_take_back(token)
+    if one then
+      partitions[i].put_back(one, back)
+    else
+      call('RPUSH', key_of(i, 1), back)
+    end
     add(kind, i, 1)
     if kind == 'held_back' and charges then charges.hold(value, amount) end
     -- The job released its unique key but never started. It takes the key again, unless another job has it by now.
@@ -234,6 +258,7 @@ local function settle(kind, i, token, payload, amount, key, value)
   if limit[i] then
     pcall_('SREM', key_of(i, 3), pool .. '/' .. token)
   end
+  if partitions and partitions[i] then partitions[i].free(token, pool .. '/' .. token) end
   if token == suspect then suspect_ended = true end
 end
 
@@ -309,9 +334,12 @@ for _ = 1, entries do
       pcall_('HDEL', KEYS[key], format('%d', value - 10))
       pcall_('PEXPIRE', KEYS[key], format('%d', amount))
     end
+  elseif kind == 'worked' then
+    if settled[token] and partitions and partitions[i] then partitions[i].worked(token, tonumber(payload)) end
   elseif kind == 'spent' or kind == 'recharge' then
     if charges and not again and (present or kind == 'recharge') then
       charges.spend(pool .. '/' .. token, kind == 'recharge' and 'again' or payload, amount, value)
+      if amount < 0 and partitions and partitions[i] then partitions[i].try_again(token) end
     end
   elseif kind == 'children' or kind == 'admitted' or kind == 'stage' or kind == 'staged' then
     local more = {unpack(ARGV, position + 1, position + amount)}
@@ -326,7 +354,7 @@ for _ = 1, entries do
   elseif cancel then
     cancelled[#cancelled + 1] = token
     cancelled[#cancelled + 1] = cancel
-  elseif can(kind, i) and (not children or children.fit(token)) then
+  elseif can(kind, i, token) and (not children or children.fit(token)) then
     settle(kind, i, token, payload, amount, key, value)
   else
     stuck[#stuck + 1] = token
@@ -344,6 +372,7 @@ for _ = 1, groups do
     end
     for at = position + 3, position + 2 + count do
       if limit[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end
+      if partitions and partitions[i] then partitions[i].free(ARGV[at], pool .. '/' .. ARGV[at]) end
       if ARGV[at] == suspect then suspect_ended = true end
     end
   end
@@ -373,6 +402,15 @@ for i = 1, names do
     end
   else
     rule[i] = nil
+  end
+  if partitions and partitions[i] and rule[i] then
+    -- A name with keys is fetched by key. What is in its queue must be sorted first.
+    if most and call('LLEN', key_of(i, 1)) > 0 then unsorted[#unsorted + 1] = i end
+    local known_rule = unknown[#unknown] ~= i and rule[i].by and not is_wrong[i]
+    if not partitions[i].good then note_wrong(i) end
+    local own = partitions[i]
+    own.room = known_rule and own.good and own.room_under(key_of(i, 2), key_of(i, 3), limit[i]) or 0
+    left[i] = own.room > 0 and math.min(own.count(rule[i], spare_under), own.room) or 0
   end
 end
 
@@ -410,8 +448,10 @@ local function deal(slots, least)
   end
 end
 
-local function fetch(i, count, bytes)
-  local queue, group = key_of(i, 1), {i}
+local function fetch(i, count, bytes, one)
+  local queue, group, label = key_of(i, 1), {i}, name[i]
+  if one then queue, group, label = one.list, {-i, one.key}, name[i] .. '|' .. one.key end
+  local empty = #group
   local chunk = 4
   while count > 0 and bytes > 0 do
     chunk = math.min(chunk, count)
@@ -419,7 +459,7 @@ local function fetch(i, count, bytes)
     local pairs_, members, taken = {}, {}, 0
     for p = #payloads, 1, -1 do
       if bytes <= 0 then break end
-      local token = format('%d:%s', token_number, name[i])
+      local token = format('%d:%s', token_number, label)
       token_number = token_number + 1
       taken = taken + 1
       bytes = bytes - #payloads[p]
@@ -430,12 +470,17 @@ local function fetch(i, count, bytes)
     call('HSET', held, unpack(pairs_))
     if limit[i] then call('SADD', key_of(i, 3), unpack(members)) end
     if rule[i] then charges.record_starts(rule[i], members) end
+    if one then
+      local held_of_key = one.held
+      if one.places > 0 then call('SADD', held_of_key, unpack(members)) end
+      if one.rule then charges.record_starts(one.rule, members) end
+    end
     call('LTRIM', queue, 0, -taken - 1)
     count = count - taken
     chunk = math.min(chunk * 4, 32)
   end
   -- The group is empty if the names before it used up the bytes.
-  if #group > 1 then jobs[#jobs + 1] = group end
+  if #group > empty then jobs[#jobs + 1] = group end
   return bytes, count
 end
 
@@ -457,7 +502,21 @@ else
   for i = 1, names do
     if take[i] and take[i] > 0 then
       local untaken
-      most_bytes, untaken = fetch(i, take[i], most_bytes)
+      if partitions and partitions[i] and rule[i] then
+        local own = partitions[i]
+        untaken = take[i]
+        for _, one in ipairs(own.deal(take[i], spare_under, charges.reserve)) do
+          if one.take > 0 then
+            local dealt, over = one.take, 0
+            most_bytes, over = fetch(i, dealt, math.max(most_bytes, 0), one)
+            if over > 0 then own.undo(one, over, charges.reserve) end
+            untaken = untaken - dealt + over
+          end
+        end
+        own.room = own.room - take[i] + untaken
+      else
+        most_bytes, untaken = fetch(i, take[i], most_bytes)
+      end
       left[i] = left[i] + untaken
       if rule[i] then charges.reserve(rule[i], -untaken) end
       if most_bytes <= 0 then most_bytes = 0 end
@@ -470,9 +529,21 @@ end
 if charges then
   if not again then charges.store(marks) end
   for i in pairs(rule) do
+    local own, at = partitions and partitions[i], nil
+    if own then
+      if own.counted then own.store(spare_under, next_start_under) end
+      local following = own.next_keys()
+      next_keys[#next_keys + 1] = i
+      next_keys[#next_keys + 1] = following
+      left[i] = own.room > 0 and #following or 0
+    end
     if left[i] > 0 and spare_of(i) == 0 then
-      local at = next_start_of(i)
+      at = next_start_of(i)
       left[i] = 0
+    elseif own and own.room > 0 and left[i] == 0 then
+      at = own.next_start()
+    end
+    if at then
       local first = pcall_('ZRANGE', parked, 0, 0, 'WITHSCORES')
       pcall_('ZADD', parked, format('%.3f', at / 1000), name[i])
       if not first.err and not (first[2] and tonumber(first[2]) * 1000 <= at) then pcall_('ZADD', due, 0, '1') end
@@ -506,4 +577,4 @@ if not again then
   call('ZADD', pools, 'XX', format('%d', now + lease), pool)
   call('HSET', state, 'last', format('%d', number))
 end
-return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs, cancelled, unknown, marks}
+return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs, cancelled, unknown, marks, next_keys, unsorted}

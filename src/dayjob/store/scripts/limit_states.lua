@@ -14,7 +14,7 @@ local time = redis.call('TIME')
 local at_us = time[1] * 1000000 + time[2]
 local now = math.floor(at_us / 1000)
 local fields, answer = {}, {now}
-for i = 1, #ARGV, 3 do fields[#fields + 1] = 'limit:' .. ARGV[i] end
+for i = 1, #ARGV, 3 do fields[#fields + 1] = definition_field(ARGV[i]) end
 local definitions = limits_of(KEYS[1], fields) or {}
 for l = 1, #fields do
   local one = read_limiter(definitions[l], ARGV[l * 3 - 1], KEYS[l * 2], KEYS[l * 2 + 1], at_us)

@@ -7,7 +7,7 @@ KEYS[2...]  4 per job name: queue, paused, held set, bell
 ARGV[1...]  the job names, 200 at most
 Returns  {Redis milliseconds; per name {jobs waiting, or -1 when the key is no list; the oldest payload, only its end if
           it is long, or false; text of the pause, or false when the queue is not paused; limit, or -1; attempts counted
-          against the limit; 1 while the bell rings}}
+          against the limit; 1 while the bell rings; 1 when the name has keys, whose jobs are not in the queue}}
 Atomic because: size, limit and pause of a queue must come from the same state.
 ]]
 --@use time
@@ -38,7 +38,8 @@ for i = 1, #ARGV do
   -- 1e6 is the placeholder of change_limit: attempts are being counted, and no limit is enforced yet.
   -- A rule of rate limits may stand behind the number.
   local digits = limit[i] and string.match(limit[i], '^%S*')
+  local by_key = limit[i] and string.find(limit[i], ' |', 1, true)
   local most = (not digits or digits == '1e6') and -1 or tonumber(digits) or 0
-  answer[i + 1] = {waiting, oldest, paused, most, number('SCARD', KEYS[base + 3]), rung}
+  answer[i + 1] = {waiting, oldest, paused, most, number('SCARD', KEYS[base + 3]), rung, by_key and 1 or 0}
 end
 return answer

@@ -5,7 +5,7 @@ Called by: rates.restore_starts
 KEYS[1]  limits
 KEYS[2...]  per limit: its rate or window
 ARGV[1]  pool id
-ARGV[2...]  per limit: its name, rate | window, the epoch that this pool restored before or "", number of attempts;
+ARGV[2...]  per limit: its name, or <name>|<key> for one key; rate | window, the epoch that this pool restored before or "", number of attempts;
             per attempt of it: token, microsecond when it was fetched, units
 Returns  per limit: the epoch to which this pool has added its attempts, or ""
 Atomic because: a state that is missing must be built from what was held, before another charge creates it.
@@ -54,7 +54,7 @@ end
 for l = 1, #KEYS - 1 do
   local name, kind, restored, count = ARGV[position + 1], ARGV[position + 2], ARGV[position + 3], tonumber(ARGV[position + 4])
   position = position + 4
-  local field = 'limit:' .. name
+  local field = 'limit:' .. string.match(name, '^[^|]*')
   local stored = redis.call('HMGET', KEYS[1], field, field .. '|reset')
   -- What an operator reset stays reset.
   local attempts, after = {}, tonumber(stored[2] or '0')

@@ -4,7 +4,7 @@
 Called by: maintain.ring
 KEYS[1]  limits
 KEYS[2]  parked
-KEYS[3...]  4 per job name: queue, paused, held set, bell
+KEYS[3...]  5 per job name: queue, paused, held set, bell, turns
 ARGV[1...]  the job names
 Returns  how many bells were rung
 Atomic because: size, pause and limits of a queue must come from the same state.
@@ -24,12 +24,15 @@ if type(some_parked) == 'table' then
 end
 local rung = 0
 for i = 1, #ARGV do
-  local base = (i - 1) * 4 + 2
+  local base = (i - 1) * 5 + 2
+  local by_key = limit[i] and string.find(limit[i], ' |', 1, true)
   local at = some_parked > 0 and redis.call('ZSCORE', parked, ARGV[i])
-  -- A parked name waits for a rate limit until then.
-  if not at or tonumber(at) * 1000 <= now then
-    if at then redis.call('ZREM', parked, ARGV[i]) end
-    if (fetchable(base, limit[i]) or 0) > 0 then
+  -- A parked name waits for a rate limit until then. One with keys must be fetched before if it has jobs to sort.
+  local unsorted = by_key and (redis.pcall('LLEN', KEYS[base + 1]) or 0)
+  local due = not at or tonumber(at) * 1000 <= now
+  if due or (type(unsorted) == 'number' and unsorted > 0) then
+    if at and due then redis.call('ZREM', parked, ARGV[i]) end
+    if (fetchable(base, limit[i], by_key and KEYS[base + 5]) or 0) > 0 then
       ring(KEYS[base + 4])
       rung = rung + 1
     end

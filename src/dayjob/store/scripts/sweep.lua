@@ -12,10 +12,11 @@ KEYS[7]  broken
 KEYS[8]  totals
 KEYS[9]  due
 KEYS[10]  events of rescued attempts
-KEYS[11...]  3 per job name: queue, held set, bell; then the unique, result and history keys that entries refer to
+KEYS[11...]  7 per job name, or name and key: queue or partition, held set, bell, held set of the name, turns, blocked, debts;
+             then the unique, result and history keys that entries refer to
 ARGV[1]  pool id
-ARGV[2]  number of job names
-ARGV[3...]  the job names, then 13 per entry: kind, name index, token, payload, number, key index of the unique key, job id,
+ARGV[2]  number of job names, or names with a key
+ARGV[3...]  these names, <name> or <name>|<key>, then 13 per entry: kind, name index, token, payload, number, key index of the unique key, job id,
             key index of the result, result, key index of the history, record of the attempt, how many records the history
             keeps or 0 if that is not known, milliseconds to keep it
 Returns  {1, or 0 when the pool is not condemned; attempts moved; attempts left}
@@ -29,7 +30,7 @@ Kinds of entries, named like the classes of outcome.py (number is 0 unless given
 The unique key of an entry is released if the job owns it.
 Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
---@use check bell record json event
+--@use check bell record json event turns
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local rescues = KEYS[10]
@@ -60,10 +61,14 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
   local kind, index, token, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
   local number, key, job = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6]
   local result = tonumber(ARGV[i + 7])
-  local base = FIRST_KEY + (index - 1) * 3
-  local queue, members, bell, name = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], ARGV[FIRST_NAME + index]
+  local base = FIRST_KEY + (index - 1) * 7
+  local queue, members, bell, label = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], ARGV[FIRST_NAME + index]
+  local of_name, turns, blocked, debts = KEYS[base + 4], KEYS[base + 5], KEYS[base + 6], KEYS[base + 7]
+  local name, by_key = string.match(label, '^([^|]*)|?(.*)$')
+  if label == name then by_key = nil end
   local able = can[kind]
   if kind == 'reaped' then able = writable('LLEN', queue) end
+  if by_key then able = able and writable('ZCARD', turns) and writable('ZCARD', blocked) and writable('ZCARD', debts) end
   if able and redis.call('HEXISTS', held, token) == 1 then
     if kind == 'reaped' then
       redis.call('RPUSH', queue, payload)
@@ -98,6 +103,12 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
     local history = tonumber(ARGV[i + 9])
     if history > 0 then record(KEYS[history], ARGV[i + 10], tonumber(ARGV[i + 11]), tonumber(ARGV[i + 12]), now) end
     redis.pcall('SREM', members, id .. '/' .. token)
+    if by_key then
+      redis.pcall('SREM', of_name, id .. '/' .. token)
+      -- Its key has a place again. The next exchange finds out whether it may start.
+      redis.call('ZREM', blocked, by_key)
+      take_turn(turns, blocked, debts, by_key)
+    end
     -- A waiting job may now fit under the limit.
     rung[bell] = true
     moved = moved + 1

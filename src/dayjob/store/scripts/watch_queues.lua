@@ -6,7 +6,7 @@ KEYS[1]  starved
 KEYS[2]  events of starving queues
 KEYS[3...]  2 per job name: queue, paused
 ARGV[1]  seconds that the oldest job of a queue may wait
-ARGV[2...]  the job names, 200 at most
+ARGV[2...]  the job names, 200 at most; then 2 per name: jobs that wait under its keys, and since which second the oldest does
 Returns  how many queues starve
 Atomic because: a queue that two leaders watch must be logged once.
 ]]
@@ -14,13 +14,15 @@ Atomic because: a queue that two leaders watch must be logged once.
 local starved, events, most = KEYS[1], KEYS[2], tonumber(ARGV[1])
 
 local now, second = redis_time()
-local before = redis.pcall('HMGET', starved, unpack(ARGV, 2))
+local names = (#ARGV - 1) / 3
+local before = names > 0 and redis.pcall('HMGET', starved, unpack(ARGV, 2, names + 1)) or {}
 if before.err then
   redis.call('DEL', starved)
   before = {}
 end
 local count = 0
-for i = 2, #ARGV do
+for i = 2, names + 1 do
+  local by_key, since = tonumber(ARGV[names + i * 2 - 2]), tonumber(ARGV[names + i * 2 - 1])
   local name, queue, paused = ARGV[i], KEYS[2 * i - 1], KEYS[2 * i]
   local size, starves = redis.pcall('LLEN', queue), false
   local off = redis.call('EXISTS', paused) == 1
@@ -28,6 +30,9 @@ for i = 2, #ARGV do
     -- When the job was enqueued or became due. Text inside a JSON string cannot contain a bare quote.
     local at = string.match(redis.call('LINDEX', queue, -1), '"t":(%d+)')
     starves = at ~= nil and second - tonumber(at) > most
+  end
+  if by_key > 0 and not off and type(size) == 'number' then
+    size, starves = size + by_key, starves or second - since > most
   end
   if starves then count = count + 1 end
   if starves and not before[i - 1] then

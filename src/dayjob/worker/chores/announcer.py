@@ -77,7 +77,7 @@ class Announcer:
     def _restore_limits(self, link: Runs) -> None:
         if any(limit is not None for limit in self._wanted.values()):
             limits.restore(self._keys, link, self._wanted)
-        if any(options.limits for options in self._rated.values()):
+        if any(options.limits or options.fair_by for options in self._rated.values()):
             limits.restore_rates(self._keys, link, self._rated)
 
     def _restore_schedules(self, link: Runs) -> None:

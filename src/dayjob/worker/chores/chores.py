@@ -12,6 +12,7 @@ from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, membership, pools
 from dayjob.store.steps import walk
 from dayjob.worker.chores.announcer import Announcer
+from dayjob.worker.chores.keys import KeyKeeper
 from dayjob.worker.chores.limits import StartRestorer
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
@@ -63,6 +64,7 @@ class Chores:
         recorder: Recorder,
         watcher: Watcher,
         announcer: Announcer,
+        key_keeper: KeyKeeper,
         beat: float,
         dead_age: float,
     ) -> None:
@@ -80,6 +82,7 @@ class Chores:
         self._watcher = watcher
         self._announcer = announcer
         self._starts = StartRestorer(keys, link)
+        self._key_keeper = key_keeper
         #: Monotonic time of the next run of each chore. These two have nothing to do directly after the start.
         self._next: dict[str, float] = dict.fromkeys(
             ("restore", "names"), time.monotonic() + REPAIR_INTERVAL_SECONDS
@@ -100,6 +103,7 @@ class Chores:
         self._every("pass", PASS_INTERVAL_SECONDS, self._pass)
         self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(self._state.clock.now()))
         self._every("repair", REPAIR_INTERVAL_SECONDS, self._trimmer.repair_limits)
+        self._every("keys", REPAIR_INTERVAL_SECONDS, self._key_keeper.repair)
         self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
         self._every("server", SERVER_INTERVAL_SECONDS, self._watcher.check_server)
         self._every("queues", QUEUE_INTERVAL_SECONDS, self._watcher.watch_queues)
@@ -163,6 +167,7 @@ class Chores:
         """Check leases and ring bells, then renew the leadership. A pool that is stuck here loses it."""
         self._reaper.step()
         self._ring()
+        self._key_keeper.scan()
         self._state.leads = self._link.run(
             membership.lead(self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS)
         )

@@ -10,8 +10,8 @@ from dayjob.limits import Limit
 from dayjob.options import JobOptions
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
-from dayjob.store.ops import concurrency, operate, rates
-from dayjob.store.ops.rates import HeldStart, RateRule
+from dayjob.store.ops import concurrency, operate, partitions, rates
+from dayjob.store.ops.rates import HeldStart
 from dayjob.store.steps import Runs, walk
 from dayjob.worker.state import PoolState
 
@@ -44,9 +44,11 @@ def declare_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -
         if table.declared.get(limit.name) != limit.kind.definition() or limit.name not in table.definitions:
             link.run(rates.declare(keys, limit))
     for name, options in job_types.items():
-        rule = _rule(options)
-        if table.rules.get(name) != rule:
+        rule, before = rates.rule_of(options), table.rules.get(name)
+        if before != rule:
             link.run(rates.change_rule(keys, name, rule))
+            if before is not None and before.key is not None and (rule is None or rule.key is None):
+                walk(link, partitions.unsort(keys, name))
 
 
 def restore_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -> None:
@@ -56,8 +58,9 @@ def restore_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -
         if limit.name not in table.declared or limit.name not in table.definitions:
             link.run(rates.declare(keys, limit))
     for name, options in job_types.items():
-        if options.limits and name not in table.rules:
-            link.run(rates.change_rule(keys, name, _rule(options)))
+        rule = rates.rule_of(options)
+        if rule is not None and name not in table.rules:
+            link.run(rates.change_rule(keys, name, rule))
 
 
 class StartRestorer:
@@ -85,7 +88,7 @@ class StartRestorer:
             table = self._link.run(rates.rate_table(self._keys))
             asked = {
                 limit: (
-                    rates.kind_of(table.definitions.get(limit, "")),
+                    rates.kind_of(table.definitions.get(limit.partition("|")[0], "")),
                     self._restored.get(limit, ""),
                     some[-MAX_RESTORED:],
                 )
@@ -98,7 +101,3 @@ class StartRestorer:
 
 def _limits(job_types: Mapping[str, JobOptions]) -> list[Limit]:
     return list({limit.name: limit for options in job_types.values() for limit in options.limits}.values())
-
-
-def _rule(options: JobOptions) -> RateRule | None:
-    return RateRule(options.cost, tuple(one.name for one in options.limits)) if options.limits else None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dayjob.errors import Full, Rejected
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
-from dayjob.store.ops import figures, job_types, maintain, rollups
+from dayjob.store.ops import figures, job_types, maintain, partitions, rollups
 from dayjob.store.ops.figures import Minute
 from dayjob.store.steps import Steps, walk
 from dayjob.worker.chores.sampler import Sampler
@@ -53,10 +53,16 @@ class Recorder:
         if minute < before:
             # After a failover to a server whose clock is behind, these minutes come again.
             self._link.run(rollups.forget(self._keys, minute, min(before, minute + MAX_REPEATED)))
+        by_key = {
+            name: walk(self._link, partitions.waiting_by_key(self._keys, name))[0]
+            for name in self._link.run(partitions.keyed_names(self._keys))
+        }
         for first in range(0, len(names), MAX_QUEUES_COUNTED) or (0,):
             last = first + MAX_QUEUES_COUNTED >= len(names)
             self._link.run(
-                maintain.sample(self._keys, minute, names[first : first + MAX_QUEUES_COUNTED], last=last)
+                maintain.sample(
+                    self._keys, minute, names[first : first + MAX_QUEUES_COUNTED], last=last, by_key=by_key
+                )
             )
         self._sampler.sample(minute)
         if minute == before + 1:

@@ -6,8 +6,8 @@ A chore of the leader. Harmless if two pools do it: the scripts log each change 
 from __future__ import annotations
 
 from dayjob.store.keys import Keys
-from dayjob.store.ops import maintain
-from dayjob.store.steps import Runs
+from dayjob.store.ops import inspect, maintain, partitions
+from dayjob.store.steps import Runs, walk
 
 #: Seconds between two looks at the queues.
 QUEUE_INTERVAL_SECONDS = 60.0
@@ -29,9 +29,20 @@ class Watcher:
     def watch_queues(self) -> None:
         """Log queues whose oldest job has begun to wait too long, and those that are served in time again."""
         names = self._link.run(maintain.known_jobs(self._keys))
+        by_key = self._waiting_by_key()
         for first in range(0, len(names), MAX_QUEUES_WATCHED):
             batch = names[first : first + MAX_QUEUES_WATCHED]
-            self._link.run(maintain.watch_queues(self._keys, batch, most=STARVED_SECONDS))
+            self._link.run(maintain.watch_queues(self._keys, batch, most=STARVED_SECONDS, by_key=by_key))
+
+    def _waiting_by_key(self) -> dict[str, tuple[int, float]]:
+        """How many jobs wait under the keys of names, and since when the oldest does."""
+        found: dict[str, tuple[int, float]] = {}
+        for name in self._link.run(partitions.keyed_names(self._keys)):
+            size, oldest = walk(self._link, partitions.waiting_by_key(self._keys, name))
+            moments = [at for at in map(inspect.enqueued_at, oldest) if at is not None]
+            if moments:
+                found[name] = size, min(moments)
+        return found
 
     def check_server(self) -> None:
         """Log that the server was restarted, or that another one has taken over."""

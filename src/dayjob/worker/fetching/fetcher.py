@@ -19,6 +19,7 @@ from dayjob.store.ops.consume import Entry
 from dayjob.worker.fetching.budget import PREFETCH_PAUSE_SECONDS, FetchBudget, fetch_budget
 from dayjob.worker.fetching.counts import MinuteCounts
 from dayjob.worker.fetching.history import HistoryRecorder
+from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.names import NamesWithJobs
 from dayjob.worker.fetching.outbox import Outbox
 from dayjob.worker.fetching.replies import ReplyHandler
@@ -70,10 +71,11 @@ class Fetcher:
         self._outbox = Outbox(self._start_gate, self._history)
         self._counts = MinuteCounts(list(job_types.values()))
         self._rules = RuleBook(keys, link, job_types)
-        self._requests = RequestSequence(keys, state, self._rules, lease=lease, rng=rng)
+        keys_with_jobs = KeysWithJobs(keys, link, job_types)
+        self._requests = RequestSequence(keys, state, self._rules, keys_with_jobs, lease=lease, rng=rng)
         self._replies = ReplyHandler(
             keys, link, job_types, state, requests=self._requests, names=self._names, outbox=self._outbox,
-            rules=self._rules, start_gate=self._start_gate, executors=executors, history=self._history,
+            rules=self._rules, keys_with_jobs=keys_with_jobs, start_gate=self._start_gate, executors=executors, history=self._history,
         )  # fmt: skip
         #: Set by other threads when an exchange may be needed.
         self._event = threading.Event()

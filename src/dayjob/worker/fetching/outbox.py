@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 
+import msgspec
+
 from dayjob.outcome import Done, Kept, counts_failure
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
@@ -94,6 +96,10 @@ class Outbox:
         for _ in range(min(len(finished), room)):
             attempt = finished.popleft()
             groups[attempt.job_type].append(attempt)
+            if attempt.price is not None:
+                attempt.settlement = msgspec.structs.replace(
+                    attempt.settlement or Entry(attempt.name, attempt.token, Done()), worked=attempt.worked()
+                )
             entry = attempt.settlement
             if entry is not None and not attempt.lost:
                 attempt.job_type.fails += counts_failure(entry.outcome)

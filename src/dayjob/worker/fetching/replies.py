@@ -15,6 +15,7 @@ from dayjob.store.ops import consume, maintain, membership
 from dayjob.store.ops.consume import Entry, Reply, Request
 from dayjob.store.ops.rates import Spent
 from dayjob.worker.fetching.history import HistoryRecorder
+from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.names import NamesWithJobs
 from dayjob.worker.fetching.outbox import Outbox
 from dayjob.worker.fetching.requests import RequestSequence
@@ -42,6 +43,7 @@ class ReplyHandler:
         names: NamesWithJobs,
         outbox: Outbox,
         rules: RuleBook,
+        keys_with_jobs: KeysWithJobs,
         start_gate: StartGate,
         executors: Executors,
         history: HistoryRecorder,
@@ -54,6 +56,7 @@ class ReplyHandler:
         self._names = names
         self._outbox = outbox
         self._rules = rules
+        self._keys_with_jobs = keys_with_jobs
         self._start_gate = start_gate
         self._executors = executors
         self._history = history
@@ -85,7 +88,12 @@ class ReplyHandler:
         self._names.answered([want.name for want in request.wants], reply.live)
         if reply.unknown and self._rules.read_again(reply.unknown):
             self._names.rung.update(reply.unknown)
-        self._take_jobs(reply)
+        self._keys_with_jobs.learn(reply.next_keys)
+        self._take_jobs(request, reply)
+        for name in reply.unsorted:
+            key = self._rules.key(name)
+            if key is not None and self._keys_with_jobs.sort(name, key.by):
+                self._names.rung.add(name)
         self._start_released(request, reply)
         if reply.status == "rewound" or reply.held != len(held):
             self._reconcile()
@@ -129,7 +137,7 @@ class ReplyHandler:
                     name,
                 )
 
-    def _take_jobs(self, reply: Reply) -> None:
+    def _take_jobs(self, request: Request, reply: Reply) -> None:
         """Sort the fetched jobs: unreadable ones, those that the start gate holds back, and those that can start."""
         batches = [batch for batch in reply.batches if batch.tokens]
         if not batches:
@@ -139,7 +147,12 @@ class ReplyHandler:
         held, read = self._state.held, codec.read
         for name, tokens, payloads in batches:
             job_type = self._job_types[name]
-            charge = self._rules.charge(name, reply.marks, reply.now) if job_type.rated else None
+            charge = price = None
+            if job_type.rated:
+                charge = self._rules.charge(name, reply.marks, reply.now, consume.key_in(tokens[0]))
+            if request.keyed and name in request.keyed:
+                key = self._rules.key(name)
+                price = request.keyed[name].price if key is not None and key.by_time else None
             for token, payload in zip(tokens, payloads, strict=True):
                 try:
                     wire = read(payload, name)
@@ -149,6 +162,8 @@ class ReplyHandler:
                 held[token] = attempt = Attempt(token, name, payload, wire, job_type)
                 if charge is not None:
                     attempt.charge = charge
+                if price is not None:
+                    attempt.price = price
                 if (wire.deaths or wire.unique or wire.unique_key) and self._start_gate.stops(attempt):
                     continue
                 ready.append(attempt)

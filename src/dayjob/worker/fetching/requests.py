@@ -13,6 +13,7 @@ from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.ops.history import Records
 from dayjob.worker.fetching.budget import FetchBudget
+from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.rules import RuleBook
 from dayjob.worker.state import PoolState
 
@@ -32,9 +33,17 @@ class RequestSequence:
     """
 
     def __init__(
-        self, keys: Keys, state: PoolState, rules: RuleBook, *, lease: float, rng: random.Random
+        self,
+        keys: Keys,
+        state: PoolState,
+        rules: RuleBook,
+        keys_with_jobs: KeysWithJobs,
+        *,
+        lease: float,
+        rng: random.Random,
     ) -> None:
         self._keys = keys
+        self._keys_with_jobs = keys_with_jobs
         self._rules = rules
         self._state = state
         self._lease = lease
@@ -68,11 +77,12 @@ class RequestSequence:
             for name in order
         ]
         rules = self._rules.of(order)
+        keyed = self._keys_with_jobs.of(rules, entries, done) if rules else {}
         request = Request(
             self._state.pool_id, self._number + 1, self.first_token, wants,
             room=budget.free, extra=budget.extra, entries=entries, done=done,
             minute=int(self._state.clock.now() // 60), figures=figures, records=records,
-            rules=rules, limits=self._rules.kinds(rules, entries) if rules or self._rules else {},
+            rules=rules, limits=self._rules.kinds(rules, entries, keyed) if rules or self._rules else {}, keyed=keyed,
         )  # fmt: skip
         return PreparedRequest(
             request, consume.exchange(self._keys, request, lease=self._lease, u=self._rng.random())

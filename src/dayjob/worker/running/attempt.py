@@ -74,6 +74,8 @@ class Attempt(msgspec.Struct, eq=False):
     released: bool = False
     #: What the rate limits of its job name were charged; None if it has none.
     charge: Charge | None = None
+    #: The seconds that its key was charged when it was fetched, if the keys of its name share time; None if they do not.
+    price: float | None = None
     #: An outcome was reported. Later ones are ignored.
     settled: bool = False
     #: Monotonic time before which its outcome is not sent, unless the pool stops.
@@ -107,9 +109,14 @@ class Attempt(msgspec.Struct, eq=False):
         spent = self.spent()
         if self.released and not self.started_at:
             return Entry(
-                self.name, self.token, GivenBack(self.wire.unique_key), job_id=self.wire.id, spent=spent
-            )
-        return Entry(self.name, self.token, _GIVEN_BACK, spent=spent)
+                self.name, self.token, GivenBack(self.wire.unique_key), job_id=self.wire.id, spent=spent,
+                worked=self.worked(),
+            )  # fmt: skip
+        return Entry(self.name, self.token, _GIVEN_BACK, spent=spent, worked=self.worked())
+
+    def worked(self) -> float | None:
+        """The seconds that it took more, or less, than its key was charged; None if the keys of its name do not share time."""
+        return None if self.price is None else (self.ran or 0.0) - self.price
 
     def spent(self) -> Spent | None:
         """The correction of what rate limits were charged, if the job reported other units or never started."""

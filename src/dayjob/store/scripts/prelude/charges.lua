@@ -1,3 +1,56 @@
+-- The limits of a request, by index and by name. `asked` has 2 texts for each: its name and its kind; KEYS has 2 for each
+-- behind the index `base`. A limit that counts by key is passed once as keyed, whose first key has what operators set for
+-- single keys, and as <limit>|<key> for each key.
+local function read_limiters(limits, asked, base, at_us)
+  local limiter, fields, keyed, count = {}, {}, {}, #asked / 2
+  for l = 1, count do
+    fields[l] = definition_field(asked[l * 2 - 1])
+    if asked[l * 2] == 'keyed' then keyed[asked[l * 2 - 1]] = {overrides = KEYS[base + l * 2 - 1], keys = {}, at = {}} end
+  end
+  local definitions = count > 0 and limits_of(limits, fields) or {}
+  for l = 1, count do
+    local whole, key = string.match(asked[l * 2 - 1], '^([^|]*)|(.*)$')
+    local own = whole and keyed[whole]
+    if own then own.keys[#own.keys + 1], own.at[#own.at + 1] = key, l end
+  end
+  for _, own in pairs(keyed) do
+    local overrides = own.overrides
+    local set = #own.keys > 0 and redis.pcall('HMGET', overrides, unpack(own.keys)) or {}
+    for k, l in ipairs(own.at) do definitions[l] = set[k] or definitions[l] end
+  end
+  for l = 1, count do
+    local at = base + l * 2
+    limiter[l] = read_limiter(definitions[l], asked[l * 2], KEYS[at - 1], KEYS[at], at_us)
+    limiter[asked[l * 2 - 1]] = limiter[l]
+  end
+  return limiter
+end
+-- The rule of a job name: its limits by number, what a job costs, and its key.
+local function read_rule(text, limiter)
+  local own, by, places = string.match(text, '^(.-) |(%S+) (%d+)')
+  local one = {text = text, cost = tonumber(string.match(text, '^%d+')), by = by, places = tonumber(places)}
+  for limit_name in string.gmatch(own or text, ' (%S+)') do
+    local found = limiter[string.match(limit_name, '^[^|]*')] or {unknown = true}
+    one[#one + 1] = found
+    one.unknown, one.wrong = one.unknown or found.unknown, one.wrong or found.wrong
+  end
+  return one
+end
+-- The rules of single keys: the limits of the name that count by key. A key whose limit cannot be read waits a minute.
+local function read_key_rules(rule, keys, count, limiter, at_us)
+  local counting = {}
+  for limit_name in string.gmatch(rule.text, ' ([^| ]+|)%f[ ]') do counting[#counting + 1] = limit_name end
+  if #counting == 0 then return end
+  rule.by_key = {}
+  for k = 1, count do
+    local one = {cost = rule.cost}
+    for n, limit_name in ipairs(counting) do
+      local found = limiter[limit_name .. keys[k]]
+      one[n] = found and not found.unknown and not found.wrong and found or {held_until = at_us + 60000000}
+    end
+    rule.by_key[keys[k]] = one
+  end
+end
 -- What an exchange does with rate limits. `limiter` has them by index, `at_us` is the time, and `spare_of` how many more
 -- jobs may start under a rule.
 local function new_charges(limiter, at_us, spare_of)

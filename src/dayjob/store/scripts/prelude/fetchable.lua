@@ -1,7 +1,12 @@
 -- How many jobs can be fetched of a name: 0 while its queue is empty, paused or at its limit; nil if a key has a wrong
--- type. KEYS has its queue, paused, held set and bell after the index `base`. Rate limits are not considered.
-local function fetchable(base, limit)
+-- type. KEYS has its queue, paused, held set and bell after the index `base`. For a name with keys, `turns` has those with
+-- jobs. Rate limits are not considered.
+local function fetchable(base, limit, turns)
   local waiting = redis.pcall('LLEN', KEYS[base + 1])
+  if turns and type(waiting) == 'number' then
+    local by_key = redis.pcall('ZCARD', turns)
+    waiting = type(by_key) == 'number' and waiting + by_key or nil
+  end
   if waiting == 0 then return 0 end
   if type(waiting) ~= 'number' then return nil end
   if redis.call('EXISTS', KEYS[base + 2]) == 1 then return 0 end

@@ -3,6 +3,7 @@
 -- `charged` sums up its charges since `epoch`, and `last` is the time of the last one. A window is a sorted set of starts.
 local function read_limiter(definition, kind, state, hold, at_us)
   local one = {state = state, hold = hold, held_until = 0}
+  if kind == 'keyed' and definition then kind, definition = 'lifted', 'lifted' end
   local stored, n, per, burst = string.match(definition or '', '^(%a+) ?(%d*) ?(%d*) ?(%d*)$')
   if stored == 'lifted' then
     one.kind = 'lifted'
@@ -34,6 +35,10 @@ local function read_limiter(definition, kind, state, hold, at_us)
     one.size = type(size) == 'number' and size or one.n
   end
   return one
+end
+-- The field of the hash limits that defines a limit; for one key of it, <limit>|<key>, too.
+local function definition_field(limit)
+  return 'limit:' .. string.match(limit, '^[^|]*')
 end
 -- How many more jobs may start now under a rule: limits by number, and the cost of a job.
 local function spare(rule, at_us)

@@ -1,0 +1,228 @@
+"""Limits by key and fairness, with running pools."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from uuid import UUID
+
+import pytest
+
+from dayjob import BadOption, Concurrency, Enqueuer, Job, Rate, Throttled, Window
+from dayjob.store.ops import partitions, rates
+from dayjob.worker.chores.keys import KeyKeeper
+from server import wait_until
+
+
+def test_the_first_job_of_another_key_starts_within_one_round(new_pool):
+    pool, order = new_pool(concurrency=1), []
+    pool.register("work", lambda key, n: order.append(key), fair_by="key")
+    pool.enqueuer.enqueue_many("work", [{"key": "a", "n": n} for n in range(3000)])
+    pool.enqueuer.enqueue("work", key="b", n=0)
+    with pool:
+        wait_until(lambda: len(order) == 3001, 60)
+    assert "b" in order[:2]
+
+
+def test_jobs_of_a_key_start_in_the_order_in_which_they_were_enqueued(new_pool):
+    pool, order = new_pool(concurrency=1), []
+    pool.register("work", lambda key, n: order.append((key, n)), fair_by="key")
+    for n in range(100):
+        pool.enqueuer.enqueue("work", key="abc"[n % 3], n=n)
+    with pool:
+        wait_until(lambda: len(order) == 100, 30)
+    for key in "abc":
+        assert [n for one, n in order if one == key] == sorted(n for one, n in order if one == key)
+
+
+def test_weights_decide_the_shares(new_pool, keys, link):
+    pool, order = new_pool(concurrency=1), []
+    pool.register("work", lambda key: order.extend([key]), fair_by="key")
+    for key, weight in (("a", 3), ("b", 2), ("c", 1)):
+        link.run(partitions.set_key(keys, "work", key, weight=weight))
+        pool.enqueuer.enqueue_many("work", [{"key": key}] * 6000)
+    with pool:
+        wait_until(lambda: len(order) >= 12000, 120)
+    shares = Counter(order[:10_000])
+    assert abs(shares["a"] / 10_000 - 3 / 6) < 0.02
+    assert abs(shares["b"] / 10_000 - 2 / 6) < 0.02
+    assert abs(shares["c"] / 10_000 - 1 / 6) < 0.02
+
+
+def test_keys_can_share_the_seconds_worked(new_pool, keys, call):
+    pool, worked = new_pool(concurrency=1), Counter()
+    enough = threading.Event()
+
+    def work(key: str, seconds: float) -> None:
+        began = time.monotonic()
+        while time.monotonic() - began < seconds:
+            pass
+        if not enough.is_set():
+            worked[key] += seconds
+        if sum(worked.values()) >= 0.6:
+            enough.set()
+
+    pool.register("work", work, fair_by="key", fair_by_time=True)
+    pool.enqueuer.enqueue_many("work", [{"key": "slow", "seconds": 0.02}] * 100)
+    pool.enqueuer.enqueue_many("work", [{"key": "quick", "seconds": 0.004}] * 300)
+    with pool:
+        assert enough.wait(30)
+    assert 0.3 < worked["slow"] / sum(worked.values()) < 0.7, "by turns it would be 0.83"
+
+
+def test_never_more_jobs_of_a_key_run_than_its_limit(new_pool, keys, link):
+    pools = [new_pool(concurrency=8) for _ in range(2)]
+    running, most, done, lock = Counter(), Counter(), [], threading.Lock()
+
+    def work(key: str) -> None:
+        with lock:
+            running[key] += 1
+            most[key] = max(most[key], running[key])
+        time.sleep(0.002)
+        with lock:
+            running[key] -= 1
+            done.append(key)
+
+    for pool in pools:
+        pool.register("work", work, limits=[Concurrency(2, by="key")])
+    pools[0].enqueuer.enqueue_many("work", [{"key": "abcd"[n % 4]} for n in range(400)])
+    with pools[0], pools[1]:
+        wait_until(lambda: len(done) == 400, 60)
+    assert most == {"a": 2, "b": 2, "c": 2, "d": 2}
+
+
+def test_a_rate_counts_each_key_by_itself(new_pool, keys, call):
+    pool, starts = new_pool(concurrency=5), Counter()
+    pool.register("work", lambda key: starts.update([key]), limits=[Rate(3, per=3600, by="key")])
+    pool.enqueuer.enqueue_many("work", [{"key": "ab"[n % 2]} for n in range(20)])
+    with pool:
+        wait_until(lambda: sum(starts.values()) == 6, 20)
+        wait_until(lambda: call("ZCARD", keys.blocked("work")) == 2, 10)
+    assert starts == {"a": 3, "b": 3}
+    assert call("LLEN", keys.partition("work", "a")) == 7
+
+
+def test_a_window_by_key_holds_and_its_slots_are_used(new_pool, keys, call):
+    pools, done = [new_pool(concurrency=5) for _ in range(2)], []
+    for pool in pools:
+        pool.register("work", lambda key, n: done.append(key), limits=[Window(3, per=0.4, by="key")])
+    pools[0].enqueuer.enqueue_many("work", [{"key": "ab"[n % 2], "n": n} for n in range(18)])
+    with pools[0], pools[1]:
+        wait_until(lambda: len(done) == 18, 20)
+    for key in "ab":
+        scores = call("ZRANGE", keys.window(f"work/window|{key}"), 0, -1, "WITHSCORES")[1::2]
+        found = sorted(map(float, scores))
+        assert found
+        assert all(later - first >= 400_000 for first, later in zip(found, found[3:], strict=False))
+
+
+def test_throttled_holds_only_its_key(new_pool, look):
+    pool, tries = new_pool(concurrency=1), []
+    api = pool.limit("api", Rate(1000, per=1), by="key")
+
+    def work(job: Job, key: str) -> None:
+        tries.append((key, job.attempt))
+        if len(tries) == 1:
+            raise Throttled("429", limit=api, after=0.5)
+
+    pool.register("work", work, limits=[api])
+    for key in ("a", "a", "b", "b"):
+        pool.enqueuer.enqueue("work", key=key)
+    with pool:
+        wait_until(lambda: len(tries) == 5, 20)
+    assert [key for key, _ in tries] == ["a", "b", "b", "a", "a"]
+    assert {attempt for _, attempt in tries} == {1}
+    assert look.total("failed:work") == 0
+
+
+def test_what_other_programs_push_is_sorted_in_order(new_pool, keys, redis_url, look):
+    pool, order = new_pool(concurrency=1), []
+    pool.register("work", lambda key, n: order.append((key, n)), fair_by="key")
+    stranger = Enqueuer(keys.namespace, redis=redis_url)
+    for n in range(60):
+        stranger.enqueue("work", key="ab"[n >= 50], n=n)
+    stranger.close()
+    with pool:
+        wait_until(lambda: len(order) == 60, 20)
+    assert [n for key, n in order if key == "a"] == list(range(50))
+    assert [n for key, n in order if key == "b"] == list(range(50, 60))
+
+
+def test_a_retry_and_a_scheduled_job_come_back_to_their_key(new_pool):
+    pool, seen = new_pool(concurrency=2), []
+
+    def work(job: Job, key: str) -> None:
+        seen.append((key, job.fails))
+        if job.fails == 0:
+            raise ValueError
+
+    pool.register("work", work, limits=[Concurrency(1, by="key")], backoff=0.01)
+    pool.enqueuer.enqueue("work", key="a")
+    pool.enqueuer.enqueue_in("work", 0.05, key="b")
+    with pool:
+        wait_until(lambda: sorted(seen) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)], 20)
+
+
+def test_no_key_of_an_idle_pool_costs_a_command(new_pool, keys, call):
+    pool = new_pool(concurrency=5)
+    pool.register("work", lambda key: None, limits=[Rate(1, per=3600, by="key")])
+    pool.enqueuer.enqueue_many("work", [{"key": str(n % 1000)} for n in range(2000)])
+    with pool:
+        wait_until(lambda: call("ZCARD", keys.blocked("work")) == 1000, 30)
+        wait_until(lambda: not pool._runtime.fetcher.busy, 10)
+        before, rounds = pool._runtime.state.exchanges, pool._runtime._chores._next
+        for _ in range(2):
+            seen = rounds["pass"]
+            wait_until(lambda seen=seen: rounds["pass"] != seen, 10)
+        assert pool._runtime.state.exchanges - before <= 1, "figures may be flushed once"
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ("acme", "acme"),
+        (5, "5"),
+        (None, ""),
+        (UUID(int=7), str(UUID(int=7))),
+        (True, "true"),
+        ("ü" * 20, "ü" * 20),
+    ],
+)
+def test_a_value_has_a_readable_key(new_pool, keys, call, value, key):
+    pool = new_pool()
+    pool.register("work", lambda key: None, fair_by="key")
+    with pool:
+        wait_until(lambda: call("HGET", keys.limits, "work") is not None, 5)
+    pool.enqueuer.enqueue("work", key=value)
+    assert call("ZRANGE", keys.turns("work"), 0, -1) == [key.encode()]
+
+
+def test_a_key_that_redis_lost_its_order_of_is_found_again(new_pool, keys, call, link):
+    pool = new_pool()
+    pool.register("work", lambda key: None, fair_by="key")
+    link.run(rates.change_rule(keys, "work", rates.rule_of(pool.registry.get("work").options)))
+    pool.enqueuer.enqueue("work", key="a")
+    call("DEL", keys.turns("work"))
+    keeper = KeyKeeper(keys, link)
+    keeper.repair()
+    keeper.scan()
+    assert call("ZRANGE", keys.turns("work"), 0, -1) == [b"a"]
+
+
+def test_bad_keys_are_refused_at_registration(new_pool):
+    pool = new_pool()
+
+    def work(account: str, password: str = "") -> None: ...
+
+    for settings, why in (
+        ({"fair_by": "acount"}, "'account'"),
+        ({"fair_by": "password"}, "redacted"),
+        ({"fair_by": ("account", "account")}, "different names"),
+        ({"fair_by": 5}, "name of an argument"),
+        ({"fair_by_time": True}, "needs fair_by"),
+        ({"fair_by": "account", "limits": [Concurrency(1, by="source")]}, "different keys"),
+        ({"limits": [Concurrency(1, by="account"), Concurrency(2, by="account")]}, "two Concurrency"),
+    ):
+        with pytest.raises(BadOption, match=why):
+            pool.register("work", work, **settings)
