@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 from typing import Literal
+from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests")]
@@ -47,6 +48,8 @@ EVERY = {
     "scheduled": "/scheduled_jobs", "jobs": "/jobs", "done": "/done_jobs", "periodic": "/periodic", "redis": "/redis", "schedule": "/schedule?name=sweep_carts+%40every+20s",
     "timeline": "/timeline", "audit": "/audit", "settings": "/settings", "enqueue": "/enqueue", "form": "/enqueue?name=send_mail",
     "broken": "/broken", "nothing": "/job?id=0192-gone", "metrics1": "/metrics", "running": "/jobs?state=running",
+    "history": "/history", "slowest": "/history?sort=-ran", "sources": "/sources", "source": "/source?source=acme", "limits": "/limits", "payloads": "/payloads",
+    "search": "/search?q=charge", "api": "/api", "calendar24": "/calendar?hours=24", "pool": "pool", "group": "group", "finished": "finished",
 }  # fmt: skip
 
 
@@ -80,7 +83,7 @@ def ask_the_bank(order: int) -> None:
 
 def build(url: str, end: threading.Event) -> WorkerPool:
     """The pool of an invented shop."""
-    pool = WorkerPool(namespace=NAMESPACE, redis=url, concurrency=14)
+    pool = WorkerPool(namespace=NAMESPACE, redis=url, concurrency=14, tag="v41")
     rng = random.Random(4)
 
     @pool.job(priority=5)
@@ -180,7 +183,9 @@ def trickle(pool: WorkerPool, end: threading.Event) -> None:
         pool.enqueuer.enqueue_many(
             "resize_photo", [{"photo": rng.randint(1, 9999)} for _ in range(rng.randint(1, 5))]
         )
-        pool.enqueuer.enqueue("fetch_weather", city=rng.choice(("Paris", "Lagos", "Osaka", "Lima")))
+        pool.enqueuer.using(source=rng.choice(("acme", "globex", "initech"))).enqueue(
+            "fetch_weather", city=rng.choice(("Paris", "Lagos", "Osaka", "Lima"))
+        )
 
 
 @contextlib.contextmanager
@@ -213,11 +218,23 @@ def stage() -> Iterator[RunningConsole]:
 
 def shoot(tab: Window, console: RunningConsole, address: str, file: Path, *, whole: bool) -> None:
     """A picture of one page, once it is drawn."""
-    if address == "job":
-        failed = console.admin.jobs("retry", where="name=charge_card age<5m").jobs[0]
-        address = f"/job?id={failed.id}&name={failed.name}"
-    tab.open(address)
+    tab.open(_address(console, address))
     tab.page.screenshot(path=file, full_page=whole)
+
+
+def _address(console: RunningConsole, wanted: str) -> str:
+    """The address of a page; a word without a slash is a page of something that differs with each run."""
+    admin = console.admin
+    if wanted == "job":
+        failed = admin.jobs("retry", where="name=charge_card age<5m").jobs[0]
+        return f"/job?id={failed.id}&name={failed.name}"
+    if wanted == "finished":
+        done = admin.history("fetch_weather", outcome="completed", limit=1).records[0]
+        return f"/job?id={done.id}&name={done.name}"
+    if wanted == "group":
+        group = next(one for one in admin.failures().groups if one.name == "charge_card")
+        return f"/failure?{urlencode({'name': group.name, 'kind': group.kind})}"
+    return f"/pool?id={admin.pools().pools[0].id}" if wanted == "pool" else wanted
 
 
 def main(folder: Path, *, every: bool) -> None:

@@ -50,7 +50,9 @@ def test_what_died_with_that_machine_and_what_became_of_its_jobs(faces, join, ke
             ],
         )
     )  # fmt: skip
-    sentence = "Pool web-3/4711 (v42) died: it used 900 MiB. It held 2 jobs: 1 back in their queues, 1 moved to dead."
+    sentence = (
+        "Pool web-3/4711 (v42) died: it used 900 MiB. It held 2 jobs: 1 back in its queue, 1 moved to dead."
+    )
     (found,) = faces.api("/events", kind="died", pool="web-3")["events"]
     assert found["text"] == sentence
     jobs = [("id2", "mail", "reaped"), ("id1", "mail", "died")]

@@ -87,7 +87,7 @@ def test_what_died_with_a_machine_and_what_became_of_its_jobs(admin, new_pool, n
     assert (death.pool, death.after, death.count) == (ghost.id, "exit", 1)
     assert [(one.id, one.name, one.became) for one in death.jobs] == [(job.id, "mail", "reaped")]
     assert death.text == (
-        f"Pool {ghost.id} died: it used too much memory. It held 1 job: 1 back in their queues."
+        f"Pool {ghost.id} died: it used too much memory. It held 1 job: 1 back in its queue."
     )
     assert admin.events(pool=ghost.id[:8], name="mail").events == (death,)
     assert token

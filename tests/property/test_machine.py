@@ -1,7 +1,8 @@
 """Every operation on a namespace in any order, against a plain dictionary that says where each job must be.
 
 After each step the census of a real server equals the model: every job in exactly one place with its fails and deaths,
-every total, unique key, limit, rate and bell. DAYJOB_PROOF=full walks a hundred times as far.
+every total, unique key, limit, rate and bell, and one record in the history for each attempt that ended.
+DAYJOB_PROOF=full walks a hundred times as far.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import secrets
 from collections import Counter
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -52,6 +54,7 @@ from dayjob.store.op import plain
 from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce, rates
 from dayjob.store.ops.children import Children
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
+from dayjob.store.ops.history import HistoryCaps, StoredRecord, new_records, stream
 from dayjob.store.ops.produce import NewJob, Slot, When
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
@@ -59,6 +62,7 @@ from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.requeuer import Requeuer
 from pools import Pool, jobs_of
 from rates import ModelLimit
+from records import all_records
 from server import running
 
 FULL = os.environ.get("DAYJOB_PROOF") == "full"
@@ -95,6 +99,11 @@ OUTCOMES = {
     "drop": Dropped(counts_failure=False),
     "back": GivenBack(),
 }
+#: How the history names the outcomes that are recorded with the entry that settles them.
+ENDINGS = {
+    "retry": "retried", "retry later": "retried", "snooze": "snoozed", "dead": "dead", "drop": "discarded", "done": "completed", "atomic": "completed",
+    "keep": "completed", "broken": "unreadable", "back": "given_back", "throttle": "given_back",
+}  # fmt: skip
 #: Those that end a job for good, so that its unique key goes with it.
 FOR_GOOD = {"dead", "drop", "done", "atomic", "keep", "broken"}
 
@@ -150,6 +159,8 @@ class Model:
     condemned: set[str] = field(default_factory=set)
     suspects: dict[str, str] = field(default_factory=dict)
     ticks: int = 0
+    #: What the history must have: name, id and ending of each attempt that ended.
+    history: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     #: Deletions that can be undone: the ids of their jobs, in the order in which they were deleted.
     deletions: list[list[str]] = field(default_factory=list)
 
@@ -421,6 +432,10 @@ class Machine(RuleBasedStateMachine):
         done: dict[str, list[str]] = {}
         for job_id, kind in outcomes:
             job = self.model.jobs[job_id]
+
+            def own(*what, job=job, of=job_id, kind=kind, **more) -> Entry:
+                return recorded(Entry(job.name, job.token, *what, **more), of, ENDINGS[kind])
+
             payload, attempt = raw.get(job_id, b""), f"{job.pool}/{job.token}"
             spent = self._spent(job, kind, rng)
             if job.key and kind in FOR_GOOD | {"plain"}:
@@ -430,25 +445,26 @@ class Machine(RuleBasedStateMachine):
             elif kind.startswith("retry"):
                 changed = codec.rewrite(payload, {"fails": job.fails + 1, "attempt": attempt})
                 wait = HOUR / 1000 if kind == "retry later" else 0.0
-                entries.append(Entry(job.name, job.token, Retried(wait), changed, spent=spent))
+                entries.append(own(Retried(wait), changed, spent=spent))
             elif kind in ("snooze", "dead", "keep"):
                 changes = {"fails": job.fails + 1} if kind == "dead" else {}
                 changed = codec.rewrite(payload, {**changes, "attempt": attempt})
-                entries.append(Entry(job.name, job.token, OUTCOMES[kind], changed, spent=spent))
+                entries.append(own(OUTCOMES[kind], changed, spent=spent))
             elif kind == "broken":
                 entry = codec.broken_entry(payload, at=1.0, where="here", why="no job")
-                entries.append(Entry(job.name, job.token, Unreadable(), entry))
+                entries.append(own(Unreadable(), entry))
             elif kind == "back" and job.released:
-                entries.append(Entry(job.name, job.token, GivenBack(job.key), job_id=job_id, spent=spent))
+                entries.append(own(GivenBack(job.key), job_id=job_id, spent=spent))
             else:
                 outcome = HeldBack(tuple(job.charge), 3600.0) if kind == "throttle" else OUTCOMES[kind]
                 children = self._children(job.token, rng) if kind == "atomic" else None
-                entries.append(Entry(job.name, job.token, outcome, spent=spent, children=children))
+                entries.append(own(outcome, spent=spent, children=children))
         if rng.random() < 0.2:
-            # The outcome of an attempt that nobody holds.
-            late = self._children("99999:a", rng)
+            # The outcome of an attempt that nobody holds. It is not recorded.
+            born = self._children("99999:a", rng)
             outcome = rng.choice((OUTCOMES["dead"], OUTCOMES["keep"]))
-            entries.append(Entry("a", "99999:a", outcome, b'{"name":"a","id":"late"}', children=late))
+            late = Entry("a", "99999:a", outcome, b'{"name":"a","id":"late"}', children=born)
+            entries.append(recorded(late, "late", "dead"))
         return entries, done
 
     def _children(self, token: str, rng: random.Random) -> Children:
@@ -497,6 +513,8 @@ class Machine(RuleBasedStateMachine):
                 model.release(job_id)
             if kind.startswith("retry") or kind == "dead":
                 job.fails += 1
+            if kind in ENDINGS:
+                model.history[job.name, job_id, ENDINGS[kind]] += 1
             if kind == "back" and job.released:
                 model.owners.setdefault(job.key, job_id)
             if kind == "atomic":
@@ -702,10 +720,13 @@ class Machine(RuleBasedStateMachine):
             job = model.jobs[job_id]
             counted = job.deaths < SUSPECT or model.suspects.get(pool_id) == job.token
             if job.junk:
+                # Its id cannot be read.
+                model.history[job.name, "", "unreadable"] += 1
                 model.totals[f"broken:{job.name}"] += 1
                 model.move(job_id, "broken")
             elif job.cancel:
                 killed = job.cancel == "kill"
+                model.history[job.name, job_id, "dead" if killed else "cancelled"] += 1
                 model.totals[f"{'dead' if killed else 'cancelled'}:{job.name}"] += 1
                 model.release(job_id)
                 model.move(job_id, "dead" if killed else "")
@@ -714,11 +735,13 @@ class Machine(RuleBasedStateMachine):
                     left += 1
                     continue
                 job.deaths += 1
+                model.history[job.name, job_id, "dead"] += 1
                 model.totals[f"dead:{job.name}"] += 1
                 model.release(job_id)
                 model.move(job_id, "dead")
             else:
                 job.deaths += counted
+                model.history[job.name, job_id, "crashed"] += 1
                 model.totals[f"reaped:{job.name}"] += 1
                 model.move(job_id, "queue", head=True)
             moved -= 1
@@ -1002,6 +1025,16 @@ class Machine(RuleBasedStateMachine):
         assert not found.wrong
 
     @invariant()
+    def the_history_has_every_attempt_that_ended_once(self):
+        found: Counter[tuple[str, str, str]] = Counter()
+        for name in NAMES:
+            for completed in (True, False):
+                for one in all_records(self.link, stream(self.keys, name, completed=completed)):
+                    assert completed == (one.record.ending == "completed")
+                    found[name, one.record.id, one.record.ending] += 1
+        assert found == self.model.history
+
+    @invariant()
     def totals_and_bells_are_right(self):
         flat = self.link.run(plain("HGETALL", self.keys.totals))
         totals = {key.decode(): int(n) for key, n in zip(flat[::2], flat[1::2], strict=True)}
@@ -1009,6 +1042,13 @@ class Machine(RuleBasedStateMachine):
         for name in NAMES:
             if self.model.fetchable(name):
                 assert self.link.run(plain("ZCARD", self.keys.bell(name))) == 1, f"bell of {name}"
+
+
+def recorded(entry: Entry, job_id: str, ending: str) -> Entry:
+    """An entry with the record of its attempt, as a pool sends it."""
+    record = StoredRecord(job_id, ending, 1)
+    records = new_records(entry.name, [record], HistoryCaps(), completed=ending == "completed")
+    return msgspec.structs.replace(entry, records=records)
 
 
 def id_of(payload: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from dayjob.admin import sorting
 from dayjob.admin.filter_checks import kind_of
@@ -157,8 +158,9 @@ def _scan(
 def _attempts(session: Session, now: float) -> Steps[tuple[FailedAttempts, ...]]:
     """How often each job name failed in the last hour, from the figures of each minute."""
     last = int(now // 60)
-    minutes = yield from session.minute_cache.minutes(range(last - 59, last + 1), now)
-    fails = rollups.merged_counts([minute.counts for minute in minutes], last - 59).fails
+    read = partial(session.minute_cache.minutes, now=now)
+    minutes = yield from rollups.series(session.keys, last - 59, last, 1, read)
+    fails = rollups.merged_counts(minutes, last - 59).fails
     return tuple(
         FailedAttempts(name, count)
         for name, count in sorted(fails.items(), key=lambda one: (-one[1], one[0]))

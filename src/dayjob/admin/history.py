@@ -31,7 +31,7 @@ from dayjob.store.steps import Steps, ask, ask_all
 #: The most records of a page; how many are searched for one page; for counts, sources and other orders.
 MAX_RECORDS = 500
 MAX_SEARCHED = 5000
-MAX_COUNTED = 10_000
+MAX_COUNTED = 5000
 #: How many records are searched for the attempts of one job: of a known name, and of all names together.
 MAX_OF_NAME, MAX_OF_ALL = 50_000, 20_000
 #: Streams that one round trip reads.
@@ -216,7 +216,7 @@ def history(
     """Attempts that ended, the newest first, page by page; or sorted by another column: `-ran`. Times are Redis time in seconds.
 
     `outcome` is how they ended, or "failed" for all that failed. With a filter a page may be short, even empty, and have
-    a next: 5,000 records are searched for one. Another sort has the first `limit` of the newest 10,000. Raises BadOption.
+    a next: 5,000 records are searched for one. Another sort has the first `limit` of the newest 5,000. Raises BadOption.
     """
     column = sorting.HISTORY.read(sort)
     query = Query(name, since, until, outcome, source, pool, schedule=schedule)
@@ -325,7 +325,7 @@ def attempts_of(session: Session, job_id: str, name: str | None = None) -> Steps
 
 
 def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
-    """The last recorded attempt of each job that this job enqueued, newest first, among the newest 10,000 records."""
+    """The last recorded attempt of each job that this job enqueued, newest first, among the newest 5,000 records."""
     newest = yield from _read_newest(session, Query(parent=job_id[: store.MAX_ID]))
     latest: dict[str, AttemptRecord] = {}
     records = (attempt_record(name, one.record) for name, one in newest.found)
@@ -335,7 +335,7 @@ def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
 
 
 def failed_attempts(session: Session, name: str, ids: Collection[str]) -> Steps[list[AttemptRecord]]:
-    """The failed attempts of these jobs of one name, among its newest 10,000 that did not complete."""
+    """The failed attempts of these jobs of one name, among its newest 5,000 that did not complete."""
     newest = yield from _read_newest(session, Query(name, outcome="failed"))
     return [attempt_record(name, one.record) for _, one in newest.found if one.record.id in ids]
 
@@ -357,7 +357,7 @@ class _Newest(NamedTuple):
 
 
 def _read_newest(session: Session, query: Query) -> Steps[_Newest]:
-    """The newest matching records of all names together, among about 10,000."""
+    """The newest matching records of all names together, among about 5,000."""
     names = yield from _names(session, query.name)
     streams = query.streams(session.keys, names)
     _begin_newest(streams, query)
@@ -382,7 +382,7 @@ def history_counts(
 ) -> Steps[HistoryCounts]:
     """How many attempts ended in each of `steps` equal parts of a span, by default of the last day. Raises BadOption.
 
-    The newest 10,000 records are counted: if there are more, the span begins later and is `partial`. `admin.metrics` has
+    The newest 5,000 records are counted: if there are more, the span begins later and is `partial`. `admin.metrics` has
     exact counts of all attempts by job name.
     """
     now = yield from ask(inspect.now())
@@ -457,7 +457,7 @@ def sources(
 ) -> Steps[SourcesView]:
     """What each source used, by default in the last day: attempts, failures, seconds worked, attempts that run now.
 
-    The newest 10,000 records are counted: if there are more, the span begins later and is `partial`. Those that used most time first, or sorted by another column: `-failed`. Raises BadOption.
+    The newest 5,000 records are counted: if there are more, the span begins later and is `partial`. Those that used most time first, or sorted by another column: `-failed`. Raises BadOption.
     """
     sorting.SOURCES.read(sort)
     now = yield from ask(inspect.now())

@@ -152,7 +152,7 @@ def _too_few(crowd: _Crowd) -> Need | None:
     if crowd.stuck:
         causes.append(f"{crowd.stuck:,} of {crowd.workers:,} {'is' if crowd.stuck == 1 else 'are'} stuck")
     if growth:
-        causes.append(f"the backlog grows by {growth:,.0f} jobs/min")
+        causes.append(f"the backlog grows by {counted(round(growth), 'job')}/min")
     verb = "needs" if len(named) == 1 else "need"
     text = f"{_names(named)} {verb} {counted(more, 'more worker')}: {'; '.join(causes)}."
     return Need("more_workers", tuple(one.name for one in named), more, text)
@@ -171,7 +171,7 @@ def _no_worker(load: QueueLoad) -> Need:
 
 def _at_limit(load: QueueLoad) -> Need:
     limit = counted(load.view.queue.limit or 0, "job")
-    text = f"{load.name} is at its limit of {limit} at once, and grows by {load.growth:,.0f} jobs/min: more workers do not help."
+    text = f"{load.name} is at its limit of {limit} at once, and grows by {counted(round(load.growth), 'job')}/min: more workers do not help."
     return Need("at_limit", (load.name,), None, text)
 
 

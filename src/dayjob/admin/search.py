@@ -20,7 +20,7 @@ from dayjob.store.ops.inspect import StoredEntry
 from dayjob.store.steps import Steps, ask
 
 #: How many jobs of each state are read, and how many queues are looked into for waiting jobs.
-MAX_READ = 500
+MAX_READ = 300
 MAX_QUEUES = 50
 #: How many hits of each kind are shown.
 MAX_HITS = 10
@@ -32,7 +32,7 @@ _SETS: tuple[State, ...] = ("dead", "retry", "scheduled", "done")
 def search(session: Session, text: str) -> Steps[SearchView]:
     """What a text may mean: the beginning of an id, a part of a name, an error, an argument. A bounded look.
 
-    Job names, queues, pools and schedules are searched as a whole; of the jobs of each state the first 500 are.
+    Job names, queues, pools and schedules are searched as a whole; of the jobs of each state the first 300 are.
     """
     word = text.strip()[:MAX_TEXT].casefold()
     if not word:

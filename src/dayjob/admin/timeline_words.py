@@ -67,7 +67,10 @@ def _rescued(event: TimelineEvent) -> str:
     if not event.jobs:
         return ""
     kinds = Counter(job.became for job in event.jobs)
-    parts = ", ".join(f"{number:,} {_BECAME.get(kind, kind)}" for kind, number in kinds.most_common())
+    parts = ", ".join(
+        f"{number:,} {became(kind) if number == 1 else _BECAME.get(kind, kind)}"
+        for kind, number in kinds.most_common()
+    )
     return f" It held {counted(event.count, 'job')}: {parts}."
 
 

@@ -17,7 +17,7 @@ from dayjob.text import counted
 def find(text: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Find what a text may mean: the beginning of an ID, a part of a name, a host, a source, an error, an argument.
 
-    Names are searched as a whole; of the jobs of each state the first 500 are. Exits with 1 if nothing was found.
+    Names are searched as a whole; of the jobs of each state the first 300 are. Exits with 1 if nothing was found.
     """
     with console.opened(redis, namespace) as admin:
         found = admin.search(text)

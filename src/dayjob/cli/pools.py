@@ -117,6 +117,29 @@ def _print_one(found: PoolDetail) -> None:
         click.echo(clean(f"{console.when(entry.at)} {entry.actor}: {entry.action}: {entry.result}"))
 
 
+@pools.command(epilog="Example: dayjob pools busy --sort left")
+@console.sort_option(sorting.BUSY)
+@console.options
+def busy(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """List the workers that have run a job for more than 0.5 s, the longest first: what each does, and which are stuck."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.busy(sort=sort)
+    if as_json:
+        console.emit(found)
+        return
+    if not found:
+        click.echo("No worker has run a job for more than 0.5 s.")
+        return
+    rows = [
+        (
+            one.worker.id, one.worker.name, ago(one.running_for), "past its timeout" if one.worker.stuck else "",
+            f"{one.host}/{one.pid}", "" if one.progress is None else f"{one.progress:.0%}", one.worker.checkin,
+        )
+        for one in found
+    ]  # fmt: skip
+    console.table(("ID", "JOB", "FOR", "STATE", "WHERE", "DONE", "CHECK-IN"), rows, right="FOR DONE")
+
+
 # Requests.
 
 

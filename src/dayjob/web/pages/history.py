@@ -21,7 +21,7 @@ from dayjob.web.render import address
 SIZE = 50
 STEPS = 60
 #: How many jobs of each state are searched for those of a source.
-MAX_COUNTED = 3000
+MAX_COUNTED = 1000
 #: The spans that a page offers: words and seconds.
 SPANS = (("10 min", 600), ("1 h", 3600), ("6 h", 21_600), ("24 h", 86_400))
 _TEXTS = ("name", "outcome", "source", "pool", "schedule")

@@ -183,6 +183,8 @@ async def warm_up(console: Console) -> None:
         async with asyncio.timeout(1.0):
             # Not cached: the first request reads the current data.
             await console.admin.verdict()
+            # The minutes of the last hour stay in memory once they are read.
+            await console.admin.throughput()
 
 
 def whole(request: Request, key: str, otherwise: int = 0, most: int = 1_000_000_000) -> int:
