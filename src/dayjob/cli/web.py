@@ -53,6 +53,12 @@ PORT = 5040
 )
 @target.pool_options
 @click.option(
+    "--also",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Serve this namespace of the same server too, at /ns/NAMESPACE; pages then have a switch.",
+)
+@click.option(
     "--hide",
     multiple=True,
     metavar="KEY",
@@ -71,6 +77,7 @@ def web(
     base_path: str,
     redis: str | None,
     namespace: str | None,
+    also: tuple[str, ...],
     hide: tuple[str, ...],
 ) -> None:
     """Serve the console at http://127.0.0.1:5040.
@@ -109,7 +116,8 @@ def web(
     admin = AsyncAdmin(namespace or "dayjob", redis=redis, hide=hide)
     # Done before the first request, to report a bad URL or the use of the embedded server at once.
     admin._address()
-    _serve(create_app(admin, options=options), host, port, options.base_path, proxies)
+    others = [AsyncAdmin(one, redis=redis, hide=hide) for one in also]
+    _serve(create_app(admin, options=options, others=others), host, port, options.base_path, proxies)
 
 
 def _serve(app: Any, host: str, port: int, base_path: str, proxies: list[str]) -> None:

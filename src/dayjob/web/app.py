@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -11,26 +11,38 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Mount, Route
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
 from dayjob.web import events, gocraft, openapi, pages, probes, prometheus, v1
 from dayjob.web.codes import ErrorCode
-from dayjob.web.console import Console
+from dayjob.web.console import SPACES, Console
 from dayjob.web.options import WebOptions
 from dayjob.web.render import prepare
 from dayjob.web.responses import Refusal, problem, refusal_of, wants_html
 from dayjob.web.security import Guard
 
 
-def create_app(admin: AsyncAdmin, *, options: WebOptions | None = None) -> Starlette:
-    """The console for the namespace of `admin`. Without a way to sign in it answers only to its own machine."""
+def create_app(
+    admin: AsyncAdmin, *, options: WebOptions | None = None, others: Sequence[AsyncAdmin] = ()
+) -> Starlette:
+    """The console for the namespace of `admin`. Without a way to sign in it answers only to its own machine.
+
+    `others` are further namespaces. They are at /ns/NAME, and every page has a switch. Raises BadOption for one that is given twice.
+    """
     prepare()
     console = Console(admin, options or WebOptions())
+    for one in others:
+        console.add(Console(one, console.options, f"{SPACES}/{one.namespace}"))
+    mounts = [Mount(one.mounted_at, app=_app(one, _routes(), [])) for one in console.others]
+    return _app(console, [*mounts, *_routes()], [Middleware(Guard, console=console)])
+
+
+def _app(console: Console, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
     app = Starlette(
-        routes=_routes(),
-        middleware=[Middleware(Guard, console=console)],
+        routes=routes,
+        middleware=middleware,
         exception_handlers={HTTPException: _refused, Refusal: _refused, DayjobError: _refused},
         lifespan=_lifespan,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from starlette.requests import HTTPConnection
 
 from dayjob.admin.client import AsyncAdmin
-from dayjob.errors import StoreError, UsageError
+from dayjob.errors import BadOption, StoreError, UsageError
 from dayjob.web.durations import DurationSums
 from dayjob.web.events import Hub, pulse
 from dayjob.web.options import Role, WebOptions
@@ -25,17 +26,46 @@ ROLE = "dayjob.role"
 ACTOR = "dayjob.actor"
 
 
+#: Below this address are the consoles of further namespaces.
+SPACES = "/ns"
+
+
 class Console:
     """One console over one namespace."""
 
-    def __init__(self, admin: AsyncAdmin, options: WebOptions) -> None:
+    def __init__(self, admin: AsyncAdmin, options: WebOptions, mounted_at: str = "") -> None:
         self.admin = admin
         self.options = options
+        #: Its address in the app that serves it; "" for the app itself.
+        self.mounted_at = mounted_at
+        #: The consoles of all namespaces that the app serves, the first at its root.
+        self.all: list[Console] = [self]
         self.hub = Hub(lambda: pulse(admin))
         self.durations = DurationSums()
         self._work: set[asyncio.Task[Any]] = set()
         #: Reads in progress that several requests share.
         self._shared: dict[str, asyncio.Task[Any]] = {}
+
+    @property
+    def others(self) -> list[Console]:
+        """The consoles of further namespaces that this one serves; none if it is one of them."""
+        return [] if self.mounted_at else self.all[1:]
+
+    def add(self, other: Console) -> None:
+        """Serve a further namespace. Raises BadOption if it is served already, or cannot be part of an address."""
+        if not re.fullmatch(r"[\w.:-]+", other.admin.namespace):
+            raise BadOption(
+                f"the namespace {other.admin.namespace!r} cannot be part of an address: serve it with a console of its own"
+            )
+        if any(other.admin.namespace == one.admin.namespace for one in self.all):
+            raise BadOption(f"the namespace {other.admin.namespace!r} is given twice")
+        self.all.append(other)
+        other.all = self.all
+
+    def end_streams(self) -> None:
+        """End the event streams of all namespaces, so that open pages do not delay a stop."""
+        for one in (self, *self.others):
+            one.hub.close()
 
     def role_of(self, request: HTTPConnection) -> Role:
         """The role of the user. The guard has already refused everyone without one."""
@@ -91,7 +121,9 @@ class Console:
 
     async def close(self) -> None:
         """End the event streams, wait for work in progress, close the connections."""
-        self.hub.close()
+        self.end_streams()
+        for one in self.others:
+            await one.close()
         if self._work:
             await asyncio.wait(self._work, timeout=5.0)
         await self.admin.close()

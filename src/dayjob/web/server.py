@@ -35,7 +35,7 @@ class ConsoleServer(uvicorn.Server):
         """End the streams, then stop as usual."""
         app = self.config.app
         assert isinstance(app, Starlette)  # noqa: S101 - made by `serve`
-        app.state.console.hub.close()
+        app.state.console.end_streams()
         await super().shutdown(sockets)
 
 

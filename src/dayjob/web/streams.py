@@ -26,7 +26,7 @@ def ending_streams(consoles: Sequence[Console]) -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         for one in consoles:
-            loop.call_soon_threadsafe(one.hub.close)
+            loop.call_soon_threadsafe(one.end_streams)
         handler = before[signal.Signals(number)]
         if callable(handler):
             handler(number, frame)

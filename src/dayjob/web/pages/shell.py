@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -48,7 +49,7 @@ NAV = (
         ("/done_jobs", "done", "Done", "o", "done"), ("/broken", "broken", "Broken", "n", "broken"),
     ),
     (
-        ("/history", "history", "History", "y", None), ("/sources", "sources", "Sources", "u", None),
+        ("/history", "history", "History", "v", None), ("/sources", "sources", "Sources", "u", None),
         ("/failures", "failures", "Failures", "f", None), ("/metrics", "metrics", "Metrics", "m", None),
         ("/periodic", "periodic", "Periodic", "p", None), ("/calendar", "calendar", "Calendar", "c", None), ("/redis", "redis", "Redis", "i", None),
         ("/timeline", "timeline", "Timeline", "l", None), ("/audit", "audit", "Audit", "a", None), ("/enqueue", "enqueue", "Enqueue", "e", None),
@@ -113,7 +114,16 @@ def around(request: Request, verdict: Verdict | None, here: str, title: str) -> 
         "console": console, "title": title, "here": here, "nav": navigation(here, verdict), "shortcuts": SHORTCUTS,
         "now": verdict.now if verdict else time.time(), "verdict": verdict, "can": console.may_act(request),
         "verbs": verbs, "asks": ASKS, "undoes": UNDOES, "clock": clock,
+        "spaces": _spaces(request, console),
     }  # fmt: skip
+
+
+def _spaces(request: Request, console: Console) -> list[tuple[str, str, bool]]:
+    """The namespaces that this app serves: name, address, and whether this page is of it. Empty if there is one only."""
+    if len(console.all) == 1:
+        return []
+    root = quote(request.scope.get("root_path", "").removesuffix(console.mounted_at))
+    return [(one.admin.namespace, f"{root}{quote(one.mounted_at)}/", one is console) for one in console.all]
 
 
 def navigation(here: str, verdict: Verdict | None) -> list[list[NavEntry]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from starlette.requests import Request
@@ -21,6 +22,9 @@ _KINDS = {
     "deploy": "Deploys", "tick": "Ticks", "limit": "Limits", "pause": "Pauses", "starved": "Starving queues",
     "redis": "Redis", "action": "Actions of operators",
 }  # fmt: skip
+#: What an operator's action was applied to, as the audit has it.
+_OF_JOB = re.compile(r"job (?P<id>\S+) \((?P<name>[^,)]+)(?:, \w+)?\)")
+_OF_QUEUE = re.compile(r"queue (?P<name>\S+)$")
 _TONES = {"died": "err", "starved": "warn", "pause": "warn", "limit": "warn", "redis": "err", "deploy": "run"}
 
 
@@ -66,5 +70,9 @@ def _links(event: TimelineEvent) -> list[tuple[str, str, dict[str, Any]]]:
         found.append((event.name, "/queue", {"name": event.name}))
     if event.schedule:
         found.append((event.schedule, "/schedule", {"name": event.schedule}))
+    if job := _OF_JOB.match(event.subject):
+        found.append((job["name"], "/job", {"id": job["id"], "name": job["name"]}))
+    if queue := _OF_QUEUE.match(event.subject):
+        found.append((queue["name"], "/queue", {"name": queue["name"]}))
     found += [(name, "/queue", {"name": name}) for name in (*event.added, *event.changed)[:20]]
     return found
