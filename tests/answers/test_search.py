@@ -6,6 +6,7 @@ import pytest
 
 from dayjob import WorkerPool
 from dayjob.admin import search
+from server import wait_until
 from web.conftest import running_console
 
 #: Programs are started in these; on a busy machine that alone may take long.
@@ -20,7 +21,7 @@ def console(redis_url, namespace):
 
 
 @pytest.fixture
-def shop(namespace, redis_url, call, keys, look):
+def shop(namespace, redis_url, call, keys, look, admin):
     """A pool with a schedule, and jobs in several states."""
     pool = WorkerPool(namespace=namespace, redis=redis_url, concurrency=2, beat=0.4, lease=4.0)
 
@@ -52,6 +53,7 @@ def shop(namespace, redis_url, call, keys, look):
             now + 999,
             look.payload("send_mail", "later-1", args={"to": "bob@example.com"}),
         )
+        wait_until(lambda: all(one.status is not None for one in admin.pools().pools), 60)
         yield pool
     pool.enqueuer.close()
 
