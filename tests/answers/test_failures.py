@@ -101,5 +101,5 @@ def test_a_group_shows_how_often_its_job_failed_beside_how_many_jobs_it_has_now(
         wait_until(look.dead, 30)
         wait_until(lambda: [one for one in admin.failures().attempts if one.last_hour == 3], 30)
     assert admin.failures().groups[0].count == 1
-    assert "1 dead failed 3 times in the last hour 1 1 1 1" in faces.page("/failures")
+    assert "1 dead charge failed 3 times in the last hour, with any error 1 1 1 1" in faces.page("/failures")
     assert '"charge" failed 3 times in the last hour' in faces.run("dead", "groups")

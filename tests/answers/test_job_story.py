@@ -21,10 +21,11 @@ def worker(tmp_path, redis_url, namespace):
 
 @pytest.fixture
 def told(admin):
-    """The timeline of a job, each event without what differs from run to run."""
+    """The timeline of a job without starts and actions, and each event without what differs from run to run."""
 
     def timeline(job_id):
-        texts = [event.text for event in admin.job(job_id).timeline]
+        found = admin.job(job_id).timeline
+        texts = [event.text for event in found if event.kind not in ("started", "action")]
         return [text.partition(" after ")[0] for text in texts]
 
     return timeline
@@ -216,3 +217,34 @@ def test_a_job_that_was_due_again_within_a_second_shows_its_attempts_in_order(ad
         assert attempts == [f"attempt {number} failed" for number in (1, 2, 3, 4)]
         # Its moment is known to the second: it may be left out, and is never before the attempt that failed.
         assert [place for place, text in enumerate(story) if text == "due again"] in ([], [4])
+
+
+def test_the_story_has_where_each_attempt_started_and_what_operators_did(faces, admin, new_pool):
+    pool = new_pool(tag="v41")
+
+    @pool.job(max_fails=2, backoff=3600.0)
+    def charge(order: int) -> None:
+        raise ValueError("no such order")
+
+    job = charge.enqueue(order=7)
+    with pool:
+        wait_until(lambda: in_state(admin, job.id, "retry"))
+        admin.acting("ada").run_now(admin.jobs("retry").jobs[0])
+        wait_until(lambda: in_state(admin, job.id, "dead"))
+        status = admin.pools().pools[0].status
+    where = f"{status.host}/{status.pid} (v41)"
+    found = admin.job(job.id).timeline
+    first, second = (f"attempt {number} started on {where}" for number in (1, 2))
+    texts = [event.text.partition(" after ")[0] for event in found]
+    assert texts[:3] == ["enqueued", first, "attempt 1 failed"]
+    # An action is noted when it is done, which may be after the job has started.
+    (action,) = [event.text for event in found if event.kind == "action"]
+    assert action.startswith("ada: run_now: ")
+    assert [text for text in texts if text != action][-3:] == [second, "attempt 2 failed", "moved to dead"]
+    assert [event["text"] for event in faces.api("/job", id=job.id)["timeline"]] == [
+        event.text for event in found
+    ]
+    page, printed = faces.page("/job", id=job.id), faces.run("jobs", "show", job.id)
+    for text in (first, action, second):
+        assert text in page
+        assert text in printed

@@ -1,4 +1,4 @@
-"""Jobs as operators see them: what may be shown of one, where it is, and its timeline. Reads only."""
+"""Jobs as operators see them: what may be shown of one, and where it is. Reads only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dayjob import text
+from dayjob.admin import job_story
 from dayjob.admin.history import attempts_of
 from dayjob.admin.metrics import recent_rate
 from dayjob.admin.records import LoggedLines
@@ -17,8 +17,6 @@ from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
 from dayjob.admin.views import (
     AttemptRecord,
-    Event,
-    EventKind,
     JobDetail,
     JobView,
     PastAttempt,
@@ -194,7 +192,8 @@ def detail(
     why = yield from _reason(session, found, job.error)
     now = yield from ask(inspect.now())
     attempts = (yield from attempts_of(session, job_id, job.name)) if job.attempts and job.name else ()
-    return JobDetail(job, sentence(why), timeline(job, now), *copies(job), why.kind, attempts)
+    events = yield from job_story.story(session, job, attempts, now)
+    return JobDetail(job, sentence(why), events, *copies(job), why.kind, attempts)
 
 
 def _finished(session: Session, job_id: str, name: str | None) -> Steps[JobDetail | None]:
@@ -209,22 +208,15 @@ def _finished(session: Session, job_id: str, name: str | None) -> Steps[JobDetai
         attempts=last.attempt, done_at=last.ended_at, ran=last.ran, pool_id=last.pool_id, parent=last.parent,
     )  # fmt: skip
     why = _finish_of(last, now)
-    events = [*_came_in(job, now), *map(_ended_event, attempts)]
+    events = yield from job_story.finished_story(session, job, attempts, now)
     return JobDetail(
-        job, sentence(why), tuple(events), f"enqueuer.enqueue({job.name!r}, ...)",
+        job, sentence(why), events, f"enqueuer.enqueue({job.name!r}, ...)",
         f"dayjob enqueue {shlex.quote(job.name)} ...", why.kind, attempts,
     )  # fmt: skip
 
 
 def _finish_of(last: AttemptRecord, now: float) -> JobFinished:
     return JobFinished(last.outcome, max(0.0, now - last.ended_at), last.attempt, last.ran, last.error)
-
-
-def _ended_event(one: AttemptRecord) -> Event:
-    ran = f" after {text.took(one.ran)}" if one.ran is not None else ""
-    error = f": {one.error}" if one.error else ""
-    kind: EventKind = "crashed" if one.outcome == "crashed" else "failed" if one.failed else "ended"
-    return Event(one.ended_at, f"attempt {one.attempt} {one.outcome.replace('_', ' ')}{ran}{error}", kind)
 
 
 def logs(session: Session, job_id: str, *, name: str | None = None) -> Steps[tuple[LoggedLines, ...]]:
@@ -261,55 +253,6 @@ def _reason(session: Session, found: find.Found, error: str) -> Steps[Reason]:
     if isinstance(why, JobWaiting) and why.moves:
         return replace(why, per_minute=(yield from recent_rate(session, found.name)) or None)
     return why
-
-
-def timeline(job: JobView, now: float) -> tuple[Event, ...]:
-    """The known events of a job, in order."""
-    # Of two events at the same moment the first stays first: the job was due again after the attempt had failed.
-    events = [*map(_ended_badly, job.past), *_came_in(job, now)]
-    if job.failed_at is not None and not any(int(one.at) == int(job.failed_at) for one in job.past):
-        line = job.error.strip().partition("\n")[0][:200]
-        made = job.attempt - 1
-        # An operator can move a job to dead between two attempts: that error is no attempt's.
-        outside = not made or (job.past and job.past[-1].attempt >= made)
-        text_of = line if outside else f"attempt {made} failed: {line}"
-        events.append(Event(job.failed_at, text_of, "failed"))
-    if job.state == "dead" and job.at is not None:
-        # Dead keeps the second alone, which may begin before the attempt of that second failed.
-        events.append(Event(max([job.at, *(event.at for event in events)]), "moved to dead", "died"))
-    elif job.at is not None:
-        words = {"scheduled": "due", "retry": "next attempt", "done": "dropped from done"}
-        events.append(
-            Event(job.at, words.get(job.state, job.state), "dropped" if job.state == "done" else "due")
-        )
-    if job.expires_at is not None:
-        events.append(Event(job.expires_at, "expires", "expires"))
-    # Enqueued comes first, whatever the clock of the enqueuer was.
-    return tuple(sorted(events, key=lambda event: (event.kind != "enqueued", event.at)))
-
-
-def _came_in(job: JobView, now: float) -> list[Event]:
-    """When it was enqueued, and when it last became due where that is another moment."""
-    events: list[Event] = []
-    if job.enqueued_at is not None and job.enqueued_at <= now + 1:
-        events.append(Event(job.enqueued_at, "enqueued", "enqueued"))
-    due = job.due_at
-    if due is None or due > now + 1 or (job.enqueued_at is not None and due <= job.enqueued_at):
-        return events
-    # The attempt that ended last began after the job was due; those before it ended before.
-    before = job.past[:-1] if job.state in ("retry", "dead") else job.past
-    if job.enqueued_at is None and not before:
-        return [Event(due, "queued", "due")]
-    # Side sets keep the second alone, which may begin before the attempt of that second failed.
-    due = max(due, before[-1].at) if before and due == int(due) else due
-    return [*events, Event(due, "due again" if before else "due", "due")]
-
-
-def _ended_badly(one: PastAttempt) -> Event:
-    if one.died_in:
-        return Event(one.at, f"attempt {one.attempt}: {one.error} (pool {one.died_in})", "crashed")
-    ran = f" after {text.took(one.ran)}" if one.ran else ""
-    return Event(one.at, f"attempt {one.attempt} failed{ran}: {one.error}", "failed")
 
 
 def copies(job: JobView) -> tuple[str, str]:

@@ -9,7 +9,9 @@ from dayjob.admin.records import AttemptRecord
 from dayjob.explain.reasons import ReasonKind
 from dayjob.store.ops.find import State
 
-EventKind = Literal["enqueued", "due", "ended", "failed", "crashed", "died", "dropped", "expires"]
+EventKind = Literal[
+    "enqueued", "due", "started", "ended", "failed", "crashed", "died", "dropped", "expires", "action"
+]
 
 
 @dataclass(frozen=True, slots=True)

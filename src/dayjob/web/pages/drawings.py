@@ -70,7 +70,7 @@ def server(found: Vitals, marks: Iterable[Mark] = ()) -> list[Chart]:
     load = (Series("commands per second", found.commands, 0), Series("clients", found.clients, 2))
     return [
         charts.lines(
-            "Round trip of an exchange", found.starts, found.step, trips, unit=SECONDS, marks=marked, summary=_latest(found.trip_p50, SECONDS)
+            "Round trip of an exchange", found.starts, found.step, trips, unit=SECONDS, marks=marked, summary=f"p50 {_last(found.trip_p50, SECONDS)}, p99 {_last(found.trip_p99, SECONDS)} at last"
         ),
         charts.lines(
             "Memory", found.starts, found.step, memory, unit=BYTES, marks=marked, summary=_latest(found.memory, BYTES), area=True
@@ -90,6 +90,12 @@ def workers(title: str, found: Vitals, marks: Iterable[Mark] = ()) -> Chart:
     used = sum(busy for busy, _ in known) / sum(every for _, every in known) if known else None
     summary = "not measured yet" if used is None else f"{share(used, 1)} busy on average"
     return charts.lines(title, found.starts, found.step, series, marks=marks, summary=summary, area=True)
+
+
+def _last(values: Sequence[float | None], unit: Unit) -> str:
+    """The last known number of a series."""
+    known = [value for value in values if value is not None]
+    return unit.text(known[-1]) if known else "–"
 
 
 def _latest(values: Sequence[float | None], unit: Unit) -> str:
