@@ -1,8 +1,8 @@
 """How long pages of the console take, with a fleet that is larger than most: the first view, and those after it.
 
 A console of its own for each page, so that its first view is the first of all; three of them, and the middle one counts.
-Prints a table: of each page also the slowest command that it sent to the server, as the slow log has it. The loop beside
-each shows whether the machine or the page was slow.
+Prints a table: of each page also the CPU time of a view, in the console and in the server, and the slowest command that it
+sent, as the slow log has it. The loop beside each shows whether the machine or the page was slow.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import msgspec
+import psutil
 
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
@@ -45,6 +47,10 @@ DAY_MS = 86_400_000
 #: Minutes that are written as pools would have; what is older is a copy of it.
 WRITTEN = 150
 VIEWS = 6
+HEAD = (
+    "| page | first view, ms | median of the next, ms | CPU of the console, ms | CPU of the server, ms | slowest command, ms | KB | a loop, ms |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 CONSOLES = 3
 
 
@@ -83,6 +89,16 @@ class Fleet:
         for minute in (now - 1, now):
             self._call("HSET", self._keys.minute(minute), *self._minute())
         self._recorder.record(now * 60.0, self._names)
+
+    def server_cpu(self) -> float:
+        """Seconds of CPU that the server has used."""
+        info = self._call("INFO", "cpu")
+        found = [
+            line.split(b":")[1]
+            for line in info.split()
+            if line.startswith((b"used_cpu_user:", b"used_cpu_sys:"))
+        ]  # type: ignore[attr-defined]
+        return sum(map(float, found))
 
     def _call(self, *words: object) -> object:
         return self._link.run(plain(*words))  # type: ignore[arg-type]
@@ -182,22 +198,25 @@ class Fleet:
             self._call("LPUSH", self._keys.queue(self._names[first // 500 % 20]), *flat[1::2])
 
 
-def measure(url: str, port: int, path: str) -> tuple[int, int, list[float]]:
-    """Status, bytes and seconds of some views of a page, from a console that nobody has looked at."""
-    command = [
-        sys.executable,
-        "-m",
-        "dayjob",
-        "web",
-        "--redis",
-        url,
-        "--namespace",
-        NAMESPACE,
-        "--port",
-        str(port),
-    ]
-    console = subprocess.Popen(command, stdout=subprocess.PIPE)
+class Viewed(NamedTuple):
+    """Some views of one page, from a console of its own."""
+
+    status: int
+    size: int
+    #: Seconds of each view.
+    took: list[float]
+    #: Seconds of CPU of the console and of the server, for each view after the first.
+    console: float
+    server: float
+
+
+def measure(fleet: Fleet, url: str, port: int, path: str) -> Viewed:
+    """View a page some times, from a console that has shown none before."""
+    words = ["web", "--redis", url, "--namespace", NAMESPACE, "--port", str(port)]
+    console = subprocess.Popen([sys.executable, "-m", "dayjob", *words], stdout=subprocess.PIPE)
     took: list[float] = []
+    used: list[tuple[float, float]] = []
+    process = psutil.Process(console.pid)
     try:
         assert console.stdout is not None
         if not console.stdout.readline().startswith(b"The console is at"):
@@ -210,27 +229,43 @@ def measure(url: str, port: int, path: str) -> tuple[int, int, list[float]]:
                 took.append(time.perf_counter() - began)
                 # So that what is kept for a moment is read again.
                 time.sleep(0.4)
+                cpu = process.cpu_times()
+                used.append((cpu.user + cpu.system, fleet.server_cpu()))
     finally:
         console.send_signal(signal.SIGTERM)
         console.wait(10)
-    return answer.status_code, len(answer.content), took
+    console_cpu, server_cpu = (
+        (last - first) / (VIEWS - 1) for first, last in zip(used[0], used[-1], strict=True)
+    )
+    return Viewed(answer.status_code, len(answer.content), took, console_cpu, server_cpu)
 
 
 def row(fleet: Fleet, url: str, port: int, path: str, consoles: int) -> str:
     """One line of the table."""
-    first, later, loops, slow = [], [], [], []
+    loops, slow, views = [], [], []
     for _ in range(consoles):
         fleet.go_on()
         loops.append(unit())
         fleet.slowest()
-        status, size, took = measure(url, port, path)
+        views.append(viewed := measure(fleet, url, port, path))
         slow.append(fleet.slowest())
         loops.append(unit())
-        assert status in (200, 404), f"{path}: {status}"
-        first.append(took[0])
-        later += took[1:]
-    middle = [1000 * statistics.median(one) for one in (first, later, loops)] + [statistics.median(slow)]
-    return f"| `{path}` | {middle[0]:.0f} | {middle[1]:.0f} | {size / 1000:.0f} | {middle[3]:.1f} | {middle[2]:.0f} |"
+        assert viewed.status in (200, 404), f"{path}: {viewed.status}"
+    first = 1000 * statistics.median(one.took[0] for one in views)
+    later = 1000 * statistics.median(took for one in views for took in one.took[1:])
+    console, server = (
+        1000 * statistics.median(found)
+        for found in zip(*((one.console, one.server) for one in views), strict=True)
+    )
+    cells = (
+        f"{first:.0f}",
+        f"{later:.0f}",
+        f"{console:.0f}",
+        f"{server:.0f}",
+        f"{min(slow):.1f}",
+        f"{viewed.size / 1000:.0f}",
+    )
+    return f"| `{path}` | {' | '.join(cells)} | {1000 * statistics.median(loops):.0f} |"
 
 
 def unit() -> float:
@@ -261,9 +296,7 @@ def main() -> None:
         print(
             f"{given.names} names, {given.pools} pools with {100 * given.pools:,} busy workers, {given.jobs:,} jobs in each state\n"
         )
-        print(
-            "| page | first view, ms | median of the next, ms | KB | slowest command, ms | a loop, ms |\n|---|---|---|---|---|---|"
-        )
+        print(HEAD)
         for path in PAGES:
             if not given.only or path.startswith(tuple(given.only)):
                 print(row(fleet, url, given.port, path, given.consoles), flush=True)

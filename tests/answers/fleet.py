@@ -15,7 +15,7 @@ from dayjob.handlers.describe import Described
 from dayjob.outcome import Reaped
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
-from dayjob.store.ops import consume, job_types, maintain, produce
+from dayjob.store.ops import job_types, maintain, membership, produce
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.history import StoredRecord
 from records import write_records
@@ -115,7 +115,7 @@ def write_minute(call: Callable[..., Any], keys: Keys) -> None:
 
 def _died(link: Link, keys: Keys, call: Callable[..., Any]) -> None:
     """A pool on web-3, with a job that it held; the job went back to its queue and ran again."""
-    assert link.run(consume.join(keys, "p1", ["mail"], lease=60.0, term=3.0, about=ABOUT)).registered
+    assert link.run(membership.join(keys, "p1", ["mail"], lease=60.0, term=3.0, about=ABOUT)).registered
     call("HSET", keys.held("p1"), "1:mail", '{"name":"mail","id":"twice-1","t":1,"args":{}}')
     link.run(maintain.condemn(keys, lease=60.0, proven=["p1"], judge=False))
     link.run(maintain.sweep(keys, "p1", [Entry("mail", "1:mail", Reaped(), b"1", "twice-1")]))
