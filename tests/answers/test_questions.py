@@ -89,7 +89,7 @@ QUESTIONS = (
     ),
     Question(
         "How often was it retried, and with which errors?", "/job?id=night-1&name=mail", "jobs show night-1 --name mail", "/job?id=night-1&name=mail",
-        r"attempt 1 retried after 3\.0 s: SMTPError .* attempt 2 completed", r"attempt 1 retried after 3\.0 s: SMTPError\n.*attempt 2 completed",
+        r"attempt 1 retried after 3\.0 s: SMTPError .* attempt 2 completed", r"attempt 1 retried after 3\.0 s: SMTPError(.|\n)*attempt 2 completed",
         lambda found: [(one["outcome"], one["error"]) for one in found["attempts"]] == [("retried", "SMTPError"), ("completed", "")],
     ),
     Question(

@@ -95,7 +95,7 @@ def workers(title: str, found: Vitals, marks: Iterable[Mark] = ()) -> Chart:
 def _last(values: Sequence[float | None], unit: Unit) -> str:
     """The last known number of a series."""
     known = [value for value in values if value is not None]
-    return unit.text(known[-1]) if known else "–"
+    return unit.text(known[-1]) if known else "unknown"
 
 
 def _latest(values: Sequence[float | None], unit: Unit) -> str:
