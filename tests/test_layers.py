@@ -48,7 +48,7 @@ LAYERS = {
     "cli": {"cli", "tui", "__main__"},
     "testing": {"testing"},
     # For one framework each; imported by programs that use it, and by nothing here.
-    "integrations": {"django", "otel", "otel_names", "sentry", "starlette"},
+    "integrations": {"django", "flask", "otel", "otel_names", "sentry", "starlette"},
 }
 
 MAY = {
@@ -87,7 +87,8 @@ LIBRARIES = {
     },
     "socket": {"dayjob.store.link", "dayjob.store.connection_options", "dayjob.store.embedded", "worker", "cli", "web"},
     "subprocess": {"dayjob.store.embedded", "dayjob.store.server_binary", "worker", "cli"},
-    "click": {"cli"},
+    "click": {"cli", "dayjob.flask"},
+    "flask": {"dayjob.flask"},
     "starlette": {"web", "integrations"},
     "textual": {"cli"},
     "django": {"integrations"},
