@@ -74,7 +74,8 @@ class Builder:
         provenance: Provenance = "parent",
     ) -> None:
         self.keys = Keys(namespace)
-        self._pool_hooks = hooks
+        #: The hooks of the pool, without those of the process.
+        self.pool_hooks = hooks
         self._instruments: tuple[Instrument, ...] = ()
         self._instrument_hooks: list[EnqueueHook] = []
         self._max_payload = max_payload
@@ -96,7 +97,7 @@ class Builder:
         if installed is not self._instruments:
             self._instrument_hooks = INSTRUMENTS.enqueue_hooks(self.keys.namespace)
             self._instruments = installed
-        return [*self._instrument_hooks, *self._pool_hooks] if installed else self._pool_hooks
+        return [*self._instrument_hooks, *self.pool_hooks] if installed else self.pool_hooks
 
     def encode(
         self, name: str, args: Mapping[str, Any], options: EnqueueOptions

@@ -19,6 +19,7 @@ from dayjob.enqueue.builder import Builder, Sink
 from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
 from dayjob.enqueue.hooks import hooked, with_headers
 from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
+from dayjob.instruments import INSTRUMENTS
 from dayjob.job import Job, running
 from dayjob.middleware import Outgoing
 from dayjob.options import Commit, EnqueueOptions
@@ -128,7 +129,8 @@ class Sender(_SenderBase):
 
     def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
-        if not self.builder.hooks:
+        # Without a call, because this is asked for every job.
+        if not (INSTRUMENTS.installed or self.builder.pool_hooks):
             return self.send(*self._request(name, args, options))
         with hooked(self.builder.hooks, name, 1, options) as outgoing:
             job = self.send(*self._request(name, args, with_headers(options, outgoing)))
@@ -153,7 +155,7 @@ class Sender(_SenderBase):
         if on_commit is not None:
             on_commit(lambda: self.send(request, sink=sink))
             return request.planned()
-        if self._collected(request):
+        if running.get() is not None and self._collected(request):
             return request.planned()
         if sink is not None:
             return request.read(sink.store(request.batches))
@@ -220,7 +222,8 @@ class AsyncSender(_SenderBase):
 
     async def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
-        if not self.builder.hooks:
+        # Without a call, because this is asked for every job.
+        if not (INSTRUMENTS.installed or self.builder.pool_hooks):
             return await self.send(*self._request(name, args, options))
         with hooked(self.builder.hooks, name, 1, options) as outgoing:
             job = await self.send(*self._request(name, args, with_headers(options, outgoing)))
@@ -244,7 +247,7 @@ class AsyncSender(_SenderBase):
             if inspect.isawaitable(answer):
                 await answer
             return request.planned()
-        if self._collected(request):
+        if running.get() is not None and self._collected(request):
             return request.planned()
         if sink is not None:
             return request.read(await sink.astore(request.batches))
