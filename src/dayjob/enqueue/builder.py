@@ -85,6 +85,8 @@ class Builder:
         self._introduced: dict[str, float] = {}
         #: The job types of names that were enqueued, to compute their keys.
         self._types: dict[str, Checked] = {}
+        #: Job names whose job type has no key. Asked for every job, so without a call.
+        self._keyless: set[str] = set()
         #: Redis time minus this machine's time, from the last answer that had it.
         self.offset = 0.0
         #: Stores the jobs instead of Redis. It is here because copies made by `using()` share their builder.
@@ -144,7 +146,7 @@ class Builder:
                 f"{name}: the job has {len(payload):,} bytes, the limit is {self._max_payload:,}. "
                 "Store the data elsewhere and pass a reference, or raise max_payload."
             )
-        key = self._key_of(name, args, source)
+        key = None if name in self._keyless else self._key_of(name, args, source)
         return NewJob(job, payload, when, options.id is not None, options.unique_for, expires, key)
 
     def batches(self, new_jobs: Iterable[NewJob]) -> list[list[NewJob]]:
@@ -166,17 +168,18 @@ class Builder:
         job, when, expires = first.job, first.when, first.expires
         known_at = self._introduced.get(job.name)
         introduce = known_at is None or time.monotonic() - known_at >= KNOWN_JOBS_REFRESH_SECONDS
+        keyed = None if first.key is None else self._keyed(new_jobs)
         if first.chosen or job.unique_key is not None:
             return produce.admit(
                 self.keys, slot, job.name, first.payload, when,
                 job_id=job.id, chosen=first.chosen, unique_key=job.unique_key, unique_for=first.unique_for,
-                introduce=introduce, expires=expires, digest=digest_to_keep(first), keyed=self._keyed(new_jobs),
+                introduce=introduce, expires=expires, digest=digest_to_keep(first), keyed=keyed,
             )  # fmt: skip
         payloads = list(map(_payload_of, new_jobs))
         if when.mode == "now":
             return produce.enqueue(
                 self.keys, slot, job.name, payloads,
-                introduce=introduce, expires=expires, keyed=self._keyed(new_jobs),
+                introduce=introduce, expires=expires, keyed=keyed,
             )  # fmt: skip
         return produce.schedule(
             self.keys, slot, job.name, payloads, when, introduce=introduce, expires=expires
@@ -212,13 +215,13 @@ class Builder:
             except UnknownJob:
                 return None
         rule = job_type.options.fair_by
-        return None if rule is None else job_type.keys.of(rule.by, args, source)
+        if rule is None:
+            self._keyless.add(name)
+            return None
+        return job_type.keys.of(rule.by, args, source)
 
     def _keyed(self, new_jobs: Sequence[NewJob]) -> Keyed | None:
-        first = new_jobs[0]
-        if first.key is None:
-            return None
-        rule = self._types[first.job.name].options.fair_by
+        rule = self._types[new_jobs[0].job.name].options.fair_by
         return Keyed(rule.by, tuple(one.key or "" for one in new_jobs)) if rule else None
 
     def _unique_key(self, name: str, args: bytes, options: EnqueueOptions) -> str:
