@@ -136,8 +136,7 @@ def test_an_enqueue_that_meets_an_error_is_stored_once_or_says_that_it_is_not(
 
 #: What a pool asks of Redis: scripts by name, plain commands as they are.
 OPERATIONS = (
-    "exchange", "beat", "status", "condemn", "sweep", "leader", "ring", "due", "requeue", "tick", "BZPOPMIN", "SMEMBERS",
-    "HKEYS", "HMGET",
+    "exchange", "beat", "ring", "lead", "sweep", "HKEYS", "read_due", "requeue", "HMGET", "BZPOPMIN", "SMEMBERS", "status",
 )  # fmt: skip
 _NAMES = {load(name).sha.encode(): name for name in all_names()}
 

@@ -70,8 +70,8 @@ def test_a_pool_that_waits_for_a_limit_sends_no_more_than_an_idle_one(new_pool, 
         before, rounds = pool._runtime.state.exchanges, pool._runtime._chores._next
         # Two rounds of the leader, which ring every queue that could be fetched from.
         for _ in range(2):
-            seen = rounds["pass"]
-            wait_until(lambda seen=seen: rounds["pass"] != seen, 10)
+            seen = rounds["ring"]
+            wait_until(lambda seen=seen: rounds["ring"] != seen, 10)
         assert pool._runtime.state.exchanges - before <= 1, "figures may be flushed once"
 
 

@@ -88,11 +88,11 @@ def test_jobs_as_go_writes_them_run_here_in_their_order(pool, seen, go_push, loo
     assert look.totals()["done:a"] == len(payloads)
 
 
-def test_a_job_pushed_while_the_pool_sleeps_runs_within_two_seconds(pool, seen, call, keys):
+def test_a_job_pushed_while_the_pool_sleeps_runs_without_a_bell(pool, seen, call, keys):
     with pool:
         pool.drain(10)
         call("LPUSH", keys.queue("a"), go_job())
-        wait_until(lambda: seen.jobs, 2.5)
+        wait_until(lambda: seen.jobs)
     assert seen.jobs[0].enqueued_at == 1794767036.0
 
 

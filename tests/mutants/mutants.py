@@ -530,10 +530,31 @@ ALL = (
     ),
     Mutant(
         "leases are judged though Redis was away",
-        f"{SCRIPTS}/condemn.lua",
+        f"{SCRIPTS}/prelude/leases.lua",
         "  if now >= quiet then",
         "  if true then",
         ("tests/scripts/test_condemn.py::test_after_a_gap_or_a_step_backwards_no_lease_is_judged",),
+    ),
+    Mutant(
+        "the leader's round condemns nobody",
+        f"{SCRIPTS}/lead.lua",
+        "expired_pools(pools, watch, lease, now), 'lease', id, now)",
+        "{}, 'lease', id, now)",
+        ("tests/scripts/test_lead.py::test_the_round_condemns_pools_whose_lease_has_expired",),
+    ),
+    Mutant(
+        "the leader's round reports no due retries",
+        f"{SCRIPTS}/lead.lua",
+        "wait_of(retry)",
+        "-1",
+        ("tests/scripts/test_lead.py::test_the_round_reports_what_is_due_first",),
+    ),
+    Mutant(
+        "the chores do not learn that the listener stopped waiting for the bell of due jobs",
+        "src/dayjob/worker/chores/due_bell.py",
+        "            self._listener_waits = False\n",
+        "            pass\n",
+        ("tests/unit/test_chores.py::test_when_the_listener_stops_waiting_the_chores_wait_by_themselves",),
     ),
     Mutant(
         "a condemned pool gets a lease again",
@@ -822,7 +843,7 @@ ALL = (
     # Events: none without its effect, and none twice.
     Mutant(
         "a pool that left is logged as dead",
-        f"{SCRIPTS}/condemn.lua",
+        f"{SCRIPTS}/prelude/leases.lua",
         "if redis.call('ZREM', pools, id) == 1 then",
         "if redis.call('ZREM', pools, id) then",
         (f"{EVENTS}::test_a_pool_that_left_did_not_die",),

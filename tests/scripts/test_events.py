@@ -125,7 +125,7 @@ def test_a_new_leader_is_logged_and_a_renewal_is_not(taken_by, join, logged, key
 def test_a_leader_that_takes_its_own_leadership_again_is_no_change(join, logged, keys, link, call):
     join("p1")
     call("DEL", keys.leader)
-    assert link.run(membership.lead(keys, "p1", term=3.0))
+    assert link.run(membership.lead(keys, "p1", term=3.0)).leads
     assert len(logged("leader")) == 1
 
 

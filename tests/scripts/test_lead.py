@@ -7,7 +7,7 @@ from dayjob.store.ops import membership
 
 @pytest.fixture
 def lead(keys, link):
-    return lambda pool_id, term: link.run(membership.lead(keys, pool_id, term=term))
+    return lambda pool_id, term: link.run(membership.lead(keys, pool_id, term=term)).leads
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,52 @@ def test_a_leader_key_of_a_wrong_type_is_mended(lead, call, keys):
     assert lead("p1", 3.0)
     assert call("GET", keys.leader) == b"p1"
     assert call("PTTL", keys.leader) > 0
+
+
+@pytest.fixture
+def lead_round(keys, link):
+    return lambda pool_id="p1": link.run(membership.lead(keys, pool_id, term=3.0, lease=15.0))
+
+
+def test_the_round_condemns_pools_whose_lease_has_expired(lead_round, call, keys):
+    call("ZADD", keys.pools, 1, "over", 1 << 50, "fine")
+    lead_round()
+    assert lead_round().condemned == ["over"]
+    assert call("ZRANGE", keys.pools, 0, -1) == [b"fine"]
+
+
+def test_a_pool_that_does_not_lead_condemns_nobody(lead_round, call, keys):
+    call("SET", keys.leader, "p2", "PX", 60_000)
+    call("ZADD", keys.pools, 1, "over")
+    assert not lead_round().leads
+    assert not lead_round().condemned
+    assert call("ZRANGE", keys.pools, 0, -1) == [b"over"]
+
+
+def test_the_round_reports_what_is_due_first(lead_round, call, keys):
+    now = float(call("TIME")[0])
+    assert lead_round().due_in is None
+    call("ZADD", keys.scheduled, now + 500, "x")
+    assert 490 < lead_round().due_in <= 500
+    call("ZADD", keys.retry, now + 100, "y")
+    assert 90 < lead_round().due_in <= 100
+    call("ZADD", keys.retry, 1, "z")
+    assert lead_round().due_in == 0
+    assert lead_round().parked_in is None
+    call("ZADD", keys.parked, now + 50, "a")
+    assert 40 < lead_round().parked_in <= 50
+
+
+def test_the_round_reports_sizes_that_the_caps_need(lead_round, call, keys):
+    call("ZADD", keys.dead, 7, "x", 8, "y")
+    call("ZADD", keys.done, 9, "z")
+    call("SADD", keys.known_jobs, "a", "b", "c")
+    found = lead_round()
+    assert (found.dead, found.done, found.names) == ((2, 7.0), (1, 9.0), 3)
+
+
+@pytest.mark.parametrize("key", ["scheduled", "retry", "parked"])
+def test_a_set_of_a_wrong_type_is_left_to_the_chore_that_reads_it(lead_round, call, keys, key):
+    call("SET", getattr(keys, key), "x")
+    found = lead_round()
+    assert 5.0 in (found.due_in, found.parked_in)

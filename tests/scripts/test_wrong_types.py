@@ -50,9 +50,14 @@ EXPECTED: dict[str, dict[str, str]] = {
     },
     "beat": {
         "pools": "error", "pool:p1:state": "error", "pool:p1:held": "ignored", "leader": "ignored", "events:leader": "elsewhere",
+        "pool:p1": "ignored",
     },
     "set_cause": {"pool:p1:state": "error", "pool:p1:held": "error"},
-    "lead": {"leader": "repaired", "events:leader": "elsewhere"},
+    "lead": {
+        "leader": "repaired", "events:leader": "elsewhere", "pools": "error", "condemned": "error", "watch": "elsewhere",
+        "members": "ignored", "events:died": "elsewhere", "scheduled": "ignored", "retry": "ignored", "parked": "ignored",
+        "dead": "ignored", "done": "ignored", "known_jobs": "ignored",
+    },
     "status": {"pools": "error", "pool:p1": "repaired"},
     "leave with nothing": {
         "pools": "error", "condemned": "error", "pool:p1:state": "repaired", "pool:p1:held": "error",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from dayjob.store.keys import Keys
 from dayjob.worker.chores import chores
-from dayjob.worker.chores.chores import BLOCKING_OVERRUN_SECONDS, MAX_WAIT_SECONDS, Chores
+from dayjob.worker.chores.chores import Chores
+from dayjob.worker.chores.due_bell import BLOCKING_OVERRUN_SECONDS, MAX_BLOCKING_SECONDS, DueBell
 from dayjob.worker.state import PoolState
 
 KEYS = Keys("shop")
@@ -30,41 +32,82 @@ def leader(monkeypatch):
     """Make the chores of a leader whose next job is due after some seconds, and whose clock stands still."""
     monkeypatch.setattr(chores, "time", SimpleNamespace(monotonic=lambda: 1000.0))
 
-    def make(due: float | None, tick: float | None = None) -> tuple[Chores, Silence]:
+    def make(due: float | None, tick: float | None = None) -> tuple[Chores, Silence, DueBell]:
         link, state = Silence(), PoolState()
         state.leads = True
+        bell = DueBell(KEYS, link, beat=5.0)
         made = Chores(
             KEYS, link, state, requeuer=SimpleNamespace(step=lambda: due), releaser=None, reaper=None,
             periodic=SimpleNamespace(step=lambda: tick), trimmer=SimpleNamespace(repair_limits=None), recorder=None, announcer=None,
             watcher=SimpleNamespace(check_server=None, watch_queues=None), key_keeper=SimpleNamespace(repair=None),
-            beat=5.0, dead_age=0.0,
+            due=bell, lease=15.0, dead_age=0.0,
         )  # fmt: skip
         # The other chores were done a moment ago.
         made._parked_at = math.inf
         made._next = dict.fromkeys(
-            ("restore", "pass", "trim", "repair", "names", "keys", "forget", "server", "queues", "release"),
+            ("restore", "round", "ring", "repair", "names", "keys", "forget", "server", "queues", "release"),
             2000.0,
         )
-        return made, link
+        return made, link, bell
 
     return make
 
 
 @pytest.mark.parametrize(("due", "tick"), [(0.3, None), (0.45, 0.3), (None, 0.3)])
 def test_the_server_ends_the_wait_before_the_next_job_is_due_even_if_it_is_late(leader, due, tick):
-    made, link = leader(due, tick)
+    made, link, _ = leader(due, tick)
     assert made.step() == 0.0
     assert link.sent == [("BZPOPMIN", KEYS.due, f"{0.3 - BLOCKING_OVERRUN_SECONDS:.3f}")]
 
 
 @pytest.mark.parametrize("due", [0.002, 0.05, BLOCKING_OVERRUN_SECONDS - 0.001])
 def test_a_short_wait_does_not_depend_on_the_server(leader, due):
-    made, link = leader(due)
-    assert made.step() == pytest.approx(due)
+    made, link, _ = leader(due)
+    made.step()
     assert link.sent == []
 
 
 def test_a_leader_with_nothing_due_waits_for_the_bell(leader):
-    made, link = leader(None)
+    made, link, _ = leader(None)
     assert made.step() == 0.0
-    assert link.sent == [("BZPOPMIN", KEYS.due, f"{MAX_WAIT_SECONDS - BLOCKING_OVERRUN_SECONDS:.3f}")]
+    assert link.sent == [("BZPOPMIN", KEYS.due, f"{MAX_BLOCKING_SECONDS - BLOCKING_OVERRUN_SECONDS:.3f}")]
+
+
+def test_while_the_listener_waits_for_the_bell_the_chores_send_nothing(leader):
+    made, link, bell = leader(None)
+    bell.listener_waits()
+    stepping = threading.Thread(target=made.step)
+    stepping.start()
+    bell.ring()
+    stepping.join(20)
+    assert not stepping.is_alive()
+    assert link.sent == []
+    assert made._due_at == made._parked_at == 0.0
+
+
+def test_when_the_listener_stops_waiting_the_chores_wait_by_themselves(leader):
+    made, link, bell = leader(None)
+    bell.listener_waits()
+    stepping = threading.Thread(target=made.step)
+    stepping.start()
+    bell.listener_stopped()
+    stepping.join(20)
+    assert not stepping.is_alive()
+    made.step()
+    assert [command for command, *_ in link.sent] == ["BZPOPMIN"]
+
+
+def test_a_bell_that_rings_between_two_waits_is_not_lost():
+    bell = DueBell(KEYS, Silence(), beat=5.0)
+    bell.listener_waits()
+    bell.ring()
+    bell.listener_stopped()
+    assert bell.wait(60.0)
+    assert not bell.wait(0.001)
+
+
+def test_a_closed_bell_waits_no_more():
+    bell = DueBell(KEYS, Silence(), beat=5.0)
+    bell.listener_waits()
+    bell.close()
+    assert not bell.wait(60.0)

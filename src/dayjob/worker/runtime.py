@@ -23,6 +23,7 @@ from dayjob.store.ops import health, inspect, membership
 from dayjob.text import counted
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.chores import Chores
+from dayjob.worker.chores.due_bell import DueBell
 from dayjob.worker.chores.keys import KeyKeeper
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
@@ -157,9 +158,11 @@ class Runtime:
             executors=self._executors, membership=self._membership, lease=options.lease, rng=rng,
             arm=self._arm,
         )  # fmt: skip
+        self._due = DueBell(keys, links.shared, beat=options.beat)
         self.listener = Listener(
-            keys, links.bell, list(job_types), self.fetcher.ring, self.fetcher.ask_for_all
-        )
+            keys, links.bell, list(job_types), self.fetcher.ring, self.fetcher.ask_for_all,
+            state=state, due=self._due,
+        )  # fmt: skip
         self._runner = Runner(
             keys, lambda: state.pool_id, pool.context, state.clock.now, rng, options.max_result
         )
@@ -234,7 +237,8 @@ class Runtime:
             keys, shared, state,
             requeuer=Requeuer(keys, shared), releaser=Releaser(keys, shared), reaper=reaper, periodic=periodic,
             trimmer=Trimmer(keys, shared, options), recorder=Recorder(keys, shared), watcher=Watcher(keys, shared),
-            announcer=self._announcer, key_keeper=KeyKeeper(keys, shared), beat=options.beat, dead_age=options.dead_age,
+            announcer=self._announcer, key_keeper=KeyKeeper(keys, shared), due=self._due, lease=options.lease,
+            dead_age=options.dead_age,
         )  # fmt: skip
 
     def _new_observer(self, watchdog: Watchdog) -> Observer:
@@ -350,6 +354,7 @@ class Runtime:
     def _interrupt_loops(self) -> None:
         """End the waits of the loops."""
         self._chores.closing = True
+        self._due.close()
         self.fetcher.close()
         self.listener.close()
         self.links.shared.interrupt()

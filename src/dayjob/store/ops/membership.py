@@ -52,14 +52,16 @@ class Beaten:
     kill: tuple[str, ...] = ()
 
 
-def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0) -> Op[Beaten]:
-    """Renew a pool's lease. With a `term`, also take the leadership if there is no leader."""
+def beat(keys: Keys, pool_id: str, *, lease: float, term: float = 0.0, status: bytes = b"") -> Op[Beaten]:
+    """Renew a pool's lease, and publish its status if one is given. With a `term`, also lead if there is no leader."""
     return Op(
         load("beat"),
-        (keys.pools, keys.state(pool_id), keys.leader, keys.held(pool_id), keys.events("leader")),
-        (pool_id, int(lease * 1000), int(term * 1000)),
+        (
+            keys.pools, keys.state(pool_id), keys.leader, keys.held(pool_id), keys.events("leader"), keys.pool(pool_id),
+        ),
+        (pool_id, int(lease * 1000), int(term * 1000), status),
         _read_beaten,
-    )
+    )  # fmt: skip
 
 
 def _read_beaten(reply: Any) -> Beaten:
@@ -70,9 +72,49 @@ def _read_beaten(reply: Any) -> Beaten:
     )  # fmt: skip
 
 
-def lead(keys: Keys, pool_id: str, *, term: float) -> Op[bool]:
-    """Take or renew the leadership; with a term of 0, give it up."""
-    return Op(load("lead"), (keys.leader, keys.events("leader")), (pool_id, int(term * 1000)), bool)
+@dataclass(frozen=True, slots=True)
+class LeaderRound:
+    """The answer to lead. Only `leads` is meaningful if it is False."""
+
+    leads: bool
+    #: Condemned pools that must be swept.
+    condemned: list[str]
+    #: Seconds until the next job of scheduled or retry is due, and until a rate limit lets a queue go on; None for never.
+    due_in: float | None
+    parked_in: float | None
+    #: How many job names are known.
+    names: int
+    #: Size and lowest score of dead, and of done.
+    dead: tuple[int, float | None]
+    done: tuple[int, float | None]
+
+
+def lead(keys: Keys, pool_id: str, *, term: float, lease: float = 15.0) -> Op[LeaderRound]:
+    """Take or renew the leadership, condemn pools whose lease has expired, and report what is due.
+
+    With a term of 0, only give the leadership up.
+    """
+    return Op(
+        load("lead"),
+        (
+            keys.leader, keys.events("leader"), keys.pools, keys.condemned, keys.watch, keys.members, keys.events("died"),
+            keys.scheduled, keys.retry, keys.parked, keys.dead, keys.done, keys.known_jobs,
+        ),
+        (pool_id, int(term * 1000), int(lease * 1000)),
+        _read_round,
+    )  # fmt: skip
+
+
+def _read_round(reply: Any) -> LeaderRound:
+    leads, condemned, waits, names, sizes = reply
+    if not leads:
+        return LeaderRound(False, [], None, None, 0, (0, None), (0, None))
+    scheduled, retry, parked = (None if wait < 0 else wait / 1000 for wait in waits)
+    dead, oldest_dead, done, oldest_done = sizes
+    return LeaderRound(
+        True, texts(condemned), min((one for one in (scheduled, retry) if one is not None), default=None), parked, names,
+        (dead, float(oldest_dead) if oldest_dead else None), (done, float(oldest_done) if oldest_done else None),
+    )  # fmt: skip
 
 
 def status(keys: Keys, pool_id: str, text: bytes) -> Op[bool]:

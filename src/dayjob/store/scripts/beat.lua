@@ -7,16 +7,18 @@ KEYS[2]  state of this pool
 KEYS[3]  leader
 KEYS[4]  held of this pool
 KEYS[5]  events of leaders
+KEYS[6]  status of this pool
 ARGV[1]  pool id
 ARGV[2]  lease, milliseconds
 ARGV[3]  milliseconds of leadership to take if there is no leader; 0 to leave the leadership alone
+ARGV[4]  status to publish, JSON; or empty
 Returns  {1 when registered, 0 when not; Redis milliseconds; 1 when this pool leads; {requests of operators: quiet, resume,
           stop, stacks}; {those of the tokens to cancel whose jobs go to dead}; tokens to cancel...}
 Atomic because: the lease of a condemned pool must never be renewed.
 ]]
 --@use time json event leader
-local pools, state, leader, held, leaders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local id, lease, term = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local pools, state, leader, held, leaders, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local id, lease, term, text = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local now = redis_time()
 if not redis.call('ZSCORE', pools, id) then
@@ -25,6 +27,7 @@ end
 local fields = redis.call('HGETALL', state)
 
 redis.call('ZADD', pools, 'XX', string.format('%d', now + lease), id)
+if text ~= '' then redis.call('SET', status, text, 'EX', 3600) end
 local leads = 0
 if term ~= '0' then
   local taken = redis.call('SET', leader, id, 'NX', 'PX', term)

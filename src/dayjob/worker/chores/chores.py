@@ -6,12 +6,11 @@ import math
 import time
 from collections.abc import Callable
 
-from dayjob.errors import Rejected
 from dayjob.store.keys import Keys
-from dayjob.store.op import plain
-from dayjob.store.ops import consume, maintain, membership, pools
+from dayjob.store.ops import maintain, membership, pools
 from dayjob.store.steps import walk
 from dayjob.worker.chores.announcer import Announcer
+from dayjob.worker.chores.due_bell import DueBell
 from dayjob.worker.chores.keys import KeyKeeper
 from dayjob.worker.chores.limits import StartRestorer
 from dayjob.worker.chores.periodic import PeriodicScheduler
@@ -25,26 +24,25 @@ from dayjob.worker.membership import LEADER_TERM_SECONDS
 from dayjob.worker.shared_link import SharedLink
 from dayjob.worker.state import PoolState
 
-#: Seconds between two passes that check leases and ring bells.
-PASS_INTERVAL_SECONDS = 1.0
+#: Seconds between two rounds of the leader, which renew the leadership and check leases and due jobs; and between two rings
+#: of all bells. The longer ones hold while no ring found a job for FOREIGN_SECONDS: then all programs ring by themselves,
+#: and the rings only serve bells that were lost.
+ROUND_SECONDS = 1.0
+IDLE_ROUND_SECONDS = 2.0
+RING_SECONDS = 1.0
+IDLE_RING_SECONDS = 3.0
+FOREIGN_SECONDS = 3600.0
 #: Seconds between two checks of the caps; and of the limits, the known names and this pool's announcements.
 TRIM_INTERVAL_SECONDS = 10.0
 REPAIR_INTERVAL_SECONDS = 60.0
 #: Seconds between two checks for job types that no pool announces any more.
 FORGET_INTERVAL_SECONDS = 3600.0
 #: Seconds between two checks whether the server was restarted.
-SERVER_INTERVAL_SECONDS = 10.0
+SERVER_INTERVAL_SECONDS = 30.0
 #: Seconds after which staged jobs are looked for even without a bell, which may be lost when the leader changes.
 RELEASE_INTERVAL_SECONDS = 10.0
 #: Names that one call of the ring script checks.
 MAX_NAMES_RUNG = 200
-#: Longest wait for the bell of due jobs, in seconds.
-MAX_WAIT_SECONDS = 0.5
-#: Seconds by which a blocking command of Redis may return too late.
-BLOCKING_OVERRUN_SECONDS = 0.12
-#: Seconds after which due jobs are checked even without a bell: some programs schedule jobs without ringing it, and a
-#: bell may be lost when the leader changes.
-DUE_CHECK_SECONDS = 1.0
 
 
 class Chores:
@@ -65,10 +63,11 @@ class Chores:
         watcher: Watcher,
         announcer: Announcer,
         key_keeper: KeyKeeper,
-        beat: float,
+        due: DueBell,
+        lease: float,
         dead_age: float,
     ) -> None:
-        self._slice = min(MAX_WAIT_SECONDS, beat / 4)
+        self._lease = lease
         self._dead_age = dead_age
         self._keys = keys
         self._link = link
@@ -83,6 +82,7 @@ class Chores:
         self._announcer = announcer
         self._starts = StartRestorer(keys, link)
         self._key_keeper = key_keeper
+        self._due = due
         #: Monotonic time of the next run of each chore. These two have nothing to do directly after the start.
         self._next: dict[str, float] = dict.fromkeys(
             ("restore", "names"), time.monotonic() + REPAIR_INTERVAL_SECONDS
@@ -91,6 +91,9 @@ class Chores:
         self._due_at = 0.0
         #: The same for the next queue that waits for a rate limit. An exchange that parks one rings the same bell.
         self._parked_at = 0.0
+        #: The known job names, and the monotonic time when a ring last found a queue with jobs.
+        self._names: list[str] = []
+        self._rung_at = -math.inf
         self.closing = False
 
     def step(self) -> float:
@@ -99,9 +102,10 @@ class Chores:
         self._every("restore", REPAIR_INTERVAL_SECONDS, self._restore)
         if not self._state.leads:
             self._due_at = self._parked_at = 0.0
-            return min(1.0, PASS_INTERVAL_SECONDS if tick is None else tick)
-        self._every("pass", PASS_INTERVAL_SECONDS, self._pass)
-        self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(self._state.clock.now()))
+            return min(1.0, ROUND_SECONDS if tick is None else tick)
+        foreign = time.monotonic() - self._rung_at < FOREIGN_SECONDS
+        self._every("round", ROUND_SECONDS if foreign else IDLE_ROUND_SECONDS, self._lead)
+        self._every("ring", RING_SECONDS if foreign else IDLE_RING_SECONDS, self._ring)
         self._every("repair", REPAIR_INTERVAL_SECONDS, self._trimmer.repair_limits)
         self._every("keys", REPAIR_INTERVAL_SECONDS, self._key_keeper.repair)
         self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
@@ -109,38 +113,21 @@ class Chores:
         self._every("queues", QUEUE_INTERVAL_SECONDS, self._watcher.watch_queues)
         self._every("forget", FORGET_INTERVAL_SECONDS, lambda: self._recorder.forget_types(self._dead_age))
         if time.monotonic() >= self._due_at:
-            due = self._requeuer.step()
-            self._due_at = time.monotonic() + (
-                DUE_CHECK_SECONDS if due is None else min(due, DUE_CHECK_SECONDS)
-            )
+            self._due_at = _moment_in(self._requeuer.step())
         self._every("release", RELEASE_INTERVAL_SECONDS, self._release)
         if time.monotonic() >= self._parked_at:
-            parked = self._ring_parked()
-            self._parked_at = math.inf if parked is None else time.monotonic() + parked
+            self._parked_at = _moment_in(self._ring_parked())
         now = time.monotonic()
-        chores = [
-            self._next["pass"] - now,
-            self._next["release"] - now,
-            self._due_at - now,
-            self._parked_at - now,
-            *([] if tick is None else [tick]),
-        ]
-        # A short wait, because the heartbeat uses the same connection.
-        wait = max(0.001, min(*chores, self._slice))
-        if self.closing:
-            return 0.0
-        if wait <= BLOCKING_OVERRUN_SECONDS:
-            # An idle server checks blocked clients only ten times a second, so short waits are done on this side.
-            return wait
-        try:
-            if (
-                self._link.run(consume.wait_bell([self._keys.due], wait - BLOCKING_OVERRUN_SECONDS))
-                is not None
-            ):
-                self._due_at = self._parked_at = self._next["release"] = 0.0
-        except Rejected:
-            # Only dayjob uses this key, so a value of a wrong type can be deleted.
-            self._link.run(plain("DEL", self._keys.due))
+        chores = (
+            self._next["round"],
+            self._next["ring"],
+            self._next["release"],
+            self._due_at,
+            self._parked_at,
+        )
+        wait = max(0.001, min(*chores, _moment_in(tick)) - now)
+        if not self.closing and self._due.wait(wait):
+            self._due_at = self._parked_at = self._next["release"] = 0.0
         return 0.0
 
     def _every(self, name: str, period: float, chore: Callable[[], object]) -> None:
@@ -163,14 +150,24 @@ class Chores:
         self._announcer.restore(self._link, self._state.clock.now())
         self._starts.restore(self._state)
 
-    def _pass(self) -> None:
-        """Check leases and ring bells, then renew the leadership. A pool that is stuck here loses it."""
-        self._reaper.step()
-        self._ring()
-        self._key_keeper.scan()
-        self._state.leads = self._link.run(
-            membership.lead(self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS)
+    def _lead(self) -> None:
+        """Renew the leadership, check leases, and learn what is due. A pool that is stuck in its chores loses the leadership."""
+        answer = self._link.run(
+            membership.lead(self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS, lease=self._lease)
         )
+        self._state.leads = answer.leads
+        if not answer.leads:
+            return
+        self._reaper.sweep_all(answer.condemned)
+        # Some programs schedule jobs without ringing the bell, and a bell may be lost when the leader changes.
+        self._due_at = min(self._due_at, _moment_in(answer.due_in))
+        self._parked_at = min(self._parked_at, _moment_in(answer.parked_in))
+        now = self._state.clock.now()
+        if self._trimmer.over_caps(answer, now):
+            self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(now))
+        if answer.names != len(self._names):
+            self._read_names()
+        self._recorder.record(now, self._names)
 
     def _ring_parked(self) -> float | None:
         """Ring the bells of queues whose rate limits let a job start again. Returns the seconds until the next; or None."""
@@ -182,7 +179,16 @@ class Chores:
 
     def _ring(self) -> None:
         """Ring the bells of queues that a program filled or resumed without ringing, such as gocraft's."""
-        names = self._link.run(maintain.known_jobs(self._keys))
-        for first in range(0, len(names), MAX_NAMES_RUNG):
-            self._link.run(maintain.ring(self._keys, names[first : first + MAX_NAMES_RUNG]))
-        self._recorder.record(self._state.clock.now(), names)
+        self._every("list", REPAIR_INTERVAL_SECONDS, self._read_names)
+        for first in range(0, len(self._names), MAX_NAMES_RUNG):
+            if self._link.run(maintain.ring(self._keys, self._names[first : first + MAX_NAMES_RUNG])):
+                self._rung_at = time.monotonic()
+        self._key_keeper.scan()
+
+    def _read_names(self) -> None:
+        self._names = self._link.run(maintain.known_jobs(self._keys))
+
+
+def _moment_in(seconds: float | None) -> float:
+    """The monotonic time after so many seconds; infinite for None."""
+    return math.inf if seconds is None else time.monotonic() + seconds

@@ -116,6 +116,10 @@ class Reaper:
     def step(self) -> int:
         """Condemn pools whose lease has ended, and sweep them. Returns how many attempts were moved."""
         condemned = self._link.run(maintain.condemn(self._keys, lease=self._lease))
+        return self.sweep_all(condemned)
+
+    def sweep_all(self, condemned: Sequence[str]) -> int:
+        """Sweep condemned pools. Returns how many attempts were moved."""
         return sum(map(self._sweep_if_sound, condemned))
 
     def _sweep_if_sound(self, pool_id: str) -> int:

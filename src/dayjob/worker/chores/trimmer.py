@@ -12,6 +12,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import concurrency, maintain
 from dayjob.store.ops.maintain import BATCH
+from dayjob.store.ops.membership import LeaderRound
 from dayjob.worker.shared_link import SharedLink
 
 logger = SafeLogger("dayjob.worker.chores.trimmer")
@@ -36,6 +37,17 @@ class Trimmer:
         self._upto = ""
         #: Name to the mark of a count for a new limit that was already under way in the last pass.
         self._counting: dict[str, str] = {}
+
+    def over_caps(self, found: LeaderRound, now: float) -> bool:
+        """Whether dead or done has jobs over its caps."""
+        options = self._options
+        caps = (
+            (found.dead, options.dead_count, now - options.dead_age),
+            (found.done, options.done_count, now),
+        )
+        return any(
+            size > count or (lowest is not None and lowest < oldest) for (size, lowest), count, oldest in caps
+        )
 
     def trim(self, now: float) -> int:
         """Remove a bounded number of dead and done jobs over their caps (count or age). Returns how many."""

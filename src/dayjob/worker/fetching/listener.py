@@ -1,4 +1,7 @@
-"""Listener: waits for a bell while the pool has free slots, on its own connection."""
+"""Listener: waits for a bell while the pool has free slots, on its own connection.
+
+The listener of the leader also waits for the bell of due jobs, on behalf of the chores.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from dayjob.errors import StoreError
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume
+from dayjob.worker.chores.due_bell import DueBell
+from dayjob.worker.state import PoolState
 
 #: Seconds of one wait. An idle pool sends one command in this time.
 WAIT_SECONDS = 3.0
@@ -24,8 +29,13 @@ class Listener:
         names: Sequence[str],
         on_bell: Callable[[str], None],
         on_error: Callable[[], None],
+        *,
+        state: PoolState,
+        due: DueBell,
     ) -> None:
         self._link = link
+        self._state = state
+        self._due = due
         self._on_bell = on_bell
         #: Called when waiting for a bell failed.
         self._on_error = on_error
@@ -47,17 +57,29 @@ class Listener:
             self._armed.clear()
             return 0.0
         try:
-            bell = self._link.run(consume.wait_bell(self._bells, WAIT_SECONDS))
+            bell = self._wait()
         except StoreError:
+            self._due.listener_stopped()
             # An exchange over all names repairs a bell of a wrong type, and shows what Redis lost during an outage.
             if not self.closing:
                 self._on_error()
             raise
-        if bell is not None:
+        if bell == self._due.key:
+            self._due.ring()
+        elif bell is not None:
             # The fetcher arms the listener again when it has free slots after this bell's jobs.
             self._armed.clear()
             self._on_bell(self._names[bell])
+            self._due.listener_stopped()
         return 0.0
+
+    def _wait(self) -> str | None:
+        if self._state.leads:
+            self._due.listener_waits()
+            # First, because Redis takes the first of the keys that has a bell.
+            return self._link.run(consume.wait_bell([self._due.key, *self._bells], WAIT_SECONDS))
+        self._due.listener_stopped()
+        return self._link.run(consume.wait_bell(self._bells, WAIT_SECONDS))
 
     def close(self) -> None:
         """End a wait that is under way."""

@@ -47,26 +47,30 @@ class Heartbeat:
     def step(self) -> float:
         """Renew the lease if it is time. Publish the status with each beat, and each second while long jobs run."""
         now = time.monotonic()
-        due = now >= self._beat_at
-        if due:
-            self._beat()
-            self._beat_at = now + self._options.beat
         busy = self._observer.busy()
-        if due or busy or self._shown:
+        stale = busy or self._shown
+        if now >= self._beat_at:
+            # The beat publishes the status too. After a request of an operator, that status is already out of date.
+            stale = self._beat()
+            self._beat_at = now + self._options.beat
+        if stale:
             self._link.run(membership.status(self._keys, self._state.pool_id, self._observer.status()))
-            self._shown = busy
+        self._shown = busy
         return max(0.01, min(self._beat_at - time.monotonic(), STATUS_INTERVAL_SECONDS))
 
-    def _beat(self) -> None:
-        pool_id = self._state.pool_id
+    def _beat(self) -> bool:
+        """Renew the lease and publish the status. Returns whether the answer changed what the status shows."""
+        pool_id, lease = self._state.pool_id, self._options.lease
         term = 0.0 if self._state.quiet else LEADER_TERM_SECONDS
-        answer = self._link.run(membership.beat(self._keys, pool_id, lease=self._options.lease, term=term))
+        status = self._observer.status()
+        answer = self._link.run(membership.beat(self._keys, pool_id, lease=lease, term=term, status=status))
         self._state.clock.note(answer.now)
         if pool_id != self._state.pool_id:
-            return
+            return False
         if not answer.alive:
             self._on_refusal()
-            return
+            return False
+        stale = answer.leads != self._state.leads or bool(answer.cancel or answer.requests)
         self._state.leads = answer.leads
         for token in answer.cancel:
             attempt = self._state.held.get(token)
@@ -77,3 +81,4 @@ class Heartbeat:
             # A request of a newer version of dayjob is ignored.
             if request in self._operator_requests:
                 self._operator_requests[request]()
+        return stale
