@@ -84,8 +84,8 @@ ALL = (
     Mutant(
         "an attempt is settled though its children cannot be stored",
         f"{SCRIPTS}/exchange.lua",
-        "elseif can(kind, i) and (not children or children.fit(token)) then",
-        "elseif can(kind, i) then",
+        "elseif can(kind, i, token) and (not children or children.fit(token)) then",
+        "elseif can(kind, i, token) then",
         (f"{CHILDREN}::test_an_attempt_whose_staged_list_is_incomplete_is_not_settled_and_stages_again",),
     ),
     Mutant(
@@ -205,8 +205,8 @@ ALL = (
     Mutant(
         "a give-back goes to the end of the queue",
         f"{SCRIPTS}/exchange.lua",
-        "call('RPUSH', key_of(i, 1), call('HGET', held, token))",
-        "call('LPUSH', key_of(i, 1), call('HGET', held, token))",
+        "call('RPUSH', key_of(i, 1), back)",
+        "call('LPUSH', key_of(i, 1), back)",
         (f"{SETTLE}::test_what_is_given_back_in_descending_order_comes_first_again",),
     ),
     Mutant(
@@ -374,7 +374,7 @@ ALL = (
     Mutant(
         "a name without jobs is answered as one with jobs",
         f"{SCRIPTS}/exchange.lua",
-        "  if #group > 1 then jobs[#jobs + 1] = group end\n",
+        "  if #group > empty then jobs[#jobs + 1] = group end\n",
         "  jobs[#jobs + 1] = group\n",
         (f"{EXCHANGE}::test_the_bytes_are_counted_over_all_names",),
     ),
