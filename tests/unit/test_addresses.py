@@ -275,7 +275,7 @@ def test_every_form_of_url_is_understood(url, address):
         ("redis://h?db=", "db must be given once"),
         ("redis://h?db=1&db=1", "db must be given once"),
         ("redis://h?db=x", "db must be a number"),
-        ("redis://h?timeout=3", "unknown option 'timeout' (known: db, ssl_ca_certs"),
+        ("redis://h?patience=3", "unknown option 'patience' (known: db, ssl_ca_certs"),
         ("redis://h?ssl_ca_certs=x", "write rediss://"),
         ("rediss://h?ssl_cert_reqs=maybe", "none, optional or required"),
         ("rediss://h?ssl_check_hostname=1", "true or false"),
@@ -390,3 +390,24 @@ def test_a_quoted_user_and_password_come_back_as_they_were(username, password):
         return
     address = parse_url(url)
     assert (address.username, address.password) == (username, password)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "protocol=3",
+        "socket_timeout=5&health_check_interval=30",
+        "client_name=x&decode_responses=True",
+        "max_connections=10",
+    ],
+)
+def test_options_of_the_client_library_in_a_shared_url_are_accepted_and_change_nothing(query):
+    assert parse_url(f"redis://h:1/2?{query}") == parse_url("redis://h:1/2")
+
+
+def test_the_client_library_itself_knows_the_options_that_are_ignored():
+    from redis.connection import URL_QUERY_ARGUMENT_PARSERS
+
+    from dayjob.store.addresses import _IGNORED_OPTIONS, _SECRET_OPTIONS, _SHOWN_OPTIONS
+
+    assert not set(URL_QUERY_ARGUMENT_PARSERS) - {*_IGNORED_OPTIONS, *_SECRET_OPTIONS, *_SHOWN_OPTIONS}

@@ -44,6 +44,10 @@ COMMANDS = {
     "watch": ("dayjob.cli.watch:watch", "Post alerts to webhooks and Slack."),
     "health": ("dayjob.cli.health:health", "Health check: reports by its exit code."),
     "check": ("dayjob.cli.check:check", "Import every job and check signatures and schedules."),
+    "deploy-check": (
+        "dayjob.cli.deploy_check:deploy_check",
+        "Try stored jobs against the signatures of this code.",
+    ),
     "doctor": ("dayjob.cli.doctor:doctor", "Check the server and the namespace for problems."),
     "config": ("dayjob.cli.config:config", "Show each setting and where it came from."),
     "server": ("dayjob.cli.server:server", "Start, stop and inspect the embedded server."),

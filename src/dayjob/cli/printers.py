@@ -16,6 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Seconds to settle and close, in addition to the time for running jobs.
 _SPARE = 10
+#: The port on which the parent of a worker answers probes.
+_HEALTH_PORT = 8080
 
 
 def _not_of_file(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -61,6 +63,9 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
+# The worker reports when it is ready, and that its parent process still runs.
+Type=notify
+WatchdogSec=60
 User={getpass.getuser()}
 WorkingDirectory={Path.cwd()}
 # Keep passwords in a file that only root can read: EnvironmentFile=/etc/{_short(pool)}.env
@@ -137,8 +142,10 @@ def kubernetes(
 ) -> None:
     """Print a deployment for Kubernetes. The server's URL comes from a secret."""
     name = f"{_short(pool)}-worker"
-    words = ", ".join(f'"{word}"' for word in ["dayjob", *_worker(pool, processes, timeout, namespace)])
-    probe = ", ".join(f'"{word}"' for word in ["dayjob", "health", "--here", *_named(namespace)])
+    port = ["--health-port", str(_HEALTH_PORT)]
+    words = ", ".join(
+        f'"{word}"' for word in ["dayjob", *_worker(pool, processes, timeout, namespace), *port]
+    )
     click.echo(
         f"""\
 # kubectl create secret generic {name} --from-literal=url=redis://redis:6379/0
@@ -167,13 +174,14 @@ spec:
             - name: DAYJOB_REDIS_URL
               valueFrom:
                 secretKeyRef: {{name: {name}, key: url}}
-          # An outage of Redis is no reason to restart workers, but the probe cannot distinguish 69 from 1: allow many failures.
+          # The parent process answers by itself. An outage of Redis makes a pod not ready, and restarts nothing.
           livenessProbe:
-            exec: {{command: [{probe}]}}
-            initialDelaySeconds: 20
-            periodSeconds: 60
-            timeoutSeconds: 15
-            failureThreshold: 10"""
+            httpGet: {{path: /healthz, port: {_HEALTH_PORT}}}
+            initialDelaySeconds: 10
+            periodSeconds: 20
+          readinessProbe:
+            httpGet: {{path: /readyz, port: {_HEALTH_PORT}}}
+            periodSeconds: 10"""
     )
 
 

@@ -11,8 +11,12 @@ import click
 
 from dayjob.cli import logs, reload, target
 from dayjob.errors import UsageError
+from dayjob.safe_logging import SafeLogger
 from dayjob.worker.supervisor.channel import Config, Filed
+from dayjob.worker.supervisor.health_port import HealthPort
 from dayjob.worker.supervisor.supervisor import ProcessPlan, Supervisor
+
+logger = SafeLogger("dayjob.worker.supervisor.supervisor")
 
 
 @click.command()
@@ -59,6 +63,12 @@ from dayjob.worker.supervisor.supervisor import ProcessPlan, Supervisor
     is_flag=True,
     help="Replace the processes when a Python file in this folder changes.",
 )
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Answer /healthz, /readyz and /metrics over HTTP on this port, without asking Redis.",
+)
 @click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
 @click.option(
     "--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", show_default=True,
@@ -77,6 +87,7 @@ def worker(
     namespace: str | None,
     tag: str,
     reloading: bool,
+    health_port: int | None,
     quiet: bool,
     log_format: str,
 ) -> None:
@@ -101,6 +112,10 @@ def worker(
     )  # fmt: skip
     plan = ProcessPlan(processes, None if max_memory is None else max_memory << 20, max_jobs)
     supervisor = Supervisor((sys.executable, "-m", "dayjob.cli.child"), config, plan)
+    if health_port is not None:
+        answering = HealthPort(health_port, supervisor.condition)
+        answering.start()
+        logger.info("probes are answered on port %d: /healthz, /readyz, /metrics", answering.port)
     if reloading:
         reload.watch(Path.cwd(), supervisor.roll)
     verdict = supervisor.run()

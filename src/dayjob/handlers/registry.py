@@ -9,6 +9,7 @@ import copy
 import difflib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -309,7 +310,7 @@ class Registry:
     def add(self, job_type: JobType[..., ..., Any]) -> None:
         """Add a job type. Raises BadOption if another function has its name."""
         first = self._types.get(job_type.name)
-        if first is not None and not _same_function(first, job_type):
+        if first is not None and not (_same_function(first, job_type) or _is_cell_again(first, job_type)):
             raise BadOption(
                 f"job {job_type.name!r} at {job_type.location} is already defined at {first.location}: "
                 "give one of them another name"
@@ -358,6 +359,17 @@ class Registry:
             if names
             else "; it has none: register one with @pool.job"
         )
+
+
+def _is_cell_again(first: JobType[..., ..., Any], again: JobType[..., ..., Any]) -> bool:
+    """Whether a cell of a notebook, or a line at a prompt, defines a function anew: the newest one counts."""
+    # Only an interactive session has a main module without a file.
+    if hasattr(sys.modules.get("__main__"), "__file__"):
+        return False
+    made = [
+        (getattr(one.fn, "__module__", ""), getattr(one.fn, "__qualname__", "")) for one in (first, again)
+    ]
+    return made[0] == made[1] and made[0][0] == "__main__"
 
 
 def _same_function(one: JobType[..., ..., Any], other: JobType[..., ..., Any]) -> bool:

@@ -45,6 +45,12 @@ _EXAMPLE = "redis://host:6379/0"
 _DEFAULT_PORTS = {"single": 6379, "sentinel": 26379, "cluster": 6379}
 _SHOWN_OPTIONS = ("db", "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile")
 _SECRET_OPTIONS = ("sentinel_username", "sentinel_password")
+#: Options of the client library that other programs put into a URL which they share. A link has its own values for them.
+_IGNORED_OPTIONS = (
+    "client_name", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "legacy_responses", "max_connections", "protocol",
+    "retry_on_error", "retry_on_timeout", "socket_connect_timeout", "socket_keepalive", "socket_read_size", "socket_timeout",
+    "timeout",
+)  # fmt: skip
 
 #: The (process, folder) pairs for which the fallback was checked, so that each process warns once. A fork is a new process.
 _warned: dict[tuple[int, Path], object] = {}
@@ -375,6 +381,8 @@ def _read_query(query: str, kind: Kind, tls: bool, url: str) -> tuple[int | None
     for pair in query.split("&") if query else ():
         name, _, raw = pair.partition("=")
         value = _decoded(raw, url)
+        if name in _IGNORED_OPTIONS:
+            continue
         if name not in _SHOWN_OPTIONS + _SECRET_OPTIONS:
             known = ", ".join(_SHOWN_OPTIONS + _SECRET_OPTIONS)
             _bad(url, f"has an unknown option{f' {name!r}' if _option_name(pair) else ''} (known: {known})")

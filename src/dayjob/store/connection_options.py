@@ -9,6 +9,7 @@ from typing import Any
 from redis.connection import AbstractConnection
 
 from dayjob.store.addresses import Address
+from dayjob.store.credentials import login
 
 #: Seconds to wait for a connection, and for the answer to a command that does not block.
 ANSWER_SECONDS = 5.0
@@ -25,8 +26,7 @@ def connection_options(address: Address, timeout: float, name: str) -> dict[str,
     """The options of sync and async connections."""
     return {
         "db": address.db,
-        "username": address.username,
-        "password": address.password,
+        **login(address),
         "socket_timeout": timeout,
         "socket_connect_timeout": min(ANSWER_SECONDS, timeout),
         "protocol": 2,

@@ -25,6 +25,7 @@ from dayjob.errors import BadOption, StoreError, Unavailable
 from dayjob.store import fork
 from dayjob.store.addresses import Address
 from dayjob.store.connection_options import ANSWER_SECONDS, SILENT, connection_options, keepalive, tls_options
+from dayjob.store.credentials import login
 from dayjob.store.link_errors import is_noscript, mapped, misplaced
 from dayjob.store.op import Arg, Op
 
@@ -360,24 +361,24 @@ class Link:
 
     def _ask_sentinel(self, host: str, port: int) -> tuple[str, int] | None:
         options = {key: str(value) for key, value in self._address.options.items()}
+        own = {"username": options.get("sentinel_username"), "password": options.get("sentinel_password")}
         reply = self._ask_once(
-            host, port, options.get("sentinel_username"), options.get("sentinel_password"),
-            "SENTINEL", "get-master-addr-by-name", self._address.service or "",
-        )  # fmt: skip
+            host, port, own, "SENTINEL", "get-master-addr-by-name", self._address.service or ""
+        )
         return None if reply is None else (reply[0].decode(), int(reply[1]))
 
     def _ask_node(self, host: str, port: int) -> tuple[str, int] | None:
         slot = key_slot(self._tag.encode())
-        reply = self._ask_once(host, port, self._address.username, self._address.password, "CLUSTER", "SLOTS")
+        reply = self._ask_once(host, port, login(self._address), "CLUSTER", "SLOTS")
         for first, last, node, *_ in reply:
             if first <= slot <= last:
                 return ((node[0] or b"").decode() or host, int(node[1]))
         return None
 
-    def _ask_once(self, host: str, port: int, username: str | None, password: str | None, *words: str) -> Any:
+    def _ask_once(self, host: str, port: int, own_login: dict[str, Any], *words: str) -> Any:
         kind = SSLConnection if self._address.tls else Connection
         connection: Any = kind(
-            host=host, port=port, username=username, password=password, socket_timeout=1.0, socket_connect_timeout=1.0,
+            host=host, port=port, **own_login, socket_timeout=1.0, socket_connect_timeout=1.0,
             protocol=2, **SILENT, retry=Retry(NoBackoff(), 0), **tls_options(self._address),
         )  # fmt: skip
         try:

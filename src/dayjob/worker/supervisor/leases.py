@@ -105,6 +105,11 @@ class ChildLeases:
         self._wake.set()
         return done
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the parent or a child cannot reach Redis."""
+        return self._since is not None
+
     def away(self, who: int, error: StoreError) -> None:
         """Note that a process cannot reach Redis. An outage that lasts is logged once, then once a minute."""
         with self._outage_lock:

@@ -34,9 +34,11 @@ from dayjob.worker.supervisor.channel import (
     Started,
 )
 from dayjob.worker.supervisor.child_slot import LAST_PAUSE, ChildSlot
+from dayjob.worker.supervisor.condition import ParentCondition
 from dayjob.worker.supervisor.deadlines import Posted
 from dayjob.worker.supervisor.leases import Cause, ChildLeases, PoolAddress
 from dayjob.worker.supervisor.process import STOP_OVERTIME_SECONDS, Process
+from dayjob.worker.supervisor.systemd import SystemdNotifier
 from dayjob.worker.supervisor.wakeup import Wakeup
 
 logger = SafeLogger("dayjob.worker.supervisor.supervisor")
@@ -94,6 +96,8 @@ class Supervisor:
         self._leaving: Process | None = None
         self._roll_asked = ""
         self._terminal = _has_terminal()
+        self._notifier = SystemdNotifier.from_environ(self.condition)
+        self._notify_at = math.inf
         self._nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
     def run(self) -> ExitStatus:
@@ -108,8 +112,19 @@ class Supervisor:
                 for process in list(self._processes):
                     self._check_child(process)
                 self._do_housekeeping(time.monotonic())
+                if self._notifier is not None:
+                    self._notify_at = self._notifier.turn()
         self._leases.finish(self._deadline - OWN_EXIT_SECONDS)
         return self._exit_status
+
+    def condition(self) -> ParentCondition:
+        """How the parent and its children are. Any thread may call this."""
+        slots = [slot for slot in self._slots if not slot.retired]
+        alive = [slot.process for slot in slots if slot.process is not None and slot.process.alive]
+        return ParentCondition(
+            len(slots), len(alive), sum(process.started for process in alive), self._quiet,
+            bool(self._roll or self._rolling), self._exit_status is not None, self._leases.is_away,
+        )  # fmt: skip
 
     def roll(self, why: str) -> None:
         """Replace all children, one at a time. Any thread may call this."""
@@ -118,6 +133,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         times = [] if self._quiet else [slot.restart_at for slot in self._slots]
+        times.append(self._notify_at)
         times += [at for process in self._processes for at in (process.kill_at, process.look_at)]
         first = min(times, default=math.inf)
         self._wakeup.wait(None if first == math.inf else max(0.0, first - time.monotonic()))
