@@ -4,6 +4,8 @@
 
 import enum
 import ipaddress
+import json
+import re
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -146,6 +148,41 @@ def test_what_goes_in_as_an_argument_comes_back_as_a_result(new_pool):
         result = got[f"echo{number}"]
         assert (kind, result) == (kind, value)
         assert type(result) is type(value)
+
+
+ROW = re.compile(r"^\| `(.+)` \| `(.+)` \| `(.+)` \|$", re.MULTILINE)
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "types.md"
+
+
+def rows_of_the_page() -> list[tuple[str, str, str]]:
+    """The rows of the table of types: annotation, value and JSON, each as text."""
+    text = PAGE.read_text("utf-8").replace("\\|", "\x00")
+    return [tuple(part.replace("\x00", "|") for part in row) for row in ROW.findall(text)]
+
+
+def test_each_row_of_the_page_on_types_is_true_both_ways(new_pool):
+    names = {
+        **globals(), "UUID": uuid.UUID, "IPv4Address": ipaddress.IPv4Address, "IPv6Network": ipaddress.IPv6Network,
+        "Field": pydantic.Field, "HttpUrl": pydantic.HttpUrl,
+    }  # fmt: skip
+    rows = rows_of_the_page()
+    assert len(rows) >= 37
+    pool = new_pool(codecs=[MONEY])
+    tried = []
+    for number, (annotation, text, stored) in enumerate(rows):
+        kind, value = eval(annotation, names), eval(text, names)  # noqa: S307 - our own page
+
+        def echo(value: kind) -> kind:
+            return value
+
+        tried.append((pool.register(f"row{number}", echo, keep=60, max_fails=1), value, stored))
+    with pool:
+        jobs = [job_type.enqueue(value) for job_type, value, _ in tried]
+        for job, (job_type, value, stored) in zip(jobs, tried, strict=True):
+            assert json.loads(bytes(job.raw_args)) == {"value": json.loads(stored)}
+            result = job_type.result(job, 20)
+            assert result == value
+            assert type(result) is type(value)
 
 
 class Safe(str):
