@@ -12,7 +12,7 @@ from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, partitions
 from dayjob.store.ops.consume import Entry
 from keyed import BY, KeyedPool, fill_keys, key_name
-from pools import fill
+from pools import fill, set_limit
 
 
 @pytest.fixture
@@ -171,6 +171,20 @@ def test_a_paused_key_waits_until_it_is_resumed(keyed, keys, link, call):
     assert call("EXISTS", keys.bell("a")) == 1
     pool.next = []
     assert pool.take() == [("x", "1")]
+
+
+def test_attempts_are_counted_from_the_moment_a_limit_of_the_whole_name_is_wanted(keyed, keys, link, call):
+    pool = keyed()
+    fill_keys(keys, link, "a", *((key, key) for key in "uvwxyz"))
+    tokens = pool.tokens(room=3)
+    assert call("EXISTS", keys.held_of("a")) == 0, "without a limit nothing is counted"
+    set_limit(keys, link, "a", 4, by="operator")
+    assert call("SCARD", keys.held_of("a")) == 3
+    pool.next = list("uvwxyz")
+    assert len(pool.tokens()) == 1
+    assert call("EXISTS", keys.bell("a")) == 0
+    pool.exchange("a", done={"a": tokens})
+    assert len(pool.tokens()) == 2
 
 
 def test_foreign_jobs_are_named_and_sorted_in_order(keyed, keys, link, call):

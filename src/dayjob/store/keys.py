@@ -108,7 +108,7 @@ class Keys:
 
     @property
     def limits(self) -> str:
-        """Hash: job name to its concurrency limit; `<name>|by` to who set it: `code`, `operator`, or `lifted` if an operator removed it; `<name>|counting` while attempts are counted for a new limit. Meanwhile the limit of a name that had none is 1e6. Behind the number, a name with rate limits has its rule: what a job costs, the names of its limits (with `|` behind those that count by key), and its key. `limit:<limit>` is the definition of a rate limit: `rate <n> <microseconds> <burst>`, `window <n> <microseconds>` or `lifted`; `limit:<limit>|by` is who set it, `limit:<limit>|code` what the code declares."""
+        """Hash: job name to its concurrency limit; `<name>|by` to who set it: `code`, `operator`, or `lifted` if an operator removed it; `<name>|counting` while attempts are counted for a new limit. Meanwhile the limit of a name that had none is 1e6. A name with keys and no limit of its own has `-`. Behind the number, a name with rate limits has its rule: what a job costs, the names of its limits (with `|` behind those that count by key), and its key. `limit:<limit>` is the definition of a rate limit: `rate <n> <microseconds> <burst>`, `window <n> <microseconds>` or `lifted`; `limit:<limit>|by` is who set it, `limit:<limit>|code` what the code declares."""
         return f"{self.prefix}limits"
 
     def rate(self, limit: str) -> str:

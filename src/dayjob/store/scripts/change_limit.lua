@@ -32,6 +32,11 @@ if what == 'begin' then
     redis.call('DEL', members)
   end
   if before and counting then return counting end
+  -- A name with keys and no limit of its own counts nothing before.
+  if string.sub(before or '', 1, 2) == '- ' then
+    redis.call('DEL', members)
+    redis.call('HSET', limits, name, COUNTING .. rule)
+  end
   redis.call('HSET', limits, name .. '|counting', mark)
   return mark
 end

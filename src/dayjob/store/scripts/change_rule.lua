@@ -19,6 +19,13 @@ local UNLIMITED = '1e6'
 
 local stored = redis.call('HMGET', limits, name, name .. '|counting')
 local number = string.match(stored[1] or '', '^%S+') or UNLIMITED
+-- A name with keys and no limit of its own needs no count of its attempts.
+if string.find(rule, '|%S+ %d') and number == UNLIMITED and not stored[2] then
+  number = '-'
+elseif number == '-' then
+  number = UNLIMITED
+end
+if number == '-' then redis.call('DEL', members) end
 if rule ~= '' then
   redis.call('HSET', limits, name, number .. ' ' .. rule)
 elseif number ~= UNLIMITED or stored[2] then

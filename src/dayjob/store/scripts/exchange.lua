@@ -169,6 +169,8 @@ local position = FIRST_ARG + names * 3
 
 -- Rate limits and keys. A pool whose names have none passes none, and does not pay for any of this.
 local rule, unknown, marks, next_keys, unsorted = {}, {}, {}, {}, {}
+-- Names with keys that have no limit of their own: their attempts are not counted.
+local uncounted = {}
 local charges, spare_of, next_start_of, spare_under, next_start_under
 if limiters + limited > 0 then
   --@use limiters charges
@@ -188,6 +190,7 @@ if limiters + limited > 0 then
   if keyed_names > 0 then
     --@use turns partitions
     partitions = {}
+    for i = 1, names do uncounted[i] = limit[i] and string.sub(limit[i], 1, 2) == '- ' end
     local base = FIRST_KEY + names * 4 + limiters * 2
     for _ = 1, keyed_names do
       local i, estimate, heads, count = tonumber(ARGV[position + 1]), ARGV[position + 2], tonumber(ARGV[position + 3]), tonumber(ARGV[position + 4])
@@ -258,7 +261,7 @@ local function settle(kind, i, token, payload, amount, key, value)
   if limit[i] then
     pcall_('SREM', key_of(i, 3), pool .. '/' .. token)
   end
-  if partitions and partitions[i] then partitions[i].free(token, pool .. '/' .. token) end
+  if partitions and partitions[i] then partitions[i].free(token, pool .. '/' .. token, rule[i] and rule[i].places) end
   if token == suspect then suspect_ended = true end
 end
 
@@ -371,8 +374,8 @@ for _ = 1, groups do
       add('late', i, count - dropped)
     end
     for at = position + 3, position + 2 + count do
-      if limit[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end
-      if partitions and partitions[i] then partitions[i].free(ARGV[at], pool .. '/' .. ARGV[at]) end
+      if limit[i] and not uncounted[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end
+      if partitions and partitions[i] then partitions[i].free(ARGV[at], pool .. '/' .. ARGV[at], rule[i] and rule[i].places) end
       if ARGV[at] == suspect then suspect_ended = true end
     end
   end
@@ -452,7 +455,7 @@ local function fetch(i, count, bytes, one)
   local queue, group, label = key_of(i, 1), {i}, name[i]
   if one then queue, group, label = one.list, {-i, one.key}, name[i] .. '|' .. one.key end
   local empty = #group
-  local chunk = 4
+  local chunk = one and 32 or 4
   while count > 0 and bytes > 0 do
     chunk = math.min(chunk, count)
     local payloads = call('LRANGE', queue, -chunk, -1)
@@ -468,7 +471,7 @@ local function fetch(i, count, bytes, one)
       group[#group + 1] = payloads[p]
     end
     call('HSET', held, unpack(pairs_))
-    if limit[i] then call('SADD', key_of(i, 3), unpack(members)) end
+    if limit[i] and not uncounted[i] then call('SADD', key_of(i, 3), unpack(members)) end
     if rule[i] then charges.record_starts(rule[i], members) end
     if one then
       local held_of_key = one.held

@@ -39,7 +39,7 @@ for i = 1, #ARGV do
   -- A rule of rate limits may stand behind the number.
   local digits = limit[i] and string.match(limit[i], '^%S*')
   local by_key = limit[i] and string.find(limit[i], ' |', 1, true)
-  local most = (not digits or digits == '1e6') and -1 or tonumber(digits) or 0
+  local most = (not digits or digits == '1e6' or digits == '-') and -1 or tonumber(digits) or 0
   answer[i + 1] = {waiting, oldest, paused, most, number('SCARD', KEYS[base + 3]), rung, by_key and 1 or 0}
 end
 return answer

@@ -15,6 +15,8 @@ from dayjob.worker.pool_job_type import PoolJobType
 
 #: Seconds for which one exchange may be delayed by sorting.
 SORT_SECONDS = 0.05
+#: How many more keys than jobs an exchange passes.
+MIN_KEYS = 4
 
 
 class KeysWithJobs:
@@ -32,14 +34,21 @@ class KeysWithJobs:
             self._next |= next_keys
 
     def of(
-        self, rules: Mapping[str, RateRule], entries: Sequence[Entry], done: Mapping[str, Sequence[str]]
+        self,
+        rules: Mapping[str, RateRule],
+        entries: Sequence[Entry],
+        done: Mapping[str, Sequence[str]],
+        room: int,
     ) -> dict[str, KeyedName]:
-        """What a request passes of the keys of these names: the next ones, and those of attempts that it settles."""
+        """What a request passes of the keys of these names: the next ones, and those of attempts that it settles.
+
+        More keys than jobs are passed, because some may turn out to be blocked.
+        """
         found: dict[str, KeyedName] = {}
         for name, rule in rules.items():
             if rule.key is None:
                 continue
-            heads = self._next.get(name, [])
+            heads = self._next.get(name, [])[: MIN_KEYS + room]
             tokens = [entry.token for entry in entries if entry.name == name]
             ended = {consume.key_in(token) for token in (*tokens, *done.get(name, ()))}
             settled = [key for key in ended.difference(heads) if key is not None]

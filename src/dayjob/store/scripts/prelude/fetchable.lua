@@ -10,7 +10,7 @@ local function fetchable(base, limit, turns)
   if waiting == 0 then return 0 end
   if type(waiting) ~= 'number' then return nil end
   if redis.call('EXISTS', KEYS[base + 2]) == 1 then return 0 end
-  if not limit then return waiting end
+  if not limit or string.sub(limit, 1, 2) == '- ' then return waiting end
   local running = redis.pcall('SCARD', KEYS[base + 3])
   if type(running) ~= 'number' then return nil end
   return math.min(waiting, math.max((tonumber(limit) or tonumber(string.match(limit, '^%S*')) or 0) - running, 0))

@@ -24,8 +24,11 @@ local function new_partitions(base, keys, count, at_us)
     redis.call('RPUSH', list, payload)
     take_turn(turns, blocked, debts, one.key)
   end
-  -- An attempt ended: its key may have a place again.
-  function own.free(token, member)
+  -- An attempt ended: its key may have a place again. Where no key has a limit, no attempts of keys are counted.
+  local frees
+  function own.free(token, member, in_rule)
+    if frees == nil then frees = in_rule ~= 0 or redis.call('EXISTS', settings) == 1 end
+    if not frees then return end
     local one = own.in_token(token)
     if not one or not own.good then return end
     local held = one.held
@@ -57,6 +60,7 @@ local function new_partitions(base, keys, count, at_us)
   -- How many more jobs of the name may run at once; 0 while its queue is paused.
   function own.room_under(paused, held, limit)
     if redis.call('EXISTS', paused) == 1 then return 0 end
+    if string.sub(limit, 1, 2) == '- ' then return 1000000 end
     local running = redis.pcall('SCARD', held)
     if type(running) ~= 'number' then return 0 end
     return math.max((tonumber(string.match(limit, '^%S*')) or 0) - running, 0)
