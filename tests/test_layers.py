@@ -35,6 +35,7 @@ LAYERS = {
         "retry",
         "safe_logging",
         "text",
+        "transactions",
         "version",
     },
     # What programs import to define their jobs; opens nothing.
@@ -48,7 +49,7 @@ LAYERS = {
     "cli": {"cli", "tui", "__main__"},
     "testing": {"testing"},
     # For one framework each; imported by programs that use it, and by nothing here.
-    "integrations": {"django", "flask", "otel", "otel_names", "sentry", "starlette"},
+    "integrations": {"django", "flask", "otel", "otel_names", "outbox", "sentry", "sqlalchemy", "starlette"},
 }
 
 MAY = {
@@ -68,6 +69,8 @@ MAY = {
 #: Imports inside functions that go against the layers on purpose: a pool is inert until it is used.
 LATE = {
     ("dayjob", "dayjob.admin.client"),
+    ("dayjob.job", "dayjob.outbox.sessions"),
+    ("dayjob.pool", "dayjob.django.outbox"),
     ("dayjob", "dayjob.enqueue.enqueuer"),
     ("dayjob.pool", "dayjob.enqueue.enqueuer"),
     ("dayjob.pool", "dayjob.store.addresses"),
@@ -92,6 +95,8 @@ LIBRARIES = {
     "starlette": {"web", "integrations"},
     "textual": {"cli"},
     "django": {"integrations"},
+    "sqlalchemy": {"integrations"},
+    "psycopg": {"integrations"},
     "django_tasks": {"integrations"},
     # Loaded by Django; a test of a Django program runs its async jobs where the test's connection is.
     "asgiref": {"integrations", "testing"},

@@ -177,6 +177,23 @@ class Job:
             raise BadOption(f"spend({units!r}): give a number from 0 to {MAX_COST:,}")
         self.spent = (self.spent or 0) + units
 
+    def once(self, session: Any = None) -> None:
+        """Make the effects of this job in one database happen once: call it first in the transaction that has them.
+
+        It notes the job's id in the transaction of `session` (a Session or Connection of SQLAlchemy, a connection of
+        psycopg, or the alias of a database of Django), and raises Discard if an earlier attempt did and was committed.
+        The tables are those of the outbox.
+        """
+        from dayjob.outbox.sessions import once  # noqa: PLC0415 - jobs that use no database do not need it
+
+        once(session, self.id)
+
+    async def aonce(self, session: Any) -> None:
+        """`once` with an AsyncSession or AsyncConnection of SQLAlchemy."""
+        from dayjob.outbox.sessions import aonce  # noqa: PLC0415 - see above
+
+        await aonce(session, self.id)
+
     def get_str(self, key: str) -> str:
         """The argument `key` as a string. Raises BadArguments when it is missing or not a string."""
         value = self._get(key)

@@ -163,7 +163,7 @@ class PoolSettings(TypedDict, total=False):
 
 
 #: The other parameters of WorkerPool, suggested when an option is misspelled.
-_NAMED = ("namespace", "redis", "include", "on_commit", "defaults", "codecs", "context")
+_NAMED = ("namespace", "redis", "include", "on_commit", "outbox", "defaults", "codecs", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +263,8 @@ class EnqueueOptions:
     at: float | None = None
     #: Whether a job that is enqueued inside an atomic job is sent at once.
     now: bool = False
+    #: The database session in whose transaction the pool's outbox keeps the job.
+    session: Any = None
 
 
 class Using(TypedDict, total=False):
@@ -277,6 +279,7 @@ class Using(TypedDict, total=False):
     on_commit: Commit | None
     headers: Mapping[str, str]
     now: bool
+    session: Any
 
 
 def read_using(settings: Mapping[str, Any], base: EnqueueOptions | None = None) -> EnqueueOptions:

@@ -40,6 +40,7 @@ from dayjob.pool_lifecycle import PoolLifecycle, Running
 
 if TYPE_CHECKING:
     from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
+    from dayjob.transactions import TransactionOutbox
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -66,6 +67,7 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         redis: str | None = ...,
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
+        outbox: TransactionOutbox | Literal["django"] | None = ...,
         defaults: JobSettings | None = ...,
         codecs: Sequence[Codec[Any]] = ...,
         **options: Unpack[PoolSettings],
@@ -80,6 +82,7 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         redis: str | None = ...,
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
+        outbox: TransactionOutbox | Literal["django"] | None = ...,
         defaults: JobSettings | None = ...,
         codecs: Sequence[Codec[Any]] = ...,
         **options: Unpack[PoolSettings],
@@ -93,6 +96,7 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         redis: str | None = None,
         include: Sequence[str] = (),
         on_commit: Commit | None = None,
+        outbox: TransactionOutbox | Literal["django"] | None = None,
         defaults: JobSettings | None = None,
         codecs: Sequence[Codec[Any]] = (),
         **options: Unpack[PoolSettings],
@@ -107,6 +111,9 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         self.redis = check_redis(redis)
         self.include = tuple(include)
         self.on_commit = on_commit
+        if outbox is not None and outbox != "django" and not hasattr(outbox, "relay_step"):
+            raise BadOption(f'WorkerPool: outbox={outbox!r}: give Outbox(engine), or "django"')
+        self._given_outbox = outbox
         self.options = PoolOptions.of(options, "WorkerPool")
         #: The options of job types that do not set them.
         self.defaults = JobOptions.of(
@@ -442,6 +449,15 @@ class WorkerPool(PoolLifecycle, Generic[C]):
             if line:
                 addresses.logger.warning("%s", line)
 
+    @property
+    def outbox(self) -> TransactionOutbox | None:
+        """Keeps jobs that are enqueued in a database transaction, and sends them after its commit; None without one."""
+        if self._given_outbox != "django":
+            return self._given_outbox
+        from dayjob.django.outbox import DjangoOutbox  # noqa: PLC0415 - only programs that use Django have it
+
+        return DjangoOutbox()
+
     def _sending(self) -> dict[str, Any]:
         with FORK_SAFE:
             from dayjob.store import addresses  # noqa: PLC0415 - a pool reads nothing before it is used
@@ -454,4 +470,5 @@ class WorkerPool(PoolLifecycle, Generic[C]):
             "provenance": self.options.provenance,
             "find": self.find,
             "hooks": self.enqueue_hooks,
+            "outbox": self.outbox,
         }

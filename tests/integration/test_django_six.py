@@ -13,7 +13,7 @@ import pytest
 from server import binary
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("tests/integration/test_django_app.py", "tests/integration/test_django_tasks.py")
+FILES = tuple(f"tests/integration/test_django_{name}.py" for name in ("app", "tasks", "outbox"))
 
 
 def interpreter() -> str | None:

@@ -14,7 +14,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
 from dayjob.worker.fetching.history import HistoryRecorder
-from dayjob.worker.fetching.outbox import MAX_STUCK, Outbox
+from dayjob.worker.fetching.outbox import MAX_STUCK, OutcomeOutbox
 from dayjob.worker.fetching.start_gate import StartGate
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.state import PoolState
@@ -23,8 +23,8 @@ HALF = b"x" * (consume.MAX_BYTES // 2)
 
 
 @pytest.fixture
-def outbox() -> Outbox:
-    return Outbox(StartGate(Keys("t")), HistoryRecorder(PoolState()))
+def outbox() -> OutcomeOutbox:
+    return OutcomeOutbox(StartGate(Keys("t")), HistoryRecorder(PoolState()))
 
 
 def finished(count: int) -> list[Attempt]:
@@ -36,7 +36,7 @@ def finished(count: int) -> list[Attempt]:
     return attempts
 
 
-def take_all(outbox: Outbox) -> list[list[str]]:
+def take_all(outbox: OutcomeOutbox) -> list[list[str]]:
     """The tokens of each exchange, until nothing waits."""
     taken = []
     while outbox.due:
@@ -164,7 +164,7 @@ def test_a_pool_that_lost_its_id_sends_none_of_its_old_entries(outbox):
 
 def test_the_end_of_a_suspect_lets_the_next_one_be_named():
     gate = StartGate(Keys("t"))
-    outbox = Outbox(gate, HistoryRecorder(PoolState()))
+    outbox = OutcomeOutbox(gate, HistoryRecorder(PoolState()))
     attempt = new_attempt(1, deaths=SUSPECT)
     gate.stops(attempt)
     gate.ask(0)

@@ -18,6 +18,7 @@ COMMANDS = {
     "demo": ("dayjob.cli.demo:demo", "Try it: fake jobs, workers and the console on an embedded server."),
     "worker": ("dayjob.cli.worker:worker", "Run the jobs of a pool in supervised processes."),
     "web": ("dayjob.cli.web:web", "Serve the console: every page and action in a browser."),
+    "relay": ("dayjob.cli.relay:relay", "Send the jobs of an outbox that their writers did not send."),
     "mcp": ("dayjob.cli.mcp:mcp", "Serve a namespace to an assistant (Model Context Protocol)."),
     "top": ("dayjob.cli.top:top", "Watch and operate a namespace in the terminal."),
     "enqueue": ("dayjob.cli.enqueue:enqueue", "Enqueue a job by its name."),

@@ -34,6 +34,8 @@ class ProjectSettings:
     modules: tuple[str, ...]
     #: Whether jobs that are enqueued in a transaction are sent at its commit.
     on_commit: bool
+    #: Whether they are rows of the transaction until then.
+    outbox: bool
     #: The database whose transactions count.
     database: str
     #: The permission of those who may change something in the console.
@@ -44,7 +46,7 @@ class ProjectSettings:
 
 #: Settings that are arguments of WorkerPool but none of its PoolOptions.
 _POOL = ("NAMESPACE", "REDIS", "DEFAULTS", "CODECS", "CONTEXT")
-_OWN = ("MODULES", "ON_COMMIT", "DATABASE", "OPERATOR")
+_OWN = ("MODULES", "ON_COMMIT", "OUTBOX", "DATABASE", "OPERATOR")
 
 
 def settings_of_project() -> ProjectSettings:
@@ -63,6 +65,7 @@ def settings_of_project() -> ProjectSettings:
     return ProjectSettings(
         modules=tuple(modules),
         on_commit=bool(given.get("ON_COMMIT", True)),
+        outbox=bool(given.get("OUTBOX", False)),
         database=given.get("DATABASE", "default"),
         operator=given.get("OPERATOR", "dayjob.operate_jobs"),
         pool={name.lower(): value for name, value in given.items() if name not in _OWN},
@@ -87,7 +90,10 @@ def _make(given: ProjectSettings) -> WorkerPool[Any]:
         if isinstance(context, str):
             context = import_string(context)
         pool: WorkerPool[Any] = WorkerPool(
-            context, on_commit=commit_hook(given.database) if given.on_commit else None, **options
+            context,
+            on_commit=commit_hook(given.database) if given.on_commit else None,
+            outbox="django" if given.outbox else None,
+            **options,
         )
     except (BadOption, ImportError) as error:
         raise ImproperlyConfigured(f"DAYJOB: {error}") from error
@@ -96,8 +102,13 @@ def _make(given: ProjectSettings) -> WorkerPool[Any]:
     return pool
 
 
-class _UseAsyncEnqueue(SynchronousOnlyOperation):  # type: ignore[misc]  # Django has no types
+class UseAsyncEnqueue(SynchronousOnlyOperation):  # type: ignore[misc]  # Django has no types
     """Raised by an enqueue of sync code on an event loop, where Django's transactions cannot be used."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "enqueue() waits for Django's transaction, which async code cannot use: write await job.aenqueue(...)"
+        )
 
 
 def commit_hook(database: str) -> Callable[[Callable[[], Any]], None]:
@@ -107,9 +118,7 @@ def commit_hook(database: str) -> Callable[[Callable[[], Any]], None]:
         try:
             transaction.on_commit(send, using=database)
         except SynchronousOnlyOperation:
-            raise _UseAsyncEnqueue(
-                "enqueue() waits for Django's transaction, which async code cannot use: write await job.aenqueue(...)"
-            ) from None
+            raise UseAsyncEnqueue from None
 
     return on_commit
 

@@ -23,6 +23,7 @@ from dayjob.store import addresses
 from dayjob.store.op import Op
 from dayjob.store.ops.find import State
 from dayjob.store.steps import awalk, walk
+from dayjob.transactions import TransactionOutbox
 
 S = TypeVar("S", Sender, AsyncSender)
 
@@ -44,6 +45,7 @@ class _EnqueuerBase(Generic[S]):
         provenance: Provenance = "parent",
         find: Find | None = None,
         hooks: Sequence[EnqueueHook] = (),
+        outbox: TransactionOutbox | None = None,
     ) -> None:
         if not 0.1 <= timeout <= 3600:
             raise BadOption(f"timeout={timeout!r}: give seconds from 0.1 to 3600")
@@ -53,7 +55,7 @@ class _EnqueuerBase(Generic[S]):
         option_checks.provenance(provenance, f"{type(self).__name__}: provenance")
         self._builder = Builder(self.namespace, max_payload, find, hooks, provenance)
         self.sender: S = self._sender_type(
-            self._builder, self._options, redis=check_redis(redis), timeout=timeout
+            self._builder, self._options, redis=check_redis(redis), timeout=timeout, outbox=outbox
         )
 
     def using(self, **options: Unpack[Using]) -> Self:

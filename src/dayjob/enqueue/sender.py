@@ -15,10 +15,13 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from msgspec.structs import replace as replace_struct
+
 from dayjob.enqueue.builder import Builder, Sink
 from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
 from dayjob.enqueue.hooks import hooked, with_headers
 from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
+from dayjob.errors import BadOption
 from dayjob.instruments import INSTRUMENTS
 from dayjob.job import Job, running
 from dayjob.middleware import Outgoing
@@ -27,7 +30,9 @@ from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.link import Link
 from dayjob.store.op import Op
+from dayjob.store.ops.produce import NewJob, When
 from dayjob.store.steps import awalk, walk
+from dayjob.transactions import TransactionOutbox
 
 A = TypeVar("A")
 
@@ -38,9 +43,17 @@ class _SenderBase:
     """What both senders share: they make requests of jobs, and know the default options and where to connect."""
 
     def __init__(
-        self, builder: Builder, defaults: EnqueueOptions, *, redis: str | None, timeout: float
+        self,
+        builder: Builder,
+        defaults: EnqueueOptions,
+        *,
+        redis: str | None,
+        timeout: float,
+        outbox: TransactionOutbox | None = None,
     ) -> None:
         self.builder = builder
+        #: Keeps jobs that are enqueued in a database transaction.
+        self._outbox = outbox
         self._redis = redis
         #: The server that `redis` and the environment name, once it is known.
         self._server: str | None = None
@@ -56,11 +69,14 @@ class _SenderBase:
         """The request for one job, and the commit that it waits for."""
         if self._defaults is not None:
             options = _with_defaults(options, self._defaults)
-        new_job = self.builder.new_job(name, args, options)
+        new_jobs = [self.builder.new_job(name, args, options)]
+        on_commit = options.on_commit
+        if self._outbox is not None or options.session is not None:
+            new_jobs, on_commit = self._in_transaction(new_jobs, options)
         request = EnqueueRequest(
-            self.builder, [[new_job]], _first, options.durability, self._timeout, options.now
+            self.builder, [new_jobs], _first, options.durability, self._timeout, options.now
         )
-        return request, options.on_commit
+        return request, on_commit
 
     def _request_many(
         self,
@@ -72,11 +88,29 @@ class _SenderBase:
         """The request for many jobs of one name, and the commit that it waits for."""
         if self.builder.hooks:
             items = [(args, with_headers(own, outgoing)) for args, own in items]
-        batches = self.builder.batches([self.builder.new_job(name, args, own) for args, own in items])
+        new_jobs = [self.builder.new_job(name, args, own) for args, own in items]
+        on_commit = options.on_commit
+        if self._outbox is not None or options.session is not None:
+            new_jobs, on_commit = self._in_transaction(new_jobs, options)
+        batches = self.builder.batches(new_jobs)
         request = EnqueueRequest(
             self.builder, batches, _stored, options.durability, self._timeout, options.now
         )
-        return request, options.on_commit
+        return request, on_commit
+
+    def _in_transaction(
+        self, new_jobs: list[NewJob], options: EnqueueOptions
+    ) -> tuple[list[NewJob], Commit | None]:
+        """The jobs, and what keeps them in the transaction of the session; without one, as they are. Raises BadOption."""
+        if self._outbox is None:
+            raise BadOption("using(session=...) needs an outbox: WorkerPool(outbox=Outbox(engine))")
+        if options.commit_given:
+            return new_jobs, options.on_commit
+        testing = self.builder.sink is not None
+        named = [replace_struct(one, chosen=True, when=_fixed(one)) for one in new_jobs]
+        namespace = self.builder.keys.namespace
+        commit = self._outbox.commit_of(options.session, namespace, named, testing=testing)
+        return (new_jobs, options.on_commit) if commit is None else (named, commit)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -114,6 +148,12 @@ def _with_defaults(options: EnqueueOptions, defaults: EnqueueOptions) -> Enqueue
     )
 
 
+def _fixed(new_job: NewJob) -> When:
+    """When a job of an outbox runs. A delay counts from the enqueue, not from when its row is sent."""
+    due = new_job.job.scheduled_at
+    return new_job.when if due is None else When("at", round(due * 1000))
+
+
 def _stored(jobs: list[Job | None]) -> list[Job]:
     return [job for job in jobs if job is not None]
 
@@ -122,9 +162,15 @@ class Sender(_SenderBase):
     """Sends requests from sync code. An enqueuer, its using() copies and the job types of a pool share one."""
 
     def __init__(
-        self, builder: Builder, defaults: EnqueueOptions, *, redis: str | None, timeout: float
+        self,
+        builder: Builder,
+        defaults: EnqueueOptions,
+        *,
+        redis: str | None,
+        timeout: float,
+        outbox: TransactionOutbox | None = None,
     ) -> None:
-        super().__init__(builder, defaults, redis=redis, timeout=timeout)
+        super().__init__(builder, defaults, redis=redis, timeout=timeout, outbox=outbox)
         self.links = Links()
 
     def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
@@ -213,9 +259,15 @@ class AsyncSender(_SenderBase):
     """Sends requests from async code. The counterpart of Sender."""
 
     def __init__(
-        self, builder: Builder, defaults: EnqueueOptions, *, redis: str | None, timeout: float
+        self,
+        builder: Builder,
+        defaults: EnqueueOptions,
+        *,
+        redis: str | None,
+        timeout: float,
+        outbox: TransactionOutbox | None = None,
     ) -> None:
-        super().__init__(builder, defaults, redis=redis, timeout=timeout)
+        super().__init__(builder, defaults, redis=redis, timeout=timeout, outbox=outbox)
         self.links = AsyncLinks()
         #: Sends jobs at commit, because a commit hook is a plain function and may run in any thread.
         self._at_commit = Sender(builder, defaults, redis=redis, timeout=timeout)

@@ -237,6 +237,11 @@ class Keys:
         """String: the result of a completed job, or the error of a dead one, JSON. Expires after the job type's `keep`."""
         return f"{self.prefix}result:{job_id}"
 
+    @property
+    def outbox(self) -> str:
+        """String: how many rows of the outbox a relay found unsent, and the age of the oldest, JSON. Expires after a minute. Written by the relay."""
+        return f"{self.prefix}outbox"
+
     def task(self, job_id: str) -> str:
         """String: the record of a task of Django: its status, times, errors and result, JSON. Expires. Written by `dayjob.django.tasks`."""
         return f"{self.prefix}task:{job_id}"

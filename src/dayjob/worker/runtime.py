@@ -223,6 +223,9 @@ class Runtime:
             "chores": self._chores.step,
             "watchdog": watchdog.step,
         }
+        outbox = self._pool.outbox
+        if outbox is not None:
+            steps["relay"] = outbox.relay_step(self._pool)
         self._services += [Service(name, step, died=self._died) for name, step in steps.items()]
 
     def _new_chores(self) -> Chores:

@@ -21,7 +21,7 @@ from dayjob.worker.fetching.counts import MinuteCounts
 from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.names import NamesWithJobs
-from dayjob.worker.fetching.outbox import Outbox
+from dayjob.worker.fetching.outbox import OutcomeOutbox
 from dayjob.worker.fetching.replies import ReplyHandler
 from dayjob.worker.fetching.requests import RequestSequence
 from dayjob.worker.fetching.rules import RuleBook
@@ -68,7 +68,7 @@ class Fetcher:
         self._names = NamesWithJobs({name: one.options.priority for name, one in job_types.items()}, rng)
         self._start_gate = StartGate(keys)
         self._history = HistoryRecorder(state)
-        self._outbox = Outbox(self._start_gate, self._history)
+        self._outbox = OutcomeOutbox(self._start_gate, self._history)
         self._counts = MinuteCounts(list(job_types.values()))
         self._rules = RuleBook(keys, link, job_types)
         keys_with_jobs = KeysWithJobs(keys, link, job_types)

@@ -1,4 +1,4 @@
-"""Outbox: outcomes of attempts that wait for the next exchange. The executors add them, the fetcher takes them."""
+"""OutcomeOutbox: outcomes of attempts that wait for the next exchange. The executors add them, the fetcher takes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_STUCK = 100
 RETRY_STUCK_SECONDS = 1.0
 
 
-class Outbox:
+class OutcomeOutbox:
     """The outcomes for the next exchanges."""
 
     def __init__(self, gate: StartGate, history: HistoryRecorder) -> None:

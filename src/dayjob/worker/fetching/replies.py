@@ -17,7 +17,7 @@ from dayjob.store.ops.rates import Spent
 from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.names import NamesWithJobs
-from dayjob.worker.fetching.outbox import Outbox
+from dayjob.worker.fetching.outbox import OutcomeOutbox
 from dayjob.worker.fetching.requests import RequestSequence
 from dayjob.worker.fetching.rules import RuleBook
 from dayjob.worker.fetching.start_gate import StartGate
@@ -41,7 +41,7 @@ class ReplyHandler:
         *,
         requests: RequestSequence,
         names: NamesWithJobs,
-        outbox: Outbox,
+        outbox: OutcomeOutbox,
         rules: RuleBook,
         keys_with_jobs: KeysWithJobs,
         start_gate: StartGate,

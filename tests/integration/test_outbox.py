@@ -1,0 +1,482 @@
+"""The transactional outbox on real databases: rows of the caller's transaction, sent once after its commit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from dayjob import BadOption, Discard, Job, WorkerPool
+from dayjob.outbox import Outbox, schema
+from dayjob.outbox.databases import EngineDatabase
+from dayjob.sqlalchemy import after_commit
+from dayjob.store.op import plain
+from dayjob.testing import testing
+from server import running, wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def url(request, tmp_path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shop.db"
+    found: str = request.getfixturevalue("postgres").database()
+    return found.replace("postgresql://", "postgresql+psycopg://")
+
+
+@pytest.fixture
+def engine(url):
+    found = create_engine(url, connect_args={"timeout": 30} if url.startswith("sqlite") else {})
+    if url.startswith("sqlite"):
+
+        @event.listens_for(found, "connect")
+        def set_up(connection, _):
+            connection.execute("PRAGMA journal_mode=WAL")
+
+    yield found
+    found.dispose()
+
+
+def shop(engine, namespace: str, redis: str) -> WorkerPool:
+    """A pool with an outbox in the database, and a job type."""
+    pool = WorkerPool(namespace=namespace, redis=redis, outbox=Outbox(engine))
+    pool.outbox.create_tables()
+
+    @pool.job
+    def ship(n: int) -> None: ...
+
+    pool.ship = ship
+    return pool
+
+
+def waiting(pool) -> list[int]:
+    """The arguments of the jobs in the queue, the next one first."""
+    from dayjob.store import codec
+
+    queue = pool.enqueuer._builder.keys.queue("ship")
+    found = pool.enqueuer.run(plain("LRANGE", queue, 0, -1))
+    return [codec.job_of(codec.read(payload)).args["n"] for payload in reversed(found)]
+
+
+def rows(engine) -> list[tuple[str, bool]]:
+    with engine.connect() as connection:
+        return [tuple(one) for one in connection.execute(text("SELECT name, sent IS NOT NULL FROM dayjob_outbox ORDER BY seq"))]  # fmt: skip
+
+
+@pytest.fixture
+def pool(engine, namespace, redis_url):
+    found = shop(engine, namespace, redis_url)
+    yield found
+    found.enqueuer.close()
+
+
+def relay(pool) -> None:
+    """One round that does not wait for the writers."""
+    database = pool.outbox.database
+    database.patience = 0.0
+    pool.outbox.relay_step(pool)()
+
+
+def test_a_job_is_a_row_of_its_transaction_and_is_sent_after_the_commit(pool, engine):
+    with Session(engine) as session:
+        with session.begin():
+            job = pool.ship.using(session=session).enqueue(1)
+            pool.enqueuer.using(session=session).enqueue_many("ship", [{"n": 2}, {"n": 3}])
+            assert waiting(pool) == []
+        assert waiting(pool) == [1, 2, 3]
+        assert rows(engine) == [("ship", True)] * 3
+        with session.begin():
+            pool.ship.using(session=session).enqueue(4)
+            session.rollback()
+        with session.begin(), session.begin_nested() as savepoint:
+            pool.ship.using(session=session).enqueue(5)
+            savepoint.rollback()
+    assert waiting(pool) == [1, 2, 3]
+    assert len(rows(engine)) == 3
+    assert pool.enqueuer.state(job) == "waiting"
+    relay(pool)
+    assert waiting(pool) == [1, 2, 3]
+
+
+def test_the_order_the_time_and_the_unique_key_of_a_job_are_kept(pool, engine):
+    with Session(engine) as session, session.begin():
+        connection = session.connection()
+        for n in range(20):
+            pool.ship.using(session=connection).enqueue(n)
+        later = pool.ship.using(session=connection).enqueue_in(3600, 100)
+        pool.ship.using(session=connection, unique_key="one").enqueue_unique(200)
+        pool.ship.using(session=connection, unique_key="one").enqueue_unique(201)
+    # A Connection reports no commit, so nothing was sent by the writer.
+    assert waiting(pool) == []
+    relay(pool)
+    assert waiting(pool) == [*range(20), 200]
+    assert pool.enqueuer.state(later.id) == "scheduled"
+    assert all(sent for _, sent in rows(engine))
+
+
+def test_rows_wait_while_redis_is_down_and_the_commit_succeeds(engine, namespace, tmp_path):
+    with running(tmp_path) as server:
+        pool = shop(engine, namespace, server.url)
+        waiting(pool)
+        server.kill()
+        with Session(engine) as session, session.begin():
+            pool.ship.using(session=session).enqueue(1)
+        assert rows(engine) == [("ship", False)]
+        server.start()
+        relay(pool)
+        assert waiting(pool) == [1]
+        assert rows(engine) == [("ship", True)]
+        pool.enqueuer.close()
+
+
+def test_a_server_that_lost_jobs_gets_them_again_and_one_that_did_not_stores_them_once(
+    engine, namespace, tmp_path
+):
+    (tmp_path / "kept").mkdir()
+    with running(tmp_path / "kept", "--appendonly", "yes", "--appendfsync", "always") as server:
+        pool = shop(engine, namespace, server.url)
+        with Session(engine) as session, session.begin():
+            pool.enqueuer.using(session=session).enqueue_many("ship", [{"n": n} for n in range(5)])
+        relay(pool)
+        assert waiting(pool) == [0, 1, 2, 3, 4]
+        # A restart that lost nothing.
+        server.stop()
+        server.start()
+        relay(pool)
+        assert waiting(pool) == [0, 1, 2, 3, 4]
+        # Another server takes over, without what the first had acknowledged.
+        server.kill()
+        for path in (tmp_path / "kept").rglob("*aof*"):
+            if path.is_file():
+                path.unlink()
+        server.start()
+        assert waiting(pool) == []
+        relay(pool)
+        assert waiting(pool) == [0, 1, 2, 3, 4]
+        relay(pool)
+        assert waiting(pool) == [0, 1, 2, 3, 4]
+        pool.enqueuer.close()
+
+
+def test_a_pool_relays_and_old_rows_are_deleted(pool, engine, monkeypatch):
+    from dayjob.outbox import relay as module
+
+    monkeypatch.setattr(EngineDatabase, "patience", 0.0)
+    monkeypatch.setattr(module, "KEPT_SECONDS", 0.0)
+    with engine.begin() as connection:
+        pool.ship.using(session=connection).enqueue(1)
+    pool.start()
+    try:
+        wait_until(lambda: rows(engine) == [], 60)
+        assert pool.drain(30)
+    finally:
+        pool.stop()
+    assert waiting(pool) == []
+
+
+def test_once_makes_the_effect_of_a_job_happen_once(pool, engine):
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE paid (n INTEGER)"))
+
+    def pay(job: Job, *, fail: bool) -> None:
+        with Session(engine) as session, session.begin():
+            job.once(session)
+            session.execute(text("INSERT INTO paid VALUES (1)"))
+            if fail:
+                raise ConnectionError
+
+    job = Job("pay")
+    with pytest.raises(ConnectionError):
+        pay(job, fail=True)
+    pay(job, fail=False)
+    with pytest.raises(Discard):
+        pay(job, fail=False)
+    pay(Job("pay"), fail=False)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT COUNT(*) FROM paid")).scalar() == 2
+
+
+def test_async_sessions(url, engine, namespace, redis_url):
+    async_url = url.replace("sqlite://", "sqlite+aiosqlite://")
+    # SQLite changes its journal only while nothing else has the file open.
+    engine.connect().close()
+
+    async def main() -> None:
+        async_engine = create_async_engine(async_url)
+        pool = WorkerPool(namespace=namespace, redis=redis_url, outbox=Outbox(async_engine))
+
+        @pool.job
+        async def ship(n: int) -> None: ...
+
+        await asyncio.to_thread(pool.outbox.create_tables)
+        async with AsyncSession(async_engine) as session:
+            async with session.begin():
+                await ship.using(session=session).aenqueue(1)
+                await pool.async_enqueuer.using(session=session).enqueue_many("ship", [{"n": 2}])
+                assert await asyncio.to_thread(waiting, pool) == []
+            async with session.begin():
+                await ship.using(session=session).aenqueue(3)
+                await session.rollback()
+            await asyncio.to_thread(wait_until, lambda: all(sent for _, sent in rows(engine)), 60)
+            assert sorted(await asyncio.to_thread(waiting, pool)) == [1, 2]
+            job = Job("pay")
+            async with session.begin():
+                await job.aonce(session)
+            with pytest.raises(Discard):
+                async with session.begin():
+                    await job.aonce(session)
+        async with async_engine.begin() as connection:
+            await ship.using(session=connection).aenqueue(4)
+        await asyncio.to_thread(relay, pool)
+        assert sorted(await asyncio.to_thread(waiting, pool)) == [1, 2, 4]
+        pool.enqueuer.close()
+        await pool.async_enqueuer.close()
+        await async_engine.dispose()
+
+    asyncio.run(main())
+
+
+def test_psycopg(postgres, namespace, redis_url):
+    import psycopg
+
+    address = postgres.database()
+    pool = WorkerPool(namespace=namespace, redis=redis_url, outbox=Outbox(address))
+    pool.outbox.create_tables()
+
+    @pool.job
+    def ship(n: int) -> None: ...
+
+    job = Job("pay")
+    with psycopg.connect(address) as connection:
+        with connection.transaction():
+            ship.using(session=connection).enqueue(1)
+            job.once(connection)
+        with pytest.raises(KeyError), connection.transaction():
+            ship.using(session=connection).enqueue(2)
+            raise KeyError
+        with pytest.raises(Discard), connection.transaction():
+            job.once(connection)
+    assert waiting(pool) == []
+    pool.outbox.relay_step(pool)()
+    assert waiting(pool) == [1]
+    pool.enqueuer.close()
+
+
+def test_a_testing_block_needs_no_rows_and_a_session_needs_an_outbox(pool, engine, new_pool):
+    with testing(pool) as jobs, Session(engine) as session:
+        with session.begin():
+            pool.ship.using(session=session).enqueue(1)
+            assert jobs.enqueued() == []
+        jobs.assert_enqueued("ship", n=1)
+        with session.begin():
+            pool.ship.using(session=session).enqueue(2)
+            session.rollback()
+        assert len(jobs.enqueued()) == 1
+    assert rows(engine) == []
+    other = new_pool()
+
+    @other.job
+    def mail() -> None: ...
+
+    with pytest.raises(BadOption, match="needs an outbox"), Session(engine) as session:
+        mail.using(session=session).enqueue()
+    with pytest.raises(BadOption, match="give a Session"):
+        pool.ship.using(session=7).enqueue(1)
+    with pytest.raises(BadOption, match="an engine of SQLAlchemy"):
+        Outbox(7)
+    with pytest.raises(BadOption, match="PostgreSQL or SQLite"):
+        schema("mysql")
+    with pytest.raises(BadOption, match="outbox="):
+        WorkerPool(outbox=7)
+
+
+def test_after_commit_is_right_with_rollbacks_and_savepoints(engine):
+    sent: list[str] = []
+
+    def wish(session: Session, name: str) -> None:
+        after_commit(session)(lambda: sent.append(name))
+
+    with Session(engine) as session:
+        wish(session, "rolled back")
+        session.rollback()
+        wish(session, "committed")
+        assert sent == []
+        session.commit()
+        assert sent == ["committed"]
+        session.commit()
+        with session.begin_nested():
+            wish(session, "released savepoint")
+        with session.begin_nested() as outer:
+            with session.begin_nested():
+                wish(session, "inside a savepoint that is rolled back")
+            wish(session, "in a savepoint that is rolled back")
+            outer.rollback()
+        wish(session, "after it")
+        session.commit()
+        assert sent == ["committed", "released savepoint", "after it"]
+        with session.begin_nested():
+            wish(session, "savepoint of a lost transaction")
+        session.rollback()
+        wish(session, "closed")
+    with Session(engine) as session:
+        session.commit()
+    assert sent == ["committed", "released savepoint", "after it"]
+
+
+def test_all_are_sent_at_the_commit_though_one_fails(engine):
+    sent: list[int] = []
+
+    def fail() -> None:
+        raise ConnectionError
+
+    with Session(engine) as session:
+        on_commit = after_commit(session)
+        on_commit(fail)
+        on_commit(lambda: sent.append(1))
+        with pytest.raises(ConnectionError):
+            session.commit()
+    assert sent == [1]
+
+
+#: A process that ends itself with SIGKILL at the nth call of a function, before it or after it.
+PROGRAM = """
+    import importlib, os, signal, sys
+    from sqlalchemy import create_engine, event, text
+    from sqlalchemy.orm import Session
+    from dayjob import WorkerPool
+    from dayjob.outbox import Outbox
+
+    url, redis, namespace, role, victim, nth, count = sys.argv[1:]
+    engine = create_engine(url, connect_args={"timeout": 60} if url.startswith("sqlite") else {})
+    if url.startswith("sqlite"):
+        @event.listens_for(engine, "connect")
+        def set_up(connection, _):
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+
+    pool = WorkerPool(namespace=namespace, redis=redis, outbox=Outbox(engine))
+    pool.outbox.database.patience = 0.0
+
+    @pool.job
+    def ship(n: int) -> None: ...
+
+    calls = 0
+    if victim:
+        where, _, path = victim.removeprefix("after ").partition(":")
+        owner = importlib.import_module(where)
+        *parents, name = path.split(".")
+        for parent in parents:
+            owner = getattr(owner, parent)
+        real = getattr(owner, name)
+
+        def deadly(*args, **kwargs):
+            global calls
+            calls += 1
+            if calls == int(nth) and not victim.startswith("after "):
+                os.kill(os.getpid(), signal.SIGKILL)
+            answer = real(*args, **kwargs)
+            if calls == int(nth):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+        setattr(owner, name, deadly)
+
+    def write(first):
+        with Session(engine) as session, session.begin():
+            numbers = range(first, first + 50)
+            session.execute(text("INSERT INTO orders (n) VALUES (:n)"), [{"n": n} for n in numbers])
+            pool.enqueuer.using(session=session).enqueue_many("ship", [{"n": n} for n in numbers])
+
+    if role == "write":
+        with engine.connect() as connection:
+            first = connection.execute(text("SELECT COALESCE(MAX(n) + 1, 0) FROM orders")).scalar()
+        while first < int(count):
+            write(first)
+            first += 50
+    else:
+        step = pool.outbox.relay_step(pool)
+        while True:
+            step()
+            with engine.connect() as connection:
+                if not connection.execute(text("SELECT COUNT(*) FROM dayjob_outbox WHERE sent IS NULL")).scalar():
+                    break
+"""
+
+#: Where a process is killed: the function, and at which of its calls.
+STEPS = {
+    "write": [
+        ("dayjob.outbox.tables:insert", 120),
+        ("after dayjob.outbox.tables:insert", 130),
+        ("dayjob.enqueue.sender:Sender.drive", 2),
+        ("after dayjob.enqueue.sender:Sender.drive", 3),
+        ("dayjob.outbox.tables:mark_sent", 2),
+        ("after dayjob.outbox.tables:mark_sent", 2),
+    ],
+    "relay": [
+        ("after dayjob.outbox.tables:take_unsent", 1),
+        ("dayjob.enqueue.sender:Sender.drive", 7),
+        ("after dayjob.enqueue.sender:Sender.drive", 9),
+        ("dayjob.outbox.tables:mark_sent", 1),
+        ("after dayjob.outbox.tables:mark_sent", 1),
+        ("dayjob.outbox.tables:delete_old", 1),
+    ],
+}
+COUNT = 10_000
+
+
+def test_ten_thousand_rows_are_stored_once_each_whatever_is_killed(url, engine, namespace, tmp_path):
+    """Writers and relays are killed at every step, and Redis under them; a ledger in the database says what must be there."""
+    (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
+    with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        pool = shop(engine, namespace, server.url)
+        with engine.begin() as connection:
+            connection.execute(text("CREATE TABLE orders (n INTEGER PRIMARY KEY)"))
+
+        def start(role: str, victim: str = "", nth: int = 0, count: int = COUNT):
+            words = [url, server.url, namespace, role, victim, str(nth), str(count)]
+            return subprocess.Popen(
+                [sys.executable, str(tmp_path / "program.py"), *words], env={**os.environ}
+            )
+
+        for role, steps in STEPS.items():
+            for victim, nth in steps:
+                if role == "relay":
+                    # Rows that no writer will send.
+                    assert (
+                        start("write", "dayjob.enqueue.sender:Sender.drive", 1).wait(120) == -signal.SIGKILL
+                    )
+                assert start(role, victim, nth).wait(120) == -signal.SIGKILL, victim
+        # Redis is killed under a writer, which goes on, and under a relay.
+        writer = start("write")
+        written = _orders(engine) + 500
+        wait_until(lambda: _orders(engine) >= written, 120)
+        server.kill()
+        written = _orders(engine) + 500
+        wait_until(lambda: _orders(engine) >= written or writer.poll() is not None, 120)
+        server.start()
+        relays = [start("relay"), start("relay")]
+        wait_until(lambda: len(waiting(pool)) > 1000, 120)
+        server.kill()
+        server.start()
+        assert writer.wait(240) == 0
+        for one in relays:
+            one.wait(240)
+        assert start("relay").wait(240) == 0
+        assert _orders(engine) == COUNT
+        assert sorted(waiting(pool)) == list(range(COUNT))
+        pool.enqueuer.close()
+
+
+def _orders(engine) -> int:
+    with engine.connect() as connection:
+        found: int = connection.execute(text("SELECT COUNT(*) FROM orders")).scalar()
+    return found
