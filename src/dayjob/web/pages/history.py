@@ -130,7 +130,7 @@ async def source(request: Request, admin: AsyncAdmin) -> Values:
     where = f"source={shlex.quote(name)}"
     counts = await admin.history_counts(source=name, since=now - DAY_SECONDS, steps=STEPS)
     return {
-        "source": name, "used": used.sources[0] if used.sources else None, "partial": used.partial, "now": now,
+        "source": name, "used": used, "now": now,
         "states": [(state, await admin.count(state, where=where, most=MAX_COUNTED)) for state in ("waiting", "scheduled", "retry", "dead")],
         "where": where, "recent": await admin.history(source=name, limit=20),
         "failed": await admin.history(source=name, outcome="failed", limit=20),
