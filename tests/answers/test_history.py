@@ -118,6 +118,10 @@ def test_which_source_uses_what(faces, admin, night):
             re.search(r"\b(acme|globex)\b", faces.page("/sources", sort=sort).partition("Last")[2])[1]
             == first
         )
+    assert re.search(r"^acme 4 1 15 s", faces.run("sources", "show", "acme"), re.MULTILINE)
+    detail = faces.api("/source", source="acme")
+    assert [one["id"] for one in detail["failed"]] == ["mail-1"]
+    assert (sum(detail["counts"]["ended"]), detail["used"]["attempts"]) == (4, 4)
     only = faces.page("/source", source="acme")
     assert "Attempts 4" in only
     assert ids(only, "mail-2") == []

@@ -201,7 +201,13 @@ def test_a_finished_job_is_found_with_its_attempts(admin, run, new_pool):
             (2, "completed", ""),
         ]
         assert detail.sentence.startswith("Completed ")
-        assert [event.kind for event in detail.timeline] == ["enqueued", "failed", "ended"]
+        assert [event.kind for event in detail.timeline] == [
+            "enqueued",
+            "started",
+            "failed",
+            "started",
+            "ended",
+        ]
     assert len(admin.job(other.id).attempts) == 1
     assert admin.explain(job.id).startswith("Completed ")
     assert admin.job("nothing") is None

@@ -127,6 +127,7 @@ def test_the_document_names_the_fields_that_are_there(endpoint, filled):
         "/search": {"q": "mail"},
         "/queue": {"name": "mail"},
         "/spread": {"name": "mail"},
+        "/source": {"source": "acme"},
         "/jobs": {"state": "dead"},
         "/jobs/count": {"state": "dead"},
     }

@@ -1,12 +1,12 @@
-"""What the admin layer answers about one thing: a pool, a schedule, a group of failures. Frozen values. No I/O."""
+"""What the admin layer answers about one thing: a pool, a schedule, a group of failures, a source. Frozen values. No I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dayjob.admin.records import AttemptRecord
+from dayjob.admin.records import AttemptRecord, HistoryCounts, SourceView
 from dayjob.admin.timeline_views import TimelineEvent
-from dayjob.admin.views import AuditEntry, BusyWorker, FailureGroup, JobView, Periodic, Pool
+from dayjob.admin.views import AuditEntry, BusyWorker, Count, FailureGroup, JobView, Periodic, Pool, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +78,22 @@ class GroupDetail:
     pools: tuple[str, ...] = ()
     #: On which machines and with which versions attempts of its jobs failed, as far as the history has them; most first.
     places: tuple[FailurePlace, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDetail:
+    """One source: what it used, and what it has stored."""
+
+    now: float
+    used: SourceView
+    #: Since when, and how many records were searched.
+    since: float
+    searched: int
+    #: Whether records were left out, because there are more than one request searches.
+    partial: bool
+    counts: HistoryCounts
+    #: Its jobs that wait, are scheduled, in retry and dead.
+    stored: dict[State, Count]
+    #: Its last attempts, and those that failed, newest first.
+    recent: tuple[AttemptRecord, ...]
+    failed: tuple[AttemptRecord, ...]

@@ -1,10 +1,9 @@
-"""The history as operators see it: pages of ended attempts, their counts over time, and the use of each source. Reads only."""
+"""The history as operators see it: pages of ended attempts, and their counts over time. Reads only."""
 
 from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,8 +13,6 @@ from dayjob.admin.records import (
     AttemptRecord,
     HistoryCounts,
     HistoryPage,
-    SourcesView,
-    SourceView,
     attempt_record,
 )
 from dayjob.admin.session import Session
@@ -24,7 +21,7 @@ from dayjob.names import suggest
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import history as store
-from dayjob.store.ops import inspect, job_types, maintain, pools
+from dayjob.store.ops import inspect, job_types, maintain
 from dayjob.store.ops.history import ENDINGS, FAILED, KeptRecord, Place
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -38,7 +35,7 @@ MAX_OF_NAME, MAX_OF_ALL = 50_000, 20_000
 STREAMS_AT_ONCE = 50
 #: Records are written up to this many milliseconds after their attempts ended; later only after an outage.
 DELAY_MS = 60_000
-_DAY_SECONDS = 86_400.0
+DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +224,7 @@ def history(
     if column == ("ran", True):
         return (yield from _slowest(streams, query, limit, now))
     if column != sorting.HISTORY.read(""):
-        newest = yield from _read_newest(session, query)
+        newest = yield from read_newest(session, query)
         rows = sorting.HISTORY.sorted((attempt_record(*one) for one in newest.whole()), sort)
         return HistoryPage(now, tuple(rows[:limit]), newest.searched, partial=newest.since > 0)
     position = _read_cursor(after) if after else None
@@ -326,7 +323,7 @@ def attempts_of(session: Session, job_id: str, name: str | None = None) -> Steps
 
 def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
     """The last recorded attempt of each job that this job enqueued, newest first, among the newest 5,000 records."""
-    newest = yield from _read_newest(session, Query(parent=job_id[: store.MAX_ID]))
+    newest = yield from read_newest(session, Query(parent=job_id[: store.MAX_ID]))
     latest: dict[str, AttemptRecord] = {}
     records = (attempt_record(name, one.record) for name, one in newest.found)
     for one in sorted(records, key=lambda one: one.ended_at):
@@ -336,14 +333,14 @@ def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
 
 def failed_attempts(session: Session, name: str, ids: Collection[str]) -> Steps[list[AttemptRecord]]:
     """The failed attempts of these jobs of one name, among its newest 5,000 that did not complete."""
-    newest = yield from _read_newest(session, Query(name, outcome="failed"))
+    newest = yield from read_newest(session, Query(name, outcome="failed"))
     return [attempt_record(name, one.record) for _, one in newest.found if one.record.id in ids]
 
 
 # Counts.
 
 
-class _Newest(NamedTuple):
+class Newest(NamedTuple):
     """The newest records that match."""
 
     found: list[tuple[str, KeptRecord]]
@@ -356,7 +353,7 @@ class _Newest(NamedTuple):
         return ((name, one.record) for name, one in self.found if one.place[0] >= self.since)
 
 
-def _read_newest(session: Session, query: Query) -> Steps[_Newest]:
+def read_newest(session: Session, query: Query) -> Steps[Newest]:
     """The newest matching records of all names together, among about 5,000."""
     names = yield from _names(session, query.name)
     streams = query.streams(session.keys, names)
@@ -365,7 +362,7 @@ def _read_newest(session: Session, query: Query) -> Steps[_Newest]:
     while (some := _read_next(streams)) and searched < MAX_COUNTED:
         searched += yield from _read_on(some, query)
     found = [(stream.name, one) for stream in streams for one in stream.found]
-    return _Newest(found, searched, max((stream.reached for stream in some), default=0))
+    return Newest(found, searched, max((stream.reached for stream in some), default=0))
 
 
 def history_counts(
@@ -387,11 +384,16 @@ def history_counts(
     """
     now = yield from ask(inspect.now())
     end = now if until is None else until
-    start = end - _DAY_SECONDS if since is None else since
+    start = end - DAY_SECONDS if since is None else since
     if end <= start:
         raise BadOption("since must be before until")
     query = Query(name, start, end, outcome, source, pool, schedule=schedule)
-    newest = yield from _read_newest(session, query)
+    newest = yield from read_newest(session, query)
+    return counted(newest, start, end, steps, now)
+
+
+def counted(newest: Newest, start: float, end: float, steps: int, now: float) -> HistoryCounts:
+    """Records in each of `steps` equal parts of a span, which begins later if not all of its records were searched."""
     start = min(max(start, newest.since / 1000), end - 1)
     steps = max(1, min(steps, 500))
     step = (end - start) / steps
@@ -412,65 +414,3 @@ def history_counts(
         newest.searched,
         newest.since > 0,
     )
-
-
-@dataclass(slots=True)
-class _Use:
-    """What one source used, while it is counted."""
-
-    attempts: float = 0.0
-    failed: float = 0.0
-    worked: float = 0.0
-    waited: float = 0.0
-    waits: float = 0.0
-    last: int = 0
-    running: int = 0
-    names: Counter[str] = field(default_factory=Counter)
-
-    def add(self, name: str, record: store.StoredRecord) -> None:
-        """Count an attempt that ended."""
-        self.attempts += record.weight
-        self.failed += record.weight * (record.ending in FAILED)
-        self.worked += record.weight * max(0, record.ran) / 1e6
-        if record.waited >= 0:
-            self.waited += record.weight * record.waited / 1e6
-            self.waits += record.weight
-        self.last = max(self.last, record.ended)
-        self.names[name] += 1
-
-    def view(self, source: str) -> SourceView:
-        """The same, to show."""
-        return SourceView(
-            source, round(self.attempts), round(self.failed), self.worked,
-            self.waited / self.waits if self.waits else None, self.last / 1000 if self.last else None, self.running,
-            tuple(name for name, _ in self.names.most_common(10)),
-        )  # fmt: skip
-
-
-def sources(
-    session: Session,
-    *,
-    since: float | None = None,
-    until: float | None = None,
-    source: str | None = None,
-    sort: str = "",
-) -> Steps[SourcesView]:
-    """What each source used, by default in the last day: attempts, failures, seconds worked, attempts that run now.
-
-    The newest 5,000 records are counted: if there are more, the span begins later and is `partial`. Those that used most time first, or sorted by another column: `-failed`. Raises BadOption.
-    """
-    sorting.SOURCES.read(sort)
-    now = yield from ask(inspect.now())
-    start = now - _DAY_SECONDS if since is None else since
-    newest = yield from _read_newest(session, Query(since=start, until=until, source=source))
-    used: dict[str, _Use] = {}
-    for name, record in newest.whole():
-        if record.source is not None:
-            used.setdefault(source_text(record.source), _Use()).add(name, record)
-    for pool in (yield from pools.pools(session.keys)):
-        for worker in pool.status.workers if pool.status is not None else ():
-            shown = source_text(worker.source)
-            if shown and source in (None, shown):
-                used.setdefault(shown, _Use()).running += 1
-    views = sorting.SOURCES.sorted((use.view(one) for one, use in sorted(used.items())), sort)
-    return SourcesView(now, tuple(views), max(start, newest.since / 1000), newest.searched, newest.since > 0)

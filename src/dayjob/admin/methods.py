@@ -26,6 +26,7 @@ from dayjob.admin import queues as queue_steps
 from dayjob.admin import scale as scale_steps
 from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import search as search_steps
+from dayjob.admin import sources as sources_steps
 from dayjob.admin import timeline as timeline_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin import waves as wave_steps
@@ -96,7 +97,8 @@ class AdminMethods:
     redis = Method(metric_steps.redis)
     history = Method(history_steps.history)
     history_counts = Method(history_steps.history_counts)
-    sources = Method(history_steps.sources)
+    sources = Method(sources_steps.sources)
+    source = Method(sources_steps.source)
     children = Method(history_steps.children)
     audit = Method(read_audit)
     events = Method(timeline_steps.timeline)

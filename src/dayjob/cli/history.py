@@ -9,10 +9,11 @@ import click
 
 from dayjob import text
 from dayjob.admin import sorting
-from dayjob.admin.records import AttemptRecord, HistoryPage
+from dayjob.admin.records import AttemptRecord, HistoryPage, SourceView
 from dayjob.cli import console
 from dayjob.cli.console import took
 from dayjob.store.ops.history import ENDINGS
+from dayjob.text import counted
 
 
 def _moment(value: str | None, option: str) -> float | None:
@@ -118,14 +119,37 @@ def list_sources(
     if not found.sources:
         click.echo("No job with a source has run. Set one with using(source=...) when you enqueue.")
         return
+    _print_sources(found.sources)
+    if found.partial:
+        click.echo(f"Since {console.when(found.since)}: the newest {found.searched:,} records were counted.")
+
+
+@sources.command(epilog="Example: dayjob sources show acme")
+@click.argument("source")
+@console.options
+def show(source: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one source: what it used in the last 24 hours, what it has stored, and its last attempts."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.source(source)
+    if as_json:
+        console.emit(found)
+        return
+    _print_sources([found.used])
+    if found.partial:
+        click.echo(f"Since {console.when(found.since)}: the newest {found.searched:,} records were counted.")
+    for state, count in found.stored.items():
+        click.echo(f"{state:<11}{count.matched:,} of {counted(count.searched, 'job')} searched")
+    if found.recent:
+        print_attempts(found.recent)
+
+
+def _print_sources(found: Sequence[SourceView]) -> None:
     rows = [
         (
             one.source, f"{one.attempts:,}", f"{one.failed:,}", text.span(one.worked), took(one.waited), one.running,
             console.when(one.last_at), ", ".join(one.names),
         )
-        for one in found.sources
+        for one in found
     ]  # fmt: skip
     head = ("SOURCE", "ATTEMPTS", "FAILED", "WORKED", "WAITED", "RUNNING", "LAST", "JOBS")
     console.table(head, rows, right="ATTEMPTS FAILED WORKED WAITED RUNNING")
-    if found.partial:
-        click.echo(f"The newest {found.searched:,} records were counted.")

@@ -20,8 +20,6 @@ from dayjob.web.render import address
 #: How many attempts a page has, and how many bars its chart.
 SIZE = 50
 STEPS = 60
-#: How many jobs of each state are searched for those of a source.
-MAX_COUNTED = 1000
 #: The spans that a page offers: words and seconds.
 SPANS = (("10 min", 600), ("1 h", 3600), ("6 h", 21_600), ("24 h", 86_400))
 _TEXTS = ("name", "outcome", "source", "pool", "schedule")
@@ -90,7 +88,8 @@ async def _picture(
 def _chart(request: Request, counts: HistoryCounts, asked: dict[str, str]) -> Chart:
     """Attempts in each step, as far as records were counted; a bar leads to the attempts of that step."""
     starts = [int(start) for start in counts.starts]
-    step = max(1, math.ceil(counts.step))
+    # A bar leads to whole seconds, which must include the last moment of its step.
+    step = max(1, math.ceil(counts.step + counts.starts[0] % 1))
     leads = drawings.to_history(request, **asked)
     title = "Attempts that ended"
     if counts.partial:
@@ -125,14 +124,8 @@ async def source(request: Request, admin: AsyncAdmin) -> Values:
     if not name:
         sentence, hint = "No source is named.", "The address needs a source: /source?source=..."
         return {"response": await failure(request, 404, sentence, hint)}
-    now = (await look(request.app.state.console)).now
-    used = await admin.sources(since=now - DAY_SECONDS, source=name)
-    where = f"source={shlex.quote(name)}"
-    counts = await admin.history_counts(source=name, since=now - DAY_SECONDS, steps=STEPS)
+    found = await admin.source(name)
     return {
-        "source": name, "used": used, "now": now,
-        "states": [(state, await admin.count(state, where=where, most=MAX_COUNTED)) for state in ("waiting", "scheduled", "retry", "dead")],
-        "where": where, "recent": await admin.history(source=name, limit=20),
-        "failed": await admin.history(source=name, outcome="failed", limit=20),
-        "picture": _chart(request, counts, {"source": name}),
+        "source": name, "found": found, "used": found.used, "now": found.now, "where": f"source={shlex.quote(name)}",
+        "picture": _chart(request, found.counts, {"source": name}),
     }  # fmt: skip

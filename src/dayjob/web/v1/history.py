@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from dayjob.admin.detail_views import SourceDetail
 from dayjob.admin.records import AttemptRecord, HistoryCounts, LoggedLines, SourcesView
-from dayjob.web.v1.inputs import HistoryInput, HistorySteps, OneJob, SourceFilter
+from dayjob.web.v1.inputs import HistoryInput, HistorySteps, OneJob, OneSource, SourceFilter
 from dayjob.web.v1.table import Call, Endpoint
 
 
@@ -50,6 +51,10 @@ async def _sources(call: Call[SourceFilter]) -> SourcesView:
     return await call.admin.sources(since=sent.since, until=sent.until, source=sent.source, sort=sent.sort)
 
 
+async def _source(call: Call[OneSource]) -> SourceDetail:
+    return await call.admin.source(call.sent.source)
+
+
 async def _children(call: Call[OneJob]) -> tuple[AttemptRecord, ...]:
     return await call.admin.children(call.sent.id)
 
@@ -64,4 +69,5 @@ ENDPOINTS = (
     Endpoint("GET", "/history", "history", "Attempts that ended, the newest first, or sorted by a column.", _history, HistoryAnswer, HistoryInput),
     Endpoint("GET", "/history/counts", "history", "How many attempts ended and failed in each step of a span.", _counts, HistoryCounts, HistorySteps),
     Endpoint("GET", "/sources", "history", "What each source used: attempts, failures, seconds worked.", _sources, SourcesView, SourceFilter),
+    Endpoint("GET", "/source", "history", "One source: what it used, its last attempts, and what it has stored.", _source, SourceDetail, OneSource),
 )  # fmt: skip

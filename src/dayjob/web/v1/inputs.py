@@ -416,6 +416,12 @@ class HistorySteps(HistoryFilter, kw_only=True):
     steps: Annotated[int, Meta(ge=1, le=500)] = 60
 
 
+class OneSource(_Input):
+    """A source."""
+
+    source: Annotated[str, Meta(min_length=1, max_length=300)]
+
+
 class SourceFilter(_Input):
     """A span, and one source or all."""
 
