@@ -139,7 +139,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """How the jobs of a name are told apart by key: by these arguments, or by the source.
+    """What distinguishes the jobs of a name by key: these arguments, or the source.
 
     All limits by key and `fair_by` of a job type use the same key, because a job waits in the queue of its key.
     """

@@ -134,7 +134,7 @@ def decide(
 
 
 def counts_failure(options: JobOptions, exception: BaseException) -> bool:
-    """Whether an attempt that ended with `exception` counts as failed. `decide` says what happens to the job."""
+    """Whether an attempt that ended with `exception` counts as failed. `decide` chooses what happens to the job."""
     if isinstance(exception, Signal):
         return isinstance(exception, Retry | Dead)
     return not isinstance(exception, options.discard_on)

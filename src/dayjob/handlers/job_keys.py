@@ -1,4 +1,4 @@
-"""Job keys: the text by which the jobs of a name are told apart, from their arguments or their source."""
+"""Job keys: the text that distinguishes the jobs of a name, from their arguments or their source."""
 
 from __future__ import annotations
 
