@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import msgspec
 
-from dayjob.errors import BadArguments, BadOption
+from dayjob.errors import BadArguments, BadOption, NotReady
 from dayjob.handlers.redact import is_hidden, secrets_in, shown, without
 from dayjob.limits import MAX_COST
 
 if TYPE_CHECKING:
     from dayjob.options import JobOptions
+
+if TYPE_CHECKING:
+    from dayjob.enqueue.batches import Batch
 
 _decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
 _decode_headers = msgspec.json.Decoder(dict[str, str] | None).decode
@@ -41,6 +44,8 @@ class CheckinSink(Protocol):
     @property
     def stop_reason(self) -> StopReason | None: ...
 
+    def batch(self, ids: tuple[str, ...], /) -> Any: ...
+
 
 class Job:
     """One job: a name, an id and arguments. `Job("name")` creates one for unit tests."""
@@ -58,6 +63,7 @@ class Job:
         "last_checkin",
         "line",
         "max_fails",
+        "membership",
         "name",
         "raw_args",
         "redact",
@@ -121,6 +127,8 @@ class Job:
         self.line: CheckinSink | None = None
         #: The units that `spend` reported; None if it was not called.
         self.spent: float | None = None
+        #: The ids of its batch and of those above, and its numbers in them; None if it is in no batch.
+        self.membership: tuple[tuple[str, ...], tuple[int, ...]] | None = None
         #: The last check-in: (text, done, total), or None.
         self.last_checkin: tuple[str, float | None, float | None] | None = None
 
@@ -143,6 +151,19 @@ class Job:
     def attempt(self) -> int:
         """The number of this attempt, from 1. Attempts that were given back do not count."""
         return 1 + self.fails + self.deaths + self.snoozes
+
+    @property
+    def batch_id(self) -> str | None:
+        """The id of the batch that it is a member or a callback of; None if there is none."""
+        return None if self.membership is None else self.membership[0][0]
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that it is a member or a callback of. Raises NotReady if there is none, or no pool runs the job."""
+        if self.membership is None or self.line is None:
+            raise NotReady(f"job {self.name!r} is in no batch, or no pool runs it")
+        found: Batch = self.line.batch(self.membership[0])
+        return found
 
     @property
     def last_attempt(self) -> bool:

@@ -39,6 +39,7 @@ from dayjob.options import Commit, Hook, JobOptions, JobSettings, Missed, PoolOp
 from dayjob.pool_lifecycle import PoolLifecycle, Running
 
 if TYPE_CHECKING:
+    from dayjob.enqueue.batches import Batch
     from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
     from dayjob.transactions import TransactionOutbox
 
@@ -326,6 +327,28 @@ class WorkerPool(PoolLifecycle, Generic[C]):
                 f"limit {name!r} exists with other values ({self.limits[name].kind}): use that one, or another name"
             )
         return limit
+
+    def batch(
+        self,
+        *,
+        on_success: JobType[..., ..., Any] | None = None,
+        on_complete: JobType[..., ..., Any] | None = None,
+        on_dead: JobType[..., ..., Any] | None = None,
+        args: Mapping[str, Any] | None = None,
+        description: str = "",
+    ) -> Batch:
+        """Jobs that belong together: `with pool.batch(on_success=report) as batch:`. What the block enqueues joins it.
+
+        The callbacks are jobs that get `args`. Each is enqueued once: `on_success` when every member has completed or was
+        discarded, `on_complete` when every member has ended, `on_dead` when the first one is dead. Raises BadArguments if a
+        callback does not take `args`, and BadOption.
+        """
+        with FORK_SAFE:
+            from dayjob.enqueue.batches import Senders, new_batch  # noqa: PLC0415 - loads the Redis client
+
+        senders = Senders(self.enqueuer.sender, lambda: self.async_enqueuer.sender)
+        callbacks = {"success": on_success, "complete": on_complete, "dead": on_dead}
+        return new_batch(senders, callbacks, args, description)
 
     @MadeOnce
     def enqueuer(self) -> Enqueuer:

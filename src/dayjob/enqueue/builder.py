@@ -22,6 +22,7 @@ from dayjob.store import codec, fork
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import produce
+from dayjob.store.ops.batches import MemberChunk, add_members
 from dayjob.store.ops.produce import FirstJob, Keyed, NewJob, Slot, Stored, When, digest_of, digest_to_keep
 
 #: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
@@ -60,6 +61,10 @@ class Sink(Protocol):
     async def astore(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]: ...
 
     def result(self, job_id: str, /) -> Any: ...
+
+    def progress(self, batch_id: str, /) -> Any: ...
+
+    def cancel_batch(self, batch_id: str, /) -> bool: ...
 
 
 class Builder:
@@ -112,8 +117,14 @@ class Builder:
             options = replace(options, unique_until=job_type.options.unique_until)
         return job_type.encode((), args), options
 
-    def new_job(self, name: str, args: bytes, options: EnqueueOptions) -> NewJob:
-        """Build a new job from a checked name and encoded arguments. Raises TooLarge or BadOption."""
+    def new_job(
+        self, name: str, args: bytes, options: EnqueueOptions, batch: str = "", number: int = 0
+    ) -> NewJob:
+        """Build a new job from a checked name and encoded arguments. Raises TooLarge or BadOption.
+
+        `batch` is the id of the batch that it joins. The script that stores it replaces `number`, unless that is -1, which
+        makes it a callback.
+        """
         now = time.time() + self.offset if self.sink is None else self.sink.now()
         source = options.source
         outer = running.get()
@@ -137,6 +148,8 @@ class Builder:
         if origin:
             # Not behind them: the script looks for the time of expiry at the end.
             extras = origin + extras
+        if batch:
+            extras = codec.more_fields({"membership": [batch, number]}) + extras
         milliseconds = int(now * 1000)
         payload = codec.template(name) % (
             codec.quoted(job.id), milliseconds // 1000, args, extras, milliseconds,
@@ -147,7 +160,7 @@ class Builder:
                 "Store the data elsewhere and pass a reference, or raise max_payload."
             )
         key = None if name in self._keyless else self._key_of(name, args, source)
-        return NewJob(job, payload, when, options.id is not None, options.unique_for, expires, key)
+        return NewJob(job, payload, when, options.id is not None, options.unique_for, expires, key, batch)
 
     def batches(self, new_jobs: Iterable[NewJob]) -> list[list[NewJob]]:
         """Split jobs into requests of bounded size."""
@@ -163,8 +176,16 @@ class Builder:
         return found
 
     def op(self, new_jobs: Sequence[NewJob], slot: Slot) -> Op[Stored]:
-        """The request that stores jobs of one name and one time. A job with a unique key or a chosen id must be alone."""
+        """The request that stores jobs of one name and one time. A job with a unique key or a chosen id must be alone.
+
+        Jobs that join a batch may be of any name and time.
+        """
+        if isinstance(new_jobs, MemberChunk):
+            return add_members(self.keys, slot, new_jobs)
         first = new_jobs[0]
+        if first.batch:
+            # Its block has ended: a commit sends it now.
+            return add_members(self.keys, slot, MemberChunk(new_jobs, (first.batch,)))
         job, when, expires = first.job, first.when, first.expires
         known_at = self._introduced.get(job.name)
         introduce = known_at is None or time.monotonic() - known_at >= KNOWN_JOBS_REFRESH_SECONDS
@@ -187,6 +208,10 @@ class Builder:
 
     def accept(self, new_jobs: Sequence[NewJob], stored: Stored) -> list[Job | None]:
         """The jobs to return to the caller, with the times of the answer; None for a duplicate. Raises BadOption."""
+        if isinstance(new_jobs, MemberChunk) or new_jobs[0].batch:
+            if not stored.stored:
+                raise BadOption("the batch has ended, so no job can join it: start another one")
+            return list(map(_job_of, new_jobs))
         first = new_jobs[0]
         self._introduced[first.job.name] = time.monotonic()
         if stored.now:

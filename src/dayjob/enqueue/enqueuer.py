@@ -10,13 +10,14 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 from dayjob import option_checks
 from dayjob.enqueue import results
+from dayjob.enqueue.batches import Batch, Senders
 from dayjob.enqueue.builder import Builder, Find
 from dayjob.enqueue.sender import AsyncSender, Sender
 from dayjob.errors import BadOption
 from dayjob.handlers.registry import epoch, require_stored, wait_of
 from dayjob.job import Job
 from dayjob.middleware import EnqueueHook
-from dayjob.names import check_redis
+from dayjob.names import check_redis, check_text
 from dayjob.option_checks import Seconds, durability_of
 from dayjob.options import Commit, EnqueueOptions, Provenance, Using, read_using
 from dayjob.store import addresses
@@ -32,6 +33,11 @@ class _EnqueuerBase(Generic[S]):
     """What both enqueuers share: all but the sending."""
 
     _sender_type: type[S]
+
+    @property
+    def senders(self) -> Senders:
+        """How its batches reach Redis, from sync and from async code."""
+        raise NotImplementedError
 
     def __init__(
         self,
@@ -54,15 +60,18 @@ class _EnqueuerBase(Generic[S]):
         self._options = EnqueueOptions(on_commit=on_commit, durability=wanted or None)
         option_checks.provenance(provenance, f"{type(self).__name__}: provenance")
         self._builder = Builder(self.namespace, max_payload, find, hooks, provenance)
-        self.sender: S = self._sender_type(
-            self._builder, self._options, redis=check_redis(redis), timeout=timeout, outbox=outbox
-        )
+        self._connects: dict[str, Any] = {"redis": check_redis(redis), "timeout": timeout, "outbox": outbox}
+        self.sender: S = self._sender_type(self._builder, self._options, **self._connects)
 
     def using(self, **options: Unpack[Using]) -> Self:
         """A copy of this enqueuer whose jobs get these options. It shares the connections. Raises BadOption."""
         chosen = copy.copy(self)
         chosen._options = read_using(options, self._options)
         return chosen
+
+    def batch(self, batch_id: str, /, *above: str) -> Batch:
+        """The batch with this id, to read its progress, cancel it, or add members to it from anywhere."""
+        return Batch(self.senders, (check_text(batch_id, "the id of a batch"), *above))
 
     def sourced(self, source: str | int | None) -> Self:
         """A copy of this enqueuer whose jobs have this `source`."""
@@ -85,6 +94,11 @@ class Enqueuer(_EnqueuerBase[Sender]):
     """Stores jobs in Redis. Threads may share one. Connects at first use."""
 
     _sender_type = Sender
+
+    @property
+    def senders(self) -> Senders:
+        """How its batches reach Redis, from sync and from async code."""
+        return Senders(self.sender, lambda: AsyncSender(self._builder, self._options, **self._connects))
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
         """Enqueue a job. Raises BadArguments, StoreError."""
@@ -142,6 +156,11 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
     """Stores jobs in Redis from async code: the methods of Enqueuer as coroutines. Connects at first use."""
 
     _sender_type = AsyncSender
+
+    @property
+    def senders(self) -> Senders:
+        """How its batches reach Redis, from sync and from async code."""
+        return Senders(self.sender.at_commit, lambda: self.sender)
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
         """Enqueue a job. Raises BadArguments, StoreError."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace as replace_struct
 
+from dayjob.enqueue.batches import joining
 from dayjob.enqueue.builder import Builder, Sink
 from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
 from dayjob.enqueue.hooks import hooked, with_headers
@@ -30,6 +31,7 @@ from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.link import Link
 from dayjob.store.op import Op
+from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.produce import NewJob, When
 from dayjob.store.steps import awalk, walk
 from dayjob.transactions import TransactionOutbox
@@ -69,7 +71,9 @@ class _SenderBase:
         """The request for one job, and the commit that it waits for."""
         if self._defaults is not None:
             options = _with_defaults(options, self._defaults)
-        new_jobs = [self.builder.new_job(name, args, options)]
+        block = joining.get()
+        batch = "" if block is None else block.joined_from(self.place, options)
+        new_jobs = [self.builder.new_job(name, args, options, batch)]
         on_commit = options.on_commit
         if self._outbox is not None or options.session is not None:
             new_jobs, on_commit = self._in_transaction(new_jobs, options)
@@ -88,7 +92,9 @@ class _SenderBase:
         """The request for many jobs of one name, and the commit that it waits for."""
         if self.builder.hooks:
             items = [(args, with_headers(own, outgoing)) for args, own in items]
-        new_jobs = [self.builder.new_job(name, args, own) for args, own in items]
+        block = joining.get()
+        batch = "" if block is None else block.joined_from(self.place, options)
+        new_jobs = [self.builder.new_job(name, args, own, batch) for args, own in items]
         on_commit = options.on_commit
         if self._outbox is not None or options.session is not None:
             new_jobs, on_commit = self._in_transaction(new_jobs, options)
@@ -110,7 +116,11 @@ class _SenderBase:
         named = [replace_struct(one, chosen=True, when=_fixed(one)) for one in new_jobs]
         namespace = self.builder.keys.namespace
         commit = self._outbox.commit_of(options.session, namespace, named, testing=testing)
-        return (new_jobs, options.on_commit) if commit is None else (named, commit)
+        if commit is None:
+            return new_jobs, options.on_commit
+        if new_jobs and new_jobs[0].batch:
+            raise BadOption("a job that an outbox keeps cannot join a batch: start the batch after the commit")
+        return named, commit
 
     @property
     def place(self) -> tuple[str, str]:
@@ -203,9 +213,21 @@ class Sender(_SenderBase):
             return request.planned()
         if running.get() is not None and self._collected(request):
             return request.planned()
+        block = joining.get()
+        if block is not None and block.add(request):
+            for chunk in block.full():
+                self.send_chunk(chunk)
+            return request.planned()
         if sink is not None:
             return request.read(sink.store(request.batches))
         return self.drive(request)
+
+    def send_chunk(self, chunk: MemberChunk) -> None:
+        """Store jobs that join a batch, and create or close it."""
+        if self.builder.sink is not None:
+            self.builder.sink.store([chunk])
+        else:
+            self.drive(EnqueueRequest(self.builder, [chunk], _stored, None, self._timeout))
 
     def drive(self, request: EnqueueRequest[A]) -> A:
         """Send a request to Redis on one link."""
@@ -270,7 +292,7 @@ class AsyncSender(_SenderBase):
         super().__init__(builder, defaults, redis=redis, timeout=timeout, outbox=outbox)
         self.links = AsyncLinks()
         #: Sends jobs at commit, because a commit hook is a plain function and may run in any thread.
-        self._at_commit = Sender(builder, defaults, redis=redis, timeout=timeout)
+        self.at_commit = Sender(builder, defaults, redis=redis, timeout=timeout)
 
     async def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
@@ -295,15 +317,27 @@ class AsyncSender(_SenderBase):
         """Send a request now, or have `on_commit` send it."""
         sink = self.builder.sink
         if on_commit is not None:
-            answer = _register(on_commit, lambda: self._at_commit.send(request, sink=sink))
+            answer = _register(on_commit, lambda: self.at_commit.send(request, sink=sink))
             if inspect.isawaitable(answer):
                 await answer
             return request.planned()
         if running.get() is not None and self._collected(request):
             return request.planned()
+        block = joining.get()
+        if block is not None and block.add(request):
+            for chunk in block.full():
+                await self.send_chunk(chunk)
+            return request.planned()
         if sink is not None:
             return request.read(await sink.astore(request.batches))
         return await self.drive(request)
+
+    async def send_chunk(self, chunk: MemberChunk) -> None:
+        """Store jobs that join a batch, and create or close it."""
+        if self.builder.sink is not None:
+            await self.builder.sink.astore([chunk])
+        else:
+            await self.drive(EnqueueRequest(self.builder, [chunk], _stored, None, self._timeout))
 
     async def drive(self, request: EnqueueRequest[A]) -> A:
         """Send a request to Redis on one link."""
@@ -329,7 +363,7 @@ class AsyncSender(_SenderBase):
 
     async def close(self) -> None:
         """Close the idle connections of this event loop. The next call opens new ones."""
-        self._at_commit.close()
+        self.at_commit.close()
         idle = self.links.here().idle
         while idle:
             await idle.pop().link.close()

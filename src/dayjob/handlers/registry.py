@@ -10,7 +10,7 @@ import difflib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -50,11 +50,21 @@ class Submits(Protocol):
         """Enqueue one job; None if it is unique and another job holds its unique key."""
         ...
 
+    def submit_many(
+        self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions, /
+    ) -> list[Job]:
+        """Enqueue many jobs of one name. Duplicates are left out of the answer."""
+        ...
+
 
 class AsyncSubmits(Protocol):
     """Like Submits, for async code."""
 
     async def submit(self, name: str, args: bytes, options: EnqueueOptions, /) -> Job | None: ...
+
+    async def submit_many(
+        self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions, /
+    ) -> list[Job]: ...
 
 
 class OwnEnqueuer(Protocol):
@@ -65,6 +75,10 @@ class OwnEnqueuer(Protocol):
 
     def result(self, job: str, timeout: float | None, /) -> Any:
         """Wait for the job and return its result."""
+        ...
+
+    def batch(self, batch_id: str, /, *above: str) -> Any:
+        """The batch with this id."""
         ...
 
 
@@ -224,6 +238,15 @@ class JobType(Generic[Q, P, R_co]):
         """Like enqueue_unique, to run at `when`, which must have a time zone."""
         return self._submit(args, kwargs, unique=True, at=epoch(when))
 
+    def enqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
+        """Enqueue many jobs, a few hundred per round trip. Each item has the arguments of one, all are checked first."""
+        return self._pool.enqueuer.sender.submit_many(self.name, self._items(items), self.enqueue_options)
+
+    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
+        """`enqueue_many`, awaited."""
+        sender = self._pool.async_enqueuer.sender
+        return await sender.submit_many(self.name, self._items(items), self.enqueue_options)
+
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """`enqueue`, awaited."""
         return require_stored(await self._asubmit(args, kwargs))
@@ -294,6 +317,16 @@ class JobType(Generic[Q, P, R_co]):
         raw = self._arguments.encode(args, kwargs)
         options = replace(self.enqueue_options, **changes) if changes else self.enqueue_options
         return await self._pool.async_enqueuer.sender.submit(self.name, raw, options)
+
+    def _items(self, items: Iterable[Mapping[str, Any]]) -> list[tuple[bytes, EnqueueOptions]]:
+        options = self.enqueue_options
+        if options.id is not None:
+            raise BadOption("enqueue_many: jobs cannot share one id; remove using(id=...)")
+        return [(self._arguments.encode((), item), options) for item in items]
+
+    def batch_of(self, ids: tuple[str, ...]) -> Any:
+        """The batch with the first of these ids, which is in those with the others."""
+        return self._pool.enqueuer.batch(*ids)
 
     def _kept(self, job: Job | str) -> str:
         if self.options.keep is None:

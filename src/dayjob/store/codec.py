@@ -6,6 +6,7 @@ Arguments and unknown fields keep their original bytes through every retry and r
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
@@ -22,8 +23,11 @@ MAX_PAST = 10
 MAX_LINE = 200
 #: Longest text of who enqueued a job, in characters.
 MAX_ORIGIN = 401
+#: How deep batches may be nested.
+MAX_BATCHES = 8
 
-_NULL = msgspec.Raw(b"null")
+#: The value of a field that a payload does not have.
+NULL = msgspec.Raw(b"null")
 
 
 #: A time in seconds or milliseconds since the epoch. Values beyond this range are refused.
@@ -39,7 +43,7 @@ class Wire(msgspec.Struct, gc=False):
     name: str
     id: str = ""
     t: Moment = 0
-    args: msgspec.Raw = _NULL
+    args: msgspec.Raw = NULL
     unique: bool = False
     unique_key: str = ""
     fails: Count = 0
@@ -54,14 +58,16 @@ class Wire(msgspec.Struct, gc=False):
     expires: Moment = 0
     attempt: str = ""
     trace: str = ""
-    past: msgspec.Raw = _NULL
+    past: msgspec.Raw = NULL
     enqueued_at: Moment = 0
     periodic: str = ""
     tick: Moment = 0
-    headers: msgspec.Raw = _NULL
+    headers: msgspec.Raw = NULL
     #: The job inside which it was enqueued, `<name>/<id>`; or else the machine and process that did.
-    parent: msgspec.Raw = _NULL
-    producer: msgspec.Raw = _NULL
+    parent: msgspec.Raw = NULL
+    producer: msgspec.Raw = NULL
+    #: The batch that it is a member of and its number there, then the same for each batch above.
+    membership: msgspec.Raw = NULL
 
 
 class Fault(msgspec.Struct, array_like=True, frozen=True):
@@ -141,7 +147,7 @@ def first_enqueued(wire: Wire, *, settled: bool = False) -> float:
     if wire.enqueued_at:
         return wire.enqueued_at / 1000
     made = wire.fails + wire.snoozes
-    if made > settled or (not made and wire.past is not _NULL):
+    if made > settled or (not made and wire.past is not NULL):
         return 0.0
     return float(wire.t) if settled and made else enqueued_at(wire)
 
@@ -160,13 +166,43 @@ def requeued(payload: bytes, wire: Wire, at: float) -> bytes:
 
 def origin_text(raw: msgspec.Raw) -> str:
     """The text of `parent` or `producer`; "" if there is none, or another program means something else by it."""
-    if raw is _NULL:
+    if raw is NULL:
         return ""
     try:
         found = msgspec.json.decode(raw)
     except UNREADABLE:
         return ""
     return found[:MAX_ORIGIN] if isinstance(found, str) else ""
+
+
+#: The ids of a member's batches, the nearest first, and its numbers in them; -1 for a callback of a batch.
+Membership = tuple[tuple[str, ...], tuple[int, ...]]
+_MEMBERSHIP = re.compile(rb'"membership":(\[[^\]]*\])')
+
+
+def membership(wire: Wire) -> Membership | None:
+    """The batches of a job; None if it has none, or another program means something else by the field."""
+    return None if wire.membership is NULL else _read_membership(bytes(wire.membership))
+
+
+def membership_in(payload: bytes) -> Membership | None:
+    """The batches of a job that cannot be read otherwise."""
+    found = _MEMBERSHIP.findall(payload)
+    return _read_membership(found[-1]) if found else None
+
+
+def _read_membership(raw: bytes) -> Membership | None:
+    try:
+        values = msgspec.json.decode(raw)
+    except UNREADABLE:
+        return None
+    if not isinstance(values, list) or len(values) % 2 or not 2 <= len(values) <= 2 * MAX_BATCHES:
+        return None
+    ids, numbers = tuple(values[::2]), tuple(values[1::2])
+    fits = all(isinstance(one, str) and one.isalnum() for one in ids) and all(
+        isinstance(one, int) and -1 <= one < 1 << 31 for one in numbers
+    )
+    return (ids, numbers) if fits else None
 
 
 def job_of(wire: Wire) -> Job:
@@ -194,13 +230,14 @@ def job_of(wire: Wire) -> Job:
     job.last_checkin = None
     job.spent = None
     job.existed = False
+    job.membership = membership(wire)
     return job
 
 
 def past(wire: Wire) -> list[Fault]:
     """The failed attempts that the payload records, oldest first."""
     try:
-        return [] if wire.past is _NULL else _read_past(wire.past)
+        return [] if wire.past is NULL else _read_past(wire.past)
     except UNREADABLE:
         return []
 

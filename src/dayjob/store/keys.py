@@ -189,6 +189,32 @@ class Keys:
         """Sorted set: staged list of an atomic job that completed, JSON, scored by the Redis millisecond of that. The leader moves its jobs to their queues. Written by exchange, release."""
         return f"{self.prefix}released"
 
+    def batch(self, batch_id: str) -> str:
+        """Hash: a batch: `total` members, `created`, `closed`, `cancelled` and `ended_at` (Redis milliseconds), `description`, `above` (its place in the batches above it), the callbacks `success`, `complete` and `dead` (payloads) and when each was `sent:`. Expires after 187 days, a week after its success. Written by add_members, change_batch and all scripts that end jobs."""
+        return f"{self.prefix}batch:{batch_id}"
+
+    def batch_ended(self, batch_id: str) -> str:
+        """String, a bitmap: the members of a batch that have ended for good, dead ones included. Written like the batch."""
+        return f"{self.prefix}batch:{batch_id}:ended"
+
+    def batch_dead(self, batch_id: str) -> str:
+        """String, a bitmap: the members of a batch that are dead, unreadable, or were dropped after their last failure. Written like the batch."""
+        return f"{self.prefix}batch:{batch_id}:dead"
+
+    def batch_failed(self, batch_id: str) -> str:
+        """String, a bitmap: the members of a batch whose last attempt failed and that run again. Written like the batch."""
+        return f"{self.prefix}batch:{batch_id}:failed"
+
+    @property
+    def batches(self) -> str:
+        """Sorted set: batch id, scored by the Redis millisecond of its creation. Written by add_members, which drops those older than 187 days."""
+        return f"{self.prefix}batches"
+
+    @property
+    def cancelled_batches(self) -> str:
+        """Sorted set: id of a batch that an operator cancelled, scored by the Redis millisecond of that. Pools end its members. Written by change_batch, which drops those older than a week."""
+        return f"{self.prefix}cancelled_batches"
+
     @property
     def bin(self) -> str:
         """Sorted set: the parts of deletions that can be undone, JSON, scored by the Redis millisecond at which each expires. Written by to_bin, undo."""

@@ -16,6 +16,7 @@ from contextvars import Context as Variables
 from functools import partial
 from typing import Any, TypeVar
 
+from dayjob.enqueue.batches import Progress
 from dayjob.enqueue.results import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
@@ -23,6 +24,7 @@ from dayjob.middleware import SKIPPED
 from dayjob.options import JobOptions, PoolOptions
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
+from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.consume import token_of
 from dayjob.store.ops.produce import NewJob
 from dayjob.testing.clock import FakeClock
@@ -169,6 +171,14 @@ class FakeStore:
             raise ResultTimeout(f"no result of job {job_id} yet: in a testing block, call drain() first")
         return read_result(raw, job_id)
 
+    def progress(self, batch_id: str, /) -> Progress:
+        """What became of the members of a batch."""
+        return self.memory.batches.progress(batch_id)
+
+    def cancel_batch(self, batch_id: str, /) -> bool:
+        """End the members of a batch when their turn comes."""
+        return self.memory.batches.cancel(batch_id)
+
     def _admit(self, batches: Sequence[Sequence[NewJob]]) -> tuple[list[Job | None], list[str]]:
         """What the caller gets, and the ids of what is due now."""
         if not self.open:
@@ -178,13 +188,26 @@ class FakeStore:
             )
         answers: list[Job | None] = []
         due: list[str] = []
-        for new_job in itertools.chain.from_iterable(batches):
-            job = self.memory.admit(new_job)
-            answers.append(job)
-            is_new = job is not None and not job.existed
-            if is_new and (new_job.job.scheduled_at or 0.0) <= self.now() + HALF_GRAIN_SECONDS:
-                due.append(new_job.job.id)
-        return answers, due
+        for batch in batches:
+            if isinstance(batch, MemberChunk):
+                self.memory.batches.begin(batch)
+            for one in batch:
+                new_job = self.memory.batches.numbered(one) if one.batch else one
+                job = self.memory.admit(new_job)
+                answers.append(job)
+                is_new = job is not None and not job.existed
+                if is_new:
+                    self.memory.batches.joined(new_job)
+                if is_new and (new_job.job.scheduled_at or 0.0) <= self.now() + HALF_GRAIN_SECONDS:
+                    due.append(new_job.job.id)
+            if isinstance(batch, MemberChunk) and batch.closes:
+                self.memory.batches.close(batch.ids[0])
+        return answers, [*due, *self._called()]
+
+    def _called(self) -> Iterator[str]:
+        """The callbacks of batches that were enqueued since."""
+        while self.memory.called:
+            yield self.memory.called.popleft()
 
     @contextmanager
     def _deeper(self) -> Iterator[Round]:
@@ -296,7 +319,9 @@ class FakeStore:
             registered = self.pool.find(name)
         except UnknownJob:
             return False  # it waits, as in production, for a pool that has it
-        job_type = new_pool_job_type(self.pool, registered, PoolState())
+        state = PoolState()
+        state.cancelled_batches = self.memory.batches.cancelled
+        job_type = new_pool_job_type(self.pool, registered, state)
         # A plain completion would not be heard of.
         job_type.plain = False
         self._job_types[name] = job_type
@@ -342,6 +367,7 @@ class FakeStore:
         self.memory.settle(attempt, settlement)
         if settlement is not None and settlement.children is not None:
             round_.due.extend(self._admit([settlement.children.jobs])[1])
+        round_.due.extend(self._called())
         round_.add(attempt, self._runner.errors.pop(attempt, None))
         return self._runner.results.pop(attempt, None)
 

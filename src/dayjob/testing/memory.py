@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
@@ -28,8 +29,10 @@ from dayjob.outcome import (
     Unreadable,
 )
 from dayjob.store import codec
+from dayjob.store.ops.batches import member_of
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
 from dayjob.store.ops.produce import FirstJob, NewJob, When, digest_to_keep
+from dayjob.testing.batches import FakeBatches
 from dayjob.testing.limits import FakeLimits
 from dayjob.worker.running.attempt import Attempt, Settlement
 
@@ -93,6 +96,15 @@ class Memory:
         self._unique: dict[str, tuple[str, float]] = {}
         self._ids: dict[str, tuple[FirstJob, float]] = {}
         self._results: dict[str, tuple[bytes, float]] = {}
+        self.batches = FakeBatches(now, self._call_back)
+        #: The ids of callbacks of batches that were enqueued and that an inline block has not run.
+        self.called: deque[str] = deque()
+
+    def _call_back(self, payload: bytes) -> None:
+        kept = MemoryEntry.of(payload)
+        self.enqueued.append(kept)
+        self.queued.append(kept)
+        self.called.append(kept.wire.id)
 
     def admit(self, new_job: NewJob) -> Job | None:
         """Store a new job, unless its chosen id was stored before or its unique key is taken.
@@ -207,6 +219,9 @@ class Memory:
                 raise AssertionError(f"a runner does not settle a readable job with {entry.outcome!r}")
             case _ as unknown:
                 assert_never(unknown)
+        member = member_of(codec.membership(attempt.wire), entry.outcome)
+        if member is not None:
+            self.batches.note(member)
 
     def _keep(self, entry: Entry, end: float) -> None:
         if entry.result:

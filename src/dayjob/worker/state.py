@@ -29,7 +29,19 @@ class RedisClock:
 class PoolState:
     """The state of one running pool. Every write is a single assignment, so no lock is needed."""
 
-    __slots__ = ("clock", "exchanges", "fetched", "held", "leads", "pool_id", "quiet", "stopping", "tag")
+    __slots__ = (
+        "cancelled_batches",
+        "clock",
+        "exchanges",
+        "fetched",
+        "has_batches",
+        "held",
+        "leads",
+        "pool_id",
+        "quiet",
+        "stopping",
+        "tag",
+    )
 
     def __init__(self) -> None:
         #: The id under which the pool is registered. A pool that was condemned continues under a new id.
@@ -45,6 +57,9 @@ class PoolState:
         self.clock = RedisClock()
         #: The attempts that this pool holds in Redis, by token.
         self.held: dict[str, Attempt] = {}
+        #: Whether members of batches have ended here, and the ids of the batches that operators cancelled.
+        self.has_batches = False
+        self.cancelled_batches: set[str] = set()
         #: Shown in the pool's status: exchanges made, jobs fetched.
         self.exchanges = 0
         self.fetched = 0

@@ -17,6 +17,7 @@ from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
+from dayjob.store.ops.batches import Fate
 from dayjob.store.ops.inspect import MAX_BYTES
 from dayjob.store.ops.move import JobMove, unique_key_of
 from dayjob.store.scripts import load
@@ -78,18 +79,22 @@ def to_bin(
     part: DeletionPart,
     total: str,
     source_is: Source = "set",
+    fate: Fate | None = None,
 ) -> Op[int]:
     """Take the jobs that are still there to the bin, and release their unique keys; count them under `total`.
 
     In a list each place counts what is ahead after those before it in `moves` have left.
     """
-    key_list: list[Arg] = [source, keys.bin, keys.bin_part(part.id, part.part), keys.totals]
+    key_list: list[Arg] = [
+        source, keys.bin, keys.bin_part(part.id, part.part), keys.totals, keys.scheduled, keys.due,
+    ]  # fmt: skip
     origin = msgspec.json.encode(source.removeprefix(keys.prefix))
-    args: list[Arg] = [source_is, origin, msgspec.json.encode(part), KEEP_SECONDS * 1000, total]
+    args: list[Arg] = [source_is, origin, msgspec.json.encode(part), KEEP_SECONDS * 1000, total, fate or ""]
     for one in moves:
         if one.unique_key:
             key_list.append(one.unique_key)
-        args += (one.place, one.entry, len(key_list) if one.unique_key else 0, one.job_id)
+        unique = len(key_list) if one.unique_key else 0
+        args += (one.place, one.entry, unique, one.job_id, *one.add_keys(keys, key_list))
     return Op(load("to_bin"), key_list, args, int)
 
 
@@ -186,6 +191,8 @@ class BinEntry:
     unique_key: str = ""
     holder: bytes = b""
     life: int = 0
+    #: Its batches and its numbers in them, if it is a member.
+    membership: codec.Membership | None = None
 
 
 def read_part(keys: Keys, part: DeletionPart, *, skip: int, size: int) -> Op[list[BinEntry]]:
@@ -202,6 +209,7 @@ def _entry(keys: Keys, place: int, raw: bytes) -> BinEntry:
     header = msgspec.json.decode(head, type=_Header)
     holder, payload = rest[: header.holder], rest[header.holder :]
     name = job_id = key = ""
+    member = None
     try:
         wire = codec.read(payload)
     except codec.Broken:
@@ -209,8 +217,9 @@ def _entry(keys: Keys, place: int, raw: bytes) -> BinEntry:
     else:
         name, job_id = wire.name, wire.id
         key = unique_key_of(keys, wire) if holder else ""
+        member = codec.membership(wire)
     life = int(header.life) if header.life > 0 else _THIRTY_DAYS
-    return BinEntry(raw, place, header.from_, header.score, payload, name, job_id, key, holder, life)
+    return BinEntry(raw, place, header.from_, header.score, payload, name, job_id, key, holder, life, member)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +245,24 @@ def undo(keys: Keys, part: DeletionPart, entries: Sequence[BinEntry]) -> Op[Undo
     bell = keys.bell(queue) if queue else keys.due if kind == "later" else target
     key_list: list[Arg] = [
         keys.bin_part(part.id, part.part), keys.bin, target if queue or origin in _SETS else keys.broken, bell, keys.known_jobs,
-        keys.totals,
+        keys.totals, keys.scheduled, keys.due,
     ]  # fmt: skip
-    args: list[Arg] = [kind, queue, msgspec.json.encode(part), f"restored:{queue or entries[0].name}"]
+    reopens = "reopened" if kind in ("queue", "later") else ""
+    args: list[Arg] = [
+        kind,
+        queue,
+        msgspec.json.encode(part),
+        f"restored:{queue or entries[0].name}",
+        reopens,
+    ]
     for before, one in enumerate(entries):
         if one.unique_key:
             key_list.append(one.unique_key)
         index = len(key_list) if one.unique_key else 0
-        args += (max(0, one.place - before), one.entry, one.payload, one.score, index, one.holder, one.life)
+        batch = JobMove(one.entry, membership=one.membership).add_keys(keys, key_list)
+        args += (
+            max(0, one.place - before), one.entry, one.payload, one.score, index, one.holder, one.life, *batch,
+        )  # fmt: skip
     return Op(load("undo"), key_list, args, _read_undone)
 
 

@@ -35,6 +35,8 @@ class ChildTarget(msgspec.Struct, frozen=True, gc=False):
     name: str
     when: When
     expires: float | None
+    #: The id of the batch that they join, or "".
+    batch: str = ""
 
     @property
     def text(self) -> str:
@@ -69,10 +71,10 @@ class Children:
         for new_job in new_jobs:
             self.jobs.append(new_job)
             self.size += len(new_job.payload)
-            self._admitted += new_job.alone
+            self._admitted += new_job.alone or new_job.batch != ""
         if self._admitted > MAX_INLINE:
             raise TooLarge(
-                f"an atomic job can enqueue at most {MAX_INLINE} jobs with a unique key or a chosen id. "
+                f"an atomic job can enqueue at most {MAX_INLINE} jobs with a unique key or a chosen id, or for a batch. "
                 "Send the others at once with using(now=True), or divide the work among more jobs."
             )
 
@@ -106,7 +108,7 @@ class Children:
         if self._lists is None:
             by_target: defaultdict[ChildTarget, list[bytes]] = defaultdict(list)
             for new_job in self.jobs:
-                if not new_job.alone:
+                if not (new_job.alone or new_job.batch):
                     by_target[_target(new_job)].append(new_job.payload)
             self._lists = list(by_target.items())
             self._sent = [0] * len(self._lists)
@@ -128,7 +130,7 @@ class Children:
         found: list[list[Arg]] = []
         rest: Sequence[NewJob] = self.jobs
         if self._lists is not None:
-            rest = [new_job for new_job in self.jobs if new_job.alone]
+            rest = [new_job for new_job in self.jobs if new_job.alone or new_job.batch]
             for number, (target, payloads) in enumerate(self._lists):
                 key_list += (keys.staged(owner, token, number), keys.released)
                 record = msgspec.json.encode(
@@ -138,7 +140,7 @@ class Children:
                     )
                 )  # fmt: skip
                 found.append(["staged", 0, token, len(payloads), 0, len(key_list) - 1, record])
-        for target, new_jobs in _runs(rest):
+        for target, new_jobs in runs(rest):
             found.append(_stored(keys, target, new_jobs, token, index, key_list))
         return found
 
@@ -150,10 +152,10 @@ def stage_args(keys: Keys, owner: str, token: str, part: Stage, key_list: list[A
 
 
 def _target(new_job: NewJob) -> ChildTarget:
-    return ChildTarget(new_job.job.name, new_job.when, new_job.expires)
+    return ChildTarget(new_job.job.name, new_job.when, new_job.expires, new_job.batch)
 
 
-def _runs(new_jobs: Sequence[NewJob]) -> Iterator[tuple[ChildTarget, list[NewJob]]]:
+def runs(new_jobs: Sequence[NewJob]) -> Iterator[tuple[ChildTarget, list[NewJob]]]:
     """The jobs in order, those that can be stored together as one."""
     run: list[NewJob] = []
     last: ChildTarget | None = None
@@ -178,12 +180,16 @@ def _stored(
 ) -> list[Arg]:
     first, name = new_jobs[0], target.name
     place = index.get(name, 0)
+    when = target.text
+    if target.batch:
+        key_list.append(keys.batch(target.batch))
+        when = f"{when} {len(key_list)} {target.batch}"
     key = len(key_list) + 1
     if not first.alone:
         if not place:
             key_list += (keys.queue(name), keys.bell(name), keys.known_jobs)
         payloads = [new_job.payload for new_job in new_jobs]
-        return ["children", place, token, target.text, len(payloads), key, name, *payloads]
+        return ["children", place, token, when, len(payloads), key, name, *payloads]
     job = first.job
     id_key = keys.job_id(job.id)
     key_list += (job.unique_key or id_key, id_key if first.chosen else job.unique_key or id_key)
@@ -193,7 +199,7 @@ def _stored(
     value = (
         f"{int(job.unique_key is not None)} {int(first.chosen)} {span(first.unique_for)} {digest} {job.id}"
     )
-    return ["admitted", place, token, target.text, 2, key, value, first.payload, name]
+    return ["admitted", place, token, when, 2, key, value, first.payload, name]
 
 
 def released(keys: Keys) -> Op[list[bytes]]:

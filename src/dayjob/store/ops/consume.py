@@ -30,6 +30,7 @@ from dayjob.outcome import (
 )
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
+from dayjob.store.ops.batches import Member
 from dayjob.store.ops.children import Children, stage_args
 from dayjob.store.ops.history import AttemptLines, Records
 from dayjob.store.ops.rates import RateRule, Spent, state_key
@@ -91,6 +92,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     children: Children | None = None
     #: Seconds that it took more, or less, than estimated, if the keys of its name share time.
     worked: float | None = None
+    #: What the outcome makes of a member of a batch.
+    member: Member | None = None
 
 
 def error_result(message: str) -> bytes:
@@ -316,6 +319,10 @@ def _settle_args(
             count += 1
         if entry.records is not None:
             args += _record_args(keys, entry.records, token, key_list)
+            count += 1
+        if entry.member is not None:
+            first = entry.member.add_keys(keys, key_list)
+            args += ("member", 0, token, entry.member.fate, 0, first, entry.member.text)
             count += 1
         if entry.logs is not None:
             key_list.append(keys.logs(entry.logs.job_id))

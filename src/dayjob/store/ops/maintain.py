@@ -127,7 +127,7 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [
         keys.condemned, keys.held(pool_id), keys.state(pool_id), keys.pool(pool_id), keys.dead, keys.retry, keys.broken,
-        keys.totals, keys.due, keys.events("rescued"),
+        keys.totals, keys.due, keys.events("rescued"), keys.scheduled,
     ]  # fmt: skip
     for place in names:
         name = place.partition("|")[0]
@@ -162,6 +162,8 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
                 records.caps.count,
                 records.caps.milliseconds,
             )
+        member = entry.member
+        args += (0, "", "") if member is None else (member.add_keys(keys, key_list), member.text, member.fate)
     return Op(load("sweep"), key_list, args, lambda reply: Swept(bool(reply[0]), reply[1], reply[2]))
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
+from dayjob.store.ops.batches import Fate, Member
 from dayjob.store.scripts import load
 
 
@@ -25,6 +26,15 @@ class JobMove:
     job_id: str = ""
     #: Deleted when the job goes into a queue, set to the error when it goes to dead. Empty where no result is kept.
     result_key: str = ""
+    #: The batches of a member, and its numbers in them.
+    membership: codec.Membership | None = None
+
+    def add_keys(self, keys: Keys, key_list: list[Arg]) -> tuple[int, str]:
+        """Append the keys of its batches. Returns the index of the first, or 0, and its numbers as scripts read them."""
+        if self.membership is None:
+            return 0, ""
+        member = Member(*self.membership, "completed")
+        return member.add_keys(keys, key_list), member.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +56,17 @@ def move(
     to: Literal["queue", "dead", ""] = "",
     name: str = "",
     failure: bytes = b"",
+    fate: Fate | None = None,
 ) -> Op[MoveAnswer]:
     """Move the jobs that are still there to the queue of `name` or to dead, or delete them; count them under `total`.
 
-    `failure` is stored as the result of jobs that go to dead.
+    `failure` is stored as the result of jobs that go to dead. `fate` is what becomes of members of batches.
     """
     target, bell = keys.dead if to == "dead" else source, source
     if to == "queue":
         target, bell = keys.queue(name), keys.bell(name)
-    key_list: list[Arg] = [source, target, keys.totals, keys.known_jobs, bell]
-    args: list[Arg] = [source_is, to, name, total, failure]
+    key_list: list[Arg] = [source, target, keys.totals, keys.known_jobs, bell, keys.scheduled, keys.due]
+    args: list[Arg] = [source_is, to, name, total, failure, fate or ""]
 
     def place_of(key: str) -> int:
         if key:
@@ -64,7 +75,8 @@ def move(
 
     for one in moves:
         unique, result = place_of(one.unique_key), place_of(one.result_key)
-        args += (one.place, one.entry, one.payload, unique, one.job_id, result)
+        batch, numbers = one.add_keys(keys, key_list)
+        args += (one.place, one.entry, one.payload, unique, one.job_id, result, batch, numbers)
     return Op(load("move"), key_list, args, _read_moved)
 
 

@@ -17,6 +17,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.ops import concurrency, consume, inspect, maintain, membership, partitions, produce
+from dayjob.store.ops.batches import Fate
 from dayjob.store.ops.bin import Deletion, Source, ask_bin, to_bin
 from dayjob.store.ops.maintain import BATCH, Move
 from dayjob.store.ops.move import JobMove, MoveAnswer, counted, done, move, unique_key_of
@@ -37,7 +38,13 @@ def _job_move(
     """Move this entry, together with the unique key that its job may own."""
     if wire is None:
         return JobMove(entry, payload, place)
-    return JobMove(entry, payload, place, unique_key_of(keys, wire), wire.id)
+    member = codec.membership(wire)
+    return JobMove(entry, payload, place, unique_key_of(keys, wire), wire.id, membership=member)
+
+
+def _ends_members(keys: Keys, source: str) -> Fate | None:
+    """What becomes of members of batches that are deleted from here. In dead, done and broken they have ended already."""
+    return None if source in (keys.dead, keys.done, keys.broken) else "completed"
 
 
 def _read(payload: bytes) -> codec.Wire | None:
@@ -64,10 +71,11 @@ def _remove(
     deletion: Deletion | None,
 ) -> Op[int]:
     """Take jobs out: to the bin, or without a deletion for good. The answer is how many were still there."""
+    fate = _ends_members(keys, source)
     if deletion is None:
-        return counted(move(keys, source, moves, total=total, source_is=source_is))
+        return counted(move(keys, source, moves, total=total, source_is=source_is, fate=fate))
     part = deletion.part_for(len(moves))
-    return to_bin(keys, source, moves, part=part, total=total, source_is=source_is)
+    return to_bin(keys, source, moves, part=part, total=total, source_is=source_is, fate=fate)
 
 
 def _one(op: Op[int]) -> Op[bool]:
@@ -163,7 +171,9 @@ def revive(keys: Keys, member: bytes, *, now: float) -> Op[Revived]:
         changes["expires"] = None
     back = _job_move(keys, member, wire, codec.rewrite(member, changes))
     back = replace(back, unique_key=back.unique_key if wire.id else "", result_key=keys.result(wire.id))
-    op = move(keys, keys.dead, [back], total=f"revived:{wire.name}", to="queue", name=wire.name)
+    op = move(
+        keys, keys.dead, [back], total=f"revived:{wire.name}", to="queue", name=wire.name, fate="reopened"
+    )
     return Op(op.command, op.keys, op.args, lambda reply: _read_revived(op.read(reply)))
 
 
@@ -183,7 +193,9 @@ def kill(
     wire = _readable(member)
     dead = _with_result(keys, _job_move(keys, member, wire, _corpse(member, now, why)), wire, keeping)
     failure = consume.error_result(why)
-    return done(move(keys, source, [dead], total=f"dead:{wire.name}", to="dead", failure=failure))
+    return done(
+        move(keys, source, [dead], total=f"dead:{wire.name}", to="dead", failure=failure, fate="dead")
+    )
 
 
 def _with_result(keys: Keys, dead: JobMove, wire: codec.Wire, keeping: Container[str]) -> JobMove:
@@ -240,7 +252,9 @@ def unqueue(
     dead = _with_result(keys, dead, wire, keeping)
     failure = consume.error_result(KILLED)
     return done(
-        move(keys, source, [dead], total=f"dead:{_own(name)}", source_is="queue", to="dead", failure=failure)
+        move(
+            keys, source, [dead], total=f"dead:{_own(name)}", source_is="queue", to="dead", failure=failure, fate="dead",
+        )  # fmt: skip
     )
 
 
@@ -448,10 +462,11 @@ def repair(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
     Raises BadOption when that cannot be read either.
     """
     wire = _readable(payload)
-    moves = [_broken(entry, payload)]
+    moves = [replace(_broken(entry, payload), membership=codec.membership(wire))]
     return done(
         move(
-            keys, keys.broken, moves, total=f"repaired:{wire.name}", source_is="broken", to="queue", name=wire.name
+            keys, keys.broken, moves, total=f"repaired:{wire.name}", source_is="broken", to="queue", name=wire.name,
+            fate="reopened",
         )
     )  # fmt: skip
 

@@ -51,6 +51,8 @@ class NewJob(msgspec.Struct, frozen=True):
     expires: float | None = None
     #: The key of the job, if this process knows its job type and that has keys.
     key: str | None = None
+    #: The id of the batch that it joins, or "".
+    batch: str = ""
 
     @property
     def alone(self) -> bool:

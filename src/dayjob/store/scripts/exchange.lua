@@ -74,12 +74,16 @@ Kinds that do not end it:
   logs          behind the outcome of its attempt, written if that was applied. payload: the lines that the attempt logged;
                 number: milliseconds to keep them; key, value: the logs of the job, and the number of the attempt. Name index: 0.
   worked        behind the outcome of its attempt, of a name whose keys share time; payload: seconds more, or less, than estimated
+  member        behind the outcome of a member of a batch, noted if that was applied. payload: completed, dead or failed; key: 4 for
+                its batch and each above: the batch, its bitmaps of members that ended, are dead, failed; value: the numbers of
+                the member in them. Name index: 0.
   spent         correct what an attempt was charged; payload: undone, if it never started; number: units more, or less, than
                 charged; value: limit index:mark, ...
   recharge      charge limits for an attempt that Redis lost; number: units; value: limit index:, ...
 The jobs that an atomic job enqueued, ahead of its outcome and stored in the same step. payload: "now", "in" or "at", the
-milliseconds from now or since the epoch, and the milliseconds until they expire or 0. Name index: 0 if their name is not
-among the names of this request; then key: their queue, its bell, known_jobs, in this order.
+milliseconds from now or since the epoch, the milliseconds until they expire or 0; for members of a batch also its key index
+and its id. Name index: 0 if their name is not among the names of this request; then key: their queue, its bell, known_jobs,
+in this order.
   children      the payloads follow; value: their job name
   admitted      one job with a unique key or an id that its caller chose: its payload and its job name follow; key: the unique
                 key and id:<id>, as for admit, ahead of those above; value: 1 when there is a unique key, 1 when the caller
@@ -160,7 +164,7 @@ local function add(counter, i, n)
   counts[label] = (counts[label] or 0) + n
 end
 local late, stuck, releases, cancelled = 0, {}, {}, {}
-local children
+local children, note
 local settled, histories = {}, {}
 local left, live = {}, {}
 local runs_again = {retried = true, snoozed = true, given_back = true, held_back = true, rewound = true}
@@ -339,6 +343,14 @@ for _ = 1, entries do
     end
   elseif kind == 'worked' then
     if settled[token] and partitions and partitions[i] then partitions[i].worked(token, tonumber(payload)) end
+  elseif kind == 'member' then
+    if settled[token] then
+      if not note then
+        --@use membership
+        note = function(...) note_member(...) end
+      end
+      note(key, value, payload, now, scheduled, due)
+    end
   elseif kind == 'spent' or kind == 'recharge' then
     if charges and not again and (present or kind == 'recharge') then
       charges.spend(pool .. '/' .. token, kind == 'recharge' and 'again' or payload, amount, value)

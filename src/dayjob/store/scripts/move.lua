@@ -7,14 +7,19 @@ KEYS[2]  target: a queue or dead; to delete the jobs, the source again
 KEYS[3]  totals
 KEYS[4]  known_jobs
 KEYS[5]  bell of the target; where the target is no queue, the source again
-KEYS[6...]  unique and result keys that entries refer to
+KEYS[6]  scheduled
+KEYS[7]  due
+KEYS[8...]  unique and result keys that entries refer to, and 4 for each batch of a member: the batch, its bitmaps of members
+            that ended, are dead, failed
 ARGV[1]  what the source is: queue, set or broken
 ARGV[2]  what the target is: queue, dead, or "" to delete the jobs
 ARGV[3]  job name to add to known_jobs, for a target that is a queue
 ARGV[4]  field of totals that counts them
 ARGV[5]  the error that callers who wait for a result get, as JSON, for a target that is dead
-ARGV[6...]  6 per entry: how many entries were ahead of it in its list when the client read it; the entry exactly as the client
-            read it; payload for the target; key index of its unique key or 0; job id; key index of its result or 0
+ARGV[6]  what becomes of members of batches: completed, dead, reopened, or "" for nothing
+ARGV[7...]  8 per entry: how many entries were ahead of it in its list when the client read it; the entry exactly as the client
+            read it; payload for the target; key index of its unique key or 0; job id; key index of its result or 0; key index of its
+            batch or 0, its numbers in the batch and in those above
 Returns  {how many were moved or deleted; who holds the unique key of an entry that was not moved for that reason, or false}
 A job that goes into a queue takes its unique key, if it is free, and loses the result of its earlier attempts. Other jobs
 release their unique key. A job that goes to dead gets the error as its result, for a day.
@@ -22,12 +27,13 @@ Atomic because: a job must be in exactly one place, positions in a queue change 
 released with its job, two jobs must not wait under one unique key, and a caller that waits for a result must not get that of
 an earlier attempt.
 ]]
---@use time bell entry owner
+--@use time check bell entry owner membership
 local source, target, totals, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local from, to, name, total, failure = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local scheduled, due = KEYS[6], KEYS[7]
+local from, to, name, total, failure, how = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local THIRTY_DAYS = 2592000
 
-local _, second = redis_time()
+local now, second = redis_time()
 if from == 'set' then redis.call('ZCARD', source) else redis.call('LLEN', source) end
 if to == 'dead' then redis.call('ZCARD', target) end
 if to == 'queue' then
@@ -42,7 +48,7 @@ local function remove(place, entry)
 end
 
 local moved, other = 0, false
-for i = 6, #ARGV, 6 do
+for i = 7, #ARGV, 8 do
   local seen, entry, payload, id = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
   local unique, result = KEYS[tonumber(ARGV[i + 3])], KEYS[tonumber(ARGV[i + 5])]
   local place
@@ -61,6 +67,8 @@ for i = 6, #ARGV, 6 do
       redis.call('DEL', unique)
     end
     if to == 'dead' and result then redis.call('SET', result, failure, 'PX', 86400000) end
+    local in_batch = tonumber(ARGV[i + 6])
+    if how ~= '' and in_batch > 0 then note_member(in_batch, ARGV[i + 7], how, now, scheduled, due) end
     moved = moved + 1
   end
 end

@@ -12,13 +12,16 @@ KEYS[7]  broken
 KEYS[8]  totals
 KEYS[9]  due
 KEYS[10]  events of rescued attempts
-KEYS[11...]  7 per job name, or name and key: queue or partition, held set, bell, held set of the name, turns, blocked, debts;
-             then the unique, result and history keys that entries refer to
+KEYS[11]  scheduled
+KEYS[12...]  7 per job name, or name and key: queue or partition, held set, bell, held set of the name, turns, blocked, debts;
+             then the unique, result and history keys that entries refer to, and 4 for each batch of a member: the batch, its
+             bitmaps of members that ended, are dead, failed
 ARGV[1]  pool id
 ARGV[2]  number of job names, or names with a key
-ARGV[3...]  these names, <name> or <name>|<key>, then 13 per entry: kind, name index, token, payload, number, key index of the unique key, job id,
+ARGV[3...]  these names, <name> or <name>|<key>, then 16 per entry: kind, name index, token, payload, number, key index of the unique key, job id,
             key index of the result, result, key index of the history, record of the attempt, how many records the history
-            keeps or 0 if that is not known, milliseconds to keep it
+            keeps or 0 if that is not known, milliseconds to keep it; key index of its batch or 0, its numbers in the batch and in
+            those above, completed | dead | failed
 Returns  {1, or 0 when the pool is not condemned; attempts moved; attempts left}
 Kinds of entries, named like the classes of outcome.py (number is 0 unless given here):
   reaped      payload goes to the head of its queue
@@ -30,12 +33,12 @@ Kinds of entries, named like the classes of outcome.py (number is 0 unless given
 The unique key of an entry is released if the job owns it.
 Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
---@use check bell record json event turns
+--@use check bell record json event turns membership
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local rescues = KEYS[10]
+local rescues, scheduled = KEYS[10], KEYS[11]
 local id, count = ARGV[1], tonumber(ARGV[2])
-local STRIDE, FIRST_NAME, FIRST_KEY = 13, 2, 10
+local STRIDE, FIRST_NAME, FIRST_KEY = 16, 2, 11
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -102,6 +105,8 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
     redis.call('HDEL', held, token)
     local history = tonumber(ARGV[i + 9])
     if history > 0 then record(KEYS[history], ARGV[i + 10], tonumber(ARGV[i + 11]), tonumber(ARGV[i + 12]), now) end
+    local in_batch = tonumber(ARGV[i + 13])
+    if in_batch > 0 then note_member(in_batch, ARGV[i + 14], ARGV[i + 15], now, scheduled, due) end
     redis.pcall('SREM', members, id .. '/' .. token)
     if by_key then
       redis.pcall('SREM', of_name, id .. '/' .. token)

@@ -22,6 +22,7 @@ from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume, inspect, job_types, maintain, membership
+from dayjob.store.ops.batches import member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.history import UNKNOWN_CAPS, HistoryCaps, StoredRecord, ending_of, new_records
 from dayjob.store.steps import Runs, walk
@@ -78,7 +79,13 @@ def _history_fields(wire: codec.Wire, now: float, error: str, *, died_in: str = 
 
 
 def _with_record(entry: Entry, held: HeldJob, crash: CrashedPool) -> Entry:
-    """`entry` with what the history keeps of its attempt. When that started is not known."""
+    """`entry` with what the history keeps of its attempt, and what becomes of a member of a batch.
+
+    When the attempt started is not known.
+    """
+    if not isinstance(entry.outcome, Reaped):
+        found = codec.membership(held.wire) or codec.membership_in(held.payload)
+        entry = msgspec.structs.replace(entry, member=member_of(found, entry.outcome))
     caps = crash.caps.get(entry.name, UNKNOWN_CAPS)
     ending = ending_of(entry.outcome) if not isinstance(entry.outcome, StartRequest) else None
     if ending is None or (caps.count == 0 and caps is not UNKNOWN_CAPS):

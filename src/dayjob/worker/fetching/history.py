@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dayjob.outcome import StartRequest
+from dayjob.outcome import StartRequest, Unreadable
 from dayjob.store import codec
+from dayjob.store.ops.batches import member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.history import AttemptLines, Records, StoredRecord, ending_of, new_records
 from dayjob.worker.pool_job_type import PoolJobType
@@ -97,7 +98,13 @@ class HistoryRecorder:
         self._count = sum(len(sample.kept) for sample in self._samples.values())
 
     def with_record(self, attempt: Attempt, entry: Entry) -> Entry:
-        """`entry` with the record of its attempt, unless that completed or its name has no history; and with its log lines."""
+        """`entry` with what goes with it: the record of its attempt, unless that completed or its name has no history, its log
+        lines, and what becomes of a member of a batch.
+        """
+        if attempt.wire.membership is not codec.NULL or isinstance(entry.outcome, Unreadable):
+            self._state.has_batches = True
+            found = codec.membership(attempt.wire) or codec.membership_in(attempt.payload)
+            entry = msgspec.structs.replace(entry, member=member_of(found, entry.outcome))
         if attempt.log is not None:
             kept_ms = attempt.job_type.history.milliseconds
             lines = AttemptLines(attempt.id, attempt.attempt, attempt.log.redacted(attempt), kept_ms)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -210,6 +210,18 @@ class Attempt(msgspec.Struct, eq=False):
         with _collecting:
             self.over = True
             return self.children
+
+    @property
+    def of_cancelled_batch(self) -> bool:
+        """Whether an operator cancelled its batch, or one above that."""
+        cancelled, found = self.job_type.pool.cancelled_batches, codec.membership(self.wire)
+        return (
+            bool(cancelled) and found is not None and found[1][0] >= 0 and not cancelled.isdisjoint(found[0])
+        )
+
+    def batch(self, ids: tuple[str, ...]) -> Any:
+        """The batch of its job, of which `ids` names it and those above."""
+        return self.job_type.type.batch_of(ids)
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None:
         """Store a check-in of the handler. The next status shows it."""

@@ -72,7 +72,7 @@ class Runner:
     def run(self, attempt: Attempt) -> Settlement:
         """Run a sync attempt on this thread, to its settlement."""
         try:
-            if attempt.cancelled or attempt.wire.expires:
+            if attempt.cancelled or attempt.wire.expires or attempt.job_type.pool.cancelled_batches:
                 early = self._open(attempt)
                 if early is not None:
                     return early
@@ -87,7 +87,7 @@ class Runner:
     async def arun(self, attempt: Attempt) -> Settlement:
         """Run an async attempt in this task, to its settlement."""
         try:
-            if attempt.cancelled or attempt.wire.expires:
+            if attempt.cancelled or attempt.wire.expires or attempt.job_type.pool.cancelled_batches:
                 early = self._open(attempt)
                 if early is not None:
                     return early
@@ -123,9 +123,10 @@ class Runner:
 
     def _open(self, attempt: Attempt) -> Settlement:
         """The settlement of an attempt that was cancelled or expired before its start; None if it must run."""
-        if attempt.cancelled:
+        if attempt.cancelled or attempt.of_cancelled_batch:
+            attempt.cancelled = True
             return self._cancelled(attempt)
-        if self._now() * 1000 > attempt.wire.expires:
+        if attempt.wire.expires and self._now() * 1000 > attempt.wire.expires:
             why = "expired before it could start"
             report.report_expired(attempt, why)
             return self._settler.settle(attempt, Dropped(counts_failure=False, why=why))
@@ -177,7 +178,7 @@ class Runner:
             return self._cancelled(attempt)
         if self._logs_done:
             report.log_done(attempt)
-        if attempt.job_type.plain and not attempt.wire.unique_until:
+        if attempt.job_type.plain and not attempt.wire.unique_until and attempt.wire.membership is codec.NULL:
             return None
         return self._done(attempt, result)
 

@@ -75,9 +75,13 @@ class Settler:
     def settle_completion(self, attempt: Attempt) -> Settlement:
         """A completion whose result is not kept.
 
-        None, unless it releases a unique key, corrects a charge, or has log lines or children.
+        None, unless it releases a unique key, corrects a charge, ends a member of a batch, or has log lines or children.
         """
-        if attempt.log is not None or attempt.children is not None:
+        if (
+            attempt.log is not None
+            or attempt.children is not None
+            or attempt.wire.membership is not codec.NULL
+        ):
             return self.settle(attempt, Done())
         until = attempt.wire.unique_until, attempt.job_type.options.unique_until
         if ("done" in until and attempt.own_key(self._keys.unique_prefix)) or attempt.spent() is not None:

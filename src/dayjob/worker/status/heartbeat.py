@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dayjob.options import PoolOptions
 from dayjob.store.keys import Keys
-from dayjob.store.ops import membership
+from dayjob.store.ops import batches, membership
 from dayjob.worker.membership import LEADER_TERM_SECONDS
 from dayjob.worker.shared_link import SharedLink
 from dayjob.worker.state import PoolState
@@ -77,8 +77,18 @@ class Heartbeat:
             if attempt is not None:
                 attempt.killed = token in answer.kill
                 attempt.cancelled = True
+        if self._state.has_batches:
+            self._cancel_members()
         for request in answer.requests:
             # A request of a newer version of dayjob is ignored.
             if request in self._operator_requests:
                 self._operator_requests[request]()
         return stale
+
+    def _cancel_members(self) -> None:
+        """Ask the running members of cancelled batches to stop. Those that wait are ended when their turn comes."""
+        self._state.cancelled_batches = self._link.run(batches.cancelled(self._keys))
+        if self._state.cancelled_batches:
+            for attempt in list(self._state.held.values()):
+                if attempt.of_cancelled_batch:
+                    attempt.cancelled = True
