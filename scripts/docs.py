@@ -55,6 +55,7 @@ def keys() -> str:
         "rest": "<rest>",
         "pool_id": "<pool>",
         "token": "<token>",
+        "batch_id": "<batch>",
         "number": "<number>",
         "slot": "<slot>",
         "receiver": "<receiver>",

@@ -34,6 +34,7 @@ from dayjob.store.op import Op, plain
 from dayjob.store.ops import (
     alerts,
     audit,
+    batches,
     bin,
     children,
     concurrency,
@@ -54,6 +55,7 @@ from dayjob.store.ops.move import JobMove
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.scripts import Script
+from dayjob.store.steps import walk
 from keyed import BY, KeyedPool, fill_keys, key_name
 from pools import Pool, fill, set_limit
 from rates import RatedPool, limit_name
@@ -763,3 +765,45 @@ def _exchange_stages(keys: Keys, link: Link) -> Op[Any]:
         "a",
         entries=[Entry("a", "1:a", Done(), children=one), Entry("a", "2:a", two.next_part(), children=two)],
     )
+
+
+def _members(keys: Keys, link: Link, slot: int = 1, **chunk: Any) -> batches.MemberChunk:
+    """Two jobs of a batch inside another one; the batch is new, and has callbacks."""
+    callback = b'{"name":"a","id":"called"}'
+    new = batches.NewBatch(
+        "what", {"success": callback, "complete": callback + b" ", "dead": callback + b"  "}
+    )
+    found = [
+        produce.NewJob(Job("a", id="m1"), _member_payload("m1"), When(), False, None, None, "inner"),
+        produce.NewJob(
+            Job("a", id="m2"), _member_payload("m2"), When("in", 5000), False, None, None, "inner"
+        ),
+    ]
+    return batches.MemberChunk(found, ("inner", "outer"), new, **chunk)
+
+
+def _member_payload(job_id: str) -> bytes:
+    return b'{"name":"a","id":"%b","membership":["inner",0],"at":1}' % job_id.encode()
+
+
+def _outer(keys: Keys, link: Link) -> None:
+    outer = batches.MemberChunk(
+        [], ("outer",), batches.NewBatch("outer", {"success": b'{"name":"a","id":"out"}'})
+    )
+    link.run(batches.add_members(keys, Slot("o", 1), outer))
+
+
+@scenario("add_members")
+def _add_members(keys: Keys, link: Link) -> Op[Any]:
+    _outer(keys, link)
+    return batches.add_members(keys, Slot("s", 1), _members(keys, link, closes=True))
+
+
+@scenario("change_batch")
+def _change_batch(keys: Keys, link: Link) -> Op[Any]:
+    _outer(keys, link)
+    link.run(batches.add_members(keys, Slot("s", 1), _members(keys, link, closes=True)))
+    about = walk(link, batches.read(keys, "inner"))
+    assert about is not None
+    link.run(batches.change_batch(keys, about, "completed", [0]))
+    return batches.change_batch(keys, about, "completed", [1])

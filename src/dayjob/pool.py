@@ -343,12 +343,8 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         discarded, `on_complete` when every member has ended, `on_dead` when the first one is dead. Raises BadArguments if a
         callback does not take `args`, and BadOption.
         """
-        with FORK_SAFE:
-            from dayjob.enqueue.batches import Senders, new_batch  # noqa: PLC0415 - loads the Redis client
-
-        senders = Senders(self.enqueuer.sender, lambda: self.async_enqueuer.sender)
         callbacks = {"success": on_success, "complete": on_complete, "dead": on_dead}
-        return new_batch(senders, callbacks, args, description)
+        return self.enqueuer.new_batch(callbacks, args, description, lambda: self.async_enqueuer.sender)
 
     @MadeOnce
     def enqueuer(self) -> Enqueuer:

@@ -207,6 +207,18 @@ EXPECTED: dict[str, dict[str, str]] = {
         "due": "ignored", "released": "spared", "staged:p1/1:a:0": "spared", "staged:p1/1:a:1": "spared",
         "staged:p1/1:a:2": "spared", "staged:p1/2:a:0": "repaired",
     },
+    "add_members": {
+        "sent:s": "error", "batch:inner": "error", "batches": "error", "scheduled": "error", "jobs:a": "error", "due": "ignored",
+        "bell:a": "ignored", "known_jobs": "ignored", "batch:outer": "error",
+        **dict.fromkeys(
+            ("batch:inner:ended", "batch:inner:dead", "batch:outer:ended", "batch:outer:dead", "batch:outer:failed"), "elsewhere",
+        ),
+    },
+    "change_batch": {
+        "batch:inner": "error", "batch:inner:ended": "error", "batch:inner:dead": "error", "batch:inner:failed": "elsewhere",
+        "cancelled_batches": "error", "scheduled": "spared", "due": "ignored", "batch:outer": "elsewhere",
+        **dict.fromkeys(("batch:outer:ended", "batch:outer:dead", "batch:outer:failed"), "elsewhere"),
+    },
     "release": {
         "released": "error", "staged:p1/1:a:0": "error", "jobs:b": "error", "bell:b": "ignored", "known_jobs": "ignored",
     },
@@ -368,7 +380,8 @@ TYPES = {
     "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash", "events": "list",
     "ticks": "list", "members": "hash", "versions": "hash", "starved": "hash",
     "partition": "list", "turns": "zset", "blocked": "zset", "debts": "zset", "key_settings": "hash", "parked": "zset",
-    "staged": "list", "released": "zset", "alerts": "hash", "undelivered": "list", "watcher": "string",
+    "batches": "zset", "cancelled_batches": "zset", "staged": "list", "released": "zset", "alerts": "hash", "undelivered": "list",
+    "watcher": "string",
 }  # fmt: skip
 
 
@@ -376,6 +389,8 @@ def kind_of(key):
     place, _, rest = key.partition(":")
     if rest.endswith(":stacks"):
         return "list"
+    if place == "batch":
+        return "string" if ":" in rest else "hash"
     if place == "bin":
         return "list" if rest else "zset"
     if place == "pool":

@@ -14,7 +14,7 @@ from dayjob.errors import Unavailable
 from dayjob.outcome import Dropped, Retried
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops.consume import Batch, Entry, Reply
+from dayjob.store.ops.consume import Entry, FetchedJobs, Reply
 from dayjob.worker.fetching.budget import FetchBudget
 from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
@@ -35,10 +35,10 @@ def new_reply(status: Any = "ok", **changes: Any) -> Reply:
     return Reply(status=status, **(fields | changes))
 
 
-def jobs(name: str, first: int, count: int) -> Batch:
+def jobs(name: str, first: int, count: int) -> FetchedJobs:
     numbers = range(first, first + count)
     payloads = [codec.write(codec.quoted(name), f"id{number}", 1.0, b"{}") for number in numbers]
-    return Batch(name, [f"{number}:{name}" for number in numbers], payloads)
+    return FetchedJobs(name, [f"{number}:{name}" for number in numbers], payloads)
 
 
 class FakeLink:
@@ -322,7 +322,7 @@ def test_a_pool_that_holds_other_attempts_than_redis_compares_them():
 
 def test_an_unreadable_job_goes_to_broken():
     pool = Pool()
-    pool.exchange(new_reply(batches=[Batch("a", ["1:a"], [b"not JSON"])], held=1))
+    pool.exchange(new_reply(batches=[FetchedJobs("a", ["1:a"], [b"not JSON"])], held=1))
     assert not pool.threads.ready.attempts
     pool.exchange(new_reply())
     assert {"unreadable", "1:a"} <= {part for part in pool.link.sent[-1].args if isinstance(part, str)}

@@ -88,7 +88,7 @@ def test_each_outcome_and_request_has_a_kind_of_its_own_that_the_scripts_documen
         for script in ("exchange", "sweep")
     }
     # These are no outcome: they stand behind or ahead of one.
-    beside = {"records", "logs", "spent", "worked", "children", "admitted", "staged"}
+    beside = {"records", "logs", "spent", "worked", "children", "admitted", "staged", "member"}
     assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | beside
     assert documented["sweep"] == {"reaped", "retried", "died", "dropped", "cancelled", "unreadable"}
 
@@ -127,8 +127,8 @@ def test_a_sweep_releases_the_unique_key_with_the_outcome():
     op = sweep(KEYS, "pool", [ended, Entry("a", "2:a", Reaped(), b"q")])
     place = op.keys.index(KEY) + 1
     assert op.args[3:] == [
-        *("died", 1, "1:a", b"p", 1, place, "id1", 0, b"", 0, b"", 0, 0),
-        *("reaped", 1, "2:a", b"q", 0, 0, "", 0, b"", 0, b"", 0, 0),
+        *("died", 1, "1:a", b"p", 1, place, "id1", 0, b"", 0, b"", 0, 0, 0, "", ""),
+        *("reaped", 1, "2:a", b"q", 0, 0, "", 0, b"", 0, b"", 0, 0, 0, "", ""),
     ]
 
 

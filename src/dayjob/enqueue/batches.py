@@ -28,7 +28,7 @@ joining: ContextVar[Batch | None] = ContextVar("dayjob_joining", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchProgress:
     """What became of the members of a batch."""
 
     #: How many members it has.
@@ -163,11 +163,11 @@ class Batch:
 
     # Reading and ending it.
 
-    def progress(self) -> Progress:
+    def progress(self) -> BatchProgress:
         """What became of its members. Raises NotReady if there is no such batch, and StoreError."""
         return walk(self._senders.sync, self._progress())
 
-    async def aprogress(self) -> Progress:
+    async def aprogress(self) -> BatchProgress:
         """`progress`, awaited."""
         return await awalk(self._senders.asynchronous(), self._progress())
 
@@ -182,10 +182,10 @@ class Batch:
         """`cancel`, awaited."""
         return await awalk(self._senders.asynchronous(), self._change("cancel"))
 
-    def _progress(self) -> Steps[Progress]:
+    def _progress(self) -> Steps[BatchProgress]:
         sink = self._senders.sync.builder.sink
         if sink is not None:
-            known: Progress = sink.progress(self.id)
+            known: BatchProgress = sink.progress(self.id)
             return known
         found = yield from self._read()
         now = yield from ask(inspect.now())
@@ -196,7 +196,7 @@ class Batch:
         if sink is not None:
             return sink.cancel_batch(self.id)
         found = yield from self._read()
-        return (yield from ask(batches.change(self._keys, found, what)))
+        return (yield from ask(batches.change_batch(self._keys, found, what)))
 
     def _read(self) -> Steps[StoredBatch]:
         found = yield from batches.read(self._keys, self.id)
@@ -217,14 +217,14 @@ MAX_NESTED = 8
 MAX_DESCRIPTION = 500
 
 
-def progress_of(found: StoredBatch, now: float) -> Progress:
+def progress_of(found: StoredBatch, now: float) -> BatchProgress:
     """The progress of a stored batch."""
     eta: float | None = None
     if found.left == 0:
         eta = 0.0
     elif found.ended and now > found.created_at:
         eta = found.left * (now - found.created_at) / found.ended
-    return Progress(found.total, found.ended - found.dead, found.failed, found.dead, found.left, eta)
+    return BatchProgress(found.total, found.ended - found.dead, found.failed, found.dead, found.left, eta)
 
 
 def new_batch(

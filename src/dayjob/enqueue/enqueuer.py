@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 from dayjob import option_checks
 from dayjob.enqueue import results
-from dayjob.enqueue.batches import Batch, Senders
+from dayjob.enqueue.batches import Batch, Senders, new_batch
 from dayjob.enqueue.builder import Builder, Find
 from dayjob.enqueue.sender import AsyncSender, Sender
 from dayjob.errors import BadOption
-from dayjob.handlers.registry import epoch, require_stored, wait_of
+from dayjob.handlers.registry import JobType, epoch, require_stored, wait_of
 from dayjob.job import Job
 from dayjob.middleware import EnqueueHook
 from dayjob.names import check_redis, check_text
@@ -99,6 +99,16 @@ class Enqueuer(_EnqueuerBase[Sender]):
     def senders(self) -> Senders:
         """How its batches reach Redis, from sync and from async code."""
         return Senders(self.sender, lambda: AsyncSender(self._builder, self._options, **self._connects))
+
+    def new_batch(
+        self,
+        callbacks: Mapping[str, JobType[..., ..., Any] | None],
+        args: Mapping[str, Any] | None,
+        description: str,
+        asynchronous: Callable[[], AsyncSender],
+    ) -> Batch:
+        """A batch that is created when its block ends; see `WorkerPool.batch`."""
+        return new_batch(Senders(self.sender, asynchronous), callbacks, args, description)
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
         """Enqueue a job. Raises BadArguments, StoreError."""

@@ -140,7 +140,7 @@ def _read_added(reply: Any) -> Stored:
 Change = Literal["cancel", "close", "check", "completed", "reopened"]
 
 
-def change(keys: Keys, about: StoredBatch, what: Change, numbers: Sequence[int] = ()) -> Op[bool]:
+def change_batch(keys: Keys, about: StoredBatch, what: Change, numbers: Sequence[int] = ()) -> Op[bool]:
     """Cancel or close a batch, let it check whether it has ended, or correct what it knows of members."""
     one = about.id
     return Op(

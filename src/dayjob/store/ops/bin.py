@@ -19,7 +19,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op
 from dayjob.store.ops.batches import Fate
 from dayjob.store.ops.inspect import MAX_BYTES
-from dayjob.store.ops.move import JobMove, unique_key_of
+from dayjob.store.ops.move import JobMove, callback_keys, unique_key_of
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -86,7 +86,7 @@ def to_bin(
     In a list each place counts what is ahead after those before it in `moves` have left.
     """
     key_list: list[Arg] = [
-        source, keys.bin, keys.bin_part(part.id, part.part), keys.totals, keys.scheduled, keys.due,
+        source, keys.bin, keys.bin_part(part.id, part.part), keys.totals, *callback_keys(keys, source, moves),
     ]  # fmt: skip
     origin = msgspec.json.encode(source.removeprefix(keys.prefix))
     args: list[Arg] = [source_is, origin, msgspec.json.encode(part), KEEP_SECONDS * 1000, total, fate or ""]
@@ -245,7 +245,7 @@ def undo(keys: Keys, part: DeletionPart, entries: Sequence[BinEntry]) -> Op[Undo
     bell = keys.bell(queue) if queue else keys.due if kind == "later" else target
     key_list: list[Arg] = [
         keys.bin_part(part.id, part.part), keys.bin, target if queue or origin in _SETS else keys.broken, bell, keys.known_jobs,
-        keys.totals, keys.scheduled, keys.due,
+        keys.totals,
     ]  # fmt: skip
     reopens = "reopened" if kind in ("queue", "later") else ""
     args: list[Arg] = [

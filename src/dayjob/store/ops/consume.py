@@ -193,7 +193,7 @@ class KeyedName(NamedTuple):
     price: float = 1.0
 
 
-class Batch(NamedTuple):
+class FetchedJobs(NamedTuple):
     """Jobs of one name, oldest first, each under a token of its own."""
 
     name: str
@@ -215,7 +215,7 @@ class Reply:
     stuck: list[str]
     wrong: list[str]
     #: In the order of the token numbers.
-    batches: list[Batch]
+    batches: list[FetchedJobs]
     #: Tokens that were not settled because their job was cancelled; True if the job goes to dead.
     cancelled: dict[str, bool] = field(default_factory=dict)
     #: Names whose rate limits differ from those in the request, so that nothing was fetched of them.
@@ -320,15 +320,8 @@ def _settle_args(
         if entry.records is not None:
             args += _record_args(keys, entry.records, token, key_list)
             count += 1
-        if entry.member is not None:
-            first = entry.member.add_keys(keys, key_list)
-            args += ("member", 0, token, entry.member.fate, 0, first, entry.member.text)
-            count += 1
-        if entry.logs is not None:
-            key_list.append(keys.logs(entry.logs.job_id))
-            logs = entry.logs
-            args += ("logs", 0, token, logs.text, logs.milliseconds, len(key_list), logs.attempt)
-            count += 1
+        if entry.member is not None or entry.logs is not None:
+            count += _add_behind(keys, entry, key_list, args)
     return args, count
 
 
@@ -337,6 +330,16 @@ def _held_limits(limits: Mapping[str, int], outcome: HeldBack, token: str) -> li
     key = key_in(token)
     names = (one if key is None or f"{one}|{key}" not in limits else f"{one}|{key}" for one in outcome.limits)
     return [str(limits[one]) for one in names if one in limits]
+def _add_behind(keys: Keys, entry: Entry, key_list: list[Arg], args: list[Arg]) -> int:
+    """Add what stands behind an outcome: what becomes of a member of a batch, and log lines. Returns how many entries."""
+    member, logs = entry.member, entry.logs
+    if member is not None:
+        first = member.add_keys(keys, key_list)
+        args += ("member", 0, entry.token, member.fate, 0, first, member.text)
+    if logs is not None:
+        key_list.append(keys.logs(logs.job_id))
+        args += ("logs", 0, entry.token, logs.text, logs.milliseconds, len(key_list), logs.attempt)
+    return (member is not None) + (logs is not None)
 
 
 def _record_args(keys: Keys, records: Records, token: str, key_list: list[Arg]) -> tuple[Arg, ...]:
@@ -348,14 +351,14 @@ def _record_args(keys: Keys, records: Records, token: str, key_list: list[Arg]) 
 def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) -> Reply:
     status: Status = reply[0].decode()
     releases = reply[5]
-    batches: list[Batch] = []
+    batches: list[FetchedJobs] = []
     if status == "again":
         pairs = sorted(
             zip(reply[8][::2], reply[8][1::2], strict=True), key=lambda pair: int(pair[0].partition(b":")[0])
         )
         for raw, payload in pairs:
             token = raw.decode()
-            batches.append(Batch(name_in(token), [token], [payload]))
+            batches.append(FetchedJobs(name_in(token), [token], [payload]))
     else:
         number = first
         for group in reply[8]:
@@ -363,12 +366,12 @@ def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) 
                 label = f"{names[-group[0] - 1]}|{group[1].decode()}"
                 after = number + len(group) - 2
                 tokens = [f"{n}:{label}" for n in range(number, after)]
-                batches.append(Batch(names[-group[0] - 1], tokens, group[2:]))
+                batches.append(FetchedJobs(names[-group[0] - 1], tokens, group[2:]))
                 number = after
                 continue
             name = names[group[0] - 1]
             after = number + len(group) - 1
-            batches.append(Batch(name, [f"{n}:{name}" for n in range(number, after)], group[1:]))
+            batches.append(FetchedJobs(name, [f"{n}:{name}" for n in range(number, after)], group[1:]))
             number = after
     return Reply(
         status=status,

@@ -127,7 +127,8 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
     index = {name: i for i, name in enumerate(names, 1)}
     key_list: list[Arg] = [
         keys.condemned, keys.held(pool_id), keys.state(pool_id), keys.pool(pool_id), keys.dead, keys.retry, keys.broken,
-        keys.totals, keys.due, keys.events("rescued"), keys.scheduled,
+        keys.totals, keys.due, keys.events("rescued"),
+        keys.scheduled if any(entry.member for entry in entries) else keys.due,
     ]  # fmt: skip
     for place in names:
         name = place.partition("|")[0]

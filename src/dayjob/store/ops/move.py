@@ -65,7 +65,14 @@ def move(
     target, bell = keys.dead if to == "dead" else source, source
     if to == "queue":
         target, bell = keys.queue(name), keys.bell(name)
-    key_list: list[Arg] = [source, target, keys.totals, keys.known_jobs, bell, keys.scheduled, keys.due]
+    key_list: list[Arg] = [
+        source,
+        target,
+        keys.totals,
+        keys.known_jobs,
+        bell,
+        *callback_keys(keys, source, moves),
+    ]
     args: list[Arg] = [source_is, to, name, total, failure, fate or ""]
 
     def place_of(key: str) -> int:
@@ -78,6 +85,11 @@ def move(
         batch, numbers = one.add_keys(keys, key_list)
         args += (one.place, one.entry, one.payload, unique, one.job_id, result, batch, numbers)
     return Op(load("move"), key_list, args, _read_moved)
+
+
+def callback_keys(keys: Keys, source: str, moves: Sequence[JobMove]) -> tuple[str, str]:
+    """Where callbacks of batches go, if there are members among the jobs; otherwise the source again."""
+    return (keys.scheduled, keys.due) if any(one.membership for one in moves) else (source, source)
 
 
 def _read_moved(reply: Any) -> MoveAnswer:

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ change_batch: cancel or close a batch, or note that members have ended or not.
 
-Called by: batches.change
+Called by: batches.change_batch
 KEYS[1]  batch
 KEYS[2]  batch, bitmap of members that ended
 KEYS[3]  batch, bitmap of dead members

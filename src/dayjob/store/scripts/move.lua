@@ -7,8 +7,8 @@ KEYS[2]  target: a queue or dead; to delete the jobs, the source again
 KEYS[3]  totals
 KEYS[4]  known_jobs
 KEYS[5]  bell of the target; where the target is no queue, the source again
-KEYS[6]  scheduled
-KEYS[7]  due
+KEYS[6]  scheduled; where no entry is a member of a batch, the source again
+KEYS[7]  due, or the source again
 KEYS[8...]  unique and result keys that entries refer to, and 4 for each batch of a member: the batch, its bitmaps of members
             that ended, are dead, failed
 ARGV[1]  what the source is: queue, set or broken

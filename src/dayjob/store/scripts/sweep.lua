@@ -12,7 +12,7 @@ KEYS[7]  broken
 KEYS[8]  totals
 KEYS[9]  due
 KEYS[10]  events of rescued attempts
-KEYS[11]  scheduled
+KEYS[11]  scheduled; where no entry is a member of a batch, due again
 KEYS[12...]  7 per job name, or name and key: queue or partition, held set, bell, held set of the name, turns, blocked, debts;
              then the unique, result and history keys that entries refer to, and 4 for each batch of a member: the batch, its
              bitmaps of members that ended, are dead, failed

@@ -6,8 +6,8 @@ KEYS[1]  source: a queue, scheduled, retry, dead, done or broken
 KEYS[2]  bin
 KEYS[3]  bin:<deletion>:<part>
 KEYS[4]  totals
-KEYS[5]  scheduled
-KEYS[6]  due
+KEYS[5]  scheduled; where no entry is a member of a batch, the source again
+KEYS[6]  due, or the source again
 KEYS[7...]  unique keys that entries refer to, and 4 for each batch of a member: the batch, its bitmaps of members that ended, are
             dead, failed
 ARGV[1]  what the source is: queue, set or broken

@@ -8,9 +8,7 @@ KEYS[3]  target: a queue, scheduled, retry, dead, done or broken
 KEYS[4]  bell of the target; due for scheduled and retry; elsewhere the target again
 KEYS[5]  known_jobs
 KEYS[6]  totals
-KEYS[7]  scheduled
-KEYS[8]  due
-KEYS[9...]  unique keys that entries refer to, and 4 for each batch of a member: the batch, its bitmaps of members that ended, are
+KEYS[7...]  unique keys that entries refer to, and 4 for each batch of a member: the batch, its bitmaps of members that ended, are
             dead, failed
 ARGV[1]  what the target is: queue, later (scheduled and retry), set or broken
 ARGV[2]  job name to add to known_jobs, for a target that is a queue
@@ -27,7 +25,6 @@ Atomic because: a job must be in exactly one place, and two jobs must not wait u
 ]]
 --@use time check bell entry soonest membership
 local part, bin, target, bell, known, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local scheduled, due = KEYS[7], KEYS[8]
 local to, name, description, total, how = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local is_set = to == 'set' or to == 'later'
 
@@ -54,7 +51,7 @@ for i = 6, #ARGV, 9 do
     remove_entry(part, true, place)
     if unique then redis.call('SET', unique, value, 'PX', life) end
     local in_batch = tonumber(ARGV[i + 7])
-    if how ~= '' and in_batch > 0 then note_member(in_batch, ARGV[i + 8], how, now, scheduled, due) end
+    if how ~= '' and in_batch > 0 then note_member(in_batch, ARGV[i + 8], how, now, target, bell) end
     moved = moved + 1
   end
 end
