@@ -6,15 +6,20 @@ local function call_back(batch, event, now, scheduled, due)
     redis.pcall('ZADD', due, 0, '1')
   end
 end
+-- How many bits of a bitmap are set; nil if the key has a wrong type.
+local function bits_of(bitmap)
+  local count = redis.pcall('BITCOUNT', bitmap)
+  return type(count) == 'number' and count or nil
+end
 -- What the members of a batch make of it: nil while some have not ended or more may come, else completed or dead, which is
 -- how the batch ends as a member of the batch above it.
 local function judge_batch(batch, ended, dead, now, scheduled, due)
   local known = redis.call('HMGET', batch, 'total', 'closed', 'cancelled')
-  local total = tonumber(known[1])
-  if known[2] ~= '1' or redis.call('BITCOUNT', ended) < total then return nil end
+  local total, all, bad = tonumber(known[1]), bits_of(ended), bits_of(dead)
+  if known[2] ~= '1' or not all or not bad or all < total then return nil end
   redis.call('HSET', batch, 'ended_at', string.format('%d', now))
   call_back(batch, 'complete', now, scheduled, due)
-  if known[3] or redis.call('BITCOUNT', dead) > 0 then return 'dead' end
+  if known[3] or bad > 0 then return 'dead' end
   call_back(batch, 'success', now, scheduled, due)
   redis.call('EXPIRE', batch, 604800)
   redis.call('EXPIRE', ended, 604800)
@@ -22,21 +27,21 @@ local function judge_batch(batch, ended, dead, now, scheduled, due)
   return 'completed'
 end
 -- Note in a batch what became of its member `n`: completed, dead, failed (it runs again) or reopened. Returns what became of
--- the batch by that. A batch that is gone is left alone.
+-- the batch by that. A batch that is gone is left alone. No trouble with a bitmap may fail a script; an audit finds it.
 local function note_end(batch, ended, dead, failed, n, how, now, scheduled, due)
   if redis.pcall('HEXISTS', batch, 'total') ~= 1 then return nil end
   if how == 'failed' then
-    redis.call('SETBIT', failed, n, 1)
+    redis.pcall('SETBIT', failed, n, 1)
     return nil
   end
-  if redis.call('GETBIT', failed, n) == 1 then redis.call('SETBIT', failed, n, 0) end
-  if how == 'dead' or redis.call('GETBIT', dead, n) == 1 then redis.call('SETBIT', dead, n, how == 'dead' and 1 or 0) end
+  if redis.pcall('GETBIT', failed, n) == 1 then redis.pcall('SETBIT', failed, n, 0) end
+  if how == 'dead' or redis.pcall('GETBIT', dead, n) == 1 then redis.pcall('SETBIT', dead, n, how == 'dead' and 1 or 0) end
   if how == 'reopened' then
-    redis.call('SETBIT', ended, n, 0)
+    redis.pcall('SETBIT', ended, n, 0)
     redis.call('PERSIST', batch)
     return redis.call('HDEL', batch, 'ended_at') == 1 and 'reopened' or nil
   end
-  redis.call('SETBIT', ended, n, 1)
+  redis.pcall('SETBIT', ended, n, 1)
   if how == 'dead' then call_back(batch, 'dead', now, scheduled, due) end
   return judge_batch(batch, ended, dead, now, scheduled, due)
 end
