@@ -330,6 +330,8 @@ def _held_limits(limits: Mapping[str, int], outcome: HeldBack, token: str) -> li
     key = key_in(token)
     names = (one if key is None or f"{one}|{key}" not in limits else f"{one}|{key}" for one in outcome.limits)
     return [str(limits[one]) for one in names if one in limits]
+
+
 def _add_behind(keys: Keys, entry: Entry, key_list: list[Arg], args: list[Arg]) -> int:
     """Add what stands behind an outcome: what becomes of a member of a batch, and log lines. Returns how many entries."""
     member, logs = entry.member, entry.logs

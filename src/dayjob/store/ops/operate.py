@@ -253,7 +253,14 @@ def unqueue(
     failure = consume.error_result(KILLED)
     return done(
         move(
-            keys, source, [dead], total=f"dead:{_own(name)}", source_is="queue", to="dead", failure=failure, fate="dead",
+            keys,
+            source,
+            [dead],
+            total=f"dead:{_own(name)}",
+            source_is="queue",
+            to="dead",
+            failure=failure,
+            fate="dead",
         )  # fmt: skip
     )
 
