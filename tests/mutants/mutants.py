@@ -40,6 +40,7 @@ SETTLE = "tests/scripts/test_exchange_settle.py"
 RESCUE = "tests/integration/test_rescue.py"
 HISTORY = "tests/scripts/test_history.py"
 CHILDREN = "tests/scripts/test_children.py"
+BATCHES = "tests/scripts/test_batches.py"
 ATOMIC = "tests/integration/test_atomic.py"
 MACHINE = "tests/property/test_machine.py"
 CRASHES = "tests/faults/test_crash_points.py"
@@ -73,6 +74,49 @@ ALL = (
         "1",
         ("tests/unit/test_history.py::test_under_load_an_even_sample_is_kept_that_stands_for_all",),
     ),
+    # Batches.
+    Mutant(
+        "the end of a member is noted though its outcome was late",
+        f"{SCRIPTS}/exchange.lua",
+        "elseif kind == 'member' then\n    if settled[token] then",
+        "elseif kind == 'member' then\n    if not again then",
+        (f"{BATCHES}::test_a_late_outcome_ends_no_member",),
+    ),
+    Mutant(
+        "a callback is sent twice",
+        f"{SCRIPTS}/prelude/membership.lua",
+        "redis.call('HEXISTS', batch, 'sent:' .. event) == 0 and ",
+        "",
+        ("tests/integration/test_batches.py::test_a_death_is_called_at_once_and_a_retry_of_the_member_still_brings_success",),
+    ),
+    Mutant(
+        "a batch ends before its last member",
+        f"{SCRIPTS}/prelude/membership.lua",
+        "or all < total then",
+        "or all < total - 1 then",
+        (f"{BATCHES}::test_the_last_end_enqueues_the_callbacks_once",),
+    ),
+    Mutant(
+        "a batch with a dead member succeeds",
+        f"{SCRIPTS}/prelude/membership.lua",
+        "if known[3] or bad > 0 then",
+        "if known[3] then",
+        (f"{BATCHES}::test_a_member_that_ends_as_a_failure_keeps_success_away",),
+    ),
+    Mutant(
+        "a sweep ends no member",
+        f"{SCRIPTS}/sweep.lua",
+        "if in_batch > 0 then note_member",
+        "if false then note_member",
+        (f"{BATCHES}::test_a_sweep_ends_members_and_calls_back",),
+    ),
+    Mutant(
+        "a retried member stays ended",
+        f"{SCRIPTS}/prelude/membership.lua",
+        "    redis.pcall('SETBIT', ended, n, 0)\n",
+        "",
+        (f"{BATCHES}::test_a_batch_goes_up_to_the_one_above_when_it_ends_and_opens_it_again",),
+    ),
     # Atomic jobs.
     Mutant(
         "the children of an attempt that is gone are stored",
@@ -98,8 +142,8 @@ ALL = (
     Mutant(
         "a unique child is stored though its key is taken",
         f"{SCRIPTS}/prelude/children.lua",
-        "or unique and redis.call('EXISTS', unique) == 1)",
-        "or false)",
+        "or unique and redis.call('EXISTS', unique) == 1\n",
+        "or false\n",
         (f"{CHILDREN}::test_a_unique_child_is_stored_only_if_its_key_is_free_at_the_end",),
     ),
     Mutant(

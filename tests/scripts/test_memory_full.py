@@ -19,7 +19,7 @@ from pools import Pool, fill, jobs_of, set_limit
 from scenarios import ALL
 from server import running
 
-REFUSED = {"enqueue", "enqueue_by_key", "schedule", "admit", "tick", "to_bin"}
+REFUSED = {"add_members", "enqueue", "enqueue_by_key", "schedule", "admit", "tick", "to_bin"}
 
 
 @pytest.fixture(scope="module")

@@ -261,7 +261,7 @@ def unqueue(
             to="dead",
             failure=failure,
             fate="dead",
-        )  # fmt: skip
+        )
     )
 
 
