@@ -119,7 +119,9 @@ class _SenderBase:
         if commit is None:
             return new_jobs, options.on_commit
         if new_jobs and new_jobs[0].batch:
-            raise BadOption("a job that an outbox keeps cannot join a batch: start the batch after the commit")
+            raise BadOption(
+                "a job that an outbox keeps cannot join a batch: start the batch after the commit"
+            )
         return named, commit
 
     @property
