@@ -235,7 +235,7 @@ ALL = (
     Mutant(
         "a completion keeps its place in the limit",
         f"{SCRIPTS}/exchange.lua",
-        "if limit[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end",
+        "if limit[i] and not uncounted[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end",
         "",
         (f"{EXCHANGE}::test_what_is_settled_makes_room_in_the_same_exchange", MACHINE),
     ),
