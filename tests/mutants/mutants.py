@@ -50,6 +50,7 @@ WAVES = "tests/integration/test_waves.py"
 CLOCK = "tests/faults/test_host_clock.py"
 LOGGING = "tests/integration/test_logging_that_raises.py"
 EVENTS = "tests/scripts/test_events.py"
+OTEL = "tests/integration/test_otel.py"
 
 ALL = (
     # The history.
@@ -928,5 +929,62 @@ ALL = (
         "        fitting = [one for one in jobs if not _problem(described, one[1])]\n",
         "        fitting = list(jobs)\n",
         ("tests/integration/test_changes.py::test_jobs_whose_arguments_do_not_fit_stay",),
+    ),
+    # Integrations.
+    Mutant(
+        "a span shows redacted values",
+        "src/dayjob/otel.py",
+        "                    _record(span, failed.error, secrets_of(job))\n",
+        "                    _record(span, failed.error)\n",
+        ("tests/integration/test_otel.py::test_a_failure_is_an_error_with_its_exception_and_without_secrets",),
+    ),
+    Mutant(
+        "a report shows redacted values of variables",
+        "src/dayjob/sentry.py",
+        "            _hide_variables(frame, job, secrets)\n",
+        "",
+        ("tests/integration/test_sentry.py::test_an_error_is_reported_once_by_its_exception_and_with_its_job",),
+    ),
+    Mutant(
+        "an error is reported twice",
+        "src/dayjob/sentry.py",
+        "        setattr(error, _REPORTED, True)\n",
+        "        setattr(error, _REPORTED, False)\n",
+        ("tests/integration/test_sentry.py::test_arguments_are_left_out_unless_the_program_sends_such_data",),
+    ),
+    Mutant(
+        "a signal is a failure for tracing",
+        "src/dayjob/retry.py",
+        "        return isinstance(exception, Retry | Dead)\n",
+        "        return True\n",
+        ("tests/unit/test_retry.py::test_what_counts_as_a_failure_and_as_the_last_one_is_what_decide_makes_of_it",),
+    ),
+    Mutant(
+        "baggage that is too large refuses an enqueue",
+        "src/dayjob/instruments.py",
+        "        except BadOption:\n            continue\n",
+        "        except BadOption:\n            raise\n",
+        (f"{OTEL}::test_baggage_travels_and_what_is_too_large_never_keeps_a_job_from_being_enqueued",),
+    ),
+    Mutant(
+        "hooks of sync jobs do not know their job",
+        f"{WORKER}/running/report.py",
+        "    token = running.set(attempt)\n",
+        "    token = running.set(None)\n",
+        ("tests/integration/test_job_logging.py::test_hooks_of_sync_and_async_jobs_know_the_job_that_ended",),
+    ),
+    Mutant(
+        "a broken-off run counts as the last one",
+        "src/dayjob/testing/fake_store.py",
+        "            if broken.passed < number:\n",
+        "            if broken.passed <= number:\n",
+        ("tests/unit/test_testing_probes.py",),
+    ),
+    Mutant(
+        "a worker is ready though Redis is away",
+        f"{WORKER}/supervisor/condition.py",
+        "not (self.quiet or self.stopping or self.redis_away)",
+        "not self.stopping",
+        ("tests/integration/test_deploys.py::test_the_parent_answers_probes_without_redis",),
     ),
 )  # fmt: skip
