@@ -385,9 +385,11 @@ for _ = 1, groups do
       late = late + count - dropped
       add('late', i, count - dropped)
     end
-    for at = position + 3, position + 2 + count do
+    -- Plain names do not pay for this loop.
+    local keyed = partitions and partitions[i]
+    for at = position + 3, (limit[i] or keyed or suspect) and position + 2 + count or 0 do
       if limit[i] and not uncounted[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end
-      if partitions and partitions[i] then partitions[i].free(ARGV[at], pool .. '/' .. ARGV[at], rule[i] and rule[i].places) end
+      if keyed then keyed.free(ARGV[at], pool .. '/' .. ARGV[at], rule[i] and rule[i].places) end
       if ARGV[at] == suspect then suspect_ended = true end
     end
   end
@@ -467,6 +469,8 @@ local function fetch(i, count, bytes, one)
   local queue, group, label = key_of(i, 1), {i}, name[i]
   if one then queue, group, label = one.list, {-i, one.key}, name[i] .. '|' .. one.key end
   local empty = #group
+  -- Whether something counts the attempts by their members; plain names have none.
+  local counted = limit[i] or rule[i] or one
   local chunk = one and 32 or 4
   while count > 0 and bytes > 0 do
     chunk = math.min(chunk, count)
@@ -479,7 +483,7 @@ local function fetch(i, count, bytes, one)
       taken = taken + 1
       bytes = bytes - #payloads[p]
       pairs_[taken * 2 - 1], pairs_[taken * 2] = token, payloads[p]
-      members[taken] = pool .. '/' .. token
+      if counted then members[taken] = pool .. '/' .. token end
       group[#group + 1] = payloads[p]
     end
     call('HSET', held, unpack(pairs_))
