@@ -391,6 +391,14 @@ def _(keys: Keys, link: Link) -> Op[Any]:
     return partitions.set_key(keys, "a", "x", weight=3, limit=5)
 
 
+@scenario("change_key_rate")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    key_name(keys, link, "a", kinds={"r": Rate(1, per=3600)})
+    fill_keys(keys, link, "a", ("x", "1"), ("x", "2"))
+    link.run(plain("ZADD", keys.debts("a"), 5, "x"))
+    return rates.change_key(keys, "r", "x", "set", ["a"], value=Rate(5, per=3600).definition())
+
+
 @scenario("heal_keys")
 def _(keys: Keys, link: Link) -> Op[Any]:
     blocked_key(keys, link)

@@ -102,6 +102,10 @@ EXPECTED: dict[str, dict[str, str]] = {
         ("blocked:a", "key_settings:a", "partition:a|x", "held:a|x", "partition:a|y", "held:a|y"), "ignored"
     ),
     "partition_sizes": {"partition:a|x": "ignored", "partition:a|y": "ignored"},
+    "change_key_rate": {
+        "limits": "error", "turns:a": "error", "blocked:a": "error", "debts:a": "error", "partition:a|x": "error", "bell:a": "repaired",
+        **dict.fromkeys(("overrides:r", "rate:r|x", "window:r|x", "hold:r|x"), "elsewhere"),
+    },
     "set_key": {
         "key_settings:a": "error", "turns:a": "error", "blocked:a": "error", "debts:a": "error", "partition:a|x": "error",
         "bell:a": "repaired",

@@ -35,6 +35,11 @@ METHODS = {
 }  # fmt: skip
 #: What the API can do beside the table: more than one job at once, and new jobs.
 OTHER_POSTS = {
+    "/key/weight",
+    "/key/limit",
+    "/key/pause",
+    "/key/resume",
+    "/key/purge",
     # A rate limit has no list of states.
     "/limit/set",
     "/limit/lift",

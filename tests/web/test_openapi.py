@@ -126,6 +126,7 @@ def test_the_document_names_the_fields_that_are_there(endpoint, filled):
     needed = {
         "/search": {"q": "mail"},
         "/queue": {"name": "mail"},
+        "/queue/keys": {"name": "mail"},
         "/spread": {"name": "mail"},
         "/source": {"source": "acme"},
         "/jobs": {"state": "dead"},

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayjob.admin.session import Session, outcome
 from dayjob.admin.views import Outcome
 from dayjob.errors import BadOption
+from dayjob.handlers.job_keys import stored_key
 from dayjob.limits import MAX_PER_SECONDS, Rate, RateKind, Window, allows, read_definition
 from dayjob.names import suggest
 from dayjob.store.keys import Keys
-from dayjob.store.ops import inspect, rates
+from dayjob.store.ops import inspect, partitions, rates
 from dayjob.store.ops.rates import LimitState, RateTable
-from dayjob.store.steps import Steps, ask
+from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import span
 
 #: How many queues or limits one read covers.
 AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimit:
+    """What an operator set a limit to for one key."""
+
+    key: str
+    #: In words; "lifted" if there is no limit for this key.
+    allows: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,11 @@ class LimitView:
     by_operator: bool
     #: Whether a key of the limit has a wrong type, so that its jobs do not start.
     wrong: bool = False
+    #: The arguments by which it counts, if each key has its own count; and what operators set for single keys.
+    by: tuple[str, ...] = ()
+    own_keys: tuple[KeyLimit, ...] = ()
+    #: How many keys wait for this limit or for another one of their job names.
+    keys_held_back: int = 0
 
 
 def listing(session: Session, *, sizes: Mapping[str, int] | None = None) -> Steps[tuple[LimitView, ...]]:
@@ -64,7 +79,19 @@ def listing(session: Session, *, sizes: Mapping[str, int] | None = None) -> Step
         kinds = {name: rates.kind_of(table.definitions[name]) for name in some}
         costs = {name: min((table.rules[one].cost for one in table.users(name)), default=1) for name in some}
         states |= yield from ask(rates.limit_states(keys, kinds, cost=costs))
-    return tuple(_view(table, name, states[name], sizes) for name in names)
+    views = [_view(table, name, states[name], sizes) for name in names]
+    for at, view in enumerate(views):
+        if view.by:
+            views[at] = yield from _with_keys(keys, view)
+    return tuple(views)
+
+
+def _with_keys(keys: Keys, view: LimitView) -> Steps[LimitView]:
+    """The view of a limit that counts by key, with what only its keys know."""
+    found = yield from ask(rates.overrides(keys, view.name))
+    own = tuple(KeyLimit(key, allows(read_definition(text))) for key, text in sorted(found.items())[:AT_ONCE])
+    held: list[int] = yield from ask_all([partitions.count_blocked(keys, name) for name in view.queues])
+    return replace(view, own_keys=own, keys_held_back=sum(held), used=0, most=None, wait=0.0, delay=0.0)
 
 
 def _sizes(keys: Keys, queues: Sequence[str]) -> Steps[dict[str, int]]:
@@ -85,7 +112,7 @@ def _view(table: RateTable, name: str, state: LimitState, sizes: Mapping[str, in
     return LimitView(
         name, rates.kind_of(table.declared.get(name, "")), allows(found), state.used, most, state.wait, state.held_for,
         sum(waiting.values()), _delay(found, state, sum(waiting.values()), units), tuple(users), allows(declared),
-        name in table.by_operator, state.wrong,
+        name in table.by_operator, state.wrong, table.key_of(name),
     )  # fmt: skip
 
 
@@ -119,13 +146,19 @@ def _unknown(name: str, known: list[str]) -> BadOption:
 
 
 def set_rate(
-    session: Session, name: str, n: int, *, per: float | None = None, burst: int | None = None
+    session: Session,
+    name: str,
+    n: int,
+    *,
+    per: float | None = None,
+    burst: int | None = None,
+    key: str | None = None,
 ) -> Steps[Outcome]:
-    """Set a rate limit for all pools, until it is handed back to the code. Raises BadOption.
+    """Set a rate limit for all pools, until it is handed back to the code; with `key` for one key. Raises BadOption.
 
     `per` is that of the definition in force unless given, and `burst` is `n`.
     """
-    table = yield from _table(session, name)
+    table = yield from _table(session, name, key)
     before = read_definition(table.definitions[name]) or read_definition(table.declared[name])
     if before is None:
         raise BadOption(
@@ -141,48 +174,77 @@ def set_rate(
         dear = max((table.rules[user].cost for user in table.users(name)), default=1)
         if kind.units < dear:
             raise BadOption(f"limit {name!r}: a job of it costs {dear:,}, so its burst must be at least that")
-    yield from ask(rates.set_limit(session.keys, name, kind, table.users(name)))
-    return (yield from _done(session, "set limit", name, f"{allows(kind)[:1].upper()}{allows(kind)[1:]}."))
+    if key is None:
+        yield from ask(rates.set_limit(session.keys, name, kind, table.users(name)))
+    else:
+        yield from _change_key(session, table, name, key, "set", kind.definition())
+    words = f"{allows(kind)[:1].upper()}{allows(kind)[1:]}."
+    return (yield from _done(session, "set limit", name, key, words))
 
 
-def lift(session: Session, name: str) -> Steps[Outcome]:
-    """Let jobs start as if there were no such limit, until it is set again. Raises BadOption."""
-    table = yield from _table(session, name)
-    yield from ask(rates.lift(session.keys, name, table.users(name)))
-    return (yield from _done(session, "lift limit", name, "Lifted: it limits nothing until it is set again."))
+def lift(session: Session, name: str, *, key: str | None = None) -> Steps[Outcome]:
+    """Let jobs start as if there were no such limit, until it is set again; with `key` those of one key. Raises BadOption."""
+    table = yield from _table(session, name, key)
+    if key is None:
+        yield from ask(rates.lift(session.keys, name, table.users(name)))
+    else:
+        yield from _change_key(session, table, name, key, "lift")
+    return (
+        yield from _done(session, "lift limit", name, key, "Lifted: it limits nothing until it is set again.")
+    )
 
 
-def restore(session: Session, name: str) -> Steps[Outcome]:
-    """Put the definition of the code into force again. Raises BadOption."""
-    table = yield from _table(session, name)
-    yield from ask(rates.restore_declared(session.keys, name, table.users(name)))
-    words = allows(read_definition(table.declared[name]))
-    return (yield from _done(session, "restore limit", name, f"As the code declares it: {words}."))
+def restore(session: Session, name: str, *, key: str | None = None) -> Steps[Outcome]:
+    """Put the definition of the code into force again; with `key` that for all keys. Raises BadOption."""
+    table = yield from _table(session, name, key)
+    if key is None:
+        yield from ask(rates.restore_declared(session.keys, name, table.users(name)))
+        words = f"As the code declares it: {allows(read_definition(table.declared[name]))}."
+    else:
+        yield from _change_key(session, table, name, key, "restore")
+        words = f"As for all keys: {allows(read_definition(table.definitions[name]))}."
+    return (yield from _done(session, "restore limit", name, key, words))
 
 
-def reset(session: Session, name: str) -> Steps[Outcome]:
+def reset(session: Session, name: str, *, key: str | None = None) -> Steps[Outcome]:
     """Forget what a limit has counted, and end a hold: its full burst may start at once. Raises BadOption."""
-    table = yield from _table(session, name)
-    yield from ask(rates.reset(session.keys, name, table.users(name)))
-    return (yield from _done(session, "reset limit", name, "Reset: nothing is used, and no hold."))
+    table = yield from _table(session, name, key)
+    if key is None:
+        yield from ask(rates.reset(session.keys, name, table.users(name)))
+    else:
+        yield from _change_key(session, table, name, key, "reset")
+    return (yield from _done(session, "reset limit", name, key, "Reset: nothing is used, and no hold."))
 
 
-def hold(session: Session, name: str, seconds: float) -> Steps[Outcome]:
-    """Let no job start under a limit for some seconds. Raises BadOption."""
+def hold(session: Session, name: str, seconds: float, *, key: str | None = None) -> Steps[Outcome]:
+    """Let no job start under a limit for some seconds; with `key` none of one key. Raises BadOption."""
     if not 0.001 <= seconds <= MAX_PER_SECONDS:
         raise BadOption(f"hold {seconds!r}: give seconds from 0.001 to a year")
-    table = yield from _table(session, name)
-    yield from ask(rates.hold(session.keys, name, seconds, table.users(name)))
-    return (yield from _done(session, "hold limit", name, f"Held for {span(seconds)}."))
+    table = yield from _table(session, name, key)
+    if key is None:
+        yield from ask(rates.hold(session.keys, name, seconds, table.users(name)))
+    else:
+        yield from _change_key(session, table, name, key, "hold", max(1, round(seconds * 1000)))
+    return (yield from _done(session, "hold limit", name, key, f"Held for {span(seconds)}."))
 
 
-def _table(session: Session, name: str) -> Steps[RateTable]:
-    """All limits. Raises BadOption if there is none of this name."""
+def _change_key(
+    session: Session, table: RateTable, name: str, key: str, what: str, value: str | int = ""
+) -> Steps[bool]:
+    users = table.users(name)
+    return (yield from ask(rates.change_key(session.keys, name, stored_key(key), what, users, value=value)))
+
+
+def _table(session: Session, name: str, key: str | None = None) -> Steps[RateTable]:
+    """All limits. Raises BadOption if there is none of this name, and for a key of a limit without keys."""
     table = yield from ask(rates.rate_table(session.keys))
     if name not in table.definitions or name not in table.declared:
         raise _unknown(name, sorted(table.definitions))
+    if key is not None and not table.key_of(name):
+        raise BadOption(f"limit {name!r} counts all its jobs together: it has no keys")
     return table
 
 
-def _done(session: Session, action: str, name: str, message: str) -> Steps[Outcome]:
-    return (yield from outcome(session, action, f"limit {name}", "done", message))
+def _done(session: Session, action: str, name: str, key: str | None, message: str) -> Steps[Outcome]:
+    subject = f"limit {name}" + ("" if key is None else f" (key {key})")
+    return (yield from outcome(session, action, subject, "done", message))

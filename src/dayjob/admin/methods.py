@@ -17,6 +17,7 @@ from dayjob.admin import history as history_steps
 from dayjob.admin import job_lists as list_steps
 from dayjob.admin import job_types as type_steps
 from dayjob.admin import jobs as job_steps
+from dayjob.admin import keys as key_steps
 from dayjob.admin import limits as limit_steps
 from dayjob.admin import metrics as metric_steps
 from dayjob.admin import payloads as payload_steps
@@ -148,6 +149,12 @@ class AdminMethods:
     restore_limit = Method(limit_steps.restore)
     reset_limit = Method(limit_steps.reset)
     hold_limit = Method(limit_steps.hold)
+    queue_keys = Method(key_steps.listing)
+    set_weight = Method(key_steps.set_weight)
+    limit_key = Method(key_steps.limit_key)
+    pause_key = Method(key_steps.pause_key)
+    resume_key = Method(key_steps.resume_key)
+    purge_key = Method(key_steps.purge_key)
     run_schedule = Method(pool_steps.run_schedule)
     pause_schedule = Method(pool_steps.pause_schedule)
     resume_schedule = Method(pool_steps.resume_schedule)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from dayjob.admin import doctor
+from dayjob.admin import doctor, keys
+from dayjob.admin.keys import KeysView
 from dayjob.admin.metrics import failing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Level, Note, NoteKind, Sizes, Verdict
@@ -31,6 +32,11 @@ FAILING_SHARE = 0.1
 MIN_FAILED = 5
 WINDOW_MINUTES = 10
 
+#: From how many waiting jobs on, and with what share of them, one key is named; and how many keys are read for it.
+MIN_NOISY = 100
+NOISY_SHARE = 0.8
+KEYS_READ = 500
+
 #: What to do about each kind of note.
 TODO: dict[NoteKind, str] = {
     "unused": "Start a pool, or choose another namespace.",
@@ -43,6 +49,7 @@ TODO: dict[NoteKind, str] = {
     "paused": "Resume the queue when its jobs may run again.",
     "no_worker": "Start a pool that has this job.",
     "late": "Add workers, or look at what holds them.",
+    "noisy": "Give the key a limit or less weight, or pause it: dayjob queues keys NAME.",
     "failing": "Read the error on the page of failures.",
     "overdue": "Check that a pool runs and reaches Redis: its leader moves these jobs.",
     "broken": "Repair them, or delete them.",
@@ -71,6 +78,7 @@ def verdict(session: Session) -> Steps[Verdict]:
         *(_about_pools(overview.queues, fleet, condemned, now) if used else [_unused(session.keys)]),
         *_about_workers(fleet.statuses, now),
         *_about_queues(overview.queues, fleet, now),
+        *(yield from _about_keys(session, overview.queues)),
         *_about_arguments(live),
         *_about_failures(minutes),
         *(yield from _about_due(session, now, sizes)),
@@ -133,6 +141,23 @@ def _about_workers(live: list[Status], now: float) -> list[Note]:
             by = f" by {quoted(block.name)}" if block.name else ""
             text = f"the event loop of {place(status)} has been blocked for {span(now - block.since)}{by}"
             found.append(Note("warning", "busy", text, "loop_blocked", block.since))
+    return found
+
+
+def _about_keys(session: Session, queues: tuple[Queue, ...]) -> Steps[list[Note]]:
+    """Queues in which one key has almost all waiting jobs, with how long the others wait."""
+    found = []
+    for queue in queues:
+        if not queue.by_key or queue.size < MIN_NOISY:
+            continue
+        view: KeysView = yield from keys.listing(session, queue.name, most=1, read=KEYS_READ)
+        if not view.keys or view.total < 2 or view.keys[0].share < NOISY_SHARE:
+            continue
+        first = view.keys[0]
+        others = f"{view.by[0]}s" if len(view.by) == 1 else "keys"
+        wait = "" if view.others_wait is None else f"; other {others} wait {span(view.others_wait)}"
+        text = f"{quoted(first.key)} has {first.share:.0%} of {quoted(queue.name)}{wait}"
+        found.append(Note("notice", queue.name, text, "noisy"))
     return found
 
 

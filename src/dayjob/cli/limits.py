@@ -7,7 +7,9 @@ import click
 from dayjob.admin.limits import LimitView
 from dayjob.cli import console
 from dayjob.errors import BadOption
-from dayjob.text import span
+from dayjob.text import counted, span
+
+_key_option = click.option("--key", help="For one key, if the limit counts by key.")
 
 
 @click.group(epilog="Example: dayjob limits ls")
@@ -32,6 +34,15 @@ def ls(redis: str | None, namespace: str, as_json: bool) -> None:
 
 
 def _columns(one: LimitView) -> tuple[str, ...]:
+    if one.by:
+        allows = f"{one.allows} for each {' and '.join(one.by)}"
+        return (
+            one.name,
+            allows,
+            "by key",
+            counted(one.keys_held_back, "key") + " held back",
+            f"{one.waiting:,}",
+        )
     used = f"{one.used:,}" + ("" if one.most is None else f" of {one.most:,}")
     wait = "wrong type" if one.wrong else f"held {span(one.held_for)}" if one.held_for else _wait(one.wait)
     return one.name, one.allows + (" (operator)" if one.by_operator else ""), used, wait, f"{one.waiting:,}"
@@ -57,6 +68,8 @@ def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
         click.echo(f"code     {found.declared}")
     click.echo(f"used     {used}")
     click.echo(f"next     {wait}")
+    for own in found.own_keys:
+        click.echo(console.clean(f"key      {own.key}: {own.allows} (operator)"))
     click.echo(f"waiting  {waiting} in {console.clean(', '.join(found.queues)) or 'no queue'}")
 
 
@@ -65,12 +78,14 @@ def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
 @click.argument("number", metavar="NUMBER|none|code")
 @click.option("--per", type=float, help="Seconds; as before unless given.")
 @click.option("--burst", type=int, help="How many may start at once; NUMBER unless given.")
+@_key_option
 @console.options
 def set_(
     name: str,
     number: str,
     per: float | None,
     burst: int | None,
+    key: str | None,
     redis: str | None,
     namespace: str,
     as_json: bool,
@@ -82,30 +97,34 @@ def set_(
         )
     with console.opened(redis, namespace) as admin:
         if number == "none":
-            outcome = admin.lift_limit(name)
+            outcome = admin.lift_limit(name, key=key)
         elif number == "code":
-            outcome = admin.restore_limit(name)
+            outcome = admin.restore_limit(name, key=key)
         else:
-            outcome = admin.set_rate(name, int(number), per=per, burst=burst)
+            outcome = admin.set_rate(name, int(number), per=per, burst=burst, key=key)
     console.conclude([outcome], as_json=as_json)
 
 
 @limits.command(epilog="Example: dayjob limits reset stripe")
 @click.argument("name")
+@_key_option
 @console.options
-def reset(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
+def reset(name: str, key: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
     """Forget what a limit has counted, and end a hold: its full burst may start at once."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.reset_limit(name)
+        outcome = admin.reset_limit(name, key=key)
     console.conclude([outcome], as_json=as_json)
 
 
 @limits.command(epilog="Example: dayjob limits hold stripe 60")
 @click.argument("name")
 @click.argument("seconds", type=float)
+@_key_option
 @console.options
-def hold(name: str, seconds: float, redis: str | None, namespace: str, as_json: bool) -> None:
+def hold(
+    name: str, seconds: float, key: str | None, redis: str | None, namespace: str, as_json: bool
+) -> None:
     """Let no job start under a limit for some seconds, in any pool."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.hold_limit(name, seconds)
+        outcome = admin.hold_limit(name, seconds, key=key)
     console.conclude([outcome], as_json=as_json)

@@ -8,7 +8,7 @@ import click
 
 from dayjob.admin import sorting, verbs
 from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, QueueView
-from dayjob.cli import completions, console
+from dayjob.cli import completions, console, queue_keys
 from dayjob.cli.console import ago, clean, took
 from dayjob.cli.job_actions import show_preview
 from dayjob.errors import BadOption, UnknownQueue
@@ -253,3 +253,7 @@ def purge(
         with console.meter("deleted", quiet=as_json) as report:
             tally = admin.purge(name, progress=report, undo=not no_undo)
     console.show_tally(tally, as_json=as_json)
+
+
+queues.add_command(queue_keys.keys)
+queues.add_command(queue_keys.key_, "key")

@@ -10,7 +10,16 @@ from dayjob.store.ops.inspect import Queue
 from dayjob.store.ops.pools import Pool, Status
 
 ObstacleKind = Literal[
-    "wrong_type", "paused", "no_pool", "no_worker", "quiet", "at_limit", "rate_limited", "busy"
+    "wrong_type",
+    "paused",
+    "no_pool",
+    "no_worker",
+    "quiet",
+    "at_limit",
+    "rate_limited",
+    "key_full",
+    "key_paused",
+    "busy",
 ]
 
 #: Obstacles that stay until a pool is started.
@@ -78,6 +87,26 @@ class RateLimited:
     #: Seconds until the next job may start, and whether the limit is held until then.
     wait: float
     held: bool
+    #: The key of the job, with what it is a value of: "account acme"; "" if the limit does not count by key.
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFull:
+    """As many jobs with the key of this one run as may run at once."""
+
+    kind: ClassVar[ObstacleKind] = "key_full"
+    key: str
+    held: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPaused:
+    """An operator paused the key of this job."""
+
+    kind: ClassVar[ObstacleKind] = "key_paused"
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +122,18 @@ class AllBusy:
     threadless: tuple[Status, ...]
 
 
-Obstacle = WrongType | QueuePaused | NoPool | NoWorker | AllQuiet | AtLimit | RateLimited | AllBusy
+Obstacle = (
+    WrongType
+    | QueuePaused
+    | NoPool
+    | NoWorker
+    | AllQuiet
+    | AtLimit
+    | RateLimited
+    | KeyFull
+    | KeyPaused
+    | AllBusy
+)
 
 
 class Fleet:

@@ -9,6 +9,8 @@ from dayjob.explain.obstacles import (
     AllBusy,
     AtLimit,
     Fleet,
+    KeyFull,
+    KeyPaused,
     Obstacle,
     ObstacleKind,
     RateLimited,
@@ -17,9 +19,10 @@ from dayjob.explain.obstacles import (
 )
 from dayjob.limits import allows, read_definition
 from dayjob.store.keys import Keys
-from dayjob.store.ops import inspect, maintain, pools, rates
+from dayjob.store.ops import inspect, maintain, partitions, pools, rates
 from dayjob.store.ops.find import Found, find_job
 from dayjob.store.ops.pools import Status
+from dayjob.store.ops.rates import RateRule, RateTable
 from dayjob.store.steps import Steps, ask
 
 #: How many holders of a limit are named.
@@ -202,24 +205,47 @@ def _waiting(keys: Keys, found: Found) -> Steps[Reason]:
         held = yield from ask(maintain.held_members(keys, found.name, most=MAX_HOLDERS))
         holders = tuple(sorted(one for one in held if one.isprintable()))
     if why is None:
-        why = yield from _rate_limited(keys, found.name)
+        why = yield from _limited(keys, found)
     return JobWaiting(found.name, found.place, why, expired, holders, look.now)
 
 
-def _rate_limited(keys: Keys, name: str) -> Steps[RateLimited | None]:
-    """The rate limit that a name waits for longest; None if it waits for none."""
+def _limited(keys: Keys, found: Found) -> Steps[RateLimited | KeyFull | KeyPaused | None]:
+    """The pause or limit of its key, or the rate limit, that a job waits for; None if it waits for none."""
     table = yield from ask(rates.rate_table(keys))
-    rule = table.rules.get(name)
+    rule = table.rules.get(found.name)
     if rule is None:
         return None
-    texts = {limit: table.definitions.get(limit, "") for limit in rule.limits}
-    kinds = {limit: rates.kind_of(text) for limit, text in texts.items()}
+    _, keyed, key = found.queue.partition("|")
+    words = f"{' and '.join(rule.key.by)} {key}" if keyed and rule.key is not None else ""
+    if words and rule.key is not None:
+        (state,) = yield from ask(partitions.key_states(keys, found.name, [key]))
+        if state.paused:
+            return KeyPaused(words)
+        most = state.limit or rule.key.places
+        if most and state.running >= most:
+            return KeyFull(words, state.running, most)
+    return (yield from _rate_limited(keys, table, rule, key if words else "", words))
+
+
+def _rate_limited(
+    keys: Keys, table: RateTable, rule: RateRule, key: str, words: str
+) -> Steps[RateLimited | None]:
+    """The rate limit that jobs of a rule, with this key if it has one, wait for longest; None if they wait for none."""
+    own = [one for one in rule.limits if words or one not in rule.by_key]
+    names = {(f"{one}|{key}" if one in rule.by_key else one): one for one in own}
+    texts = {full: table.definitions.get(one, "") for full, one in names.items()}
+    if not texts:
+        return None
+    kinds = {full: rates.kind_of(text) for full, text in texts.items()}
     states = yield from ask(rates.limit_states(keys, kinds, cost=rule.cost))
-    limit = max(states, key=lambda one: states[one].wait)
-    state = states[limit]
+    full = max(states, key=lambda one: states[one].wait)
+    state, limit = states[full], names[full]
     if not state.wait:
         return None
-    return RateLimited(limit, allows(read_definition(texts[limit])), state.wait, state.held_for >= state.wait)
+    return RateLimited(
+        limit, allows(read_definition(texts[full])), state.wait, state.held_for >= state.wait,
+        words if limit in rule.by_key else "",
+    )  # fmt: skip
 
 
 def _held(keys: Keys, found: Found) -> Steps[Reason]:

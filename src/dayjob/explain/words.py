@@ -8,6 +8,8 @@ from dayjob.explain.obstacles import (
     AllBusy,
     AllQuiet,
     AtLimit,
+    KeyFull,
+    KeyPaused,
     NoPool,
     NoWorker,
     Obstacle,
@@ -108,6 +110,8 @@ def _waiting(reason: JobWaiting) -> str:
     start = f"Waits in the queue {quoted(reason.queue)} ({ahead}):"
     if reason.expired:
         return f"{start} it has expired and is discarded when its turn comes."
+    if isinstance(reason.obstacle, RateLimited | KeyFull | KeyPaused):
+        return _waits_for_limit(reason.obstacle, reason.ahead)
     why = "it is about to be fetched" if reason.obstacle is None else obstacle(reason.obstacle, reason.now)
     if reason.holders:
         why += f", held by {', '.join(reason.holders)}"
@@ -115,6 +119,20 @@ def _waiting(reason: JobWaiting) -> str:
         turn = span(reason.ahead / reason.per_minute * 60)
         why += f"; at the pace of the last minutes its turn comes in about {turn}"
     return f"{start} {why}." + (_next_step(reason.obstacle) if isinstance(reason.obstacle, AllBusy) else "")
+
+
+def _waits_for_limit(why: RateLimited | KeyFull | KeyPaused, ahead: int) -> str:
+    before = "it is the next" if ahead == 0 else f"{counted(ahead, 'job')} ahead of it"
+    key = f" ({why.key})" if why.key else ""
+    match why:
+        case KeyPaused():
+            return f"Waits{key}: this key is paused, {before}."
+        case KeyFull():
+            return f"Waits for the limit of {why.limit:,} at once{key}: {why.held:,} running, {before}."
+        case RateLimited(held=True):
+            return f"Waits for the limit {why.limit}{key}: held for another {span(why.wait)}, {before}."
+        case _:
+            return f"Waits for the limit {why.limit}{key}: {why.allows}, next slot in {span(why.wait)}, {before}."
 
 
 def obstacle(why: Obstacle, now: float) -> str:
@@ -138,6 +156,10 @@ def obstacle(why: Obstacle, now: float) -> str:
             return f"all {why.pools:,} pools that have this job are quiet"
         case AtLimit():
             return f"its limit is reached ({why.held:,} of {why.limit:,} running)"
+        case KeyFull():
+            return f"the limit of its key is reached ({why.held:,} of {why.limit:,} running)"
+        case KeyPaused():
+            return f"its key is paused ({why.key})"
         case RateLimited(held=True):
             return f"its limit {quoted(why.limit)} is held for another {span(why.wait)}"
         case RateLimited():

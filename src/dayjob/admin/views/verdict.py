@@ -11,7 +11,7 @@ from dayjob.store.ops.inspect import Sizes
 Level = Literal["ok", "notice", "warning", "error"]
 NoteKind = Literal[
     "unused", "no_pool", "not_rescued", "stuck", "loop_blocked", "arguments", "wrong_type", "paused", "no_worker", "late",
-    "failing", "overdue", "broken", "dead", "eviction", "memory_only",
+    "failing", "noisy", "overdue", "broken", "dead", "eviction", "memory_only",
 ]  # fmt: skip
 
 

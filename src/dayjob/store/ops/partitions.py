@@ -133,6 +133,16 @@ def all_key_states(keys: Keys, name: str, *, most: int | None = None) -> Steps[l
     return [one for part in parts for one in part]
 
 
+def count_keys(keys: Keys, name: str) -> Op[int]:
+    """How many keys of a name have jobs that can be fetched."""
+    return Op("ZCARD", (keys.turns(name),), (), int)
+
+
+def count_blocked(keys: Keys, name: str) -> Op[int]:
+    """How many keys of a name have jobs and must wait."""
+    return Op("ZCARD", (keys.blocked(name),), (), int)
+
+
 def partition_sizes(keys: Keys, name: str, of: Sequence[str]) -> Op[tuple[int, list[bytes]]]:
     """How many jobs wait under these keys of a name, 1,000 at most, and the oldest of them."""
     return Op(

@@ -12,7 +12,7 @@ import msgspec
 from dayjob.limits import KeyRule, Limit, RateKind, Window
 from dayjob.options import JobOptions
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op
+from dayjob.store.op import Arg, Op, texts
 from dayjob.store.scripts import load
 
 #: The prefix of a field of the hash `limits` that defines a limit. No job name has a colon.
@@ -75,6 +75,11 @@ class RateTable:
     def users(self, limit: str) -> list[str]:
         """The job names that have this limit."""
         return sorted(name for name, rule in self.rules.items() if limit in rule.limits)
+
+    def key_of(self, limit: str) -> tuple[str, ...]:
+        """The arguments by which a limit counts; none if it counts all its jobs together."""
+        users = (self.rules[name] for name in self.users(limit))
+        return next((rule.key.by for rule in users if rule.key is not None and limit in rule.by_key), ())
 
 
 def rate_table(keys: Keys) -> Op[RateTable]:
@@ -236,6 +241,42 @@ def _change(keys: Keys, limit: str, what: str, value: Arg, users: Sequence[str])
     key_list = [keys.limits, keys.rate(limit), keys.window(limit), keys.hold(limit), keys.parked]
     key_list += [keys.bell(name) for name in users]
     return Op(load("change_rate"), key_list, (limit, what, value, *users), bool)
+
+
+def change_key(
+    keys: Keys, limit: str, key: str, what: str, users: Sequence[str], *, value: Arg = ""
+) -> Op[bool]:
+    """Set (`value`: a definition), lift, restore, reset or hold (`value`: milliseconds) a limit for one key.
+
+    False if no code has defined the limit.
+    """
+    own = f"{limit}|{key}"
+    key_list: list[Arg] = [
+        keys.limits,
+        keys.overrides(limit),
+        keys.rate(own),
+        keys.window(own),
+        keys.hold(own),
+    ]
+    for name in users:
+        key_list += (
+            keys.turns(name),
+            keys.blocked(name),
+            keys.debts(name),
+            keys.partition(name, key),
+            keys.bell(name),
+        )
+    return Op(load("change_key_rate"), key_list, (limit, key, what, value), bool)
+
+
+def overrides(keys: Keys, limit: str) -> Op[dict[str, str]]:
+    """What operators set for single keys of a limit: key to definition."""
+    return Op(
+        "HGETALL",
+        (keys.overrides(limit),),
+        (),
+        lambda reply: dict(zip(texts(reply[::2]), texts(reply[1::2]), strict=True)),
+    )
 
 
 def definition_kind(limit: Limit) -> str:

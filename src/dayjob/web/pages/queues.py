@@ -50,7 +50,10 @@ async def queue(request: Request, admin: AsyncAdmin) -> Values:
     registered = (await admin.pools(workers=False)).pools
     marked = await marks(request.app.state.console, name)
     runs_on = [pool for pool in registered if pool.id in detail.pools]
-    return {"detail": detail, "now": detail.now, "pictures": _pictures(detail, marked), "runs_on": runs_on}
+    keys = await admin.queue_keys(name, most=50) if detail.view.queue.by_key else None
+    return {
+        "detail": detail, "now": detail.now, "pictures": _pictures(detail, marked), "runs_on": runs_on, "keys": keys,
+    }  # fmt: skip
 
 
 def _pictures(detail: QueueDetail, marked: tuple[Mark, ...]) -> list[Chart]:

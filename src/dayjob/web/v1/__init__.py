@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from dayjob.web.v1 import figures, history, jobs, limits, queues, search, system
+from dayjob.web.v1 import figures, history, jobs, keys, limits, queues, search, system
 
 ENDPOINTS = (
     *queues.ENDPOINTS,
     *limits.ENDPOINTS,
+    *keys.ENDPOINTS,
     *jobs.ENDPOINTS,
     *history.ENDPOINTS,
     *search.ENDPOINTS,

@@ -131,10 +131,14 @@ class QueueLimit(_Input):
 LimitName = Annotated[str, Meta(min_length=1, max_length=500, description="The name of a rate limit.")]
 
 
+LimitKey = Annotated[str, Meta(max_length=10_000, description="One key, if the limit counts by key.")] | None
+
+
 class OneLimit(_Input):
-    """A rate limit."""
+    """A rate limit, or one key of it."""
 
     name: LimitName
+    key: LimitKey = None
 
 
 class RateSetting(_Input):
@@ -148,6 +152,7 @@ class RateSetting(_Input):
     burst: Annotated[int, Meta(ge=1, le=1_000_000_000, description="How many may start at once.")] | None = (
         None
     )
+    key: LimitKey = None
 
 
 class LimitHold(_Input):
@@ -155,6 +160,7 @@ class LimitHold(_Input):
 
     name: LimitName
     seconds: Annotated[float, Meta(ge=0.001, le=31_622_400)]
+    key: LimitKey = None
 
 
 class OnePool(_Input):

@@ -25,23 +25,25 @@ async def _existing(call: Call[OneLimit] | Call[RateSetting] | Call[LimitHold]) 
 
 async def _set(call: Call[RateSetting]) -> Outcome:
     sent = call.sent
-    return done(await call.admin.set_rate(await _existing(call), sent.n, per=sent.per, burst=sent.burst))
+    return done(
+        await call.admin.set_rate(await _existing(call), sent.n, per=sent.per, burst=sent.burst, key=sent.key)
+    )
 
 
 async def _lift(call: Call[OneLimit]) -> Outcome:
-    return done(await call.admin.lift_limit(await _existing(call)))
+    return done(await call.admin.lift_limit(await _existing(call), key=call.sent.key))
 
 
 async def _restore(call: Call[OneLimit]) -> Outcome:
-    return done(await call.admin.restore_limit(await _existing(call)))
+    return done(await call.admin.restore_limit(await _existing(call), key=call.sent.key))
 
 
 async def _reset(call: Call[OneLimit]) -> Outcome:
-    return done(await call.admin.reset_limit(await _existing(call)))
+    return done(await call.admin.reset_limit(await _existing(call), key=call.sent.key))
 
 
 async def _hold(call: Call[LimitHold]) -> Outcome:
-    return done(await call.admin.hold_limit(await _existing(call), call.sent.seconds))
+    return done(await call.admin.hold_limit(await _existing(call), call.sent.seconds, key=call.sent.key))
 
 
 ENDPOINTS = (
