@@ -396,7 +396,7 @@ def _(keys: Keys, link: Link) -> Op[Any]:
     key_name(keys, link, "a", kinds={"r": Rate(1, per=3600)})
     fill_keys(keys, link, "a", ("x", "1"), ("x", "2"))
     link.run(plain("ZADD", keys.debts("a"), 5, "x"))
-    return rates.change_key(keys, "r", "x", "set", ["a"], value=Rate(5, per=3600).definition())
+    return rates.change_key_rate(keys, "r", "x", "set", ["a"], value=Rate(5, per=3600).definition())
 
 
 @scenario("heal_keys")

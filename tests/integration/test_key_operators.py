@@ -94,6 +94,7 @@ def test_the_jobs_of_one_key_are_purged_and_undo_puts_them_back(fleet, admin, na
     assert admin.queue("charge").view.queue.size == 0
     assert admin.undo(tally.undo)
     assert admin.queue("charge").view.queue.size == 2
+    assert admin.verdict().sizes.broken == 0
 
 
 def test_a_limit_is_set_lifted_held_and_reset_for_one_key(

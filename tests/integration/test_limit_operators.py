@@ -76,12 +76,11 @@ def test_explain_names_the_limit_that_a_job_waits_for(admin, stripe, keys, call)
     stripe.start("a")
     call("SET", keys.pool(stripe.id), '{"id":"p","names":["a","b"],"concurrency":5}')
     said = admin.explain("b0")
-    assert said.startswith(
-        'Waits in the queue "b" (it is the next): its limit "stripe" is used up (2 per hour): the next job may start in'
-    )
+    assert said.startswith("Waits for the limit stripe: 2 per hour, next slot in ")
+    assert said.endswith(", it is the next.")
     assert admin.job("b0").kind == "rate_limited"
     admin.hold_limit("stripe", 7200)
-    assert 'its limit "stripe" is held for another' in admin.explain("b0")
+    assert "the limit stripe: held for another" in admin.explain("b0")
 
 
 def test_the_commands_list_show_set_hold_and_reset(stripe, namespace, redis_url):

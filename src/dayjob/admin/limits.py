@@ -232,7 +232,9 @@ def _change_key(
     session: Session, table: RateTable, name: str, key: str, what: str, value: str | int = ""
 ) -> Steps[bool]:
     users = table.users(name)
-    return (yield from ask(rates.change_key(session.keys, name, stored_key(key), what, users, value=value)))
+    return (
+        yield from ask(rates.change_key_rate(session.keys, name, stored_key(key), what, users, value=value))
+    )
 
 
 def _table(session: Session, name: str, key: str | None = None) -> Steps[RateTable]:

@@ -239,6 +239,9 @@ _SETS = {"scheduled": "later", "retry": "later", "dead": "set", "done": "set"}
 def undo(keys: Keys, part: DeletionPart, entries: Sequence[BinEntry]) -> Op[Undone]:
     """Put jobs of one origin and name back, the last deleted first."""
     origin = entries[0].origin
+    if origin.startswith("partition:"):
+        # Jobs of a key go back to the queue of their name, from which pools sort them.
+        origin = "jobs:" + origin.removeprefix("partition:").partition("|")[0]
     target = keys.prefix + origin
     queue = origin.removeprefix("jobs:") if origin.startswith("jobs:") else ""
     kind = "queue" if queue else _SETS.get(origin, "broken")

@@ -243,7 +243,7 @@ def _change(keys: Keys, limit: str, what: str, value: Arg, users: Sequence[str])
     return Op(load("change_rate"), key_list, (limit, what, value, *users), bool)
 
 
-def change_key(
+def change_key_rate(
     keys: Keys, limit: str, key: str, what: str, users: Sequence[str], *, value: Arg = ""
 ) -> Op[bool]:
     """Set (`value`: a definition), lift, restore, reset or hold (`value`: milliseconds) a limit for one key.

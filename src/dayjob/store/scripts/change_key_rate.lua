@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[ change_key_rate: set, lift, restore, reset or hold a rate limit for one key, for an operator, and let the key take its turn.
 
-Called by: rates.change_key
+Called by: rates.change_key_rate
 KEYS[1]  limits
 KEYS[2]  overrides of the limit
 KEYS[3]  rate of the limit for the key

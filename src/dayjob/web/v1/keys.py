@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from dayjob.admin.keys import KeysView
 from dayjob.admin.views import Outcome, Tally
+from dayjob.web.responses import Refusal
 from dayjob.web.v1.inputs import OneQueue
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint
@@ -33,28 +34,37 @@ class KeyLimitInput(OneKey, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] | None
 
 
+async def _keyed(call: Call[OneKey] | Call[KeyWeight] | Call[KeyLimitInput]) -> str:
+    """The name of the queue that was sent. Raises Refusal if it has no keys."""
+    name = call.sent.name
+    if not (await call.admin.queue_keys(name, most=1, read=1)).by:
+        text = f"The queue {name[:80]!r} has no keys."
+        raise Refusal(404, text, "GET /api/v1/queue/keys lists those of a queue.", code="unknown_queue")
+    return name
+
+
 async def _keys(call: Call[OneQueue]) -> KeysView:
     return await call.admin.queue_keys(call.sent.name)
 
 
 async def _weight(call: Call[KeyWeight]) -> Outcome:
-    return done(await call.admin.set_weight(call.sent.name, call.sent.key, call.sent.weight))
+    return done(await call.admin.set_weight(await _keyed(call), call.sent.key, call.sent.weight))
 
 
 async def _limit(call: Call[KeyLimitInput]) -> Outcome:
-    return done(await call.admin.limit_key(call.sent.name, call.sent.key, call.sent.limit))
+    return done(await call.admin.limit_key(await _keyed(call), call.sent.key, call.sent.limit))
 
 
 async def _pause(call: Call[OneKey]) -> Outcome:
-    return done(await call.admin.pause_key(call.sent.name, call.sent.key))
+    return done(await call.admin.pause_key(await _keyed(call), call.sent.key))
 
 
 async def _resume(call: Call[OneKey]) -> Outcome:
-    return done(await call.admin.resume_key(call.sent.name, call.sent.key))
+    return done(await call.admin.resume_key(await _keyed(call), call.sent.key))
 
 
 async def _purge(call: Call[OneKey]) -> Tally:
-    return await call.admin.purge_key(call.sent.name, call.sent.key)
+    return await call.admin.purge_key(await _keyed(call), call.sent.key)
 
 
 ENDPOINTS = (
