@@ -82,6 +82,7 @@ def test_what_limits_use_and_keep_back(console, keys, link):
     assert found[f'dayjob_limit_most{{{own},limit="stripe"}}'] == 2
     assert found[f'dayjob_limit_waiting{{{own},limit="stripe"}}'] == 2
     assert found[f'dayjob_limit_held{{{own},limit="stripe"}}'] == 0
+    assert found[f'dayjob_limit_keys_held_back{{{own},limit="stripe"}}'] == 0
     # Two wait, and each takes an hour.
     assert found[f'dayjob_limit_delay_seconds{{{own},limit="stripe"}}'] == pytest.approx(3 * 3600, rel=0.01)
     assert found[f'dayjob_queue_limit_used{{{own},queue="call"}}'] == 2

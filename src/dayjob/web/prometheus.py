@@ -136,6 +136,11 @@ def _limits(page: _Page, scrape: Scrape) -> None:
             "About how long a job enqueued now waits for the limit.",
             lambda one: one.delay,
         ),
+        (
+            "dayjob_limit_keys_held_back",
+            "Keys with jobs that must wait, if the limit counts by key.",
+            lambda one: one.keys_held_back,
+        ),
     )
     for name, words, value in families:
         page.family(name, "gauge", words)
