@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from dayjob.options import PoolOptions
+from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops import batches, membership
 from dayjob.worker.membership import LEADER_TERM_SECONDS
@@ -77,7 +78,9 @@ class Heartbeat:
             if attempt is not None:
                 attempt.killed = token in answer.kill
                 attempt.cancelled = True
-        if self._state.has_batches:
+        if self._state.has_batches or any(
+            attempt.wire.membership is not codec.NULL for attempt in list(self._state.held.values())
+        ):
             self._cancel_members()
         for request in answer.requests:
             # A request of a newer version of dayjob is ignored.
