@@ -78,7 +78,7 @@ class Membership:
         """What the timeline shows of this pool, also after its death."""
         about = {
             "host": socket.gethostname(), "pid": os.getpid(), "tag": self._tag, "dayjob": __version__,
-            "python": platform.python_version(),
+            "python": platform.python_version(), "protocol": membership.PROTOCOL,
         }  # fmt: skip
         return msgspec.json.encode(about)
 

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op, texts
 from dayjob.store.scripts import load
+from dayjob.store.steps import Steps, ask
+
+#: What a pool understands; published when it joins. 2: keys of job names.
+PROTOCOL = 2
+
 
 #: Seconds for which stack traces are kept.
 KEEP_STACKS_SECONDS = 60
@@ -164,6 +171,25 @@ def held_tokens(keys: Keys, pool_id: str) -> Op[list[str]]:
 def set_cause(keys: Keys, pool_id: str, token: str, why: str) -> Op[int]:
     """Record why a pool is about to be killed, and which attempt caused it."""
     return Op(load("set_cause"), (keys.state(pool_id), keys.held(pool_id)), (token, why), int)
+
+
+class _About(msgspec.Struct):
+    protocol: int = 1
+
+
+def protocols(keys: Keys) -> Steps[dict[str, int]]:
+    """The protocol of each registered pool. Pools of versions that publish none have 1."""
+    ids = yield from ask(pool_ids(keys))
+    if not ids:
+        return {}
+    texts_of: list[bytes | None] = yield from ask(Op("HMGET", (keys.members,), ids, list))
+    found = {}
+    for pool_id, text in zip(ids, texts_of, strict=True):
+        try:
+            found[pool_id] = msgspec.json.decode(text or b"{}", type=_About).protocol
+        except msgspec.MsgspecError:
+            found[pool_id] = 1
+    return found
 
 
 def pool_ids(keys: Keys) -> Op[list[str]]:

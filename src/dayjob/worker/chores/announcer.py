@@ -42,6 +42,8 @@ class Announcer:
         self._rated = rated
         #: The version of the program, as its operator named it.
         self._tag = tag
+        #: Names whose keys wait until pools of older versions have stopped.
+        self._waiting: set[str] = set()
         #: Called when Redis has lost schedules together with their last ticks.
         self.on_lost_schedules: Callable[[], None] | None = None
 
@@ -52,7 +54,7 @@ class Announcer:
     def announce(self, link: Runs, pool_id: str) -> None:
         """Write all announcements. Called when the pool starts, which may be a deploy. Raises StoreError."""
         limits.declare(self._keys, link, self._wanted)
-        limits.declare_rates(self._keys, link, self._rated)
+        self._waiting = limits.declare_rates(self._keys, link, self._rated)
         if self._schedules:
             link.run(operate.announce(self._keys, self._schedules))
         self._announce_types(link, self._described, pool_id)
@@ -78,7 +80,7 @@ class Announcer:
         if any(limit is not None for limit in self._wanted.values()):
             limits.restore(self._keys, link, self._wanted)
         if any(options.limits or options.fair_by for options in self._rated.values()):
-            limits.restore_rates(self._keys, link, self._rated)
+            self._waiting = limits.restore_rates(self._keys, link, self._rated, self._waiting)
 
     def _restore_schedules(self, link: Runs) -> None:
         if not self._schedules:

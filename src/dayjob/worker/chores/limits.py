@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from dayjob.errors import Rejected
 from dayjob.limits import Limit
 from dayjob.options import JobOptions
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
-from dayjob.store.ops import concurrency, operate, partitions, rates
-from dayjob.store.ops.rates import HeldStart
+from dayjob.store.ops import concurrency, membership, operate, partitions, rates
+from dayjob.store.ops.membership import PROTOCOL
+from dayjob.store.ops.rates import HeldStart, RateRule
 from dayjob.store.steps import Runs, walk
 from dayjob.worker.state import PoolState
 
@@ -37,30 +38,67 @@ def restore(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
             walk(link, operate.set_limit(keys, name, limit, by="code"))
 
 
-def declare_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -> None:
-    """Define the rate limits that the code declares, and set the rules of these job names."""
+def declare_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -> set[str]:
+    """Define the rate limits that the code declares, and set the rules of these job names.
+
+    Returns the names whose keys must wait, because a live pool of an older version does not understand keys.
+    """
+    waiting = _waiting_for_older_pools(keys, link, job_types)
     table = link.run(rates.rate_table(keys))
     for limit in _limits(job_types):
         if table.declared.get(limit.name) != limit.kind.definition() or limit.name not in table.definitions:
             link.run(rates.declare(keys, limit))
     for name, options in job_types.items():
-        rule, before = rates.rule_of(options), table.rules.get(name)
+        rule, before = _rule(options, without_key=name in waiting), table.rules.get(name)
         if before != rule:
             link.run(rates.change_rule(keys, name, rule))
             if before is not None and before.key is not None and (rule is None or rule.key is None):
                 walk(link, partitions.unsort(keys, name))
+    return waiting
 
 
-def restore_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -> None:
-    """Define the rate limits, and set the rules, that are missing in Redis."""
+def restore_rates(
+    keys: Keys, link: Runs, job_types: Mapping[str, JobOptions], waited: Collection[str] = ()
+) -> set[str]:
+    """Define the rate limits, and set the rules, that are missing in Redis; and the keys that `waited` for older pools.
+
+    Returns the names whose keys must still wait.
+    """
+    waiting = _waiting_for_older_pools(keys, link, job_types)
     table = link.run(rates.rate_table(keys))
     for limit in _limits(job_types):
         if limit.name not in table.declared or limit.name not in table.definitions:
             link.run(rates.declare(keys, limit))
     for name, options in job_types.items():
-        rule = rates.rule_of(options)
-        if rule is not None and name not in table.rules:
+        rule = _rule(options, without_key=name in waiting)
+        missing = name not in table.rules or (name in waited and name not in waiting)
+        if rule is not None and missing:
             link.run(rates.change_rule(keys, name, rule))
+    return waiting
+
+
+def _rule(options: JobOptions, *, without_key: bool) -> RateRule | None:
+    """The rule of a job type; without its key, and without the limits that count by it, while these must wait."""
+    rule = rates.rule_of(options)
+    if rule is None or not without_key:
+        return rule
+    limits = tuple(one for one in rule.limits if one not in rule.by_key)
+    return RateRule(rule.cost, limits) if limits else None
+
+
+def _waiting_for_older_pools(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -> set[str]:
+    """The names with keys, if a live pool does not understand keys."""
+    keyed = {name for name, options in job_types.items() if options.fair_by is not None}
+    if not keyed:
+        return set()
+    older = [one for one, protocol in walk(link, membership.protocols(keys)).items() if protocol < PROTOCOL]
+    if not older:
+        return set()
+    logger.warning(
+        "job=%s: limits by key and fairness begin when the last pool of an older version has stopped (now: %s)",
+        ", ".join(sorted(keyed)), ", ".join(sorted(older)[:5]),
+    )  # fmt: skip
+    return keyed
 
 
 class StartRestorer:
