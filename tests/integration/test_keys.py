@@ -208,15 +208,18 @@ def test_a_value_has_a_readable_key(new_pool, keys, call, value, key):
     assert call("ZRANGE", keys.turns("work"), 0, -1) == [key.encode()]
 
 
-def test_a_key_that_redis_lost_its_order_of_is_found_again(new_pool, keys, call, link):
+@pytest.mark.parametrize("lost", ["deleted", "of a wrong type"])
+def test_a_key_that_redis_lost_its_order_of_is_found_again(new_pool, keys, call, link, lost):
     pool = new_pool()
     pool.register("work", lambda key: None, fair_by="key")
     declare(pool, keys, link)
     pool.enqueuer.enqueue("work", key="a")
-    call("DEL", keys.turns("work"))
     keeper = KeyKeeper(keys, link)
     keeper.repair()
-    keeper.scan()
+    call("DEL", keys.turns("work"))
+    if lost == "of a wrong type":
+        call("SET", keys.turns("work"), "x")
+    keeper.repair()
     assert call("ZRANGE", keys.turns("work"), 0, -1) == [b"a"]
 
 

@@ -248,19 +248,3 @@ def heal_keys(keys: Keys, name: str, of: Sequence[str], *, places: int) -> Op[in
 def waiting_for_a_place(keys: Keys, name: str, first: int) -> Op[list[str]]:
     """Blocked keys that wait for a place or for an operator, not for a time."""
     return Op("ZRANGEBYSCORE", (keys.blocked(name),), ("inf", "inf", "LIMIT", first, KEYS_AT_ONCE), texts)
-
-
-def scan_partitions(keys: Keys, cursor: bytes | int) -> Op[tuple[bytes, list[str]]]:
-    """Partitions of all names, found by scanning the keys of the server; and where to go on."""
-    pattern = _escaped(keys.partition("", "")[: -len("|")]) + "*"
-    start = len(keys.partition("", "")) - len("|")
-    return Op(
-        "SCAN",
-        (),
-        (cursor, "MATCH", pattern, "COUNT", 1000, "TYPE", "list"),
-        lambda reply: (reply[0], [one[start:] for one in texts(reply[1]) if "|" in one[start:]]),
-    )
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{one}" if one in "*?[]\\^-" else one for one in text)

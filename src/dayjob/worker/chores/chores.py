@@ -183,7 +183,6 @@ class Chores:
         for first in range(0, len(self._names), MAX_NAMES_RUNG):
             if self._link.run(maintain.ring(self._keys, self._names[first : first + MAX_NAMES_RUNG])):
                 self._rung_at = time.monotonic()
-        self._key_keeper.scan()
 
     def _read_names(self) -> None:
         self._names = self._link.run(maintain.known_jobs(self._keys))

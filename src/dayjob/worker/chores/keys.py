@@ -1,7 +1,8 @@
 """KeyKeeper: finds jobs that wait under a key which no pool would visit, and keys that are blocked without a reason.
 
 Redis may lose a sorted set or a held set of keys (deleted by hand, or by a restore). Partitions and what pools hold are
-the truth, from which the leader puts them right within a minute.
+the truth, from which the leader puts them right within a minute. It remembers which keys had jobs a minute ago, because
+only a scan of the whole server could find a partition whose key is not known.
 """
 
 from __future__ import annotations
@@ -19,9 +20,6 @@ from dayjob.store.steps import Runs, walk
 
 logger = SafeLogger("dayjob.worker.chores.keys")
 
-#: Scans of the server's keys in one round of the leader. A scan looks at 1,000 keys.
-MAX_SCANS = 200
-
 
 class KeyKeeper:
     """Puts the keys of job names right, for the leader."""
@@ -29,27 +27,26 @@ class KeyKeeper:
     def __init__(self, keys: Keys, link: Runs) -> None:
         self._keys = keys
         self._link = link
-        #: Where the scan goes on; None while none is under way.
-        self._cursor: bytes | None = None
-        #: The names that have keys, as the last repair saw them.
+        #: The names that have keys, and the keys of each that had jobs, as the last repair saw them.
         self._rules: dict[str, RateRule] = {}
+        self._seen: dict[str, set[str]] = {}
 
     def repair(self) -> None:
-        """Compare what counts against limits by key with what pools hold, and begin to look for lost partitions."""
+        """Put back keys that Redis lost, and compare what counts against limits by key with what pools hold."""
         table = self._link.run(rates.rate_table(self._keys))
         self._rules = {name: rule for name, rule in table.rules.items() if rule.key is not None}
         self._put_back()
+        self._seen = {name: self._seen.get(name, set()) for name in self._rules}
         if not self._rules:
-            self._cursor = None
             return
         self._recount()
         for name in self._rules:
             try:
+                self._heal(name)
                 self._unblock(name)
             except Rejected as error:
                 # A key of a wrong type must not keep the other names from being repaired.
                 logger.error("job=%s: its keys cannot be checked: %s", name, error)  # noqa: TRY400
-        self._cursor = b"0"
 
     def _put_back(self) -> None:
         """Put jobs back into the queues of names that have no keys any more, but still have jobs under some."""
@@ -60,31 +57,26 @@ class KeyKeeper:
                 for name in some:
                     walk(self._link, partitions.unsort(self._keys, name))
 
-    def scan(self) -> None:
-        """Look at some of the server's keys for partitions that no pool would visit. Called once a second."""
-        for _ in range(MAX_SCANS if self._cursor is not None else 0):
-            self._cursor, found = self._link.run(partitions.scan_partitions(self._keys, self._cursor or b"0"))
-            if found:
-                self._heal(found)
-            if self._cursor == b"0":
-                self._cursor = None
-                return
-
-    def _heal(self, places: list[str]) -> None:
-        by_name: dict[str, list[str]] = defaultdict(list)
-        for place in places:
-            name, _, key = place.partition("|")
-            by_name[name].append(key)
-        for name, found in by_name.items():
-            rule = self._rules.get(name)
-            for first in range(0, len(found), KEYS_AT_ONCE):
-                some = found[first : first + KEYS_AT_ONCE]
-                places_each = rule.key.places if rule is not None and rule.key is not None else 0
-                healed = self._link.run(partitions.heal_keys(self._keys, name, some, places=places_each))
-                if healed:
-                    logger.warning(
-                        "job=%s: jobs of %d keys were found that Redis had lost track of", name, healed
-                    )
+    def _heal(self, name: str) -> None:
+        """Put the keys of a name into turns that have jobs, and are no longer where they were a minute ago."""
+        rule = self._rules[name]
+        places = rule.key.places if rule.key is not None else 0
+        try:
+            present = set(walk(self._link, partitions.keys_of(self._keys, name)))
+        except Rejected:
+            # A sorted set has a wrong type. The script below replaces it.
+            self._link.run(partitions.heal_keys(self._keys, name, [], places=places))
+            present = set()
+        gone = sorted(self._seen[name] - present)
+        healed = 0
+        for first in range(0, len(gone), KEYS_AT_ONCE):
+            some = gone[first : first + KEYS_AT_ONCE]
+            healed += self._link.run(partitions.heal_keys(self._keys, name, some, places=places))
+        if healed:
+            present = set(walk(self._link, partitions.keys_of(self._keys, name)))
+        self._seen[name] = present
+        if healed:
+            logger.warning("job=%s: jobs of %d keys were found that Redis had lost track of", name, healed)
 
     def _recount(self) -> None:
         """Count what pools hold against the limits of its keys."""
