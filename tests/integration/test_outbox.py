@@ -183,6 +183,41 @@ def test_a_pool_relays_and_old_rows_are_deleted(pool, engine, monkeypatch):
     assert waiting(pool) == []
 
 
+def test_operators_see_rows_that_are_not_sent(pool, engine, namespace, redis_url):
+    import time
+
+    from dayjob import Admin
+    from dayjob.store.ops.outbox import publish_outbox
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "dayjob", *words, "--redis", redis_url, "--namespace", namespace],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    relay(pool)
+    with Admin(namespace, redis=redis_url) as admin:
+        assert admin.verdict().unsent == 0
+        assert run("health", "--max-unsent", "1m").returncode == 0
+        with engine.begin() as connection:
+            pool.ship.using(session=connection).enqueue(1)
+            connection.execute(text("UPDATE dayjob_outbox SET created = :then"), {"then": time.time() - 300})
+        with engine.connect() as connection:
+            from dayjob.outbox import tables
+            from dayjob.outbox.databases import sqlalchemy_execute
+
+            unsent, oldest = tables.count_unsent(sqlalchemy_execute(connection), namespace)
+        pool.enqueuer.run(publish_outbox(pool.enqueuer._builder.keys, unsent, time.time() - oldest))
+        verdict = admin.verdict()
+        assert verdict.unsent == 1
+        assert [one.text for one in verdict.notes if one.kind == "outbox"] == [
+            "1 row of the outbox not sent for up to 5 min"
+        ]
+        assert run("health", "--max-unsent", "1m").returncode == 1
+        relay(pool)
+        assert admin.verdict().unsent == 0
+
+
 def test_once_makes_the_effect_of_a_job_happen_once(pool, engine):
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE paid (n INTEGER)"))

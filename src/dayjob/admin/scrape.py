@@ -11,6 +11,7 @@ from dayjob.admin.session import Session
 from dayjob.admin.views import Pool, QueuesView, Sizes
 from dayjob.store.ops import figures, inspect, pools
 from dayjob.store.ops.figures import Counts, Minute, Times, bucket_limit
+from dayjob.store.ops.outbox import OutboxStatus, outbox_status
 from dayjob.store.steps import Steps, ask
 
 __all__ = ["Counts", "Minute", "Scrape", "Times", "bucket_limit", "ping", "scrape"]
@@ -32,6 +33,8 @@ class Scrape:
     #: The figures of the last minutes, oldest first. The last minute is not over.
     minutes: tuple[Minute, ...]
     limits: tuple[LimitView, ...] = ()
+    #: What a relay of an outbox published; None without one.
+    outbox: OutboxStatus | None = None
 
 
 def ping(session: Session) -> Steps[float]:
@@ -51,4 +54,5 @@ def scrape(session: Session, *, since: int | None = None) -> Steps[Scrape]:
     minutes = yield from figures.minutes(session.keys, range(first, last + 1))
     waiting = {view.queue.name: view.queue.size for view in queues.queues}
     rate_limits = yield from limits.listing(session, sizes=waiting)
-    return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes), rate_limits)
+    outbox = yield from ask(outbox_status(session.keys))
+    return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes), rate_limits, outbox)

@@ -24,12 +24,16 @@ from dayjob.text import counted, doing
     metavar="SPAN",
     help="No job may have waited longer than this (90s, 5m, 1h), except in paused queues.",
 )
+@click.option(
+    "--max-unsent", metavar="SPAN", help="No row of the outbox may have waited longer than this to be sent."
+)
 @click.option("--max-dead", type=click.IntRange(0), help="At most this many jobs may be dead.")
 @console.options
 def health(
     here: bool,
     min_pools: int,
     max_wait: str | None,
+    max_unsent: str | None,
     max_dead: int | None,
     redis: str | None,
     namespace: str,
@@ -45,6 +49,9 @@ def health(
             *_pools(admin.pools(), here=here, least=min_pools), *_waits(admin, most), *_dead(admin, max_dead),
         ]  # fmt: skip
         verdict = admin.verdict()
+    if max_unsent is not None and verdict.unsent_age > text.read_span(max_unsent, "--max-unsent"):
+        oldest = text.span(verdict.unsent_age)
+        problems.append(f"{counted(verdict.unsent, 'row')} of the outbox not sent, the oldest for {oldest}")
     if as_json:
         state = {"level": verdict.level, "verdict": verdict.sentence}
         console.emit({"healthy": not problems, "problems": problems, **state})

@@ -72,6 +72,9 @@ def text(scrape: Scrape, durations: DurationSums, namespace: str, took: float) -
     _queues(page, scrape)
     _limits(page, scrape)
     _sets(page, scrape)
+    if scrape.outbox is not None:
+        page.one("dayjob_outbox_unsent", "Rows of the outbox that were not sent.", scrape.outbox.unsent)
+        page.one("dayjob_outbox_oldest_seconds", "The age of the oldest of them.", scrape.outbox.age)
     _pools(page, scrape)
     _totals(page, scrape)
     families: tuple[tuple[Kind, str, str], ...] = (

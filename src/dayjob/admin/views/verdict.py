@@ -11,7 +11,7 @@ from dayjob.store.ops.inspect import Sizes
 Level = Literal["ok", "notice", "warning", "error"]
 NoteKind = Literal[
     "unused", "no_pool", "not_rescued", "stuck", "loop_blocked", "arguments", "wrong_type", "paused", "no_worker", "late",
-    "failing", "noisy", "overdue", "broken", "dead", "eviction", "memory_only",
+    "failing", "noisy", "overdue", "broken", "dead", "eviction", "memory_only", "outbox",
 ]  # fmt: skip
 
 
@@ -46,3 +46,6 @@ class Verdict:
     #: Pools with a lease, and the workers they have.
     pools: int
     workers: int
+    #: Rows of the outbox that were not sent, and the age of the oldest in seconds, as a relay published them.
+    unsent: int = 0
+    unsent_age: float = 0.0

@@ -11,6 +11,8 @@ import msgspec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op, plain
 
+#: Seconds that a row may wait before operators are warned.
+MAX_UNSENT_SECONDS = 60.0
 #: Seconds after which what a relay published counts no more.
 PUBLISHED_SECONDS = 60
 
