@@ -23,7 +23,7 @@ import msgspec
 from dayjob import Concurrency, Dead, Discard, Job, JobTimeout, Rate, Snooze, Throttled, Window, WorkerPool
 from dayjob.errors import StoreError, Unavailable, Unknown
 from dayjob.job import new_id, running
-from dayjob.store.ops.consume import Reply
+from dayjob.store.ops.consume import Reply, Request
 from dayjob.worker.fetching.replies import ReplyHandler
 from dayjob.worker.membership import Membership
 from dayjob.worker.running.runner import Abandon, TimedOut
@@ -116,14 +116,14 @@ def _listen_in() -> None:
     Membership.join = noted  # type: ignore[method-assign]
     take_jobs = ReplyHandler._take_jobs
 
-    def timed(self: ReplyHandler, reply: Reply) -> None:
+    def timed(self: ReplyHandler, request: Request, reply: Reply) -> None:
         if reply.status != "again":
             # A resend is answered later than its jobs were handed out.
             for batch in reply.batches:
                 if batch.name in ("metered", "costly", "windowed"):
                     for token in batch.tokens:
                         here().fetched[self._state.pool_id, token] = reply.now
-        take_jobs(self, reply)
+        take_jobs(self, request, reply)
 
     ReplyHandler._take_jobs = timed  # type: ignore[method-assign]
 

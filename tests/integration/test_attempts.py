@@ -37,7 +37,7 @@ def fetched_ahead(proxy: Proxy) -> set[str]:
             continue
         args = words[3 + int(words[2]) :]
         extra, names = int(args[4]), int(args[8])
-        wants = args[13 : 13 + 3 * names]
+        wants = args[14 : 14 + 3 * names]
         if extra:
             found |= {wants[i].decode() for i in range(0, len(wants), 3) if wants[i + 2] == b"2"}
     return found
@@ -140,7 +140,7 @@ def sweeps(proxy: Proxy) -> list[list[bytes]]:
     for words in list(proxy.requests):
         if words[0] == b"EVALSHA" and words[1] == load("sweep").sha.encode():
             args = words[3 + int(words[2]) :]
-            found.append(args[2 + int(args[1]) + 3 :: 13])
+            found.append(args[2 + int(args[1]) + 3 :: 16])
     return [payloads for payloads in found if payloads]
 
 

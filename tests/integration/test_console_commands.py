@@ -834,7 +834,7 @@ def test_every_look_and_every_verb_takes_json():
 
     without = {
         "demo", "worker", "web", "top", "enqueue", "check", "server start", "server stop", "server status", "server path", "export",
-        "fake-data", "completion", "systemd", "compose", "kubernetes", "alerts", "grafana", "mcp",
+        "fake-data", "completion", "systemd", "compose", "kubernetes", "alerts", "grafana", "mcp", "relay",
     }  # fmt: skip
     context = click.Context(cli)
     found = set()

@@ -90,6 +90,20 @@ def test_a_service_that_never_started_has_ended():
     assert Service("test", lambda: None, died=died_unexpectedly).join(time.monotonic())
 
 
+def test_a_service_can_be_joined_while_it_is_being_started(monkeypatch):
+    """A pool stops while it starts if one of its first loops dies."""
+    one, joined, start = Service("test", lambda: FAR, died=died_unexpectedly), [], threading.Thread.start
+
+    def join_and_start(thread):
+        joined.append(one.join(time.monotonic()))
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", join_and_start)
+    one.start()
+    assert joined == [True]
+    end(one)
+
+
 def test_joining_a_service_whose_step_is_under_way_ends_at_the_deadline():
     entered, go = threading.Event(), threading.Event()
 

@@ -105,8 +105,11 @@ class Service:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._loop, name=f"dayjob-{self.name}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._loop, name=f"dayjob-{self.name}", daemon=True)
+        thread.start()
+        # Not before, because a thread that has not started cannot be joined: a pool stops while it starts if one of its
+        # first loops dies.
+        self._thread = thread
 
     def stop(self) -> None:
         """Ask the loop to end after this round."""
