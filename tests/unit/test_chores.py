@@ -10,7 +10,7 @@ import pytest
 
 from dayjob.store.keys import Keys
 from dayjob.worker.chores import chores
-from dayjob.worker.chores.chores import Chores
+from dayjob.worker.chores.chores import IDLE_RING_SECONDS, RING_SECONDS, Chores
 from dayjob.worker.chores.due_bell import BLOCKING_OVERRUN_SECONDS, MAX_BLOCKING_SECONDS, DueBell
 from dayjob.worker.state import PoolState
 
@@ -111,3 +111,24 @@ def test_a_closed_bell_waits_no_more():
     bell.listener_waits()
     bell.close()
     assert not bell.wait(60.0)
+
+
+class Queues(Silence):
+    """A link to one queue, for which a number of bells are rung."""
+
+    def __init__(self, rung: int) -> None:
+        super().__init__()
+        self.rung = rung
+
+    def run(self, op):
+        super().run(op)
+        return ["a"] if op.command == "SMEMBERS" else self.rung
+
+
+@pytest.mark.parametrize(("rung", "wait"), [(0, IDLE_RING_SECONDS), (1, RING_SECONDS)])
+def test_bells_are_rung_more_often_once_a_job_was_found_whose_program_does_not_ring(leader, rung, wait):
+    made, _, _ = leader(0.01)
+    made._link = Queues(rung)
+    made._next["ring"] = 0.0
+    made.step()
+    assert made._next["ring"] == 1000.0 + wait

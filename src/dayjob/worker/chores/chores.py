@@ -183,6 +183,8 @@ class Chores:
         for first in range(0, len(self._names), MAX_NAMES_RUNG):
             if self._link.run(maintain.ring(self._keys, self._names[first : first + MAX_NAMES_RUNG])):
                 self._rung_at = time.monotonic()
+                # Such a program may push more jobs soon.
+                self._next["ring"] = self._rung_at + RING_SECONDS
 
     def _read_names(self) -> None:
         self._names = self._link.run(maintain.known_jobs(self._keys))
