@@ -19,7 +19,7 @@ from dayjob.pool import WorkerPool
 from dayjob.store import addresses, codec
 from dayjob.text import counted, message_of
 
-#: Problems that are told apart by their message. Messages may quote values, so there may be as many as jobs.
+#: Problems that differ only in their message. Messages may quote values, so there may be as many as jobs.
 MAX_PROBLEMS = 100
 
 _decode = msgspec.json.Decoder(Record).decode
