@@ -108,6 +108,7 @@ PRINTED = {
     "limits": "at most 2 calls at once",
     "middleware": "a watch for user 7 of customer acme",
     "quickstart": "a watch for 7 in attempt 1",
+    "outbox": "attempt 2 of order 1: discarded: its effect is in the database already\npayments: [1]",
     "opentelemetry_trace": "process charge\n      ask the bank",
     "request_ids": "r-82 receipt order 2: sending the receipt",
     "retries": "order 1 is dead after 2 fails: the bank does not answer",

@@ -141,8 +141,10 @@ def test_stored_jobs_are_tried_against_the_new_code(deploy_check, redis_url, nam
 
     fits = deploy_check(OLD)
     assert fits.returncode == 1
-    assert "1 of 4 jobs" in fits.stdout
-    assert "for example dead-1" in fits.stdout
+    problem, sample, total = fits.stdout.splitlines()
+    assert problem == "mail: argument 'to': expected str, got int"
+    assert sample == "    1 job (1 dead); for example dead-1"
+    assert total == f"Stored jobs in '{namespace}' that do not fit this code: 1 of 4."
 
     answer = deploy_check(NEW, "--json")
     assert answer.returncode == 1, answer.stderr
@@ -161,7 +163,10 @@ def test_stored_jobs_are_tried_against_the_new_code(deploy_check, redis_url, nam
 def test_jobs_that_all_fit_are_a_success(deploy_check, redis_url, namespace):
     Enqueuer(namespace, redis=redis_url).enqueue("gone")
     answer = deploy_check(OLD)
-    assert (answer.returncode, answer.stdout) == (0, f"All 1 stored job in '{namespace}' fit this code.\n")
+    assert (answer.returncode, answer.stdout) == (
+        0,
+        f"All stored jobs in '{namespace}' fit this code: 1 of 1.\n",
+    )
 
 
 LOGIN = """

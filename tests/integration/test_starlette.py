@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import shutil
 import signal
-import socket
+import sqlite3
 import subprocess
 import sys
-import textwrap
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,73 +20,67 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from dayjob.starlette import console, lifespan
-from server import wait_until
+from server import free_port, wait_until
 
-APP = """
-    from fastapi import FastAPI
-    from dayjob import WorkerPool
-    from dayjob.starlette import console, lifespan
-
-    pool = WorkerPool(namespace={namespace!r}, redis={redis!r})
-
-    @pool.job(keep=60)
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    app = FastAPI(lifespan=lifespan(pool, run=True))
-    app.mount("/ops/jobs", console(pool))
-
-    @app.get("/sum")
-    async def total(a: int, b: int) -> int:
-        job = await add.aenqueue(a, b)
-        return await add.aresult(job, 20)
-"""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fastapi_shop"
 
 
 @pytest.fixture
-def server_process(tmp_path, namespace, redis_url):
-    """A FastAPI app under a real uvicorn, without a limit for its shutdown; its port and process."""
-    (tmp_path / "shop_app.py").write_text(textwrap.dedent(APP.format(namespace=namespace, redis=redis_url)))
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "shop_app:app", "--port", str(port), "--log-level", "warning"],
-        cwd=tmp_path,
-    )
-    try:
-        yield port, process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(20)
+def start(tmp_path, namespace, redis_url):
+    """Starts processes of the example, and ends them."""
+    shutil.copy(EXAMPLE / "app.py", tmp_path)
+    environ = {**os.environ, "DAYJOB_REDIS_URL": redis_url, "DAYJOB_NAMESPACE": namespace}
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str, **more: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-m", *words], cwd=tmp_path, env={**environ, **more})
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.terminate()
+    for process in started:
+        process.wait(60)
 
 
-def answers(url: str) -> bool:
+def answers(url: str, headers: dict[str, str]) -> bool:
     try:
-        return httpx.get(url, timeout=20).status_code == 200
+        return httpx.get(url, headers=headers, timeout=20).status_code == 200
     except httpx.TransportError:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_app_runs_jobs_shows_the_console_and_ends_though_a_page_is_open(server_process, number, look):
-    port, process = server_process
+@pytest.mark.parametrize(("number", "apart"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
+def test_the_example_runs_jobs_shows_the_console_and_ends_though_a_page_is_open(
+    start, tmp_path, look, number, apart
+):
+    """Its workers run apart, or in the app itself. uvicorn has no limit for its shutdown."""
+    port = free_port()
+    words = ("uvicorn", "app:app", "--port", str(port), "--log-level", "warning")
+    process = start(*words, **({} if apart else {"SHOP_RUNS_WORKERS": "1"}))
     base = f"http://127.0.0.1:{port}"
-    wait_until(lambda: answers(f"{base}/ops/jobs/queues"), 30)
-    assert httpx.get(f"{base}/sum", params={"a": 2, "b": 3}, timeout=20).json() == 5
-    with httpx.stream("GET", f"{base}/ops/jobs/events", timeout=30) as stream:
+    ada = {"x-user": "ada"}
+    wait_until(lambda: answers(f"{base}/ops/jobs/queues", ada), 60)
+    worker = start("dayjob", "worker", "app:pool") if apart else None
+    placed = httpx.post(f"{base}/orders/7", timeout=60).json()
+    result = httpx.get(f"{base}/jobs/{placed['job']}", timeout=60).json()
+    assert result == {"result": "order 7 is confirmed"}
+    # The transaction of this one is rolled back, and its job with it.
+    assert httpx.post(f"{base}/orders/7", timeout=60).status_code == 409
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        assert database.execute("SELECT COUNT(*) FROM dayjob_outbox").fetchone() == (1,)
+    assert httpx.get(f"{base}/ops/jobs/queues", timeout=60).status_code == 403
+    with httpx.stream("GET", f"{base}/ops/jobs/events", headers=ada, timeout=60) as stream:
         lines = stream.iter_lines()
         assert next(lines)
         process.send_signal(number)
         for _ in lines:
             pass
-    process.wait(20)
+    process.wait(60)
+    if worker is not None:
+        worker.terminate()
+        worker.wait(60)
     assert look.pools() == []
     assert look.held() == 0
 

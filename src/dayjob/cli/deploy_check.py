@@ -80,7 +80,9 @@ class DeployCheck:
                 return type(error).__name__
             job = codec.job_of(wire)
             job.redact = job_type.options.redact
-            return without(message_of(error).partition("\n")[0], secrets_of(job)) or type(error).__name__
+            # The name stands before the problem already.
+            why = message_of(error).partition("\n")[0].removeprefix(f"{wire.name}: ")
+            return without(why, secrets_of(job)) or type(error).__name__
         return ""
 
     def _add(self, name: str, why: str, sample: str, state: str) -> None:
@@ -119,9 +121,11 @@ def _print(tried: int, problems: list[StoredProblem], namespace: str) -> None:
     for one in problems:
         states = ", ".join(f"{count:,} {state}" for state, count in one.states.items())
         click.echo(console.clean(f"{one.name}: {one.why}"))
-        click.echo(console.clean(f"    {counted(one.count, 'job')} ({states}); for example {one.sample}"))
+        click.echo(
+            "    " + console.clean(f"{counted(one.count, 'job')} ({states}); for example {one.sample}")
+        )
     if problems:
         misfits = sum(one.count for one in problems)
-        click.echo(f"{misfits:,} of {counted(tried, 'job')} in {namespace!r} do not fit this code.")
+        click.echo(f"Stored jobs in {namespace!r} that do not fit this code: {misfits:,} of {tried:,}.")
     else:
-        click.echo(f"All {counted(tried, 'stored job')} in {namespace!r} fit this code.")
+        click.echo(f"All stored jobs in {namespace!r} fit this code: {tried:,} of {tried:,}.")
