@@ -20,6 +20,7 @@ from chaos.jobs import LEASE
 from chaos.queued import Queued
 from chaos.world import DEADLINE, Workers, World, clock_environment
 from dayjob.errors import StoreError
+from faults.checker import ROLLING_RESTART
 from proxy import AFTER, BEFORE, PASS, SWALLOW, Fault, reply
 from server import wait_until
 
@@ -178,6 +179,7 @@ def term_twice(world: World, rng: random.Random, group: Workers) -> Iterator[flo
 
 @fault("HUP: a rolling restart", "workers", where="supervised", weight=2)
 def hang_up(world: World, rng: random.Random, group: Workers) -> Iterator[float]:
+    world.ledger.write("fault", name=group.name, how=ROLLING_RESTART)
     _signal(group.pid, signal.SIGHUP)
     yield rng.uniform(1, 4)
 
@@ -186,6 +188,7 @@ def hang_up(world: World, rng: random.Random, group: Workers) -> Iterator[float]
 def quiet(world: World, rng: random.Random, group: Workers) -> Iterator[float]:
     _signal(group.pid, signal.SIGUSR1)
     yield rng.uniform(0.3, 1.5)
+    world.ledger.write("fault", name=group.name, how=ROLLING_RESTART)
     _signal(group.pid, signal.SIGHUP)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dayjob.retry import MAX_DEATHS
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
@@ -40,16 +41,16 @@ return {queues, pools, condemned, held, unique,
   redis.call('ZRANGE', p .. 'scheduled', 0, -1), redis.call('ZRANGE', p .. 'retry', 0, -1),
   redis.call('ZRANGE', p .. 'dead', 0, -1), redis.call('ZRANGE', p .. 'done', 0, -1),
   redis.call('LRANGE', p .. 'broken', 0, -1), redis.call('HGETALL', p .. 'stats:totals'),
-  redis.call('HGETALL', p .. 'periodic'), redis.call('HGETALL', p .. 'limits')}
+  redis.call('HGETALL', p .. 'periodic'), redis.call('HGETALL', p .. 'limits'),
+  redis.call('ZRANGE', p .. 'scheduled', 0, 0, 'WITHSCORES')[2] or ''}
 """
 
 
 def take(link: Link, keys: Keys) -> Census:
     """Look at everything, in one step. Raises StoreError."""
     reply = link.run(plain("EVAL", _SCRIPT, 1, keys.known_jobs, keys.prefix, MOST))
-    queues, pools, condemned, held, unique, scheduled, retry, dead, done, broken, totals, periodic, limits = (
-        reply
-    )
+    queues, pools, condemned, held, unique, scheduled, retry, dead, done = reply[:9]
+    broken, totals, periodic, limits, soonest = reply[9:]
     census = Census(pools=_texts(pools), condemned=_texts(condemned))
     places: dict[str, list[Item]] = {"queue": [], "held": []}
     for i in range(0, len(queues), 4):
@@ -65,6 +66,8 @@ def take(link: Link, keys: Keys) -> Census:
     for place, members in (("scheduled", scheduled), ("retry", retry), ("dead", dead), ("done", done)):
         places[place] = [item for raw in members if (item := _item(raw)) is not None]
     census.places = places
+    census.soonest = float(soonest) if soonest else None
+    census.crashed_bulk = sum(map(_is_crashed_bulk, dead))
     census.unique = {
         key.decode().removeprefix(keys.unique_prefix): value.decode()
         for key, value in zip(unique[::2], unique[1::2], strict=True)
@@ -104,13 +107,21 @@ def _item(raw: bytes) -> Item | None:
     )  # fmt: skip
 
 
-def is_at_rest(census: Census, now: float, link: Link, keys: Keys) -> bool:
-    """Whether nothing waits, runs or is due soon."""
-    soonest = link.run(plain("ZRANGE", keys.scheduled, 0, 0, "WITHSCORES"))
+def _is_crashed_bulk(raw: bytes) -> bool:
+    """Whether this is a bulk job that is dead because its processes were killed too often while it ran."""
+    try:
+        job = json.loads(raw)
+    except ValueError:
+        return False
+    return isinstance(job, dict) and job.get("name") == "bulk" and job.get("deaths", 0) >= MAX_DEATHS
+
+
+def is_at_rest(census: Census, now: float) -> bool:
+    """Whether nothing waited, ran or was due soon when the census was taken."""
     return not (
         any(census.waiting.values())
         or any(census.held.values())
         or census.condemned
         or census.places.get("retry")
-        or (soonest and float(soonest[1]) < now + 60)
+        or (census.soonest is not None and census.soonest < now + 60)
     )

@@ -53,8 +53,11 @@ def count(folder: Path, story: Story) -> Count:
             found.unexplained += 1
             found.violations.append(f"bulk {at}: ran {total[at]} times in {pids} without a cause")
     done = story.rest.totals.get("done:bulk", 0) if story.rest is not None else -1
-    if done != found.stored:
-        found.violations.append(f"bulk: Redis counted {done} as done, {found.stored} were stored")
+    crashed = story.rest.crashed_bulk if story.rest is not None else 0
+    if done + crashed != found.stored:
+        found.violations.append(
+            f"bulk: Redis counted {done} as done, {crashed} died with their processes, {found.stored} were stored"
+        )
     return found
 
 

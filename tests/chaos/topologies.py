@@ -241,7 +241,7 @@ def _quiet(field_: Field) -> None:
     def quiet() -> bool:
         try:
             found = look.take(link, field_.keys)
-            return look.is_at_rest(found, time.time(), link, field_.keys) or not any(
+            return look.is_at_rest(found, time.time()) or not any(
                 item.name != "tick"
                 for place in ("queue", "held", "retry")
                 for item in found.places.get(place, [])
@@ -321,7 +321,7 @@ def _settle(field_: Field, outcome: Outcome) -> None:
 
     def rest() -> bool:
         found = look.take(link, field_.keys)
-        if not look.is_at_rest(found, time.time(), link, field_.keys):
+        if not look.is_at_rest(found, time.time()):
             return False
         found.rest = True
         # The first census of a run says where the ticks began; here it is not known.

@@ -293,7 +293,7 @@ class World:
             try:
                 with self._link_lock:
                     found = look.take(self.link, self.keys)
-                    quiet = look.is_at_rest(found, time.time(), self.link, self.keys)
+                    quiet = look.is_at_rest(found, time.time())
             except StoreError:
                 quiet = False
             if quiet:

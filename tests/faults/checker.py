@@ -34,6 +34,9 @@ ASKED_FOR = ("fail", "snooze")
 #: Faults in which nothing passes, and seconds until a client gives up connections that stay dead after them.
 CUT_OFF = ("net: black hole", "net: half-open connections")
 NOTICE = 6.0
+#: What the ledger calls HUP: the parent replaces its children one after the other. And how long a stop may take.
+ROLLING_RESTART = "HUP"
+ENDING_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -732,6 +735,9 @@ def _until(story: Story, life: Life, attempt: Attempt) -> float:
         if process is not None:
             moments += [fault.at for fault in process.faults if fault.at >= attempt.start.at]
             moments += [one.at for one in (process.gone, process.down) if one is not None]
+            if process.gone is not None:
+                # Another job may have ended the process at any time after the last line that it wrote.
+                moments.append(max(process.last, attempt.start.at))
         # Whoever ran it next had it from Redis, so by then this one no longer counted.
         moments += [
             other.start.at
@@ -841,17 +847,38 @@ def resumptions(story: Story) -> Iterator[tuple[str, float, bool]]:
 
 
 def poison_is_bounded(story: Story) -> Iterator[str]:
-    """I16: a job that kills its process does so three times and is dead; its deaths are its own."""
+    """I16: a job that kills its process does so three times and is dead; its deaths are its own.
+
+    A parent that stops a child, or kills it because of another job, does not count that as a death of the jobs in it.
+    So a job that ends such a child itself, in the same moment, is not counted either.
+    """
     for life in story.lives.values():
         word, _, number = life.plan.partition(" ")
         if word != "poison" or not life.exists or life.deleted is not None:
             continue
-        ended = [one for one in life.attempts if one.end is None]
-        if len({one.place for one in ended}) > MAX_DEATHS:
-            yield f"{life.serial}: killed {len(ended)} processes"
+        ended = {one.place: one for one in life.attempts if one.end is None}
+        excused = 0 if len(ended) <= MAX_DEATHS else sum(_was_ending(story, one) for one in ended.values())
+        if len(ended) - excused > MAX_DEATHS:
+            yield f"{life.serial}: killed {len(ended)} processes, {excused} of them were ending: {_tale(life)}"
         places = story.places.get(life.serial, [])
         if int(number) >= MAX_DEATHS and not (places and places[0][0] == "dead"):
             yield f"{life.serial}: kills its process every time, and is not dead"
+
+
+def _was_ending(story: Story, attempt: Attempt) -> bool:
+    """Whether the process of an attempt was about to be stopped, or to be killed because of another job in it."""
+    start, process = attempt.start, story.processes.get(attempt.start.pid)
+    if process is not None and process.up is not None:
+        for event in story.events:
+            asked = event.kind == "stop" or (event.kind == "fault" and event.how == ROLLING_RESTART)
+            if asked and event.name == process.up.how and 0 <= start.at - event.at < ENDING_SECONDS:
+                return True
+    return any(
+        life.plan.startswith("overrun") and other.start.pid == start.pid and other.start.at < start.at
+        for life in story.lives.values()
+        for other in life.attempts
+        if other.how in ("", "abandoned")
+    )
 
 
 def nothing_unreadable_is_lost(story: Story) -> Iterator[str]:

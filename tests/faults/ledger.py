@@ -51,6 +51,10 @@ class Census(msgspec.Struct, omit_defaults=True):
     periodic: dict[str, int] = {}
     #: Entries that could not be read, in hex, without their headers.
     broken: list[str] = []
+    #: When the first scheduled job is due, by the clock of Redis.
+    soonest: float | None = None
+    #: Bulk jobs in dead whose processes were killed too often while they ran.
+    crashed_bulk: int = 0
     #: Nothing was going on: no fault, no producer, every job that is due has ended.
     rest: bool = False
 

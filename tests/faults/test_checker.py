@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faults.checker import CHECKS, Rules, Story, check, stops
+from chaos import look
+from faults.checker import CHECKS, ROLLING_RESTART, Rules, Story, check, limits, poison_is_bounded, stops
 from faults.ledger import Census, Event, Item, Ledger, Torn, read
 from faults.tales import FIRST, HARNESS, PRODUCER, RULES, SECOND, good, number
 
@@ -367,6 +368,63 @@ def test_a_second_unique_job_may_be_stored_while_the_first_is_held_and_its_answe
         Event("start", 41.0, 5, 2, serial="1/2", name="once", job="b", pool="p", token="2:once"),
     ]
     assert (list(CHECKS["I11"](Story(told, RULES))) == []) is fine
+
+
+def _poisoned(*, ending: Event | None = None) -> list[Event]:
+    """A poison job that ended four processes, though it died three times by what was counted."""
+    events = [Event("asked", 0.5, 9, 1, serial="1/1", name="poison", plan="poison 3")]
+    for number_, deaths in enumerate((0, 0, 1, 2), start=1):
+        pid, at = 10 + number_, 10.0 * number_
+        events += [
+            Event("up", at, pid, 1, how="near"),
+            Event(
+                "start", at + 1, pid, 2, serial="1/1", name="poison", pool=f"p{pid}", token="1:poison", deaths=deaths
+            ),
+            Event("gone", at + 2, 9, 1 + number_, target=pid),
+        ]  # fmt: skip
+    if ending is not None:
+        events.append(ending)
+    dead = Item("1/1", "j1", "poison", deaths=3)
+    events.append(Event("census", 99.0, 9, 9, census=Census(places={"dead": [dead]}, rest=True)))
+    return sorted(events, key=lambda event: event.at)
+
+
+@pytest.mark.parametrize(
+    ("ending", "fine"),
+    [
+        (None, False),
+        (Event("stop", 20.5, 9, 8, name="near", target=8, seconds=2.0), True),
+        (Event("fault", 20.5, 9, 8, name="near", how=ROLLING_RESTART), True),
+        (Event("stop", 20.5, 9, 8, name="far", target=8, seconds=2.0), False),
+        (Event("stop", 45.0, 9, 8, name="near", target=8, seconds=2.0), False),
+        (Event("start", 20.5, 12, 3, serial="1/2", name="overrun", pool="p12", token="2:overrun"), True),
+        (Event("start", 20.5, 99, 3, serial="1/2", name="overrun", pool="p99", token="2:overrun"), False),
+    ],
+    ids=["no reason", "stopped", "replaced", "another stopped", "stopped later", "killed for another job", "elsewhere"],
+)  # fmt: skip
+def test_a_job_may_end_a_fourth_process_only_if_that_one_was_ending(ending, fine):
+    events = _poisoned(ending=ending)
+    events.insert(0, Event("asked", 0.4, 9, 0, serial="1/2", name="overrun", plan="overrun 1"))
+    assert (list(poison_is_bounded(Story(events, Rules()))) == []) is fine
+
+
+@pytest.mark.parametrize(("last", "fine"), [(2.5, True), (4.0, False)])
+def test_an_attempt_counts_against_a_limit_until_the_last_line_of_its_process(last, fine):
+    """Another job ended the process. When exactly is not known, but it wrote nothing afterwards."""
+    events = [
+        Event("start", 2.0, 5, 1, serial="1/1", name="narrow", pool="p", token="1:narrow"),
+        Event("start", last, 5, 2, serial="1/2", name="poison", pool="p", token="2:poison"),
+        Event("start", 3.0, 6, 1, serial="1/3", name="narrow", pool="q", token="1:narrow"),
+        Event("end", 9.0, 6, 2, serial="1/3", name="narrow", pool="q", token="1:narrow", how="ok"),
+        Event("gone", 20.0, 9, 1, target=5),
+    ]
+    events.sort(key=lambda event: event.at)
+    assert (list(limits(Story(events, Rules(limits={"narrow": 1})))) == []) is fine
+
+
+@pytest.mark.parametrize(("soonest", "rest"), [(None, True), (1000.0, False), (1061.0, True)])
+def test_a_system_is_not_at_rest_while_a_job_is_due_soon(soonest, rest):
+    assert look.is_at_rest(Census(soonest=soonest), 1000.0) is rest
 
 
 def test_every_invariant_has_its_case():
