@@ -21,6 +21,7 @@ SOURCE = HERE.parent / "src"
 sys.path[:0] = [str(HERE / "contract"), str(SOURCE)]
 
 import machine  # noqa: E402 - after the path
+import path_cases  # noqa: E402
 import render  # noqa: E402
 from plan import Group, level, plan  # noqa: E402
 from systems import SYSTEMS, Installed, install  # noqa: E402
@@ -79,6 +80,7 @@ def main() -> None:
     options.add_argument("form", choices=("tiny", "quick", "full"))
     options.add_argument("--rounds", type=int, default=3, help="runs of each case")
     options.add_argument("--only", default="", help="workloads to run, like A,C")
+    options.add_argument("--rows", default="", help="rows of the workload paths to run, like plain,raises")
     options.add_argument("--systems", default="", help="systems to run, like dayjob,bare,gocraft")
     options.add_argument(
         "--waiting", type=int, default=0, help="G: also with so many jobs waiting, like 10000000"
@@ -124,12 +126,14 @@ def main() -> None:
 
 def chosen(groups: list[Group], given: argparse.Namespace) -> list[Group]:
     """The groups as narrowed by the options."""
-    workloads, systems = (set(filter(None, text.split(","))) for text in (given.only, given.systems))
+    workloads, systems, rows = (
+        set(filter(None, text.split(","))) for text in (given.only, given.systems, given.rows)
+    )
     kept = []
     for group in groups:
         cases = [
             case
-            for case in group.cases
+            for case in path_cases.chosen(group.cases, rows)
             if (not workloads or group.title in workloads) and (not systems or case.system.name in systems)
         ]
         if cases:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import path_cases
 from systems import GO, OTHERS, PYTHON, SYSTEMS, System
 from workloads import Case
 
 DAYJOB, BARE, RAW, TASKS = (SYSTEMS[name] for name in ("dayjob", "bare", "raw", "tasks"))
+GOCRAFT = SYSTEMS["gocraft"]
 PEERS = (*GO, *PYTHON, *OTHERS)
 MILLISECOND = 0.001
 
@@ -102,7 +104,7 @@ def tiny() -> list[Group]:
     own += [_idle(DAYJOB, "sync", 0.5), _mixed(DAYJOB, "async", 20, 100), level(600), _price(200)]
     own += [*_ruled(300), *(case for case in _paced(60) if case.system is DAYJOB)]
     return [
-        Group("A to H", tuple(own), together=True),
+        Group("A to H", (*own, *path_cases.tiny()), together=True),
         Group("B", tuple(_enqueues(50, 2000, ("same",), [(DAYJOB, "sync"), (RAW, "redis-py")]))),
     ]
 
@@ -122,12 +124,14 @@ def quick() -> list[Group]:
     idles = [_idle(DAYJOB, "sync", 6.0), _idle(DAYJOB, "sync", 6.0, pools=100, variant="100 pools")]
     idles += [_idle(system, config.name, 5.0) for system, config in peers]
     return [
-        Group("A", tuple(_own_drains(60_000))),
-        Group("A", tuple(drains)),
+        Group("A", (*_own_drains(60_000), *(case for case in drains if case.system is GOCRAFT)), turns=2),
+        Group("A", tuple(case for case in drains if case.system is not GOCRAFT)),
         Group("B", tuple(_enqueues(3000, 30_000, ("same",), singles))),
         Group("C", tuple(pickups)),
         Group("D", tuple(idles), together=True),
         Group("L", tuple(_ruled(60_000)), turns=2),
+        Group("paths", tuple(path_cases.cases(0.5, peers=False))),
+        Group("paths", (*path_cases.enqueues(2000), *path_cases.starts())),
         Group("P", tuple(case for case in _paced(1500) if case.system.name != "celery")),
     ]
 
@@ -166,8 +170,11 @@ def full() -> list[Group]:
         for many in (2, 10, 50)
     ]
     return [
-        Group("A", tuple(_own_drains(100_000)), turns=3),
-        Group("A", (*_more_drains(100_000), *drains, *slower)),
+        # gocraft/work in the same turns as dayjob, because a budget compares the two.
+        Group("A", (*_own_drains(100_000), *(case for case in drains if case.system is GOCRAFT)), turns=3),
+        Group(
+            "A", (*_more_drains(100_000), *(case for case in drains if case.system is not GOCRAFT), *slower)
+        ),
         Group("B", tuple(_enqueues(3000, 90_000, ("scheduler", "same"), senders)), turns=3),
         Group("B", tuple(_enqueues(3000, 30_000, ("same",), peers))),
         Group("C", tuple(own_pickups), turns=3),
@@ -178,6 +185,8 @@ def full() -> list[Group]:
         Group("G", tuple(level(many) for many in (1000, 100_000, 1_000_000))),
         Group("H", (_price(20_000),)),
         Group("L", tuple(_ruled(100_000)), turns=3),
+        Group("paths", tuple(path_cases.cases())),
+        Group("paths", (*path_cases.enqueues(3000), *path_cases.starts()), turns=3),
         Group("P", tuple(_paced(2000))),
         Group("limits", tuple(_limits())),
     ]

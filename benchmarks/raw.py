@@ -10,15 +10,16 @@ import msgspec
 import redis
 import redis.asyncio
 
-from contract import CONFIG, COUNT, FIRST, NAMES, URL, aenqueue, enqueue, name_of, record
+from contract import CONFIG, COUNT, FIRST, LONG, NAMES, PATH, URL, aenqueue, enqueue, name_of, record
 from dayjob.job import new_id
 from dayjob.store import codec
 
 
 def payloads() -> dict[int, bytes]:
     """What dayjob would have written for the same jobs."""
+    more = {"text": LONG} if PATH == "payload" else {}
     return {
-        i: codec.write(codec.quoted(name_of(i)), new_id(), 1.7e9, msgspec.json.encode({"i": i}))
+        i: codec.write(codec.quoted(name_of(i)), new_id(), 1.7e9, msgspec.json.encode({"i": i, **more}))
         for i in range(FIRST, FIRST + COUNT)
     }
 

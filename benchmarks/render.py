@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import paths
 from budgets import budgets
 from figures import CLEAN, DASH, Record, Results, quantity
 from systems import SYSTEMS
@@ -23,6 +24,9 @@ TITLES = {
     "G ops": "G: growth, with many waiting jobs",
     "H": "H: the cost of an attempt, without a server",
     "L": "L: drain under limits and keys",
+    "paths": "Paths: 20,000 jobs, one process, 10 workers",
+    "enqueue": "Paths: single enqueues, same core",
+    "start": "Start: from `dayjob worker` to its first job",
     "P": "P: 500 jobs a second by a rate limit",
     "limits": "Limits of the machine",
 }
@@ -41,12 +45,17 @@ COLUMNS: dict[str, list[Column]] = {
           ("worker_us", "worker µs/job")],
     "P": [("rate", "jobs/s"), ("busiest", "most in a second"), ("commands", "commands/job"), ("server_us", "server µs/job"),
           ("worker_us", "worker µs/job")],
+    "paths": [("rate", "jobs/s"), ("commands", "commands/job"), ("trips", "round trips/job"), ("server_us", "server µs/job"),
+              ("worker_us", "worker µs/job")],
+    "enqueue": [("rate", "jobs/s"), ("cpu_us", "caller µs/job"), ("server_us", "server µs/job")],
+    "start": [("first_s", "first job, s"), ("parent_mb", "parent MB"), ("child_mb", "child MB")],
     "limits": [("rate", "operations/s")],
 }  # fmt: skip
 #: Against what each row is compared, by workload: the field and the key.
 AGAINST = {
     "A": ("rate", "A / dayjob / sync"),
     "L": ("rate", "L / dayjob / sync / plain"),
+    "paths": ("rate", "paths / dayjob / sync / plain"),
     "C": ("p50_ms", "C / raw / redis-py / 20 ms apart"),
 }
 
@@ -123,7 +132,7 @@ def _source(raw: dict[str, Any]) -> str:
 def _budgets(results: Results) -> str:
     rows = [
         [one.workload, one.what, one.seen, one.asked, one.verdict, one.note.removeprefix("A / ")]
-        for one in budgets(results)
+        for one in (*budgets(results), *paths.budgets(results))
     ]
     return table(["", "what", "measured: median (lowest to highest)", "budget", "", ""], rows)
 

@@ -66,11 +66,20 @@ class Case:
     aof: bool = False
     #: L and P: which limits and keys the job names have.
     rules: str = ""
+    #: paths and enqueue: what the jobs do, or how they are enqueued; see paths.py.
+    path: str = ""
+    #: Seconds from the start of the enqueues until scheduled jobs are due.
+    due_in: float = 0.0
     #: D: how long it is watched. C: how long the worker is idle before.
     seconds: float = 10.0
     rest: float = 1.0
     #: For programs that measure by themselves.
     more: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def runs(self) -> int:
+        """Executions that each job needs: two where it fails first, or enqueues another."""
+        return 2 if self.path in ("retry", "nested", "atomic") else 1
 
     @property
     def key(self) -> str:
@@ -120,7 +129,8 @@ class Bench:
     def env(self, case: Case, url: str, **more: Any) -> dict[str, str]:
         settings = {
             "url": url, "count": case.count, "names": case.names, "concurrency": case.concurrency,
-            "config": case.config, "mode": case.mode, "gap": case.gap, "sleep": case.sleep, "rules": case.rules, "first": 0, **more,
+            "config": case.config, "due": 0, "mode": case.mode, "gap": case.gap, "sleep": case.sleep, "rules": case.rules,
+            "path": case.path, "first": 0, **more,
         }  # fmt: skip
         found = {f"BENCH_{key.upper()}": str(value) for key, value in settings.items()}
         folders = [HERE / "contract", *([SOURCE] if case.system.kind == "own" else [])]
@@ -194,13 +204,14 @@ def drain(bench: Bench, case: Case) -> dict[str, Any]:
     # The bare loop runs what dayjob enqueues, and so do bare tasks, in a way.
     filler = SYSTEMS["dayjob"] if case.system.name in ("bare", "tasks") else case.system
     path = bench.folder / "ledger"
-    ledger = Ledger.create(path, case.count)
-    stored = bench.send(case, server.url, filler, mode="bulk")
+    ledger = Ledger.create(path, case.count * case.runs)
+    due = time.time() + case.due_in
+    stored = bench.send(case, server.url, filler, mode="bulk", due=due)
     with bench.address(case, server) as url, bench.workers(case, url, path, case.processes) as programs:
         seen = _watch_drain(bench, case, server, ledger, programs)
     return {
         **seen,
-        **_delivery(ledger, case.count),
+        **_delivery(ledger, ledger.count),
         "enqueue_seconds": round(stored["last"] - stored["first"], 3),
     }
 
@@ -220,7 +231,7 @@ def paced(bench: Bench, case: Case) -> dict[str, Any]:
 def _watch_drain(
     bench: Bench, case: Case, server: Server, ledger: Ledger, programs: list[Program]
 ) -> dict[str, Any]:
-    count, counts = case.count, ledger.counts
+    count, counts = ledger.count, ledger.counts
     stride = max(1, count // 200)
     limit = time.monotonic() + LIMIT
     before: tuple[Counts, float, int] | None = None
@@ -240,13 +251,13 @@ def _watch_drain(
     first, last = min(ledger.times), max(ledger.times)
     seconds = max(1e-9, last - first)
     figures: dict[str, Any] = {
-        "rate": round((count - 1) / seconds, 1), "seconds": round(seconds, 4), "clients": after.clients, "rss": memory,
+        "rate": round((count - 1) / case.runs / seconds, 1), "seconds": round(seconds, 4), "clients": after.clients, "rss": memory,
     }  # fmt: skip
     if case.sleep:
         slots = case.concurrency * case.pools
         figures["ideal"] = round(max(1, count / slots - 1) * case.sleep / seconds, 4)
     if before is not None and count - before[2] > 0:
-        jobs, spent = count - before[2], after.since(before[0])
+        jobs, spent = (count - before[2]) / case.runs, after.since(before[0])
         figures |= {
             "commands": round(spent["commands"] / jobs, 4), "reads": round(spent["reads"] / jobs, 4),
             "bytes": round(spent["bytes"] / jobs, 1), "server_us": round(spent["cpu"] / jobs * 1e6, 2),
@@ -327,6 +338,36 @@ def _wait_executed(ledger: Ledger, numbers: range, programs: list[Program]) -> N
     while ledger.memory.find(b"\0", start, stop) >= 0:
         _check(programs, deadline, ledger, ledger.count)
         time.sleep(LOOK)
+
+
+# start: from the command to the first job.
+
+
+def start(bench: Bench, case: Case) -> dict[str, Any]:
+    """How long `dayjob worker` takes from its start to the start of a job that waits, and the memory it has then."""
+    server = bench.server(case.aof)
+    server.empty()
+    path = bench.folder / "ledger"
+    ledger = Ledger.create(path, case.count)
+    bench.send(case, server.url)
+    log = bench.folder / "worker.log"
+    log.write_bytes(b"")
+    env = bench.env(case, server.url, ledger=path)
+    command = [sys.executable, "-m", "dayjob", "worker", "program:app", "--quiet"]
+    began = time.time()
+    program = Program(command, env, HERE / "peers/dayjob", log)
+    try:
+        _wait_executed(ledger, range(case.count), [program])
+        # What it imports after its first job counts too.
+        time.sleep(1.0)
+        child = program.process.children()[0]
+        parent_mb, child_mb = (one.memory_info().rss / 2**20 for one in (program.process, child))
+    finally:
+        program.stop()
+    return {
+        "first_s": round(min(ledger.times) - began, 3), "parent_mb": round(parent_mb, 1), "child_mb": round(child_mb, 1),
+        **_delivery(ledger, case.count),
+    }  # fmt: skip
 
 
 # D: idle.
@@ -431,5 +472,5 @@ def limits(bench: Bench, case: Case) -> dict[str, Any]:
 
 RUNS = {
     "A": drain, "B": enqueue, "C": pickup, "D": idle, "F": drain, "G": drain, "G ops": printed, "H": printed,
-    "L": drain, "P": paced, "limits": limits,
+    "L": drain, "P": paced, "limits": limits, "paths": drain, "enqueue": enqueue, "start": start,
 }  # fmt: skip

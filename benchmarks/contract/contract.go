@@ -3,12 +3,14 @@ package contract
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,6 +24,8 @@ type settings struct {
 	Concurrency  int
 	Config       string
 	Gap, Sleep   time.Duration
+	Path         string
+	Due          time.Time
 	ledger       []byte
 	counts       int
 }
@@ -45,6 +49,8 @@ func read() settings {
 		Config:      os.Getenv("BENCH_CONFIG"),
 		Gap:         time.Duration(number("BENCH_GAP", 0) * 1e9),
 		Sleep:       time.Duration(number("BENCH_SLEEP", 0) * 1e9),
+		Path:        os.Getenv("BENCH_PATH"),
+		Due:         time.Unix(0, int64(number("BENCH_DUE", 0)*1e9)),
 	}
 	for k := 0; k < int(number("BENCH_NAMES", 5)); k++ {
 		s.Names = append(s.Names, "job"+strconv.Itoa(k))
@@ -85,6 +91,35 @@ func Handle(i int) {
 	if Settings.Sleep > 0 {
 		time.Sleep(Settings.Sleep)
 	}
+}
+
+var (
+	failing    sync.Mutex
+	failedOnce = map[int]bool{}
+	errWrong   = errors.New("a job that fails")
+)
+
+// FirstRun is the first of two executions that job i needs: one that fails, or one that enqueues another job.
+func FirstRun(i int) { Handle(Settings.Count + i) }
+
+// Take is what a handler does on the path that is measured.
+func Take(i int) error {
+	if Settings.Path == "raises" {
+		Handle(i)
+		return errWrong
+	}
+	if Settings.Path == "retry" {
+		failing.Lock()
+		again := failedOnce[i]
+		failedOnce[i] = true
+		failing.Unlock()
+		if !again {
+			FirstRun(i)
+			return errWrong
+		}
+	}
+	Handle(i)
+	return nil
 }
 
 // Enqueue enqueues everything by this call and prints what it took. The first call is not timed: it connects.

@@ -37,6 +37,12 @@ LEDGER = os.environ.get("BENCH_LEDGER", "")
 #: Limits and keys that the job names have; "" for none. "paced" is PACE starts a second.
 RULES = os.environ.get("BENCH_RULES", "")
 PACE = 500
+#: What the jobs do beside being recorded, or how they are enqueued; "" or "plain" for nothing.
+PATH = os.environ.get("BENCH_PATH", "")
+#: When scheduled jobs are due, in seconds since the epoch.
+DUE = float(os.environ.get("BENCH_DUE", "0"))
+#: An argument of ten kilobytes.
+LONG = "x" * 10_000
 
 
 class Ledger:
@@ -80,6 +86,47 @@ async def ahandle(i: int) -> None:
     record(i)
     if SLEEP:
         await asyncio.sleep(SLEEP)
+
+
+class Wrong(Exception):
+    """What failing handlers raise."""
+
+
+#: Jobs that failed once. The workers of these rows have one process each.
+_failed_once: set[int] = set()
+
+
+def take(i: int) -> int:
+    """What a sync handler does on the path that is measured. Its answer is the result, where results are kept."""
+    if must_fail(i):
+        raise Wrong(f"job {i} fails")
+    handle(i)
+    return i
+
+
+async def atake(i: int) -> int:
+    """The same for async handlers."""
+    if must_fail(i):
+        raise Wrong(f"job {i} fails")
+    await ahandle(i)
+    return i
+
+
+def first_run(i: int) -> None:
+    """The first of two executions that job `i` needs: one that fails, or one that enqueues another job."""
+    record(COUNT + i)
+
+
+def must_fail(i: int) -> bool:
+    """Whether the handler of job `i` must raise. A job that only fails is recorded here."""
+    if PATH == "raises":
+        record(i)
+        return True
+    if PATH == "retry" and i not in _failed_once:
+        _failed_once.add(i)
+        first_run(i)
+        return True
+    return False
 
 
 def name_of(i: int) -> str:

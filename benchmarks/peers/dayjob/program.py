@@ -6,10 +6,29 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime
 from typing import Any
 
-from contract import CONCURRENCY, CONFIG, NAMES, PACE, RULES, URL, aenqueue, ahandle, enqueue, handle
-from dayjob import Concurrency, Rate, WorkerPool
+from contract import (
+    CONCURRENCY,
+    CONFIG,
+    DUE,
+    LONG,
+    NAMES,
+    PACE,
+    PATH,
+    RULES,
+    URL,
+    aenqueue,
+    ahandle,
+    atake,
+    enqueue,
+    first_run,
+    handle,
+    take,
+)
+from dayjob import Concurrency, Job, Rate, WorkerPool
 
 POOLS = int(os.environ.get("BENCH_POOLS", "1"))
 
@@ -30,22 +49,83 @@ LIMITS: dict[str, dict[str, Any]] = {
 }
 
 
+#: The options of the job names by PATH.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "raises": {"max_fails": 1},
+    "retry": {"max_fails": 2, "backoff": 0},
+    "limited": {"max_concurrency": 5},
+    "timeout": {"timeout": 60},
+    "keep": {"keep": 60},
+    "atomic": {"atomic": True},
+}
+
+
+class Context:
+    """What the handlers of the path "middleware" get."""
+
+
+def around(job: Job) -> Generator[None]:
+    yield
+
+
+def around_context(ctx: Context) -> Generator[None]:
+    yield
+
+
 def new_pool() -> WorkerPool[Any]:
-    pool = WorkerPool(namespace="bench", redis=URL, concurrency=CONCURRENCY)
+    pool = WorkerPool(namespace="bench", redis=URL, concurrency=CONCURRENCY, context=Context)
+    run = handler(pool)
     for name in NAMES:
-        pool.register(name, async_job if CONFIG == "async" else job, **LIMITS.get(RULES, {}))
+        pool.register(name, run, **LIMITS.get(RULES, {}), **OPTIONS.get(PATH, {}))
     if RULES == "beside":
         pool.register("beside", job, limits=[Rate(1, per=1)])
+    if PATH == "middleware":
+        pool.middleware(around)
+        pool.middleware(around_context)
     return pool
+
+
+def handler(pool: WorkerPool[Any]) -> Callable[..., Any]:
+    """What the job names run."""
+    if PATH in ("nested", "atomic"):
+        child = pool.register("child", job)
+
+        def parent(i: int) -> None:
+            first_run(i)
+            child.enqueue(i=i)
+
+        return parent
+    if PATH == "payload":
+        return with_text
+    if PATH == "middleware":
+        return with_everything
+    if PATH in ("raises", "retry", "keep"):
+        return atake if CONFIG == "async" else take
+    return async_job if CONFIG == "async" else job
+
+
+def with_text(i: int, text: str) -> None:
+    handle(i)
+
+
+def with_everything(ctx: Context, job: Job, i: int) -> None:
+    handle(i)
 
 
 def send() -> None:
     pool = new_pool()
     types = {name: pool.find(name) for name in NAMES}
-    enqueue(
-        lambda name, i: types[name].enqueue(i=i),
-        lambda name, batch: pool.enqueuer.enqueue_many(name, [{"i": i} for i in batch]),
-    )
+    if PATH == "unique":
+        enqueue(lambda name, i: types[name].enqueue_unique(i=i))
+    elif PATH == "scheduled":
+        due = datetime.fromtimestamp(DUE, UTC)
+        enqueue(lambda name, i: types[name].enqueue_at(due, i=i))
+    else:
+        more = {"text": LONG} if PATH == "payload" else {}
+        enqueue(
+            lambda name, i: types[name].enqueue(i=i, **more),
+            lambda name, batch: pool.enqueuer.enqueue_many(name, [{"i": i, **more} for i in batch]),
+        )
 
 
 async def asend() -> None:
@@ -68,6 +148,9 @@ def work() -> None:
     for pool in pools:
         pool.stop(1)
 
+
+#: The pool for the row that starts `dayjob worker`.
+app = new_pool()
 
 if __name__ == "__main__":
     if sys.argv[1] == "work":

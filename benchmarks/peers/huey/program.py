@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from huey import RedisHuey
 
-from contract import CONCURRENCY, CONFIG, NAMES, URL, enqueue, handle
+from contract import CONCURRENCY, CONFIG, DUE, NAMES, PATH, URL, enqueue, first_run, handle, take
 
 app = RedisHuey("bench", url=URL)
-tasks = {name: app.task(name=name)(handle) for name in NAMES}
+#: A result is kept where the handler returns one.
+job = take if PATH in ("keep", "raises", "retry") else handle
+child = app.task(name="child")(handle)
+
+
+def parent(i: int) -> None:
+    first_run(i)
+    child(i)
+
+
+retries = {"retries": 1, "retry_delay": 0} if PATH == "retry" else {}
+tasks = {name: app.task(name=name, **retries)(parent if PATH == "nested" else job) for name in NAMES}
 
 
 def main() -> None:
     if sys.argv[1] == "enqueue":
-        enqueue(lambda name, i: tasks[name](i))
+        if PATH == "scheduled":
+            enqueue(lambda name, i: tasks[name].schedule((i,), delay=DUE - time.time()))
+        else:
+            enqueue(lambda name, i: tasks[name](i))
     else:
         script = str(Path(sys.executable).parent / "huey_consumer")
         extra = ["-w", "1", "-q", "-n"] if CONFIG == "best" else ["-w", str(CONCURRENCY)]
