@@ -181,11 +181,15 @@ def test_no_key_of_an_idle_pool_costs_a_command(new_pool, keys, call):
         wait_until(lambda: not pool._runtime.fetcher.busy, 10)
         rounds = pool._runtime._chores._next
         wait_until(lambda: "ring" in rounds, 10)
-        before = pool._runtime.state.exchanges
-        for _ in range(2):
-            seen = rounds["ring"]
+        quiet = 0
+        for _ in range(20):
+            before, seen = pool._runtime.state.exchanges, rounds["ring"]
             wait_until(lambda seen=seen: rounds["ring"] != seen, 30)
-        assert pool._runtime.state.exchanges - before <= 1, "figures may be flushed once"
+            # Figures of the jobs that ran may still be flushed, once or twice on a slow machine.
+            quiet = quiet + 1 if pool._runtime.state.exchanges == before else 0
+            if quiet == 2:
+                break
+        assert quiet == 2, "the pool asked Redis for jobs in every round"
 
 
 @pytest.mark.parametrize(
