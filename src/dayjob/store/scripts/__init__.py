@@ -1,7 +1,7 @@
 """Loads the Lua scripts from the package and reads their headers.
 
 A script names the parts of `prelude/` that it needs in one line, such as `--@use time bell`, below its header. The loader
-puts their functions into that line. A second such line may stand in a branch that is seldom taken.
+puts their functions into that line. Further such lines may stand in branches that are seldom taken, also in a part.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ class Script:
 @cache
 def load(name: str) -> Script:
     """Load the script `name` from the package, with the parts of the prelude that it uses. Each file is read once."""
-    source = re.sub(r"^ *--@use (.+)$", _used, _read(f"{name}.lua"), flags=re.MULTILINE)
+    source = _joined(_read(f"{name}.lua"))
     # Redis identifies scripts by their SHA-1; it protects nothing here.
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, sha, "no-writes" not in source.partition("\n")[0])
 
 
-def _used(line: re.Match[str]) -> str:
-    return " ".join(part(name) for name in line.group(1).split())
+def _joined(text: str) -> str:
+    """`text` with the parts of the prelude that its `--@use` lines name."""
+    return re.sub(r"^ *--@use (.+)$", lambda line: " ".join(map(part, line[1].split())), text, flags=re.MULTILINE)
 
 
 @cache
 def part(name: str) -> str:
     """A part of the prelude, on one line, so that line numbers in errors of the server are those of the script's file."""
-    lines = (line.strip() for line in _read(f"prelude/{name}.lua").splitlines())
+    lines = (line.strip() for line in _joined(_read(f"prelude/{name}.lua")).splitlines())
     return " ".join(line for line in lines if not line.startswith("--"))
 
 

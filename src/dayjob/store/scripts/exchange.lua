@@ -96,6 +96,11 @@ Atomic because: an attempt must be in exactly one place, a limit must be counted
 resend must find the whole request applied or nothing.
 ]]
 --@use check bell limits fetchable record
+-- The parts of this script. Each has a line of its own, so that the line number in an error of the server names the part.
+--@use exchange
+--@use groups
+--@use count
+--@use fetch
 local pools, state, held, limits, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local retry, dead, scheduled, done, broken, due, minute = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local parked = KEYS[13]
@@ -121,467 +126,79 @@ end
 local again = number == last
 local status = again and 'again' or (number > last + 1 and 'rewound' or 'ok')
 
--- Check the types of all keys before the first write: a script that fails halfway is not rolled back.
+-- 1. Read the request. Types are checked before the first write: a script that fails halfway is not rolled back.
 call('HLEN', held)
-local name, weight, want = {}, {}, {}
+local exchange = new_exchange(FIRST_KEY, pool, held, now, again)
+exchange.suspect, exchange.u, exchange.bytes, exchange.token_number = suspect, u, most_bytes, token_number
+local name, weight, want, left = exchange.name, exchange.weight, exchange.want, exchange.left
 for i = 1, names do
   local at = FIRST_ARG + (i - 1) * 3
   name[i], weight[i], want[i] = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
 end
-local function key_of(i, which)
-  return KEYS[FIRST_KEY + (i - 1) * 4 + which]
-end
-local wrong, is_wrong = {}, {}
-local function note_wrong(i)
-  if not is_wrong[i] then
-    is_wrong[i] = true
-    wrong[#wrong + 1] = i
-  end
-end
+-- If the limits cannot be read, nothing is fetched. Finished attempts are settled all the same.
 local limit = limits_of(limits, name)
-local limits_known = limit ~= nil
-limit = limit or {}
-local targets = {retried = {'ZCARD', retry}, died = {'ZCARD', dead}, snoozed = {'ZCARD', scheduled}, kept = {'ZCARD', done}, unreadable = {'LLEN', broken}}
-local able = {done = true, dropped = true, cancelled = true}
--- The keys of names that have keys; nil if no name of this request has.
-local partitions
-local function can(kind, i, token)
-  if kind == 'given_back' or kind == 'rewound' or kind == 'held_back' then
-    if partitions and partitions[i] and partitions[i].can_take_back(token) then return true end
-    if good(pcall_('LLEN', key_of(i, 1))) then return true end
-    note_wrong(i)
-    return false
-  end
-  if able[kind] == nil then
-    able[kind] = good(pcall_(targets[kind][1], targets[kind][2]))
-  end
-  return able[kind]
-end
-
-local counts = {}
-local function add(counter, i, n)
-  local label = counter .. ':' .. name[i]
-  counts[label] = (counts[label] or 0) + n
-end
-local late, stuck, releases, cancelled = 0, {}, {}, {}
-local children, note
-local settled, histories = {}, {}
-local left, live = {}, {}
-local runs_again = {retried = true, snoozed = true, given_back = true, held_back = true, rewound = true}
-local named, suspect_ended = nil, false
+exchange.limits_known, exchange.limit = limit ~= nil, limit or {}
 local position = FIRST_ARG + names * 3
-
--- Rate limits and keys. A pool whose names have none passes none, and does not pay for any of this.
-local rule, unknown, marks, next_keys, unsorted = {}, {}, {}, {}, {}
--- Names with keys that have no limit of their own: their attempts are not counted.
-local uncounted = {}
-local charges, spare_of, next_start_of, spare_under, next_start_under
 if limiters + limited > 0 then
-  --@use limiters charges
-  local at_us, asked = time[1] * 1000000 + time[2], {}
-  for n = 1, limiters * 2 do asked[n] = ARGV[position + n] end
-  local limiter = read_limiters(limits, asked, FIRST_KEY + names * 4, at_us)
-  position = position + limiters * 2
-  for _ = 1, limited do
-    rule[tonumber(ARGV[position + 1])] = read_rule(ARGV[position + 2], limiter)
-    position = position + 2
-  end
-  charges = new_charges(limiter, at_us, spare)
-  spare_under = function(one) return spare(one, at_us) end
-  next_start_under = function(one, waiting) return next_start(one, waiting, at_us) end
-  spare_of = function(i) return spare(rule[i], at_us) end
-  next_start_of = function(i) return next_start(rule[i], left[i], at_us) end
-  if keyed_names > 0 then
-    --@use turns partitions
-    partitions = {}
-    for i = 1, names do uncounted[i] = limit[i] and string.sub(limit[i], 1, 2) == '- ' end
-    local base = FIRST_KEY + names * 4 + limiters * 2
-    for _ = 1, keyed_names do
-      local i, estimate, heads, count = tonumber(ARGV[position + 1]), ARGV[position + 2], tonumber(ARGV[position + 3]), tonumber(ARGV[position + 4])
-      local keys = {}
-      for k = 1, count do keys[k] = ARGV[position + 4 + k] end
-      position = position + 4 + count
-      partitions[i] = new_partitions(base, keys, heads, at_us)
-      base = base + 4 + count * 2
-      if rule[i] then
-        rule[i].price = tonumber(estimate)
-        read_key_rules(rule[i], keys, heads, limiter, at_us)
-      end
-    end
-  end
+  -- A pool whose names have neither rate limits nor keys does not pay for them.
+  --@use limiters charges rules
+  position = read_rules(exchange, limits, time, {limiters, limited, keyed_names}, position, ARGV)
 end
 
--- 1. Settle. Each destination is written before the attempt is removed from held.
--- gocraft's web UI can only read scores that are whole seconds, so dead jobs and long delays get such scores, rounded up.
-local function score_in(amount)
-  local at = now + amount
-  return format('%.3f', (amount < 10000 and at or math.ceil(at / 1000) * 1000) / 1000)
-end
-local function settle(kind, i, token, payload, amount, key, value)
-  if children then children.store(token) end
-  if kind == 'retried' then
-    call('ZADD', retry, score_in(amount), payload)
-    pcall_('ZADD', due, 0, '1')
-    add('failed', i, 1)
-    add('retried', i, 1)
-  elseif kind == 'snoozed' then
-    call('ZADD', scheduled, score_in(amount), payload)
-    pcall_('ZADD', due, 0, '1')
-    add('snoozed', i, 1)
-  elseif kind == 'died' then
-    call('ZADD', dead, time[1], payload)
-    if amount == 1 then add('failed', i, 1) end
-    add('dead', i, 1)
-  elseif kind == 'done' then
-    add('done', i, 1)
-  elseif kind == 'dropped' then
-    if amount == 1 then add('failed', i, 1) end
-    add('discarded', i, 1)
-  elseif kind == 'cancelled' then
-    add('cancelled', i, 1)
-  elseif kind == 'kept' then
-    call('ZADD', done, format('%.3f', (now + amount) / 1000), payload)
-    add('done', i, 1)
-  elseif kind == 'unreadable' then
-    call('RPUSH', broken, payload)
-    add('broken', i, 1)
-  else
-    local back, one = call('HGET', held, token), partitions and partitions[i] and partitions[i].can_take_back(token)
-    if one then
-      partitions[i].put_back(one, back)
-    else
-      call('RPUSH', key_of(i, 1), back)
+-- 2. Settle. Each destination is written before the attempt is removed from held.
+if entries > 0 then
+  --@use settle
+  --@use entries
+  local settler = new_settler(exchange, {
+    retry = retry, dead = dead, scheduled = scheduled, done = done, broken = broken, due = due, seconds = time[1],
+  })
+  local apply = new_entries(exchange, settler, state, scheduled, due)
+  for _ = 1, entries do
+    local kind, i, token, payload = ARGV[position + 1], tonumber(ARGV[position + 2]), ARGV[position + 3], ARGV[position + 4]
+    local amount, key, value, more = tonumber(ARGV[position + 5]), tonumber(ARGV[position + 6]), ARGV[position + 7], nil
+    position = position + 7
+    if kind == 'children' or kind == 'admitted' or kind == 'stage' or kind == 'staged' then
+      more = {unpack(ARGV, position + 1, position + amount)}
+      position = position + amount
     end
-    add(kind, i, 1)
-    if kind == 'held_back' and charges then charges.hold(value, amount) end
-    -- The job released its unique key but never started. It takes the key again, unless another job has it by now.
-    if key > 0 then call('SET', KEYS[key], value, 'NX', 'PX', 2592000000) end
-  end
-  if (kind == 'kept' or kind == 'died') and key > 0 then
-    call('SET', KEYS[key], value, 'PX', format('%d', math.max(kind == 'kept' and amount or 86400000, 1)))
-  end
-  call('HDEL', held, token)
-  settled[token] = true
-  if limit[i] then
-    pcall_('SREM', key_of(i, 3), pool .. '/' .. token)
-  end
-  if partitions and partitions[i] then partitions[i].free(token, pool .. '/' .. token, rule[i] and rule[i].places) end
-  if token == suspect then suspect_ended = true end
-end
-
--- A cheap check without parsing: a value that is not a job of this name must not replace the payload.
-local function is_job(payload, of)
-  local beginning = '{"name":"' .. of .. '"'
-  return string.sub(payload, 1, #beginning) == beginning and string.sub(payload, -1) == '}'
-end
-
-local function release(i, token, key, id, first)
-  local holder = pcall_('GET', KEYS[key])
-  if holder == id then
-    call('DEL', KEYS[key])
-  elseif first and type(holder) == 'string' then
-    -- gocraft's enqueuers store "1", or the job with its newest arguments; in that case run the stored job.
-    if holder == '1' then
-      call('DEL', KEYS[key])
-    elseif is_job(holder, name[i]) then
-      call('HSET', held, token, holder)
-      call('DEL', KEYS[key])
-    end
+    apply(kind, i, token, payload, amount, key, value, more)
   end
 end
-
--- An entry of jobs that an atomic job enqueued; `more` are the arguments behind it.
-local function note_children(kind, i, token, when, key, value, more)
-  if not children then
-    --@use expiry soonest put admitted children
-    children = new_children(now, scheduled, due)
-  end
-  if kind == 'stage' then
-    children.stage(KEYS[key], tonumber(value), more)
-  elseif kind == 'staged' then
-    children.add(token, {list = KEYS[key], count = tonumber(when), released = KEYS[key + 1], record = value})
-  else
-    local one = {payloads = more, name = value}
-    if kind == 'admitted' then
-      local unique, chosen, life, digest, id = string.match(value, '^(%d) (%d) (%d+) (%S+) (.*)$')
-      one.unique, one.chosen = unique == '1' and KEYS[key], chosen == '1' and KEYS[key + 1]
-      one.life, one.digest, one.id = tonumber(life), digest == '-' and '' or digest, id
-      one.name, key = table.remove(more), key + 2
-    end
-    if i > 0 then
-      one.target = key_of(i, 1)
-    else
-      one.target, one.bell, one.known = KEYS[key], KEYS[key + 1], KEYS[key + 2]
-    end
-    children.add(token, one, when)
-  end
-end
-
-for _ = 1, entries do
-  local kind, i, token, payload = ARGV[position + 1], tonumber(ARGV[position + 2]), ARGV[position + 3], ARGV[position + 4]
-  local amount, key, value = tonumber(ARGV[position + 5]), tonumber(ARGV[position + 6]), ARGV[position + 7]
-  position = position + 7
-  local present = call('HEXISTS', held, token) == 1
-  local cancel = present and runs_again[kind] and call('HGET', state, 'cancel:' .. token)
-  if kind == 'release' then
-    if present and not again then release(i, token, key, value, amount == 1) end
-    releases[#releases + 1] = token
-    releases[#releases + 1] = call('HGET', held, token)
-  elseif kind == 'name_suspect' then
-    if present and not again then named = token end
-  elseif kind == 'records' then
-    if token == '' then
-      histories[#histories + 1] = {KEYS[key], payload, amount, tonumber(value)}
-    elseif settled[token] then
-      record(KEYS[key], payload, amount, tonumber(value), now)
-    end
-  elseif kind == 'logs' then
-    if settled[token] then
-      pcall_('HSET', KEYS[key], value, payload)
-      pcall_('HDEL', KEYS[key], format('%d', value - 10))
-      pcall_('PEXPIRE', KEYS[key], format('%d', amount))
-    end
-  elseif kind == 'worked' then
-    if settled[token] and partitions and partitions[i] then partitions[i].worked(token, tonumber(payload)) end
-  elseif kind == 'member' then
-    if settled[token] then
-      if not note then
-        --@use membership
-        note = function(...) note_member(...) end
-      end
-      note(key, value, payload, now, scheduled, due)
-    end
-  elseif kind == 'spent' or kind == 'recharge' then
-    if charges and not again and (present or kind == 'recharge') then
-      charges.spend(pool .. '/' .. token, kind == 'recharge' and 'again' or payload, amount, value)
-      if amount < 0 and partitions and partitions[i] then partitions[i].try_again(token) end
-    end
-  elseif kind == 'children' or kind == 'admitted' or kind == 'stage' or kind == 'staged' then
-    local more = {unpack(ARGV, position + 1, position + amount)}
-    position = position + amount
-    if present and not again then note_children(kind, i, token, payload, key, value, more) end
-  elseif again then
-    -- The first send removed all attempts that it settled, so one that is still held could not be settled.
-    if present then stuck[#stuck + 1] = token end
-  elseif not present then
-    late = late + 1
-    add('late', i, 1)
-  elseif cancel then
-    cancelled[#cancelled + 1] = token
-    cancelled[#cancelled + 1] = cancel
-  elseif can(kind, i, token) and (not children or children.fit(token)) then
-    settle(kind, i, token, payload, amount, key, value)
-  else
-    stuck[#stuck + 1] = token
-  end
-end
-
-for _ = 1, groups do
-  local i, count = tonumber(ARGV[position + 1]), tonumber(ARGV[position + 2])
-  if not again then
-    local dropped = call('HDEL', held, unpack(ARGV, position + 3, position + 2 + count))
-    if dropped > 0 then add('done', i, dropped) end
-    if dropped < count then
-      late = late + count - dropped
-      add('late', i, count - dropped)
-    end
-    -- Plain names do not pay for this loop.
-    local keyed = partitions and partitions[i]
-    for at = position + 3, (limit[i] or keyed or suspect) and position + 2 + count or 0 do
-      if limit[i] and not uncounted[i] then pcall_('SREM', key_of(i, 3), pool .. '/' .. ARGV[at]) end
-      if keyed then keyed.free(ARGV[at], pool .. '/' .. ARGV[at], rule[i] and rule[i].places) end
-      if ARGV[at] == suspect then suspect_ended = true end
-    end
-  end
-  position = position + 2 + count
-end
-
-if named then
-  call('HSET', state, 'suspect', named)
-elseif suspect_ended then
+if groups > 0 then position = settle_groups(exchange, groups, position, ARGV) end
+if exchange.named then
+  call('HSET', state, 'suspect', exchange.named)
+elseif exchange.suspect_ended then
   call('HDEL', state, 'suspect')
 end
 
--- 2. Count what can be fetched.
-for i = 1, names do
-  -- If the limits cannot be read, nothing is fetched. Finished attempts are settled all the same.
-  local most = limits_known and fetchable(FIRST_KEY + (i - 1) * 4, limit[i])
-  if not most then note_wrong(i) end
-  left[i] = most or 0
-  if limit[i] and not tonumber(limit[i]) then
-    -- Another pool or an operator changed the limits of this name: nothing is fetched before this pool knows them too.
-    if not rule[i] or rule[i].unknown or rule[i].text ~= string.match(limit[i], '^%S+ (.*)$') then
-      unknown[#unknown + 1] = i
-      left[i] = 0
-    elseif rule[i].wrong then
-      note_wrong(i)
-      left[i] = 0
-    end
-  else
-    rule[i] = nil
-  end
-  if partitions and partitions[i] and rule[i] then
-    -- A name with keys is fetched by key. What is in its queue must be sorted first.
-    if most and call('LLEN', key_of(i, 1)) > 0 then unsorted[#unsorted + 1] = i end
-    local known_rule = unknown[#unknown] ~= i and rule[i].by and not is_wrong[i]
-    if not partitions[i].good then note_wrong(i) end
-    local own = partitions[i]
-    own.room = known_rule and own.good and own.room_under(key_of(i, 2), key_of(i, 3), limit[i]) or 0
-    left[i] = own.room > 0 and math.min(own.count(rule[i], spare_under), own.room) or 0
-  end
-end
-
--- 3. Fetch: share the room among the names by weight, then the extra among the fast names.
-local take, jobs = {}, {}
-local function deal(slots, least)
-  local players, evenly = {}, true
-  for i = 1, names do
-    if left[i] > 0 and want[i] >= least and not (rule[i] and spare_of(i) == 0) then players[#players + 1] = i end
-  end
-  while slots > 0 and #players > 0 do
-    local sum, running, before, dealt, rest = 0, 0, 0, 0, {}
-    for _, i in ipairs(players) do sum = sum + weight[i] end
-    local most = evenly and charges and charges.shares(players, rule, weight)
-    for n, i in ipairs(players) do
-      running = running + (most and math.min(slots * weight[i] / sum, most[i]) or slots * weight[i] / sum)
-      local upto = n == #players and not most and slots or math.floor(running + u)
-      local k = math.min(upto - before, left[i])
-      if rule[i] then
-        -- Names that share a limit are dealt from what it leaves together.
-        k = math.min(k, spare_of(i))
-        charges.reserve(rule[i], k)
-      end
-      before = upto
-      take[i] = (take[i] or 0) + k
-      left[i] = left[i] - k
-      dealt = dealt + k
-      if left[i] > 0 and not (rule[i] and spare_of(i) == 0) then rest[#rest + 1] = i end
-    end
-    -- If rounding dealt nothing, the first names take what there is.
-    evenly = dealt > 0
-    slots, players = slots - dealt, rest
-    -- Use other digits of u for the next round, so that one round's rounding does not bias the next.
-    u = (u * 65536 + 0.6180339887498949) % 1
-  end
-end
-
-local function fetch(i, count, bytes, one)
-  local queue, group, label = key_of(i, 1), {i}, name[i]
-  if one then queue, group, label = one.list, {-i, one.key}, name[i] .. '|' .. one.key end
-  local empty = #group
-  -- Whether something counts the attempts by their members; plain names have none.
-  local counted = limit[i] or rule[i] or one
-  local chunk = one and 32 or 4
-  while count > 0 and bytes > 0 do
-    chunk = math.min(chunk, count)
-    local payloads = call('LRANGE', queue, -chunk, -1)
-    local pairs_, members, taken = {}, {}, 0
-    for p = #payloads, 1, -1 do
-      if bytes <= 0 then break end
-      local token = format('%d:%s', token_number, label)
-      token_number = token_number + 1
-      taken = taken + 1
-      bytes = bytes - #payloads[p]
-      pairs_[taken * 2 - 1], pairs_[taken * 2] = token, payloads[p]
-      if counted then members[taken] = pool .. '/' .. token end
-      group[#group + 1] = payloads[p]
-    end
-    call('HSET', held, unpack(pairs_))
-    if limit[i] and not uncounted[i] then call('SADD', key_of(i, 3), unpack(members)) end
-    if rule[i] then charges.record_starts(rule[i], members) end
-    if one then
-      local held_of_key = one.held
-      if one.places > 0 then call('SADD', held_of_key, unpack(members)) end
-      if one.rule then charges.record_starts(one.rule, members) end
-    end
-    call('LTRIM', queue, 0, -taken - 1)
-    count = count - taken
-    chunk = math.min(chunk * 4, 32)
-  end
-  -- The group is empty if the names before it used up the bytes.
-  if #group > empty then jobs[#jobs + 1] = group end
-  return bytes, count
-end
-
+-- 3. Fetch what the limits allow: share the room among the names by weight, then the extra among the fast names.
+count_jobs(exchange)
 if again then
-  local all = call('HGETALL', held)
-  for p = 1, #all, 2 do
-    if tonumber(string.match(all[p], '^(%d+):')) >= token_number then
-      jobs[#jobs + 1] = all[p]
-      jobs[#jobs + 1] = all[p + 1]
-    end
-  end
+  fetch_again(exchange)
 else
-  if room > 0 then deal(room, '1') end
-  for i = 1, names do
-    -- While a slow queue has jobs left, free slots are shared by weight, so nothing is prefetched from the fast ones.
-    if left[i] > 0 and want[i] == '1' and not (rule[i] and spare_of(i) == 0) then extra = 0 end
-  end
-  if extra > 0 then deal(extra, '2') end
-  for i = 1, names do
-    if take[i] and take[i] > 0 then
-      local untaken
-      if partitions and partitions[i] and rule[i] then
-        local own = partitions[i]
-        untaken = take[i]
-        for _, one in ipairs(own.deal(take[i], spare_under, charges.reserve)) do
-          if one.take > 0 then
-            local dealt, over = one.take, 0
-            most_bytes, over = fetch(i, dealt, math.max(most_bytes, 0), one)
-            if over > 0 then own.undo(one, over, charges.reserve) end
-            untaken = untaken - dealt + over
-          end
-        end
-        own.room = own.room - take[i] + untaken
-      else
-        most_bytes, untaken = fetch(i, take[i], most_bytes)
-      end
-      left[i] = left[i] + untaken
-      if rule[i] then charges.reserve(rule[i], -untaken) end
-      if most_bytes <= 0 then most_bytes = 0 end
-    end
-  end
+  fetch_shares(exchange, room, extra)
 end
 
--- 4. Ring the bell for the next pool if jobs are left, otherwise clear it. Park names that wait for a rate limit: the
--- leader rings their bells when the next job fits.
-if charges then
-  if not again then charges.store(marks) end
-  for i in pairs(rule) do
-    local own, at = partitions and partitions[i], nil
-    if own then
-      if own.counted then own.store(spare_under, next_start_under) end
-      local following = own.next_keys()
-      next_keys[#next_keys + 1] = i
-      next_keys[#next_keys + 1] = following
-      left[i] = own.room > 0 and #following or 0
-    end
-    if left[i] > 0 and spare_of(i) == 0 then
-      at = next_start_of(i)
-      left[i] = 0
-    elseif own and own.room > 0 and left[i] == 0 then
-      at = own.next_start()
-    end
-    if at then
-      local first = pcall_('ZRANGE', parked, 0, 0, 'WITHSCORES')
-      pcall_('ZADD', parked, format('%.3f', at / 1000), name[i])
-      if not first.err and not (first[2] and tonumber(first[2]) * 1000 <= at) then pcall_('ZADD', due, 0, '1') end
-    else
-      pcall_('ZREM', parked, name[i])
-    end
-  end
+-- 4. Ring the bell of a name for the next pool if jobs are left, otherwise clear it. Names that wait for a rate limit are
+-- parked: the leader rings their bells when the next job fits.
+if exchange.charges then
+  --@use park
+  park_names(exchange, parked, due)
 end
+local live = {}
 for i = 1, names do
+  local bell = KEYS[FIRST_KEY + i * 4]
   if left[i] > 0 then
     live[#live + 1] = i
-    ring(key_of(i, 4))
+    ring(bell)
   else
-    call('DEL', key_of(i, 4))
+    call('DEL', bell)
   end
 end
 
+-- 5. Count, and renew the lease.
 if not again then
-  for label, n in pairs(counts) do
+  for label, n in pairs(exchange.counts) do
     pcall_('HINCRBY', totals, label, n)
   end
   if position < #ARGV then
@@ -590,10 +207,13 @@ if not again then
     end
     call('EXPIRE', minute, 262800)
   end
-  if late == 0 then
-    for _, one in ipairs(histories) do record(one[1], one[2], one[3], one[4], now) end
+  if exchange.late == 0 then
+    for _, one in ipairs(exchange.histories) do record(one[1], one[2], one[3], one[4], now) end
   end
   call('ZADD', pools, 'XX', format('%d', now + lease), pool)
   call('HSET', state, 'last', format('%d', number))
 end
-return {status, now, call('HLEN', held), late, live, releases, stuck, wrong, jobs, cancelled, unknown, marks, next_keys, unsorted}
+return {
+  status, now, call('HLEN', held), exchange.late, live, exchange.releases, exchange.stuck, exchange.wrong, exchange.jobs,
+  exchange.cancelled, exchange.unknown, exchange.marks, exchange.next_keys, exchange.unsorted,
+}

@@ -1,0 +1,125 @@
+-- Whether the rate limits of a name let another of its jobs start.
+local function may_start(exchange, i)
+  return not (exchange.rule[i] and exchange.spare_of(i) == 0)
+end
+-- Deal slots by weight to the names that have jobs left and are at least as fast as `least`, into `take`.
+local function deal(exchange, take, slots, least)
+  local left, rule, weight, want, charges = exchange.left, exchange.rule, exchange.weight, exchange.want, exchange.charges
+  local players, evenly = {}, true
+  for i = 1, #left do
+    if left[i] > 0 and want[i] >= least and may_start(exchange, i) then players[#players + 1] = i end
+  end
+  while slots > 0 and #players > 0 do
+    local sum, running, before, dealt, rest = 0, 0, 0, 0, {}
+    for _, i in ipairs(players) do sum = sum + weight[i] end
+    local most = evenly and charges and charges.shares(players, rule, weight)
+    for n, i in ipairs(players) do
+      running = running + (most and math.min(slots * weight[i] / sum, most[i]) or slots * weight[i] / sum)
+      local upto = n == #players and not most and slots or math.floor(running + exchange.u)
+      local k = math.min(upto - before, left[i])
+      if rule[i] then
+        -- Names that share a limit are dealt from what it leaves together.
+        k = math.min(k, exchange.spare_of(i))
+        charges.reserve(rule[i], k)
+      end
+      before = upto
+      take[i] = (take[i] or 0) + k
+      left[i] = left[i] - k
+      dealt = dealt + k
+      if left[i] > 0 and may_start(exchange, i) then rest[#rest + 1] = i end
+    end
+    -- If rounding dealt nothing, the first names take what there is.
+    evenly = dealt > 0
+    slots, players = slots - dealt, rest
+    -- Use other digits of u for the next round, so that one round's rounding does not bias the next.
+    exchange.u = (exchange.u * 65536 + 0.6180339887498949) % 1
+  end
+end
+-- Fetch jobs of a name, or of `one` of its keys, until the answer is full. Returns how many of `count` it did not fetch.
+local function fetch(exchange, i, count, one)
+  local held, pool, limit, rule, charges = exchange.held, exchange.pool, exchange.limit[i], exchange.rule[i], exchange.charges
+  local key_of, group, label = exchange.key_of, {i}, exchange.name[i]
+  local queue = key_of(i, 1)
+  if one then queue, group, label = one.list, {-i, one.key}, label .. '|' .. one.key end
+  local empty, bytes, token_number = #group, exchange.bytes, exchange.token_number
+  -- Whether something counts the attempts by their members; plain names have none.
+  local counted = limit or rule or one
+  local chunk = one and 32 or 4
+  while count > 0 and bytes > 0 do
+    chunk = math.min(chunk, count)
+    local payloads = redis.call('LRANGE', queue, -chunk, -1)
+    local pairs_, members, taken = {}, {}, 0
+    for p = #payloads, 1, -1 do
+      if bytes <= 0 then break end
+      local token = string.format('%d:%s', token_number, label)
+      token_number = token_number + 1
+      taken = taken + 1
+      bytes = bytes - #payloads[p]
+      pairs_[taken * 2 - 1], pairs_[taken * 2] = token, payloads[p]
+      if counted then members[taken] = pool .. '/' .. token end
+      group[#group + 1] = payloads[p]
+    end
+    redis.call('HSET', held, unpack(pairs_))
+    if limit and not exchange.uncounted[i] then redis.call('SADD', key_of(i, 3), unpack(members)) end
+    if rule then charges.record_starts(rule, members) end
+    if one then
+      local held_of_key = one.held
+      if one.places > 0 then redis.call('SADD', held_of_key, unpack(members)) end
+      if one.rule then charges.record_starts(one.rule, members) end
+    end
+    redis.call('LTRIM', queue, 0, -taken - 1)
+    count = count - taken
+    chunk = math.min(chunk * 4, 32)
+  end
+  exchange.bytes, exchange.token_number = bytes, token_number
+  -- The group is empty if the names before it used up the bytes.
+  if #group > empty then exchange.jobs[#exchange.jobs + 1] = group end
+  return count
+end
+-- Fetch `count` jobs of a name by its keys. Returns how many it did not fetch.
+local function fetch_by_key(exchange, i, count, own)
+  local untaken, charges = count, exchange.charges
+  for _, one in ipairs(own.deal(count, exchange.spare_under, charges.reserve)) do
+    if one.take > 0 then
+      local dealt = one.take
+      local over = fetch(exchange, i, dealt, one)
+      if over > 0 then own.undo(one, over, charges.reserve) end
+      untaken = untaken - dealt + over
+    end
+  end
+  own.room = own.room - count + untaken
+  return untaken
+end
+-- Fetch `room` jobs of any name, and `extra` more of the fast names.
+local function fetch_shares(exchange, room, extra)
+  local left, rule, want, partitions, take = exchange.left, exchange.rule, exchange.want, exchange.partitions, {}
+  if room > 0 then deal(exchange, take, room, '1') end
+  for i = 1, #left do
+    -- While a slow queue has jobs left, free slots are shared by weight, so nothing is prefetched from the fast ones.
+    if left[i] > 0 and want[i] == '1' and may_start(exchange, i) then extra = 0 end
+  end
+  if extra > 0 then deal(exchange, take, extra, '2') end
+  for i = 1, #left do
+    if take[i] and take[i] > 0 then
+      local own, untaken = partitions and rule[i] and partitions[i], nil
+      if own then
+        untaken = fetch_by_key(exchange, i, take[i], own)
+      else
+        untaken = fetch(exchange, i, take[i])
+      end
+      left[i] = left[i] + untaken
+      if rule[i] then exchange.charges.reserve(rule[i], -untaken) end
+    end
+  end
+end
+-- Answer a resend with what the first send fetched.
+local function fetch_again(exchange)
+  local held, jobs = exchange.held, exchange.jobs
+  local all = redis.call('HGETALL', held)
+  for p = 1, #all, 2 do
+    if tonumber(string.match(all[p], '^(%d+):')) >= exchange.token_number then
+      jobs[#jobs + 1] = all[p]
+      jobs[#jobs + 1] = all[p + 1]
+    end
+  end
+end

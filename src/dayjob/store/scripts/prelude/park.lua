@@ -1,0 +1,29 @@
+-- Store what an exchange charged to rate limits. Park the names whose jobs wait for one until the next may start, and wake the
+-- leader if that is before all others.
+local function park_names(exchange, parked, due)
+  local left, partitions = exchange.left, exchange.partitions
+  if not exchange.again then exchange.charges.store(exchange.marks) end
+  for i in pairs(exchange.rule) do
+    local own, at, next_keys = partitions and partitions[i], nil, exchange.next_keys
+    if own then
+      if own.counted then own.store(exchange.spare_under, exchange.next_start_under) end
+      local following = own.next_keys()
+      next_keys[#next_keys + 1] = i
+      next_keys[#next_keys + 1] = following
+      left[i] = own.room > 0 and #following or 0
+    end
+    if left[i] > 0 and exchange.spare_of(i) == 0 then
+      at = exchange.next_start_of(i)
+      left[i] = 0
+    elseif own and own.room > 0 and left[i] == 0 then
+      at = own.next_start()
+    end
+    if at then
+      local first = redis.pcall('ZRANGE', parked, 0, 0, 'WITHSCORES')
+      redis.pcall('ZADD', parked, string.format('%.3f', at / 1000), exchange.name[i])
+      if not first.err and not (first[2] and tonumber(first[2]) * 1000 <= at) then redis.pcall('ZADD', due, 0, '1') end
+    else
+      redis.pcall('ZREM', parked, exchange.name[i])
+    end
+  end
+end
