@@ -482,7 +482,7 @@ ALL = (
     ),
     Mutant(
         "an enqueue does not ring",
-        f"{SCRIPTS}/enqueue.lua",
+        f"{SCRIPTS}/prelude/enqueued.lua",
         "redis.pcall('ZADD', bell, 0, '1')\n",
         "",
         ("tests/scripts/test_enqueue.py::test_it_rings_the_bell_of_its_name_and_says_the_time",),

@@ -99,7 +99,18 @@ def test_the_named_callers_exist_and_load_it_and_nobody_else_does(name):
 
 
 #: The parts that only exchange uses. Without them that script would be ten pages long.
-OF_EXCHANGE = {"exchange", "rules", "charges", "partitions", "settle", "entries", "groups", "count", "fetch", "park"}
+OF_EXCHANGE = {
+    "exchange",
+    "rules",
+    "charges",
+    "partitions",
+    "settle",
+    "entries",
+    "groups",
+    "count",
+    "fetch",
+    "park",
+}
 
 
 @pytest.mark.parametrize("name", all_parts())

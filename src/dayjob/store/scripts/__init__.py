@@ -50,7 +50,9 @@ def load(name: str) -> Script:
 
 def _joined(text: str) -> str:
     """`text` with the parts of the prelude that its `--@use` lines name."""
-    return re.sub(r"^ *--@use (.+)$", lambda line: " ".join(map(part, line[1].split())), text, flags=re.MULTILINE)
+    return re.sub(
+        r"^ *--@use (.+)$", lambda line: " ".join(map(part, line[1].split())), text, flags=re.MULTILINE
+    )
 
 
 @cache

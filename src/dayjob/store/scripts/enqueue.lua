@@ -14,7 +14,7 @@ ARGV[5...]  payloads, 500 at most
 Returns  {1 when stored now, 0 when this request was stored before; Redis milliseconds, or 0 when not asked for}
 Atomic because: a resend must find either all of its jobs stored and its number recorded, or nothing.
 ]]
---@use time sent
+--@use time sent enqueued
 local sent, queue, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local number, name, fresh, span = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
 
@@ -34,14 +34,5 @@ if span > 0 then
   for i = 5, #ARGV do ARGV[i] = with_expiry(ARGV[i], now + span) end
 end
 redis.call('LPUSH', queue, unpack(ARGV, 5))
-if name ~= '' then
-  redis.call('SADD', known, name)
-end
-if fresh or not last then
-  redis.call('SET', sent, number, 'EX', 3600)
-else
-  redis.call('SET', sent, number, 'KEEPTTL')
-end
--- Enqueuers of all languages leave a bell of a wrong type alone; the next exchange replaces it.
-redis.pcall('ZADD', bell, 0, '1')
+end_request(sent, number, fresh or not last, known, name, bell)
 return {1, now}

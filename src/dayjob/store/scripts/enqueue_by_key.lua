@@ -24,7 +24,7 @@ Jobs go to the queue, where a pool sorts them, if Redis has another key for the 
 Atomic because: a resend must find either all of its jobs stored and its number recorded, or nothing, and a job must not
 overtake those of its key that wait to be sorted.
 ]]
---@use time sent turns by_key
+--@use time sent enqueued turns by_key
 local sent, queue, known, bell, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local turns, blocked, debts = KEYS[6], KEYS[7], KEYS[8]
 local number, add, fresh, span = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
@@ -59,14 +59,5 @@ end
 if direct then
   for k = 1, keys do take_turn(turns, blocked, debts, ARGV[FIRST_ARG + k]) end
 end
-if add ~= '' then
-  redis.call('SADD', known, add)
-end
-if fresh or not last then
-  redis.call('SET', sent, number, 'EX', 3600)
-else
-  redis.call('SET', sent, number, 'KEEPTTL')
-end
--- As in enqueue: the next exchange replaces a bell of a wrong type.
-redis.pcall('ZADD', bell, 0, '1')
+end_request(sent, number, fresh or not last, known, add, bell)
 return {1, now}
