@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,11 +15,15 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from dayjob import BadOption, Discard, Job, WorkerPool
+from dayjob import Admin, BadOption, Discard, Enqueuer, Job, WorkerPool
+from dayjob.cli.health import _outbox
+from dayjob.errors import Rejected
 from dayjob.outbox import Outbox, schema
 from dayjob.outbox.databases import EngineDatabase
 from dayjob.sqlalchemy import after_commit
+from dayjob.store.keys import Keys
 from dayjob.store.op import plain
+from dayjob.store.ops.outbox import KEPT_SECONDS, publish_outbox
 from dayjob.testing import testing
 from server import running, wait_until
 
@@ -183,39 +188,66 @@ def test_a_pool_relays_and_old_rows_are_deleted(pool, engine, monkeypatch):
     assert waiting(pool) == []
 
 
-def test_operators_see_rows_that_are_not_sent(pool, engine, namespace, redis_url):
-    import time
+@pytest.fixture
+def published(namespace, redis_url):
+    """Publishes what a relay would have found, and how long ago; what operators then see."""
+    keys = Keys(namespace)
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    with contextlib.closing(enqueuer), Admin(namespace, redis=redis_url) as admin:
 
-    from dayjob import Admin
-    from dayjob.store.ops.outbox import publish_outbox
+        def publish(unsent: int, age: float, silence: float = 0.0) -> tuple[list[str], list[str], list[str]]:
+            enqueuer.run(publish_outbox(keys, unsent, age))
+            enqueuer.run(plain("PEXPIRE", keys.outbox, round((KEPT_SECONDS - silence) * 1000)))
+            verdict = admin.verdict()
+            notes = [one.text for one in verdict.notes if one.kind == "outbox"]
+            checks = [f"{one.level}: {one.what}" for one in admin.redis().findings if one.topic == "outbox"]
+            return notes, checks, _outbox(verdict, "2m")
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "dayjob", *words, "--redis", redis_url, "--namespace", namespace],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        yield publish
 
-    relay(pool)
+
+@pytest.mark.parametrize(
+    ("report", "note", "check", "unhealthy"),
+    [
+        ((0, 0.0), "", "ok: 0 rows not sent yet, and a relay runs", ""),
+        ((2, 4.0), "", "ok: 2 rows not sent yet, and a relay runs", ""),
+        ((1, 7200.0), "1 row of the outbox not sent for up to 2.0 h", "error: 1 row not sent, the oldest for 2.0 h",
+         "1 row of the outbox not sent, the oldest for 2.0 h"),
+        ((0, 0.0, 7200.0), "no relay has read the outbox for 2.0 h, so its rows may wait",
+         "error: no relay has read the outbox for 2.0 h; rows may wait to be sent", "no relay has read the outbox for 2.0 h"),
+    ],
+    ids=["none", "a few", "old", "silent"],
+)  # fmt: skip
+def test_operators_see_rows_that_are_not_sent_and_a_relay_that_is_silent(
+    published, report, note, check, unhealthy
+):
+    assert published(*report) == ([note] if note else [], [check], [unhealthy] if unhealthy else [])
+
+
+def test_operators_see_nothing_of_an_outbox_where_there_is_none(namespace, redis_url):
     with Admin(namespace, redis=redis_url) as admin:
-        assert admin.verdict().unsent == 0
-        assert run("health", "--max-unsent", "1m").returncode == 0
-        with engine.begin() as connection:
-            pool.ship.using(session=connection).enqueue(1)
-            connection.execute(text("UPDATE dayjob_outbox SET created = :then"), {"then": time.time() - 300})
-        with engine.connect() as connection:
-            from dayjob.outbox import tables
-            from dayjob.outbox.databases import sqlalchemy_execute
+        assert [one for one in admin.redis().findings if one.topic == "outbox"] == []
+        assert [one for one in admin.verdict().notes if one.kind == "outbox"] == []
+        assert admin.scrape().outbox is None
 
-            unsent, oldest = tables.count_unsent(sqlalchemy_execute(connection), namespace)
-        pool.enqueuer.run(publish_outbox(pool.enqueuer._builder.keys, unsent, time.time() - oldest))
-        verdict = admin.verdict()
-        assert verdict.unsent == 1
-        assert [one.text for one in verdict.notes if one.kind == "outbox"] == [
-            "1 row of the outbox not sent for up to 5 min"
-        ]
-        assert run("health", "--max-unsent", "1m").returncode == 1
+
+def test_a_relay_reports_what_it_could_not_send_and_sends_the_rest(pool, engine, namespace, redis_url):
+    """The key of one queue was written by another program."""
+    pool.register("mail", lambda: None)
+    keys = Keys(namespace)
+    pool.enqueuer.run(plain("SET", keys.queue("mail"), "not a list"))
+    with engine.begin() as connection:
+        pool.find("mail").using(session=connection).enqueue()
+        pool.ship.using(session=connection).enqueue(1)
+    with pytest.raises(Rejected):
         relay(pool)
-        assert admin.verdict().unsent == 0
+    assert waiting(pool) == [1]
+    assert rows(engine) == [("mail", False), ("ship", True)]
+    with Admin(namespace, redis=redis_url) as admin:
+        assert admin.scrape().outbox.unsent == 1
+    pool.enqueuer.run(plain("DEL", keys.queue("mail")))
+    relay(pool)
+    assert rows(engine) == [("mail", True), ("ship", True)]
 
 
 def test_once_makes_the_effect_of_a_job_happen_once(pool, engine):

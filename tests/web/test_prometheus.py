@@ -11,6 +11,7 @@ import pytest
 from dayjob.admin.scale import Scale, scale_of
 from dayjob.admin.scrape import Counts, Minute, Scrape, Times
 from dayjob.admin.views import Pool, Queue, QueuesView, QueueView, Sizes, Status
+from dayjob.store.ops.outbox import publish_outbox
 from dayjob.web.durations import DurationSums
 from dayjob.web.prometheus import escaped, text
 from server import wait_until
@@ -62,6 +63,16 @@ def test_what_waits_and_what_is_kept(console, keys, call):
     assert found[f'dayjob_stored_jobs{{{own},state="scheduled"}}'] == 1
     assert found[f'dayjob_jobs_total{{{own},counter="done",job="mail"}}'] == 12
     assert found[f"dayjob_pools{{{own}}}"] == 0
+
+
+def test_rows_of_an_outbox_that_were_not_sent(console, keys, link):
+    own = f'namespace="{console.namespace}"'
+    assert f"dayjob_outbox_unsent{{{own}}}" not in scraped(console)
+    link.run(publish_outbox(keys, 3, 7.0))
+    found = scraped(console)
+    assert found[f"dayjob_outbox_unsent{{{own}}}"] == 3
+    assert found[f"dayjob_outbox_oldest_seconds{{{own}}}"] >= 7
+    assert 0 <= found[f"dayjob_outbox_silence_seconds{{{own}}}"] < 86_400
 
 
 def test_what_limits_use_and_keep_back(console, keys, link):

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from dayjob import text
+from dayjob.admin.findings import Finding, Level, error, ok, unsure, warning
 from dayjob.errors import Full, Rejected
 from dayjob.explain.obstacles import Fleet
 from dayjob.store import scripts
 from dayjob.store.keys import Keys
 from dayjob.store.ops import health, inspect, job_types, maintain, pools
 from dayjob.store.ops.health import Health
+from dayjob.store.ops.outbox import MAX_SILENCE_SECONDS, MAX_UNSENT_SECONDS, outbox_status
 from dayjob.store.steps import Steps, ask, ask_all
-
-Level = Literal["ok", "warning", "error", "could not check"]
 
 #: Seconds that a clock may be wrong before times on a page mislead.
 MAX_CLOCK_OFFSET_SECONDS = 2.0
@@ -30,44 +29,13 @@ MAX_OVERDUE_SECONDS = 10.0
 _LOG_ON = "CONFIG SET appendonly yes, and the same in its configuration file"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was checked."""
-
-    level: Level
-    topic: str
-    #: The result of the check, and what to do about it; one line each.
-    what: str
-    todo: str = ""
-
-
-def ok(topic: str, what: str) -> Finding:
-    """A check that found no problem."""
-    return Finding("ok", topic, what)
-
-
-def warning(topic: str, what: str, todo: str) -> Finding:
-    """A check that found something to watch."""
-    return Finding("warning", topic, what, todo)
-
-
-def error(topic: str, what: str, todo: str) -> Finding:
-    """A check that found something that loses, stops or strands jobs, or will."""
-    return Finding("error", topic, what, todo)
-
-
-def unsure(topic: str, what: str, todo: str) -> Finding:
-    """A check that could not be made."""
-    return Finding("could not check", topic, what, todo)
-
-
 def examine(keys: Keys, clock: Callable[[], float]) -> Steps[list[Finding]]:
     """Make all checks. Raises StoreError only when the server cannot be reached at all."""
     before = clock()
     now = yield from ask(inspect.now())
     offset = now - (before + clock()) / 2
     found = yield from _server(keys, offset)
-    for look in (_scripts, _keys, _namespace, _pools, _queues, _due, _failed, _broken):
+    for look in (_scripts, _keys, _namespace, _pools, _queues, _due, _failed, _broken, check_outbox):
         found += yield from _safely(look, keys, now)
     return found
 
@@ -108,7 +76,7 @@ Look = Callable[[Keys, float], Generator[Any, Any, list[Finding]]]
 
 def _safely(look: Look, keys: Keys, now: float) -> Steps[list[Finding]]:
     """Make one check. If the server refuses it, that is a finding, and the other checks go on."""
-    topic = look.__name__.strip("_")
+    topic = look.__name__.removeprefix("check").strip("_")
     try:
         return (yield from look(keys, now))
     except Rejected as refusal:
@@ -476,6 +444,24 @@ def _broken(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - o
 
 
 # Words.
+
+
+def check_outbox(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one shape for all looks
+    """What the relays of an outbox reported; nothing without one."""
+    status = yield from outbox_status(keys)
+    if status is None:
+        return []
+    if status.silence > MAX_SILENCE_SECONDS:
+        what = f"no relay has read the outbox for {text.span(status.silence)}; rows may wait to be sent"
+        return [
+            error("outbox", what, "start a pool that reaches its database, or dayjob relay app.jobs:pool")
+        ]
+    if status.age > MAX_UNSENT_SECONDS:
+        what = f"{text.counted(status.unsent, 'row')} not sent, the oldest for {text.span(status.age)}"
+        return [
+            error("outbox", what, "read the log of the relay, in a pool or of dayjob relay app.jobs:pool")
+        ]
+    return [ok("outbox", f"{text.counted(status.unsent, 'row')} not sent yet, and a relay runs")]
 
 
 def _named(keys: Keys) -> str:

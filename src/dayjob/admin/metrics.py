@@ -239,6 +239,7 @@ def redis(session: Session) -> Steps[RedisView]:
         doctor.check_memory(server),
         doctor.check_clients(server),
         doctor.check_cluster(server.info, session.keys),
+        *(yield from doctor.check_outbox(session.keys, now)),
     )
     last = int(now // 60)
     read = partial(session.minute_cache.minutes, now=now)

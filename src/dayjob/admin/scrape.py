@@ -54,5 +54,5 @@ def scrape(session: Session, *, since: int | None = None) -> Steps[Scrape]:
     minutes = yield from figures.minutes(session.keys, range(first, last + 1))
     waiting = {view.queue.name: view.queue.size for view in queues.queues}
     rate_limits = yield from limits.listing(session, sizes=waiting)
-    outbox = yield from ask(outbox_status(session.keys))
+    outbox = yield from outbox_status(session.keys)
     return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes), rate_limits, outbox)

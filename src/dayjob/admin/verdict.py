@@ -17,7 +17,7 @@ from dayjob.store.ops import inspect, pools, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.ops.health import Health
 from dayjob.store.ops.inspect import Queue
-from dayjob.store.ops.outbox import MAX_UNSENT_SECONDS, OutboxStatus, outbox_status
+from dayjob.store.ops.outbox import MAX_SILENCE_SECONDS, MAX_UNSENT_SECONDS, OutboxStatus, outbox_status
 from dayjob.store.ops.pools import Condemned, Pool, Status
 from dayjob.store.steps import Steps, ask
 from dayjob.text import counted, doing, span
@@ -47,7 +47,7 @@ TODO: dict[NoteKind, str] = {
     "loop_blocked": "Look at its stack: a blocking call belongs into a thread or a plain function.",
     "arguments": "Deploy the same version of the program everywhere.",
     "wrong_type": "Another program wrote this key: dayjob doctor shows what to do.",
-    "outbox": "Look into the log of the relay: dayjob relay app.jobs:pool",
+    "outbox": "Run a pool that reaches the database, or dayjob relay app.jobs:pool, and read its log.",
     "paused": "Resume the queue when its jobs may run again.",
     "no_worker": "Start a pool that has this job.",
     "late": "Add workers, or look at what holds them.",
@@ -75,7 +75,7 @@ def verdict(session: Session) -> Steps[Verdict]:
     minutes = yield from rollups.series(session.keys, last - WINDOW_MINUTES, last, 1, read)
     live = [pool for pool in registered if pool.lease > 0]
     fleet = Fleet(registered)
-    outbox = (yield from ask(outbox_status(session.keys))) or OutboxStatus(0, 0.0, now)
+    outbox = (yield from outbox_status(session.keys)) or OutboxStatus()
     used = bool(overview.queues or registered) or (yield from ask(inspect.ever_used(session.keys)))
     notes = [
         *(_about_pools(overview.queues, fleet, condemned, now) if used else [_unused(session.keys)]),
@@ -100,11 +100,14 @@ def verdict(session: Session) -> Steps[Verdict]:
         waiting=sum(queue.size for queue in overview.queues),
         running=sum(sum(status.running.values()) for status in fleet.statuses),
         sizes=sizes, pools=fleet.pools, workers=sum(status.concurrency for status in fleet.statuses),
-        unsent=outbox.unsent, unsent_age=outbox.age,
+        unsent=outbox.unsent, unsent_age=outbox.age, relay_silence=outbox.silence,
     )  # fmt: skip
 
 
 def _about_outbox(outbox: OutboxStatus, now: float) -> list[Note]:
+    if outbox.silence > MAX_SILENCE_SECONDS:
+        text = f"no relay has read the outbox for {span(outbox.silence)}, so its rows may wait"
+        return [Note("error", "", text, "outbox", now - outbox.silence)]
     if outbox.age <= MAX_UNSENT_SECONDS:
         return []
     text = f"{counted(outbox.unsent, 'row')} of the outbox not sent for up to {span(outbox.age)}"

@@ -9,7 +9,8 @@ from dataclasses import asdict
 import click
 import msgspec
 
-from dayjob.admin.doctor import Finding, examine
+from dayjob.admin.doctor import examine
+from dayjob.admin.findings import Finding
 from dayjob.cli import UNAVAILABLE, target
 from dayjob.errors import Rejected, StoreError
 from dayjob.store.steps import walk

@@ -9,8 +9,9 @@ import click
 
 from dayjob import text
 from dayjob.admin.client import Admin
-from dayjob.admin.views import PoolsView
+from dayjob.admin.views import PoolsView, Verdict
 from dayjob.cli import console
+from dayjob.store.ops.outbox import MAX_SILENCE_SECONDS
 from dayjob.text import counted, doing
 
 
@@ -49,9 +50,7 @@ def health(
             *_pools(admin.pools(), here=here, least=min_pools), *_waits(admin, most), *_dead(admin, max_dead),
         ]  # fmt: skip
         verdict = admin.verdict()
-    if max_unsent is not None and verdict.unsent_age > text.read_span(max_unsent, "--max-unsent"):
-        oldest = text.span(verdict.unsent_age)
-        problems.append(f"{counted(verdict.unsent, 'row')} of the outbox not sent, the oldest for {oldest}")
+    problems += _outbox(verdict, max_unsent)
     if as_json:
         state = {"level": verdict.level, "verdict": verdict.sentence}
         console.emit({"healthy": not problems, "problems": problems, **state})
@@ -62,6 +61,18 @@ def health(
             fine = verdict.level in ("ok", "notice")
             click.echo("healthy" if fine else console.clean(f"Redis answers. {verdict.sentence}"))
     sys.exit(1 if problems else 0)
+
+
+def _outbox(verdict: Verdict, max_unsent: str | None) -> list[str]:
+    if max_unsent is None:
+        return []
+    most = text.read_span(max_unsent, "--max-unsent")
+    if verdict.unsent_age > most:
+        oldest = text.span(verdict.unsent_age)
+        return [f"{counted(verdict.unsent, 'row')} of the outbox not sent, the oldest for {oldest}"]
+    if verdict.relay_silence > max(most, MAX_SILENCE_SECONDS):
+        return [f"no relay has read the outbox for {text.span(verdict.relay_silence)}"]
+    return []
 
 
 def _pools(found: PoolsView, *, here: bool, least: int) -> list[str]:

@@ -64,9 +64,9 @@ class Relay:
                     again,
                 )
         sent, error = self._database.run(self._send)
+        self._database.run(self._tidy)
         if error is not None:
             raise error
-        self._database.run(self._tidy)
         return sent
 
     def _send(self, execute: Execute) -> tuple[int, StoreError | None]:
@@ -84,6 +84,10 @@ class Relay:
                 self._enqueuer.sender.drive(EnqueueRequest(builder, [[new_job]], len, None, 5.0))
             except codec.Broken as error:
                 logger.error("row %s of the outbox is no job, so it is skipped: %s", row.id, error)  # noqa: TRY400
+            except Rejected as error:
+                # Its queue cannot be written, such as a key that another program wrote. Rows of other queues can.
+                failed = error
+                continue
             except StoreError as error:
                 failed = error
                 break

@@ -265,7 +265,7 @@ class Keys:
 
     @property
     def outbox(self) -> str:
-        """String: how many rows of the outbox a relay found unsent, and the age of the oldest, JSON. Expires after a minute. Written by the relay."""
+        """String: how many rows of the outbox a relay found unsent, and the age of the oldest, JSON. Expires a day after the last report. Written by the relay."""
         return f"{self.prefix}outbox"
 
     def task(self, job_id: str) -> str:

@@ -75,6 +75,7 @@ def text(scrape: Scrape, durations: DurationSums, namespace: str, took: float) -
     if scrape.outbox is not None:
         page.one("dayjob_outbox_unsent", "Rows of the outbox that were not sent.", scrape.outbox.unsent)
         page.one("dayjob_outbox_oldest_seconds", "The age of the oldest of them.", scrape.outbox.age)
+        page.one("dayjob_outbox_silence_seconds", "Time since a relay last reported.", scrape.outbox.silence)
     _pools(page, scrape)
     _totals(page, scrape)
     families: tuple[tuple[Kind, str, str], ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dayjob.admin.doctor import Finding
+from dayjob.admin.findings import Finding
 from dayjob.admin.records import AttemptRecord
 from dayjob.admin.views.failures import FailedAttempts, FailureGroup, Failures
 from dayjob.admin.views.job_types import Argument, JobTypeView

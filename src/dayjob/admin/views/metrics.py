@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dayjob.admin.doctor import Finding
+from dayjob.admin.findings import Finding
 from dayjob.store.ops.figures import Histogram
 from dayjob.store.ops.health import Health
 

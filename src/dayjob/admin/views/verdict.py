@@ -49,3 +49,5 @@ class Verdict:
     #: Rows of the outbox that were not sent, and the age of the oldest in seconds, as a relay published them.
     unsent: int = 0
     unsent_age: float = 0.0
+    #: Seconds since a relay last reported; 0 without an outbox.
+    relay_silence: float = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,20 +9,32 @@ import msgspec
 
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op, plain
+from dayjob.store.steps import Steps, ask_all
 
 #: Seconds that a row may wait before operators are warned.
 MAX_UNSENT_SECONDS = 60.0
-#: Seconds after which what a relay published counts no more.
-PUBLISHED_SECONDS = 60
+#: Seconds after the last report of a relay from which on operators are warned that none may run.
+MAX_SILENCE_SECONDS = 60.0
+#: Seconds that a report of a relay is kept. Long, so that the end of the last relay shows.
+KEPT_SECONDS = 86_400
+
+
+class OutboxReport(msgspec.Struct):
+    """What a relay publishes: rows that were not sent, and the age of the oldest, in seconds."""
+
+    unsent: int
+    age: float
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxStatus:
-    """What the last relay saw: rows that were not sent, and the age of the oldest, in seconds."""
+    """What the last relay found, and what follows from its silence."""
 
-    unsent: int
-    age: float
-    at: float
+    #: Rows that were not sent, and the age of the oldest now, in seconds.
+    unsent: int = 0
+    age: float = 0.0
+    #: Seconds since a relay last reported.
+    silence: float = 0.0
 
 
 def server_identity() -> Op[str]:
@@ -42,19 +53,19 @@ def _run_id(reply: Any) -> str:
 
 def publish_outbox(keys: Keys, unsent: int, age: float) -> Op[Any]:
     """Publish how many rows of the outbox were not sent, and the age of the oldest."""
-    value = msgspec.json.encode(OutboxStatus(unsent, age, time.time()))
-    return plain("SET", keys.outbox, value, "EX", PUBLISHED_SECONDS)
+    value = msgspec.json.encode(OutboxReport(unsent, age))
+    return plain("SET", keys.outbox, value, "EX", KEPT_SECONDS)
 
 
-def outbox_status(keys: Keys) -> Op[OutboxStatus | None]:
-    """What a relay published in the last minute; None if none did."""
-    return Op("GET", (), (keys.outbox,), _status)
-
-
-def _status(reply: Any) -> OutboxStatus | None:
-    if reply is None:
+def outbox_status(keys: Keys) -> Steps[OutboxStatus | None]:
+    """What the last relay of a day published; None if none did."""
+    raw, left = yield from ask_all([plain("GET", keys.outbox), plain("PTTL", keys.outbox)])
+    if raw is None:
         return None
     try:
-        return msgspec.json.decode(reply, type=OutboxStatus)
+        found = msgspec.json.decode(raw, type=OutboxReport)
     except (msgspec.MsgspecError, ValueError):
         return None
+    # The rest of the key's life gives the age of the report by the clock of Redis.
+    silence = max(0.0, KEPT_SECONDS - left / 1000)
+    return OutboxStatus(found.unsent, found.age + silence if found.unsent else 0.0, silence)
