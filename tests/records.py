@@ -12,10 +12,10 @@ from dayjob.store.ops.history import KeptRecord, StoredRecord
 def all_records(link: Link, key: str) -> list[KeptRecord]:
     """Every record of a stream, newest first."""
     found: list[KeptRecord] = []
-    scanned = link.run(history.scan(key))
+    (scanned,) = link.run(history.scan([history.Scan(key)]))
     found += scanned.found
     while scanned.last is not None:
-        scanned = link.run(history.scan(key, before=(scanned.last, False)))
+        (scanned,) = link.run(history.scan([history.Scan(key, (scanned.last, False))]))
         found += scanned.found
     return found
 

@@ -657,7 +657,7 @@ def _pause(keys: Keys, link: Link) -> Op[Any]:
 @scenario("scan")
 def _scan(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "XADD", keys.history("a"), "5-0", "r", '["id1","completed",4,1,2]')
-    return history.scan(keys.history("a"), texts=[b'"id1"'])
+    return history.scan([history.Scan(keys.history("a"))], texts=[b'"id1"'])
 
 
 @scenario("pause_schedule")

@@ -71,7 +71,7 @@ def _count(matcher: Matcher, name: str | None, most: int) -> Steps[Count]:
     if state == "waiting":
         queue = name or wanted.name
         if queue:
-            return (yield from _count_waiting(matcher, queue))
+            return (yield from _count_waiting(matcher, queue, most))
         return (yield from _count_anywhere(matcher, most))
     if state == "running":
         return (yield from _count_running(session, wanted))
@@ -93,16 +93,16 @@ def _count(matcher: Matcher, name: str | None, most: int) -> Steps[Count]:
     return Count(matched, searched, total)
 
 
-def _count_waiting(matcher: Matcher, name: str) -> Steps[Count]:
+def _count_waiting(matcher: Matcher, name: str, most: int) -> Steps[Count]:
     matched = searched = 0
     while True:
-        size = min(inspect.MAX_ENTRIES, MAX_DEEP - searched)
+        size = min(inspect.MAX_ENTRIES, min(MAX_DEEP, most) - searched)
         seen = yield from inspect.peek_all(matcher.session.keys, name, offset=searched, size=size)
         if matcher.empty:
             return Count(seen.total, seen.total, seen.total)
         matched += len((yield from _matching(matcher, seen, seen.entries)))
         searched += len(seen.entries)
-        if not seen.entries or searched >= min(seen.total, MAX_DEEP):
+        if not seen.entries or searched >= min(seen.total, MAX_DEEP, most):
             return Count(matched, searched, seen.total)
 
 
@@ -115,7 +115,7 @@ def _count_anywhere(matcher: Matcher, most: int) -> Steps[Count]:
         if queue.wrong or not matcher.wanted.fits_name(queue.name):
             searched += queue.size
         elif queue.size and searched < most:
-            part = yield from _count_waiting(matcher, queue.name)
+            part = yield from _count_waiting(matcher, queue.name, most - searched)
             matched += part.matched
             searched += min(part.searched, queue.size)
     return Count(matched, searched, total)

@@ -22,6 +22,8 @@ from dayjob.store.steps import Steps, ask
 #: How many jobs of each state are read, and how many queues are looked into for waiting jobs.
 MAX_READ = 300
 MAX_QUEUES = 50
+#: Shorter texts are not looked up as a whole id: ids that dayjob makes are longer.
+SHORTEST_ID = 8
 #: How many hits of each kind are shown.
 MAX_HITS = 10
 #: Longer texts are cut.
@@ -38,11 +40,13 @@ def search(session: Session, text: str) -> Steps[SearchView]:
     if not word:
         return SearchView("", (), ())
     hits = [
-        *(yield from _by_id(session, text.strip()[:MAX_TEXT])),
         *(yield from _names(session, word)),
         *(yield from _pools(session, word)),
         *(yield from _schedules(session, word)),
     ]
+    if not hits:
+        # A part of a name is no id, and to find no job with an id costs more than all the rest of the search.
+        hits += yield from _by_id(session, text.strip()[:MAX_TEXT])
     jobs: list[JobView] = []
     parts: list[SearchedPart] = []
     wanted = Filter((FilterCondition("text", "~", word, word),))
@@ -66,8 +70,8 @@ def _job_hit(job: JobView) -> SearchHit:
 
 
 def _by_id(session: Session, text: str) -> Steps[list[SearchHit]]:
-    """The job whose whole id this is."""
-    if len(text) < 4 or not text.isprintable() or " " in text:
+    """The job whose whole id this is. Short ones are found among the jobs that are read."""
+    if len(text) < SHORTEST_ID or not text.isprintable() or " " in text:
         return []
     found = yield from detail(session, text, quick=True)
     return [] if found is None else [_job_hit(found.job)]

@@ -74,7 +74,12 @@ def secrets_in(value: Any, hide: Collection[str] = ()) -> list[str]:
     found: set[str] = set()
     for leaf in _hidden_leaves(value, hide):
         text = str(leaf)
-        if len(text) >= SHORTEST_SECRET:
+        if len(text) < SHORTEST_SECRET:
+            continue
+        if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+            # Every form is the text itself. Consoles do this for thousands of values, nearly all of them plain.
+            found.add(text)
+        else:
             found |= {
                 text,
                 repr(text)[1:-1],

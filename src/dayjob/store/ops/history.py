@@ -6,12 +6,13 @@ push out a failure. `exchange` and `sweep` write the records in the step that en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
+from dayjob.errors import BadOption
 from dayjob.outcome import (
     Cancelled,
     Died,
@@ -175,6 +176,8 @@ def ending_of(outcome: Outcome) -> Ending | None:
 Place = tuple[int, int]
 #: How many records one request searches. The script takes about a millisecond for them.
 MAX_SCANNED = 1000
+#: How many streams one request searches.
+MAX_STREAMS = 100
 
 
 class KeptRecord(NamedTuple):
@@ -193,23 +196,50 @@ class Scanned(NamedTuple):
     found: list[KeptRecord]
 
 
-def scan(
-    key: str,
-    *,
-    before: tuple[Place, bool] | None = None,
-    since: int = 0,
-    most: int = MAX_SCANNED,
-    enough: int = MAX_SCANNED,
-    texts: Sequence[bytes] = (),
-    ran: float = 0.0,
-) -> Op[Scanned]:
-    """The newest records of a stream that have all of `texts`, of attempts that ran for `ran` seconds or longer.
+class Scan(NamedTuple):
+    """Which part of a stream to search: the newest records, or those before a place."""
 
-    `before`: a place, and whether to begin with it or behind it. `since`: Redis milliseconds.
+    key: str
+    #: A place, and whether to begin with it or behind it.
+    before: tuple[Place, bool] | None = None
+    most: int = MAX_SCANNED
+
+    @property
+    def begin(self) -> str:
+        """Where the script begins."""
+        if self.before is None:
+            return "+"
+        (milliseconds, number), included = self.before
+        return f"{'' if included else '('}{milliseconds}-{number}"
+
+
+def scan(
+    scans: Sequence[Scan], *, since: int = 0, texts: Sequence[bytes] = (), ran: float = 0.0
+) -> Op[list[Scanned]]:
+    """The newest records of some streams that have all of `texts`, of attempts that ran for `ran` seconds or longer.
+
+    `since`: Redis milliseconds. Raises BadOption for more than MAX_SCANNED records.
     """
-    first = "+" if before is None else f"{'' if before[1] else '('}{before[0][0]}-{before[0][1]}"
-    args: list[Arg] = [first, since, min(most, MAX_SCANNED), enough, int(ran * 1e6), *texts]
-    return Op(load("scan"), (key,), args, _read_scanned)
+    if sum(one.most for one in scans) > MAX_SCANNED:
+        raise BadOption(f"one request searches at most {MAX_SCANNED} records")
+    args: list[Arg] = [since, int(ran * 1e6), len(texts), *texts]
+    for one in scans:
+        args += (one.begin, one.most)
+    return Op(load("scan"), [one.key for one in scans], args, _read_scans)
+
+
+def batches(scans: Iterable[Scan]) -> Iterator[list[Scan]]:
+    """The same scans in groups that one request can search each."""
+    batch: list[Scan] = []
+    records = 0
+    for one in scans:
+        if batch and (records + one.most > MAX_SCANNED or len(batch) >= MAX_STREAMS):
+            yield batch
+            batch, records = [], 0
+        batch.append(one)
+        records += one.most
+    if batch:
+        yield batch
 
 
 def size(key: str) -> Op[int]:
@@ -226,19 +256,25 @@ _decode = msgspec.json.Decoder(StoredRecord).decode
 _decode_all = msgspec.json.Decoder(list[StoredRecord]).decode
 
 
-def _read_scanned(reply: Any) -> Scanned:
-    places = [_place(one) for one in reply[2].split()]
-    lines = reply[3].splitlines()
-    try:
-        records: list[StoredRecord | None] = [*_decode_all(b"[%b]" % b",".join(lines))]
-    except codec.UNREADABLE:
-        records = [_read_record(line) for line in lines]
-    found = [
-        KeptRecord(place, record)
-        for place, record in zip(places, records, strict=False)
-        if record is not None
-    ]
-    return Scanned(reply[0], _place(reply[1]) if reply[1] else None, found)
+def _read_scans(reply: Any) -> list[Scanned]:
+    parts = zip(reply[::4], reply[1::4], reply[2::4], reply[3::4], strict=True)
+    return [_read_scanned(*part) for part in parts]
+
+
+def _read_scanned(searched: int, last: bytes, ids: bytes, matches: bytes) -> Scanned:
+    found: list[KeptRecord] = []
+    if matches:
+        lines = matches.splitlines()
+        try:
+            records: list[StoredRecord | None] = [*_decode_all(b"[%b]" % b",".join(lines))]
+        except codec.UNREADABLE:
+            records = [_read_record(line) for line in lines]
+        found = [
+            KeptRecord(_place(raw), record)
+            for raw, record in zip(ids.split(), records, strict=False)
+            if record is not None
+        ]
+    return Scanned(searched, _place(last) if last else None, found)
 
 
 def _read_record(line: bytes) -> StoredRecord | None:
