@@ -13,6 +13,7 @@ from dayjob.errors import DayjobError
 from dayjob.handlers.redact import secrets_in, without
 from dayjob.job import Job
 from dayjob.store import codec
+from dayjob.worker.running.traces import format_error
 
 #: Files of this package that call handlers. Their frames are cut from stored tracebacks.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # noqa: PTH120
@@ -37,8 +38,12 @@ class Failure(msgspec.Struct, frozen=True):
     @property
     def where(self) -> str:
         """The file and line where the error was raised, for a log line."""
-        frames = traceback.extract_tb(self.error.__traceback__)
-        return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        last = self.error.__traceback__
+        if last is None:
+            return ""
+        while last.tb_next is not None:
+            last = last.tb_next
+        return f" at {last.tb_frame.f_code.co_filename}:{last.tb_lineno}"
 
 
 def explain(error: BaseException, job: Job) -> Failure:
@@ -66,7 +71,7 @@ def _describe(error: BaseException) -> tuple[str, str]:
     kind = type(error).__name__
     message = f"{kind}: {text}" if text else kind
     try:
-        trace = "".join(traceback.format_exception(type(error), error, _from_handler(error)))
+        trace = format_error(error, _from_handler(error))
     except BaseException:
         # Formatting can fail, for example because of a `__cause__` whose str() raises. Extracting frames cannot.
         frames = traceback.extract_tb(error.__traceback__)
