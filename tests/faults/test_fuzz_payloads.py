@@ -21,6 +21,9 @@ from server import wait_until
 
 GOOD = 30
 
+# Thousands of entries, one by one: a busy machine needs minutes for them.
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture(autouse=True)
 def nothing_is_executed():
