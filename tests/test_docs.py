@@ -234,6 +234,24 @@ def test_every_link_leads_to_a_page_and_a_heading_that_exist() -> None:
     assert not broken
 
 
+def test_the_page_of_the_package_has_no_link_that_an_index_could_not_follow() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from package_page import index_page
+    finally:
+        sys.path.pop(0)
+    readme = README.read_text("utf-8")
+    relative = re.compile(r"\]\((?!https?:|#)")
+    assert len(relative.findall(readme)) > 20
+    plain = index_page(readme)
+    assert not relative.search(plain)
+    assert "![" not in plain
+    assert "The quickstart explains each step." in plain
+    absolute = index_page(readme, "https://code.example/dayjob/")
+    assert not relative.search(absolute)
+    assert "![The terminal view](https://code.example/dayjob/docs/images/top.png)" in absolute
+
+
 def headings(page: Path) -> set[str]:
     """The anchors of a page, by the rule that code hosts have."""
     found = re.findall(r"^#+ (.*)$", BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)

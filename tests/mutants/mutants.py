@@ -51,6 +51,7 @@ CLOCK = "tests/faults/test_host_clock.py"
 LOGGING = "tests/integration/test_logging_that_raises.py"
 EVENTS = "tests/scripts/test_events.py"
 OTEL = "tests/integration/test_otel.py"
+OUTBOX = "tests/integration/test_outbox.py"
 
 ALL = (
     # The history.
@@ -986,5 +987,76 @@ ALL = (
         "not (self.quiet or self.stopping or self.redis_away)",
         "not self.stopping",
         ("tests/integration/test_deploys.py::test_the_parent_answers_probes_without_redis",),
+    ),
+    # The outbox, and Django.
+    Mutant(
+        "outbox: a new server does not get the rows again",
+        "src/dayjob/outbox/tables.py",
+        "    if not known:\n",
+        "    if known:\n",
+        (f"{OUTBOX}::test_a_server_that_lost_jobs_gets_them_again_and_one_that_did_not_stores_them_once",),
+    ),
+    Mutant(
+        "outbox: a job gets another id when it is sent",
+        "src/dayjob/outbox/rows.py",
+        "        return NewJob(job, self.payload, when, True, self.unique_for, self.expires)",
+        "        return NewJob(job, self.payload, when, False, self.unique_for, self.expires)",
+        (f"{OUTBOX}::test_a_server_that_lost_jobs_gets_them_again_and_one_that_did_not_stores_them_once",),
+    ),
+    Mutant(
+        "outbox: a row loses its unique key",
+        "src/dayjob/outbox/rows.py",
+        "        job.unique_key = self.unique_key\n",
+        "        job.unique_key = None\n",
+        (f"{OUTBOX}::test_the_order_the_time_and_the_unique_key_of_a_job_are_kept",),
+    ),
+    Mutant(
+        "outbox: a commit fails while Redis is down",
+        "src/dayjob/outbox/outbox.py",
+        "so the relay will send it: %s\", error)\n        return\n",
+        "so the relay will send it: %s\", error)\n        raise\n",
+        (f"{OUTBOX}::test_rows_wait_while_redis_is_down_and_the_commit_succeeds",),
+    ),
+    Mutant(
+        "outbox: rows are marked though Redis did not take them",
+        "src/dayjob/outbox/outbox.py",
+        "so the relay will send it: %s\", error)\n        return\n",
+        "so the relay will send it: %s\", error)\n",
+        (f"{OUTBOX}::test_rows_wait_while_redis_is_down_and_the_commit_succeeds",),
+    ),
+    Mutant(
+        "outbox: a refused row holds back those of other queues",
+        "src/dayjob/outbox/relay.py",
+        "                failed = error\n                continue\n",
+        "                failed = error\n                break\n",
+        (f"{OUTBOX}::test_a_relay_reports_what_it_could_not_send_and_sends_the_rest",),
+    ),
+    Mutant(
+        "outbox: a silent relay is not noticed",
+        "src/dayjob/store/ops/outbox.py",
+        "    silence = max(0.0, KEPT_SECONDS - left / 1000)\n",
+        "    silence = 0.0\n",
+        (f"{OUTBOX}::test_operators_see_rows_that_are_not_sent_and_a_relay_that_is_silent",),
+    ),
+    Mutant(
+        "outbox: once is every time",
+        "src/dayjob/outbox/tables.py",
+        "    return changed == 1\n",
+        "    return True\n",
+        (f"{OUTBOX}::test_once_makes_the_effect_of_a_job_happen_once",),
+    ),
+    Mutant(
+        "a job of a savepoint that was rolled back is sent",
+        "src/dayjob/sqlalchemy.py",
+        "    waiting[:] = [one for one in waiting if transaction not in one[0]]\n",
+        "    waiting[:] = [one for one in waiting if transaction != one[0][-1]]\n",
+        (f"{OUTBOX}::test_after_commit_is_right_with_rollbacks_and_savepoints",),
+    ),
+    Mutant(
+        "django: connections that the database closed are used again",
+        "src/dayjob/django/project.py",
+        "            one.close_if_unusable_or_obsolete()\n",
+        "            pass\n",
+        ("tests/integration/test_django_app.py::test_a_restarted_postgresql_costs_at_most_the_jobs_that_find_it_gone",),
     ),
 )  # fmt: skip
