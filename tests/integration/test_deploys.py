@@ -230,6 +230,25 @@ def test_a_provider_that_cannot_be_used_is_named(named, text):
         provider_for(addresses.parse_url("redis://h"), {"DAYJOB_CREDENTIALS": named})
 
 
+def test_a_url_can_name_its_own_provider(tmp_path, monkeypatch, call, redis_url, namespace):
+    """Beside the variable, which is for all servers of a process."""
+    call("ACL", "SETUSER", "shop-url", "on", ">word", f"~{namespace}:*", "-@all", *RIGHTS)
+    (tmp_path / "url_login.py").write_text(
+        "class Tokens:\n    def get_credentials(self):\n        return ('shop-url', 'word')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("DAYJOB_CREDENTIALS", "no_such_module:x")
+    enqueuer = Enqueuer(namespace, redis=f"{redis_url}/0?credentials=url_login:Tokens")
+    try:
+        enqueuer.enqueue("mail")
+        assert b"user=shop-url" in call("CLIENT", "LIST")
+    finally:
+        enqueuer.close()
+        call("ACL", "DELUSER", "shop-url")
+    with pytest.raises(BadOption, match="both a password and credentials"):
+        provider_for(addresses.parse_url("redis://user:word@h/0?credentials=url_login:Tokens"))
+
+
 def test_a_url_with_a_password_uses_its_own():
     address = addresses.parse_url("redis://user:word@h")
     assert provider_for(address, {"DAYJOB_CREDENTIALS": "no_such_module:x"}) is None

@@ -1013,15 +1013,15 @@ ALL = (
     Mutant(
         "outbox: a commit fails while Redis is down",
         "src/dayjob/outbox/outbox.py",
-        "so the relay will send it: %s\", error)\n        return\n",
-        "so the relay will send it: %s\", error)\n        raise\n",
+        'so the relay will send it: %s", error)\n        return\n',
+        'so the relay will send it: %s", error)\n        raise\n',
         (f"{OUTBOX}::test_rows_wait_while_redis_is_down_and_the_commit_succeeds",),
     ),
     Mutant(
         "outbox: rows are marked though Redis did not take them",
         "src/dayjob/outbox/outbox.py",
-        "so the relay will send it: %s\", error)\n        return\n",
-        "so the relay will send it: %s\", error)\n",
+        'so the relay will send it: %s", error)\n        return\n',
+        'so the relay will send it: %s", error)\n',
         (f"{OUTBOX}::test_rows_wait_while_redis_is_down_and_the_commit_succeeds",),
     ),
     Mutant(

@@ -18,7 +18,7 @@ from pathlib import Path
 from mutants import ALL, ROOT, Mutant
 
 #: What a copy consists of.
-PARTS = ("src", "tests", "pyproject.toml", "docs", "README.md")
+PARTS = ("src", "tests", "examples", "pyproject.toml", "docs", "README.md")
 #: The exit code of pytest when some tests failed; others mean that they could not be run.
 FAILED = 1
 

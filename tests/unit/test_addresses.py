@@ -275,7 +275,7 @@ def test_every_form_of_url_is_understood(url, address):
         ("redis://h?db=", "db must be given once"),
         ("redis://h?db=1&db=1", "db must be given once"),
         ("redis://h?db=x", "db must be a number"),
-        ("redis://h?patience=3", "unknown option 'patience' (known: db, ssl_ca_certs"),
+        ("redis://h?patience=3", "unknown option 'patience' (known: credentials, db, ssl_ca_certs"),
         ("redis://h?ssl_ca_certs=x", "write rediss://"),
         ("rediss://h?ssl_cert_reqs=maybe", "none, optional or required"),
         ("rediss://h?ssl_check_hostname=1", "true or false"),

@@ -43,7 +43,9 @@ _VARIABLES: Mapping[Name, str] = {"redis": "DAYJOB_REDIS_URL", "namespace": "DAY
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _EXAMPLE = "redis://host:6379/0"
 _DEFAULT_PORTS = {"single": 6379, "sentinel": 26379, "cluster": 6379}
-_SHOWN_OPTIONS = ("db", "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile")
+_SHOWN_OPTIONS = (
+    "credentials", "db", "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile",
+)  # fmt: skip
 _SECRET_OPTIONS = ("sentinel_username", "sentinel_password")
 #: Options of the client library that other programs put into a URL which they share. A link has its own values for them.
 _IGNORED_OPTIONS = (

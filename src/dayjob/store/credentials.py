@@ -1,4 +1,4 @@
-"""Credentials that expire, such as IAM tokens: DAYJOB_CREDENTIALS names an object that gives the current ones."""
+"""Credentials that expire, such as IAM tokens: a URL or DAYJOB_CREDENTIALS names an object that gives the current ones."""
 
 from __future__ import annotations
 
@@ -33,22 +33,29 @@ class Provider:
 def provider_for(address: Address, environ: Mapping[str, str] | None = None) -> Provider | None:
     """The object whose `get_credentials()` gives user and password for each new connection; None if there is none.
 
-    A URL that has a password of its own uses that. Raises BadOption if the object cannot be found.
+    The option `credentials` of the URL comes before the variable. A URL that has a password of its own uses that. Raises
+    BadOption if the object cannot be found.
     """
+    option = address.options.get("credentials")
+    if option and address.password:
+        raise BadOption("the Redis URL has both a password and credentials: leave one out")
+    if option:
+        return _load(f"credentials={option}", str(option))
     named = (os.environ if environ is None else environ).get(VARIABLE, "")
-    if not named or address.password:
-        return None
+    return _load(f"{VARIABLE}={named}", named) if named and not address.password else None
+
+
+def _load(where: str, named: str) -> Provider:
+    """The object, or an instance of the class. `where` is for errors. Raises BadOption."""
     module, _, name = named.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise BadOption(f"{VARIABLE}={named!r}: give MODULE:OBJECT: {error}") from None
+        raise BadOption(f"{where}: give MODULE:OBJECT: {error}") from None
     if isinstance(found, type):
         found = found()
     if not callable(getattr(found, "get_credentials", None)):
-        raise BadOption(
-            f"{VARIABLE}={named!r}: it has no method get_credentials(), which returns user and password"
-        )
+        raise BadOption(f"{where}: it has no method get_credentials(), which returns user and password")
     return Provider(found)
 
 
