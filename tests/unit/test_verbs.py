@@ -23,6 +23,7 @@ from dayjob.admin.views import (
     Status,
     WorkerStatus,
 )
+from dayjob.admin.views.batches import BatchState, BatchView
 from dayjob.cli import cli
 from dayjob.tui import actions, views
 from dayjob.web.v1 import ENDPOINTS
@@ -31,6 +32,7 @@ STATES: tuple[State, ...] = get_args(State)
 #: Methods of Admin for the verbs that are not called like them.
 METHODS = {
     ("schedule", "run"): "run_schedule", ("schedule", "pause"): "pause_schedule", ("schedule", "resume"): "resume_schedule",
+    ("batch", "retry"): "retry_batch", ("batch", "close"): "close_batch", ("batch", "cancel"): "cancel_batch", ("batch", "repair"): "audit_batch",
     ("pool", "resume"): "resume_pool", ("broken", "repair"): "repair", ("broken", "delete"): "delete_broken",
 }  # fmt: skip
 #: What the API can do beside the table: more than one job at once, and new jobs.
@@ -169,6 +171,8 @@ def subjects(target: str, state: str) -> object:
         return Periodic("nightly", "mail", "", None, "", state == "paused", "skip", None, None, ())
     if target == "worker":
         return BusyWorker("p1", "box", 7, WorkerStatus(id="id-1", name="mail"), 1.0)
+    if target == "batch":
+        return BatchView("b1", "", state, 1.0, None, None, 1, 0, 0, 0, 1, None, (), ())
     return BrokenEntry(0, b"x", b"x", None, "", "")
 
 
@@ -184,6 +188,7 @@ def asked(found: tuple[actions.Action, ...], subject: object) -> set[tuple[str, 
         ("pool", actions.POOL, ("running", "quiet", "stopping")),
         ("schedule", actions.SCHEDULE, ("open", "paused")),
         ("broken", actions.BROKEN, ("broken",)),
+        ("batch", actions.BATCH, get_args(BatchState)),
     ],
 )
 def test_the_terminal_offers_what_the_table_offers(target, found, states):

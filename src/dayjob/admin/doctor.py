@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from dayjob import text
+from dayjob.admin.batch_health import check_batches
 from dayjob.admin.findings import Finding, Level, error, ok, unsure, warning
 from dayjob.errors import Full, Rejected
 from dayjob.explain.obstacles import Fleet
@@ -35,7 +36,7 @@ def examine(keys: Keys, clock: Callable[[], float]) -> Steps[list[Finding]]:
     now = yield from ask(inspect.now())
     offset = now - (before + clock()) / 2
     found = yield from _server(keys, offset)
-    for look in (_scripts, _keys, _namespace, _pools, _queues, _due, _failed, _broken, check_outbox):
+    for look in (_scripts, _keys, _namespace, _pools, _queues, _due, _failed, _broken, check_outbox, check_batches):
         found += yield from _safely(look, keys, now)
     return found
 

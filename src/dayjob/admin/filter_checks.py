@@ -63,6 +63,8 @@ def _check_text(one: FilterCondition, facts: JobFacts) -> bool:
             texts = (kind_of(facts.read_error()),)
         case "source":
             texts = () if wire.source is None else (str(wire.source),)
+        case "batch":
+            texts = _batches(wire)
         case "pool":
             texts = facts.pools
         case "tag":
@@ -70,6 +72,12 @@ def _check_text(one: FilterCondition, facts: JobFacts) -> bool:
         case _:
             texts = (getattr(wire, one.key),)
     return compare_texts(one, texts)
+
+
+def _batches(wire: codec.Wire) -> tuple[str, ...]:
+    """The batches of which a job is a member, the nearest first. Callbacks are no members."""
+    found = codec.membership(wire)
+    return () if found is None or found[1][0] < 0 else found[0]
 
 
 def compare_texts(one: FilterCondition, texts: tuple[str, ...]) -> bool:

@@ -47,6 +47,7 @@ KEYS: dict[str, FilterKey] = {
     "kind": FilterKey("text", ("=", "!="), "kind='...'"),
     "source": FilterKey("text", _TEXT, "source=42"),
     "id": FilterKey("text", _TEXT, "id=..."),
+    "batch": FilterKey("text", ("=", "!="), "batch=..."),
     "text": FilterKey("text", ("~",), "text~'a=b'"),
     "args": FilterKey("argument", (*_NUMBER, "~"), "args.user_id=7"),
     "fails": FilterKey("number", _NUMBER, "fails>=2"),

@@ -24,12 +24,13 @@ from dayjob.admin.views import (
     State,
 )
 from dayjob.errors import BadOption
+from dayjob.explain.batches import batch_of_callback, batch_waits
 from dayjob.explain.reasons import JobFinished, JobNotFound, JobWaiting, Reason, reason
-from dayjob.explain.words import sentence
+from dayjob.explain.words import batch_sentence, sentence
 from dayjob.handlers.redact import HIDDEN
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.ops import consume, find, history, inspect
+from dayjob.store.ops import batches, consume, find, history, inspect
 from dayjob.store.ops.inspect import StoredEntry
 from dayjob.store.steps import Steps, ask
 
@@ -85,8 +86,14 @@ def of_wire(
             PastAttempt(one.attempt, float(one.at), float(one.ran), redactor.text(one.error, secrets), one.died_in)
             for one in codec.past(wire)
         ),
-        payload=payload, **more,
+        payload=payload, batch=batch_id_of(wire), **more,
     )  # fmt: skip
+
+
+def batch_id_of(wire: codec.Wire) -> str:
+    """The batch of which a job is a member or a callback; "" if of none."""
+    found = codec.membership(wire)
+    return "" if found is None else found[0][0]
 
 
 class _Ended(msgspec.Struct):
@@ -243,9 +250,18 @@ def explain(session: Session, job_id: str, *, name: str | None = None) -> Steps[
         if attempts:
             now = yield from ask(inspect.now())
             return sentence(_finish_of(attempts[-1], now))
-        return sentence(JobNotFound(job_id))
+        return (yield from _callback_words(session, job_id)) or sentence(JobNotFound(job_id))
     job = yield from _found(session, job_id, found)
     return sentence((yield from _reason(session, found, job.error)))
+
+
+def _callback_words(session: Session, job_id: str) -> Steps[str]:
+    """What the callback of a batch waits for; "" if it is none, or was enqueued."""
+    batch_id, event = batch_of_callback(job_id)
+    found = (yield from batches.read(session.keys, batch_id)) if batch_id else None
+    if found is None or event not in found.callbacks or event in found.sent:
+        return ""
+    return batch_sentence((yield from batch_waits(session.keys, found)))
 
 
 def _reason(session: Session, found: find.Found, error: str) -> Steps[Reason]:

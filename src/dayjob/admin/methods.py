@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from dayjob.admin import actions, bulk, transfer
+from dayjob.admin import actions, batch_audit, bulk, transfer
+from dayjob.admin import batches as batch_steps
 from dayjob.admin import bin as bin_steps
 from dayjob.admin import calendar as calendar_steps
 from dayjob.admin import changes as change_steps
@@ -78,6 +79,8 @@ class AdminMethods:
     logs = Method(job_steps.logs)
     explain = Method(job_steps.explain)
     search = Method(search_steps.search)
+    batches = Method(batch_steps.listing)
+    batch = Method(batch_steps.one)
     failures = Method(failure_steps.failures)
     failure_group = Method(group_steps.group)
     count = Method(bulk.count)
@@ -129,6 +132,12 @@ class AdminMethods:
     repair = Method(actions.repair)
     note_group = Method(group_steps.note_group)
     ignore_group = Method(group_steps.ignore_group)
+
+    # Actions on batches.
+    cancel_batch = Method(batch_steps.cancel)
+    close_batch = Method(batch_steps.close)
+    retry_batch = Method(batch_steps.retry)
+    audit_batch = Method(batch_audit.audit)
 
     # Actions on pools.
     quiet = Method(pool_steps.quiet)

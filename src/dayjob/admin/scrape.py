@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dayjob.admin import limits
+from dayjob.admin import batches, limits
 from dayjob.admin.limits import LimitView
 from dayjob.admin.queues import listing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Pool, QueuesView, Sizes
+from dayjob.admin.views.batches import BatchView
 from dayjob.store.ops import figures, inspect, pools
 from dayjob.store.ops.figures import Counts, Minute, Times, bucket_limit
 from dayjob.store.ops.outbox import OutboxStatus, outbox_status
@@ -35,6 +36,8 @@ class Scrape:
     limits: tuple[LimitView, ...] = ()
     #: What a relay of an outbox published; None without one.
     outbox: OutboxStatus | None = None
+    #: The newest 100 batches.
+    batches: tuple[BatchView, ...] = ()
 
 
 def ping(session: Session) -> Steps[float]:
@@ -55,4 +58,7 @@ def scrape(session: Session, *, since: int | None = None) -> Steps[Scrape]:
     waiting = {view.queue.name: view.queue.size for view in queues.queues}
     rate_limits = yield from limits.listing(session, sizes=waiting)
     outbox = yield from outbox_status(session.keys)
-    return Scrape(queues.now, queues, sizes, tuple(registered), totals, tuple(minutes), rate_limits, outbox)
+    newest = yield from batches.listing(session, size=batches.AT_ONCE)
+    return Scrape(
+        queues.now, queues, sizes, tuple(registered), totals, tuple(minutes), rate_limits, outbox, newest.batches
+    )  # fmt: skip

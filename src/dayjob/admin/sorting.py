@@ -26,6 +26,7 @@ from dayjob.admin.views import (
     State,
     Status,
 )
+from dayjob.admin.views.batches import BatchView
 from dayjob.errors import BadOption
 from dayjob.names import suggest
 from dayjob.text import escaped
@@ -244,6 +245,17 @@ SOURCES: SortTable[SourceView] = SortTable(
     },
     "-worked",
     ("source",),
+)  # fmt: skip
+
+#: Redis keeps batches in the order of `created`.
+BATCHES: SortTable[BatchView] = SortTable(
+    "batches",
+    {
+        "created": lambda one: one.created_at, "members": lambda one: one.total, "left": lambda one: one.left, "dead": lambda one: one.dead,
+        "done": lambda one: one.done, "ended": lambda one: one.ended_at, "state": lambda one: one.state, "name": lambda one: one.description or None,
+    },
+    "-created",
+    ("state", "name"),
 )  # fmt: skip
 
 CALENDAR: SortTable[Coming] = SortTable(

@@ -8,11 +8,11 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from dayjob.admin.session import Session, write_audit
+from dayjob.admin.walks import Put, next_size, over_set
 from dayjob.errors import BadOption
 from dayjob.job import new_id
 from dayjob.names import check_name
@@ -22,9 +22,6 @@ from dayjob.store.ops import inspect, maintain, membership, partitions, produce,
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
 
-#: Bytes that one read of a queue aims at, and the most jobs of one.
-_AIM = 1 << 20
-_MOST = 1000
 #: Jobs that one write puts into a side set.
 _BATCH = 100
 _VERSION = 2
@@ -80,9 +77,6 @@ class Moved(msgspec.Struct, frozen=True):
         return sum(self.counts.values())
 
 
-Put = Callable[[bytes], Any]
-
-
 def export(session: Session, put: Put) -> Steps[Moved]:
     """Call `put` with each line. Of a queue, the job that is fetched next comes first."""
     keys = session.keys
@@ -117,28 +111,18 @@ def _export_list(keys: Keys, name: str, put: Put) -> Steps[tuple[int, bool]]:
     place, count = 0, 8
     while place < total:
         last = min(place + count, total) - 1
-        # Each read deep in a long list walks to its offset, so that few large reads are cheaper than many small ones.
         found = yield from ask(inspect.queue_slice(keys, name, -1 - last, -1 - place))
         for payload in reversed(found):
             put(_record("waiting", payload, name=name.partition("|")[0]))
         place += len(found)
         if not found:
             break
-        mean = max(1, sum(map(len, found)) // len(found))
-        count = max(1, min(_MOST, count * 4, _AIM // mean))
+        count = next_size(count, found)
     return place, (yield from ask(size)) == total
 
 
 def _export_set(source: str, state: str, put: Put) -> Steps[int]:
-    number = 0
-    seen = yield from ask(inspect.page(source, size=inspect.MAX_ENTRIES))
-    while True:
-        for entry in seen.entries:
-            put(_record(state, entry.member, at=entry.at))
-        number += len(seen.entries)
-        if seen.next is None:
-            return number
-        seen = yield from ask(inspect.page(source, after=seen.next, size=inspect.MAX_ENTRIES))
+    return (yield from over_set(source, lambda entry: put(_record(state, entry.member, at=entry.at))))
 
 
 def _record(state: str, payload: bytes, *, name: str = "", at: float | None = None) -> bytes:

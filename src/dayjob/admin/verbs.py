@@ -12,7 +12,17 @@ from dayjob.admin.views import Periodic, Queue, State, Status
 #: The actions on jobs.
 Verb = Literal["retry", "run_now", "cancel", "kill", "delete"]
 Target = Literal[
-    "job", "queue", "pool", "worker", "schedule", "broken", "deletion", "all_jobs", "due_job", "waiting_job"
+    "job",
+    "queue",
+    "pool",
+    "worker",
+    "schedule",
+    "batch",
+    "broken",
+    "deletion",
+    "all_jobs",
+    "due_job",
+    "waiting_job",
 ]
 
 
@@ -120,6 +130,22 @@ TABLE = (
     VerbRow(
         "schedule", "resume", "Resume", "It enqueues jobs again, from its next tick on.",
         "periodic resume", "/periodic/resume", "p", ("paused",),
+    ),
+    VerbRow(
+        "batch", "retry", "Retry dead", "Its dead members go back to their queues, those of nested batches too. The batch waits for them, and success can still come.",
+        "batches retry", "/batch/retry", "r", ("open", "running", "failed"),
+    ),
+    VerbRow(
+        "batch", "close", "Close", "Only its members can add jobs to it from now on, and it ends when they have ended.",
+        "batches close", "/batch/close", "s", ("open",),
+    ),
+    VerbRow(
+        "batch", "cancel", "Cancel", "Members that wait are dropped when their turn comes, and those that run are asked to stop. Its success callback never comes.",
+        "batches cancel", "/batch/cancel", "c", ("open", "running"), asks=True,
+    ),
+    VerbRow(
+        "batch", "repair", "Audit and repair", "Every job is searched for members of this batch. What the batch believes is corrected where its members are elsewhere.",
+        "batches audit", "/batch/repair", "e", ("open", "running", "cancelled", "failed", "succeeded"),
     ),
     VerbRow(
         "broken", "repair", "Repair", "The entry goes into its queue as the job that it should have been.",

@@ -28,7 +28,7 @@ joining: ContextVar[Batch | None] = ContextVar("dayjob_joining", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class BatchProgress:
+class Progress:
     """What became of the members of a batch."""
 
     #: How many members it has.
@@ -163,11 +163,11 @@ class Batch:
 
     # Reading and ending it.
 
-    def progress(self) -> BatchProgress:
+    def progress(self) -> Progress:
         """What became of its members. Raises NotReady if there is no such batch, and StoreError."""
         return walk(self._senders.sync, self._progress())
 
-    async def aprogress(self) -> BatchProgress:
+    async def aprogress(self) -> Progress:
         """`progress`, awaited."""
         return await awalk(self._senders.asynchronous(), self._progress())
 
@@ -182,10 +182,10 @@ class Batch:
         """`cancel`, awaited."""
         return await awalk(self._senders.asynchronous(), self._change("cancel"))
 
-    def _progress(self) -> Steps[BatchProgress]:
+    def _progress(self) -> Steps[Progress]:
         sink = self._senders.sync.builder.sink
         if sink is not None:
-            known: BatchProgress = sink.progress(self.id)
+            known: Progress = sink.progress(self.id)
             return known
         found = yield from self._read()
         now = yield from ask(inspect.now())
@@ -217,14 +217,11 @@ MAX_NESTED = 8
 MAX_DESCRIPTION = 500
 
 
-def progress_of(found: StoredBatch, now: float) -> BatchProgress:
+def progress_of(found: StoredBatch, now: float) -> Progress:
     """The progress of a stored batch."""
-    eta: float | None = None
-    if found.left == 0:
-        eta = 0.0
-    elif found.ended and now > found.created_at:
-        eta = found.left * (now - found.created_at) / found.ended
-    return BatchProgress(found.total, found.ended - found.dead, found.failed, found.dead, found.left, eta)
+    return Progress(
+        found.total, found.ended - found.dead, found.failed, found.dead, found.left, found.eta(now)
+    )
 
 
 def new_batch(

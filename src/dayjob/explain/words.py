@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dayjob.explain.batches import BatchWaits
 from dayjob.explain.obstacles import (
     AllBusy,
     AllQuiet,
@@ -94,6 +95,32 @@ def _finished(reason: JobFinished) -> str:
         f"No longer stored. Its last recorded attempt ({reason.attempt}) ended {when}{ran}{error}: {ending}. "
         "The job was deleted since, or it ran again and that attempt was not recorded."
     )
+
+
+def batch_sentence(waits: BatchWaits) -> str:
+    """What a batch waits for, in one sentence; where an operator can do something about it, a second line has the next step."""
+    batch = waits.batch
+    if batch.left:
+        parts = [f"{waits.retry:,} in retry"] if waits.retry else []
+        if waits.running:
+            parts.append(f"{waits.running:,} running on {', '.join(waits.places)}")
+        if waits.waiting:
+            parts.append(f"{waits.waiting:,} not started")
+        words = f"Waits for {batch.left:,} of {counted(batch.total, 'member')}: {', '.join(parts)}."
+        return words if batch.closed else f"{words} More may join: its block has not ended."
+    if not batch.closed:
+        return (
+            f"Open: all of its {counted(batch.total, 'member')} have ended, and more may join, because its block has not ended.\n"
+            f"    If the program that opened it is gone: dayjob batches close {batch.id}, or cancel it."
+        )
+    if batch.ended_at is None:
+        return (
+            f"All of its {counted(batch.total, 'member')} have ended, but the batch has not.\n"
+            f"    dayjob batches audit {batch.id} --repair"
+        )
+    dead = f", {batch.dead:,} dead" if batch.dead else ""
+    cancelled = "Cancelled. " if batch.cancelled_at is not None else ""
+    return f"{cancelled}All of its {counted(batch.total, 'member')} have ended: {batch.ended - batch.dead:,} completed{dead}."
 
 
 def place(pool: Status) -> str:

@@ -190,7 +190,7 @@ class Keys:
         return f"{self.prefix}released"
 
     def batch(self, batch_id: str) -> str:
-        """Hash: a batch: `total` members, `created`, `closed`, `cancelled` and `ended_at` (Redis milliseconds), `description`, `above` (its place in the batches above it), the callbacks `success`, `complete` and `dead` (payloads) and when each was `sent:`. Expires after 187 days, a week after its success. Written by add_members, change_batch and all scripts that end jobs."""
+        """Hash: a batch: `total` members, `created`, `closed`, `cancelled` and `ended_at` (Redis milliseconds), `description`, `above` (its place in the batches above it), `nested:<number>` (the id of a batch that is that member), the callbacks `success`, `complete` and `dead` (payloads) and when each was `sent:`. Expires after 187 days, a week after its success. Written by add_members, change_batch and all scripts that end jobs."""
         return f"{self.prefix}batch:{batch_id}"
 
     def batch_ended(self, batch_id: str) -> str:

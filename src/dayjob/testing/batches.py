@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dayjob.enqueue.batches import BatchProgress
+from dayjob.enqueue.batches import Progress
 from dayjob.errors import BadOption, NotReady
 from dayjob.store import codec
 from dayjob.store.ops.batches import Fate, Member, MemberChunk, NewBatch
@@ -96,13 +96,13 @@ class FakeBatches:
                 return
             fate = self._note(batch, number, fate)
 
-    def progress(self, batch_id: str) -> BatchProgress:
+    def progress(self, batch_id: str) -> Progress:
         """What became of the members. Raises NotReady if there is no such batch."""
         batch = self._batch(batch_id)
         left = batch.total - len(batch.ended)
         passed = self._now() - batch.created_at
         eta = 0.0 if not left else left * passed / len(batch.ended) if batch.ended and passed > 0 else None
-        return BatchProgress(
+        return Progress(
             batch.total, len(batch.ended - batch.dead), len(batch.failed), len(batch.dead), left, eta
         )
 

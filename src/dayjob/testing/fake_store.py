@@ -16,7 +16,7 @@ from contextvars import Context as Variables
 from functools import partial
 from typing import Any, TypeVar
 
-from dayjob.enqueue.batches import BatchProgress
+from dayjob.enqueue.batches import Progress
 from dayjob.enqueue.results import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
@@ -171,7 +171,7 @@ class FakeStore:
             raise ResultTimeout(f"no result of job {job_id} yet: in a testing block, call drain() first")
         return read_result(raw, job_id)
 
-    def progress(self, batch_id: str, /) -> BatchProgress:
+    def progress(self, batch_id: str, /) -> Progress:
         """What became of the members of a batch."""
         return self.memory.batches.progress(batch_id)
 

@@ -25,6 +25,7 @@ from dayjob.admin.views import (
     State,
     Tally,
 )
+from dayjob.admin.views.batches import BatchView
 from dayjob.errors import BadOption
 from dayjob.explain.words import quoted
 from dayjob.text import counted, read_span
@@ -265,6 +266,34 @@ def _on_schedule(name: str) -> Action:
 
 
 SCHEDULE = tuple(_on_schedule(row.name) for row in verbs.rows("schedule"))
+
+
+# Batches.
+
+
+def _on_batch(name: str) -> Action:
+    row = verbs.row("batch", name)
+
+    def question(subject: Any) -> str:
+        if not isinstance(subject, BatchView) or subject.state not in row.offered:
+            return ""
+        about = f" ({subject.description})" if subject.description else ""
+        return f"{row.label}: the batch {subject.id}{about}?\n{row.effect}"
+
+    async def do(admin: AsyncAdmin, subject: BatchView, report: Report, __: str) -> str:
+        if name == "retry":
+            return result_of(await admin.retry_batch(subject.id, progress=report))
+        if name == "repair":
+            found = await admin.audit_batch(subject.id, repair=True)
+            words = " ".join(one.text for one in found.findings)
+            return f"batch {subject.id}: {counted(found.repaired, 'difference')} repaired. {words}".strip()
+        act = admin.cancel_batch if name == "cancel" else admin.close_batch
+        return result_of(await act(subject.id))
+
+    return Action(row.key, row.label.lower(), question, do)
+
+
+BATCH = tuple(_on_batch(row.name) for row in verbs.rows("batch"))
 
 
 # Pools.

@@ -17,7 +17,7 @@ from dayjob.admin.views import BusyWorker, Coming, Condemned, JobView, Note, Poo
 from dayjob.errors import BadOption, UnknownSchedule
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
-from dayjob.tui import actions, render, render_fleet, render_history, render_timeline
+from dayjob.tui import actions, render, render_batches, render_fleet, render_history, render_timeline
 from dayjob.tui.actions import Action
 from dayjob.tui.sheet import Sheet
 
@@ -285,6 +285,20 @@ def pool(pool_id: str) -> View:
     )
 
 
+async def _batches(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    offset = int(wish.after) if wish.after.isdecimal() else 0
+    return render_batches.batches(await admin.batches(offset=offset, size=SIZE, sort=wish.sort))
+
+
+def batch(batch_id: str) -> View:
+    """One batch with its callbacks and the batches nested in it."""
+
+    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+        return render_batches.batch(await admin.batch(batch_id))
+
+    return View(f"batch {batch_id}", read, opens=lambda one: batch(one.id))
+
+
 def stacks(pool_id: str) -> View:
     """The stacks of a pool's workers. Requested only once, because they cost the pool time."""
     found: list[Sheet] = []
@@ -463,5 +477,6 @@ TABS = (
         ("name", "source"),
         columns=sorting.HISTORY,
     ),
+    View("Batches", _batches, actions.BATCH, lambda one: batch(one.id), columns=sorting.BATCHES),
     View("Sources", _sources, (), _attempts_of_source, ("source",), columns=sorting.SOURCES),
 )

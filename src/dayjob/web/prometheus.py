@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from starlette.routing import Route
 
 from dayjob.admin.limits import LimitView
 from dayjob.admin.scrape import Scrape, bucket_limit
+from dayjob.admin.views.batches import BatchState
 from dayjob.web.console import Console
 from dayjob.web.durations import DurationSums, Kind, total_time
 
@@ -72,6 +74,7 @@ def text(scrape: Scrape, durations: DurationSums, namespace: str, took: float) -
     _queues(page, scrape)
     _limits(page, scrape)
     _sets(page, scrape)
+    _batches(page, scrape)
     if scrape.outbox is not None:
         page.one("dayjob_outbox_unsent", "Rows of the outbox that were not sent.", scrape.outbox.unsent)
         page.one("dayjob_outbox_oldest_seconds", "The age of the oldest of them.", scrape.outbox.age)
@@ -160,6 +163,19 @@ def _sets(page: _Page, scrape: Scrape) -> None:
     page.family("dayjob_stored_jobs", "gauge", "Jobs that are not in a queue, by state.")
     for state in ("scheduled", "retry", "dead", "done", "broken"):
         page.sample("dayjob_stored_jobs", max(0, getattr(scrape.sizes, state)), state=state)
+
+
+def _batches(page: _Page, scrape: Scrape) -> None:
+    states = [one.state for one in scrape.batches]
+    page.family("dayjob_batches", "gauge", "The newest 100 batches, by state.")
+    for state in get_args(BatchState):
+        page.sample("dayjob_batches", states.count(state), state=state)
+    going = [one for one in scrape.batches if one.state in ("open", "running")]
+    page.one(
+        "dayjob_batch_members_left", "Members of these that have not ended.", sum(one.left for one in going)
+    )
+    oldest = max((scrape.now - one.created_at for one in going), default=0.0)
+    page.one("dayjob_batch_oldest_seconds", "The age of the oldest of these that has not ended.", oldest)
 
 
 def _pools(page: _Page, scrape: Scrape) -> None:

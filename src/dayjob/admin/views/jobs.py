@@ -72,6 +72,8 @@ class JobView:
     #: Of a completed job: when it completed, and how many seconds it ran.
     done_at: float | None = None
     ran: float | None = None
+    #: The batch of which it is a member or a callback; "" if of none.
+    batch: str = ""
     #: Its attempts that failed or whose process died, the last ten, oldest first.
     past: tuple[PastAttempt, ...] = ()
     #: The stored bytes, by which actions identify the job.

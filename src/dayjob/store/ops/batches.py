@@ -137,7 +137,7 @@ def _read_added(reply: Any) -> Stored:
     return Stored(reply[0] != b"ended", reply[1] / 1000, new=reply[0] == b"stored")
 
 
-Change = Literal["cancel", "close", "check", "completed", "reopened"]
+Change = Literal["cancel", "close", "check", "completed", "dead", "reopened"]
 
 
 def change_batch(keys: Keys, about: StoredBatch, what: Change, numbers: Sequence[int] = ()) -> Op[bool]:
@@ -186,6 +186,14 @@ class StoredBatch:
         """How many members have not ended."""
         return max(0, self.total - self.ended)
 
+    def eta(self, now: float) -> float | None:
+        """Seconds until it ends, if its members go on to end as fast as so far; None if that is not known."""
+        if self.left == 0:
+            return 0.0
+        return (
+            self.left * (now - self.created_at) / self.ended if self.ended and now > self.created_at else None
+        )
+
     @property
     def state(self) -> Literal["open", "running", "cancelled", "failed", "succeeded"]:
         """What became of it."""
@@ -207,14 +215,20 @@ def read_many(keys: Keys, ids: Sequence[str]) -> Steps[list[StoredBatch | None]]
     ops: list[Op[Any]] = []
     for one in ids:
         batch, *bitmaps = above_keys(keys, [one])
-        ops += [Op("HGETALL", (batch,), (), dict_of), *(Op("BITCOUNT", (key,), (), int) for key in bitmaps)]
+        ops += [Op("HMGET", (batch,), _FIELDS, _known), *(Op("BITCOUNT", (key,), (), int) for key in bitmaps)]
     answers = yield from ask_all(ops)
     return [_stored_batch(one, *answers[i * 4 : i * 4 + 4]) for i, one in enumerate(ids)]
 
 
-def dict_of(reply: Any) -> dict[bytes, bytes]:
-    """A hash as HGETALL answers it."""
-    return dict(zip(reply[::2], reply[1::2], strict=True))
+#: What is read of the hash. A batch with many nested ones has more fields than are worth reading each time.
+_FIELDS = (
+    "total", "created", "closed", "cancelled", "ended_at", "description", "above",
+    "success", "complete", "dead", "sent:success", "sent:complete", "sent:dead",
+)  # fmt: skip
+
+
+def _known(reply: Any) -> dict[bytes, bytes]:
+    return {name.encode(): value for name, value in zip(_FIELDS, reply, strict=True) if value is not None}
 
 
 def _stored_batch(
@@ -238,12 +252,33 @@ def _stored_batch(
 
 
 def page(keys: Keys, *, skip: int = 0, size: int = PAGE) -> Steps[list[StoredBatch]]:
-    """Batches, the newest first."""
+    """Batches, the newest first. Those that are gone are left out."""
     ids = yield from ask(Op("ZRANGE", (keys.batches,), (skip, skip + size - 1, "REV"), texts))
     found = yield from read_many(keys, ids)
     return [one for one in found if one is not None]
 
 
-def not_ended(keys: Keys, batch_id: str) -> Op[bytes]:
-    """The bitmap of members that ended."""
-    return Op("GET", (keys.batch_ended(batch_id),), (), lambda reply: reply or b"")
+def count(keys: Keys) -> Op[int]:
+    """How many batches were created within the time for which batches are kept."""
+    return Op("ZCARD", (keys.batches,), (), int)
+
+
+def bitmap(key: str) -> Op[bytes]:
+    """A bitmap of members: `keys.batch_ended`, `batch_dead` or `batch_failed`."""
+    return Op("GET", (key,), (), lambda reply: reply or b"")
+
+
+def has_bit(bits: bytes, number: int) -> bool:
+    """Whether a bitmap has a member."""
+    place = number >> 3
+    return place < len(bits) and bool(bits[place] & (128 >> (number & 7)))
+
+
+def nested(keys: Keys, batch_id: str, cursor: str = "0") -> Op[tuple[str, dict[int, str]]]:
+    """Some batches that are members of this one: where to go on, "0" at the end; and number to id."""
+
+    def read_scan(reply: Any) -> tuple[str, dict[int, str]]:
+        pairs = zip(texts(reply[1][::2]), texts(reply[1][1::2]), strict=True)
+        return reply[0].decode(), {int(name.partition(":")[2]): one for name, one in pairs}
+
+    return Op("HSCAN", (keys.batch(batch_id),), (cursor, "MATCH", "nested:*", "COUNT", 500), read_scan)

@@ -24,7 +24,7 @@ Atomic because: a member must be counted in the step that stores it, and a batch
 --@use time check sent expiry soonest put admitted children membership
 local sent, batch, ended, dead, batches, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local number, id, closes, fields, above = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5]
-local KEEP, FIRST_ABOVE = 16156800, 8
+local FIRST_ABOVE = 8
 
 local now = redis_time()
 local _, again = last_request(sent, number)
@@ -32,6 +32,7 @@ if again then
   return {'again', now, 0}
 end
 local known = redis.call('HMGET', batch, 'total', 'ended_at')
+redis.call('STRLEN', ended)
 redis.call('ZCARD', scheduled)
 redis.call('ZCARD', batches)
 if fields == 0 and (not known[1] or known[2]) then
@@ -67,11 +68,14 @@ if fields > 0 and not known[1] then
   local path, upper, parent = '', string.match(above, '^%S+'), KEYS[FIRST_ABOVE]
   if upper and redis.call('HEXISTS', parent, 'total') == 1 then
     local n = redis.call('HINCRBY', parent, 'total', 1) - 1
+    redis.call('HSET', parent, 'nested:' .. n, id)
     path = string.format(',"%s",%d', upper, n) .. (redis.call('HGET', parent, 'above') or '')
   end
   created[#created + 1], created[#created + 2] = 'above', path
   redis.call('HSET', batch, unpack(created))
   redis.call('EXPIRE', batch, KEEP)
+  redis.call('SETBIT', ended, 0, 0)
+  redis.call('EXPIRE', ended, KEEP)
   redis.call('ZADD', batches, string.format('%d', now), id)
   redis.call('ZREMRANGEBYSCORE', batches, '-inf', string.format('%d', now - KEEP * 1000))
 end

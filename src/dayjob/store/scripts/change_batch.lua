@@ -11,9 +11,9 @@ KEYS[6]  scheduled
 KEYS[7]  due
 KEYS[8...]  4 for each batch above this one, as for a member
 ARGV[1]  batch id
-ARGV[2]  cancel | close | check | completed | reopened
+ARGV[2]  cancel | close | check | completed | dead | reopened
 ARGV[3]  numbers of this batch in those above it
-ARGV[4...]  numbers of members, for completed and reopened
+ARGV[4...]  numbers of members, for completed, dead and reopened
 Returns  1, or 0 if there is no such batch, or it was cancelled or closed before
 Atomic because: the callbacks of a batch must be enqueued in the step that ends it.
 ]]
@@ -43,7 +43,7 @@ elseif what == 'close' then
 elseif what == 'check' then
   how = judge_batch(batch, ended, dead, now, scheduled, due)
 else
-  for i = 4, #ARGV do how = note_end(batch, ended, dead, failed, ARGV[i], what, now, scheduled, due) end
+  for i = 4, #ARGV do how = note_end(batch, ended, dead, failed, ARGV[i], what, now, scheduled, due) or how end
 end
 if how then note_member(FIRST_ABOVE, above, how, now, scheduled, due) end
 return 1

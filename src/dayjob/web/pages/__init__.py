@@ -7,6 +7,7 @@ from starlette.routing import Route
 from dayjob.web.pages import (
     api,
     audit,
+    batches,
     calendar,
     enqueue,
     failures,
@@ -45,6 +46,8 @@ def routes() -> list[Route]:
         "/dead_jobs": jobs.dead,
         "/done_jobs": jobs.done,
         "/job": jobs.job,
+        "/batches": batches.batches,
+        "/batch": batches.batch,
         "/failures": failures.failures,
         "/failure": failures.group,
         "/history": history.history,

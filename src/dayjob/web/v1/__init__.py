@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from dayjob.web.v1 import figures, history, jobs, keys, limits, queues, search, system
+from dayjob.web.v1 import batches, figures, history, jobs, keys, limits, queues, search, system
 
 ENDPOINTS = (
     *queues.ENDPOINTS,
     *limits.ENDPOINTS,
     *keys.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *batches.ENDPOINTS,
     *history.ENDPOINTS,
     *search.ENDPOINTS,
     *figures.ENDPOINTS,

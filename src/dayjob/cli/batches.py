@@ -1,0 +1,143 @@
+"""`dayjob batches`: list, show, cancel, close, retry and audit batches."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dayjob.admin import sorting, verbs
+from dayjob.admin.views.batches import BatchView
+from dayjob.cli import console
+from dayjob.cli.console import ago, clean, when
+from dayjob.text import counted
+
+
+@click.group(epilog="Example: dayjob batches ls")
+def batches() -> None:
+    """List, show, cancel, retry and audit batches."""
+
+
+@batches.command(epilog="Example: dayjob batches ls --sort -left")
+@click.option("--offset", default=0, type=click.IntRange(0), help="How many to skip.")
+@click.option("--limit", default=50, type=click.IntRange(1, 100), help="How many to list.")
+@console.sort_option(sorting.BATCHES)
+@console.options
+def ls(offset: int, limit: int, sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """List the batches, the newest first."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.batches(offset=offset, size=limit, sort=sort)
+    if as_json:
+        console.emit(found)
+        return
+    if not found.batches:
+        click.echo("No batches. A program starts one: with pool.batch(on_success=report):")
+        return
+    rows = [
+        (one.id, one.state, f"{one.done:.0%}", f"{one.total:,}", f"{one.left:,}", f"{one.dead:,}", ago(found.now - one.created_at), one.description)
+        for one in found.batches
+    ]  # fmt: skip
+    head = ("BATCH", "STATE", "DONE", "MEMBERS", "LEFT", "DEAD", "AGE", "DESCRIPTION")
+    console.table(head, rows, right="DONE MEMBERS LEFT DEAD AGE")
+    if found.next:
+        click.echo(f"More: --offset {found.next}", err=True)
+
+
+@batches.command(epilog="Example: dayjob batches show 5f1c0a...")
+@click.argument("batch_id", metavar="ID")
+@console.options
+def show(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one batch: what it waits for, its members by state, and its callbacks."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.batch(batch_id)
+    if as_json:
+        console.emit(found)
+        return
+    one = found.batch
+    click.echo(clean(f"{one.id}: {one.state} {one.description}"))
+    click.echo(found.sentence)
+    click.echo(f"members    {one.total:,}: {_members(one, found.running, found.retry, found.waiting)}")
+    click.echo(f"created    {when(one.created_at)}")
+    if one.eta and one.ended_at is None:
+        click.echo(f"ends       in about {ago(one.eta)}")
+    for callback in one.callbacks:
+        sent = "not enqueued" if callback.sent_at is None else f"enqueued {when(callback.sent_at)}"
+        click.echo(clean(f"{callback.event:<10} {callback.name} {callback.id}: {sent}"))
+    if one.above:
+        click.echo(clean(f"member of  {one.above[0]}"))
+    for nested in found.nested:
+        click.echo(clean(f"nested     {nested.id} {nested.state} {nested.description}"))
+    if one.dead:
+        click.echo(f"    dayjob jobs ls --state dead --where batch={one.id}", err=True)
+
+
+def _members(one: BatchView, running: int, retry: int, waiting: int) -> str:
+    parts = (
+        (one.completed, "completed"), (waiting, "not started"), (running, "running"), (retry, "in retry"), (one.dead, "dead"),
+    )  # fmt: skip
+    return ", ".join(f"{number:,} {words}" for number, words in parts if number) or "none"
+
+
+@batches.command(epilog="Example: dayjob batches cancel 5f1c0a... --yes")
+@click.argument("batch_id", metavar="ID")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@console.options
+def cancel(batch_id: str, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+    """End a batch: waiting members are dropped when their turn comes, running ones are asked to stop."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.batch(batch_id).batch
+        effect = verbs.row("batch", "cancel").effect
+        console.confirm(
+            f"Cancel the batch {batch_id} ({counted(found.left, 'member')} left)? {effect}", yes=yes
+        )
+        outcome = admin.cancel_batch(batch_id)
+    console.conclude([outcome], as_json=as_json)
+
+
+@batches.command(epilog="Example: dayjob batches close 5f1c0a...")
+@click.argument("batch_id", metavar="ID")
+@console.options
+def close(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Let an open batch end with its members: for one whose program is gone."""
+    with console.opened(redis, namespace) as admin:
+        outcome = admin.close_batch(batch_id)
+    console.conclude([outcome], as_json=as_json)
+
+
+@batches.command(epilog="Example: dayjob batches retry 5f1c0a...")
+@click.argument("batch_id", metavar="ID")
+@console.options
+def retry(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Retry the dead members of a batch, those of nested batches too."""
+    with console.opened(redis, namespace) as admin, console.meter("retried", quiet=as_json) as report:
+        tally = admin.retry_batch(batch_id, progress=report)
+    console.show_tally(tally, as_json=as_json)
+    if not tally.changed:
+        sys.exit(console.NOT_DONE)
+
+
+@batches.command(epilog="Example: dayjob batches audit 5f1c0a... --repair")
+@click.argument("batch_id", metavar="ID")
+@click.option("--repair", is_flag=True, help="Correct what the batch believes.")
+@console.options
+def audit(batch_id: str, repair: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Compare what a batch believes with where its members are.
+
+    Every job of the namespace is searched. Exits with 1 if they disagree and nothing was repaired.
+    """
+    with console.opened(redis, namespace) as admin:
+        found = admin.audit_batch(batch_id, repair=repair)
+    if as_json:
+        console.emit(found)
+    else:
+        for one in found.findings:
+            numbers = ", ".join(map(str, one.numbers))
+            click.echo(f"{one.text}{f' Numbers: {numbers}' if numbers else ''}")
+        if repair and found.repaired:
+            click.echo(f"Repaired: {counted(found.repaired, 'difference')}.")
+        state = "The batch and its members agree" if found.sound else "The batch and its members disagree"
+        click.echo(
+            f"{state}: {counted(found.batch.total, 'member')}, {counted(found.searched, 'job')} searched."
+        )
+    if not found.sound:
+        sys.exit(console.NOT_DONE)
