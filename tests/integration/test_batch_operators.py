@@ -108,6 +108,7 @@ def test_batches_are_listed_sorted_and_paged(program, admin, command):
 
 
 def test_a_cancelled_batch_ends_and_cannot_be_cancelled_twice(program, admin, command):
+    program.kind = False
     batch = program.batch(range(3))
     assert "Cancelled" in command("batches", "cancel", batch.id, "--yes")
     assert admin.cancel_batch(batch.id).kind == "not_allowed"

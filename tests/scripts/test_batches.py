@@ -183,7 +183,7 @@ def test_a_key_of_a_wrong_type_does_not_keep_members_from_being_settled(add, poo
 def test_a_member_of_a_batch_that_is_gone_is_settled(add, pool, keys, call):
     add(1)
     pool.fetch("a")
-    call("DEL", keys.batch("b"))
+    call("DEL", keys.batch("b"), keys.batch_ended("b"))
     assert pool.settle(entry("1:a", Done())).held == 0
     assert call("EXISTS", keys.batch("b"), keys.batch_ended("b")) == 0
 

@@ -34,7 +34,7 @@ def test_the_list_and_the_page_of_a_batch_lead_to_each_other_and_to_its_jobs(con
     ]
     (job, *_) = console.admin.jobs("waiting", name="mail").jobs
     assert f"/batch?id={batch_id}" in console.get("/job", params={"id": job.id}, headers=HTML).text
-    assert console.get("/batch", params={"id": "nothing"}, headers=HTML).status_code == 400
+    assert console.get("/batch", params={"id": "nothing"}, headers=HTML).status_code == 404
     assert console.get("/batch", headers=HTML).status_code == 404
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from dayjob.admin.session import Session, write_audit
-from dayjob.admin.views import DeletionView, Progress, Tally
+from dayjob.admin.views import BulkProgress, DeletionView, Tally
 from dayjob.errors import NothingToUndo
 from dayjob.store.ops import bin as store
 from dayjob.store.steps import Steps
@@ -45,7 +45,7 @@ def undo(
     session: Session,
     deletion: str | None = None,
     *,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[BulkProgress], object] | None = None,
 ) -> Steps[Tally]:
     """Put the jobs of a deletion back where they were; without an id, those of this operator's last one.
 
@@ -59,7 +59,7 @@ def undo(
     yield from write_audit(session, "undo", subject, f"begun with {counted(total, 'job')}")
 
     def report(searched: int) -> bool:
-        return progress is None or progress(Progress(searched, total, searched, searched)) is not False
+        return progress is None or progress(BulkProgress(searched, total, searched, searched)) is not False
 
     answer = yield from store.undo_all(session.keys, chosen, report)
     message = f"{counted(answer.count, 'job')} put back."

@@ -17,7 +17,7 @@ from dayjob.admin.jobs import source_of
 from dayjob.admin.matcher import Matcher
 from dayjob.admin.session import Session, write_audit
 from dayjob.admin.verbs import Verb
-from dayjob.admin.views import Count, Progress, State, Tally
+from dayjob.admin.views import BulkProgress, Count, State, Tally
 from dayjob.errors import BadOption
 from dayjob.store.ops import inspect, job_types, operate, partitions
 from dayjob.store.ops.bin import Deletion, ask_bin
@@ -45,7 +45,7 @@ class BulkAction:
 
 
 #: Is called after each step; if it returns False, the work stops there.
-Report = Callable[[Progress], object]
+Report = Callable[[BulkProgress], object]
 
 #: The past tense of each action, for the sentence of its tally.
 _DID: dict[tuple[str, str], str] = {("cancel", "running"): "cancelling at their pool's next heartbeat"}
@@ -247,14 +247,14 @@ class Watched:
         self._progress = progress
         self.stopped = False
         #: The progress in the queues before this one, with the total of all; None if there is only one queue.
-        self.before: Progress | None = None
+        self.before: BulkProgress | None = None
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: BulkProgress) -> None:
         if self.before is not None:
             progress = _sum(self.before, progress)
         self.answer(progress)
 
-    def answer(self, progress: Progress) -> bool:
+    def answer(self, progress: BulkProgress) -> bool:
         """Report as it is; whether to go on."""
         if self._progress is not None and self._progress(progress) is False:
             self.stopped = True
@@ -263,7 +263,7 @@ class Watched:
 
 def _over_set(
     session: Session, action: BulkAction, state: State, matcher: Matcher, most: int | None, report: Watched
-) -> Steps[Progress]:
+) -> Steps[BulkProgress]:
     source = source_of(session.keys, state)
     seen = yield from ask(inspect.page(source, size=BATCH))
     # Redis time is in whole milliseconds; scores that other clients wrote may be finer.
@@ -277,12 +277,12 @@ def _over_set(
         changed += yield from _change(session, action, state, source, meant, seen.now)
         matched += len(meant)
         searched += len(seen.entries)
-        report(Progress(min(searched, total), total, matched, changed))
+        report(BulkProgress(min(searched, total), total, matched, changed))
         fresh = state == "dead" and (seen.entries[-1].at or 0.0) > began
         if seen.next is None or fresh or report.stopped or (most is not None and matched >= most):
             break
         seen = yield from ask(inspect.page(source, after=seen.next, size=BATCH))
-    return Progress(min(searched, total), total, matched, changed)
+    return BulkProgress(min(searched, total), total, matched, changed)
 
 
 def _change(
@@ -311,8 +311,8 @@ def _change(
     return sum(answer.fate == "moved" for answer in answers)
 
 
-def _sum(before: Progress, here: Progress) -> Progress:
-    return Progress(
+def _sum(before: BulkProgress, here: BulkProgress) -> BulkProgress:
+    return BulkProgress(
         before.searched + here.searched,
         before.total,
         before.matched + here.matched,
@@ -322,7 +322,7 @@ def _sum(before: Progress, here: Progress) -> Progress:
 
 def over_queues(
     session: Session, action: BulkAction, name: str, matcher: Matcher, most: int | None, report: Watched
-) -> Steps[Progress]:
+) -> Steps[BulkProgress]:
     """The named queue, or each queue that can have jobs that match."""
     if name:
         places = [name] if "|" in name else (yield from partitions.lists_of(session.keys, name))
@@ -344,7 +344,7 @@ def over_queues(
                 if not queue.by_key
                 else (yield from partitions.lists_of(session.keys, queue.name))
             )
-    done = Progress(0, total, 0, 0)
+    done = BulkProgress(0, total, 0, 0)
     for place in places:
         report.before = done
         left = None if most is None else most - done.matched
@@ -356,7 +356,7 @@ def over_queues(
 
 def _over_queue(
     session: Session, action: BulkAction, name: str, matcher: Matcher, most: int | None, report: Watched
-) -> Steps[Progress]:
+) -> Steps[BulkProgress]:
     """Go through a queue from its head. Each job that is removed moves the rest up."""
     searched = matched = changed = kept = 0
     total: int | None = None
@@ -372,10 +372,10 @@ def _over_queue(
         taken = yield from _take_out(session, action, name, meant, seen.now)
         matched, changed, searched = matched + len(meant), changed + taken, searched + len(entries)
         kept += len(entries) - taken
-        report(Progress(searched, total, matched, changed))
+        report(BulkProgress(searched, total, matched, changed))
         enough = most is not None and matched >= most
         if not entries or searched >= total or report.stopped or enough:
-            return Progress(searched, total, matched, changed)
+            return BulkProgress(searched, total, matched, changed)
 
 
 def _take_out(
@@ -399,7 +399,9 @@ def _take_out(
     return sum((yield from ask_all(kills)))
 
 
-def _over_running(session: Session, matcher: Matcher, most: int | None, report: Watched) -> Steps[Progress]:
+def _over_running(
+    session: Session, matcher: Matcher, most: int | None, report: Watched
+) -> Steps[BulkProgress]:
     """Ask the pools that hold the jobs. Each pool stops its own at its next heartbeat."""
     searched = matched = changed = 0
     now = yield from ask(inspect.now())
@@ -417,7 +419,7 @@ def _over_running(session: Session, matcher: Matcher, most: int | None, report: 
             meant = meant[: max(0, most - matched)]
         asked = yield from ask_all(meant)
         searched, matched, changed = searched + len(batch), matched + len(meant), changed + sum(asked)
-        report(Progress(searched, len(attempts), matched, changed))
+        report(BulkProgress(searched, len(attempts), matched, changed))
         if report.stopped or (most is not None and matched >= most):
             break
-    return Progress(searched, len(attempts), matched, changed)
+    return BulkProgress(searched, len(attempts), matched, changed)

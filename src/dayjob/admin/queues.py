@@ -16,9 +16,9 @@ from dayjob.admin.metrics import RECENT_MINUTES, RecentWindow, failing, growth, 
 from dayjob.admin.pools import busy, periodic
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
 from dayjob.admin.views import (
+    BulkProgress,
     DrainTime,
     Outcome,
-    Progress,
     Quantiles,
     QueueDetail,
     QueueMinute,
@@ -282,7 +282,7 @@ def purge(
     session: Session,
     name: str,
     *,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[BulkProgress], object] | None = None,
     undo: bool = True,
 ) -> Steps[Tally]:
     """Delete the jobs that wait in a queue when it begins, in bounded steps. Raises UnknownQueue.
@@ -299,7 +299,7 @@ def purge(
         most = min(PURGE_STEP, total - deleted)
         gone = yield from operate.purge(session.keys, name, most=most, deletion=deletion)
         deleted += gone
-        stop = progress is not None and progress(Progress(deleted, total, deleted, deleted)) is False
+        stop = progress is not None and progress(BulkProgress(deleted, total, deleted, deleted)) is False
         if not gone or stop:
             break
     message = f"{counted(deleted, 'job')} deleted."

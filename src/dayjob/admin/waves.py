@@ -14,7 +14,7 @@ from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.job_lists import held, read_held
 from dayjob.admin.matcher import Matcher
 from dayjob.admin.session import Session, write_audit
-from dayjob.admin.views import Progress, Tally
+from dayjob.admin.views import BulkProgress, Tally
 from dayjob.errors import BadOption
 from dayjob.store.ops import consume, inspect, operate
 from dayjob.store.ops.inspect import Cursor, Page, StoredEntry
@@ -47,9 +47,9 @@ class _Waves:
     missing: set[str] = field(default_factory=set)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> BulkProgress:
         words = f"Wave {self.number}: {counted(len(self.pending), 'job')} still to end. {self.failed:,} of {self.ended:,} failed again."
-        return Progress(self.retried, self.total, self.total, self.retried, words)
+        return BulkProgress(self.retried, self.total, self.total, self.retried, words)
 
 
 def retry_in_waves(

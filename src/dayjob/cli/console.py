@@ -17,7 +17,7 @@ import msgspec
 from dayjob import text
 from dayjob.admin.client import Admin
 from dayjob.admin.sorting import SortTable
-from dayjob.admin.views import BrokenEntry, JobView, Outcome, Progress, Tally
+from dayjob.admin.views import BrokenEntry, BulkProgress, JobView, Outcome, Tally
 from dayjob.cli import completions, target
 from dayjob.errors import UsageError
 from dayjob.text import escaped_json, span
@@ -180,12 +180,12 @@ def conclude(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def meter(what: str, *, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
+def meter(what: str, *, quiet: bool = False) -> Iterator[Callable[[BulkProgress], None]]:
     """Report progress on stderr: a bar on a terminal, else a line every few seconds."""
     drawn, last = False, time.monotonic()
     live = sys.stderr.isatty()
 
-    def report(progress: Progress) -> None:
+    def report(progress: BulkProgress) -> None:
         nonlocal drawn, last
         if quiet or (not live and time.monotonic() - last < _EVERY):
             return

@@ -11,7 +11,7 @@ import click
 
 from dayjob import text
 from dayjob.admin import sorting
-from dayjob.admin.views import FailureGroup, Progress
+from dayjob.admin.views import BulkProgress, FailureGroup
 from dayjob.admin.waves import MAX_WAVE
 from dayjob.cli import console
 from dayjob.cli.job_actions import acting, perform, where_option
@@ -203,7 +203,7 @@ def _retry_in_waves(given: dict[str, Any], size: int | None, stop_above: float) 
             console.meter("retried", quiet=given["as_json"]) as draw,
         ):
 
-            def report(progress: Progress) -> bool:
+            def report(progress: BulkProgress) -> bool:
                 draw(progress)
                 return not stopping
 

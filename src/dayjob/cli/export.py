@@ -8,7 +8,7 @@ from typing import BinaryIO
 import click
 
 from dayjob.admin.transfer import Moved
-from dayjob.admin.views import Progress, State
+from dayjob.admin.views import BulkProgress, State
 from dayjob.cli import console, target
 from dayjob.text import counted
 
@@ -35,7 +35,7 @@ def export(file: BinaryIO, redis: str | None, namespace: str) -> None:
             file.write(line)
             done += 1
             if done % 1000 == 0:
-                report(Progress(done, total, done, done))
+                report(BulkProgress(done, total, done, done))
 
         moved = admin.export(put)
     file.flush()
@@ -57,7 +57,7 @@ def import_(file: BinaryIO, redis: str | None, namespace: str, as_json: bool) ->
     key is held by another job are left out.
     """
     with console.opened(redis, namespace) as admin, console.meter("imported", quiet=as_json) as report:
-        moved = admin.load(file, progress=lambda done: report(Progress(done, done, done, done)))
+        moved = admin.load(file, progress=lambda done: report(BulkProgress(done, done, done, done)))
     if as_json:
         console.emit({"counts": moved.counts, "already_there": moved.there, "left_out": moved.left_out})
         return

@@ -11,6 +11,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import (
     BrokenEntry,
+    BulkProgress,
     BusyWorker,
     DeletionView,
     FailureGroup,
@@ -18,7 +19,6 @@ from dayjob.admin.views import (
     Outcome,
     Periodic,
     Pool,
-    Progress,
     QueueDetail,
     QueueView,
     Seen,
@@ -30,7 +30,7 @@ from dayjob.errors import BadOption
 from dayjob.explain.words import quoted
 from dayjob.text import counted, read_span
 
-Report = Callable[[Progress], None]
+Report = Callable[[BulkProgress], None]
 #: Takes the subject, and the text that was entered where the action asks for one.
 Do = Callable[[AsyncAdmin, Any, Report, str], Awaitable[str]]
 

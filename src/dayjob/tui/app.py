@@ -16,7 +16,7 @@ from textual.events import Key, Resize
 from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.metrics import SPANS
-from dayjob.admin.views import Progress
+from dayjob.admin.views import BulkProgress
 from dayjob.cli.console import clean
 from dayjob.errors import DayjobError, StoreError
 from dayjob.text import counted
@@ -372,7 +372,7 @@ class Top(App[None]):
         self._body.spot.marks.clear()
         self._look()
 
-    def _report(self, progress: Progress) -> None:
+    def _report(self, progress: BulkProgress) -> None:
         share = progress.searched / max(1, progress.total)
         words = progress.message or "..."
         self._say(f"{progress.changed:,} of {progress.total:,} ({share:.0%}) {words}", "dim")

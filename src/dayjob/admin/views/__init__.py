@@ -16,7 +16,15 @@ from dayjob.admin.views.metrics import (
     Throughput,
     Vitals,
 )
-from dayjob.admin.views.outcomes import Count, DeletionView, Outcome, OutcomeKind, Preview, Progress, Tally
+from dayjob.admin.views.outcomes import (
+    BulkProgress,
+    Count,
+    DeletionView,
+    Outcome,
+    OutcomeKind,
+    Preview,
+    Tally,
+)
 from dayjob.admin.views.pools import BusyWorker, Frame, PoolsView, Stacks, WorkerStack
 from dayjob.admin.views.queues import DrainKind, DrainTime, QueueDetail, QueueMinute, QueuesView, QueueView
 from dayjob.admin.views.schedules import Calendar, Coming, ComingKind, ComingName, Periodic
@@ -30,7 +38,7 @@ from dayjob.store.ops.inspect import BrokenEntry, BrokenPage, Queue, Sizes
 from dayjob.store.ops.pools import Condemned, Pool, Status, WorkerStatus
 
 __all__ = [
-    "Argument", "AttemptRecord", "AuditEntry", "BrokenEntry", "BrokenPage", "BusyWorker", "Calendar",
+    "Argument", "AttemptRecord", "AuditEntry", "BrokenEntry", "BrokenPage", "BulkProgress", "BusyWorker", "Calendar",
     "Coming", "ComingKind", "ComingName", "Condemned", "Count", "DeletionView", "DrainKind", "DrainTime",
     "Event", "EventKind", "FailedAttempts", "FailureGroup", "Failures", "Finding", "Frame", "GroupMark",
     "Histogram", "JobDetail", "JobMetrics", "JobPage", "JobSpread", "JobTypeView", "JobView", "Level", "Line",
@@ -42,4 +50,5 @@ __all__ = [
 
 #: The names that programs imported before.
 Line = AuditEntry
+Progress = BulkProgress
 Worker = WorkerStatus

@@ -49,7 +49,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BulkProgress:
     """The progress of an action on many jobs."""
 
     searched: int

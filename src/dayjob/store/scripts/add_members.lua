@@ -24,7 +24,7 @@ Atomic because: a member must be counted in the step that stores it, and a batch
 --@use time check sent expiry soonest put admitted children membership
 local sent, batch, ended, dead, batches, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local number, id, closes, fields, above = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5]
-local FIRST_ABOVE = 8
+local KEEP_MS, FIRST_ABOVE = 16156800000, 8
 
 local now = redis_time()
 local _, again = last_request(sent, number)
@@ -73,11 +73,11 @@ if fields > 0 and not known[1] then
   end
   created[#created + 1], created[#created + 2] = 'above', path
   redis.call('HSET', batch, unpack(created))
-  redis.call('EXPIRE', batch, KEEP)
+  keep_batch(batch)
   redis.call('SETBIT', ended, 0, 0)
-  redis.call('EXPIRE', ended, KEEP)
+  keep_batch(ended)
   redis.call('ZADD', batches, string.format('%d', now), id)
-  redis.call('ZREMRANGEBYSCORE', batches, '-inf', string.format('%d', now - KEEP * 1000))
+  redis.call('ZREMRANGEBYSCORE', batches, '-inf', string.format('%d', now - KEEP_MS))
 end
 children.store(id)
 if closes then

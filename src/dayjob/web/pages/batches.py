@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
+from dayjob.errors import BadOption
 from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, failure, page, whole
 
@@ -25,12 +26,11 @@ async def batches(request: Request, admin: AsyncAdmin) -> Values:
 async def batch(request: Request, admin: AsyncAdmin) -> Values:
     """One batch, by its id in the query."""
     batch_id = request.query_params.get("id", "")
-    if not batch_id:
-        return {
-            "response": await failure(
-                request, 404, "No batch is named.", "Choose one from the list of batches."
-            )
-        }
-    found = await admin.batch(batch_id)
+    try:
+        found = await admin.batch(batch_id)
+    except BadOption:
+        words = "There is no such batch." if batch_id else "No batch is named."
+        hint = "Choose one from the list of batches. One that succeeded is kept for a week."
+        return {"response": await failure(request, 404, words, hint)}
     actions = await admin.audit(size=20, about=f"batch {batch_id}")
     return {"detail": found, "batch": found.batch, "now": found.now, "entries": actions}

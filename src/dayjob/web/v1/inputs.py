@@ -134,20 +134,6 @@ LimitName = Annotated[str, Meta(min_length=1, max_length=500, description="The n
 LimitKey = Annotated[str, Meta(max_length=10_000, description="One key, if the limit counts by key.")] | None
 
 
-class BatchesInput(_Input):
-    """A page of batches."""
-
-    offset: Annotated[int, Meta(ge=0, lt=1_000_000, description="How many batches to skip.")] = 0
-    size: Annotated[int, Meta(ge=1, le=100, description="The most batches to return.")] = 50
-    sort: Annotated[str, _sort("batches", sorting.BATCHES)] = ""
-
-
-class OneBatch(_Input):
-    """A batch."""
-
-    id: Annotated[str, Meta(min_length=1, max_length=100, description="The id of a batch.")]
-
-
 class OneLimit(_Input):
     """A rate limit, or one key of it."""
 
@@ -449,6 +435,18 @@ class SourceFilter(_Input):
     until: Instant | None = None
     source: Annotated[str, Meta(max_length=300)] | None = None
     sort: Annotated[str, _sort("sources", sorting.SOURCES)] = ""
+
+
+class BatchesInput(Slice, kw_only=True):
+    """A page of batches: at most 100."""
+
+    sort: Annotated[str, _sort("batches", sorting.BATCHES)] = ""
+
+
+class OneBatch(_Input):
+    """A batch."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=100, description="The id of a batch.")]
 
 
 class AuditSlice(Slice, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dayjob.admin.views import Preview, Progress, Tally
+from dayjob.admin.views import BulkProgress, Preview, Tally
 from dayjob.errors import DayjobError
 from dayjob.web.console import Console
 from dayjob.web.responses import Refusal, plain, problem_of, refusal_of
@@ -19,13 +19,13 @@ NDJSON = "application/x-ndjson"
 HEADERS = {"x-accel-buffering": "no", "cache-control": "no-store"}
 
 #: Work that calls a progress function, and stops when it returns False.
-Work = Callable[[Callable[[Progress], bool]], Coroutine[Any, Any, Tally]]
+Work = Callable[[Callable[[BulkProgress], bool]], Coroutine[Any, Any, Tally]]
 
 
 class StreamLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line: the progress, in the last line the result, or what a dry run found."""
 
-    progress: Progress | None = None
+    progress: BulkProgress | None = None
     tally: Tally | None = None
     #: Of a dry run: the only line.
     preview: Preview | None = None
@@ -51,11 +51,11 @@ class _Watch:
 
     def __init__(self) -> None:
         self.task: asyncio.Task[Tally]
-        self.latest: Progress | None = None
+        self.latest: BulkProgress | None = None
         self._news = asyncio.Event()
         self._on = True
 
-    def report(self, progress: Progress) -> bool:
+    def report(self, progress: BulkProgress) -> bool:
         self.latest = progress
         self._news.set()
         return self._on

@@ -1,5 +1,7 @@
--- Seconds for which a batch and its bitmaps are kept: 187 days; and after its success.
-local KEEP, KEEP_SUCCESS = 16156800, 604800
+-- Keep a key of a batch for 187 days from now on.
+local function keep_batch(key)
+  redis.call('EXPIRE', key, 16156800)
+end
 -- Put the callback of a batch for an event into scheduled, due now, unless it was sent before.
 local function call_back(batch, event, now, scheduled, due)
   local payload, score = redis.call('HGET', batch, event), string.format('%.3f', now / 1000)
@@ -23,9 +25,9 @@ local function judge_batch(batch, ended, dead, now, scheduled, due)
   call_back(batch, 'complete', now, scheduled, due)
   if known[3] or bad > 0 then return 'dead' end
   call_back(batch, 'success', now, scheduled, due)
-  redis.call('EXPIRE', batch, KEEP_SUCCESS)
-  redis.call('EXPIRE', ended, KEEP_SUCCESS)
-  redis.call('EXPIRE', dead, KEEP_SUCCESS)
+  redis.call('EXPIRE', batch, 604800)
+  redis.call('EXPIRE', ended, 604800)
+  redis.call('EXPIRE', dead, 604800)
   return 'completed'
 end
 -- Note in a batch what became of its member `n`: completed, dead, failed (it runs again) or reopened. Returns what became of
@@ -34,18 +36,18 @@ local function note_end(batch, ended, dead, failed, n, how, now, scheduled, due)
   if redis.pcall('HEXISTS', batch, 'total') ~= 1 then return nil end
   if how == 'failed' then
     redis.pcall('SETBIT', failed, n, 1)
-    redis.call('EXPIRE', failed, KEEP)
+    keep_batch(failed)
     return nil
   end
   if redis.pcall('GETBIT', failed, n) == 1 then redis.pcall('SETBIT', failed, n, 0) end
   if how == 'dead' or redis.pcall('GETBIT', dead, n) == 1 then
     redis.pcall('SETBIT', dead, n, how == 'dead' and 1 or 0)
-    redis.call('EXPIRE', dead, KEEP)
+    keep_batch(dead)
   end
   if how == 'reopened' then
     redis.pcall('SETBIT', ended, n, 0)
-    redis.call('EXPIRE', batch, KEEP)
-    redis.call('EXPIRE', ended, KEEP)
+    keep_batch(batch)
+    keep_batch(ended)
     return redis.call('HDEL', batch, 'ended_at') == 1 and 'reopened' or nil
   end
   redis.pcall('SETBIT', ended, n, 1)
