@@ -285,6 +285,18 @@ def test_a_killed_member_is_dead_and_an_unreadable_one_has_ended(program, admin,
     assert spoiled.id
 
 
+def test_a_member_that_is_unreadable_when_it_falls_due_has_ended(program, call, keys):
+    with program.batch() as batch:
+        program.member.enqueue_in(3600, n=0)
+    (raw,) = call("ZRANGE", keys.scheduled, 0, -1)
+    call("DEL", keys.scheduled)
+    call("ZADD", keys.scheduled, 1, raw.replace(b'"name":"member"', b'"name":7'))
+    with program.pool:
+        wait_until(lambda: program.events() == ["complete", "dead"], 60)
+    assert (batch.progress().dead, batch.progress().left) == (1, 0)
+    assert call("LLEN", keys.broken) == 1
+
+
 def test_a_member_whose_process_crashes_three_times_ends_in_the_sweep(program, new_ghost, look, call, keys):
     with program.batch() as batch:
         program.member.enqueue(n=0)

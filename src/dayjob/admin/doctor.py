@@ -36,7 +36,18 @@ def examine(keys: Keys, clock: Callable[[], float]) -> Steps[list[Finding]]:
     now = yield from ask(inspect.now())
     offset = now - (before + clock()) / 2
     found = yield from _server(keys, offset)
-    for look in (_scripts, _keys, _namespace, _pools, _queues, _due, _failed, _broken, check_outbox, check_batches):
+    for look in (
+        _scripts,
+        _keys,
+        _namespace,
+        _pools,
+        _queues,
+        _due,
+        _failed,
+        _broken,
+        check_outbox,
+        check_batches,
+    ):
         found += yield from _safely(look, keys, now)
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
 from dayjob.store.ops.consume import Entry, encode, key_in
@@ -50,12 +51,17 @@ def requeue(keys: Keys, source: str, moves: Sequence[Move], *, due: bool = True)
     """Move members that are still there. `due=False` moves them before they are due. Returns how many were moved."""
     names = sorted({move.name for move in moves if move.name is not None})
     index = {name: i for i, name in enumerate(names, 1)}
-    key_list: list[Arg] = [source, keys.known_jobs, keys.broken, keys.totals]
+    key_list: list[Arg] = [source, keys.known_jobs, keys.broken, keys.totals, keys.scheduled, keys.due]
     for name in names:
         key_list += (keys.queue(name), keys.bell(name))
     args: list[Arg] = [len(names), int(due), *names]
     for one in moves:
-        args += (0 if one.name is None else index[one.name], one.member, one.payload)
+        if one.name is None:
+            # What cannot be read may still name the batch that it is a member of.
+            member_of = JobMove(one.member, membership=codec.membership_in(one.member))
+            args += (0, one.member, one.payload, *member_of.add_keys(keys, key_list))
+        else:
+            args += (index[one.name], one.member, one.payload, 0, "")
     return Op(load("requeue"), key_list, args, int)
 
 

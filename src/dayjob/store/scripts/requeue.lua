@@ -6,17 +6,21 @@ KEYS[1]  scheduled or retry
 KEYS[2]  known_jobs
 KEYS[3]  broken
 KEYS[4]  totals
-KEYS[5...]  2 per job name: queue, bell
+KEYS[5]  scheduled
+KEYS[6]  due
+KEYS[7...]  2 per job name: queue, bell; then 4 for each batch of members that cannot be read
 ARGV[1]  number of job names
 ARGV[2]  1 to move due members only, 0 to move them before they are due, for an operator
-ARGV[3...]  the job names, then 3 per entry: name index (0: to broken), member as it was read, payload or broken entry
+ARGV[3...]  the job names, then 5 per entry: name index (0: to broken), member as it was read, payload or broken entry; for broken
+            entries the key index of its batches or 0, and its numbers in them
 Returns  how many were moved
-Atomic because: a member must be in exactly one place, and two requeuers may run at once.
+Atomic because: a member must be in exactly one place, and two requeuers may run at once; a member of a batch that cannot be read
+ends in the step that moves it to broken.
 ]]
---@use time check bell
-local source, known, broken, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+--@use time check bell membership
+local source, known, broken, totals, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local count, strict = tonumber(ARGV[1]), ARGV[2] == '1'
-local FIRST_NAME, FIRST_KEY, STRIDE = 2, 4, 3
+local FIRST_NAME, FIRST_KEY, STRIDE = 2, 6, 5
 
 local now = redis_time()
 redis.call('ZCARD', source)
@@ -33,6 +37,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
     if index == 0 then
       redis.call('RPUSH', broken, payload)
       bad = bad + 1
+      if ARGV[i + 3] ~= '0' then note_member(tonumber(ARGV[i + 3]), ARGV[i + 4], 'dead', now, scheduled, due) end
     else
       redis.call('LPUSH', KEYS[FIRST_KEY + index * 2 - 1], payload)
       rung[index] = true
