@@ -41,6 +41,7 @@ RESCUE = "tests/integration/test_rescue.py"
 HISTORY = "tests/scripts/test_history.py"
 CHILDREN = "tests/scripts/test_children.py"
 BATCHES = "tests/scripts/test_batches.py"
+BATCH_OPERATORS = "tests/integration/test_batch_operators.py"
 ATOMIC = "tests/integration/test_atomic.py"
 MACHINE = "tests/property/test_machine.py"
 CRASHES = "tests/faults/test_crash_points.py"
@@ -118,6 +119,43 @@ ALL = (
         "    redis.pcall('SETBIT', ended, n, 0)\n",
         "",
         (f"{BATCHES}::test_a_batch_goes_up_to_the_one_above_when_it_ends_and_opens_it_again",),
+    ),
+    Mutant(
+        "a member that is unreadable when it falls due keeps its batch waiting",
+        f"{SCRIPTS}/requeue.lua",
+        "if ARGV[i + 3] ~= '0' then note_member",
+        "if false then note_member",
+        ("tests/integration/test_batches.py::test_a_member_that_is_unreadable_when_it_falls_due_has_ended",),
+    ),
+    Mutant(
+        "an audit takes running members for lost",
+        "src/dayjob/admin/batch_audit.py",
+        "    searched += yield from walks.over_held(keys, note)\n",
+        "",
+        (f"{BATCH_OPERATORS}::test_a_batch_names_what_it_waits_for_and_its_dead_members_are_retried",),
+    ),
+    Mutant(
+        "an audit takes nested batches for lost",
+        "src/dayjob/admin/batch_audit.py",
+        "if one is not None and one.ended_at is None:",
+        "if False:",
+        (f"{BATCH_OPERATORS}::test_nested_batches_are_shown_audited_and_lead_to_each_other",),
+    ),
+    Mutant(
+        "a repair ends no member",
+        "src/dayjob/admin/batch_audit.py",
+        '{"lost": "completed", "died": "dead", "alive": "reopened"}',
+        '{"lost": "check", "died": "dead", "alive": "reopened"}',
+        (f"{BATCH_OPERATORS}::test_members_that_another_program_deleted_are_found_and_end_on_request",),
+    ),
+    Mutant(
+        "an audit believes that what has ended is not alive",
+        "src/dayjob/admin/batch_audit.py",
+        "before & after & live",
+        "0",
+        (
+            f"{BATCH_OPERATORS}::test_members_that_are_alive_or_dead_against_what_the_batch_believes_are_corrected",
+        ),
     ),
     # Atomic jobs.
     Mutant(
