@@ -138,7 +138,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "requeue": {
         "scheduled": "error", "known_jobs": "ignored", "broken": "spared+jobs:a+jobs:b+bell:a+bell:b",
         "stats:totals": "ignored", "jobs:a": "spared+jobs:b+broken+bell:b", "jobs:b": "spared+jobs:a+broken+bell:a",
-        "bell:a": "repaired", "bell:b": "repaired",
+        "bell:a": "repaired", "bell:b": "repaired", "due": "ignored",
     },
     # Without the limits nobody knows what may run; what finished is settled all the same.
     "ring": {
