@@ -48,6 +48,7 @@ from dayjob.store.ops import (
     partitions,
     produce,
     rates,
+    workflows,
 )
 from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.maintain import Move
@@ -815,3 +816,25 @@ def _change_batch(keys: Keys, link: Link) -> Op[Any]:
     assert about is not None
     link.run(batches.change_batch(keys, about, "completed", [0]))
     return batches.change_batch(keys, about, "completed", [1])
+
+
+def _workflow(keys: Keys, link: Link, slot: int = 1) -> workflows.WorkflowChunk:
+    """Three nodes in a row."""
+    nodes = workflows.NodeList()
+    for n in range(3):
+        payload = b'{"name":"a","id":"n%d","membership":["w1",%d],"at":1}' % (n, n)
+        job = produce.NewJob(Job("a", id=f"n{n}"), payload, When(), False, None, None, None, "w1")
+        nodes.add(workflows.NewNode(job, (n - 1,) if n else ()))
+    return workflows.WorkflowChunk("w1", "what", nodes)
+
+
+@scenario("start_workflow")
+def _start_workflow(keys: Keys, link: Link) -> Op[Any]:
+    return workflows.start_workflow(keys, Slot("s", 1), _workflow(keys, link))
+
+
+@scenario("change_workflow")
+def _change_workflow(keys: Keys, link: Link) -> Op[Any]:
+    link.run(workflows.start_workflow(keys, Slot("s", 1), _workflow(keys, link)))
+    link.run(workflows.change_workflow(keys, "w1", "cancel"))
+    return workflows.change_workflow(keys, "w1", "retry", 0, [b"dead"])

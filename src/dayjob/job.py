@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from dayjob.enqueue.batches import Batch
+    from dayjob.enqueue.workflows import RunningWorkflow
 
 _decode_args = msgspec.json.Decoder(dict[str, Any] | None).decode
 _decode_headers = msgspec.json.Decoder(dict[str, str] | None).decode
@@ -45,6 +46,8 @@ class CheckinSink(Protocol):
     def stop_reason(self) -> StopReason | None: ...
 
     def batch(self, ids: tuple[str, ...], /) -> Any: ...
+
+    def running_workflow(self, workflow_id: str, /) -> Any: ...
 
 
 class Job:
@@ -155,14 +158,29 @@ class Job:
     @property
     def batch_id(self) -> str | None:
         """The id of the batch that it is a member or a callback of; None if there is none."""
-        return None if self.membership is None else self.membership[0][0]
+        if self.membership is None or self.membership[0][0].startswith("w"):
+            return None
+        return self.membership[0][0]
 
     @property
     def batch(self) -> Batch:
         """The batch that it is a member or a callback of. Raises NotReady if there is none, or no pool runs the job."""
-        if self.membership is None or self.line is None:
+        if self.membership is None or self.line is None or self.batch_id is None:
             raise NotReady(f"job {self.name!r} is in no batch, or no pool runs it")
         found: Batch = self.line.batch(self.membership[0])
+        return found
+
+    @property
+    def workflow_id(self) -> str | None:
+        """The id of the workflow that it is a node of; None if there is none."""
+        return self.membership[0][0] if self.membership is not None and self.batch_id is None else None
+
+    @property
+    def workflow(self) -> RunningWorkflow:
+        """The workflow that it is a node of, to add nodes to. Raises NotReady if there is none, or no pool runs the job."""
+        if self.workflow_id is None or self.line is None:
+            raise NotReady(f"job {self.name!r} is in no workflow, or no pool runs it")
+        found: RunningWorkflow = self.line.running_workflow(self.workflow_id)
         return found
 
     @property

@@ -41,6 +41,7 @@ from dayjob.pool_lifecycle import PoolLifecycle, Running
 if TYPE_CHECKING:
     from dayjob.enqueue.batches import Batch
     from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
+    from dayjob.enqueue.workflows import Workflow
     from dayjob.transactions import TransactionOutbox
 
 C = TypeVar("C")
@@ -345,6 +346,13 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         """
         callbacks = {"success": on_success, "complete": on_complete, "dead": on_dead}
         return self.enqueuer.new_batch(callbacks, args, description, lambda: self.async_enqueuer.sender)
+
+    def workflow(self, name: str, /, *, source: str | int | None = None) -> Workflow:
+        """Jobs that wait for one another: `flow.add(handle, ...)` adds nodes, `flow.start()` stores them in one request.
+
+        `source` is that of its jobs. Raises BadOption.
+        """
+        return self.enqueuer.new_workflow(name, source, lambda: self.async_enqueuer.sender)
 
     @MadeOnce
     def enqueuer(self) -> Enqueuer:

@@ -24,7 +24,16 @@ from scenarios import ALL, script_of
 SCRIPTS = all_names()
 FOLDER = Path(inspect.getfile(all_names)).parent
 #: What stores something new, and is refused when memory is full.
-PRODUCERS = {"enqueue", "enqueue_by_key", "schedule", "admit", "add_members", "tick", "to_bin"}
+PRODUCERS = {
+    "enqueue",
+    "enqueue_by_key",
+    "schedule",
+    "admit",
+    "add_members",
+    "start_workflow",
+    "tick",
+    "to_bin",
+}
 WRITES = re.compile(
     r"'(SET|DEL|[LR]PUSH|[LR]POP|LTRIM|LSET|LREM|ZADD|ZREM|SADD|SREM|HSET|HSETNX|HDEL|HINCRBY|EXPIRE|PEXPIRE|INCR)'"
 )

@@ -19,7 +19,16 @@ from pools import Pool, fill, jobs_of, set_limit
 from scenarios import ALL
 from server import running
 
-REFUSED = {"add_members", "enqueue", "enqueue_by_key", "schedule", "admit", "tick", "to_bin"}
+REFUSED = {
+    "add_members",
+    "start_workflow",
+    "enqueue",
+    "enqueue_by_key",
+    "schedule",
+    "admit",
+    "tick",
+    "to_bin",
+}
 
 
 @pytest.fixture(scope="module")

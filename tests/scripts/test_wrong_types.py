@@ -223,6 +223,14 @@ EXPECTED: dict[str, dict[str, str]] = {
         "cancelled_batches": "error", "scheduled": "spared", "due": "ignored", "batch:outer": "elsewhere",
         **dict.fromkeys(("batch:outer:ended", "batch:outer:dead", "batch:outer:failed"), "elsewhere"),
     },
+    "start_workflow": {
+        "sent:s": "error", "scheduled": "error", "workflows": "error", "due": "ignored",
+        **dict.fromkeys(("workflow:w1", "workflow:w1:states", "workflow:w1:results", "workflow:w1:nodes"), "elsewhere"),
+    },
+    "change_workflow": {
+        "cancelled_batches": "error", "scheduled": "error", "dead": "error", "due": "ignored",
+        **dict.fromkeys(("workflow:w1", "workflow:w1:states", "workflow:w1:results", "workflow:w1:nodes"), "elsewhere"),
+    },
     "release": {
         "released": "error", "staged:p1/1:a:0": "error", "jobs:b": "error", "bell:b": "ignored", "known_jobs": "ignored",
     },
@@ -384,7 +392,7 @@ TYPES = {
     "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash", "events": "list",
     "ticks": "list", "members": "hash", "versions": "hash", "starved": "hash",
     "partition": "list", "turns": "zset", "blocked": "zset", "debts": "zset", "key_settings": "hash", "parked": "zset",
-    "batches": "zset", "cancelled_batches": "zset", "staged": "list", "released": "zset", "alerts": "hash", "undelivered": "list",
+    "batches": "zset", "workflows": "zset", "cancelled_batches": "zset", "staged": "list", "released": "zset", "alerts": "hash", "undelivered": "list",
     "watcher": "string",
 }  # fmt: skip
 
@@ -393,6 +401,8 @@ def kind_of(key):
     place, _, rest = key.partition(":")
     if rest.endswith(":stacks"):
         return "list"
+    if place == "workflow":
+        return "string" if rest.endswith(":states") else "hash"
     if place == "batch":
         return "string" if ":" in rest else "hash"
     if place == "bin":

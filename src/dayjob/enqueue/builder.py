@@ -21,9 +21,10 @@ from dayjob.options import EnqueueOptions, JobOptions, Provenance
 from dayjob.store import codec, fork
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import produce
+from dayjob.store.ops import produce, workflows
 from dayjob.store.ops.batches import MemberChunk, add_members
 from dayjob.store.ops.produce import FirstJob, Keyed, NewJob, Slot, Stored, When, digest_of, digest_to_keep
+from dayjob.store.ops.workflows import WorkflowChunk
 
 #: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
 KNOWN_JOBS_REFRESH_SECONDS = 300.0
@@ -65,6 +66,9 @@ class Sink(Protocol):
     def progress(self, batch_id: str, /) -> Any: ...
 
     def cancel_batch(self, batch_id: str, /) -> bool: ...
+
+    @property
+    def workflows(self) -> Any: ...
 
 
 class Builder:
@@ -118,12 +122,18 @@ class Builder:
         return job_type.encode((), args), options
 
     def new_job(
-        self, name: str, args: bytes, options: EnqueueOptions, batch: str = "", number: int = 0
+        self,
+        name: str,
+        args: bytes,
+        options: EnqueueOptions,
+        batch: str = "",
+        number: int = 0,
+        takes: Sequence[Sequence[str | int]] = (),
     ) -> NewJob:
         """Build a new job from a checked name and encoded arguments. Raises TooLarge or BadOption.
 
         `batch` is the id of the batch that it joins. The script that stores it replaces `number`, unless that is -1, which
-        makes it a callback.
+        makes it a callback. For a node, `batch` is the id of its workflow, and `takes` has the arguments that are results.
         """
         now = time.time() + self.offset if self.sink is None else self.sink.now()
         source = options.source
@@ -150,6 +160,8 @@ class Builder:
             extras = origin + extras
         if batch:
             extras = codec.more_fields({"membership": [batch, number]}) + extras
+        if takes:
+            extras = codec.more_fields({"takes": takes}) + extras
         milliseconds = int(now * 1000)
         payload = codec.template(name) % (
             codec.quoted(job.id), milliseconds // 1000, args, extras, milliseconds,
@@ -182,6 +194,8 @@ class Builder:
         """
         if isinstance(new_jobs, MemberChunk):
             return add_members(self.keys, slot, new_jobs)
+        if isinstance(new_jobs, WorkflowChunk):
+            return workflows.start_workflow(self.keys, slot, new_jobs)
         first = new_jobs[0]
         if first.batch:
             # Its block has ended: a commit sends it now.
@@ -208,7 +222,7 @@ class Builder:
 
     def accept(self, new_jobs: Sequence[NewJob], stored: Stored) -> list[Job | None]:
         """The jobs to return to the caller, with the times of the answer; None for a duplicate. Raises BadOption."""
-        if isinstance(new_jobs, MemberChunk) or new_jobs[0].batch:
+        if isinstance(new_jobs, MemberChunk | WorkflowChunk) or new_jobs[0].batch:
             if not stored.stored:
                 raise BadOption("the batch has ended, so no job can join it: start another one")
             return list(map(_job_of, new_jobs))

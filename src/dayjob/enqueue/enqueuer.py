@@ -13,6 +13,7 @@ from dayjob.enqueue import results
 from dayjob.enqueue.batches import Batch, Senders, new_batch
 from dayjob.enqueue.builder import Builder, Find
 from dayjob.enqueue.sender import AsyncSender, Sender
+from dayjob.enqueue.workflows import RunningWorkflow, Workflow, new_workflow, read_results
 from dayjob.errors import BadOption
 from dayjob.handlers.registry import JobType, epoch, require_stored, wait_of
 from dayjob.job import Job
@@ -23,6 +24,7 @@ from dayjob.options import Commit, EnqueueOptions, Provenance, Using, read_using
 from dayjob.store import addresses
 from dayjob.store.op import Op
 from dayjob.store.ops.find import State
+from dayjob.store.ops.workflows import AddedNodes
 from dayjob.store.steps import awalk, walk
 from dayjob.transactions import TransactionOutbox
 
@@ -73,6 +75,10 @@ class _EnqueuerBase(Generic[S]):
         """The batch with this id, to read its progress, cancel it, or add members to it from anywhere."""
         return Batch(self.senders, (check_text(batch_id, "the id of a batch"), *above))
 
+    def workflow(self, workflow_id: str, /) -> Workflow:
+        """The workflow with this id, to read its progress or cancel it from anywhere."""
+        return Workflow(self.senders, check_text(workflow_id, "the id of a workflow"), None)
+
     def sourced(self, source: str | int | None) -> Self:
         """A copy of this enqueuer whose jobs have this `source`."""
         return self.using(source=source)
@@ -109,6 +115,21 @@ class Enqueuer(_EnqueuerBase[Sender]):
     ) -> Batch:
         """A batch that is created when its block ends; see `WorkerPool.batch`."""
         return new_batch(Senders(self.sender, asynchronous), callbacks, args, description)
+
+    def new_workflow(
+        self, name: str, source: str | int | None, asynchronous: Callable[[], AsyncSender] | None = None
+    ) -> Workflow:
+        """A workflow that is stored when it starts; see `WorkerPool.workflow`."""
+        senders = self.senders if asynchronous is None else Senders(self.sender, asynchronous)
+        return new_workflow(senders, name, source)
+
+    def running_workflow(self, workflow_id: str, added: AddedNodes) -> RunningWorkflow:
+        """The workflow of a running node, which adds nodes to `added`."""
+        return RunningWorkflow(self._builder, workflow_id, None, added)
+
+    def node_results(self, workflow_id: str, numbers: Sequence[int]) -> list[bytes | None]:
+        """The results of nodes, as JSON. Raises StoreError."""
+        return walk(self.sender, read_results(self._builder, workflow_id, numbers))
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
         """Enqueue a job. Raises BadArguments, StoreError."""
@@ -171,6 +192,10 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
     def senders(self) -> Senders:
         """How its batches reach Redis, from sync and from async code."""
         return Senders(self.sender.at_commit, lambda: self.sender)
+
+    async def node_results(self, workflow_id: str, numbers: Sequence[int]) -> list[bytes | None]:
+        """The results of nodes, as JSON. Raises StoreError."""
+        return await awalk(self.sender, read_results(self._builder, workflow_id, numbers))
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
         """Enqueue a job. Raises BadArguments, StoreError."""

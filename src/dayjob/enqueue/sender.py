@@ -33,6 +33,7 @@ from dayjob.store.link import Link
 from dayjob.store.op import Op
 from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.produce import NewJob, When
+from dayjob.store.ops.workflows import WorkflowChunk
 from dayjob.store.steps import awalk, walk
 from dayjob.transactions import TransactionOutbox
 
@@ -134,6 +135,21 @@ class _SenderBase:
             self._server = addresses.resolve(self._redis).url
         return prefix, self._server
 
+    def commit_for_workflow(self, new_jobs: Sequence[NewJob]) -> Commit | None:
+        """The commit that the start of a workflow waits for, if any. Raises BadOption."""
+        commit = None if self._defaults is None else self._defaults.on_commit
+        if self._outbox is not None:
+            namespace = self.builder.keys.namespace
+            if self._outbox.commit_of(None, namespace, list(new_jobs), testing=True) is not None:
+                raise BadOption("an outbox cannot keep a workflow: start the workflow after the commit")
+        return commit
+
+    def _chunk_request(self, chunk: MemberChunk | WorkflowChunk) -> EnqueueRequest[list[Job]]:
+        durability = None
+        if self._defaults is not None and isinstance(chunk, WorkflowChunk):
+            durability = self._defaults.durability
+        return EnqueueRequest(self.builder, [chunk], _stored, durability, self._timeout)
+
     def _collected(self, request: EnqueueRequest[Any]) -> bool:
         """Whether the atomic job that is running keeps the jobs until it completes."""
         outer = running.get()
@@ -224,12 +240,12 @@ class Sender(_SenderBase):
             return request.read(sink.store(request.batches))
         return self.drive(request)
 
-    def send_chunk(self, chunk: MemberChunk) -> None:
-        """Store jobs that join a batch, and create or close it."""
+    def send_chunk(self, chunk: MemberChunk | WorkflowChunk) -> None:
+        """Store jobs that join a batch, and create or close it; or a workflow."""
         if self.builder.sink is not None:
             self.builder.sink.store([chunk])
         else:
-            self.drive(EnqueueRequest(self.builder, [chunk], _stored, None, self._timeout))
+            self.drive(self._chunk_request(chunk))
 
     def drive(self, request: EnqueueRequest[A]) -> A:
         """Send a request to Redis on one link."""
@@ -319,9 +335,7 @@ class AsyncSender(_SenderBase):
         """Send a request now, or have `on_commit` send it."""
         sink = self.builder.sink
         if on_commit is not None:
-            answer = _register(on_commit, lambda: self.at_commit.send(request, sink=sink))
-            if inspect.isawaitable(answer):
-                await answer
+            await self.register(on_commit, lambda: self.at_commit.send(request, sink=sink))
             return request.planned()
         if running.get() is not None and self._collected(request):
             return request.planned()
@@ -334,12 +348,18 @@ class AsyncSender(_SenderBase):
             return request.read(await sink.astore(request.batches))
         return await self.drive(request)
 
-    async def send_chunk(self, chunk: MemberChunk) -> None:
-        """Store jobs that join a batch, and create or close it."""
+    async def send_chunk(self, chunk: MemberChunk | WorkflowChunk) -> None:
+        """Store jobs that join a batch, and create or close it; or a workflow."""
         if self.builder.sink is not None:
             await self.builder.sink.astore([chunk])
         else:
-            await self.drive(EnqueueRequest(self.builder, [chunk], _stored, None, self._timeout))
+            await self.drive(self._chunk_request(chunk))
+
+    async def register(self, on_commit: Commit, send: Callable[[], Any]) -> None:
+        """Have `on_commit` call `send` after the commit."""
+        answer = _register(on_commit, send)
+        if inspect.isawaitable(answer):
+            await answer
 
     async def drive(self, request: EnqueueRequest[A]) -> A:
         """Send a request to Redis on one link."""

@@ -18,12 +18,15 @@ from dayjob.errors import BadArguments
 from dayjob.handlers.altered import altered
 from dayjob.handlers.codecs import DEFAULT, Codecs
 from dayjob.handlers.coerce import lenient
+from dayjob.handlers.gaps import Path, emptied, gaps_in
 from dayjob.handlers.plan import SignaturePlan, check_key, is_own_class, read_plan
 from dayjob.handlers.redact import looks_secret
 from dayjob.handlers.signature import NOT_YET, Function
 from dayjob.names import suggest
 
 Called = tuple[tuple[Any, ...], dict[str, Any]]
+#: Nodes whose results are arguments, each with its place.
+Gaps = list[tuple[Any, Path]]
 
 #: What msgspec or a model raises for a value that JSON cannot represent, or that does not fit its type.
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
@@ -140,6 +143,46 @@ class Arguments:
             if name in given and given[name] is not None and not isinstance(given[name], str):
                 raise self._bad(plan, f"argument {name!r}: expected str, got {type(given[name]).__name__}")
         return raw
+
+    def encode_with_gaps(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bytes, Gaps]:
+        """Encode arguments of which some are results of nodes. Returns their places, too. Raises BadArguments.
+
+        The other arguments are checked as `encode` does, the results when the job starts.
+        """
+        plan = self._plan or self.resolve()
+        given = self._bind(plan, args, kwargs)
+        gaps = list(gaps_in(given))
+        if not gaps:
+            return self.encode((), given), gaps
+        open_names = {path[0] for _, path in gaps}
+        unknown = [name for name in given if name not in plan.infos]
+        missing = [name for name in plan.names if name in plan.required and name not in given]
+        if missing or (unknown and plan.rest is None and not plan.anything):
+            raise self._refusal(plan, given, ValueError("unexpected arguments"))
+        parts = []
+        for name, value in given.items():
+            raw = self._encode(emptied(value)) if name in open_names else self._encode_one(plan, name, value)
+            parts.append(b"%b:%b" % (self._encode(name), raw))
+        return b"{%b}" % b",".join(parts), gaps
+
+    def _encode_one(self, plan: SignaturePlan, name: str, value: Any) -> bytes:
+        """Encode one argument, checked by its type."""
+        try:
+            plain = plan.adapted[name].dump(value) if name in plan.adapted else value
+            raw = self._encode(plain)
+            hint = self._hints.get(name, Any)
+            arrived = self._codecs.decoder(plan.adapted.get(name, hint))(raw)
+        except _UNFIT as error:
+            raise self._bad(plan, f"argument {name!r}: {error}") from None
+        if problem := _not_finite({name: value}, self._codecs) or altered(value, arrived):
+            raise self._changed(plan, name, problem)
+        if name in plan.texts and value is not None and not isinstance(value, str):
+            raise self._bad(plan, f"argument {name!r}: expected str, got {type(value).__name__}")
+        return raw
+
+    @property
+    def _hints(self) -> dict[str, Any]:
+        return {one.name: self._function.hint(one) for one in self._function.parameters()}
 
     def _encode_adapted(self, plan: SignaturePlan, given: Mapping[str, Any]) -> bytes:
         """Encode arguments of which pydantic writes some."""

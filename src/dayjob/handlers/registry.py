@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Un
 import msgspec
 
 from dayjob.errors import BadOption, BadSignature, NotReady, UnknownJob
-from dayjob.handlers.arguments import Arguments, Called, encode_unchecked
+from dayjob.handlers.arguments import Arguments, Called, Gaps, encode_unchecked
+from dayjob.handlers.chains import Chain, Takes
 from dayjob.handlers.codecs import DEFAULT, Codecs
 from dayjob.handlers.job_keys import KeyReader
 from dayjob.handlers.results import Results
@@ -40,6 +41,7 @@ __all__ = [
 Q = ParamSpec("Q")
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -81,6 +83,18 @@ class OwnEnqueuer(Protocol):
         """The batch with this id."""
         ...
 
+    def running_workflow(self, workflow_id: str, added: Any, /) -> Any:
+        """The workflow with this id, whose nodes a running node adds to `added`."""
+        ...
+
+    def new_workflow(self, name: str, source: str | int | None, /) -> Any:
+        """A workflow that is stored when it starts."""
+        ...
+
+    def node_results(self, workflow_id: str, numbers: Sequence[int], /) -> list[bytes | None]:
+        """The results of nodes of a workflow."""
+        ...
+
 
 class OwnAsyncEnqueuer(Protocol):
     """Like OwnEnqueuer, for async code."""
@@ -89,6 +103,8 @@ class OwnAsyncEnqueuer(Protocol):
     def sender(self) -> AsyncSubmits: ...
 
     async def result(self, job: str, timeout: float | None, /) -> Any: ...  # noqa: ASYNC109
+
+    async def node_results(self, workflow_id: str, numbers: Sequence[int], /) -> list[bytes | None]: ...
 
 
 class OwnPool(Protocol):
@@ -194,6 +210,20 @@ class JobType(Generic[Q, P, R_co]):
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Check the arguments strictly and encode them as a JSON object. Raises BadArguments."""
         return self._arguments.encode(args, kwargs)
+
+    def encode_with_gaps(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bytes, Gaps]:
+        """Encode arguments of which some are results of nodes, and return the places of those. Raises BadArguments."""
+        return self._arguments.encode_with_gaps(args, kwargs)
+
+    @property
+    def first_argument(self) -> str | None:
+        """The name of the argument that may be passed first, without a name; None if there is none."""
+        plan = self._arguments.plan
+        return plan.names[0] if plan.by_position else None
+
+    def decode_result(self, raw: bytes) -> Any:
+        """What the handler returned, from what `encode_result` made of it. Raises DayjobError."""
+        return self._results.decode(msgspec.json.decode(raw)["result"])
 
     def encode_result(self, value: Any) -> bytes:
         """Encode what the handler returned. Raises TypeError, ValueError or RecursionError if it cannot be kept."""
@@ -301,6 +331,16 @@ class JobType(Generic[Q, P, R_co]):
         """`result`, awaited."""
         return self._results.decode(await self._pool.async_enqueuer.result(self._kept(job), timeout))
 
+    @overload
+    def then(self: JobType[..., ..., Coroutine[Any, Any, T]], following: Takes[T, S]) -> Chain[P, S]: ...
+
+    @overload
+    def then(self, following: Takes[R_co, S]) -> Chain[P, S]: ...
+
+    def then(self, following: Any) -> Any:
+        """A chain of this job and one that takes what it returned, as its first argument. Raises BadOption."""
+        return Chain(self, following)
+
     if not TYPE_CHECKING:  # type checkers must still report every unknown attribute
 
         def __getattr__(self, name: str) -> Any:
@@ -327,6 +367,11 @@ class JobType(Generic[Q, P, R_co]):
     def batch_of(self, ids: tuple[str, ...]) -> Any:
         """The batch with the first of these ids, which is in those with the others."""
         return self._pool.enqueuer.batch(*ids)
+
+    @property
+    def pool(self) -> OwnPool:
+        """The pool that it belongs to."""
+        return self._pool
 
     def _kept(self, job: Job | str) -> str:
         if self.options.keep is None:

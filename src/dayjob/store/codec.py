@@ -68,6 +68,8 @@ class Wire(msgspec.Struct, gc=False):
     producer: msgspec.Raw = NULL
     #: The batch that it is a member of and its number there, then the same for each batch above.
     membership: msgspec.Raw = NULL
+    #: Arguments of a node of a workflow that are results of other nodes: how many nodes before it, then the path in `args`.
+    takes: msgspec.Raw = NULL
 
 
 class Fault(msgspec.Struct, array_like=True, frozen=True):
@@ -175,14 +177,23 @@ def origin_text(raw: msgspec.Raw) -> str:
     return found[:MAX_ORIGIN] if isinstance(found, str) else ""
 
 
-#: The ids of a member's batches, the nearest first, and its numbers in them; -1 for a callback of a batch.
+#: The ids of a member's batches, the nearest first, and its numbers in them; -1 for a callback of a batch. Or the id of a
+#: workflow, which begins with `w`, and the number of a node.
 Membership = tuple[tuple[str, ...], tuple[int, ...]]
+#: The first letter of the ids of workflows. Those of batches are hex digits.
+WORKFLOW = "w"
 _MEMBERSHIP = re.compile(rb'"membership":(\[[^\]]*\])')
 
 
 def membership(wire: Wire) -> Membership | None:
     """The batches of a job; None if it has none, or another program means something else by the field."""
     return None if wire.membership is NULL else _read_membership(bytes(wire.membership))
+
+
+def node_of(wire: Wire) -> tuple[str, int] | None:
+    """The id of the workflow of a job and its number there; None if it is in none."""
+    found = membership(wire)
+    return (found[0][0], found[1][0]) if found is not None and found[0][0].startswith(WORKFLOW) else None
 
 
 def membership_in(payload: bytes) -> Membership | None:

@@ -212,8 +212,29 @@ class Keys:
 
     @property
     def cancelled_batches(self) -> str:
-        """Sorted set: id of a batch that an operator cancelled, scored by the Redis millisecond of that. Pools end its members. Written by change_batch, which drops those older than a week."""
+        """Sorted set: id of a batch that was cancelled, or `<workflow id>/<number>` of a node, scored by the Redis millisecond of that. Pools end these jobs. Written by change_batch, change_workflow, which drop those older than a week."""
         return f"{self.prefix}cancelled_batches"
+
+    def workflow(self, workflow_id: str) -> str:
+        """Hash: a workflow: its `name`, `total` nodes, and when it was `created`, `cancelled` and `ended_at` (Redis milliseconds). It and its other keys expire after 187 days, a week after its success. Written by start_workflow, change_workflow and all scripts that end jobs."""
+        return f"{self.prefix}workflow:{workflow_id}"
+
+    def workflow_states(self, workflow_id: str) -> str:
+        """String: one letter for each node of a workflow: w waits for other nodes, r released as a job, f failed and runs again, c completed, d dead, n dead and what needs it goes on, k dead and what needs it is skipped, s skipped, x cancelled or deleted. Written like the workflow."""
+        return f"{self.prefix}workflow:{workflow_id}:states"
+
+    def workflow_results(self, workflow_id: str) -> str:
+        """Hash: number of a completed node to what its handler returned, JSON. Written by exchange, change_workflow."""
+        return f"{self.prefix}workflow:{workflow_id}:results"
+
+    def workflow_nodes(self, workflow_id: str) -> str:
+        """Hash: number of a node to its payload; `<number>:in`, the nodes that it needs, with `!` before those whose failure it waits for; `<number>:out`, the nodes that need it; `<number>:on`, what its failure does: c continue, s skip; `<number>:from` and `<number>:to`, when it was released and ended (Redis milliseconds). Written like the workflow."""
+        return f"{self.prefix}workflow:{workflow_id}:nodes"
+
+    @property
+    def workflows(self) -> str:
+        """Sorted set: workflow id, scored by the Redis millisecond of its start. Written by start_workflow, which drops those older than 187 days."""
+        return f"{self.prefix}workflows"
 
     @property
     def bin(self) -> str:

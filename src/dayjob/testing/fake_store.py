@@ -27,10 +27,12 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.consume import token_of
 from dayjob.store.ops.produce import NewJob
+from dayjob.store.ops.workflows import WorkflowChunk
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.limits import FakeLimits
 from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
 from dayjob.testing.probe import MAX_BREAKS, Checkin, ProbedAttempt, passed_enqueue
+from dayjob.testing.workflows import FakeWorkflows
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.event_loop import new_loop
@@ -179,6 +181,11 @@ class FakeStore:
         """End the members of a batch when their turn comes."""
         return self.memory.batches.cancel(batch_id)
 
+    @property
+    def workflows(self) -> FakeWorkflows:
+        """The workflows of the block."""
+        return self.memory.workflows
+
     def _admit(self, batches: Sequence[Sequence[NewJob]]) -> tuple[list[Job | None], list[str]]:
         """What the caller gets, and the ids of what is due now."""
         if not self.open:
@@ -189,6 +196,10 @@ class FakeStore:
         answers: list[Job | None] = []
         due: list[str] = []
         for batch in batches:
+            if isinstance(batch, WorkflowChunk):
+                with self.memory.lock:
+                    self.memory.workflows.start(batch)
+                continue
             if isinstance(batch, MemberChunk):
                 self.memory.batches.begin(batch)
             for one in batch:

@@ -29,11 +29,11 @@ from dayjob.outcome import (
     Unreadable,
 )
 from dayjob.store import codec
-from dayjob.store.ops.batches import member_of
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
 from dayjob.store.ops.produce import FirstJob, NewJob, When, digest_to_keep
 from dayjob.testing.batches import FakeBatches
 from dayjob.testing.limits import FakeLimits
+from dayjob.testing.workflows import FakeWorkflows
 from dayjob.worker.running.attempt import Attempt, Settlement
 
 T = TypeVar("T")
@@ -97,7 +97,8 @@ class Memory:
         self._ids: dict[str, tuple[FirstJob, float]] = {}
         self._results: dict[str, tuple[bytes, float]] = {}
         self.batches = FakeBatches(now, self._call_back)
-        #: The ids of callbacks of batches that were enqueued and that an inline block has not run.
+        self.workflows = FakeWorkflows(now, self._call_back, self.batches.cancelled)
+        #: The ids of callbacks of batches, and nodes of workflows, that were enqueued and that an inline block has not run.
         self.called: deque[str] = deque()
 
     def _call_back(self, payload: bytes) -> None:
@@ -219,8 +220,10 @@ class Memory:
                 raise AssertionError(f"a runner does not settle a readable job with {entry.outcome!r}")
             case _ as unknown:
                 assert_never(unknown)
-        member = member_of(codec.membership(attempt.wire), entry.outcome)
-        if member is not None:
+        member = attempt.ended_member(codec.membership(attempt.wire), entry)
+        if member is not None and member.is_node:
+            self.workflows.note(member)
+        elif member is not None:
             self.batches.note(member)
 
     def _keep(self, entry: Entry, end: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from dayjob.outcome import Cancelled, Died, Done, Dropped, Kept, Outcome, Retried, StartRequest, Unreadable
-from dayjob.store.codec import Membership
+from dayjob.store.codec import WORKFLOW, Membership
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
 from dayjob.store.ops.children import runs
@@ -17,18 +17,27 @@ from dayjob.store.ops.produce import NewJob, Slot, Stored, digest_to_keep, span
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
-#: What becomes of a member: it ended, it ended as a failure, it runs again after a failure, or it is open again.
-Fate = Literal["completed", "dead", "failed", "reopened"]
+#: What becomes of a member: it ended, it ended as a failure, it runs again after a failure, or it is open again. A node of a
+#: workflow may also be skipped, because it discarded itself, or cancelled.
+Fate = Literal["completed", "dead", "failed", "reopened", "skipped", "cancelled"]
 #: How many batches one page lists.
 PAGE = 100
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
-    """What became of a member of a batch."""
+    """What became of a member of a batch, or of a node of a workflow."""
 
     ids: tuple[str, ...]
     numbers: tuple[int, ...]
     fate: Fate
+    #: The result of a node, as JSON, and the nodes that it added, as scripts read them.
+    result: bytes = b""
+    added: tuple[bytes | str, ...] = ()
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it is a node of a workflow."""
+        return self.ids[0].startswith(WORKFLOW)
 
     def add_keys(self, keys: Keys, key_list: list[Arg]) -> int:
         """Append the keys that scripts need. Returns the index of the first."""
@@ -39,19 +48,36 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     @property
     def text(self) -> str:
         """The numbers as scripts read them."""
-        return " ".join(map(str, self.numbers))
+        return f"w{self.numbers[0]}" if self.is_node else " ".join(map(str, self.numbers))
 
 
 def above_keys(keys: Keys, ids: Sequence[str]) -> Iterator[str]:
-    """The four keys of each batch."""
+    """The four keys of each batch, or of a workflow."""
     for one in ids:
+        if one.startswith(WORKFLOW):
+            yield from workflow_keys(keys, one)
+            return
         yield from (keys.batch(one), keys.batch_ended(one), keys.batch_dead(one), keys.batch_failed(one))
+
+
+def workflow_keys(keys: Keys, workflow_id: str) -> tuple[str, str, str, str]:
+    """The four keys of a workflow."""
+    return (
+        keys.workflow(workflow_id), keys.workflow_states(workflow_id), keys.workflow_results(workflow_id),
+        keys.workflow_nodes(workflow_id),
+    )  # fmt: skip
 
 
 def member_of(found: Membership | None, outcome: Outcome | StartRequest) -> Member | None:
     """What an outcome makes of a member; None if nothing, or if it is no member."""
     if found is None or found[1][0] < 0:
         return None
+    if found[0][0].startswith(WORKFLOW):
+        match outcome:
+            case Cancelled():
+                return Member(*found, "cancelled")
+            case Dropped(counts_failure=False):
+                return Member(*found, "skipped")
     match outcome:
         case Done() | Kept() | Cancelled() | Dropped(counts_failure=False):
             return Member(*found, "completed")

@@ -314,14 +314,18 @@ def _settle_args(
             place = len(key_list)
         args += (kind, name, token, entry.payload, number, place, value)
         count += 1
+        if entry.member is not None:
+            args += _member_args(keys, entry.member, token, key_list)
+            count += 1
         if entry.worked is not None:
             args += ("worked", name, token, f"{entry.worked:.6f}", 0, 0, "")
             count += 1
         if entry.records is not None:
             args += _record_args(keys, entry.records, token, key_list)
             count += 1
-        if entry.member is not None or entry.logs is not None:
-            count += _add_behind(keys, entry, key_list, args)
+        if entry.logs is not None:
+            args += _log_args(keys, entry.logs, token, key_list)
+            count += 1
     return args, count
 
 
@@ -332,16 +336,19 @@ def _held_limits(limits: Mapping[str, int], outcome: HeldBack, token: str) -> li
     return [str(limits[one]) for one in names if one in limits]
 
 
-def _add_behind(keys: Keys, entry: Entry, key_list: list[Arg], args: list[Arg]) -> int:
-    """Add what stands behind an outcome: what becomes of a member of a batch, and log lines. Returns how many entries."""
-    member, logs = entry.member, entry.logs
-    if member is not None:
-        first = member.add_keys(keys, key_list)
-        args += ("member", 0, entry.token, member.fate, 0, first, member.text)
-    if logs is not None:
-        key_list.append(keys.logs(logs.job_id))
-        args += ("logs", 0, entry.token, logs.text, logs.milliseconds, len(key_list), logs.attempt)
-    return (member is not None) + (logs is not None)
+def _member_args(keys: Keys, member: Member, token: str, key_list: list[Arg]) -> tuple[Arg, ...]:
+    """The arguments of the entry for a member of a batch or a node of a workflow. Appends their keys to `key_list`."""
+    first = member.add_keys(keys, key_list)
+    if member.is_node:
+        value = f"{member.fate} {member.numbers[0]}"
+        return "node", 0, token, member.result, len(member.added), first, value, *member.added
+    return "member", 0, token, member.fate, 0, first, member.text
+
+
+def _log_args(keys: Keys, logs: AttemptLines, token: str, key_list: list[Arg]) -> tuple[Arg, ...]:
+    """The arguments of one entry of log lines. Appends their key to `key_list`."""
+    key_list.append(keys.logs(logs.job_id))
+    return "logs", 0, token, logs.text, logs.milliseconds, len(key_list), logs.attempt
 
 
 def _record_args(keys: Keys, records: Records, token: str, key_list: list[Arg]) -> tuple[Arg, ...]:

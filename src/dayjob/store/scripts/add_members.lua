@@ -21,7 +21,7 @@ ARGV[6...]  field, value, ... of a new batch; then entries: kind, key index of t
 Returns  {"stored" | "again" for a resend | "ended" if nothing can join any more; Redis milliseconds; members of the batch}
 Atomic because: a member must be counted in the step that stores it, and a batch without members ends when it is closed.
 ]]
---@use time check sent expiry soonest put admitted children membership
+--@use time check sent expiry soonest put admitted children workflow node membership
 local sent, batch, ended, dead, batches, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local number, id, closes, fields, above = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5]
 local KEEP_MS, FIRST_ABOVE = 16156800000, 8

@@ -17,7 +17,7 @@ ARGV[4...]  numbers of members, for completed, dead and reopened
 Returns  1, or 0 if there is no such batch, or it was cancelled or closed before
 Atomic because: the callbacks of a batch must be enqueued in the step that ends it.
 ]]
---@use time check membership
+--@use time check workflow node membership
 local batch, ended, dead, failed, cancelled, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local id, what, above = ARGV[1], ARGV[2], ARGV[3]
 local FIRST_ABOVE = 8

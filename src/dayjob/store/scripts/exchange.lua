@@ -38,8 +38,8 @@ ARGV[15...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, an
              2 per job name with rules: name index, its rule as this pool knows it: cost, names of its limits, its key;
              per job name with keys: name index, estimated seconds of an attempt or 1, number of keys to fetch from, number
              of keys, the keys;
-             7 per entry: kind, name index, token, payload, number, key index, value, and behind those of children, admitted
-             and stage as many more as their number;
+             7 per entry: kind, name index, token, payload, number, key index, value, and behind those of children, admitted,
+             stage and node as many more as their number;
              per group: name index, count, tokens;
              2 per metric of this minute: field, increment
 Returns  {"ok" | "rewound": Redis lost earlier requests of this pool | "again": a resend | "late": an older request |
@@ -77,6 +77,9 @@ Kinds that do not end it:
   member        behind the outcome of a member of a batch, noted if that was applied. payload: completed, dead or failed; key: 4 for
                 its batch and each above: the batch, its bitmaps of members that ended, are dead, failed; value: the numbers of
                 the member in them. Name index: 0.
+  node          directly behind the outcome of a node of a workflow, noted if that was applied. payload: its result as JSON, or "";
+                number: of the arguments that follow, 4 for each node that it added, as for start_workflow; key: the workflow, its
+                states, results and nodes; value: completed, dead, failed, skipped or cancelled, and its number. Name index: 0.
   spent         correct what an attempt was charged; payload: undone, if it never started; number: units more, or less, than
                 charged; value: limit index:mark, ...
   recharge      charge limits for an attempt that Redis lost; number: units; value: limit index:, ...
@@ -157,11 +160,11 @@ if entries > 0 then
     local kind, i, token, payload = ARGV[position + 1], tonumber(ARGV[position + 2]), ARGV[position + 3], ARGV[position + 4]
     local amount, key, value, more = tonumber(ARGV[position + 5]), tonumber(ARGV[position + 6]), ARGV[position + 7], nil
     position = position + 7
-    if kind == 'children' or kind == 'admitted' or kind == 'stage' or kind == 'staged' then
+    if kind == 'children' or kind == 'admitted' or kind == 'stage' or kind == 'staged' or kind == 'node' then
       more = {unpack(ARGV, position + 1, position + amount)}
       position = position + amount
     end
-    apply(kind, i, token, payload, amount, key, value, more)
+    apply(kind, i, token, payload, amount, key, value, more, ARGV[position + 1] == 'node')
   end
 end
 if groups > 0 then position = settle_groups(exchange, groups, position, ARGV) end

@@ -33,7 +33,7 @@ Kinds of entries, named like the classes of outcome.py (number is 0 unless given
 The unique key of an entry is released if the job owns it.
 Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
---@use check bell record json event turns membership
+--@use check bell record json event turns workflow node membership
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local rescues, scheduled = KEYS[10], KEYS[11]

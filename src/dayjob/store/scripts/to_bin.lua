@@ -25,7 +25,7 @@ as it was. Without entries the call begins the time of this part anew.
 Atomic because: a job must be in exactly one place, and its unique key must be released with it. Not for a full server: there a
 deletion must free memory.
 ]]
---@use time check entry owner membership
+--@use time check entry owner workflow node membership
 local source, bin, part, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local scheduled, due = KEYS[5], KEYS[6]
 local from, origin, description, keep, total, how = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]

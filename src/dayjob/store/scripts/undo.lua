@@ -23,7 +23,7 @@ because a sorted set has the same bytes}
 Jobs come back at the head of a list, so the last of the bin must be put back first. A set has them at their old scores.
 Atomic because: a job must be in exactly one place, and two jobs must not wait under one unique key.
 ]]
---@use time check bell entry soonest membership
+--@use time check bell entry soonest workflow node membership
 local part, bin, target, bell, known, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local to, name, description, total, how = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local is_set = to == 'set' or to == 'later'

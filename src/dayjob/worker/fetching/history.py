@@ -13,7 +13,6 @@ import msgspec
 
 from dayjob.outcome import StartRequest, Unreadable
 from dayjob.store import codec
-from dayjob.store.ops.batches import member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.history import AttemptLines, Records, StoredRecord, ending_of, new_records
 from dayjob.worker.pool_job_type import PoolJobType
@@ -104,7 +103,7 @@ class HistoryRecorder:
         if attempt.wire.membership is not codec.NULL or isinstance(entry.outcome, Unreadable):
             self._state.has_batches = True
             found = codec.membership(attempt.wire) or codec.membership_in(attempt.payload)
-            entry = msgspec.structs.replace(entry, member=member_of(found, entry.outcome))
+            entry = msgspec.structs.replace(entry, member=attempt.ended_member(found, entry))
         if attempt.log is not None:
             kept_ms = attempt.job_type.history.milliseconds
             lines = AttemptLines(attempt.id, attempt.attempt, attempt.log.redacted(attempt), kept_ms)

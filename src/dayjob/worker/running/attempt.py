@@ -16,10 +16,12 @@ from dayjob.options import JobOptions
 from dayjob.outcome import Cancelled, Died, GivenBack
 from dayjob.store import codec, fork
 from dayjob.store.codec import Wire
+from dayjob.store.ops.batches import Member, member_of
 from dayjob.store.ops.children import Children
 from dayjob.store.ops.consume import Entry, error_result
 from dayjob.store.ops.produce import NewJob
 from dayjob.store.ops.rates import Charge, Spent
+from dayjob.store.ops.workflows import AddedNodes
 
 if TYPE_CHECKING:
     import asyncio
@@ -90,6 +92,8 @@ class Attempt(msgspec.Struct, eq=False):
     log: AttemptLog | None = None
     #: The jobs that its handler enqueued, if it is atomic. They are stored if it completes.
     children: Children | None = None
+    #: The nodes that its handler added to its workflow. They are stored if it completes.
+    added: AddedNodes | None = None
 
     def open(self) -> Job:
         """The job as its handler sees it. Created at first use, because most handlers need only their arguments."""
@@ -213,11 +217,27 @@ class Attempt(msgspec.Struct, eq=False):
 
     @property
     def of_cancelled_batch(self) -> bool:
-        """Whether an operator cancelled its batch, or one above that."""
+        """Whether an operator cancelled its batch or one above that, or its node of a workflow."""
         cancelled, found = self.job_type.pool.cancelled_batches, codec.membership(self.wire)
-        return (
-            bool(cancelled) and found is not None and found[1][0] >= 0 and not cancelled.isdisjoint(found[0])
-        )
+        if not cancelled or found is None:
+            return False
+        if found[0][0].startswith(codec.WORKFLOW):
+            return f"{found[0][0]}/{found[1][0]}" in cancelled
+        return found[1][0] >= 0 and not cancelled.isdisjoint(found[0])
+
+    def ended_member(self, found: codec.Membership | None, entry: Entry) -> Member | None:
+        """What its outcome makes of a member of a batch, or of a node of a workflow."""
+        member = member_of(found, entry.outcome)
+        if member is None or not member.is_node or member.fate != "completed":
+            return member
+        added = () if self.added is None else self.added.args()
+        return Member(member.ids, member.numbers, member.fate, entry.result, added)
+
+    def running_workflow(self, workflow_id: str) -> Any:
+        """The workflow of its job, to which its handler adds nodes."""
+        if self.added is None:
+            self.added = AddedNodes()
+        return self.job_type.type.pool.enqueuer.running_workflow(workflow_id, self.added)
 
     def batch(self, ids: tuple[str, ...]) -> Any:
         """The batch of its job, of which `ids` names it and those above."""

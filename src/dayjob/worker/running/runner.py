@@ -20,10 +20,11 @@ from dayjob import retry
 from dayjob.errors import DayjobError, GiveBack, JobTimeout, TooLarge
 from dayjob.job import running
 from dayjob.middleware import SKIPPED
-from dayjob.outcome import Died, Dropped, GivenBack, Kept, Retried
+from dayjob.outcome import Died, Done, Dropped, GivenBack, Kept, Retried
 from dayjob.store import codec, fork
 from dayjob.store.keys import Keys
-from dayjob.worker.running import report
+from dayjob.store.ops.workflows import MAX_RESULT
+from dayjob.worker.running import node_results, report
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.failure import Failure, explain
 from dayjob.worker.running.settler import Settler
@@ -76,6 +77,8 @@ class Runner:
                 early = self._open(attempt)
                 if early is not None:
                     return early
+            if attempt.wire.takes is not codec.NULL:
+                node_results.fill(attempt)
             # A fresh context, so that context variables do not leak from job to job on this thread.
             result = Variables().run(self._call, attempt)
         except BaseException as error:  # whatever a handler raises must end only its own attempt
@@ -91,6 +94,8 @@ class Runner:
                 early = self._open(attempt)
                 if early is not None:
                     return early
+            if attempt.wire.takes is not codec.NULL:
+                await node_results.afill(attempt)
             running.set(attempt)
             job_type = attempt.job_type
             if job_type.options.timeout is not None:
@@ -194,25 +199,29 @@ class Runner:
         options, hooks = attempt.job_type.options, attempt.job_type.hooks
         if hooks.done and result is not SKIPPED:
             report.report_done(attempt)
-        if options.keep is not None:
-            return self._keep(attempt, result, options.keep)
+        node = attempt.wire.membership is not codec.NULL and codec.node_of(attempt.wire) is not None
+        if options.keep is not None or node:
+            return self._keep(attempt, result, options.keep, in_workflow=node)
         return self._settler.settle_completion(attempt)
 
-    def _keep(self, attempt: Attempt, result: Any, seconds: float) -> Settlement:
+    def _keep(self, attempt: Attempt, result: Any, seconds: float | None, *, in_workflow: bool) -> Settlement:
         """Settle a completion whose result is kept. An attempt whose result cannot be kept has failed."""
         name = attempt.name
+        limit = min(self._max_result, MAX_RESULT) if in_workflow else self._max_result
         try:
             answer = attempt.job_type.type.encode_result(None if result is SKIPPED else result)
         except (TypeError, ValueError, RecursionError) as error:
             return self._failed(attempt, DayjobError(f"{name}: the result cannot be stored as JSON: {error}"))
-        if len(answer) > self._max_result:
+        if len(answer) > limit:
+            advice = "." if in_workflow else ", or raise max_result."
             text = (
-                f"{name}: the result has {len(answer):,} bytes as JSON, the limit is {self._max_result:,}. "
-                "Store the data elsewhere and return a reference, or raise max_result."
+                f"{name}: the result has {len(answer):,} bytes as JSON, the limit{' in a workflow' * in_workflow} is "
+                f"{limit:,}. Store the data elsewhere and return a reference{advice}"
             )
             return self._failed(attempt, TooLarge(text))
         try:
-            return self._settler.settle(attempt, Kept(seconds), result=answer)
+            outcome = Done() if seconds is None else Kept(seconds)
+            return self._settler.settle(attempt, outcome, result=answer)
         except codec.Broken as why:
             return self._failed(attempt, DayjobError(str(why)))
 

@@ -1,9 +1,11 @@
--- Returns the function that applies one entry of an exchange; the header of the script has the kinds of entries.
+-- Returns the function that applies one entry of an exchange; the header of the script has the kinds of entries. An outcome of a node of
+-- a workflow waits for the next exchange while its successors cannot be released, or if this one has released many.
 local function new_entries(exchange, settler, state, scheduled, due)
   local held, again, settled, partitions = exchange.held, exchange.again, exchange.settled, exchange.partitions
   local stuck, releases, cancelled = exchange.stuck, exchange.releases, exchange.cancelled
   local runs_again = {retried = true, snoozed = true, given_back = true, held_back = true, rewound = true}
-  local children, note
+  local children, note, end_node
+  local released, max_released = 0, 1000
   -- A cheap check without parsing: a value that is not a job of this name must not replace the payload.
   local function is_job(payload, name)
     local beginning = '{"name":"' .. name .. '"'
@@ -50,7 +52,7 @@ local function new_entries(exchange, settler, state, scheduled, due)
     end
   end
   -- An entry behind the outcome of its attempt, which was applied.
-  local function follow(kind, i, token, payload, amount, key, value)
+  local function follow(kind, i, token, payload, amount, key, value, more)
     if kind == 'records' then
       record(KEYS[key], payload, amount, tonumber(value), exchange.now)
     elseif kind == 'logs' then
@@ -61,13 +63,19 @@ local function new_entries(exchange, settler, state, scheduled, due)
       if partitions and partitions[i] then partitions[i].worked(token, tonumber(payload)) end
     else
       if not note then
-        --@use membership
+        --@use workflow node membership
         note = function(...) note_member(...) end
+        end_node = function(...) return note_node(...) end
       end
-      note(key, value, payload, exchange.now, scheduled, due)
+      if kind == 'node' then
+        local how, n = string.match(value, '^(%a+) (%d+)$')
+        released = released + end_node(key, n, how, payload, more, exchange.now, scheduled, due)
+      else
+        note(key, value, payload, exchange.now, scheduled, due)
+      end
     end
   end
-  local function finish(kind, i, token, payload, amount, key, value, present)
+  local function finish(kind, i, token, payload, amount, key, value, present, is_node)
     local cancel = present and not again and runs_again[kind] and redis.call('HGET', state, 'cancel:' .. token)
     if again then
       -- The first send removed all attempts that it settled, so one that is still held could not be settled.
@@ -78,6 +86,8 @@ local function new_entries(exchange, settler, state, scheduled, due)
     elseif cancel then
       cancelled[#cancelled + 1] = token
       cancelled[#cancelled + 1] = cancel
+    elseif is_node and (released >= max_released or not settler.can('snoozed', i, token)) then
+      stuck[#stuck + 1] = token
     elseif settler.can(kind, i, token) and (not children or children.fit(token)) then
       if children then children.store(token) end
       settler.settle(kind, i, token, payload, amount, key, value)
@@ -85,12 +95,12 @@ local function new_entries(exchange, settler, state, scheduled, due)
       stuck[#stuck + 1] = token
     end
   end
-  return function(kind, i, token, payload, amount, key, value, more)
+  return function(kind, i, token, payload, amount, key, value, more, is_node)
     if kind == 'records' and token == '' then
       exchange.histories[#exchange.histories + 1] = {KEYS[key], payload, amount, tonumber(value)}
     end
-    if kind == 'records' or kind == 'logs' or kind == 'worked' or kind == 'member' then
-      if settled[token] then follow(kind, i, token, payload, amount, key, value) end
+    if kind == 'records' or kind == 'logs' or kind == 'worked' or kind == 'member' or kind == 'node' then
+      if settled[token] then follow(kind, i, token, payload, amount, key, value, more) end
       return
     end
     local present = redis.call('HEXISTS', held, token) == 1
@@ -108,7 +118,7 @@ local function new_entries(exchange, settler, state, scheduled, due)
     elseif more then
       if present and not again then note_children(kind, i, token, payload, key, value, more) end
     else
-      finish(kind, i, token, payload, amount, key, value, present)
+      finish(kind, i, token, payload, amount, key, value, present, is_node)
     end
   end
 end

@@ -55,11 +55,16 @@ local function note_end(batch, ended, dead, failed, n, how, now, scheduled, due)
   return judge_batch(batch, ended, dead, now, scheduled, due)
 end
 -- Note what became of a member in its batch and in those above it. KEYS has, from the index `base` on, 4 for each: the batch, and
--- its bitmaps of members that ended, are dead, and failed. `numbers` has the number of the member in each; -1 for a callback.
+-- its bitmaps of members that ended, are dead, and failed. `numbers` has the number of the member in each; -1 for a callback. For a
+-- node of a workflow it is w and its number, and the 4 keys are those of the workflow. A node that is deleted has been cancelled.
 local function note_member(base, numbers, how, now, scheduled, due)
   for n in string.gmatch(numbers, '%S+') do
     local batch, ended, dead, failed = KEYS[base], KEYS[base + 1], KEYS[base + 2], KEYS[base + 3]
     if n == '-1' then return end
+    if string.sub(n, 1, 1) == 'w' then
+      note_node(base, string.sub(n, 2), how == 'completed' and 'cancelled' or how, '', {}, now, scheduled, due)
+      return
+    end
     how = note_end(batch, ended, dead, failed, n, how, now, scheduled, due)
     if not how then return end
     base = base + 4

@@ -1,0 +1,88 @@
+#!lua flags=allow-oom
+--[[ change_workflow: cancel, retry or skip nodes of a workflow, or look again at what waits.
+
+Called by: workflows.change_workflow
+KEYS[1]  workflow
+KEYS[2]  workflow, states of its nodes
+KEYS[3]  workflow, results of its nodes
+KEYS[4]  workflow, its nodes
+KEYS[5]  cancelled_batches
+KEYS[6]  scheduled
+KEYS[7]  due
+KEYS[8]  dead
+ARGV[1]  workflow id
+ARGV[2]  cancel: the node and what needs it | retry: run the node again, and then what needs it | skip: go on without the node |
+         check: release what should have been released
+ARGV[3]  number of the node; -1 for all
+ARGV[4...]  entries of dead that belong to the nodes, exactly as the client read them
+Returns  {"done" | "gone" if there is no such workflow or node | "busy" if one of the nodes is stored as a job | "ended" if the state of the node
+does not allow it; how many nodes were changed; how many were released}
+Atomic because: a node must be released once, for the states of the nodes that it needs.
+]]
+--@use time check workflow
+local flow, states, results, nodes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local cancelled, scheduled, due, dead = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local id, what, first = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+local now = redis_time()
+redis.call('ZCARD', cancelled)
+redis.call('ZCARD', scheduled)
+redis.call('ZCARD', dead)
+local one = open_workflow(flow, states, results, nodes, now, scheduled, due)
+if not one or first >= one.size() then
+  return {'gone', 0, 0}
+end
+
+-- The node and all that needs it, directly or not; all nodes for -1.
+local list, found = {}, {}
+if first < 0 then
+  for n = 0, one.size() - 1 do list[n + 1] = n end
+else
+  list[1], found[first] = first, true
+  local at = 1
+  while list[at] and what ~= 'skip' do
+    local some = {}
+    one.following(list[at], some, what == 'retry')
+    for _, m in ipairs(some) do
+      if not found[m] then
+        found[m] = true
+        list[#list + 1] = m
+      end
+    end
+    at = at + 1
+  end
+end
+local changed = 0
+if what == 'cancel' then
+  for _, n in ipairs(list) do
+    local state = one.state(n)
+    if state == 'r' or state == 'f' then
+      redis.call('ZADD', cancelled, string.format('%d', now), id .. '/' .. n)
+    end
+    if state == 'w' or state == 'r' or state == 'f' then
+      one.set(n, 'x')
+      changed = changed + 1
+    end
+  end
+  redis.call('ZREMRANGEBYSCORE', cancelled, '-inf', string.format('%d', now - 604800000))
+  if first < 0 and changed > 0 then redis.call('HSET', flow, 'cancelled', string.format('%d', now)) end
+elseif what == 'retry' or what == 'skip' then
+  for _, n in ipairs(list) do
+    local state = one.state(n)
+    if state == 'r' or state == 'f' then return {'busy', 0, 0} end
+    if what == 'skip' and state ~= 'w' and state ~= 'd' and state ~= 'x' then return {'ended', 0, 0} end
+  end
+  for at = 4, #ARGV do redis.call('ZREM', dead, ARGV[at]) end
+  for _, n in ipairs(list) do
+    redis.call('ZREM', cancelled, id .. '/' .. n)
+    one.forget(n)
+    one.set(n, 'w')
+    changed = changed + 1
+  end
+  redis.call('HDEL', flow, 'cancelled')
+  if what == 'skip' then one.finish(first, 's') else one.settle(list) end
+else
+  one.settle(list)
+end
+one.judge()
+return {'done', changed, one.released}
