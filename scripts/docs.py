@@ -56,6 +56,7 @@ def keys() -> str:
         "pool_id": "<pool>",
         "token": "<token>",
         "batch_id": "<batch>",
+        "workflow_id": "<workflow>",
         "number": "<number>",
         "slot": "<slot>",
         "receiver": "<receiver>",

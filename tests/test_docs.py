@@ -104,6 +104,7 @@ def test_the_programs_of_a_page_run_and_print_what_it_says(
 #: A line that each example prints only if it did what it is there to show.
 PRINTED = {
     "batches": "success of month 11: 21 of 21",
+    "workflow": "stored [0, 2, 4, 6]",
     "atomic": "row 0 of attempt 2\nrow 1 of attempt 2\nrow 2 of attempt 2",
     "async_io": "51 jobs of 0.2 s each took",
     "limits": "at most 2 calls at once",

@@ -348,10 +348,7 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         return self.enqueuer.new_batch(callbacks, args, description, lambda: self.async_enqueuer.sender)
 
     def workflow(self, name: str, /, *, source: str | int | None = None) -> Workflow:
-        """Jobs that wait for one another: `flow.add(handle, ...)` adds nodes, `flow.start()` stores them in one request.
-
-        `source` is that of its jobs. Raises BadOption.
-        """
+        """Jobs that wait for one another. `flow.add(handle, ...)` adds nodes, `flow.start()` stores all. Raises BadOption."""
         return self.enqueuer.new_workflow(name, source, lambda: self.async_enqueuer.sender)
 
     @MadeOnce

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
+from dayjob.enqueue.workflows import Node, Workflow
 from dayjob.handlers.registry import JobType
 from dayjob.handlers.signature import NoContext
 from dayjob.job import Job, StopReason
@@ -262,3 +263,42 @@ with pool as started:
     assert_type(started, WorkerPool[Context])
     assert_type(started.find("both"), JobType[..., ..., Any])
     assert_type(started.drain(5), bool)
+
+
+# Workflows: nodes have the result of their handler, and mypy and pyright check where it is passed.
+
+
+@pool.job
+def load(url: str) -> list[int]:
+    return [len(url)]
+
+
+@pool.job
+async def add_up(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@pool.job
+def show(total: int) -> None: ...
+
+
+flow = pool.workflow("numbers", source="acme")
+loaded = flow.add(load, url="x")
+added = flow.add(add_up, numbers=loaded.result)
+assert_type(loaded, Node[list[int]])
+assert_type(added, Node[int])
+flow.add(show, total=added.result)
+flow.add(add_up, numbers=[added.result, added.result])
+assert_type(flow.add(load, url="x", on_failure="continue"), Node[list[int] | None])
+assert_type(flow.add(show, total=1, after=[loaded]), Node[None])
+assert_type(flow.add(show, total=1, on_failure_of=[loaded]), Node[None])
+assert_type(flow.result(added), int | None)
+flow.add(show, total=loaded.result)  # type: ignore[call-overload]
+flow.add(add_up, numbers=added.result)  # type: ignore[call-overload]
+flow.add(show, totl=added.result)  # type: ignore[call-overload]
+
+chain = load.then(add_up).then(show)
+assert_type(chain.enqueue(url="x"), Workflow)
+chain.enqueue(url=1)  # type: ignore[arg-type]
+load.then(add_up).then(load)  # type: ignore[arg-type]
+load.then(show)  # type: ignore[arg-type]

@@ -87,6 +87,7 @@ class _Adder:
         self._builder = builder
         self._source = source
         self._nodes = nodes
+        self._started = False
 
     @overload
     def add(
@@ -133,6 +134,10 @@ class _Adder:
         its result ("continue"), or are skipped, unless they need others too ("skip"). Raises BadArguments, BadOption,
         TooLarge.
         """
+        if self._started:
+            raise BadOption(
+                "this workflow has started: nodes are added by its jobs, with job.workflow.add(...)"
+            )
         after, watches = kwargs.pop("after", ()), kwargs.pop("on_failure_of", ())
         policy = kwargs.pop("on_failure", "stop")
         if policy not in POLICIES:
@@ -205,22 +210,10 @@ class Workflow(_Adder):
         self._senders = senders
         #: What it does; "" for one that was found by its id.
         self.name = name or ""
-        self._new = name is not None
+        self._started = name is None
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r} {self.id}>"
-
-    def add(self, handle: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Add a node; see `_Adder.add`."""
-        if not self._new:
-            raise BadOption(
-                "this workflow has started: nodes are added by its jobs, with job.workflow.add(...)"
-            )
-        return super().add(handle, *args, **kwargs)
-
-    add.__doc__ = _Adder.add.__doc__
-    if TYPE_CHECKING:
-        add = _Adder.add
 
     def start(self) -> Self:
         """Store the workflow, in one request. Nothing was stored before. Raises BadOption, NotReady, StoreError."""
@@ -271,7 +264,7 @@ class Workflow(_Adder):
         return _decoded(node, *await awalk(sender, read_results(self._builder, self.id, [node.number])))
 
     def _chunk(self) -> WorkflowChunk:
-        if not self._new:
+        if self._started:
             raise BadOption("this workflow has started")
         if not self._nodes.nodes:
             raise BadOption(f"workflow {self.name!r} has no nodes: add(...) some")
@@ -283,7 +276,7 @@ class Workflow(_Adder):
                 "an atomic job cannot start a workflow: the workflow would exist even if the job fails. Start it in a job "
                 "that is not atomic"
             )
-        self._new = False
+        self._started = True
         return workflows.WorkflowChunk(self.id, self.name, self._nodes)
 
     def _progress(self) -> Steps[WorkflowProgress]:

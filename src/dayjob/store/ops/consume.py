@@ -308,11 +308,9 @@ def _settle_args(
         kind, number, key, value = encode(keys, entry)
         if isinstance(entry.outcome, HeldBack):
             value = " ".join(_held_limits(limits, entry.outcome, token))
-        place = 0
         if key:
             key_list.append(key)
-            place = len(key_list)
-        args += (kind, name, token, entry.payload, number, place, value)
+        args += (kind, name, token, entry.payload, number, len(key_list) if key else 0, value)
         count += 1
         if entry.member is not None:
             args += _member_args(keys, entry.member, token, key_list)
