@@ -41,6 +41,7 @@ def every_key(keys: Keys) -> dict[str, str]:
         "name": "n", "rest": "r", "pool_id": "p", "slot": "s", "job_id": "i", "minute": 1, "span": 15,
         "deletion": "d", "limit": "l", "part": 0, "kind": "k", "schedule": "c", "receiver": "w", "token": "1:n", "number": 0, "key": "y",
         "batch_id": "b",
+        "workflow_id": "w1",
     }  # fmt: skip
     found = {}
     for name, member in inspect.getmembers(Keys):

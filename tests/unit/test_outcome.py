@@ -88,7 +88,7 @@ def test_each_outcome_and_request_has_a_kind_of_its_own_that_the_scripts_documen
         for script in ("exchange", "sweep")
     }
     # These are no outcome: they stand behind or ahead of one.
-    beside = {"records", "logs", "spent", "worked", "children", "admitted", "staged", "member"}
+    beside = {"records", "logs", "spent", "worked", "children", "admitted", "staged", "member", "node"}
     assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | beside
     assert documented["sweep"] == {"reaped", "retried", "died", "dropped", "cancelled", "unreadable"}
 
