@@ -93,7 +93,7 @@ def of_wire(
 def batch_id_of(wire: codec.Wire) -> str:
     """The batch of which a job is a member or a callback; "" if of none."""
     found = codec.membership(wire)
-    return "" if found is None else found[0][0]
+    return "" if found is None or found[0][0].startswith(codec.WORKFLOW) else found[0][0]
 
 
 class _Ended(msgspec.Struct):

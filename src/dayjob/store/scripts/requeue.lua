@@ -17,7 +17,7 @@ Returns  how many were moved
 Atomic because: a member must be in exactly one place, and two requeuers may run at once; a member of a batch that cannot be read
 ends in the step that moves it to broken.
 ]]
---@use time check bell membership
+--@use time check bell workflow node membership
 local source, known, broken, totals, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local count, strict = tonumber(ARGV[1]), ARGV[2] == '1'
 local FIRST_NAME, FIRST_KEY, STRIDE = 2, 6, 5
