@@ -12,7 +12,7 @@ from dayjob.errors import BadOption
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op, texts
-from dayjob.store.ops.batches import PAGE, dict_of, workflow_keys
+from dayjob.store.ops.batches import PAGE, workflow_keys
 from dayjob.store.ops.produce import NewJob, Slot, Stored
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
@@ -216,6 +216,11 @@ def read_many(keys: Keys, ids: Sequence[str]) -> Steps[list[StoredWorkflow | Non
         ]
     answers = yield from ask_all(ops)
     return [_stored(one, answers[i * 2], answers[i * 2 + 1]) for i, one in enumerate(ids)]
+
+
+def dict_of(reply: Any) -> dict[bytes, bytes]:
+    """A hash as HGETALL answers it."""
+    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _text(reply: Any) -> str:
