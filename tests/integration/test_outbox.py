@@ -312,6 +312,28 @@ def test_async_sessions(url, engine, namespace, redis_url):
     asyncio.run(main())
 
 
+def test_the_relay_connects_to_an_async_engine_as_the_program_does(postgres):
+    """With its arguments, such as those of TLS, and with what it does at each new connection, such as asking for a token."""
+    url = postgres.database().replace("postgresql://", "postgresql+psycopg://")
+    engine = create_async_engine(url, connect_args={"application_name": "shop"})
+    asked: list[str] = []
+
+    @event.listens_for(engine.sync_engine, "do_connect")
+    def ask_for_token(dialect, record, args, options) -> None:
+        asked.append(options["application_name"])
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def set_up(connection, record) -> None:
+        asked.append("connected")
+
+    def name(execute) -> str:
+        return execute("SELECT current_setting('application_name')", {})[0][0][0]
+
+    database = Outbox(engine).database
+    assert [database.run(name), database.run(name)] == ["shop", "shop"]
+    assert asked == ["shop", "connected"] * 2
+
+
 def test_psycopg(postgres, namespace, redis_url):
     import psycopg
 

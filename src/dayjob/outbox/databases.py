@@ -76,7 +76,11 @@ class AsyncEngineDatabase:
         from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - the program has loaded it
         from sqlalchemy.pool import NullPool  # noqa: PLC0415
 
-        engine = create_async_engine(self._engine.url, poolclass=NullPool)
+        # The creator and the events of the program's own pool connect as the program does: with its arguments, its tokens
+        # and its settings of new connections.
+        own = self._engine.sync_engine.pool
+        connections = NullPool(own._creator, _dispatch=own.dispatch)
+        engine = create_async_engine(self._engine.url, pool=connections)
         async with engine.begin() as connection:
             found: T = await connection.run_sync(lambda inner: work(sqlalchemy_execute(inner)))
         await engine.dispose()
