@@ -692,7 +692,7 @@ ALL = (
     Mutant(
         "results have no bound",
         f"{WORKER}/running/runner.py",
-        "if len(answer) > self._max_result:",
+        "if len(answer) > limit:",
         "if False:",
         ("tests/integration/test_handlers.py::test_a_result_above_max_result_fails_the_attempt_and_names_its_size",),
     ),
