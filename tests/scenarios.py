@@ -36,6 +36,7 @@ from dayjob.store.ops import (
     audit,
     batches,
     bin,
+    broken,
     children,
     concurrency,
     find,
@@ -573,14 +574,14 @@ def _sample(keys: Keys, link: Link) -> Op[Any]:
 def _repair(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
     fill(keys, link, "a", "1")
-    entry = link.run(inspect.broken(keys)).entries[0]
+    entry = link.run(broken.page(keys)).entries[0]
     return operate.repair(keys, entry, job("id1"))
 
 
 @scenario("move delete_broken")
 def _drop_broken(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "RPUSH", keys.broken, "header\none", "header\ntwo")
-    return operate.delete_broken(keys, link.run(inspect.broken(keys)).entries[0])
+    return operate.delete_broken(keys, link.run(broken.page(keys)).entries[0])
 
 
 @scenario("log_action")

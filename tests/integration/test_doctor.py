@@ -10,7 +10,7 @@ import time
 import msgspec
 import pytest
 
-from dayjob.admin import doctor
+from dayjob.admin import doctor, server_checks
 from dayjob.errors import Unavailable
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
@@ -247,7 +247,7 @@ def test_live_pools_without_a_leader_are_a_warning(examine, call, keys):
     ],
 )
 def test_the_kind_and_version_of_the_server(info, level, what):
-    finding = doctor.check_version(info)
+    finding = server_checks.check_version(info)
     assert finding.level == level
     assert what in finding.what
 
@@ -265,34 +265,34 @@ def test_the_kind_and_version_of_the_server(info, level, what):
     ],
 )
 def test_what_is_on_disk(config, info, levels):
-    assert [finding.level for finding in doctor.check_persistence(told(config, **info))] == levels
+    assert [finding.level for finding in server_checks.check_persistence(told(config, **info))] == levels
 
 
 @pytest.mark.parametrize(("used", "level"), [(10, "ok"), (85, "warning"), (97, "error")])
 def test_memory_against_its_limit(used, level):
-    assert doctor.check_memory(told({"maxmemory": "100"}, used_memory=used)).level == level
-    assert doctor.check_memory(told(None, used_memory=used, maxmemory=100)).level == level
-    assert doctor.check_memory(told(None, used_memory=used, maxmemory=0)).level == "ok"
+    assert server_checks.check_memory(told({"maxmemory": "100"}, used_memory=used)).level == level
+    assert server_checks.check_memory(told(None, used_memory=used, maxmemory=100)).level == level
+    assert server_checks.check_memory(told(None, used_memory=used, maxmemory=0)).level == "ok"
 
 
 def test_connections_against_their_limit():
-    assert doctor.check_clients(told({"maxclients": "10"}, connected_clients=9)).level == "warning"
-    assert doctor.check_clients(told(None, connected_clients=9, maxclients=100)).level == "ok"
-    assert doctor.check_clients(told()).level == "could not check"
+    assert server_checks.check_clients(told({"maxclients": "10"}, connected_clients=9)).level == "warning"
+    assert server_checks.check_clients(told(None, connected_clients=9, maxclients=100)).level == "ok"
+    assert server_checks.check_clients(told()).level == "could not check"
 
 
 def test_a_replica_out_of_step_is_a_warning():
     replica = "ip=10.0.0.2,port=6379,state={},offset=1,lag=2"
-    good = doctor.check_role({"role": "master", "slave0": replica.format("online")})
+    good = server_checks.check_role({"role": "master", "slave0": replica.format("online")})
     assert good.level == "ok"
     assert "lag 2 s" in good.what
-    bad = doctor.check_role({"role": "master", "slave0": replica.format("wait_bgsave")})
+    bad = server_checks.check_role({"role": "master", "slave0": replica.format("wait_bgsave")})
     assert bad.level == "warning"
     assert "10.0.0.2:6379 is wait_bgsave" in bad.what
 
 
 def test_a_namespace_in_a_cluster_needs_a_hash_tag():
-    assert doctor.check_cluster({"cluster_enabled": "1"}, Keys("shop")).level == "error"
-    assert "{shop}" in doctor.check_cluster({"cluster_enabled": "1"}, Keys("shop")).todo
-    assert doctor.check_cluster({"cluster_enabled": "1"}, Keys("{shop}")).level == "ok"
-    assert doctor.check_cluster({"cluster_enabled": "0"}, Keys("shop")).level == "ok"
+    assert server_checks.check_cluster({"cluster_enabled": "1"}, Keys("shop")).level == "error"
+    assert "{shop}" in server_checks.check_cluster({"cluster_enabled": "1"}, Keys("shop")).todo
+    assert server_checks.check_cluster({"cluster_enabled": "1"}, Keys("{shop}")).level == "ok"
+    assert server_checks.check_cluster({"cluster_enabled": "0"}, Keys("shop")).level == "ok"

@@ -17,6 +17,7 @@ from dayjob.store import addresses, codec
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.op import plain
 from dayjob.store.ops import (
+    broken,
     concurrency,
     figures,
     find,
@@ -204,7 +205,7 @@ def test_a_broken_entry_is_shown_with_its_bytes_and_where_they_were_found(keys, 
         codec.broken_entry(b"\x00raw\n", at=12.5, where="scheduled", why="no job"),
         b"no header",
     )
-    page = go(inspect.broken(keys))
+    page = go(broken.page(keys))
     first, second = page.entries
     assert page.total == 2
     assert (first.payload, first.at, first.where, first.why) == (b"\x00raw\n", 12.5, "scheduled", "no job")
@@ -591,7 +592,7 @@ def test_a_running_job_that_is_cancelled_is_told_to_wind_up(keys, go, new_pool):
 def test_a_broken_entry_is_put_back_mended_or_dropped(keys, call, go, look):
     for text in (b"one", b"two", b"three"):
         call("RPUSH", keys.broken, codec.broken_entry(text, at=1, where="w", why="y"))
-    one, two, three = go(inspect.broken(keys)).entries
+    one, two, three = go(broken.page(keys)).entries
     with pytest.raises(BadOption, match="cannot be read"):
         operate.repair(keys, two, b"still nonsense")
     assert go(operate.delete_broken(keys, one)) is True

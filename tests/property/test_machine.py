@@ -51,7 +51,7 @@ from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce, rates
+from dayjob.store.ops import bin, broken, consume, maintain, membership, operate, produce, rates
 from dayjob.store.ops.children import Children
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.history import HistoryCaps, StoredRecord, new_records, stream
@@ -948,7 +948,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.at("broken"))
     @rule(n=st.integers(0, 100), drop=st.booleans(), binned=st.booleans())
     def repair(self, n, drop, binned):
-        entries = self.link.run(inspect.broken(self.keys)).entries
+        entries = self.link.run(broken.page(self.keys)).entries
         entry = entries[n % len(entries)]
         old = id_of(entry.entry)
         if drop:

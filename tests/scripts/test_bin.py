@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dayjob.store import codec
-from dayjob.store.ops import bin, inspect, operate
+from dayjob.store.ops import bin, broken, operate
 from dayjob.store.steps import walk
 
 LATER = 4_000_000_000
@@ -82,7 +82,7 @@ def test_a_member_of_a_set_comes_back_with_its_exact_score(keys, link, call, loo
 def test_broken_entries_come_back_the_oldest_first(keys, link, call, look, deletion, undo):
     call("RPUSH", keys.broken, "{}\none", "{}\ntwo", "{}\nthree")
     for _ in range(2):
-        entry = link.run(inspect.broken(keys)).entries[0]
+        entry = link.run(broken.page(keys)).entries[0]
         assert link.run(operate.delete_broken(keys, entry, deletion=deletion))
     assert undo() == 2
     assert look().broken == [b"{}\none", b"{}\ntwo", b"{}\nthree"]

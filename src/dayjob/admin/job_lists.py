@@ -16,8 +16,10 @@ from dayjob.admin.session import Session
 from dayjob.admin.views import BrokenPage, JobPage, JobView, State
 from dayjob.errors import BadOption, Rejected
 from dayjob.handlers.redact import HIDDEN, veiled
+from dayjob.store.ops import broken as broken_ops
 from dayjob.store.ops import inspect, job_types, maintain, membership
-from dayjob.store.ops.inspect import BrokenEntry, Cursor, Page, StoredEntry
+from dayjob.store.ops.broken import BrokenEntry
+from dayjob.store.ops.inspect import Cursor, Page, StoredEntry
 from dayjob.store.ops.operate import MAX_DEEP
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -323,7 +325,7 @@ def broken(session: Session, *, offset: int = 0, size: int = 50, sort: str = "")
     if not 0 <= offset < MAX_DEEP:
         raise BadOption(f"only the first {MAX_DEEP:,} broken entries are shown")
     if sorting.BROKEN.read(sort) == sorting.BROKEN.read(""):
-        found = yield from ask(inspect.broken(session.keys, offset=offset, size=size))
+        found = yield from ask(broken_ops.page(session.keys, offset=offset, size=size))
     else:
         found = yield from _sorted_broken(session, offset, size, sort)
     types = yield from _all_hidden(session)
@@ -339,7 +341,7 @@ def broken(session: Session, *, offset: int = 0, size: int = 50, sort: str = "")
 def _sorted_broken(session: Session, offset: int, size: int, sort: str) -> Steps[BrokenPage]:
     entries: list[BrokenEntry] = []
     while True:
-        seen = yield from ask(inspect.broken(session.keys, offset=len(entries), size=inspect.MAX_ENTRIES))
+        seen = yield from ask(broken_ops.page(session.keys, offset=len(entries), size=inspect.MAX_ENTRIES))
         entries += seen.entries
         if not seen.entries or len(entries) >= min(seen.total, MAX_FILTERED):
             ordered = sorting.BROKEN.sorted(entries, sort)[offset : offset + size]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dayjob.admin import doctor, sorting
+from dayjob.admin import doctor, server_checks, sorting
 from dayjob.admin.session import Session
 from dayjob.admin.views import JobMetrics, JobSpread, Metrics, Quantiles, RedisView, Throughput, Vitals
 from dayjob.errors import BadOption
@@ -232,13 +232,13 @@ def redis(session: Session) -> Steps[RedisView]:
     now = yield from ask(inspect.now())
     server = yield from health.health()
     findings = (
-        doctor.check_version(server.info),
-        *doctor.check_persistence(server),
-        doctor.check_eviction(server),
-        doctor.check_role(server.info),
-        doctor.check_memory(server),
-        doctor.check_clients(server),
-        doctor.check_cluster(server.info, session.keys),
+        server_checks.check_version(server.info),
+        *server_checks.check_persistence(server),
+        server_checks.check_eviction(server),
+        server_checks.check_role(server.info),
+        server_checks.check_memory(server),
+        server_checks.check_clients(server),
+        server_checks.check_cluster(server.info, session.keys),
         *(yield from doctor.check_outbox(session.keys, now)),
     )
     last = int(now // 60)

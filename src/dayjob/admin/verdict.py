@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from dayjob.admin import doctor, keys
+from dayjob.admin import keys, server_checks
 from dayjob.admin.keys import KeysView
 from dayjob.admin.metrics import failing
 from dayjob.admin.session import Session
@@ -259,13 +259,13 @@ def _about_sets(sizes: Sizes) -> list[Note]:
 def _about_server(server: Health) -> list[Note]:
     """Settings of the server that can lose jobs."""
     found = []
-    policy = doctor.eviction_of(server)
+    policy = server_checks.eviction_of(server)
     if policy not in ("", "noeviction"):
         # Without maxmemory the server is never full, until an operator sets one.
-        level: Level = "error" if doctor.memory_limit(server) else "warning"
+        level: Level = "error" if server_checks.memory_limit(server) else "warning"
         text = f"the server deletes keys when it is full (maxmemory-policy {policy})"
         found.append(Note(level, "redis", text, "eviction"))
-    if doctor.memory_only(server):
+    if server_checks.memory_only(server):
         text = "the server keeps jobs in memory only: a restart loses them"
         found.append(Note("warning", "redis", text, "memory_only"))
     return found

@@ -333,7 +333,7 @@ class FakeStore:
         state = PoolState()
         state.cancelled_batches = self.memory.batches.cancelled
         job_type = new_pool_job_type(self.pool, registered, state)
-        # A plain completion would not be heard of.
+        # Plain completions make no entry, and this store must see each end.
         job_type.plain = False
         self._job_types[name] = job_type
         return True

@@ -31,10 +31,11 @@ from dayjob.admin.views.schedules import Calendar, Coming, ComingKind, ComingNam
 from dayjob.admin.views.search import SearchedPart, SearchHit, SearchKind, SearchView
 from dayjob.admin.views.verdict import Level, Note, NoteKind, Verdict
 from dayjob.store.ops.audit import AuditEntry
+from dayjob.store.ops.broken import BrokenEntry, BrokenPage
 from dayjob.store.ops.figures import Histogram
 from dayjob.store.ops.find import State
 from dayjob.store.ops.groups import GroupMark
-from dayjob.store.ops.inspect import BrokenEntry, BrokenPage, Queue, Sizes
+from dayjob.store.ops.inspect import Queue, Sizes
 from dayjob.store.ops.pools import Condemned, Pool, Status, WorkerStatus
 
 __all__ = [

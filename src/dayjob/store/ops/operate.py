@@ -19,6 +19,7 @@ from dayjob.store.op import Arg, Op
 from dayjob.store.ops import concurrency, consume, inspect, maintain, membership, partitions, produce
 from dayjob.store.ops.batches import Fate
 from dayjob.store.ops.bin import Deletion, Source, ask_bin, to_bin
+from dayjob.store.ops.broken import BrokenEntry
 from dayjob.store.ops.maintain import BATCH, Move
 from dayjob.store.ops.move import JobMove, MoveAnswer, counted, done, move, unique_key_of
 from dayjob.store.scripts import load
@@ -463,7 +464,7 @@ def announce(keys: Keys, schedules: Sequence[inspect.StoredSchedule]) -> Op[int]
     return Op("HSET", (keys.periodic,), fields, int)
 
 
-def repair(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
+def repair(keys: Keys, entry: BrokenEntry, payload: bytes) -> Op[bool]:
     """Put a broken entry into a queue as `payload`, which is what it should have been; false when it is gone.
 
     Raises BadOption when that cannot be read either.
@@ -478,14 +479,14 @@ def repair(keys: Keys, entry: inspect.BrokenEntry, payload: bytes) -> Op[bool]:
     )  # fmt: skip
 
 
-def delete_broken(keys: Keys, entry: inspect.BrokenEntry, *, deletion: Deletion | None = None) -> Op[bool]:
+def delete_broken(keys: Keys, entry: BrokenEntry, *, deletion: Deletion | None = None) -> Op[bool]:
     """Delete a broken entry; false when it is gone."""
     return _one(
         _remove(keys, keys.broken, [_broken(entry)], total="deleted:", source_is="broken", deletion=deletion)
     )
 
 
-def _broken(entry: inspect.BrokenEntry, payload: bytes = b"") -> JobMove:
+def _broken(entry: BrokenEntry, payload: bytes = b"") -> JobMove:
     if entry.index >= MAX_DEEP:
         raise BadOption(f"only the first {MAX_DEEP:,} broken entries can be taken out: begin with the oldest")
     return JobMove(entry.entry, payload, entry.index)

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 --[[ page: read entries of a list or a sorted set, from a rank on or after a cursor.
 
-Called by: inspect.page, inspect.peek, inspect.broken, bin.read_part
+Called by: inspect.page, inspect.peek, broken.page, bin.read_part
 KEYS[1]  the list or sorted set
 ARGV[1]  list or set
 ARGV[2]  1 to begin at the right of a list, where jobs are fetched, or with the highest scores
