@@ -102,7 +102,7 @@ def test_every_tab_shows_what_it_is_about(top, pool, put, admin, enqueuer):
 def test_the_tabs_are_those_of_the_web():
     assert [view.title.lower() for view in views.tabs()] == [
         "home", "queues", "pools", "busy", "retry", "scheduled", "dead", "failures", "periodic", "metrics", "redis", "audit",
-        "broken", "calendar", "timeline", "history", "batches", "sources",
+        "broken", "calendar", "timeline", "history", "batches", "sources", "limits",
     ]  # fmt: skip
 
 

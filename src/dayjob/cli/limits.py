@@ -26,14 +26,15 @@ def ls(redis: str | None, namespace: str, as_json: bool) -> None:
     if as_json:
         console.emit(found)
     elif found:
-        rows = [(*_columns(one), ", ".join(one.queues)) for one in found]
+        rows = [(*columns(one), ", ".join(one.queues)) for one in found]
         head = ("LIMIT", "ALLOWS", "USED", "NEXT", "WAITING", "QUEUES")
         console.table(head, rows, right="USED NEXT WAITING")
     else:
         click.echo("No rate limits. A job type has one with @pool.job(limits=[Rate(100, per=1)]).")
 
 
-def _columns(one: LimitView) -> tuple[str, ...]:
+def columns(one: LimitView) -> tuple[str, ...]:
+    """A limit in words: its name, what it allows, what is used, when the next job may start, how many wait."""
     if one.by:
         allows = f"{one.allows} for each {' and '.join(one.by)}"
         return (
@@ -62,7 +63,7 @@ def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     if as_json:
         console.emit(found)
         return
-    label, allows, used, wait, waiting = _columns(found)
+    label, allows, used, wait, waiting = columns(found)
     click.echo(f"{console.clean(label)}: {allows}")
     if found.by_operator:
         click.echo(f"code     {found.declared}")

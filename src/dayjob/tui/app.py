@@ -24,6 +24,7 @@ from dayjob.tui import actions, views
 from dayjob.tui.actions import Action
 from dayjob.tui.bars import Bar, head_line, key_line, tab_line
 from dayjob.tui.dialogs import Confirm, EntryBox, FilterBox, Help, Typed
+from dayjob.tui.row_filters import checked
 from dayjob.tui.sheet import Piece, Sheet, Tone, flowing
 from dayjob.tui.table import Body, Spot, drawn
 from dayjob.tui.views import View, Wish
@@ -201,9 +202,7 @@ class Top(App[None]):
         if not view.conditions:
             self._say(f"{view.title} has no filter.", "dim")
             return
-        box = FilterBox(
-            self._here.wish.where, view.conditions, lambda text: views.checked(text, view.conditions)
-        )
+        box = FilterBox(self._here.wish.where, view.conditions, lambda text: checked(text, view.conditions))
         self.push_screen(box, self._filter)
 
     def _filter(self, where: str | None) -> None:

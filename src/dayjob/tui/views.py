@@ -9,16 +9,34 @@ from typing import Any
 
 from dayjob.admin import sorting, verbs
 from dayjob.admin.client import AsyncAdmin
-from dayjob.admin.filter_checks import compare_texts
-from dayjob.admin.filters import KEYS, Filter, filter_of
+from dayjob.admin.filters import Filter
 from dayjob.admin.records import AttemptRecord
 from dayjob.admin.sorting import SortTable
-from dayjob.admin.views import BusyWorker, Coming, Condemned, JobView, Note, Pool, QueueView, State
-from dayjob.errors import BadOption, UnknownSchedule
+from dayjob.admin.views import (
+    BusyWorker,
+    Coming,
+    Condemned,
+    JobView,
+    Note,
+    Pool,
+    QueueDetail,
+    QueueView,
+    State,
+)
+from dayjob.errors import UnknownSchedule
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
-from dayjob.tui import actions, render, render_batches, render_fleet, render_history, render_timeline
+from dayjob.tui import (
+    actions,
+    render,
+    render_batches,
+    render_fleet,
+    render_history,
+    render_limits,
+    render_timeline,
+)
 from dayjob.tui.actions import Action
+from dayjob.tui.row_filters import all_hold, checked, keys_of
 from dayjob.tui.sheet import Sheet
 
 #: How many rows one read brings.
@@ -68,24 +86,6 @@ class View:
     other: tuple[str, str, Open] | None = None
 
 
-# Filters for lists that the admin layer does not filter: the same syntax, applied to the rows.
-
-
-def checked(where: str, allowed: tuple[str, ...]) -> Filter:
-    """Parse a filter. Raises BadOption, also for a condition that this view cannot apply."""
-    wanted = filter_of(where)
-    useless = [one.key for one in wanted.conditions if one.base not in (*allowed, "text")]
-    if useless:
-        known = " or ".join(KEYS[key].example for key in allowed)
-        raise BadOption(f"{', '.join(useless)} is not a filter of this tab: write {known}")
-    return wanted
-
-
-def keys_of(state: State) -> tuple[str, ...]:
-    """What jobs in a state can be filtered by."""
-    return tuple(key for key, one in KEYS.items() if not one.states or state in one.states)
-
-
 # The tabs.
 
 
@@ -107,7 +107,7 @@ class Home:
 async def _queues(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name",))
     found = await admin.queues(sort=wish.sort)
-    return render.queues(view for view in found.queues if _all_hold(wanted, {"name": view.queue.name}))
+    return render.queues(view for view in found.queues if all_hold(wanted, {"name": view.queue.name}))
 
 
 async def _pools(admin: AsyncAdmin, wish: Wish) -> Sheet:
@@ -128,21 +128,7 @@ def _fits(wanted: Filter, one: BusyWorker) -> bool:
         "source": "" if worker.source is None else str(worker.source),
         "id": worker.id,
     }
-    return _all_hold(wanted, texts)
-
-
-def _all_hold(wanted: Filter, texts: dict[str, str]) -> bool:
-    """Whether a row that is no job fits; a plain word may be in any of its texts."""
-    words = tuple(text.casefold() for text in texts.values())
-    return all(
-        (
-            any(one.value.casefold() in word for word in words)
-            if one.key == "text"
-            else compare_texts(one, (texts[one.key],))
-        )
-        != one.negated
-        for one in wanted.conditions
-    )
+    return all_hold(wanted, texts)
 
 
 def _listing(state: State) -> Read:
@@ -160,7 +146,7 @@ async def _failures(admin: AsyncAdmin, wish: Wish) -> Sheet:
     fitting = [
         one
         for one in found.groups
-        if _all_hold(wanted, {"name": one.name, "error": one.sample.error, "kind": one.kind})
+        if all_hold(wanted, {"name": one.name, "error": one.sample.error, "kind": one.kind})
     ]
     return render.failures(found, fitting[:SIZE])
 
@@ -169,14 +155,14 @@ async def _periodic(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name",))
     found = await admin.periodic(sort=wish.sort)
     return render_fleet.periodic(
-        [one for one in found if _all_hold(wanted, {"name": one.job})], await _now(admin)
+        [one for one in found if all_hold(wanted, {"name": one.job})], await _now(admin)
     )
 
 
 async def _calendar(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name", "id"))
     found = await admin.calendar(wish.hours, sort=wish.sort)
-    fitting = [one for one in found.entries if _all_hold(wanted, {"name": one.name, "id": one.id})]
+    fitting = [one for one in found.entries if all_hold(wanted, {"name": one.name, "id": one.id})]
     return render_fleet.calendar(found, fitting)
 
 
@@ -189,7 +175,7 @@ def _open_coming(subject: Any) -> View | None:
 async def _metrics(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name",))
     found = await admin.metrics(wish.hours, sort=wish.sort)
-    return render_fleet.metrics(found, [one for one in found.jobs if _all_hold(wanted, {"name": one.name})])
+    return render_fleet.metrics(found, [one for one in found.jobs if all_hold(wanted, {"name": one.name})])
 
 
 async def _redis(admin: AsyncAdmin, _: Wish) -> Sheet:
@@ -226,6 +212,12 @@ def _attempts_of_source(subject: Any) -> View | None:
     )
 
 
+async def _limits(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    wanted = checked(wish.where, ("name",))
+    found = await admin.limits()
+    return render_limits.limits([one for one in found if all_hold(wanted, {"name": one.name})])
+
+
 async def _timeline(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name",))
     found = await admin.events(name=wanted.name or "", size=SIZE, sort=wish.sort)
@@ -254,8 +246,17 @@ def queue(name: str) -> View:
         return render.queue(await admin.queue(name), page)
 
     return View(
-        name, read, (*actions.on_jobs("waiting"), actions.MOVE, *actions.QUEUE), _open_job, keys_of("waiting"), marks=True, columns=sorting.JOBS["waiting"],
+        name, read, (*actions.on_jobs("waiting"), actions.MOVE, *actions.QUEUE), _open_job, keys_of("waiting"), marks=True, columns=sorting.JOBS["waiting"], other=_KEYS,
     )  # fmt: skip
+
+
+def queue_keys(name: str) -> View:
+    """The keys of a queue that have waiting jobs."""
+
+    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+        return render_limits.keys(await admin.queue_keys(name))
+
+    return View(f"keys of {name}", read)
 
 
 def job(job_id: str, name: str | None) -> View:
@@ -362,6 +363,16 @@ def _open_queue(subject: Any) -> View | None:
     return queue(subject.queue.name) if isinstance(subject, QueueView) else None
 
 
+def _open_keys(subject: Any) -> View | None:
+    """The keys of a queue; None if its jobs have none."""
+    view = subject.view if isinstance(subject, QueueDetail) else subject
+    by_key = isinstance(view, QueueView) and view.queue.by_key
+    return queue_keys(view.queue.name) if by_key else None
+
+
+_KEYS = ("y", "keys", _open_keys)
+
+
 def _open_note(subject: Any) -> View | None:
     """The view that a note of the verdict is about: a list, or a queue."""
     if not isinstance(subject, Note) or not subject.subject:
@@ -379,7 +390,7 @@ def tabs() -> tuple[View, ...]:
 
 #: All but Home, which keeps a history.
 TABS = (
-    View("Queues", _queues, actions.QUEUE, _open_queue, ("name",), columns=sorting.QUEUES),
+    View("Queues", _queues, actions.QUEUE, _open_queue, ("name",), columns=sorting.QUEUES, other=_KEYS),
     View("Pools", _pools, actions.POOL, _open_pool, columns=sorting.POOLS, other=_STACKS),
     View(
         "Busy",
@@ -479,4 +490,5 @@ TABS = (
     ),
     View("Batches", _batches, actions.BATCH, lambda one: batch(one.id), columns=sorting.BATCHES),
     View("Sources", _sources, (), _attempts_of_source, ("source",), columns=sorting.SOURCES),
+    View("Limits", _limits, (), lambda one: queue(one.queues[0]) if one.queues else None, ("name",)),
 )
