@@ -49,6 +49,7 @@ from dayjob.store.ops import (
     partitions,
     produce,
     rates,
+    results,
     workflows,
 )
 from dayjob.store.ops.consume import Entry, Want
@@ -114,6 +115,12 @@ def _pool(keys: Keys, link: Link, *, held: int = 0, name: str = "a") -> Pool:
 def _enqueue(keys: Keys, link: Link) -> Op[Any]:
     link.run(produce.enqueue(keys, Slot("s", 1), "a", [b"1"], introduce=True))
     return produce.enqueue(keys, Slot("s", 2), "a", [b"2"], introduce=True)
+
+
+@scenario("look_for_result")
+def _look_for_result(keys: Keys, link: Link) -> Op[Any]:
+    link.run(results.look_for_result(keys, "id1", keys.mailbox("m1")))
+    return results.look_for_result(keys, "id1", keys.mailbox("m2"))
 
 
 @scenario("schedule")

@@ -322,6 +322,10 @@ class RunningJob(Protocol):
         """Keep jobs that an atomic job enqueues at `place` until it completes. False if they must be sent at once."""
         ...
 
+    def runs(self, place: tuple[str, str], name: str, /) -> bool:
+        """Whether its pool also runs the jobs of this name that are enqueued at `place`."""
+        ...
+
     def has_pending(self, job_id: str, /) -> bool:
         """Whether an atomic job has enqueued the job with this id and has not completed yet."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated, Any, Literal, TypedDict, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, TypedDict, get_type_hints
 
 from dayjob import option_checks as checks
 from dayjob.errors import BadOption
@@ -237,6 +237,19 @@ def _checked(
     return {key: check(settings[key], f"{where}: {key}") for key, check in known.items() if key in settings}
 
 
+class Reply(Protocol):
+    """How a caller waits for the result of the job that it enqueues."""
+
+    @property
+    def seconds(self) -> int:
+        """How long the result is kept."""
+        ...
+
+    def expect(self, job_ids: Sequence[str], *, noted: bool) -> Sequence[Any]:
+        """Prepare for the results of these jobs. Returns requests to send ahead of the jobs, if that may be `noted` there."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueOptions:
     """The options of one enqueue call: those of `using()`, and when the job is to run."""
@@ -265,6 +278,8 @@ class EnqueueOptions:
     now: bool = False
     #: The database session in whose transaction the pool's outbox keeps the job.
     session: Any = None
+    #: How the caller waits for the result; None if it does not.
+    reply: Reply | None = None
 
 
 class Using(TypedDict, total=False):

@@ -7,7 +7,7 @@ Never run. An ignore comment marks an error that must be there: both checkers re
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
@@ -104,6 +104,11 @@ assert_type(both.enqueue_unique_at(NOW, user_id=7), Job | None)
 assert_type(both.using(source=42, id="w-7").enqueue(user_id=7), Job)
 assert_type(both.using(source=None).using(expires=60).enqueue_unique(7), Job | None)
 assert_type(both.result("id"), str)
+assert_type(both.call(user_id=7), str)
+assert_type(both.call(user_id=7, timeout=10), str)
+for item, text in both.map([{"user_id": 7}], ordered=False, timeout=10):
+    assert_type(item, Mapping[str, Any])
+    assert_type(text, str)
 assert_type(both(Context(), Job("both"), user_id=7), str)
 assert_type(both(Context(), Job("both"), 7, "a@b.c"), str)
 
@@ -129,6 +134,9 @@ both.enqueue_in(user_id=7)  # type: ignore[call-arg]
 both.enqueue_in("300", user_id=7)  # type: ignore[arg-type]
 both.enqueue_at(300, user_id=7)  # type: ignore[arg-type]
 both.enqueue_unique(user=7)  # type: ignore[call-arg]
+both.call(user=7)  # type: ignore[call-overload]
+both.call(user_id="7")  # type: ignore[call-overload]
+both.map([7])  # type: ignore[list-item]
 both.using(sources=42)  # type: ignore[call-arg]
 both.using(unique_for="1h")  # type: ignore[arg-type]
 both.using(source=42).enqueue(user=7)  # type: ignore[call-arg]
@@ -155,6 +163,13 @@ async def in_async_code() -> None:
     assert_type(await both.aresult("id", 5), str)
     assert_type(await coloured.aenqueue(user_id=7), Job)
     assert_type(await coloured.aresult("id"), str)
+    assert_type(await both.acall(user_id=7), str)
+    assert_type(await both.acall(user_id=7, timeout=5), str)
+    assert_type(await coloured.acall(user_id=7), str)
+    assert_type(await coloured.acall(user_id=7, timeout=5), str)
+    async for _, text in coloured.amap([{"user_id": 7}]):
+        assert_type(text, str)
+    await both.acall(user=7)  # type: ignore[call-overload]
     assert_type(await coloured(Context(), user_id=7), str)
     await both.aenqueue(user=7)  # type: ignore[call-arg]
     await coloured.aenqueue(user_id="7")  # type: ignore[arg-type]

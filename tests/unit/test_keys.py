@@ -42,6 +42,7 @@ def every_key(keys: Keys) -> dict[str, str]:
         "deletion": "d", "limit": "l", "part": 0, "kind": "k", "schedule": "c", "receiver": "w", "token": "1:n", "number": 0, "key": "y",
         "batch_id": "b",
         "workflow_id": "w1",
+        "mailbox_id": "m",
     }  # fmt: skip
     found = {}
     for name, member in inspect.getmembers(Keys):

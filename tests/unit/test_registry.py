@@ -804,9 +804,9 @@ class TestEnqueueing:
 
     def test_results_are_asked_for_by_job_or_id(self):
         found, _, _ = self.recorded(keep=60)
-        assert found.result("w-7", 3) == "w-7 3"
-        assert found.result(Job("watch", id="w-8")) == "w-8 None"
-        assert asyncio.run(found.aresult("w-7", 3)) == "w-7 3"
+        assert found.result("w-7", 3) == "Job('watch', id='w-7') 3"
+        assert found.result(Job("watch", id="w-8")) == "Job('watch', id='w-8') None"
+        assert asyncio.run(found.aresult("w-7", 3)) == "Job('watch', id='w-7') 3"
 
     def test_results_that_are_never_kept_cannot_be_asked_for(self):
         found, _, _ = self.recorded()

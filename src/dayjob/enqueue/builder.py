@@ -63,6 +63,10 @@ class Sink(Protocol):
 
     def result(self, job_id: str, /) -> Any: ...
 
+    def call(self, job_id: str, /) -> bytes: ...
+
+    async def acall(self, job_id: str, /) -> bytes: ...
+
     def progress(self, batch_id: str, /) -> Any: ...
 
     def cancel_batch(self, batch_id: str, /) -> bool: ...
@@ -158,6 +162,8 @@ class Builder:
         if origin:
             # Not behind them: the script looks for the time of expiry at the end.
             extras = origin + extras
+        if options.reply is not None:
+            extras = codec.more_fields({"reply": options.reply.seconds}) + extras
         if batch:
             extras = codec.more_fields({"membership": [batch, number]}) + extras
         if takes:

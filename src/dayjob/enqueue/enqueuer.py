@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 from dayjob import option_checks
-from dayjob.enqueue import results
+from dayjob.enqueue import calls, results
 from dayjob.enqueue.batches import Batch, Senders, new_batch
 from dayjob.enqueue.builder import Builder, Find
 from dayjob.enqueue.sender import AsyncSender, Sender
 from dayjob.enqueue.workflows import RunningWorkflow, Workflow, new_workflow, read_results
 from dayjob.errors import BadOption
+from dayjob.handlers.calls import EncodedItem, Item, MapOptions
 from dayjob.handlers.registry import JobType, epoch, require_stored, wait_of
 from dayjob.job import Job
 from dayjob.middleware import EnqueueHook
@@ -164,7 +165,33 @@ class Enqueuer(_EnqueuerBase[Sender]):
 
         Only job types with `keep=` keep results.
         """
-        return walk(self.sender, results.wait_for(self._builder, job, timeout))
+        job_id, _ = results.id_and_name(job)
+        if self._builder.sink is not None:
+            return self._builder.sink.result(job_id)
+        with self.sender.mailbox().inbox([job_id]) as inbox:
+            return walk(self.sender, results.wait_for(self._builder, self.sender.place, inbox, job, timeout))
+
+    def submit_call(self, name: str, args: bytes, options: EnqueueOptions, timeout: float | None, /) -> Any:
+        """Enqueue a job whose arguments are encoded, wait for it and return its result."""
+        deadline = calls.deadline_of(timeout)
+        results.refuse_inside(self.sender.place, name)
+        sink = self._builder.sink
+        if sink is not None:
+            job = require_stored(self.sender.submit(name, args, calls.awaited(options, timeout)))
+            return results.read_result(sink.call(job.id), job.id)
+        with self.sender.mailbox().inbox() as inbox:
+            options = calls.awaited(options, timeout, inbox)
+            job = require_stored(self.sender.submit(name, args, options))
+            if job.existed:
+                inbox.look_again()
+            steps = results.finish(self._builder.keys, inbox, job, timeout, deadline)
+            return walk(self.sender, steps)
+
+    def submit_map(
+        self, name: str, items: Iterable[EncodedItem], options: EnqueueOptions, how: MapOptions, /
+    ) -> Iterator[tuple[Item, Any]]:
+        """Enqueue a job for each item, and iterate over the items with their results."""
+        return calls.map_jobs(self.sender, name, items, options, how)
 
     def state(self, job: Job | str) -> State | Literal["pending"] | None:
         """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError.
@@ -227,7 +254,42 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
 
     async def result(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - a limit on the job
         """Wait up to `timeout` seconds for the job and return its result. Raises ResultTimeout, JobFailed, StoreError."""
-        return await awalk(self.sender, results.wait_for(self._builder, job, timeout))
+        job_id, _ = results.id_and_name(job)
+        if self._builder.sink is not None:
+            return self._builder.sink.result(job_id)
+        with self.sender.mailbox().inbox([job_id]) as inbox:
+            return await awalk(
+                self.sender, results.wait_for(self._builder, self.sender.place, inbox, job, timeout)
+            )
+
+    async def submit_call(
+        self,
+        name: str,
+        args: bytes,
+        options: EnqueueOptions,
+        timeout: float | None,  # noqa: ASYNC109 - a limit on the job
+        /,
+    ) -> Any:
+        """Enqueue a job whose arguments are encoded, wait for it and return its result."""
+        deadline = calls.deadline_of(timeout)
+        results.refuse_inside(self.sender.place, name)
+        sink = self._builder.sink
+        if sink is not None:
+            job = require_stored(await self.sender.submit(name, args, calls.awaited(options, timeout)))
+            return results.read_result(await sink.acall(job.id), job.id)
+        with self.sender.mailbox().inbox() as inbox:
+            options = calls.awaited(options, timeout, inbox)
+            job = require_stored(await self.sender.submit(name, args, options))
+            if job.existed:
+                inbox.look_again()
+            steps = results.finish(self._builder.keys, inbox, job, timeout, deadline)
+            return await awalk(self.sender, steps)
+
+    def submit_map(
+        self, name: str, items: Iterable[EncodedItem], options: EnqueueOptions, how: MapOptions, /
+    ) -> AsyncIterator[tuple[Item, Any]]:
+        """Enqueue a job for each item, and iterate over the items with their results."""
+        return calls.amap_jobs(self.sender, name, items, options, how)
 
     async def state(self, job: Job | str) -> State | Literal["pending"] | None:
         """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError."""

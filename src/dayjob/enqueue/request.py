@@ -109,6 +109,8 @@ class EnqueueRequest(msgspec.Struct, Generic[A]):
     timeout: float
     #: Whether it is sent at once inside an atomic job.
     now: bool = False
+    #: Sent ahead of each try, in the same round trip: notes that this process waits for the results.
+    notes: Sequence[Op[Any]] = ()
     #: The jobs of the requests that were answered, and how many requests that are.
     jobs: list[Job | None] = msgspec.field(default_factory=list)
     answered: int = 0
@@ -139,7 +141,9 @@ class EnqueueRequest(msgspec.Struct, Generic[A]):
                 deadline = time.monotonic() + self.timeout if self.wanted else math.inf
                 for pause in TRIES:
                     try:
-                        if not self.wanted:
+                        if self.notes:
+                            stored = (yield [*self.notes, self.op])[-1]
+                        elif not self.wanted:
                             stored = yield self.op
                         else:
                             stored = yield from self._confirm(self.op, self.wanted, able, deadline)

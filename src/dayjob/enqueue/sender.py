@@ -21,6 +21,7 @@ from dayjob.enqueue.batches import joining
 from dayjob.enqueue.builder import Builder, Sink
 from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
 from dayjob.enqueue.hooks import hooked, with_headers
+from dayjob.enqueue.mailbox import Mailbox, mailbox_of
 from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
 from dayjob.errors import BadOption
 from dayjob.instruments import INSTRUMENTS
@@ -35,6 +36,7 @@ from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.produce import NewJob, When
 from dayjob.store.ops.workflows import WorkflowChunk
 from dayjob.store.steps import awalk, walk
+from dayjob.store.subscription import Subscription
 from dayjob.transactions import TransactionOutbox
 
 A = TypeVar("A")
@@ -81,6 +83,8 @@ class _SenderBase:
         request = EnqueueRequest(
             self.builder, [new_jobs], _first, options.durability, self._timeout, options.now
         )
+        if options.reply is not None:
+            request.notes = options.reply.expect([new_jobs[0].job.id], noted=not options.durability)
         return request, on_commit
 
     def _request_many(
@@ -103,6 +107,9 @@ class _SenderBase:
         request = EnqueueRequest(
             self.builder, batches, _stored, options.durability, self._timeout, options.now
         )
+        if options.reply is not None:
+            ids = [new_job.job.id for new_job in new_jobs]
+            request.notes = options.reply.expect(ids, noted=not options.durability)
         return request, on_commit
 
     def _in_transaction(
@@ -149,6 +156,13 @@ class _SenderBase:
         if self._defaults is not None and isinstance(chunk, WorkflowChunk):
             durability = self._defaults.durability
         return EnqueueRequest(self.builder, [chunk], _stored, durability, self._timeout)
+
+    def mailbox(self) -> Mailbox:
+        """Where the results arrive that this process waits for."""
+        return mailbox_of(self.place, self.builder.keys, self._subscription)
+
+    def _subscription(self) -> Subscription:
+        return Subscription(self._resolve(), tag=self.builder.keys.known_jobs, name="dayjob:mailbox")
 
     def _collected(self, request: EnqueueRequest[Any]) -> bool:
         """Whether the atomic job that is running keeps the jobs until it completes."""

@@ -10,15 +10,16 @@ import difflib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 import msgspec
 
 from dayjob.errors import BadOption, BadSignature, NotReady, UnknownJob
 from dayjob.handlers.arguments import Arguments, Called, Gaps, encode_unchecked
+from dayjob.handlers.calls import Calls, OwnPool
 from dayjob.handlers.chains import Chain, Takes
 from dayjob.handlers.codecs import DEFAULT, Codecs
 from dayjob.handlers.job_keys import KeyReader
@@ -45,78 +46,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Submits(Protocol):
-    """What a job type sends its jobs to."""
-
-    def submit(self, name: str, args: bytes, options: EnqueueOptions, /) -> Job | None:
-        """Enqueue one job; None if it is unique and another job holds its unique key."""
-        ...
-
-    def submit_many(
-        self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions, /
-    ) -> list[Job]:
-        """Enqueue many jobs of one name. Duplicates are left out of the answer."""
-        ...
-
-
-class AsyncSubmits(Protocol):
-    """Like Submits, for async code."""
-
-    async def submit(self, name: str, args: bytes, options: EnqueueOptions, /) -> Job | None: ...
-
-    async def submit_many(
-        self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions, /
-    ) -> list[Job]: ...
-
-
-class OwnEnqueuer(Protocol):
-    """The part of a pool's enqueuer that its job types use."""
-
-    @property
-    def sender(self) -> Submits: ...
-
-    def result(self, job: str, timeout: float | None, /) -> Any:
-        """Wait for the job and return its result."""
-        ...
-
-    def batch(self, batch_id: str, /, *above: str) -> Any:
-        """The batch with this id."""
-        ...
-
-    def running_workflow(self, workflow_id: str, added: Any, /) -> Any:
-        """The workflow with this id, whose nodes a running node adds to `added`."""
-        ...
-
-    def new_workflow(self, name: str, source: str | int | None, /) -> Any:
-        """A workflow that is stored when it starts."""
-        ...
-
-    def node_results(self, workflow_id: str, numbers: Sequence[int], /) -> list[bytes | None]:
-        """The results of nodes of a workflow."""
-        ...
-
-
-class OwnAsyncEnqueuer(Protocol):
-    """Like OwnEnqueuer, for async code."""
-
-    @property
-    def sender(self) -> AsyncSubmits: ...
-
-    async def result(self, job: str, timeout: float | None, /) -> Any: ...  # noqa: ASYNC109
-
-    async def node_results(self, workflow_id: str, numbers: Sequence[int], /) -> list[bytes | None]: ...
-
-
-class OwnPool(Protocol):
-    """The part of a pool that its job types use."""
-
-    @property
-    def enqueuer(self) -> OwnEnqueuer: ...
-
-    @property
-    def async_enqueuer(self) -> OwnAsyncEnqueuer: ...
-
-
 #: How other libraries enqueue a job, and how dayjob does.
 _OTHER_ENQUEUES = {
     "delay": "enqueue(...)",
@@ -126,7 +55,7 @@ _OTHER_ENQUEUES = {
 }
 
 
-class JobType(Generic[Q, P, R_co]):
+class JobType(Calls[P, R_co], Generic[Q, P, R_co]):
     """A handler with its name and options. It can be called like the function, or enqueued.
 
     `Q` are the parameters to call it with, `P` those to enqueue it with: the same without context and job.
@@ -302,36 +231,6 @@ class JobType(Generic[Q, P, R_co]):
         return await self._asubmit(args, kwargs, unique=True, at=epoch(when))
 
     @overload
-    def result(
-        self: JobType[..., ..., Coroutine[Any, Any, T]], job: Job | str, timeout: float | None = None
-    ) -> T: ...
-
-    @overload
-    def result(self, job: Job | str, timeout: float | None = None) -> R_co: ...
-
-    def result(self, job: Job | str, timeout: float | None = None) -> Any:
-        """Wait for a job and return its result, in the type of the handler's return annotation.
-
-        Raises ResultTimeout after `timeout` seconds, JobFailed if the job is dead, and NotReady if this job type keeps
-        no results.
-        """
-        return self._results.decode(self._pool.enqueuer.result(self._kept(job), timeout))
-
-    @overload
-    async def aresult(
-        self: JobType[..., ..., Coroutine[Any, Any, T]],
-        job: Job | str,
-        timeout: float | None = None,  # noqa: ASYNC109 - Redis is asked to wait that long
-    ) -> T: ...
-
-    @overload
-    async def aresult(self, job: Job | str, timeout: float | None = None) -> R_co: ...  # noqa: ASYNC109
-
-    async def aresult(self, job: Job | str, timeout: float | None = None) -> Any:  # noqa: ASYNC109
-        """`result`, awaited."""
-        return self._results.decode(await self._pool.async_enqueuer.result(self._kept(job), timeout))
-
-    @overload
     def then(self: JobType[..., ..., Coroutine[Any, Any, T]], following: Takes[T, S]) -> Chain[P, S]: ...
 
     @overload
@@ -364,6 +263,10 @@ class JobType(Generic[Q, P, R_co]):
             raise BadOption("enqueue_many: jobs cannot share one id; remove using(id=...)")
         return [(self._arguments.encode((), item), options) for item in items]
 
+    def pool_runs(self, place: tuple[str, str], name: str) -> bool:
+        """Whether its pool runs the jobs of this name that are enqueued at `place`."""
+        return self._pool.enqueuer.sender.place == place and name in self._pool.registry
+
     def batch_of(self, ids: tuple[str, ...]) -> Any:
         """The batch with the first of these ids, which is in those with the others."""
         return self._pool.enqueuer.batch(*ids)
@@ -372,11 +275,6 @@ class JobType(Generic[Q, P, R_co]):
     def pool(self) -> OwnPool:
         """The pool that it belongs to."""
         return self._pool
-
-    def _kept(self, job: Job | str) -> str:
-        if self.options.keep is None:
-            raise NotReady(f"{self.name} keeps no results: write @pool.job(keep=3600)    {self.location}")
-        return job if isinstance(job, str) else job.id
 
 
 class Registry:

@@ -25,6 +25,8 @@ MAX_LINE = 200
 MAX_ORIGIN = 401
 #: How deep batches may be nested.
 MAX_BATCHES = 8
+#: Longest time for which a job may ask to have its result kept, in seconds.
+MAX_REPLY_SECONDS = 7 * 86_400.0
 
 #: The value of a field that a payload does not have.
 NULL = msgspec.Raw(b"null")
@@ -70,6 +72,8 @@ class Wire(msgspec.Struct, gc=False):
     membership: msgspec.Raw = NULL
     #: Arguments of a node of a workflow that are results of other nodes: how many nodes before it, then the path in `args`.
     takes: msgspec.Raw = NULL
+    #: Seconds to keep its result, because the caller that enqueued it waits for that.
+    reply: msgspec.Raw = NULL
 
 
 class Fault(msgspec.Struct, array_like=True, frozen=True):
@@ -175,6 +179,18 @@ def origin_text(raw: msgspec.Raw) -> str:
     except UNREADABLE:
         return ""
     return found[:MAX_ORIGIN] if isinstance(found, str) else ""
+
+
+def reply_seconds(wire: Wire) -> float | None:
+    """For how long the caller that enqueued the job wants its result kept; None if it does not wait for one."""
+    if wire.reply is NULL:
+        return None
+    try:
+        found = msgspec.json.decode(wire.reply)
+    except UNREADABLE:
+        return None
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    return min(float(found), MAX_REPLY_SECONDS) if is_number and found > 0 else None
 
 
 #: The ids of a member's batches, the nearest first, and its numbers in them; -1 for a callback of a batch. Or the id of a

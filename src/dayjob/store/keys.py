@@ -281,8 +281,12 @@ class Keys:
         return f"{self.prefix}done"
 
     def result(self, job_id: str) -> str:
-        """String: the result of a completed job, or the error of a dead one, JSON. Expires after the job type's `keep`."""
+        """String: the result of a completed job, or the error of a dead one, JSON. Expires after the job type's `keep`. While callers wait for it: `waiting` and their mailboxes, which expire after a minute. Written by exchange, sweep, move, look_for_result."""
         return f"{self.prefix}result:{job_id}"
+
+    def mailbox(self, mailbox_id: str) -> str:
+        """A channel, not a key: the results that one process waits for are published here."""
+        return f"{self.prefix}mailbox:{mailbox_id}"
 
     @property
     def outbox(self) -> str:

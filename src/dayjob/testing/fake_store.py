@@ -173,6 +173,26 @@ class FakeStore:
             raise ResultTimeout(f"no result of job {job_id} yet: in a testing block, call drain() first")
         return read_result(raw, job_id)
 
+    def call(self, job_id: str, /) -> bytes:
+        """Run a job whose caller waits, to its end. Returns its result as JSON. Raises ResultTimeout if it cannot run."""
+        while (raw := self.memory.result(job_id)) is None:
+            self.run(self._next_attempt(job_id), Round())
+        return raw
+
+    async def acall(self, job_id: str, /) -> bytes:
+        """`call`, awaited."""
+        while (raw := self.memory.result(job_id)) is None:
+            await self.arun(self._next_attempt(job_id), Round())
+        return raw
+
+    def _next_attempt(self, job_id: str) -> ProbedAttempt:
+        attempt = self.take(job_id)
+        if attempt is None:
+            raise ResultTimeout(
+                f"job {job_id} cannot run: this block has no pool with its job type, or it is running"
+            )
+        return attempt
+
     def progress(self, batch_id: str, /) -> Progress:
         """What became of the members of a batch."""
         return self.memory.batches.progress(batch_id)

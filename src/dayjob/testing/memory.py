@@ -208,6 +208,7 @@ class Memory:
                 self._keep(entry, now + KEEP_ERROR_MS / 1000)
             case Dropped() | Cancelled():
                 self.discarded.append(MemoryEntry.of(attempt.payload))
+                self._keep(entry, now + KEEP_ERROR_MS / 1000)
             case HeldBack(limits=limits, after=after):
                 if self._limits is None:
                     self.scheduled.append(MemoryEntry.of(attempt.payload, now + after))

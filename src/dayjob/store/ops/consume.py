@@ -101,6 +101,19 @@ def error_result(message: str) -> bytes:
     return msgspec.json.encode({"error": message})
 
 
+def ended_result(outcome: Died | Dropped | Cancelled, *, kept: bool, awaited: bool) -> bytes:
+    """What a caller that waits for the result of a job gets when the job ends without one; b"" if nothing is stored.
+
+    `kept` means that its job type keeps results, `awaited` that the caller that enqueued it waits.
+    """
+    if isinstance(outcome, Died):
+        return error_result(outcome.why) if kept or awaited else b""
+    if not awaited:
+        return b""
+    why = outcome.why if isinstance(outcome, Dropped) else "an operator cancelled it"
+    return error_result(f"the job ended without a result: {why or 'discarded'}")
+
+
 def encode(keys: Keys, entry: Entry) -> tuple[str, int, str, bytes | str]:
     """The kind, number, key and value of an entry, as exchange.lua and sweep.lua document them for each kind."""
     match entry.outcome:
@@ -113,7 +126,7 @@ def encode(keys: Keys, entry: Entry) -> tuple[str, int, str, bytes | str]:
         case Died(counts_failure=counts):
             return "died", int(counts), _result_key(keys, entry), entry.result
         case Dropped(counts_failure=counts):
-            return "dropped", int(counts), "", b""
+            return "dropped", int(counts), _result_key(keys, entry), entry.result
         case Done():
             return "done", 0, "", b""
         case Release(unique_key=key, first_run=first):
@@ -127,7 +140,7 @@ def encode(keys: Keys, entry: Entry) -> tuple[str, int, str, bytes | str]:
         case NameSuspect():
             return "name_suspect", 0, "", b""
         case Cancelled():
-            return "cancelled", 0, "", b""
+            return "cancelled", 0, _result_key(keys, entry), entry.result
         case Rewound():
             return "rewound", 0, "", b""
         case Reaped():

@@ -16,6 +16,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import inspect, maintain, membership, partitions
+from dayjob.store.ops.results import read_result
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -209,7 +210,7 @@ def _find_running(keys: Keys, job_id: str, _name: str | None, depth: Depth) -> S
 
 def _find_ended(keys: Keys, job_id: str, _name: str | None, depth: Depth) -> Steps[Found | None]:
     sets: tuple[tuple[str, State], ...] = ((keys.retry, "retry"), (keys.dead, "dead"), (keys.done, "done"))
-    result: bytes | None = yield from ask(Op("GET", (keys.result(job_id),), (), lambda reply: reply))
+    result = yield from ask(read_result(keys, job_id))
     for source, state in sets:
         found = yield from _in_set(source, state, job_id, depth, result=result)
         if found is not None:

@@ -200,7 +200,8 @@ def kill(
 
 
 def _with_result(keys: Keys, dead: JobMove, wire: codec.Wire, keeping: Container[str]) -> JobMove:
-    return replace(dead, result_key=keys.result(wire.id)) if wire.id and wire.name in keeping else dead
+    keeps = wire.name in keeping or codec.reply_seconds(wire) is not None
+    return replace(dead, result_key=keys.result(wire.id)) if wire.id and keeps else dead
 
 
 def _corpse(payload: bytes, now: float, why: str) -> bytes:

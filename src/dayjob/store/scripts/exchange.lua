@@ -59,8 +59,8 @@ Kinds of entries that end the attempt, named like the classes of outcome.py (num
   retried     payload goes to retry; number: delay in milliseconds
   snoozed     payload goes to scheduled; number: delay in milliseconds
   died        payload goes to dead; number: 1 when it counts as a failure; key, value: the error as the job's result
-  dropped     nothing is stored; number: 1 when it counts as a failure
-  cancelled   nothing is stored
+  dropped     nothing is stored; number: 1 when it counts as a failure; key, value: the reason as the job's result
+  cancelled   nothing is stored; key, value: the reason as the job's result
   given_back  the held payload goes back to its queue; key, value: a unique key to take again, and the job id
   held_back   the held payload goes back to its queue; number: milliseconds for which limits hold; value: their indexes
   rewound     the held payload goes back to its queue
@@ -150,7 +150,7 @@ end
 
 -- 2. Settle. Each destination is written before the attempt is removed from held.
 if entries > 0 then
-  --@use settle
+  --@use answer settle
   --@use entries
   local settler = new_settler(exchange, {
     retry = retry, dead = dead, scheduled = scheduled, done = done, broken = broken, due = due, seconds = time[1],

@@ -27,7 +27,7 @@ Atomic because: a job must be in exactly one place, positions in a queue change 
 released with its job, two jobs must not wait under one unique key, and a caller that waits for a result must not get that of
 an earlier attempt.
 ]]
---@use time check bell entry owner workflow node membership
+--@use time check bell entry owner workflow node membership answer
 local source, target, totals, known, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local scheduled, due = KEYS[6], KEYS[7]
 local from, to, name, total, failure, how = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -66,7 +66,7 @@ for i = 7, #ARGV, 8 do
     elseif holder and owns(entry, id, holder) then
       redis.call('DEL', unique)
     end
-    if to == 'dead' and result then redis.call('SET', result, failure, 'PX', 86400000) end
+    if to == 'dead' and result then answer(result, failure, 86400000) end
     local in_batch = tonumber(ARGV[i + 6])
     if how ~= '' and in_batch > 0 then note_member(in_batch, ARGV[i + 7], how, now, scheduled, due) end
     moved = moved + 1

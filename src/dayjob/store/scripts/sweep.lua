@@ -27,13 +27,13 @@ Kinds of entries, named like the classes of outcome.py (number is 0 unless given
   reaped      payload goes to the head of its queue
   retried     payload goes to retry; number: delay in milliseconds
   died        payload goes to dead; number: 1 when it counts as a failure; result: the error as the job's result
-  dropped     nothing is stored; number: 1 when it counts as a failure
-  cancelled   nothing is stored
+  dropped     nothing is stored; number: 1 when it counts as a failure; result: the reason as the job's result
+  cancelled   nothing is stored; result: the reason as the job's result
   unreadable  payload goes to broken
 The unique key of an entry is released if the job owns it.
 Atomic because: an attempt must be in exactly one place, and two sweepers may run at once.
 ]]
---@use check bell record json event turns workflow node membership
+--@use check bell record json event turns workflow node membership answer
 local condemned, held, state, status = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, retry, broken, totals, due = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local rescues, scheduled = KEYS[10], KEYS[11]
@@ -79,7 +79,6 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
       add('reaped', name)
     elseif kind == 'died' then
       redis.call('ZADD', dead, time[1], payload)
-      if result > 0 then redis.call('SET', KEYS[result], ARGV[i + 8], 'PX', 86400000) end
       if number == 1 then add('failed', name) end
       add('dead', name)
     elseif kind == 'retried' then
@@ -99,6 +98,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
     else
       add('cancelled', name)
     end
+    if result > 0 then answer(KEYS[result], ARGV[i + 8], 86400000) end
     if key > 0 and redis.pcall('GET', KEYS[key]) == job then
       redis.call('DEL', KEYS[key])
     end

@@ -285,9 +285,9 @@ class Reaper:
         wire = held.wire
         own = wire.unique_key.startswith(self._keys.unique_prefix)
         releases = wire.unique_key if own else ""
-        result = b""
-        if isinstance(outcome, Died) and self._keeps_results(wire.name):
-            result = consume.error_result(outcome.why)
+        awaited = wire.reply is not codec.NULL
+        kept = isinstance(outcome, Died) and not awaited and self._keeps_results(wire.name)
+        result = consume.ended_result(outcome, kept=kept, awaited=awaited)
         return Entry(wire.name, held.token, outcome, payload, wire.id, result, releases)
 
     def _keeps_results(self, name: str) -> bool:

@@ -13,12 +13,12 @@ import msgspec
 
 from dayjob.job import Job, StopReason, new_id
 from dayjob.options import JobOptions
-from dayjob.outcome import Cancelled, Died, GivenBack
+from dayjob.outcome import Cancelled, Died, Dropped, GivenBack
 from dayjob.store import codec, fork
 from dayjob.store.codec import Wire
 from dayjob.store.ops.batches import Member, member_of
 from dayjob.store.ops.children import Children
-from dayjob.store.ops.consume import Entry, error_result
+from dayjob.store.ops.consume import Entry, ended_result
 from dayjob.store.ops.produce import NewJob
 from dayjob.store.ops.rates import Charge, Spent
 from dayjob.store.ops.workflows import AddedNodes
@@ -132,6 +132,21 @@ class Attempt(msgspec.Struct, eq=False):
         used = None if self.job is None else self.job.spent
         return None if used is None or used == charge.cost else Spent(used - charge.cost, charge.marks)
 
+    def keeps_result(self) -> float | None:
+        """For how many seconds its result or last error is kept; None if it is not."""
+        keep = self.job_type.options.keep
+        asked = None if self.wire.reply is codec.NULL else codec.reply_seconds(self.wire)
+        return keep if asked is None or (keep is not None and keep > asked) else asked
+
+    def ended_result(self, outcome: Died | Dropped | Cancelled, message: str = "") -> bytes:
+        """What a caller that waits for its result gets now that it ends without one; `message` is its last error."""
+        awaited = self.wire.reply is not codec.NULL
+        if not awaited and self.job_type.options.keep is None:
+            return b""
+        if isinstance(outcome, Died):
+            outcome = Died(outcome.counts_failure, message)
+        return ended_result(outcome, kept=self.job_type.options.keep is not None, awaited=awaited)
+
     def own_key(self, unique_prefix: str) -> str:
         """The job's unique key; "" if it has none, or one that is not a unique key of this namespace."""
         key = self.wire.unique_key
@@ -141,11 +156,11 @@ class Attempt(msgspec.Struct, eq=False):
         """The entry that ends a cancelled job: dropped, or moved to dead if killed. Its unique key is released."""
         job_id, releases = self.wire.id, self.own_key(unique_prefix)
         if not self.killed:
-            return Entry(self.name, self.token, Cancelled(), job_id=job_id, releases=releases)
+            result = self.ended_result(Cancelled())
+            return Entry(self.name, self.token, Cancelled(), job_id=job_id, result=result, releases=releases)
         payload = killed_payload(self.payload, now)
         died = Died(counts_failure=False, why=KILLED)
-        result = error_result(KILLED) if self.job_type.options.keep is not None else b""
-        return Entry(self.name, self.token, died, payload, job_id, result, releases)
+        return Entry(self.name, self.token, died, payload, job_id, self.ended_result(died, KILLED), releases)
 
     @property
     def id(self) -> str:
@@ -204,6 +219,10 @@ class Attempt(msgspec.Struct, eq=False):
                 self.children = Children()
             self.children.add(new_jobs)
             return True
+
+    def runs(self, place: tuple[str, str], name: str) -> bool:
+        """Whether its pool also runs the jobs of this name that are enqueued at `place`."""
+        return self.job_type.type.pool_runs(place, name)
 
     def has_pending(self, job_id: str) -> bool:
         """Whether the job with this id is stored if this attempt completes."""

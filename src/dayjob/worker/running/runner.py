@@ -183,7 +183,13 @@ class Runner:
             return self._cancelled(attempt)
         if self._logs_done:
             report.log_done(attempt)
-        if attempt.job_type.plain and not attempt.wire.unique_until and attempt.wire.membership is codec.NULL:
+        wire = attempt.wire
+        if (
+            attempt.job_type.plain
+            and not wire.unique_until
+            and wire.membership is codec.NULL
+            and wire.reply is codec.NULL
+        ):
             return None
         return self._done(attempt, result)
 
@@ -196,12 +202,13 @@ class Runner:
         """Settle an attempt whose handler returned."""
         # From here on an atomic job keeps nothing that is enqueued: hooks send at once.
         attempt.over = True
-        options, hooks = attempt.job_type.options, attempt.job_type.hooks
+        hooks = attempt.job_type.hooks
         if hooks.done and result is not SKIPPED:
             report.report_done(attempt)
         node = attempt.wire.membership is not codec.NULL and codec.node_of(attempt.wire) is not None
-        if options.keep is not None or node:
-            return self._keep(attempt, result, options.keep, in_workflow=node)
+        kept = attempt.keeps_result()
+        if kept is not None or node:
+            return self._keep(attempt, result, kept, in_workflow=node)
         return self._settler.settle_completion(attempt)
 
     def _keep(self, attempt: Attempt, result: Any, seconds: float | None, *, in_workflow: bool) -> Settlement:

@@ -21,7 +21,7 @@ from dayjob.outcome import (
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.children import Children
-from dayjob.store.ops.consume import Entry, error_result
+from dayjob.store.ops.consume import Entry
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.failure import Failure
 
@@ -43,8 +43,8 @@ class Settler:
     ) -> Entry:
         """The entry for an outcome. Raises codec.Broken if the payload cannot be rewritten."""
         wire = attempt.wire
-        if failure is not None and attempt.job_type.options.keep is not None and isinstance(outcome, Died):
-            result = error_result(failure.message)
+        if isinstance(outcome, Died | Dropped):
+            result = attempt.ended_result(outcome, "" if failure is None else failure.message)
         releases = ""
         if wire.unique_key and not isinstance(outcome, Retried | Snoozed | GivenBack | HeldBack):
             releases = attempt.own_key(self._keys.unique_prefix)

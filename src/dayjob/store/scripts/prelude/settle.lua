@@ -8,6 +8,7 @@ local function new_settler(exchange, to)
     retried = {'ZCARD', retry}, died = {'ZCARD', dead}, snoozed = {'ZCARD', scheduled}, kept = {'ZCARD', done},
     unreadable = {'LLEN', broken},
   }
+  local has_result = {kept = true, died = true, dropped = true, cancelled = true}
   -- Whether the key to which an outcome moves its job has the right type.
   function settler.can(kind, i, token)
     if kind == 'given_back' or kind == 'rewound' or kind == 'held_back' then
@@ -68,8 +69,8 @@ local function new_settler(exchange, to)
     else
       put_back(kind, i, token, amount, key, value)
     end
-    if (kind == 'kept' or kind == 'died') and key > 0 then
-      redis.call('SET', KEYS[key], value, 'PX', string.format('%d', math.max(kind == 'kept' and amount or 86400000, 1)))
+    if key > 0 and has_result[kind] then
+      answer(KEYS[key], value, string.format('%d', math.max(kind == 'kept' and amount or 86400000, 1)))
     end
   end
   -- End one attempt.
