@@ -38,6 +38,7 @@ INSIDE = {
             "resolve",
             "encode",
             "call_args",
+            "pool_runs",
         )
     ),
     *((name, method) for name in ("Enqueuer", "AsyncEnqueuer") for method in ("submit", "run")),
@@ -69,6 +70,7 @@ def keys() -> str:
         "kind": "<kind>",
         "schedule": "<schedule>",
         "key": "<key>",
+        "mailbox_id": "<mailbox>",
     }
     rows = ["| function | key | what it holds |", "|---|---|---|"]
     for name, member in vars(Keys).items():

@@ -237,7 +237,7 @@ def _checked(
     return {key: check(settings[key], f"{where}: {key}") for key, check in known.items() if key in settings}
 
 
-class Reply(Protocol):
+class ReplyPlan(Protocol):
     """How a caller waits for the result of the job that it enqueues."""
 
     @property
@@ -279,7 +279,7 @@ class EnqueueOptions:
     #: The database session in whose transaction the pool's outbox keeps the job.
     session: Any = None
     #: How the caller waits for the result; None if it does not.
-    reply: Reply | None = None
+    reply: ReplyPlan | None = None
 
 
 class Using(TypedDict, total=False):

@@ -295,9 +295,9 @@ ALL = (
     ),
     Mutant(
         "a result never expires",
-        f"{SCRIPTS}/prelude/settle.lua",
-        "call('SET', KEYS[key], value, 'PX', string.format('%d', math.max(kind == 'kept' and amount or 86400000, 1)))",
-        "call('SET', KEYS[key], value)",
+        f"{SCRIPTS}/prelude/answer.lua",
+        "redis.pcall('SET', key, value, 'PX', kept, 'GET')",
+        "redis.pcall('SET', key, value, 'GET')",
         (f"{SETTLE}::test_a_kept_job_goes_to_done_until_it_is_dropped_and_its_result_expires_then",),
     ),
     Mutant(
@@ -1096,5 +1096,41 @@ ALL = (
         "            one.close_if_unusable_or_obsolete()\n",
         "            pass\n",
         ("tests/integration/test_django_app.py::test_a_restarted_postgresql_costs_at_most_the_jobs_that_find_it_gone",),
+    Mutant(
+        "a result is not sent to those who wait",
+        f"{SCRIPTS}/prelude/answer.lua",
+        "string.sub(before, 1, 8) == 'waiting '",
+        "string.sub(before, 1, 8) == 'waiting'",
+        ("tests/scripts/test_look_for_result.py::test_a_result_that_comes_later_is_sent",),
+    ),
+    Mutant(
+        "a second process that waits replaces the first",
+        f"{SCRIPTS}/look_for_result.lua",
+        "channels = channels .. ' ' .. channel",
+        "channels = channel",
+        ("tests/scripts/test_look_for_result.py::test_every_process_that_waits_gets_the_result_once",),
+    ),
+    Mutant(
+        "callers do not look again after the connection was lost",
+        "src/dayjob/enqueue/mailbox.py",
+        "        # What was published before is lost.\n        self._look_again()\n",
+        "",
+        (
+            "tests/integration/test_results.py::test_a_result_that_was_stored_while_the_connection_was_lost_is_found",
+        ),
+    ),
+    Mutant(
+        "a job may wait for a job of its own pool",
+        "src/dayjob/enqueue/results.py",
+        "if outer is not None and name is not None and outer.runs(place, name):",
+        "if outer is None and name is not None and place == name:",
+        ("tests/integration/test_results.py::test_a_job_cannot_wait_for_a_job_of_its_own_pool",),
+    ),
+    Mutant(
+        "a map has any number of jobs in flight",
+        "src/dayjob/enqueue/calls.py",
+        "spare = self._how.in_flight - len(self._sent)",
+        "spare = 10 * self._how.in_flight",
+        ("tests/integration/test_results.py::test_a_map_takes_items_and_enqueues_jobs_only_as_results_are_taken",),
     ),
 )  # fmt: skip
