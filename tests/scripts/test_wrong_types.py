@@ -33,6 +33,7 @@ WRONG = {
 #: By scenario and key. What is spared is written with a plus for each neighbour.
 EXPECTED: dict[str, dict[str, str]] = {
     "enqueue": {"sent:s": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "ignored"},
+    "look_for_result": {"result:id1": "error"},
     "schedule": {"sent:s": "error", "scheduled": "error", "known_jobs": "error", "due": "ignored"},
     # A key that is taken, by whatever, means a duplicate or a repeat: nothing is stored.
     "admit now": {
