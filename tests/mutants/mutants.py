@@ -1096,6 +1096,7 @@ ALL = (
         "            one.close_if_unusable_or_obsolete()\n",
         "            pass\n",
         ("tests/integration/test_django_app.py::test_a_restarted_postgresql_costs_at_most_the_jobs_that_find_it_gone",),
+    ),
     Mutant(
         "a result is not sent to those who wait",
         f"{SCRIPTS}/prelude/answer.lua",
