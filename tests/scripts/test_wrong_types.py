@@ -246,7 +246,9 @@ EXPECTED: dict[str, dict[str, str]] = {
         for what in ("set", "reset", "held")
     },
     "restore_starts": {"limits": "error", "rate:r": "elsewhere", "window:w": "elsewhere"},
-    "limit_states": dict.fromkeys(("limits", "rate:r", "hold:r", "window:w", "hold:w"), "elsewhere"),
+    "limit_states": dict.fromkeys(
+        ("limits", "rate:r", "hold:r", "overrides:r", "window:w", "hold:w", "overrides:w"), "elsewhere"
+    ),
     "move kill": {"scheduled": "error", "known_jobs": "ignored", "dead": "error", "stats:totals": "ignored", "unique:a:u": "ignored"},
     "ask_pool to cancel": {
         "pools": "error", "pool:p1:held": "error", "pool:p1:state": "error", "pool:p1:stacks": "ignored",

@@ -11,7 +11,7 @@ from dayjob.admin.views import Outcome, Tally
 from dayjob.errors import BadOption
 from dayjob.handlers.job_keys import stored_key
 from dayjob.names import suggest
-from dayjob.store.ops import inspect, operate, partitions, rates
+from dayjob.store.ops import inspect, key_changes, operate, partitions, rates
 from dayjob.store.ops.partitions import KeyState
 from dayjob.store.steps import Steps, ask
 from dayjob.text import counted
@@ -105,7 +105,7 @@ def set_weight(session: Session, name: str, key: str, weight: float) -> Steps[Ou
     yield from _must_have_keys(session, name)
     own = stored_key(key)
     clear = ("weight",) if weight == 1 else ()
-    yield from ask(partitions.set_key(session.keys, name, own, weight=None if clear else weight, clear=clear))
+    yield from key_changes.change_key(session.keys, name, own, weight=None if clear else weight, clear=clear)
     return (yield from _done(session, "set weight", name, key, f"Weight {weight:g}."))
 
 
@@ -114,7 +114,7 @@ def limit_key(session: Session, name: str, key: str, limit: int | None) -> Steps
     yield from _must_have_keys(session, name)
     own = stored_key(key)
     clear = ("limit",) if limit is None else ()
-    yield from ask(partitions.set_key(session.keys, name, own, limit=limit, clear=clear))
+    yield from key_changes.change_key(session.keys, name, own, limit=limit, clear=clear)
     message = "The limit of the code again." if limit is None else f"At most {limit:,} at once."
     return (yield from _done(session, "limit key", name, key, message))
 
@@ -131,9 +131,7 @@ def resume_key(session: Session, name: str, key: str) -> Steps[Outcome]:
 
 def _pause_or_resume(session: Session, action: str, name: str, key: str) -> Steps[Outcome]:
     yield from _must_have_keys(session, name)
-    changed = yield from ask(
-        partitions.set_key(session.keys, name, stored_key(key), paused=action == "pause")
-    )
+    changed = yield from key_changes.change_key(session.keys, name, stored_key(key), paused=action == "pause")
     kind, message = DONE_OR_ALREADY[action][changed]
     return (yield from outcome(session, f"{action} key", _subject(name, key), kind, message))
 

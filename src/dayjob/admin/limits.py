@@ -12,7 +12,7 @@ from dayjob.handlers.job_keys import stored_key
 from dayjob.limits import MAX_PER_SECONDS, Rate, RateKind, Window, allows, read_definition
 from dayjob.names import suggest
 from dayjob.store.keys import Keys
-from dayjob.store.ops import inspect, partitions, rates
+from dayjob.store.ops import inspect, key_changes, partitions, rates
 from dayjob.store.ops.rates import LimitState, RateTable
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import span
@@ -176,6 +176,7 @@ def set_rate(
             raise BadOption(f"limit {name!r}: a job of it costs {dear:,}, so its burst must be at least that")
     if key is None:
         yield from ask(rates.set_limit(session.keys, name, kind, table.users(name)))
+        yield from _try_keys(session, table, name)
     else:
         yield from _change_key(session, table, name, key, "set", kind.definition())
     words = f"{allows(kind)[:1].upper()}{allows(kind)[1:]}."
@@ -187,6 +188,7 @@ def lift(session: Session, name: str, *, key: str | None = None) -> Steps[Outcom
     table = yield from _table(session, name, key)
     if key is None:
         yield from ask(rates.lift(session.keys, name, table.users(name)))
+        yield from _try_keys(session, table, name)
     else:
         yield from _change_key(session, table, name, key, "lift")
     return (
@@ -199,6 +201,7 @@ def restore(session: Session, name: str, *, key: str | None = None) -> Steps[Out
     table = yield from _table(session, name, key)
     if key is None:
         yield from ask(rates.restore_declared(session.keys, name, table.users(name)))
+        yield from _try_keys(session, table, name)
         words = f"As the code declares it: {allows(read_definition(table.declared[name]))}."
     else:
         yield from _change_key(session, table, name, key, "restore")
@@ -211,6 +214,7 @@ def reset(session: Session, name: str, *, key: str | None = None) -> Steps[Outco
     table = yield from _table(session, name, key)
     if key is None:
         yield from ask(rates.reset(session.keys, name, table.users(name)))
+        yield from _try_keys(session, table, name, ends_holds=True)
     else:
         yield from _change_key(session, table, name, key, "reset")
     return (yield from _done(session, "reset limit", name, key, "Reset: nothing is used, and no hold."))
@@ -226,6 +230,13 @@ def hold(session: Session, name: str, seconds: float, *, key: str | None = None)
     else:
         yield from _change_key(session, table, name, key, "hold", max(1, round(seconds * 1000)))
     return (yield from _done(session, "hold limit", name, key, f"Held for {span(seconds)}."))
+
+
+def _try_keys(session: Session, table: RateTable, name: str, *, ends_holds: bool = False) -> Steps[None]:
+    """Try the keys again that waited under a limit before it changed, if it counts by key."""
+    if table.key_of(name):
+        for user in table.users(name):
+            yield from key_changes.try_blocked(session.keys, user, ends_hold_of=name if ends_holds else "")
 
 
 def _change_key(

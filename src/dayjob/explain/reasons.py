@@ -236,6 +236,10 @@ def _rate_limited(
     texts = {full: table.definitions.get(one, "") for full, one in names.items()}
     if not texts:
         return None
+    for limit in rule.by_key.intersection(own):
+        # What an operator set for this key.
+        set_by_operator = (yield from ask(rates.overrides(keys, limit))).get(key)
+        texts[f"{limit}|{key}"] = set_by_operator or texts[f"{limit}|{key}"]
     kinds = {full: rates.kind_of(text) for full, text in texts.items()}
     states = yield from ask(rates.limit_states(keys, kinds, cost=rule.cost))
     full = max(states, key=lambda one: states[one].wait)

@@ -23,6 +23,9 @@ MAX_SORTED_BYTES = 1 << 20
 KEYS_AT_ONCE = 500
 #: The highest weight of a key.
 MAX_WEIGHT = 1000
+#: The highest limit of a key; and one that restricts nothing, under which exchanges count the attempts of the key.
+MAX_PLACES = 1_000_000
+COUNTING = 1_000_001
 
 
 def place(name: str, key: str) -> str:
@@ -125,6 +128,20 @@ def read_settings(raw: bytes | None) -> tuple[float, int | None, bool]:
     return number or 1.0, int(limit) if limit.isdecimal() else None, paused == "1"
 
 
+def limited_keys(keys: Keys, name: str) -> Op[set[str]]:
+    """The keys of a name whose concurrency limit an operator set."""
+    return Op(
+        "HGETALL",
+        (keys.key_settings(name),),
+        (),
+        lambda reply: {
+            key.decode()
+            for key, raw in zip(reply[::2], reply[1::2], strict=True)
+            if read_settings(raw)[1] is not None
+        },
+    )
+
+
 def all_key_states(keys: Keys, name: str, *, most: int | None = None) -> Steps[list[KeyState]]:
     """The state of all keys of a name that have waiting jobs, or of the first `most`."""
     found: list[str] = yield from keys_of(keys, name, most=most)
@@ -215,7 +232,7 @@ def set_key(
     """
     if weight is not None and not 0.001 <= weight <= MAX_WEIGHT:
         raise BadOption(f"weight={weight!r}: give a number from 0.001 to {MAX_WEIGHT}")
-    if limit is not None and not 1 <= limit <= 1_000_000:
+    if limit is not None and not 1 <= limit <= MAX_PLACES and limit != COUNTING:
         raise BadOption(f"limit={limit!r}: give a whole number from 1 to 1,000,000")
     given = {"weight": weight, "limit": limit, "paused": None if paused is None else int(paused)}
     args: list[Arg] = [key]
@@ -223,7 +240,7 @@ def set_key(
         if field in clear:
             args.append("-")
         else:
-            args.append("" if value is None else f"{value:g}")
+            args.append("" if value is None else f"{value:.7g}")
     key_list = (keys.key_settings(name), *_order_keys(keys, name), keys.partition(name, key), keys.bell(name))
     return Op(load("set_key"), key_list, args, bool)
 

@@ -151,7 +151,7 @@ def limit_states(
     key_list: list[Arg] = [keys.limits]
     args: list[Arg] = []
     for limit, kind in kinds.items():
-        key_list += (state_key(keys, limit, kind), keys.hold(limit))
+        key_list += (state_key(keys, limit, kind), keys.hold(limit), keys.overrides(limit.partition("|")[0]))
         args += (limit, kind, cost if isinstance(cost, int) else cost[limit])
     return Op(load("limit_states"), key_list, args, lambda reply: _read_states(reply, list(kinds)))
 

@@ -61,7 +61,8 @@ elseif what == 'restore' then
 elseif what == 'reset' then
   redis.call('DEL', rate, window, hold)
   -- Pools that still run attempts from before must not count them again.
-  redis.call('HSET', limits, field .. '|reset', string.format('%.0f', now * 1000 + 999))
+  local time = redis.call('TIME')
+  redis.call('HSET', limits, field .. '|reset', string.format('%.0f', time[1] * 1000000 + time[2]))
 else
   local span = tonumber(value)
   redis.call('SET', hold, string.format('%.0f', now + span), 'PX', string.format('%.0f', span))

@@ -3,8 +3,8 @@
 
 Called by: rates.limit_states
 KEYS[1]  limits
-KEYS[2...]  2 per limit: its rate or window, its hold
-ARGV[1...]  3 per limit: its name, rate | window, cost of the job that waits for it
+KEYS[2...]  3 per limit: its rate or window, its hold, its overrides
+ARGV[1...]  3 per limit: its name, or <name>|<key> for one key; rate | window, cost of the job that waits for it
 Returns  {Redis milliseconds; for each limit: {units or starts that are used, rounded up; milliseconds until a job of that
           cost may start; milliseconds until its hold ends; 1 when a key has a wrong type}}
 Atomic because: all limits must be read at the same time.
@@ -14,10 +14,19 @@ local time = redis.call('TIME')
 local at_us = time[1] * 1000000 + time[2]
 local now = math.floor(at_us / 1000)
 local fields, answer = {}, {now}
-for i = 1, #ARGV, 3 do fields[#fields + 1] = definition_field(ARGV[i]) end
+for i = 1, #ARGV, 3 do
+  fields[#fields + 1] = definition_field(ARGV[i])
+  fields[#fields + 1] = definition_field(ARGV[i]) .. '|reset'
+end
 local definitions = limits_of(KEYS[1], fields) or {}
-for l = 1, #fields do
-  local one = read_limiter(definitions[l], ARGV[l * 3 - 1], KEYS[l * 2], KEYS[l * 2 + 1], at_us)
+for l = 1, #ARGV / 3 do
+  local definition, key = definitions[l * 2 - 1], string.match(ARGV[l * 3 - 2], '|(.*)$')
+  if key then
+    local own = redis.pcall('HGET', KEYS[l * 3 + 1], key)
+    if type(own) == 'string' then definition = own end
+  end
+  local reset = key and definitions[l * 2] or nil
+  local one = read_limiter(definition, ARGV[l * 3 - 1], KEYS[l * 3 - 1], KEYS[l * 3], at_us, reset)
   local used = one.size or 0
   if one.kind == 'rate' then used = math.max(0, math.ceil((one.full_at - at_us) / one.interval - 0.001)) end
   local rule = {one, cost = tonumber(ARGV[l * 3])}

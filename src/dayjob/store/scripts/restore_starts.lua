@@ -30,12 +30,12 @@ local function restore_window(starts, per, attempts)
 end
 
 -- An epoch that begins with 0 is that of a restored state: each pool adds its attempts to it once.
-local function restore_rate(state, interval, attempts, restored)
+local function restore_rate(state, interval, attempts, restored, of_key)
   local text = redis.pcall('GET', state)
   if type(text) == 'table' then return '' end
   local full_at, last, charged, epoch = 0, 0, 0, string.format('0%.0f', at_us)
   if text then
-    full_at, last, charged, epoch = string.match(text, '^(%d+) (%d+) (%d+) (%d+)$')
+    full_at, last, charged, epoch = string.match(text, '^(%d+) (%d+) (%d+) (%d+)')
     if not epoch or string.sub(epoch, 1, 1) ~= '0' or epoch == restored then return restored end
   end
   table.sort(attempts, function(a, b) return a.at < b.at end)
@@ -47,6 +47,7 @@ local function restore_rate(state, interval, attempts, restored)
   -- A bucket that would be full again by now was not deleted: its state expired.
   if full_at <= at_us then return '' end
   local built = string.format('%.0f %.0f %.0f %s', math.ceil(full_at), last, math.ceil(charged), epoch)
+  if of_key then built = string.format('%s %.3f', built, interval) end
   redis.call('SET', state, built, 'PX', string.format('%.0f', (full_at - at_us) / 1000 + 60000))
   return epoch
 end
@@ -54,7 +55,7 @@ end
 for l = 1, #KEYS - 1 do
   local name, kind, restored, count = ARGV[position + 1], ARGV[position + 2], ARGV[position + 3], tonumber(ARGV[position + 4])
   position = position + 4
-  local field = 'limit:' .. string.match(name, '^[^|]*')
+  local field, of_key = 'limit:' .. string.match(name, '^[^|]*'), string.find(name, '|', 1, true)
   local stored = redis.call('HMGET', KEYS[1], field, field .. '|reset')
   -- What an operator reset stays reset.
   local attempts, after = {}, tonumber(stored[2] or '0')
@@ -66,6 +67,6 @@ for l = 1, #KEYS - 1 do
   local defined, n, per = string.match(stored[1] or '', '^(%a+) (%d+) (%d+)')
   answer[l] = ''
   if defined == kind and kind == 'window' then answer[l] = restore_window(KEYS[l + 1], tonumber(per), attempts) end
-  if defined == kind and kind == 'rate' then answer[l] = restore_rate(KEYS[l + 1], per / n, attempts, restored) end
+  if defined == kind and kind == 'rate' then answer[l] = restore_rate(KEYS[l + 1], per / n, attempts, restored, of_key) end
 end
 return answer

@@ -30,6 +30,8 @@ class KeyKeeper:
         #: The names that have keys, and the keys of each that had jobs, as the last repair saw them.
         self._rules: dict[str, RateRule] = {}
         self._seen: dict[str, set[str]] = {}
+        #: The keys that operators limited, by name.
+        self._limited: dict[str, set[str]] = {}
 
     def repair(self) -> None:
         """Put back keys that Redis lost, and compare what counts against limits by key with what pools hold."""
@@ -39,6 +41,9 @@ class KeyKeeper:
         self._seen = {name: self._seen.get(name, set()) for name in self._rules}
         if not self._rules:
             return
+        self._limited = {
+            name: self._link.run(partitions.limited_keys(self._keys, name)) for name in self._rules
+        }
         self._recount()
         for name in self._rules:
             try:
@@ -81,13 +86,20 @@ class KeyKeeper:
     def _recount(self) -> None:
         """Count what pools hold against the limits of its keys."""
         held: dict[str, list[str]] = defaultdict(list)
+        # A condemned pool holds its attempts until it is swept.
         pools = self._link.run(membership.pool_ids(self._keys))
+        pools += self._link.run(membership.condemned_ids(self._keys))
         for pool_id in pools:
             for token in self._link.run(membership.held_tokens(self._keys, pool_id)):
-                key, rule = consume.key_in(token), self._rules.get(consume.name_in(token))
-                if key is not None and rule is not None and rule.key is not None and rule.key.places:
-                    held[partitions.place(consume.name_in(token), key)].append(f"{pool_id}/{token}")
+                name, key = consume.name_in(token), consume.key_in(token)
+                if key is not None and name in self._rules and self._counts(name, key):
+                    held[partitions.place(name, key)].append(f"{pool_id}/{token}")
         self._count(held)
+
+    def _counts(self, name: str, key: str) -> bool:
+        """Whether the attempts of a key are counted: by the rule of the name, or because an operator limited the key."""
+        rule = self._rules[name].key
+        return (rule is not None and rule.places > 0) or key in self._limited.get(name, ())
 
     def _count(self, held: Mapping[str, list[str]]) -> None:
         for place, members in held.items():

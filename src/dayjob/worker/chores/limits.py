@@ -10,7 +10,7 @@ from dayjob.limits import Limit
 from dayjob.options import JobOptions
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
-from dayjob.store.ops import concurrency, membership, operate, partitions, rates
+from dayjob.store.ops import concurrency, key_changes, membership, operate, partitions, rates
 from dayjob.store.ops.membership import PROTOCOL
 from dayjob.store.ops.rates import HeldStart, RateRule
 from dayjob.store.steps import Runs, walk
@@ -51,7 +51,7 @@ def declare_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -
     for name, options in job_types.items():
         rule, before = _rule(options, without_key=name in waiting), table.rules.get(name)
         if before != rule:
-            link.run(rates.change_rule(keys, name, rule))
+            walk(link, key_changes.put_rule(keys, name, rule))
             if before is not None and before.key is not None and (rule is None or rule.key is None):
                 walk(link, partitions.unsort(keys, name))
     return waiting
@@ -73,7 +73,7 @@ def restore_rates(
         rule = _rule(options, without_key=name in waiting)
         missing = name not in table.rules or (name in waited and name not in waiting)
         if rule is not None and missing:
-            link.run(rates.change_rule(keys, name, rule))
+            walk(link, key_changes.put_rule(keys, name, rule))
     return waiting
 
 

@@ -45,12 +45,16 @@ class KeysWithJobs:
         More keys than jobs are passed, because some may turn out to be blocked.
         """
         found: dict[str, KeyedName] = {}
+        freed = [entry for entry in entries if entry.spent is not None and entry.spent.units < 0]
         for name, rule in rules.items():
             if rule.key is None:
                 continue
             heads = self._next.get(name, [])[: MIN_KEYS + room]
             tokens = [entry.token for entry in entries if entry.name == name]
             ended = {consume.key_in(token) for token in (*tokens, *done.get(name, ()))}
+            if freed and rule.by_key:
+                # What one name gives back of a limit, another name with the same key may use.
+                ended |= {consume.key_in(entry.token) for entry in freed}
             settled = [key for key in ended.difference(heads) if key is not None]
             found[name] = KeyedName(heads, sorted(settled), self._price(name, rule))
         return found

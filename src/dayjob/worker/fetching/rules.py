@@ -109,7 +109,12 @@ class RuleBook:
         """Read the rules from Redis, because they differ for `names`. Returns whether the pool learned something."""
         table = self._link.run(rates.rate_table(self._keys))
         rules = {name: rule for name, rule in table.rules.items() if name in self._job_types}
-        kinds = {limit: rates.kind_of(text) for limit, text in table.definitions.items() if text != "lifted"}
+        # A limit that an operator lifted has the kind that the code declares.
+        defined = {
+            limit: table.declared.get(limit, text) if text == "lifted" else text
+            for limit, text in table.definitions.items()
+        }
+        kinds = {limit: rates.kind_of(text) for limit, text in defined.items()}
         learned = (rules, kinds) != (self._rules, self._kinds)
         self._rules, self._kinds = rules, kinds
         for name, job_type in self._job_types.items():

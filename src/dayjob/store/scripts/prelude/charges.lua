@@ -7,6 +7,12 @@ local function read_limiters(limits, asked, base, at_us)
     fields[l] = definition_field(asked[l * 2 - 1])
     if asked[l * 2] == 'keyed' then keyed[asked[l * 2 - 1]] = {overrides = KEYS[base + l * 2 - 1], keys = {}, at = {}} end
   end
+  -- Behind the definitions: when an operator reset a limit for all its keys.
+  local resets = {}
+  for whole in pairs(keyed) do
+    fields[#fields + 1] = definition_field(whole) .. '|reset'
+    resets[whole] = #fields
+  end
   local definitions = count > 0 and limits_of(limits, fields) or {}
   for l = 1, count do
     local whole, key = string.match(asked[l * 2 - 1], '^([^|]*)|(.*)$')
@@ -20,7 +26,10 @@ local function read_limiters(limits, asked, base, at_us)
   end
   for l = 1, count do
     local at = base + l * 2
-    limiter[l] = read_limiter(definitions[l], asked[l * 2], KEYS[at - 1], KEYS[at], at_us)
+    local whole = string.match(asked[l * 2 - 1], '^([^|]*)|')
+    local reset = whole and resets[whole] and definitions[resets[whole]]
+    limiter[l] = read_limiter(definitions[l], asked[l * 2], KEYS[at - 1], KEYS[at], at_us, reset)
+    limiter[l].of_key = whole and true
     limiter[asked[l * 2 - 1]] = limiter[l]
   end
   return limiter
@@ -46,6 +55,8 @@ local function read_key_rules(rule, keys, count, limiter, at_us)
     local one = {cost = rule.cost}
     for n, limit_name in ipairs(counting) do
       local found = limiter[limit_name .. keys[k]]
+      -- The pool knows another kind of this limit than Redis, and must read the rules again.
+      if found and found.unknown then rule.unknown = true end
       one[n] = found and not found.unknown and not found.wrong and found or {held_until = at_us + 60000000}
     end
     rule.by_key[keys[k]] = one
@@ -148,6 +159,8 @@ local function new_charges(limiter, at_us, spare_of)
         end
         local full_at = math.ceil(one.full_at)
         local text = string.format('%.0f %.0f %.0f %s', full_at, one.last, one.charged, one.epoch)
+        -- A rate of one key has its interval: a change of the limit finds only the state for all keys.
+        if one.of_key then text = string.format('%s %.3f', text, one.interval) end
         redis.call('SET', state, text, 'PX', string.format('%.0f', math.max(full_at - at_us, 0) / 1000 + 60000))
       elseif one.stored then
         redis.call('ZREMRANGEBYSCORE', state, '-inf', string.format('%.0f', at_us - one.per))

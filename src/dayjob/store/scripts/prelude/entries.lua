@@ -113,7 +113,10 @@ local function new_entries(exchange, settler, state, scheduled, due)
     elseif kind == 'spent' or kind == 'recharge' then
       if exchange.charges and not again and (present or kind == 'recharge') then
         exchange.charges.spend(exchange.pool .. '/' .. token, kind == 'recharge' and 'again' or payload, amount, value)
-        if amount < 0 and partitions and partitions[i] then partitions[i].try_again(token) end
+        if amount < 0 and partitions then
+          -- Other names of the request may share the limit.
+          for _, own in pairs(partitions) do own.try_again(token) end
+        end
       end
     elseif more then
       if present and not again then note_children(kind, i, token, payload, key, value, more) end

@@ -1,7 +1,7 @@
 -- Settle plain completions in groups, which stand in `args` behind `position`. Returns the position behind them.
 local function settle_groups(exchange, groups, position, args)
   local held, pool, add, suspect, again = exchange.held, exchange.pool, exchange.add, exchange.suspect, exchange.again
-  local limit, rule, partitions, key_of = exchange.limit, exchange.rule, exchange.partitions, exchange.key_of
+  local limit, partitions, key_of = exchange.limit, exchange.partitions, exchange.key_of
   for _ = 1, groups do
     local i, count = tonumber(args[position + 1]), tonumber(args[position + 2])
     local first, last = position + 3, position + 2 + count
@@ -17,7 +17,7 @@ local function settle_groups(exchange, groups, position, args)
       for at = first, (limit[i] or keyed or suspect) and last or 0 do
         local member = pool .. '/' .. args[at]
         if limit[i] and not exchange.uncounted[i] then redis.pcall('SREM', key_of(i, 3), member) end
-        if keyed then keyed.free(args[at], member, rule[i] and rule[i].places) end
+        if keyed then keyed.free(args[at], member) end
         if args[at] == suspect then exchange.suspect_ended = true end
       end
     end

@@ -1,7 +1,8 @@
 -- A rate limit with what it counts, in microseconds of Redis time. `unknown` if its definition is not of this kind,
 -- `wrong` if a key has a wrong type. A rate is a bucket that is stored as the moment when it is full again (`full_at`);
 -- `charged` sums up its charges since `epoch`, and `last` is the time of the last one. A window is a sorted set of starts.
-local function read_limiter(definition, kind, state, hold, at_us)
+-- What one key used before `reset`, when an operator reset the limit for all keys, does not count.
+local function read_limiter(definition, kind, state, hold, at_us, reset)
   local one = {state = state, hold = hold, held_until = 0}
   if kind == 'keyed' and definition then kind, definition = 'lifted', 'lifted' end
   local stored, n, per, burst = string.match(definition or '', '^(%a+) ?(%d*) ?(%d*) ?(%d*)$')
@@ -20,16 +21,25 @@ local function read_limiter(definition, kind, state, hold, at_us)
     one.room = one.burst * one.interval
     local text = redis.pcall('GET', state)
     if type(text) == 'table' then one.wrong = true end
-    local full_at, last, charged, epoch = string.match(type(text) == 'string' and text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+    local pattern = '^(%d+) (%d+) (%d+) (%d+) ?([%d.]*)$'
+    local full_at, last, charged, epoch, interval = string.match(type(text) == 'string' and text or '', pattern)
+    if reset and epoch and tonumber(epoch) <= tonumber(reset) then full_at, last, charged, epoch, interval = nil, nil, nil, nil, nil end
     one.full_at, one.last, one.charged = tonumber(full_at or 0), tonumber(last or 0), tonumber(charged or 0)
     one.epoch = epoch or string.format('%.0f', at_us)
     if one.last > at_us then
       -- The clock was set back. The bucket fills up from now on as it would have from the last charge on.
       one.full_at, one.last = one.full_at - one.last + at_us, at_us
     end
+    local old = tonumber(interval or '')
+    if old and math.abs(old - one.interval) > 0.001 then
+      -- The rate of this key was changed. The same number of units is used under the new one, and older charges cannot
+      -- be taken back any more.
+      one.full_at = at_us + math.max(one.full_at - at_us, 0) * one.interval / old
+      one.charged, one.epoch = 0, string.format('%.0f', at_us)
+    end
   elseif one.kind == 'window' then
     -- A start that is further ahead than the window is long was recorded before the clock was set back.
-    local from, to = string.format('(%.0f', at_us - one.per), string.format('%.0f', at_us + one.per)
+    local from, to = string.format('(%.0f', math.max(at_us - one.per, reset or 0)), string.format('%.0f', at_us + one.per)
     local size = redis.pcall('ZCOUNT', state, from, to)
     if type(size) == 'table' then one.wrong = true end
     one.size = type(size) == 'number' and size or one.n

@@ -26,8 +26,8 @@ local function new_partitions(base, keys, count, at_us)
   end
   -- An attempt ended: its key may have a place again. Where no key has a limit, no attempts of keys are counted.
   local frees
-  function own.free(token, member, in_rule)
-    if frees == nil then frees = in_rule ~= 0 or redis.call('EXISTS', settings) == 1 end
+  function own.free(token, member)
+    if frees == nil then frees = own.places_in_redis ~= '0' or redis.call('EXISTS', settings) == 1 end
     if not frees then return end
     local one = own.in_token(token)
     if not one or not own.good then return end

@@ -29,7 +29,10 @@ local function read_rules(exchange, limits, time, counts, position, args)
       local keys = {}
       for k = 1, count do keys[k] = args[position + 4 + k] end
       position = position + 4 + count
-      exchange.partitions[i] = new_partitions(base, keys, heads, at_us)
+      local own = new_partitions(base, keys, heads, at_us)
+      -- The pool may know an older rule: what counts is decided by the one in Redis.
+      own.places_in_redis = string.match(exchange.limit[i] or '', ' |%S+ (%d+)')
+      exchange.partitions[i] = own
       base = base + 4 + count * 2
       if rule[i] then
         rule[i].price = tonumber(estimate)

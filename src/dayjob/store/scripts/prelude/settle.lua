@@ -78,9 +78,9 @@ local function new_settler(exchange, to)
     move(kind, i, token, payload, amount, key, value)
     redis.call('HDEL', held, token)
     exchange.settled[token] = true
-    local rule, member = exchange.rule[i], exchange.pool .. '/' .. token
+    local member = exchange.pool .. '/' .. token
     if exchange.limit[i] then redis.pcall('SREM', key_of(i, 3), member) end
-    if partitions and partitions[i] then partitions[i].free(token, member, rule and rule.places) end
+    if partitions and partitions[i] then partitions[i].free(token, member) end
     if token == exchange.suspect then exchange.suspect_ended = true end
   end
   return settler
