@@ -53,6 +53,8 @@ LOGGING = "tests/integration/test_logging_that_raises.py"
 EVENTS = "tests/scripts/test_events.py"
 OTEL = "tests/integration/test_otel.py"
 OUTBOX = "tests/integration/test_outbox.py"
+KEYS = "tests/scripts/test_keys.py"
+KEY_CHANGES = "tests/scripts/test_key_changes.py"
 
 ALL = (
     # The history.
@@ -360,8 +362,8 @@ ALL = (
     Mutant(
         "a window is shorter than it should be",
         f"{SCRIPTS}/prelude/limiters.lua",
-        "string.format('(%.0f', at_us - one.per)",
-        "string.format('(%.0f', at_us - one.per * 0.9)",
+        "math.max(at_us - one.per, reset or 0)",
+        "math.max(at_us - one.per * 0.9, reset or 0)",
         (f"{RATES}::test_a_window_counts_a_start_for_its_whole_time_and_no_longer",),
     ),
     Mutant(
@@ -1133,5 +1135,83 @@ ALL = (
         "spare = self._how.in_flight - len(self._sent)",
         "spare = 10 * self._how.in_flight",
         ("tests/integration/test_results.py::test_a_map_takes_items_and_enqueues_jobs_only_as_results_are_taken",),
+    ),
+    # Limits by key and turns.
+    Mutant(
+        "a key never waits for a place",
+        f"{SCRIPTS}/prelude/partitions.lua",
+        "one.most = math.min(one.most, one.free_places)",
+        "one.most = math.min(one.most, one.size)",
+        (f"{KEYS}::test_a_key_at_its_limit_waits_and_the_next_place_is_used",),
+    ),
+    Mutant(
+        "a rate of a key does not hold its jobs back",
+        f"{SCRIPTS}/prelude/partitions.lua",
+        "local k = math.min(quantum, one.most - one.take, slots, one.rule and spare_under(one.rule) or slots)",
+        "local k = math.min(quantum, one.size - one.take, slots)",
+        (f"{KEYS}::test_a_rate_counts_each_key_by_itself_and_wakes_for_the_first",),
+    ),
+    Mutant(
+        "the end of an attempt does not free the place of its key",
+        f"{SCRIPTS}/prelude/partitions.lua",
+        "if redis.pcall('SREM', held, member) == 1 and",
+        "if false and",
+        (f"{KEYS}::test_a_key_at_its_limit_waits_and_the_next_place_is_used",),
+    ),
+    Mutant(
+        "a key gains by idling",
+        f"{SCRIPTS}/prelude/turns.lua",
+        "local at, debt = first[2] or '0'",
+        "local at, debt = '0'",
+        (f"{KEYS}::test_a_key_gains_nothing_by_idling",),
+    ),
+    Mutant(
+        "the weight of a key does not count",
+        f"{SCRIPTS}/prelude/partitions.lua",
+        "one.at + k * price / one.weight, slots - k",
+        "one.at + k * price, slots - k",
+        (f"{KEYS}::test_weights_give_shares",),
+    ),
+    Mutant(
+        "sorting moves a job that is not the oldest any more",
+        f"{SCRIPTS}/sort_jobs.lua",
+        "if redis.call('LINDEX', queue, -1) ~= ARGV[i + 1] then break end",
+        "",
+        (f"{KEYS}::test_sorting_ends_at_a_job_that_another_pool_has_moved",),
+    ),
+    Mutant(
+        "an enqueue overtakes jobs that are not sorted yet",
+        f"{SCRIPTS}/prelude/by_key.lua",
+        " and redis.call('LLEN', queue) == 0",
+        "",
+        ("tests/scripts/test_enqueue_by_key.py::test_they_wait_behind_older_jobs_that_are_not_sorted_yet",),
+    ),
+    Mutant(
+        "a limit for each key comes into force before what is held is counted",
+        "src/dayjob/store/ops/key_changes.py",
+        "        yield from count_held(keys, name)\n",
+        "",
+        (f"{KEY_CHANGES}::test_a_limit_that_code_adds_counts_what_is_held_already",),
+    ),
+    Mutant(
+        "a pool with an older rule keeps the places of a key",
+        f"{SCRIPTS}/prelude/partitions.lua",
+        "frees = own.places_in_redis ~= '0' or",
+        "frees = places ~= 0 or",
+        (f"{KEY_CHANGES}::test_a_pool_that_knows_an_older_rule_frees_the_place_of_what_ended",),
+    ),
+    Mutant(
+        "a slower rate of a key forgets units",
+        f"{SCRIPTS}/prelude/limiters.lua",
+        "math.max(one.full_at - at_us, 0) * one.interval / old",
+        "math.max(one.full_at - at_us, 0)",
+        (f"{KEY_CHANGES}::test_the_units_used_stay_the_same_when_the_rate_of_a_key_becomes_slower",),
+    ),
+    Mutant(
+        "a refund wakes its own name only",
+        f"{SCRIPTS}/prelude/entries.lua",
+        "for _, own in pairs(partitions) do own.try_again(token) end",
+        "if partitions[i] then partitions[i].try_again(token) end",
+        (f"{KEY_CHANGES}::test_what_one_name_gives_back_of_a_key_wakes_the_same_key_of_another",),
     ),
 )  # fmt: skip
