@@ -87,7 +87,7 @@ class KeyKeeper:
         """Count what pools hold against the limits of its keys."""
         held: dict[str, list[str]] = defaultdict(list)
         # A condemned pool holds its attempts until it is swept.
-        pools = self._link.run(membership.pool_ids(self._keys))
+        pools = list(self._link.run(membership.pool_ids(self._keys)))
         pools += self._link.run(membership.condemned_ids(self._keys))
         for pool_id in pools:
             for token in self._link.run(membership.held_tokens(self._keys, pool_id)):
