@@ -1145,11 +1145,11 @@ ALL = (
         (f"{KEYS}::test_a_key_at_its_limit_waits_and_the_next_place_is_used",),
     ),
     Mutant(
-        "a rate of a key does not hold its jobs back",
+        "names that share a limit of a key do not see what the others take of it",
         f"{SCRIPTS}/prelude/partitions.lua",
-        "local k = math.min(quantum, one.most - one.take, slots, one.rule and spare_under(one.rule) or slots)",
-        "local k = math.min(quantum, one.size - one.take, slots)",
-        (f"{KEYS}::test_a_rate_counts_each_key_by_itself_and_wakes_for_the_first",),
+        "one.most - one.take, slots, one.rule and spare_under(one.rule) or slots)",
+        "one.most - one.take, slots)",
+        (f"{KEYS}::test_names_that_share_a_limit_of_a_key_stay_under_it_together",),
     ),
     Mutant(
         "the end of an attempt does not free the place of its key",

@@ -419,6 +419,8 @@ class KeyMachine(RuleBasedStateMachine):
         if first is None or pool.id in self.model.condemned:
             return
         again = pool.resend()
+        # A pool handles this answer like a first one: it sorts what is in a queue.
+        pool.note(again)
         there = {self.model.jobs[one].token for one in self.model.held_by(pool.id)}
         assert (again.status, again.late) == ("again", 0)
         assert jobs_of(again) == [job for job in jobs_of(first) if job[0] in there]

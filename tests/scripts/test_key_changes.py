@@ -76,7 +76,7 @@ def test_a_pool_that_knows_an_older_rule_frees_the_place_of_what_ended(keyed, ke
 
 
 def test_the_units_used_stay_the_same_when_the_rate_of_a_key_becomes_slower(keyed, keys, link):
-    pool = keyed(kinds={"r": Rate(10, per=10, burst=10)})
+    pool = keyed(kinds={"r": Rate(10, per=3600, burst=10)})
     fill_keys(keys, link, "a", *(("x", str(n)) for n in range(40)))
     assert len(pool.take()) == 10
     link.run(rates.set_limit(keys, "r", Rate(10, per=86_400, burst=10), ["a"]))
@@ -103,6 +103,17 @@ def test_a_reset_of_a_limit_forgets_what_every_key_used(kind, keyed, keys, link)
     walk(link, key_changes.try_blocked(keys, "a", ends_hold_of="r"))
     # The reset is no licence: each key has its two starts again, and no more.
     assert Counter(key for key, _ in pool.take() + pool.take() + pool.take()) == {"x": 2, "y": 2}
+
+
+@pytest.mark.parametrize("kind", [Rate(2, per=86_400), Window(2, per=86_400)])
+def test_a_reset_from_before_the_clock_was_set_back_hides_no_starts(kind, keyed, keys, link, call):
+    pool = keyed(kinds={"r": kind})
+    fill_keys(keys, link, "a", *(("x", str(n)) for n in range(9)))
+    seconds, _ = call("TIME")
+    call("HSET", keys.limits, "limit:r|reset", (int(seconds) + 3600) * 1_000_000)
+    assert len(pool.take()) == 2
+    walk(link, key_changes.try_blocked(keys, "a"))
+    assert pool.take() + pool.take() == []
 
 
 def test_a_pool_that_knows_another_kind_of_limit_reads_the_rules_again(keyed, keys, link, call):

@@ -10,9 +10,9 @@ from dayjob.limits import Rate, Window
 from dayjob.outcome import Died, GivenBack, HeldBack, Reaped
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, partitions
-from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.consume import Entry, KeyedName
 from keyed import BY, KeyedPool, fill_keys, key_name
-from pools import fill, set_limit
+from pools import Pool, fill, jobs_of, set_limit
 
 
 @pytest.fixture
@@ -130,6 +130,16 @@ def test_a_rate_counts_each_key_by_itself_and_wakes_for_the_first(keyed, keys, l
     assert abs(float(call("ZSCORE", keys.parked, "a")) - due) < 1
     fill_keys(keys, link, "a", ("z", "z0"))
     assert pool.take() == [("z", "z0")], "a key that waits does not hold back another"
+
+
+def test_names_that_share_a_limit_of_a_key_stay_under_it_together(keys, link):
+    rules = {name: key_name(keys, link, name, kinds={"r": Rate(1, per=86_400)}) for name in "ab"}
+    for name in rules:
+        fill_keys(keys, link, name, ("x", name))
+    pool = Pool(keys, link, names=list(rules))
+    pool.rules, pool.keyed = rules, {name: KeyedName(["x"]) for name in rules}
+    pool.kinds = {"r": "keyed", "r|x": "rate"}
+    assert len(jobs_of(pool.exchange("a", "b", room=10))) == 1
 
 
 def test_a_window_by_key_counts_starts(keyed, keys, link, call):

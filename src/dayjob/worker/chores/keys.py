@@ -87,9 +87,9 @@ class KeyKeeper:
         """Count what pools hold against the limits of its keys."""
         held: dict[str, list[str]] = defaultdict(list)
         # A condemned pool holds its attempts until it is swept.
-        pools = list(self._link.run(membership.pool_ids(self._keys)))
-        pools += self._link.run(membership.condemned_ids(self._keys))
-        for pool_id in pools:
+        pools = self._link.run(membership.pool_ids(self._keys))
+        condemned = self._link.run(membership.condemned_ids(self._keys))
+        for pool_id in pools + condemned:
             for token in self._link.run(membership.held_tokens(self._keys, pool_id)):
                 name, key = consume.name_in(token), consume.key_in(token)
                 if key is not None and name in self._rules and self._counts(name, key):

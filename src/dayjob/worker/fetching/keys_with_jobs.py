@@ -68,12 +68,12 @@ class KeysWithJobs:
         """Move jobs that are in the queue of a name to their keys, for a short time. Raises StoreError."""
         until = time.monotonic() + SORT_SECONDS
         moved = 0
-        while time.monotonic() < until:
+        while True:
             payloads = self._link.run(partitions.oldest_unsorted(self._keys, name))
             jobs = [(self._key_of(name, by, payload), payload) for payload in _bounded(payloads)]
             count = self._link.run(partitions.sort_jobs(self._keys, name, by, jobs)) if jobs else 0
             moved += count
-            if count < partitions.MAX_SORTED:
+            if count < partitions.MAX_SORTED or time.monotonic() >= until:
                 break
         return moved > 0
 

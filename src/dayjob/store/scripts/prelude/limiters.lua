@@ -4,6 +4,9 @@
 -- What one key used before `reset`, when an operator reset the limit for all keys, does not count.
 local function read_limiter(definition, kind, state, hold, at_us, reset)
   local one = {state = state, hold = hold, held_until = 0}
+  reset = tonumber(reset or '')
+  -- A reset that is ahead was made before the clock was set back. It must not hide the starts from now on.
+  if reset and reset > at_us then reset = nil end
   if kind == 'keyed' and definition then kind, definition = 'lifted', 'lifted' end
   local stored, n, per, burst = string.match(definition or '', '^(%a+) ?(%d*) ?(%d*) ?(%d*)$')
   if stored == 'lifted' then
@@ -23,7 +26,7 @@ local function read_limiter(definition, kind, state, hold, at_us, reset)
     if type(text) == 'table' then one.wrong = true end
     local pattern = '^(%d+) (%d+) (%d+) (%d+) ?([%d.]*)$'
     local full_at, last, charged, epoch, interval = string.match(type(text) == 'string' and text or '', pattern)
-    if reset and epoch and tonumber(epoch) <= tonumber(reset) then full_at, last, charged, epoch, interval = nil, nil, nil, nil, nil end
+    if reset and epoch and tonumber(epoch) <= reset then full_at, last, charged, epoch, interval = nil, nil, nil, nil, nil end
     one.full_at, one.last, one.charged = tonumber(full_at or 0), tonumber(last or 0), tonumber(charged or 0)
     one.epoch = epoch or string.format('%.0f', at_us)
     if one.last > at_us then
