@@ -359,7 +359,7 @@ def _stop(url: str, keys: Keys, folder: Path) -> int:
 
     pool.register("a", hang)
     insist(pool.start)
-    started.wait(10)
+    started.wait(60)
     pool.stop(timeout=0)
     logging.disable(logging.NOTSET)
     return 0
@@ -525,7 +525,7 @@ class Nursery:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdout.close()
 
 

@@ -71,7 +71,7 @@ class Shop:
             if process.poll() is None:
                 process.terminate()
             try:
-                process.wait(40)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -92,12 +92,12 @@ class Shop:
             words = ["manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"]
         with self.process(*words) as process:
             base = f"http://127.0.0.1:{port}"
-            wait_until(lambda: _answers(f"{base}/admin/login/"), 60)
+            wait_until(lambda: _answers(f"{base}/admin/login/"))
             yield base, process
 
     def login(self, base: str, name: str) -> httpx.Client:
         """A browser's session of a user. It is closed with the shop."""
-        client = httpx.Client(base_url=base, timeout=30, headers={"accept": "text/html"})
+        client = httpx.Client(base_url=base, timeout=60, headers={"accept": "text/html"})
         self.clients.append(client)
         client.get("/admin/login/")
         token = client.cookies["csrftoken"]
@@ -124,6 +124,6 @@ class Shop:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=20).status_code == 200
+        return httpx.get(url, timeout=60).status_code == 200
     except httpx.TransportError:
         return False

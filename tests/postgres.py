@@ -65,7 +65,7 @@ class Postgres:
             stdout=log, stderr=log, cwd=self.folder, **self._as,
         )  # fmt: skip
         log.close()
-        wait_until(self.answers, 60)
+        wait_until(self.answers)
 
     def answers(self) -> bool:
         assert self._process is not None

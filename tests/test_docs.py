@@ -74,7 +74,7 @@ def run(path: Path, folder: Path, **environ: str) -> str:
     }
     done = subprocess.run(
         [sys.executable, "-W", "error", str(path)],
-        cwd=folder, env=clean | environ, capture_output=True, text=True, timeout=50, check=False,
+        cwd=folder, env=clean | environ, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{path.name} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -135,7 +135,7 @@ class Shell:
     def call(self, command: str, code: int = 0) -> str:
         """Run a command to its end; what it printed."""
         done = subprocess.run(
-            shlex.split(command), cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=50, check=False,
+            shlex.split(command), cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == code, (
             f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -159,13 +159,13 @@ class Shell:
         reader = threading.Thread(target=read, name="screen")
         reader.start()
         try:
-            wait_until(lambda: text.encode() in printed or process.poll() is not None, 30)
+            wait_until(lambda: text.encode() in printed or process.poll() is not None)
             assert text.encode() in printed, printed.decode("utf-8", "replace")
             if end == "Ctrl-C":
                 process.send_signal(signal.SIGINT)
             else:
                 os.write(screen, end.encode())
-            assert process.wait(30) == 0, printed.decode("utf-8", "replace")
+            assert process.wait(60) == 0, printed.decode("utf-8", "replace")
         finally:
             process.kill()
             process.wait()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from server import wait_until
+from server import PATIENCE, wait_until
 
 #: Jobs that say what they do, one line each, in a file that the test reads.
 JOBS = """
@@ -156,7 +156,7 @@ class WorkerCommand:
         """The JSON lines of the log."""
         return [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
 
-    def wait_for_log(self, text: str, count: int = 1, seconds: float = 15.0) -> None:
+    def wait_for_log(self, text: str, count: int = 1, seconds: float = PATIENCE) -> None:
         def there():
             assert self.process is not None
             assert self.process.poll() is None or text in self.log, (
@@ -172,7 +172,7 @@ class WorkerCommand:
         lines = path.read_text().splitlines() if path.exists() else []
         return [line.split() for line in lines if line.startswith(first + " ")]
 
-    def wait_for(self, first: str, count: int = 1, seconds: float = 10.0) -> list[list[str]]:
+    def wait_for(self, first: str, count: int = 1, seconds: float = PATIENCE) -> list[list[str]]:
         """Wait until jobs said so much."""
         return wait_until(lambda: len(self.said(first)) >= count and self.said(first), seconds)
 

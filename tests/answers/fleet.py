@@ -73,12 +73,12 @@ def built(
     with pool:
         try:
             pool.enqueuer.enqueue("hang")
-            wait_until(lambda: admin.pools().pools and admin.pools().pools[0].status.stuck == 1, 60)
+            wait_until(lambda: admin.pools().pools and admin.pools().pools[0].status.stuck == 1)
             pool.enqueuer.enqueue_many("charge", [{"order": 1}, {"order": 2}])
-            wait_until(lambda: admin.verdict().sizes.dead == 3, 60)
+            wait_until(lambda: admin.verdict().sizes.dead == 3)
             report.enqueue(month="10")
             pool.enqueuer.enqueue_many("limited", [{}, {}])
-            wait_until(lambda: len(admin.busy()) == 3, 60)
+            wait_until(lambda: len(admin.busy()) == 3)
             status = admin.pools().pools[0].status
             yield Fleet(
                 now,

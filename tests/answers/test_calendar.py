@@ -26,7 +26,7 @@ def test_what_will_run_in_the_next_hour_is_the_same_everywhere(faces, admin, new
     admin.enqueue("mail", {"to": "ada"}, delay=1200)
     admin.enqueue("mail", {"to": "bob"}, delay=86_000)
     with pool:
-        wait_until(lambda: admin.verdict().sizes.retry == 1 and len(admin.periodic()) == 2, 60)
+        wait_until(lambda: admin.verdict().sizes.retry == 1 and len(admin.periodic()) == 2)
         admin.pause_schedule("resting")
         found = admin.calendar()
         assert (sum(found.scheduled), sum(found.retry), sum(found.periodic)) == (1, 1, 3)
@@ -79,7 +79,7 @@ def test_a_schedule_that_ticks_too_often_is_named_and_the_others_are_whole(admin
     pool.periodic("@every 1s", "sweep", name="hectic")
     pool.periodic("0 * * * *", "sweep", name="hourly")
     with pool:
-        wait_until(lambda: len(admin.periodic()) == 2, 60)
+        wait_until(lambda: len(admin.periodic()) == 2)
         found = admin.calendar(24)
         everything = admin.calendar(24, most=5000)
     assert found.cut_schedules == ("hectic",)

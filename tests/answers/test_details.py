@@ -32,7 +32,7 @@ def fleet(admin, new_pool, look):
     report.enqueue(month="10")
     charge.enqueue(order=7)
     with pool:
-        wait_until(lambda: admin.busy() and admin.verdict().sizes.dead and admin.periodic(), 60)
+        wait_until(lambda: admin.busy() and admin.verdict().sizes.dead and admin.periodic())
         try:
             yield admin.pools().pools[0].id
         finally:

@@ -20,7 +20,7 @@ def test_a_group_began_with_the_first_failure_of_its_kind_and_not_with_the_last(
 
     charge.enqueue()
     with pool:
-        (dead,) = wait_until(look.dead, 30)
+        (dead,) = wait_until(look.dead)
     moments = [one[1] for one in dead["past"]]
     (group,) = admin.failures().groups
     # The first attempt failed in another way.
@@ -75,8 +75,8 @@ def test_failures_that_a_retry_made_good_are_counted(faces, admin, new_pool, loo
     for _ in range(5):
         receipt.enqueue()
     with pool:
-        wait_until(lambda: look.total("done:receipt") == 5, 30)
-        (found,) = wait_until(lambda: [one for one in admin.failures().attempts if one.last_hour == 10], 30)
+        wait_until(lambda: look.total("done:receipt") == 5)
+        (found,) = wait_until(lambda: [one for one in admin.failures().attempts if one.last_hour == 10])
     assert (found.name, admin.failures().groups) == ("receipt", ())
     assert faces.api("/failures")["attempts"] == [{"name": "receipt", "last_hour": 10}]
     page = faces.page("/failures")
@@ -98,8 +98,8 @@ def test_a_group_shows_how_often_its_job_failed_beside_how_many_jobs_it_has_now(
 
     charge.enqueue()
     with pool:
-        wait_until(look.dead, 30)
-        wait_until(lambda: [one for one in admin.failures().attempts if one.last_hour == 3], 30)
+        wait_until(look.dead)
+        wait_until(lambda: [one for one in admin.failures().attempts if one.last_hour == 3])
     assert admin.failures().groups[0].count == 1
     assert "1 dead charge failed 3 times in the last hour, with any error 1 1 1 1" in faces.page("/failures")
     assert '"charge" failed 3 times in the last hour' in faces.run("dead", "groups")

@@ -152,7 +152,7 @@ def test_a_word_does_not_find_what_is_redacted(faces, dead):
 
 def test_running_jobs_are_found_by_pool_tag_and_argument(faces, pool, admin):
     pool.enqueuer.enqueue("hold", user_id=7)
-    wait_until(lambda: admin.jobs("running").jobs, 20)
+    wait_until(lambda: admin.jobs("running").jobs)
     (job,) = admin.jobs("running").jobs
     (status,) = [one.status for one in admin.pools().pools]
     assert status is not None

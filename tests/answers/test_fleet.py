@@ -29,7 +29,7 @@ def test_jobs_that_were_trimmed_make_no_job_of_the_name_of_their_set(faces, admi
         mail.enqueue()
         charge.enqueue()
     with pool:
-        wait_until(lambda: look.total("trimmed:done") == 2 and look.total("trimmed:dead") == 2, 60)
+        wait_until(lambda: look.total("trimmed:done") == 2 and look.total("trimmed:dead") == 2)
     assert admin.metrics().names == ("charge", "mail")
     assert faces.api("/metrics")["names"] == ["charge", "mail"]
     assert [line.split()[0] for line in faces.run("metrics").splitlines()] == ["JOB", "charge", "mail"]
@@ -46,13 +46,13 @@ def test_the_workers_of_a_pool_whose_lease_is_over_are_not_counted_as_busy(
     try:
         (child,) = worker.started()
         admin.enqueue("hold", {"n": 1})
-        wait_until(admin.busy, 30)
+        wait_until(admin.busy)
         assert not admin.busy()[0].stale
         # Nobody is left to renew the lease, or to condemn the pool.
         assert worker.process is not None
         os.kill(worker.process.pid, signal.SIGSTOP)
         psutil.Process(child).suspend()
-        wait_until(lambda: admin.pools().pools[0].lease <= 0, 30)
+        wait_until(lambda: admin.pools().pools[0].lease <= 0)
         (busy,) = admin.busy()
         assert busy.stale
         assert faces.api("/busy")[0]["stale"]
@@ -75,7 +75,7 @@ def test_how_the_times_of_a_job_are_spread_is_the_same_everywhere(faces, admin, 
     for _ in range(3):
         mail.enqueue()
     with pool:
-        wait_until(lambda: admin.spread("mail").all_runs.count == 3, 60)
+        wait_until(lambda: admin.spread("mail").all_runs.count == 3)
     found = admin.spread("mail")
     assert sum(one.count for one in found.runs) == sum(one.count for one in found.waits) == 3
     assert sum(faces.api("/spread", name="mail")["all_runs"]["buckets"].values()) == 3
@@ -96,7 +96,7 @@ def test_memory_and_round_trips_over_time_are_the_same_everywhere(faces, admin, 
     pool = new_pool(concurrency=3)
     pool.register("work", lambda: None)
     with pool:
-        wait_until(lambda: any(admin.vitals().memory), 60)
+        wait_until(lambda: any(admin.vitals().memory))
     found = admin.vitals()
     place = next(n for n, value in enumerate(found.memory) if value)
     assert found.workers[place] in (0, 3)

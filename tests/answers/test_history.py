@@ -184,7 +184,7 @@ def test_the_runs_of_a_schedule_and_how_they_ended(faces, admin, new_pool):
     pool.periodic("* * * * * *", sweep, {"n": 1}, name="failing")
     sweep.enqueue()
     with pool:
-        wait_until(lambda: {"sweeper", "failing"} <= {one.schedule for one in admin.history().records}, 60)
+        wait_until(lambda: {"sweeper", "failing"} <= {one.schedule for one in admin.history().records})
     for name, outcome in (("sweeper", "completed"), ("failing", "dead")):
         found = admin.schedule(name)
         assert {(one.outcome, one.schedule) for one in found.runs} == {(outcome, name)}
@@ -219,7 +219,7 @@ def test_a_pool_shows_the_attempts_that_it_ended(faces, admin, new_pool):
 
     mail.enqueue(n=1)
     with pool:
-        wait_until(lambda: admin.history().records, 60)
+        wait_until(lambda: admin.history().records)
         pool_id = admin.pools().pools[0].id
         ended = admin.pool(pool_id).ended
         assert [(one.name, one.outcome, one.tag) for one in ended] == [("mail", "completed", "v41")]
@@ -240,7 +240,7 @@ def test_where_a_group_of_failures_failed(faces, admin, new_pool):
     for order in range(3):
         charge.enqueue(order=order)
     with pool:
-        wait_until(lambda: len(admin.history(outcome="failed").records) == 3, 60)
+        wait_until(lambda: len(admin.history(outcome="failed").records) == 3)
         host = admin.pools().pools[0].status.host
     kind = "ValueError: no bank for order #"
     (place,) = admin.failure_group("charge", kind).places
@@ -256,4 +256,4 @@ def test_the_terminal_sorts_the_history(faces, night):
     screen.wait_for("scan-2", "mail-1")
     screen.press("o")
     screen.wait_for("sort: -ran")
-    wait_until(lambda: ids(screen.text)[:1] == ["scan-1"], 30)
+    wait_until(lambda: ids(screen.text)[:1] == ["scan-1"])

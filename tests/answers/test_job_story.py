@@ -78,7 +78,7 @@ def test_a_job_keeps_the_time_of_its_first_enqueue_through_retries_and_a_retry_f
     job = charge.enqueue(order=7)
     enqueued = int(job.enqueued_at * 1000) / 1000
     with pool:
-        dead = wait_until(lambda: in_state(admin, job.id, "dead"), 30).job
+        dead = wait_until(lambda: in_state(admin, job.id, "dead")).job
     assert (dead.enqueued_at, dead.attempts) == (enqueued, 3)
     assert dead.due_at >= int(enqueued) + 2
     assert told(job.id) == [
@@ -144,7 +144,7 @@ def test_the_death_of_a_process_is_in_the_story_with_its_time_and_pool(faces, ad
     worker.started()
     enqueued = look.now()
     job = admin.enqueue("poison", {"code": 1}).subject.split()[1]
-    dead = wait_until(lambda: in_state(admin, job, "dead"), 60).job
+    dead = wait_until(lambda: in_state(admin, job, "dead")).job
     assert [(one.attempt, one.error, one.ran) for one in dead.past] == [
         (number, "its process died", 0.0) for number in (1, 2, 3)
     ]
@@ -167,7 +167,7 @@ def test_the_death_of_a_process_is_in_the_story_with_its_time_and_pool(faces, ad
 def test_a_job_whose_process_was_killed_for_its_timeout_has_that_attempt_in_its_story(admin, worker, told):
     worker.started()
     job = admin.enqueue("overrun_with_gil", {}).subject.split()[1]
-    found = wait_until(lambda: in_state(admin, job, "retry"), 60).job
+    found = wait_until(lambda: in_state(admin, job, "retry")).job
     (attempt,) = found.past
     assert (attempt.attempt, attempt.died_in) == (1, "")
     assert attempt.error == "timed out after 0.3 s and was killed"

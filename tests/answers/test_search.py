@@ -53,7 +53,7 @@ def shop(namespace, redis_url, call, keys, look, admin):
             now + 999,
             look.payload("send_mail", "later-1", args={"to": "bob@example.com"}),
         )
-        wait_until(lambda: all(one.status is not None for one in admin.pools().pools), 60)
+        wait_until(lambda: all(one.status is not None for one in admin.pools().pools))
         yield pool
     pool.enqueuer.close()
 

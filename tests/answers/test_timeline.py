@@ -195,7 +195,7 @@ def test_follow_prints_events_as_they_happen(faces, admin):
         assert json.loads(following.stdout.readline())["text"] == 'Queue "mail" was resumed by test.'
     finally:
         following.terminate()
-        following.communicate(timeout=30)
+        following.communicate(timeout=60)
 
 
 def test_times_of_the_command_are_spans_or_moments(faces, admin):

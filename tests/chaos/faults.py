@@ -285,7 +285,7 @@ def pause_server(world: World, rng: random.Random) -> Iterator[float]:
     world.server.process.send_signal(signal.SIGSTOP)
     yield rng.choice((rng.uniform(0.2, 2.0), LEASE * 1.5))
     world.server.process.send_signal(signal.SIGCONT)
-    wait_until(world.server.answers, 10)
+    wait_until(world.server.answers)
     _server(world, "SIGSTOP", False)
 
 
@@ -295,7 +295,7 @@ def debug_sleep(world: World, rng: random.Random) -> Iterator[float]:
     _server(world, "DEBUG SLEEP", True)
     with contextlib.suppress(StoreError):
         world.tell("DEBUG", "SLEEP", seconds)
-    wait_until(world.server.answers, 10)
+    wait_until(world.server.answers)
     _server(world, "DEBUG SLEEP", False)
     yield 0
 
@@ -334,7 +334,7 @@ def disk_full(world: World, rng: random.Random) -> Iterator[float]:
     yield rng.uniform(0.5, 2.0)
     if process.poll() is None:
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        wait_until(lambda: _writable(world), 15, step=0.05)
+        wait_until(lambda: _writable(world), step=0.05)
         world.insist(lambda: world.tell("CONFIG", "SET", "appendfsync", "always"))
     else:
         process.wait()

@@ -60,7 +60,7 @@ def measure(folder: Path, seed: int, count: int, lease: float) -> Recovery:
             group = Workers(world, f"near{processes}", world.server.url, processes=processes)
             world.groups.append(group)
             group.start()
-            wait_until(lambda: len(pools(world)) == processes, 60, step=0.02)
+            wait_until(lambda: len(pools(world)) == processes, step=0.02)
             if processes == 2:
                 _crowds(world, starts, found, max(1, count // 8))
             how = "kill -9 of one child of two" if processes == 2 else "kill -9 of the only child"
@@ -70,14 +70,13 @@ def measure(folder: Path, seed: int, count: int, lease: float) -> Recovery:
                 found.add(how, took, 1.0 if processes == 2 else float("inf"))
                 wait_until(
                     lambda: len(pools(world)) == processes and len(group.children()) == processes,
-                    60,
                     step=0.02,
                 )
                 # Let it work for a while: one that crashes at once is started again later each time.
                 time.sleep(rng.uniform(1.0, 2.5))
             os.kill(group.pid, signal.SIGTERM)
             group.wait(30)
-            wait_until(lambda: not pools(world), 60, step=0.05)
+            wait_until(lambda: not pools(world), step=0.05)
         _hosts(world, starts, found, count, lease)
         _servers(world, found, rng, count)
     finally:
@@ -89,7 +88,7 @@ def _crowds(world: World, starts: Starts, found: Recovery, count: int) -> None:
     """A child with eight jobs of a second: when the first and the last of them start again. Nothing is promised here."""
     for _ in range(count):
         serials = [world.enqueue("note", "ok", seconds=1.0) for _ in range(16)]
-        first = wait_until(lambda serials=serials: _all(starts, serials, 1), 60, step=0.02)
+        first = wait_until(lambda serials=serials: _all(starts, serials, 1), step=0.02)
         victim = first[0].pid
         began = time.monotonic()
         kill(victim)
@@ -99,7 +98,7 @@ def _crowds(world: World, starts: Starts, found: Recovery, count: int) -> None:
         found.add("first of eight jobs of one child", times[0], float("inf"))
         found.add("last of eight jobs of one child", times[-1], float("inf"))
         wait_until(
-            lambda: not any(world.tell("HLEN", world.keys.held(pool.decode())) for pool in pools(world)), 60
+            lambda: not any(world.tell("HLEN", world.keys.held(pool.decode())) for pool in pools(world))
         )
 
 
@@ -114,7 +113,7 @@ def _hosts(world: World, starts: Starts, found: Recovery, count: int, lease: flo
     world.groups += groups
     for group in groups:
         group.start()
-    wait_until(lambda: len(pools(world)) == 2, 60, step=0.02)
+    wait_until(lambda: len(pools(world)) == 2, step=0.02)
     for _ in range(max(2, count // 4)):
 
         def lose_host(first: Event) -> None:
@@ -129,7 +128,7 @@ def _hosts(world: World, starts: Starts, found: Recovery, count: int, lease: flo
         for group in groups:
             if not group.alive:
                 group.start()
-        wait_until(lambda: len(pools(world)) == 2, 60, step=0.02)
+        wait_until(lambda: len(pools(world)) == 2, step=0.02)
 
 
 def _servers(world: World, found: Recovery, rng: random.Random, count: int) -> None:
@@ -147,10 +146,10 @@ def _servers(world: World, found: Recovery, rng: random.Random, count: int) -> N
             harm()
             time.sleep(rng.uniform(0.2, 4.0))
             heal()
-            wait_until(world.server.answers, 20)
+            wait_until(world.server.answers)
             began = time.monotonic()
             serial = world.enqueue("note", "ok")
-            first = wait_until(lambda serial=serial: Starts(world).of(serial), 60, step=0.01)[0]
+            first = wait_until(lambda serial=serial: Starts(world).of(serial), step=0.01)[0]
             found.add(how, first.at - began, 5.0)
 
 
@@ -162,11 +161,11 @@ def _server(world: World, number: int) -> None:
 def _once(world: World, starts: Starts, harm: Callable[[Event], object], patience: float = 40.0) -> float:
     """Have a job run, do the harm, and measure until it runs again."""
     serial = world.enqueue("note", "ok", seconds=SECONDS)
-    first = wait_until(lambda: starts.of(serial), 60, step=0.01)[0]
+    first = wait_until(lambda: starts.of(serial), step=0.01)[0]
     began = time.monotonic()
     harm(first)
     second = wait_until(lambda: starts.of(serial)[1:], patience, step=0.01)[0]
-    wait_until(lambda: world.tell("HGET", world.keys.totals, "done:note"), 30, step=0.05)
+    wait_until(lambda: world.tell("HGET", world.keys.totals, "done:note"), step=0.05)
     time.sleep(SECONDS)
     return second.at - began
 

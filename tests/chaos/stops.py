@@ -245,7 +245,7 @@ def _wait_for_work(port: int, namespace: str, process: subprocess.Popen[bytes]) 
             raise RuntimeError("it ended before it was told to")
         return _held(port, namespace) > 0 or _some_done(port, namespace)
 
-    wait_until(works, 60, step=0.02)
+    wait_until(works, step=0.02)
 
 
 def _some_done(port: int, namespace: str) -> bool:

@@ -114,7 +114,7 @@ class Field:
         """Measure until a job that is enqueued now has run."""
         serial = self.enqueue()
         assert serial is not None
-        wait_until(lambda: self.ended(serial), 60, step=0.02)
+        wait_until(lambda: self.ended(serial), step=0.02)
         took = time.monotonic() - began
         outcome.resumed[how] = round(max(took, outcome.resumed.get(how, 0.0)), 3)
         if took > 5.0:
@@ -177,13 +177,13 @@ def failovers(folder: Path, seed: int, count: int) -> Outcome:
                     confirmed.add(serial)
             moments.append(time.monotonic())
             if how.endswith("asked for"):
-                wait_until(sentinels.failover, 30, step=0.1)
+                wait_until(sentinels.failover, step=0.1)
             else:
                 master.kill()
-            wait_until(lambda replica=replica: role(replica) == b"master", 30, step=0.02)
+            wait_until(lambda replica=replica: role(replica) == b"master", step=0.02)
             began = time.monotonic()
             if how.endswith("asked for"):
-                wait_until(lambda master=master: role(master) == b"slave", 30, step=0.02)
+                wait_until(lambda master=master: role(master) == b"slave", step=0.02)
                 began = time.monotonic()
             moments.append(began)
             field_.resume(outcome, how, began)
@@ -191,11 +191,9 @@ def failovers(folder: Path, seed: int, count: int) -> Outcome:
             if how.endswith("killed"):
                 master.start()
             master, replica = replica, master
-            wait_until(
-                lambda master=master, replica=replica: _follows(replica.port, master.port), 60, step=0.05
-            )
-            wait_until(lambda master=master: sentinels.current() == master.port, 30, step=0.05)
-        wait_until(lambda: all(field_.ended(serial) for serial in sorted(confirmed)[-20:]), 60, step=0.2)
+            wait_until(lambda master=master, replica=replica: _follows(replica.port, master.port), step=0.05)
+            wait_until(lambda master=master: sentinels.current() == master.port, step=0.05)
+        wait_until(lambda: all(field_.ended(serial) for serial in sorted(confirmed)[-20:]), step=0.2)
         _quiet(field_)
     finally:
         field_.close()
@@ -222,7 +220,6 @@ def _replicated(master: int, replica: int) -> bool:
         wanted = _offset(tell(master, "INFO", "replication"), b"master_repl_offset:")
         wait_until(
             lambda: _offset(tell(replica, "INFO", "replication"), b"slave_repl_offset:") >= wanted,
-            2,
             step=0.002,
         )
     except (StoreError, AssertionError):
@@ -250,7 +247,7 @@ def _quiet(field_: Field) -> None:
             return False
 
     try:
-        wait_until(quiet, 60, step=0.1)
+        wait_until(quiet, step=0.1)
     finally:
         link.close()
 
@@ -299,7 +296,7 @@ def reshards(folder: Path, seed: int, count: int) -> Outcome:
                 target = rng.choice([node for node in cluster.nodes if node is not owner])
                 logger.info("reshard %d", number)
                 cluster.move(slot, owner, target)
-                wait_until(lambda target=target: cluster.owner(slot) is target, 20, step=0.02)
+                wait_until(lambda target=target: cluster.owner(slot) is target, step=0.02)
                 field_.resume(outcome, "reshard", time.monotonic())
                 outcome.faults["reshard"] = number + 1
                 owner = target
@@ -330,7 +327,7 @@ def _settle(field_: Field, outcome: Outcome) -> None:
         return True
 
     try:
-        wait_until(rest, 60, step=0.05)
+        wait_until(rest, step=0.05)
     finally:
         link.close()
         admin.close()

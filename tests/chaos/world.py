@@ -67,7 +67,7 @@ class LastingServer(Server):
             ],
             stdout=subprocess.DEVNULL, restore_signals=False, start_new_session=True,
         )  # fmt: skip
-        wait_until(self.answers, 60)
+        wait_until(self.answers)
 
 
 class Workers:
@@ -228,7 +228,7 @@ class World:
             Producers(self, "sync", 1, self.server.url, rate, self.bulk),
             Producers(self, "async", 2, self.server.url, rate, 0),
         ]
-        wait_until(lambda: self.tell("ZCARD", self.keys.pools) >= 3, 60, step=0.05)
+        wait_until(lambda: self.tell("ZCARD", self.keys.pools) >= 3, step=0.05)
         self.clock()
         self.census()
 

@@ -617,15 +617,15 @@ def pool(redis_url, namespace):
 
 def test_a_result_is_waited_for(enqueuer, pool):
     job = enqueuer.enqueue("add", a=2, b=3)
-    assert enqueuer.result(job, timeout=10) == 5
-    assert enqueuer.result(job.id, timeout=10) == 5
+    assert enqueuer.result(job, timeout=60) == 5
+    assert enqueuer.result(job.id, timeout=60) == 5
     assert enqueuer.result(job) == 5
 
 
 def test_the_result_of_a_dead_job_is_its_error(enqueuer, pool):
     job = enqueuer.enqueue("fail")
     with pytest.raises(JobFailed, match=f"{job.id}: ValueError: no good"):
-        enqueuer.result(job, timeout=10)
+        enqueuer.result(job, timeout=60)
 
 
 def test_a_result_that_is_not_kept_times_out_in_words(enqueuer, pool):

@@ -91,7 +91,7 @@ def test_jobs_end_in_a_testing_block_as_they_do_on_a_server(redis_url, namespace
     with pool:
         wait_until(lambda: len(log) >= len(expected))
         assert pool.drain(5)
-        assert pool.enqueuer.result("sum", timeout=5) == result
+        assert pool.enqueuer.result("sum", timeout=60) == result
     pool.enqueuer.close()
     assert by_text(log) == by_text(expected)
     assert held(call, keys.dead) == by_text(map(essence, jobs.dead))

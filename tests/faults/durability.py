@@ -162,7 +162,7 @@ class PlainServer(Server):
             [binary(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), *saves, *self.options],
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
-        wait_until(self.answers, 30)
+        wait_until(self.answers)
 
 
 class Disk:
@@ -284,8 +284,8 @@ def failover(setup: Setup, chance: random.Random, *, stalled: bool) -> tuple[Sai
         root / "replica", "--replicaof", "127.0.0.1", line.stdout.readline().decode().strip()
     )
     replica.start()
-    wait_until(lambda: b"state=online" in _ask(primary, "INFO", "replication"), 30)
-    wait_until(lambda: _ask(primary, "WAIT", 1, 1000) == 1, 30)
+    wait_until(lambda: b"state=online" in _ask(primary, "INFO", "replication"))
+    wait_until(lambda: _ask(primary, "WAIT", 1, 1000) == 1)
     load = Load(primary.url, setup.durability)
     try:
         time.sleep(chance.uniform(*SPAN))

@@ -262,7 +262,7 @@ def test_a_pool_that_is_killed_at_any_round_trip_loses_nothing_and_each_repeat_h
         rest = pool_of(own_proxy.url, keys, folder)
         rest.start()
         try:
-            wait_until(lambda: finished(keys, own_link) == 5, 20)  # noqa: B023 - waited for here
+            wait_until(lambda: finished(keys, own_link) == 5)  # noqa: B023 - waited for here
         finally:
             rest.stop(timeout=2)
         assert not survey(keys, own_link).places, trip
@@ -311,7 +311,7 @@ def test_atomic_jobs_whose_pool_is_killed_at_any_round_trip_have_their_children_
         rest = family_of(own_proxy.url, keys)
         rest.start()
         try:
-            wait_until(lambda: family_done(keys, own_link), 20)  # noqa: B023 - waited for here
+            wait_until(lambda: family_done(keys, own_link))  # noqa: B023 - waited for here
             assert rest.drain(10)
         finally:
             rest.stop(timeout=2)
@@ -329,13 +329,13 @@ def test_atomic_jobs_whose_server_is_killed_have_their_children_once(tmp_path, n
         pool.start()
         try:
             for count in (5, 30, 60):
-                wait_until(lambda: totals_of(keys, link).get("done:parent", 0) >= count, 30)  # noqa: B023
+                wait_until(lambda: totals_of(keys, link).get("done:parent", 0) >= count)  # noqa: B023
                 server.kill()
                 server.start()
                 link.close()
                 link = dial(server.url, keys)
-            wait_until(lambda: totals_of(keys, link).get("done:parent", 0) == 20 * len(FAMILIES), 60)
-            wait_until(lambda: totals_of(keys, link).get("done:child", 0) >= 20 * sum(FAMILIES), 60)
+            wait_until(lambda: totals_of(keys, link).get("done:parent", 0) == 20 * len(FAMILIES))
+            wait_until(lambda: totals_of(keys, link).get("done:child", 0) >= 20 * sum(FAMILIES))
             assert pool.drain(20)
         finally:
             pool.stop(timeout=5)
@@ -380,7 +380,7 @@ def rewound(keys, link) -> bool:
 def test_an_idle_pool_learns_that_redis_forgot_what_it_had_settled(forgetful, own_link, keys, tmp_path):
     """Nothing else is enqueued that would make it ask."""
     forgetful()
-    wait_until(lambda: rewound(keys, own_link), 15)
+    wait_until(lambda: rewound(keys, own_link))
     assert list(said(tmp_path).values()) == [2]
     assert not survey(keys, own_link).places
 
@@ -393,6 +393,6 @@ def test_a_pool_that_cannot_read_what_it_holds_asks_again(
 ):
     own_proxy.next(fault, only=b"HKEYS")
     forgetful()
-    wait_until(lambda: rewound(keys, own_link), 15)
+    wait_until(lambda: rewound(keys, own_link))
     assert own_proxy.pending == 0
     assert list(said(tmp_path).values()) == [2]

@@ -251,11 +251,11 @@ def test_a_pool_whose_operations_each_meet_an_error_goes_on(code, work, plant, p
     refusals = Refusals(ERRORS[code], 1, OPERATIONS if FULL else third)
     proxy.each(refusals)
     total = plant()
-    wait_until(lambda: finished() == total and len(refusals.met) > 2, 30)
+    wait_until(lambda: finished() == total and len(refusals.met) > 2)
     often = Refusals(ERRORS[code], 3, ("exchange", "beat", "BZPOPMIN"))
     proxy.each(often)
     total += plant()
-    wait_until(lambda: finished() == total, 30)
+    wait_until(lambda: finished() == total)
     # It listens again once all is done, which may be a moment later.
     wait_until(lambda: often.met.keys() >= {"exchange", "BZPOPMIN"})
     check(work, total, finished)
@@ -270,11 +270,11 @@ def test_a_pool_that_meets_nothing_but_an_error_for_a_while_resumes_in_time(
     proxy.each(refusals)
     total = plant()
     # Long enough for the loops to have come to their longer waits.
-    wait_until(lambda: refusals.met["exchange"] >= 4, 20)
+    wait_until(lambda: refusals.met["exchange"] >= 4)
     assert finished() == 0
     refusals.lifted = True
     wait_until(lambda: len(work.runs) > 0, RESUME)
-    wait_until(lambda: finished() == total, 20)
+    wait_until(lambda: finished() == total)
     check(work, total, finished)
 
 
@@ -289,9 +289,9 @@ def test_an_operation_that_is_refused_for_long_by_itself_costs_no_job(
     proxy.each(refusals)
     total = plant()
     # What does not depend on it is done, or it has been refused a few times.
-    wait_until(lambda: refusals.met[operation] >= 3 or finished() == total, 20)
+    wait_until(lambda: refusals.met[operation] >= 3 or finished() == total)
     refusals.lifted = True
-    wait_until(lambda: finished() == total, 20)
+    wait_until(lambda: finished() == total)
     check(work, total, finished)
 
 
@@ -306,7 +306,7 @@ def test_a_start_that_is_refused_says_so_and_can_be_tried_again(code, work, plan
     refusals.lifted = True
     work.pool.start()
     total = plant()
-    wait_until(lambda: finished() == total, 20)
+    wait_until(lambda: finished() == total)
     check(work, total, finished)
 
 

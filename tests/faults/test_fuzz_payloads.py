@@ -124,7 +124,7 @@ def test_whatever_is_due_the_jobs_beside_it_run(shop, call, keys, place):
     bad = Counter(entry for entry in entries if not readable(entry))
     shop.pool.start()
     settled(shop, call, keys, bad, [f"good-{n}" for n in range(GOOD)])
-    wait_until(lambda: call("ZCARD", key) == 0 or not _due(call, key), 40)
+    wait_until(lambda: call("ZCARD", key) == 0 or not _due(call, key))
 
 
 def _due(call, key: str) -> int:
@@ -142,7 +142,7 @@ def test_whatever_a_dead_pool_held_the_jobs_beside_it_are_rescued(shop, call, ke
         call("HSET", keys.held(dead), f"{number}:b", entry)
     shop.pool.start()
     wait_until(
-        lambda: all(shop.ran[f"good-{n}"] for n in range(GOOD)) and not call("EXISTS", keys.held(dead)), 40
+        lambda: all(shop.ran[f"good-{n}"] for n in range(GOOD)) and not call("EXISTS", keys.held(dead))
     )
     bad = Counter(entry for entry in entries if not readable(entry, "a"))
     settled(shop, call, keys, bad, [f"good-{n}" for n in range(GOOD)])
@@ -158,9 +158,9 @@ def test_a_token_that_is_none_keeps_no_other_attempt_from_being_rescued(shop, ca
         "HSET", keys.held(dead), token, job("a", "odd"), "5:a", job("a", "good-0"), "6:b", job("b", "good-1")
     )
     shop.pool.start()
-    wait_until(lambda: shop.ran["good-0"] and shop.ran["good-1"], 30)
+    wait_until(lambda: shop.ran["good-0"] and shop.ran["good-1"])
     # Nothing is lost: it ran, or it is kept where somebody can look at it.
-    wait_until(lambda: shop.ran["odd"] or broken(call, keys) or call("HEXISTS", keys.held(dead), token), 30)
+    wait_until(lambda: shop.ran["odd"] or broken(call, keys) or call("HEXISTS", keys.held(dead), token))
     assert shop.pool._running
 
 
@@ -216,7 +216,7 @@ def test_whatever_is_in_a_private_key_jobs_run_and_operators_can_look(
             for bad in (*chance.sample(NASTY, 6), *(hostile(chance, job("a", "x")) for _ in range(4))):
                 call(*PRIVATE[place](keys, bad[:400]))
             ids = shop.good(10)
-            wait_until(lambda: all(shop.ran[one] for one in ids), 40)
+            wait_until(lambda: all(shop.ran[one] for one in ids))
             looks(admin)
         assert shop.pool._running, "a loop ended"
 
@@ -230,12 +230,12 @@ def test_a_limit_that_is_none_holds_up_its_own_jobs_until_it_is_set_right(
     held_up = [shop.pool.enqueuer.enqueue("a").id for _ in range(3)]
     others = [shop.pool.enqueuer.enqueue("b").id for _ in range(3)]
     shop.pool.start()
-    wait_until(lambda: all(shop.ran[one] for one in others), 40)
+    wait_until(lambda: all(shop.ran[one] for one in others))
     assert not any(shop.ran[one] for one in held_up)
     with Admin(namespace, redis=redis_url) as admin:
         looks(admin)
         admin.limit("a", 2)
-    wait_until(lambda: all(shop.ran[one] for one in held_up), 40)
+    wait_until(lambda: all(shop.ran[one] for one in held_up))
     assert shop.pool._running
 
 
@@ -247,7 +247,7 @@ def test_what_is_no_attempt_does_not_take_up_a_limit_for_ever(shop, call, keys, 
     trimmer = Trimmer(keys, link, PoolOptions())
     assert trimmer.repair_limits() == 6
     shop.pool.start()
-    wait_until(lambda: all(shop.ran[one] for one in ids), 40)
+    wait_until(lambda: all(shop.ran[one] for one in ids))
 
 
 def test_a_job_named_like_a_key_of_another_pauses_nobody(shop, call, keys):
@@ -256,10 +256,10 @@ def test_a_job_named_like_a_key_of_another_pauses_nobody(shop, call, keys):
         for name in names:
             call("ZADD", place, 1, job(name, f"{place} {name}"))
     shop.pool.start()
-    wait_until(lambda: broken(call, keys).total() == 2 * len(names), 40)
+    wait_until(lambda: broken(call, keys).total() == 2 * len(names))
     assert not call("EXISTS", keys.paused("a"))
     ids = shop.good(6)
-    wait_until(lambda: all(shop.ran[one] for one in ids), 40)
+    wait_until(lambda: all(shop.ran[one] for one in ids))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_whatever_a_unique_key_holds_nobody_is_blocked_for_ever_or_run_twice(sho
     call("LPUSH", keys.queue("a"), job("a", "owner", unique=True, unique_key=key))
     ids = shop.good(6)
     shop.pool.start()
-    wait_until(lambda: shop.ran["owner"] and all(shop.ran[one] for one in ids), 40)
+    wait_until(lambda: shop.ran["owner"] and all(shop.ran[one] for one in ids))
     assert shop.ran["owner"] == 1
 
 
@@ -285,7 +285,7 @@ def test_operators_can_retry_and_delete_beside_what_cannot_be_read(shop, call, k
     shop.pool.start()
     with Admin(namespace, redis=redis_url) as admin:
         admin.apply("retry", "dead", where="name~b error~no")
-        wait_until(lambda: all(shop.ran[one] for one in good), 40)
+        wait_until(lambda: all(shop.ran[one] for one in good))
         looks(admin)
         assert call("ZCARD", keys.dead) == len(set(entries))
         admin.apply("delete", "dead")

@@ -108,7 +108,7 @@ def test_each_job_runs_once_though_exchanges_are_cut_at_random(
     jobs = enqueuer.enqueue_many("a", [{"n": n} for n in range(3000)])
     for _ in range(50):
         jobs.append(enqueuer.enqueue("a", n=-1))
-    wait_until(lambda: len(runs) == len(jobs), 50)
+    wait_until(lambda: len(runs) == len(jobs))
     proxy.clear()
     wait_until(lambda: totals().get("done:a") == len(jobs))
     assert set(runs.counts) == {(job.id, 1) for job in jobs}
@@ -159,7 +159,7 @@ def test_each_attempt_of_failing_and_unique_and_limited_jobs_runs_once(
     try:
         pool.start()
         proxy.each(random_cuts(3, 0.2))
-        wait_until(lambda: len(runs) == len(wanted), 50)
+        wait_until(lambda: len(runs) == len(wanted))
         proxy.clear()
         wait_until(lambda: totals().get("done:alone") == 60 and totals().get("dead:deadly") == 60)
         wait_until(lambda: totals().get("done:flaky") == 60 and totals().get("done:single") == 60)
@@ -186,7 +186,7 @@ def test_late_copies_of_exchanges_change_nothing(proxy, pool, runs, enqueuer, to
     for _ in range(20):
         jobs += enqueuer.enqueue_many("a", [{"n": n} for n in range(100)])
         delivered += len(proxy.late())
-        wait_until(lambda: len(runs) == len(jobs), 20)
+        wait_until(lambda: len(runs) == len(jobs))
     proxy.clear()
     wait_until(lambda: totals().get("done:a") == len(jobs))
     assert delivered > 10
@@ -216,7 +216,7 @@ def test_scripts_that_the_server_forgets_all_the_time_are_sent_whole(
     thread.start()
     try:
         jobs = [enqueuer.enqueue("a", n=n) for n in range(500)]
-        wait_until(lambda: totals().get("done:a") == 500, 30)
+        wait_until(lambda: totals().get("done:a") == 500)
     finally:
         done.set()
         thread.join()
@@ -236,21 +236,21 @@ def test_a_black_hole_ends_and_the_pool_goes_on(proxy, pool, runs, enqueuer, tot
 
     def slow(job: Job) -> None:
         started.set()
-        release.wait(30)
+        release.wait(60)
         runs.note(job)
 
     pool.register("slow", slow)
     pool.start()
     enqueuer.enqueue("slow")
-    assert started.wait(10)
+    assert started.wait(60)
     proxy.black_hole()
     release.set()
     for n in range(20):
         enqueuer.enqueue("a", n=n)
-    wait_until(lambda: lines(caplog, "Redis is unreachable"), 15)
+    wait_until(lambda: lines(caplog, "Redis is unreachable"))
     # The worst moment to end: new connections have just been taken in silence as well.
     connections = proxy.connections
-    wait_until(lambda: proxy.connections > connections, 15)
+    wait_until(lambda: proxy.connections > connections)
     proxy.resume()
     wait_until(lambda: totals().get("done:a") == 20 and totals().get("done:slow") == 1, RESUME)
     assert set(runs.counts.values()) == {1}
@@ -304,7 +304,7 @@ def test_an_idle_pool_tells_an_outage_too(proxy, pool, runs, enqueuer, caplog):
     pool.start()
     assert pool.drain(10)
     proxy.refuse()
-    wait_until(lambda: lines(caplog, "Redis is unreachable"), 10)
+    wait_until(lambda: lines(caplog, "Redis is unreachable"))
     quiet(1.5)
     proxy.accept()
     enqueuer.enqueue("a", n=1)
@@ -318,7 +318,7 @@ def test_a_slow_network_costs_time_and_nothing_else(proxy, pool, runs, enqueuer,
     proxy.each(lambda words: Fault("delay", 0.05))
     pool.start()
     jobs = enqueuer.enqueue_many("a", [{"n": n} for n in range(300)])
-    wait_until(lambda: totals().get("done:a") == 300, 30)
+    wait_until(lambda: totals().get("done:a") == 300)
     assert set(runs.counts) == {(job.id, 1) for job in jobs}
     assert set(runs.counts.values()) == {1}
     assert not caplog.records
@@ -370,11 +370,11 @@ def test_stop_returns_in_time_when_redis_is_away(proxy, namespace, enqueuer, run
         proxy.each(lambda words: SWALLOW)
     if noticed:
         enqueuer.enqueue("a", n=2)
-        wait_until(lambda: lines(caplog, "Redis is unreachable"), 15)
+        wait_until(lambda: lines(caplog, "Redis is unreachable"))
     with sooner_than(20):
         pool.stop(timeout=1)
     left = set(threading.enumerate()) - others
-    wait_until(lambda: not any(thread.is_alive() for thread in left), 10)
+    wait_until(lambda: not any(thread.is_alive() for thread in left))
 
 
 def test_stop_returns_in_time_when_the_last_word_needs_a_connection_that_takes_long(pool, monkeypatch):
@@ -384,7 +384,7 @@ def test_stop_returns_in_time_when_the_last_word_needs_a_connection_that_takes_l
     hasten = link.hasten
 
     def slowly():
-        waited_out.append(not release.wait(20))
+        waited_out.append(not release.wait(60))
         raise ConnectionError("no server")
 
     def cut(seconds: float) -> None:
@@ -413,13 +413,13 @@ def test_what_a_pool_could_not_give_back_is_rescued_by_the_next(proxy, namespace
     first.register("a", hang)
     first.start()
     job = enqueuer.enqueue("a", n=1)
-    assert started.wait(10)
+    assert started.wait(60)
     proxy.black_hole()
     first.stop(timeout=0.2)
     second = WorkerPool(namespace=namespace, redis=redis_url, concurrency=2, **options)
     second.register("a", runs.note)
     with second:
-        wait_until(lambda: len(runs) == 1, 20)
+        wait_until(lambda: len(runs) == 1)
     assert [job_id for job_id, _ in runs.counts] == [job.id]
 
 
@@ -465,7 +465,7 @@ def test_a_server_that_refuses_writes_for_a_while(tmp_path, namespace, runs, cap
         hold = threading.Event()
 
         def held(job: Job) -> None:
-            hold.wait(20)
+            hold.wait(60)
             runs.note(job)
 
         pool.register("a", held)
@@ -474,7 +474,7 @@ def test_a_server_that_refuses_writes_for_a_while(tmp_path, namespace, runs, cap
         wait_until(lambda: pool._runtime.state.held)
         link.run(plain(*on))
         hold.set()
-        wait_until(lambda: lines(caplog, "Redis is unreachable"), 10)
+        wait_until(lambda: lines(caplog, "Redis is unreachable"))
         quiet(1)
         link.run(plain(*off))
         wait_until(lambda: int(link.run(plain("HGET", Keys(namespace).totals, "done:a")) or 0) == 20, RESUME)

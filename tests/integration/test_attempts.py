@@ -59,10 +59,10 @@ def test_quick_jobs_are_fetched_ahead_and_unique_ones_are_not(proxy, namespace, 
     with pool:
         for n in range(300):
             single.enqueue_unique(n=n)
-        wait_until(lambda: done("single") == 300, 40)
+        wait_until(lambda: done("single") == 300)
         assert "single" not in fetched_ahead(proxy)
         pool.enqueuer.enqueue_many("plain", [{"n": n} for n in range(2000)])
-        wait_until(lambda: done("plain") == 2000, 40)
+        wait_until(lambda: done("plain") == 2000)
         # The same pool does fetch ahead where it may, or the above would mean nothing.
         assert "plain" in fetched_ahead(proxy)
 
@@ -78,12 +78,12 @@ def test_an_attempt_that_is_reported_twice_is_settled_once_and_nothing_is_late(n
             return
         seen.add(job.id)
         started.set()
-        release.wait(20)
+        release.wait(60)
 
     seen: set[str] = set()
     with pool:
         hold.enqueue()
-        assert started.wait(10)
+        assert started.wait(60)
         fetcher = pool._runtime.fetcher
         (attempt,) = pool._runtime.state.held.values()
         for _ in range(2):
@@ -189,7 +189,7 @@ def test_an_attempt_that_cancels_itself_because_its_pool_stops_is_given_back_and
 
     pool.start()
     polite.enqueue()
-    assert started.wait(10)
+    assert started.wait(60)
     pool.stop(timeout=10)
     assert look.totals() == {"given_back:polite": 1}
     (job,) = look.queue("polite")

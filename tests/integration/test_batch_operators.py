@@ -73,7 +73,7 @@ def command(namespace, redis_url):
 def test_a_batch_names_what_it_waits_for_and_its_dead_members_are_retried(program, admin, command):
     batch = program.batch(range(4))
     with program.pool:
-        wait_until(lambda: batch.progress().left == 2 and batch.progress().failed == 1, 60)
+        wait_until(lambda: batch.progress().left == 2 and batch.progress().failed == 1)
         found = admin.batch(batch.id)
         (place,) = [f"{one.status.host}/{one.status.pid}" for one in admin.pools().pools]
         words = f"Waits for 2 of 4 members: 1 in retry, 1 running on {place}."
@@ -86,7 +86,7 @@ def test_a_batch_names_what_it_waits_for_and_its_dead_members_are_retried(progra
         program.gate.set()
         assert admin.apply("retry", "retry", where=f"batch={batch.id}").changed == 1
         assert "1 job matched" in command("batches", "retry", batch.id)
-        wait_until(lambda: program.called == [batch.id], 60)
+        wait_until(lambda: program.called == [batch.id])
     found = admin.batch(batch.id)
     assert found.sentence == "All of its 4 members have ended: 4 completed."
     assert [(one.event, one.sent_at is not None) for one in found.batch.callbacks] == [("success", True)]
@@ -117,7 +117,7 @@ def test_a_cancelled_batch_ends_and_cannot_be_cancelled_twice(program, admin, co
     assert "Cancelled" in command("batches", "cancel", batch.id, "--yes")
     assert admin.cancel_batch(batch.id).kind == "not_allowed"
     with program.pool:
-        wait_until(lambda: batch.progress().left == 0, 60)
+        wait_until(lambda: batch.progress().left == 0)
     assert admin.batch(batch.id).batch.state == "cancelled"
     assert program.called == []
 
@@ -131,11 +131,11 @@ def test_an_open_batch_can_be_closed_when_its_program_is_gone(program, admin, co
     assert admin.batch(batch.id).batch.state == "open"
     assert "More may join" in admin.batch(batch.id).sentence
     with program.pool:
-        wait_until(lambda: batch.progress().left == 0, 60)
+        wait_until(lambda: batch.progress().left == 0)
         assert program.called == []
         assert f"dayjob batches close {batch.id}" in admin.batch(batch.id).sentence
         assert "Closed" in command("batches", "close", batch.id)
-        wait_until(lambda: program.called == [batch.id], 60)
+        wait_until(lambda: program.called == [batch.id])
     assert admin.close_batch(batch.id).kind == "not_allowed"
 
 
@@ -160,7 +160,7 @@ def test_members_that_another_program_deleted_are_found_and_end_on_request(
     program.kind = False
     program.gate.set()
     with program.pool:
-        wait_until(lambda: program.called == [batch.id], 60)
+        wait_until(lambda: program.called == [batch.id])
 
 
 def test_members_that_are_alive_or_dead_against_what_the_batch_believes_are_corrected(

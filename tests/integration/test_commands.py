@@ -50,7 +50,7 @@ def run(tmp_path):
             [sys.executable, "-m", "dayjob", *map(str, words)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             cwd=tmp_path,
             env=environment(**env),
             check=False,
@@ -376,11 +376,11 @@ def test_what_the_demo_advises_at_its_end_works_as_printed(folder):
     for called in ([sys.executable, "-m", "dayjob"], [str(program)]):
         done = subprocess.run(
             [*called, "demo", "--seconds", "1", "--plain", "--port", "0"],
-            capture_output=True, text=True, timeout=50, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=True,
+            capture_output=True, text=True, timeout=60, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=True,
         )  # fmt: skip
         (advice,) = re.findall(r"^ +(.* doctor --redis embedded .*)$", done.stdout, re.MULTILINE)
         looked = subprocess.run(
-            shlex.split(advice), capture_output=True, text=True, timeout=50, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=False,
+            shlex.split(advice), capture_output=True, text=True, timeout=60, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=False,
         )  # fmt: skip
         assert "noeviction" in looked.stdout
 
@@ -402,9 +402,9 @@ def test_the_demo_does_not_wait_for_long_jobs_when_a_signal_ends_it(folder, numb
         with Admin("demo", redis=f"embedded:{folder}/.dayjob") as admin:
             # It takes minutes: longer than the bound below.
             long = admin.enqueue("transcode_video", {"minutes": 1000}).subject.split()[1]
-            wait_until(lambda: long in [one.worker.id for one in admin.busy()], 30)
+            wait_until(lambda: long in [one.worker.id for one in admin.busy()])
         demo.send_signal(number)
-        rest, errors = demo.communicate(timeout=20)
+        rest, errors = demo.communicate(timeout=60)
     finally:
         demo.kill()
         demo.wait()
@@ -445,7 +445,7 @@ def test_every_page_of_the_demo_has_something_to_show_within_a_minute(folder):
                 and len(admin.periodic()) == 3
             )
 
-        wait_until(alive, 50, step=0.2)
+        wait_until(alive, step=0.2)
         queues = {view.queue.name: view.queue for view in admin.queues().queues}
         assert queues["send_newsletter"].paused
         assert queues["send_newsletter"].size == 25
@@ -455,10 +455,10 @@ def test_every_page_of_the_demo_has_something_to_show_within_a_minute(folder):
         assert "t-" not in str([job.args for job in admin.jobs("waiting", name="send_newsletter").jobs])
         admin.close()
         for page in ("", "queues", "worker_pools", "busy_workers", "dead_jobs", "failures", "metrics"):
-            answer = httpx.get(f"{url}{page}", headers={"Accept": "text/html"}, timeout=20)
+            answer = httpx.get(f"{url}{page}", headers={"Accept": "text/html"}, timeout=60)
             assert (page, answer.status_code) == (page, 200)
         demo.send_signal(signal.SIGINT)
-        _, errors = demo.communicate(timeout=10)
+        _, errors = demo.communicate(timeout=60)
         assert (demo.returncode, errors) == (0, "")
     finally:
         demo.kill()
@@ -519,12 +519,12 @@ def test_on_a_terminal_the_demo_draws_a_table_in_place(folder):
             shown += os.read(terminal, 65536)
             return b"export_report" in shown and re.search(rb"\x1b\[\d+F\x1b\[J", shown)
 
-        wait_until(drawn_twice, 20)
+        wait_until(drawn_twice)
         demo.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):  # the terminal is gone when the program is
             while piece := os.read(terminal, 65536):
                 shown += piece
-        assert demo.wait(10) == 0
+        assert demo.wait(60) == 0
     finally:
         demo.kill()
         demo.wait()

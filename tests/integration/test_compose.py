@@ -111,10 +111,10 @@ def test_producer_worker_console_and_probes_work_together(start, redis_url):
         def ran() -> bool:
             return any(job.totals.get("done") for job in admin.metrics(1).jobs if job.name == "send_mail")
 
-        wait_until(ran, 40)
-    assert start(SERVICES["worker"]["healthcheck"]["test"][1:]).wait(30) == 0
+        wait_until(ran)
+    assert start(SERVICES["worker"]["healthcheck"]["test"][1:]).wait(60) == 0
     probe = [word.replace("5040", port) for word in SERVICES["web"]["healthcheck"]["test"][1:]]
-    wait_until(lambda: start(probe).wait(30) == 0, 40)
+    wait_until(lambda: start(probe).wait(60) == 0)
     for process in (producer, worker, web):
         process.send_signal(signal.SIGTERM)
-    assert [process.wait(40) for process in (producer, worker, web)] == [0, 0, 0]
+    assert [process.wait(60) for process in (producer, worker, web)] == [0, 0, 0]

@@ -39,7 +39,7 @@ def run(tmp_path):
     def dayjob(*words, text=None, **env):
         done = subprocess.run(
             [sys.executable, "-m", "dayjob", *map(str, words)],
-            capture_output=True, text=True, timeout=30, cwd=tmp_path, env=environment(**env), check=False, input=text or "",
+            capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment(**env), check=False, input=text or "",
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr
         assert len(done.stderr.splitlines()) <= 6, done.stderr
@@ -92,7 +92,7 @@ def on_terminal(words, answer, cwd, **env):
             if answer is not None and b"[y/N]" in said:
                 screen.write(answer.encode() + b"\n")
                 answer = None
-    return said.decode(), process.wait(20)
+    return said.decode(), process.wait(60)
 
 
 # queues
@@ -242,7 +242,7 @@ def test_jobs_ls_has_one_shape_in_every_state(run, there, new_pool):
     pool.start()
     job = work.using(source=7).enqueue(n=1)
     try:
-        wait_until(lambda: "1 of 1 in running" in run("jobs", "ls", "--state", "running", *there).stderr, 30)
+        wait_until(lambda: "1 of 1 in running" in run("jobs", "ls", "--state", "running", *there).stderr)
         pages = {
             state: msgspec.json.decode(run("jobs", "ls", "--state", state, "--json", *there).stdout)
             for state in ("waiting", "running", "scheduled", "retry", "dead", "done")
@@ -405,7 +405,7 @@ def test_everything_that_matches_is_cancelled_running_jobs_too(run, there, enque
         enqueuer.using(source=n).enqueue("work", n=n)
     pool.start()
     for _ in range(2):
-        assert began.acquire(timeout=10)
+        assert began.acquire(timeout=60)
     waiting = ("--state", "waiting", "--where", "name=work")
     dry = run("jobs", "cancel", *waiting, "--dry-run", *there)
     assert dry.stdout.startswith("Would cancel 1 job in waiting.")
@@ -652,7 +652,7 @@ def test_health_is_told_by_the_exit_code(run, there, redis_url, enqueuer, put, n
     assert run("health", "--here", "--min-pools", 1, "--max-wait", "1m", *there).stdout == "healthy\n"
     enqueuer.enqueue("stray")
     assert "the oldest job has waited for" in wait_until(
-        lambda: run("health", "--max-wait", "1ms", *there).stderr, 5
+        lambda: run("health", "--max-wait", "1ms", *there).stderr
     )
 
 
@@ -793,7 +793,7 @@ def test_completion_prints_a_script_and_completes(run, shell):
     words = {"COMP_WORDS": "dayjob queues pu", "COMP_CWORD": "pu" if shell == "fish" else "2"}
     answer = subprocess.run(
         [str(Path(sys.executable).with_name("dayjob"))],
-        capture_output=True, text=True, timeout=30, check=True, env=environment(_DAYJOB_COMPLETE=f"{shell}_complete", **words),
+        capture_output=True, text=True, timeout=60, check=True, env=environment(_DAYJOB_COMPLETE=f"{shell}_complete", **words),
     )  # fmt: skip
     assert "purge" in answer.stdout
 

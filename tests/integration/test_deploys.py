@@ -30,7 +30,7 @@ def worker(tmp_path, redis_url, namespace):
 
 def status(url: str) -> int | None:
     try:
-        return httpx.get(url, timeout=20).status_code
+        return httpx.get(url, timeout=60).status_code
     except httpx.TransportError:
         return None
 
@@ -42,22 +42,22 @@ def test_the_parent_answers_probes_without_redis(tmp_path, tmp_path_factory, nam
         base = f"http://127.0.0.1:{port}"
         try:
             worker.started("--health-port", str(port), processes=2)
-            wait_until(lambda: status(f"{base}/readyz") == 200, 20)
-            answer = httpx.get(f"{base}/healthz", timeout=20)
+            wait_until(lambda: status(f"{base}/readyz") == 200)
+            answer = httpx.get(f"{base}/healthz", timeout=60)
             assert (answer.status_code, answer.text) == (200, "2 of 2 processes have started\n")
             metrics = {
                 family.name: family.samples[0].value
-                for family in text_string_to_metric_families(httpx.get(f"{base}/metrics", timeout=20).text)
+                for family in text_string_to_metric_families(httpx.get(f"{base}/metrics", timeout=60).text)
             }
             assert metrics == {
                 "dayjob_worker_processes_wanted": 2, "dayjob_worker_processes_started": 2, "dayjob_worker_ready": 1,
             }  # fmt: skip
             assert status(f"{base}/else") == 404
             worker.signal(signal.SIGUSR1)
-            wait_until(lambda: status(f"{base}/readyz") == 503, 20)
+            wait_until(lambda: status(f"{base}/readyz") == 503)
             assert status(f"{base}/healthz") == 200
             own.kill()
-            wait_until(lambda: "Redis is unreachable" in httpx.get(f"{base}/readyz", timeout=20).text, 30)
+            wait_until(lambda: "Redis is unreachable" in httpx.get(f"{base}/readyz", timeout=60).text)
             assert status(f"{base}/healthz") == 200
         finally:
             worker.close()
@@ -125,7 +125,7 @@ def deploy_check(tmp_path, redis_url, namespace):
         (tmp_path / "shop.py").write_text(code)
         return subprocess.run(
             [sys.executable, "-B", "-m", "dayjob", "deploy-check", "shop:pool", "--redis", redis_url, "--namespace", namespace, *options],
-            cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
     return run
@@ -195,14 +195,14 @@ def test_a_login_that_expires_is_asked_for_at_each_connection(tmp_path, redis_ur
     command = [sys.executable, "-c", program]
     try:
         worker.started(PYTHONPATH=str(tmp_path), **environ)
-        subprocess.run(command, cwd=tmp_path, env={**os.environ, **environ}, check=True, timeout=50)
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, **environ}, check=True, timeout=60)
         worker.wait_for("quick")
         before = len(asked.read_text().splitlines())
         # A new token, and connections that the server cuts when the old one has expired.
         call("ACL", "SETUSER", "shop", "resetpass", ">second")
         token.write_text("second")
         call("CLIENT", "KILL", "USER", "shop")
-        subprocess.run(command, cwd=tmp_path, env={**os.environ, **environ}, check=True, timeout=50)
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, **environ}, check=True, timeout=60)
         worker.wait_for("quick", 2, 30)
         assert len(asked.read_text().splitlines()) > before
     finally:
@@ -278,6 +278,6 @@ def test_a_cell_of_a_notebook_may_define_a_job_again():
         path = Path(folder) / "cells.py"
         path.write_text(with_file)
         done = subprocess.run(
-            [sys.executable, str(path)], capture_output=True, text=True, timeout=50, check=False
+            [sys.executable, str(path)], capture_output=True, text=True, timeout=60, check=False
         )
     assert done.stdout == "refused\n", done.stderr

@@ -55,11 +55,11 @@ def test_the_examples_own_tests_pass_and_its_migrations_are_complete(shop):
 
 def test_jobs_of_both_colours_are_sent_at_the_commit_run_and_shown(shop):
     with shop.worker("--processes", "2"), shop.serving("asgi") as (base, _):
-        assert httpx.post(f"{base}/orders/?email=ada@example.com", timeout=30).status_code == 200
-        assert httpx.post(f"{base}/orders/?email=eve@example.com&refuse", timeout=30).status_code == 409
-        placed = httpx.post(f"{base}/orders/async/?email=bob@example.com", timeout=30).json()
+        assert httpx.post(f"{base}/orders/?email=ada@example.com", timeout=60).status_code == 200
+        assert httpx.post(f"{base}/orders/?email=eve@example.com&refuse", timeout=60).status_code == 409
+        placed = httpx.post(f"{base}/orders/async/?email=bob@example.com", timeout=60).json()
         assert placed["orders"] == 2
-        wait_until(lambda: len(shop.rows("SELECT * FROM mail_message")) == 2, 60)
+        wait_until(lambda: len(shop.rows("SELECT * FROM mail_message")) == 2)
     assert shop.rows("SELECT email, shipped FROM orders_order ORDER BY email") == [
         ("ada@example.com", True),
         ("bob@example.com", True),
@@ -79,10 +79,10 @@ def test_a_restarted_postgresql_costs_at_most_the_jobs_that_find_it_gone(shop, p
     place = "from orders.jobs import ship; from orders.models import Order\nfor _ in range(10): ship.enqueue(Order.objects.create(email='a@b.c').pk)\nprint(1)"
     with shop.worker():
         shop.python(place)
-        wait_until(lambda: len(shop.rows("SELECT * FROM mail_message")) == 10, 60)
+        wait_until(lambda: len(shop.rows("SELECT * FROM mail_message")) == 10)
         postgres.restart()
         shop.python(place)
-        wait_until(lambda: len(shop.rows("SELECT * FROM mail_message")) >= 20, 60)
+        wait_until(lambda: len(shop.rows("SELECT * FROM mail_message")) >= 20)
     failed = len(shop.read("history", "ls", "--outcome", "retried")["records"])
     # One thread for sync jobs, one for Django's async ORM.
     assert failed == 0 if checked else failed <= 2
@@ -95,10 +95,10 @@ def test_the_console_is_for_staff_and_live_under_asgi(shop):
     shop.user("guest", staff=False)
     shop.python("from orders.jobs import ship; ship.enqueue(1); print(1)")
     with shop.serving("asgi") as (base, process):
-        assert httpx.get(f"{base}/admin/jobs/queues", headers={"accept": "text/html"}, timeout=30).headers[
+        assert httpx.get(f"{base}/admin/jobs/queues", headers={"accept": "text/html"}, timeout=60).headers[
             "location"
         ] == ("/admin/login/?next=/admin/jobs/queues")
-        assert httpx.get(f"{base}/admin/jobs/api/v1/queues", timeout=30).status_code == 403
+        assert httpx.get(f"{base}/admin/jobs/api/v1/queues", timeout=60).status_code == 403
         assert shop.login(base, "guest").get("/admin/jobs/").status_code in (302, 403)
         clerk = shop.login(base, "clerk")
         page = clerk.get("/admin/jobs/queues")
@@ -127,7 +127,7 @@ def test_the_console_is_for_staff_and_live_under_asgi(shop):
             process.send_signal(signal.SIGTERM)
             for _ in lines:
                 pass
-        assert process.wait(30) is not None
+        assert process.wait(60) is not None
 
 
 def test_the_console_works_under_wsgi_without_a_stream(shop):
@@ -160,7 +160,7 @@ def test_a_pool_finds_the_project_without_manage_py(shop):
         shop.python(
             "from orders.jobs import ship; from orders.models import Order; ship.enqueue(Order.objects.create(email='a@b.c').pk); print(1)"
         )
-        wait_until(lambda: shop.rows("SELECT * FROM mail_message"), 60)
+        wait_until(lambda: shop.rows("SELECT * FROM mail_message"))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def primary(tmp_path_factory):
 @pytest.fixture(scope="module")
 def replica(primary, tmp_path_factory):
     with running(tmp_path_factory.mktemp("replica"), "--replicaof", "127.0.0.1", str(primary.port)) as found:
-        wait_until(lambda: b"state=online" in tell(primary, "INFO", "replication"), 30)
+        wait_until(lambda: b"state=online" in tell(primary, "INFO", "replication"))
         yield found
 
 
@@ -188,8 +188,8 @@ def test_replicas_that_went_away_leave_the_job_stored_and_the_answer_unknown(mak
         (tmp_path / name).mkdir()
     with running(tmp_path / "one", "--repl-diskless-sync-delay", "0") as one:
         with running(tmp_path / "two", "--replicaof", "127.0.0.1", str(one.port)) as two:
-            wait_until(lambda: b"state=online" in tell(one, "INFO", "replication"), 30)
-            wait_until(lambda: tell(one, "WAIT", 1, 100) == 1, 30)
+            wait_until(lambda: b"state=online" in tell(one, "INFO", "replication"))
+            wait_until(lambda: tell(one, "WAIT", 1, 100) == 1)
             enqueuer = make(one.url, durability="replicas:1")
             hurry(enqueuer)
             two.kill()

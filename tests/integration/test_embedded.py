@@ -9,8 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +20,7 @@ from dayjob.errors import ServerError, SilentServer, UntrustedFolder
 from dayjob.store.addresses import FALLBACK, Target, connect_target
 from dayjob.store.data_folder import private_directory, refuse_platform, trust_folder
 from dayjob.store.embedded import ServerStatus, open_server, server_status, stop_server
-from server import missing
+from server import missing, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the embedded server does not run on Windows")
 
@@ -41,13 +39,6 @@ with redis.Redis.from_url(open_server(Path(sys.argv[1]))) as client:
     client.lpush("racers", sys.argv[2])
     print(client.info("server")["process_id"], flush=True)
 """
-
-
-def wait_until(predicate, seconds=10.0):
-    deadline = time.monotonic() + seconds
-    while not predicate():
-        assert time.monotonic() < deadline, "waited in vain"
-        threading.Event().wait(0.01)
 
 
 @pytest.fixture
@@ -142,7 +133,7 @@ def test_four_processes_that_race_share_one_server(folder):
     for racer in racers:
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    pids = {racer.communicate(timeout=20)[0].strip() for racer in racers}
+    pids = {racer.communicate(timeout=60)[0].strip() for racer in racers}
     assert [racer.returncode for racer in racers] == [0, 0, 0, 0]
     assert len(pids) == 1
     assert starts(folder) == 1
@@ -259,7 +250,7 @@ def test_a_process_that_only_has_the_servers_pid_is_never_signalled(folder, tmp_
         assert bystander.poll() is None
     finally:
         for process in (holder, bystander):
-            process.communicate(b"\n", timeout=10)
+            process.communicate(b"\n", timeout=60)
 
 
 def test_a_folder_that_was_deleted_and_made_again_starts_empty_and_is_kept(folder):
@@ -736,4 +727,4 @@ def test_a_record_that_came_with_the_folder_names_no_process_to_stop(folder):
     finally:
         os.kill(pid, signal.SIGCONT)
         (folder / "server.pid").write_text(f"{pid}\n")
-        bystander.communicate(b"\n", timeout=10)
+        bystander.communicate(b"\n", timeout=60)

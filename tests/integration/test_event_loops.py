@@ -135,7 +135,7 @@ def test_a_worker_with_few_descriptors_survives_a_loop_for_each_job(
     Enqueuer(namespace, redis=redis_url).enqueue_many("branch", [{}] * 300)
     try:
         command.started()
-        wait_until(lambda: int(call("HGET", keys.totals, "done:leaf") or 0) == 300, 60)
+        wait_until(lambda: int(call("HGET", keys.totals, "done:leaf") or 0) == 300)
         assert call("ZCARD", keys.dead) == 0
     finally:
         command.close()

@@ -252,7 +252,7 @@ def test_a_hook_that_fails_changes_nothing(new_pool, look, colour, error):
     with pool:
         for job_id in ("good", "bad", "unwanted", "last"):
             pool.enqueuer.using(id=job_id).enqueue(colour)
-        wait_until(lambda: "last" in called, 5)
+        wait_until(lambda: "last" in called)
         assert pool.drain(5)
     assert sorted(called) == ["bad", "bad", "good", "last", "unwanted"]
     # A busy machine may not start a job in time that was fetched ahead; then it is given back.

@@ -78,7 +78,7 @@ def test_an_attempt_whose_thread_does_not_end_counts_as_run_and_failed(new_pool,
     def deaf() -> None:
         while True:
             try:
-                forever.wait(20)
+                forever.wait(60)
                 return
             except Exception:  # a handler that swallows what it is told
                 continue

@@ -39,7 +39,7 @@ def processes(tmp_path, redis_url, namespace):
     for process in started:
         process.send_signal(signal.SIGTERM)
     for process in started:
-        process.wait(30)
+        process.wait(60)
 
 
 def test_the_example_enqueues_runs_and_shows_its_jobs(processes, look):
@@ -50,16 +50,16 @@ def test_the_example_enqueues_runs_and_shows_its_jobs(processes, look):
 
     def order() -> httpx.Response | None:
         try:
-            return httpx.post(f"{base}/orders/7", timeout=20)
+            return httpx.post(f"{base}/orders/7", timeout=60)
         except httpx.TransportError:
             return None
 
-    placed = wait_until(order, 30)
-    result = httpx.get(f"{base}/jobs/{placed.json()['job']}", timeout=30)
+    placed = wait_until(order)
+    result = httpx.get(f"{base}/jobs/{placed.json()['job']}", timeout=60)
     assert result.json() == {"result": "order 7 confirmed by shop@example.org"}
 
     assert httpx.get(f"{base}/ops/jobs/").status_code == 403
-    ada = httpx.Client(headers={"x-user": "ada"}, base_url=base, timeout=20)
+    ada = httpx.Client(headers={"x-user": "ada"}, base_url=base, timeout=60)
     page = ada.get("/ops/jobs/", headers={"accept": "text/html"})
     assert page.status_code == 200
     style = re.search(r'href="([^"]+\.css[^"]*)"', page.text)[1]

@@ -66,7 +66,7 @@ def test_a_job_that_gives_itself_back_goes_to_the_head_of_its_queue(new_pool, lo
 
     with pool:
         pool.enqueuer.enqueue_many("held", [{"n": n} for n in (1, 2, 3)])
-        assert begun.wait(20)
+        assert begun.wait(60)
         pool.stop(timeout=10)
     assert [job["args"]["n"] for job in look.queue("held")] == [1, 2, 3]
     assert "fails" not in look.queue("held")[0]
@@ -97,11 +97,11 @@ def test_a_job_that_gives_itself_back_while_its_pool_goes_on_runs_again_and_does
 
     with pool:
         pool.enqueuer.enqueue("shy")
-        wait_until(lambda: len(seen) > 1, 30)
+        wait_until(lambda: len(seen) > 1)
         before = len(seen)
         for _ in range(500):
             other.enqueue()
-        wait_until(lambda: len(quick) == 500, 60)
+        wait_until(lambda: len(quick) == 500)
         # A job that comes back at once would have run hundreds of times by now.
         assert len(seen) - before <= 60
         gate.set()
@@ -194,7 +194,7 @@ def test_a_cancelled_job_that_gives_itself_back_is_cancelled(new_pool, look, red
 
     with pool:
         job = long.enqueue()
-        assert begun.wait(20)
+        assert begun.wait(60)
         with Admin(namespace, redis=redis_url) as admin:
             assert admin.cancel(job.id).done
         assert pool.drain(20)

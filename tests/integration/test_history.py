@@ -106,7 +106,7 @@ def test_the_attempts_of_a_dead_pool_are_recorded_as_crashed(new_pool, new_ghost
     ghost = new_ghost()
     ghost.take("work", room=1)
     with pool:
-        wait_until(lambda: recorded("work", completed=True), 20)
+        wait_until(lambda: recorded("work", completed=True))
     (crashed,) = recorded("work", completed=False)
     assert (crashed.id, crashed.ending, crashed.pool, crashed.attempt) == (job.id, "crashed", ghost.id, 1)
     (completed,) = recorded("work", completed=True)
@@ -120,7 +120,7 @@ def test_a_job_whose_process_is_killed_has_a_crash_and_a_completion(tmp_path, re
         job = Enqueuer(namespace, redis=redis_url).enqueue("hold_once", n=1)
         worker.wait_for("begin")
         os.kill(child, signal.SIGKILL)
-        wait_until(lambda: recorded("hold_once", completed=True), 20)
+        wait_until(lambda: recorded("hold_once", completed=True))
     finally:
         worker.close()
     (crashed,), (completed,) = (recorded("hold_once", completed=done) for done in (False, True))

@@ -253,11 +253,11 @@ def test_pools_show_what_they_do(keys, go, new_pool):
     def slow(job: Job):
         job.checkin("row 3", done=3, total=9)
         running.set()
-        gate.wait(20)
+        gate.wait(60)
 
     job = slow.enqueue()
     pool.start()
-    assert running.wait(10)
+    assert running.wait(60)
     try:
         one = wait_until(lambda: [p for p in go(pools.pools(keys)) if p.status and p.status.workers])[0]
         assert 0 < one.lease <= 16
@@ -583,10 +583,10 @@ def test_a_running_job_that_is_cancelled_is_told_to_wind_up(keys, go, new_pool):
 
     job = endless.enqueue()
     pool.start()
-    assert running.wait(10)
+    assert running.wait(60)
     found = go(find.find_job(keys, job.id))
     assert go(operate.cancel(keys, found.pool_id, found.token)) is True
-    assert told.wait(10)
+    assert told.wait(60)
 
 
 def test_a_broken_entry_is_put_back_mended_or_dropped(keys, call, go, look):

@@ -113,7 +113,7 @@ def test_a_pool_starts_where_job_types_cannot_be_announced_and_says_so(new_pool,
 
     pool.start()
     work.enqueue()
-    assert ran.wait(10)
+    assert ran.wait(60)
     assert "consoles cannot show the job types of this pool" in caplog.text
 
 
@@ -266,7 +266,7 @@ def test_what_a_worker_runs_is_shown_as_this_console_may_show_it(namespace, redi
     @pool.job(redact=["card"])
     def pay(job: Job, card: str, n: int) -> None:
         job.checkin(f"paying with {card}")
-        gate.wait(20)
+        gate.wait(60)
 
     pool.start()
     pay.enqueue(card=SECRET, n=7)

@@ -27,7 +27,7 @@ def test_the_first_job_of_another_key_starts_within_one_round(new_pool, keys, li
     pool.enqueuer.enqueue_many("work", [{"key": "a", "n": n} for n in range(3000)])
     pool.enqueuer.enqueue("work", key="b", n=0)
     with pool:
-        wait_until(lambda: len(order) == 3001, 60)
+        wait_until(lambda: len(order) == 3001)
     assert "b" in order[:2]
 
 
@@ -37,7 +37,7 @@ def test_jobs_of_a_key_start_in_the_order_in_which_they_were_enqueued(new_pool):
     for n in range(100):
         pool.enqueuer.enqueue("work", key="abc"[n % 3], n=n)
     with pool:
-        wait_until(lambda: len(order) == 100, 30)
+        wait_until(lambda: len(order) == 100)
     for key in "abc":
         assert [n for one, n in order if one == key] == sorted(n for one, n in order if one == key)
 
@@ -75,7 +75,7 @@ def test_keys_can_share_the_seconds_worked(new_pool, keys, link):
     pool.enqueuer.enqueue_many("work", [{"key": "slow", "seconds": 0.03}] * 100)
     pool.enqueuer.enqueue_many("work", [{"key": "quick", "seconds": 0.006}] * 500)
     with pool:
-        assert enough.wait(30)
+        assert enough.wait(60)
     assert 0.3 < worked["slow"] / sum(worked.values()) < 0.7, "by turns it would be 0.83"
 
 
@@ -96,7 +96,7 @@ def test_never_more_jobs_of_a_key_run_than_its_limit(new_pool, keys, link):
         pool.register("work", work, limits=[Concurrency(2, by="key")])
     pools[0].enqueuer.enqueue_many("work", [{"key": "abcd"[n % 4]} for n in range(400)])
     with pools[0], pools[1]:
-        wait_until(lambda: len(done) == 400, 60)
+        wait_until(lambda: len(done) == 400)
     assert most == {"a": 2, "b": 2, "c": 2, "d": 2}
 
 
@@ -105,8 +105,8 @@ def test_a_rate_counts_each_key_by_itself(new_pool, keys, call):
     pool.register("work", lambda key: starts.update([key]), limits=[Rate(3, per=3600, by="key")])
     pool.enqueuer.enqueue_many("work", [{"key": "ab"[n % 2]} for n in range(20)])
     with pool:
-        wait_until(lambda: sum(starts.values()) == 6, 20)
-        wait_until(lambda: call("ZCARD", keys.blocked("work")) == 2, 10)
+        wait_until(lambda: sum(starts.values()) == 6)
+        wait_until(lambda: call("ZCARD", keys.blocked("work")) == 2)
     assert starts == {"a": 3, "b": 3}
     assert call("LLEN", keys.partition("work", "a")) == 7
 
@@ -117,7 +117,7 @@ def test_a_window_by_key_holds_and_its_slots_are_used(new_pool, keys, call):
         pool.register("work", lambda key, n: done.append(key), limits=[Window(3, per=0.4, by="key")])
     pools[0].enqueuer.enqueue_many("work", [{"key": "ab"[n % 2], "n": n} for n in range(18)])
     with pools[0], pools[1]:
-        wait_until(lambda: len(done) == 18, 20)
+        wait_until(lambda: len(done) == 18)
     for key in "ab":
         scores = call("ZRANGE", keys.window(f"work/window|{key}"), 0, -1, "WITHSCORES")[1::2]
         found = sorted(map(float, scores))
@@ -138,7 +138,7 @@ def test_throttled_holds_only_its_key(new_pool, look):
     for key in ("a", "a", "b", "b"):
         pool.enqueuer.enqueue("work", key=key)
     with pool:
-        wait_until(lambda: len(tries) == 5, 20)
+        wait_until(lambda: len(tries) == 5)
     assert [key for key, _ in tries] == ["a", "b", "b", "a", "a"]
     assert {attempt for _, attempt in tries} == {1}
     assert look.total("failed:work") == 0
@@ -152,7 +152,7 @@ def test_what_other_programs_push_is_sorted_in_order(new_pool, keys, redis_url, 
         stranger.enqueue("work", key="ab"[n >= 50], n=n)
     stranger.close()
     with pool:
-        wait_until(lambda: len(order) == 60, 20)
+        wait_until(lambda: len(order) == 60)
     assert [n for key, n in order if key == "a"] == list(range(50))
     assert [n for key, n in order if key == "b"] == list(range(50, 60))
 
@@ -169,7 +169,7 @@ def test_a_retry_and_a_scheduled_job_come_back_to_their_key(new_pool):
     pool.enqueuer.enqueue("work", key="a")
     pool.enqueuer.enqueue_in("work", 0.05, key="b")
     with pool:
-        wait_until(lambda: sorted(seen) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)], 20)
+        wait_until(lambda: sorted(seen) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)])
 
 
 def test_no_key_of_an_idle_pool_costs_a_command(new_pool, keys, call):
@@ -177,14 +177,14 @@ def test_no_key_of_an_idle_pool_costs_a_command(new_pool, keys, call):
     pool.register("work", lambda key: None, limits=[Rate(1, per=3600, by="key")])
     pool.enqueuer.enqueue_many("work", [{"key": str(n % 1000)} for n in range(2000)])
     with pool:
-        wait_until(lambda: call("ZCARD", keys.blocked("work")) == 1000, 30)
-        wait_until(lambda: not pool._runtime.fetcher.busy, 10)
+        wait_until(lambda: call("ZCARD", keys.blocked("work")) == 1000)
+        wait_until(lambda: not pool._runtime.fetcher.busy)
         rounds = pool._runtime._chores._next
-        wait_until(lambda: "ring" in rounds, 10)
+        wait_until(lambda: "ring" in rounds)
         quiet = 0
         for _ in range(20):
             before, seen = pool._runtime.state.exchanges, rounds["ring"]
-            wait_until(lambda seen=seen: rounds["ring"] != seen, 30)
+            wait_until(lambda seen=seen: rounds["ring"] != seen)
             # Figures of the jobs that ran may still be flushed, once or twice on a slow machine.
             quiet = quiet + 1 if pool._runtime.state.exchanges == before else 0
             if quiet == 2:
@@ -207,7 +207,7 @@ def test_a_value_has_a_readable_key(new_pool, keys, call, value, key):
     pool = new_pool()
     pool.register("work", lambda key: None, fair_by="key")
     with pool:
-        wait_until(lambda: call("HGET", keys.limits, "work") is not None, 5)
+        wait_until(lambda: call("HGET", keys.limits, "work") is not None)
     pool.enqueuer.enqueue("work", key=value)
     assert call("ZRANGE", keys.turns("work"), 0, -1) == [key.encode()]
 
@@ -251,13 +251,13 @@ def test_keys_begin_when_the_last_pool_of_an_older_version_has_stopped(new_pool,
     pool.register("work", lambda key: done.append(key), limits=[Concurrency(1, by="key"), Rate(1000)])  # noqa: PLW0108
     pool.enqueuer.enqueue("work", key="a")
     with pool:
-        wait_until(lambda: done == ["a"], 10)
+        wait_until(lambda: done == ["a"])
         assert b" |" not in call("HGET", keys.limits, "work"), "the older pool would not find jobs under keys"
         link.run(membership.leave(keys, "older"))
         pool._runtime._announcer.restore(link, look.now())
         assert call("HGET", keys.limits, "work").endswith(b" |key 1")
         pool.enqueuer.enqueue("work", key="b")
-        wait_until(lambda: done == ["a", "b"], 10)
+        wait_until(lambda: done == ["a", "b"])
 
 
 def test_jobs_of_a_name_that_has_no_keys_any_more_run(new_pool, keys, call):
@@ -265,19 +265,19 @@ def test_jobs_of_a_name_that_has_no_keys_any_more_run(new_pool, keys, call):
     first.register("work", lambda key: None, fair_by="key")
     later.register("work", lambda key: done.append(key))  # noqa: PLW0108
     with first:
-        wait_until(lambda: call("HGET", keys.limits, "work") is not None, 10)
+        wait_until(lambda: call("HGET", keys.limits, "work") is not None)
     for key in "abcab":
         first.enqueuer.enqueue("work", key=key)
     assert call("ZCARD", keys.turns("work")) == 3
     with later:
-        wait_until(lambda: sorted(done) == list("aabbc"), 10)
+        wait_until(lambda: sorted(done) == list("aabbc"))
 
 
 def test_operators_see_and_act_on_jobs_that_wait_under_keys(new_pool, keys, call, redis_url):
     pool = new_pool()
     pool.register("work", lambda key, n: None, fair_by="key")
     with pool:
-        wait_until(lambda: call("HGET", keys.limits, "work") is not None, 10)
+        wait_until(lambda: call("HGET", keys.limits, "work") is not None)
     jobs = [pool.enqueuer.enqueue("work", key="abc"[n % 3], n=n) for n in range(9)]
     assert call("LLEN", keys.queue("work")) == 0
     admin = Admin(keys.namespace, redis=redis_url)

@@ -44,7 +44,7 @@ def test_a_paused_queue_waits_and_its_neighbours_do_not(new_pool, look, keys, ca
         assert len(look.queue("held_up")) == 5
         # By hand, with no bell: the leader's round finds it.
         call("DEL", keys.paused("held_up"))
-        wait_until(lambda: ran.count("held_up") == 5, 3)
+        wait_until(lambda: ran.count("held_up") == 5)
         call("SET", keys.paused("held_up"), "")
         pool.enqueuer.enqueue("held_up")
         assert pool.drain(10)
@@ -58,7 +58,7 @@ def test_a_limit_holds_over_two_pools_and_is_used_in_full(new_pool, look, keys, 
     def work(meet: bool):
         with gauge:
             if meet:
-                both.wait(10)
+                both.wait(60)
             pause.wait(0.002)
 
     pools = [new_pool(concurrency=5) for _ in range(2)]
@@ -66,7 +66,7 @@ def test_a_limit_holds_over_two_pools_and_is_used_in_full(new_pool, look, keys, 
         pool.register("work", work, max_concurrency=2)
     pools[0].enqueuer.enqueue_many("work", [{"meet": True}] * 2 + [{"meet": False}] * 150)
     with pools[0], pools[1]:
-        wait_until(lambda: gauge.passed == 152, 30)
+        wait_until(lambda: gauge.passed == 152)
         assert pools[0].drain(10)
     assert gauge.peak == 2
     assert look.total("done:work") == 152
@@ -93,7 +93,7 @@ def test_what_a_dead_pool_holds_counts_for_the_limit_until_it_is_rescued(
         assert pool.drain(10), "at its limit there is nothing to fetch"
         if call("ZSCORE", keys.pools, ghost.id) is not None:
             assert gauge.passed == 0
-        wait_until(lambda: gauge.passed == 40, 20)
+        wait_until(lambda: gauge.passed == 40)
         assert pool.drain(10)
         deaths.append(look.total("reaped:work"))
     assert deaths == [2]
@@ -110,7 +110,7 @@ def test_a_limit_that_is_set_while_attempts_run_counts_them(new_pool, look, keys
     @pool.job
     def work(number: int):
         with gauge:
-            gates[number].wait(20)
+            gates[number].wait(60)
 
     with pool:
         for i in range(3):
@@ -150,7 +150,7 @@ def test_raising_and_lifting_a_limit_lets_what_waits_start_at_once(new_pool, loo
     @pool.job(max_concurrency=1)
     def work():
         with gauge:
-            gate.wait(20)
+            gate.wait(60)
 
     with pool:
         pool.enqueuer.enqueue_many("work", [{}] * 6)

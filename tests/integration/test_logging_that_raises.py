@@ -194,11 +194,11 @@ def test_the_command_supervises_though_each_log_line_raises_in_parent_and_child(
     worker.start("--timeout", "5", PYTHONPATH=str(worker.folder))
     call("LPUSH", keys.queue("quick"), b"junk")
     enqueue("quick", n=1)
-    ((_, _, first),) = worker.wait_for("quick", seconds=20)
+    ((_, _, first),) = worker.wait_for("quick")
     wait_until(lambda: call("HGET", keys.totals, "done:quick") == b"1")
     os.kill(int(first), signal.SIGKILL)
     enqueue("quick", n=2)
-    _, (_, _, second) = worker.wait_for("quick", 2, seconds=20)
+    _, (_, _, second) = worker.wait_for("quick", 2)
     assert second != first
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
@@ -240,9 +240,9 @@ def test_a_child_whose_loop_died_and_that_does_not_stop_is_killed_and_its_jobs_r
     worker.wait_for("begin")
     (worker.folder / "die").touch()
     enqueue("quick", n=1)
-    worker.wait_for("hanging", seconds=20)
-    wait_until(lambda: is_gone(child), 20)
+    worker.wait_for("hanging")
+    wait_until(lambda: is_gone(child))
     worker.open_gate()
-    worker.wait_for("quick", seconds=20)
-    worker.wait_for("end", seconds=20)
+    worker.wait_for("quick")
+    worker.wait_for("end")
     assert "its fetcher loop died (ZeroDivisionError); it is stopping" in worker.log

@@ -204,7 +204,7 @@ def pool(namespace, redis_url):
 def test_no_result_of_a_job_in_retry_says_so_and_why(pool):
     pool.start()
     job = pool.enqueuer.enqueue("fail", n=7)
-    wait_until(lambda: pool.enqueuer.state(job) == "retry", 20)
+    wait_until(lambda: pool.enqueuer.state(job) == "retry")
     text = refusal(ResultTimeout, pool.enqueuer.result, job, timeout=0.1)
     assert re.search(r"within 0.1 s. Due in \d+ min after 1 fail, the last: ValueError: no good: 7", text)
 
@@ -235,7 +235,7 @@ def test_a_traceback_begins_in_the_handler(pool, namespace, redis_url):
     pool.enqueuer.enqueue("afail", n=8)
     Enqueuer(namespace, redis=redis_url).enqueue("afail", m=9)
     with Admin(namespace, redis=redis_url) as admin:
-        wait_until(lambda: admin.jobs("dead").total == 2 and admin.jobs("retry").total == 1, 20)
+        wait_until(lambda: admin.jobs("dead").total == 2 and admin.jobs("retry").total == 1)
         traces = [job.trace for state in ("dead", "retry") for job in admin.jobs(state).jobs]
     own = os.path.join("dayjob", "worker")  # noqa: PTH118 - as a frame shows it
     assert all(own not in trace for trace in traces)
@@ -313,7 +313,7 @@ def test_a_port_that_speaks_tls_is_suspected():
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     text = ask(f"redis://127.0.0.1:{listening.getsockname()[1]}", Unavailable)
-    thread.join(10)
+    thread.join(60)
     listening.close()
     assert "If that port speaks TLS, write rediss:// instead of redis://." in text
 
@@ -369,7 +369,7 @@ def test_that_nobody_named_a_server_is_said_once_for_all_processes(tmp_path, nam
     )
     try:
         command.start("--processes", "3", redis=False)
-        command.wait_for_log("started:", 3, seconds=40)
+        command.wait_for_log("started:", 3)
         command.signal(signal.SIGINT)
         assert command.wait() == 0
         assert command.log.count("no Redis is configured") == 1
@@ -391,7 +391,7 @@ def test_a_loop_that_answers_before_the_question_returns_is_not_taken_for_a_bloc
         def call(self, work):
             done = threading.Event()
             super().call(lambda: (work(), done.set()))
-            assert done.wait(20)
+            assert done.wait(60)
 
     loop = Answered(None, None, None, limit=1)
     try:

@@ -320,7 +320,7 @@ def test_a_program_that_says_nothing_of_it_is_instrumented_by_opentelemetry_inst
     }  # fmt: skip
     command = [str(Path(sys.executable).with_name("opentelemetry-instrument")), sys.executable, "producer.py"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environ, check=True, timeout=50, capture_output=True, text=True
+        command, cwd=tmp_path, env=environ, check=True, timeout=60, capture_output=True, text=True
     )
     assert '"name": "send charge"' in done.stdout, done.stderr
 
@@ -362,8 +362,8 @@ def test_one_trace_leads_from_a_producer_process_into_a_worker_process(tmp_path,
         environ = {
             **os.environ, "DAYJOB_REDIS_URL": redis_url, "DAYJOB_NAMESPACE": namespace, "SPANS": str(spans),
         }  # fmt: skip
-        subprocess.run([sys.executable, "jobs.py"], cwd=tmp_path, env=environ, check=True, timeout=50)
-        wait_until(lambda: len(spans.read_text().splitlines()) == 4, 20)
+        subprocess.run([sys.executable, "jobs.py"], cwd=tmp_path, env=environ, check=True, timeout=60)
+        wait_until(lambda: len(spans.read_text().splitlines()) == 4)
     finally:
         worker.close()
     found = {span["name"]: span for span in map(json.loads, spans.read_text().splitlines())}

@@ -181,7 +181,7 @@ def test_a_pool_relays_and_old_rows_are_deleted(pool, engine, monkeypatch):
         pool.ship.using(session=connection).enqueue(1)
     pool.start()
     try:
-        wait_until(lambda: rows(engine) == [], 60)
+        wait_until(lambda: rows(engine) == [])
         assert pool.drain(30)
     finally:
         pool.stop()

@@ -22,7 +22,7 @@ def python(tmp_path, redis_url, namespace):
         path.write_text(f"url, namespace = {redis_url!r}, {namespace!r}\n" + textwrap.dedent(program))
         return subprocess.run(
             [sys.executable, *options, str(path)],
-            capture_output=True, text=True, timeout=50, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
+            capture_output=True, text=True, timeout=60, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
         )  # fmt: skip
 
     return run
@@ -75,7 +75,7 @@ def test_the_worker_command_refuses_a_program_that_patches_threads(tmp_path, red
     )
     done = subprocess.run(
         [sys.executable, "-m", "dayjob", "worker", "green:pool", "--redis", redis_url, "--namespace", namespace],
-        capture_output=True, text=True, timeout=50, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
+        capture_output=True, text=True, timeout=60, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert "gevent has patched the threads" in done.stderr

@@ -132,7 +132,7 @@ def test_a_pool_has_three_connections_whatever_its_concurrency_and_names(new_poo
         @pool.job(f"job{i}")
         def work():
             started.append(1)
-            assert gate.wait(20)
+            assert gate.wait(60)
 
     with pool:
         for i in range(30):
@@ -162,7 +162,7 @@ def test_queues_with_a_backlog_get_shares_by_their_priority(new_pool, keys, call
         return call("EVAL", script, len(names), *(keys.queue(name) for name in names))
 
     with pool:
-        left = wait_until(lambda: sum(now := waiting()) <= 20_000 and now, 30)
+        left = wait_until(lambda: sum(now := waiting()) <= 20_000 and now)
         assert min(left) > 0
     taken = [count - rest for count, rest in zip(filled, left, strict=True)]
     for weight, count in zip(weights, taken, strict=True):
@@ -178,7 +178,7 @@ def test_a_slow_queue_gets_its_share_beside_a_backlog_of_quick_jobs(new_pool, lo
     pool.enqueuer.enqueue_many("quick", [{}] * 20_000)
     pool.enqueuer.enqueue_many("slow", [{}] * 2000)
     with pool:
-        wait_until(lambda: look.total("done:slow") >= 400, 20)
+        wait_until(lambda: look.total("done:slow") >= 400)
         slow, quick = look.total("done:slow"), look.total("done:quick")
     assert quick == pytest.approx(slow, rel=0.35)
 
@@ -191,7 +191,7 @@ def test_what_was_fetched_ahead_is_given_to_an_idle_pool_when_a_slow_job_takes_t
 
     def note(who, slow):
         if slow:
-            gate.wait(50)
+            gate.wait(60)
         with lock:
             ran[who] += 1
 
@@ -204,7 +204,7 @@ def test_what_was_fetched_ahead_is_given_to_an_idle_pool_when_a_slow_job_takes_t
         one.enqueuer.enqueue_many("mixed", [{"slow": True}] * 2 + [{}] * 300)
         with other:
             try:
-                wait_until(lambda: sum(ran.values()) == 3300, 20)
+                wait_until(lambda: sum(ran.values()) == 3300)
                 assert not gate.is_set()
             finally:
                 gate.set()
@@ -230,7 +230,7 @@ def test_the_concurrency_is_never_exceeded_by_both_colours_together(new_pool):
     @pool.job
     def plain():
         enter("plain")
-        gate.wait(20)
+        gate.wait(60)
         pause.wait(0.001)
         leave()
 
@@ -262,7 +262,7 @@ def test_sync_jobs_for_which_there_is_no_thread_stay_in_their_queue(new_pool, lo
     @pool.job
     def plain():
         started.append(1)
-        gate.wait(20)
+        gate.wait(60)
 
     @pool.job
     async def coloured():
@@ -308,7 +308,7 @@ def test_drain_says_no_in_time_and_refuses_on_a_pool_that_is_not_started(new_poo
 
     @pool.job
     def block():
-        gate.wait(20)
+        gate.wait(60)
 
     with pytest.raises(NotReady, match="not started"):
         pool.drain()
@@ -350,7 +350,7 @@ def test_two_pools_share_the_work(new_pool, look):
         @pool.job("meet")
         def meet():
             # Passed only while all four slots of both pools are in use.
-            together.wait(20)
+            together.wait(60)
             ran.append(label)
 
         return pool
@@ -359,7 +359,7 @@ def test_two_pools_share_the_work(new_pool, look):
     with one, two:
         for _ in range(20):
             one.enqueuer.enqueue("meet")
-        wait_until(lambda: len(ran) == 20, 20)
+        wait_until(lambda: len(ran) == 20)
     assert ran.count("one") == ran.count("two") == 10
     assert look.total("done:meet") == 20
 

@@ -60,7 +60,7 @@ def test_a_hook_that_raises_does_not_keep_the_next_one_from_being_called(new_poo
 
     with pool:
         good.enqueue()
-        assert called.wait(20)
+        assert called.wait(60)
 
 
 def test_a_hook_is_refused_once_the_pool_has_started(new_pool):

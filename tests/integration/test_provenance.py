@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 
@@ -50,6 +51,23 @@ def test_a_job_knows_the_job_that_enqueued_it_and_the_other_way_round(new_pool, 
     shown = CliRunner().invoke(cli, ["jobs", "show", job.id, *target]).output
     assert "Enqueued these:" in shown
     assert children[1].id in shown
+
+
+def test_of_two_attempts_that_ended_in_one_millisecond_the_later_is_shown(new_pool, admin, keys, call):
+    pool = new_pool(concurrency=1)
+    job = family(pool).enqueue()
+    with pool:
+        wait_until(lambda: len(admin.history("child", outcome="completed").records) == 2)
+    ((failed_at, (field, failed)),) = call("XRANGE", keys.history_other("child"), "-", "+")
+    first = json.loads(failed)
+    completed = [one.id for one in admin.history("child", outcome="completed").records]
+    assert first[0] in completed
+    # As if both attempts of the first child had ended with the same exchange of a fast machine.
+    first[1], first[6] = "completed", 2
+    call("DEL", keys.history("child"))
+    call("XADD", keys.history("child"), failed_at, field, json.dumps(first))
+    (child,) = admin.children(job.id)
+    assert (child.id, child.outcome, child.attempt) == (first[0], "completed", 2)
 
 
 def test_a_stored_job_has_its_parent_in_the_payload_and_keeps_it_through_a_retry(new_pool, admin, look):

@@ -58,7 +58,7 @@ def test_after_stop_it_is_accepted_and_runs_after_the_next_start(pool):
     pool.register("wanted", ran.set)
     with pool:
         pool.enqueuer.enqueue("wanted")
-        assert ran.wait(10)
+        assert ran.wait(60)
 
 
 def test_a_lifespan_is_too_late_as_well(pool):
@@ -87,7 +87,7 @@ def test_a_handler_is_too_late_as_well(pool):
 
     with pool:
         register_another.enqueue()
-        assert refused.wait(10)
+        assert refused.wait(60)
 
 
 def test_a_start_that_failed_leaves_the_pool_open(pool):

@@ -34,7 +34,7 @@ def test_what_a_dead_pool_held_is_run_by_another_with_one_death_each(new_pool, n
     ghost = new_ghost()
     assert len(ghost.take("work", room=120)) == 120
     with pool:
-        wait_until(lambda: len(ran) == 150, 20)
+        wait_until(lambda: len(ran) == 150)
         assert pool.drain(10)
         assert call("EXISTS", keys.held(ghost.id), keys.state(ghost.id)) == 0
         assert call("ZCARD", keys.condemned) == 0
@@ -48,7 +48,7 @@ def test_a_pool_that_is_alive_but_has_nothing_to_do_keeps_its_lease(new_pool, lo
     with pool:
         (first,) = look.pools()
         beat_at = wait_until(look.status)[0]["beat_at"]
-        wait_until(lambda: any(one["beat_at"] > beat_at + 4 for one in look.status()), 10)
+        wait_until(lambda: any(one["beat_at"] > beat_at + 4 for one in look.status()))
         assert look.pools() == [first]
 
 
@@ -133,13 +133,13 @@ def test_the_result_of_a_job_that_crashed_its_pools_raises(new_pool, new_ghost, 
     ((token, _),) = ghost.take("work")
     ghost.suspect(token)
     with reaper, pytest.raises(JobFailed, match="p: its process died 3 times"):
-        work.result("p", timeout=20)
+        work.result("p", timeout=60)
 
 
 def test_jobs_that_died_once_run_side_by_side_again(new_pool, keys, call, look):
     """A process that is killed costs its jobs a moment, and not their turn one after the other."""
     pool = new_pool(concurrency=4)
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=60)
     pool.register("work", lambda: together.wait() and None)
     for i in range(4):
         call("LPUSH", keys.queue("work"), look.payload("work", f"s{i}", deaths=1))
@@ -201,7 +201,7 @@ def test_a_suspect_that_finds_no_free_worker_is_run_later(new_pool, keys, call, 
         call("LPUSH", keys.queue(colour), look.payload(colour, f"s{i}", deaths=2))
         pool.enqueuer.enqueue("long")
     with pool:
-        wait_until(lambda: len(ran) == 4, 5)
+        wait_until(lambda: len(ran) == 4)
     assert sorted(ran) == ["long", "long", "suspect", "suspect"]
 
 
@@ -219,7 +219,7 @@ def test_a_pool_that_was_reaped_while_it_slept_goes_on_under_a_new_id_and_its_la
     def work(job: Job):
         runs.append(job)
         if job.deaths == 0:
-            gate.wait(20)
+            gate.wait(60)
             ended.append(job.stopping)
             if end == "raises":
                 raise ValueError("late")
@@ -262,7 +262,7 @@ def test_an_outcome_whose_attempt_is_no_longer_held_is_counted_as_late_and_chang
     @pool.job(max_fails=1)
     def work():
         started.append(1)
-        gate.wait(20)
+        gate.wait(60)
         raise ValueError("late")
 
     with pool:

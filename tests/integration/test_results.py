@@ -60,7 +60,7 @@ def subscribed(enqueuer: Enqueuer) -> mailboxes.Mailbox:
     """The mailbox of the enqueuer's namespace, once messages arrive."""
     found = enqueuer.sender.mailbox()
     found.start()
-    wait_until(lambda: found.connected, 60)
+    wait_until(lambda: found.connected)
     return found
 
 
@@ -81,7 +81,7 @@ def test_a_call_is_pushed_to_a_subscribed_process(shop):
 
 
 def test_a_result_that_a_call_kept_expires(shop, look, call):
-    of(shop, "double").call(n=1, timeout=5)
+    of(shop, "double").call(n=1, timeout=60)
     (done,) = look.members(look.keys.done)
     assert 0 < call("TTL", look.keys.result(done["id"])) <= 65
 
@@ -112,7 +112,7 @@ def test_a_call_of_a_job_that_expires_or_is_cancelled_raises_the_reason(new_pool
         blocked = threads.submit(block.call, timeout=60)
         assert started.wait(60)
         expired = threads.submit(late.using(expires=0.001).call, timeout=60)
-        (job,) = wait_until(lambda: admin.jobs(state="running").jobs, 60)
+        (job,) = wait_until(lambda: admin.jobs(state="running").jobs)
         admin.cancel(job.id)
         with pytest.raises(JobFailed, match="an operator cancelled it"):
             blocked.result(60)
@@ -177,10 +177,10 @@ def test_a_job_cannot_wait_for_a_job_of_its_own_pool(new_pool, look):
 
         waiting = pool.enqueuer.using().enqueue_in("inner", 3600)
         return [
-            refused(lambda: inner.call(timeout=5)),
+            refused(lambda: inner.call(timeout=60)),
             refused(lambda: list(inner.map([{}]))),
             refused(lambda: inner.result(waiting, 5)),
-            refused(lambda: asyncio.run(inner.acall(timeout=5))),
+            refused(lambda: asyncio.run(inner.acall(timeout=60))),
         ]
 
     outer = pool.register("outer", outer, keep=60)
@@ -213,7 +213,7 @@ def test_threads_and_event_loops_of_a_process_wait_over_one_connection(new_pool,
         inboxes = pool.enqueuer.sender.mailbox()
         waits = [threads.submit(work.result, job, 60) for job in jobs[:4]]
         waits += [threads.submit(lambda job: asyncio.run(work.aresult(job, 60)), job) for job in jobs[4:]]
-        wait_until(lambda: len(inboxes._inboxes) == 8 and inboxes.connected, 60)
+        wait_until(lambda: len(inboxes._inboxes) == 8 and inboxes.connected)
         assert len(call("PUBSUB", "CHANNELS", keys.mailbox("*"))) == 1
         go.set()
         assert [wait.result(60) for wait in waits] == list(range(8))
@@ -223,14 +223,14 @@ def test_a_result_that_was_stored_while_the_connection_was_lost_is_found(enqueue
     inbox = subscribed(enqueuer)
     with ThreadPoolExecutor(1) as threads:
         wait = threads.submit(enqueuer.result, "j1", 60)
-        wait_until(lambda: (call("GET", keys.result("j1")) or b"").startswith(b"waiting "), 60)
+        wait_until(lambda: (call("GET", keys.result("j1")) or b"").startswith(b"waiting "))
         # As if it had been published while the connection was lost.
         call("SET", keys.result("j1"), '{"result":5}')
         assert not wait.done()
         for line in call("CLIENT", "LIST", "TYPE", "pubsub").splitlines():
             call("CLIENT", "KILL", "ID", line.split()[0].removeprefix(b"id="))
         assert wait.result(60) == 5
-    wait_until(lambda: inbox.connected, 60)
+    wait_until(lambda: inbox.connected)
 
 
 def test_a_wait_survives_a_restart_of_the_server(tmp_path, namespace):
@@ -241,9 +241,9 @@ def test_a_wait_survives_a_restart_of_the_server(tmp_path, namespace):
         with pool, ThreadPoolExecutor(1) as threads:
             subscribed(pool.enqueuer)
             wait = threads.submit(work.call, timeout=120)
-            wait_until(lambda: pool.enqueuer.sender.mailbox()._inboxes, 60)
+            wait_until(lambda: pool.enqueuer.sender.mailbox()._inboxes)
             own.kill()
-            wait_until(lambda: not pool.enqueuer.sender.mailbox().connected, 60)
+            wait_until(lambda: not pool.enqueuer.sender.mailbox().connected)
             own.start()
             go.set()
             assert wait.result(120) == 7
@@ -275,7 +275,7 @@ def test_without_the_right_to_subscribe_results_are_polled_and_a_warning_names_t
     try:
         with ThreadPoolExecutor(1) as threads:
             wait = threads.submit(found.result, "later", 60)
-            wait_until(lambda: "the server refuses SUBSCRIBE" in caplog.text, 60)
+            wait_until(lambda: "the server refuses SUBSCRIBE" in caplog.text)
             call("SET", keys.result("later"), '{"result":4}')
             assert wait.result(60) == 4
         assert f"ACL SETUSER <user> &{namespace}:* +@pubsub" in caplog.text
@@ -290,8 +290,8 @@ def test_a_mailbox_that_nothing_waits_for_closes_its_connection(enqueuer, call, 
     found = enqueuer.sender.mailbox()
     call("SET", keys.result("j1"), '{"result":1}')
     found.start()
-    wait_until(lambda: found._thread is None, 60)
-    wait_until(lambda: not call("PUBSUB", "CHANNELS", keys.mailbox("*")), 60)
+    wait_until(lambda: found._thread is None)
+    wait_until(lambda: not call("PUBSUB", "CHANNELS", keys.mailbox("*")))
     assert enqueuer.result("j1", 60) == 1
 
 

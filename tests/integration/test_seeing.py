@@ -95,7 +95,7 @@ def test_the_figures_of_a_quiet_pool_are_sent_while_it_runs(new_pool, look):
     pool.register("plain", lambda: None)
     with pool:
         pool.enqueuer.enqueue("plain")
-        wait_until(lambda: figures(look)["plain", "r"] == 1, 5)
+        wait_until(lambda: figures(look)["plain", "r"] == 1)
 
 
 def test_the_status_says_who_a_pool_is_and_what_it_does(new_pool, look):
@@ -105,14 +105,14 @@ def test_the_status_says_who_a_pool_is_and_what_it_does(new_pool, look):
     @pool.job(timeout=60)
     def long(user: int):
         started.append(1)
-        gate.wait(20)
+        gate.wait(60)
 
     pool.register("idle", lambda: None)
     before = look.now()
     with pool:
         jobs = [long.using(source="acme").enqueue(user=i) for i in range(2)]
         wait_until(lambda: len(started) == 2)
-        (status,) = wait_until(lambda: [one for one in look.status() if len(one["workers"]) == 2], 5)
+        (status,) = wait_until(lambda: [one for one in look.status() if len(one["workers"]) == 2])
         gate.set()
         (pool_id,) = look.pools()
     assert status["id"] == pool_id
@@ -143,12 +143,12 @@ def test_redacted_arguments_show_neither_in_the_status_nor_in_errors(new_pool, l
 
     @pool.job(redact=["card"], max_fails=1)
     def pay(user: int, card: str):
-        gate.wait(40)
+        gate.wait(60)
         raise ValueError(f"card {card} refused")
 
     with pool:
         pay.enqueue(user=1, card="4111-1111")
-        (worker,) = wait_until(look.workers, 20)
+        (worker,) = wait_until(look.workers)
         gate.set()
         wait_until(look.dead)
     assert worker["args"]["user"] == 1
@@ -229,10 +229,10 @@ def test_results_are_kept_where_asked_and_can_be_waited_for(new_pool, colour, na
         job = await async_stranger.enqueue(colour, number=4)
         own = await handle.aenqueue(number=5)
         found = [
-            await async_stranger.result(job, timeout=10),
-            await async_stranger.result(job.id, timeout=10),
-            await handle.aresult(own, timeout=10),
-            await pool.async_enqueuer.result(own.id, timeout=10),
+            await async_stranger.result(job, timeout=60),
+            await async_stranger.result(job.id, timeout=60),
+            await handle.aresult(own, timeout=60),
+            await pool.async_enqueuer.result(own.id, timeout=60),
         ]
         await async_stranger.close()
         await pool.async_enqueuer.close()
@@ -240,10 +240,10 @@ def test_results_are_kept_where_asked_and_can_be_waited_for(new_pool, colour, na
 
     with pool:
         job = handle.enqueue(number=3)
-        assert handle.result(job, timeout=10) == {"double": 6}
-        assert handle.result(job.id, timeout=10) == {"double": 6}
-        assert pool.enqueuer.result(job, timeout=10) == {"double": 6}
-        assert stranger.result(job.id, timeout=10) == {"double": 6}
+        assert handle.result(job, timeout=60) == {"double": 6}
+        assert handle.result(job.id, timeout=60) == {"double": 6}
+        assert pool.enqueuer.result(job, timeout=60) == {"double": 6}
+        assert stranger.result(job.id, timeout=60) == {"double": 6}
         assert asyncio.run(from_async_code()) == [
             {"double": 8},
             {"double": 8},
@@ -263,14 +263,14 @@ def test_asking_for_the_result_of_a_dead_job_raises_its_error(new_pool):
     async def ask(job):
         try:
             with pytest.raises(JobFailed, match="ValueError: no"):
-                await fails.aresult(job, timeout=10)
+                await fails.aresult(job, timeout=60)
         finally:
             await pool.async_enqueuer.close()
 
     with pool:
         job = fails.enqueue()
         with pytest.raises(JobFailed, match="ValueError: no"):
-            fails.result(job, timeout=10)
+            fails.result(job, timeout=60)
         asyncio.run(ask(job))
 
 
@@ -306,7 +306,7 @@ def test_a_result_that_json_cannot_carry_fails_the_job_in_words(new_pool, look):
     with pool:
         job = opaque.enqueue()
         with pytest.raises(JobFailed, match="cannot be stored as JSON"):
-            opaque.result(job, timeout=10)
+            opaque.result(job, timeout=60)
     assert "opaque" in look.dead()[0]["err"]
 
 
@@ -315,7 +315,7 @@ def test_results_expire_after_their_time(new_pool, keys, call):
     kept = pool.register("kept", lambda: 7, keep=30)
     with pool:
         job = kept.enqueue()
-        assert kept.result(job, timeout=10) == 7
+        assert kept.result(job, timeout=60) == 7
         assert 29_000 < call("PTTL", keys.result(job.id)) <= 30_000
 
 
@@ -370,7 +370,7 @@ def test_the_state_of_a_job_is_told_by_its_id_from_its_queue_to_its_end(new_pool
 
     def work(fail: bool = False):
         started.set()
-        go.wait(10)
+        go.wait(60)
         if fail:
             raise ValueError("no")
 
@@ -389,7 +389,7 @@ def test_the_state_of_a_job_is_told_by_its_id_from_its_queue_to_its_end(new_pool
 
     assert asyncio.run(ask()) == "waiting"
     with pool:
-        assert started.wait(10)
+        assert started.wait(60)
         assert enqueuer.state(job) == "running"
         go.set()
         doomed = work_type.enqueue(fail=True)

@@ -124,7 +124,7 @@ def test_spans_are_streamed_in_the_new_trace_lifecycle(sentry, new_pool):
     # Without a span around it an enqueue is no trace of its own.
     charge.enqueue()
     assert pool.drain(20)
-    wait_until(lambda: len(captured.spans("queue.task.dayjob")) == 3, 20)
+    wait_until(lambda: len(captured.spans("queue.task.dayjob")) == 3)
     (publish,) = [one for one in captured.spans("queue.publish") if one["name"] == "charge"]
     (segment,) = [
         one for one in captured.spans("queue.task.dayjob") if one.get("parent_span_id") == publish["span_id"]
@@ -201,7 +201,7 @@ def test_each_failed_attempt_or_only_the_last_is_reported(sentry, new_pool, repo
 
     pool.start()
     charge.enqueue()
-    wait_until(lambda: pool.drain(1) and len(captured.of("transaction")) == 2, 20)
+    wait_until(lambda: pool.drain(1) and len(captured.of("transaction")) == 2)
     assert len(captured.errors()) == count
 
 
@@ -296,12 +296,12 @@ def test_a_job_of_a_schedule_checks_in(sentry, new_pool, ok, last):
     pool.periodic("* * * * * *", report, name="each-second")
     pool.start()
     # A tick of the schedule that cannot be monitored, and one of the other as its leader would enqueue it.
-    wait_until(lambda: captured.of("transaction"), 20)
+    wait_until(lambda: captured.of("transaction"))
     assert not captured.of("check_in")
     pool.stop()
     with_tick(pool, "nightly")
     pool.start()
-    wait_until(lambda: len(captured.of("check_in")) == 2, 20)
+    wait_until(lambda: len(captured.of("check_in")) == 2)
     begin, end = captured.of("check_in")
     assert (begin["monitor_slug"], begin["status"]) == ("nightly", "in_progress")
     assert begin["monitor_config"]["schedule"] == {"type": "interval", "value": 1, "unit": "minute"}
@@ -393,8 +393,8 @@ def test_one_trace_leads_from_a_producer_process_into_a_worker_process(tmp_path,
         environ = {
             **os.environ, "DAYJOB_REDIS_URL": redis_url, "DAYJOB_NAMESPACE": namespace, "SENT": str(sent),
         }  # fmt: skip
-        subprocess.run([sys.executable, "jobs.py"], cwd=tmp_path, env=environ, check=True, timeout=50)
-        wait_until(lambda: sent.exists() and len(sent.read_text().splitlines()) == 3, 20)
+        subprocess.run([sys.executable, "jobs.py"], cwd=tmp_path, env=environ, check=True, timeout=60)
+        wait_until(lambda: sent.exists() and len(sent.read_text().splitlines()) == 3)
         items = [json.loads(line) for line in sent.read_text().splitlines()]
     finally:
         worker.close()

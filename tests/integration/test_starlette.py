@@ -46,7 +46,7 @@ def start(tmp_path, namespace, redis_url):
 
 def answers(url: str, headers: dict[str, str]) -> bool:
     try:
-        return httpx.get(url, headers=headers, timeout=20).status_code == 200
+        return httpx.get(url, headers=headers, timeout=60).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -61,7 +61,7 @@ def test_the_example_runs_jobs_shows_the_console_and_ends_though_a_page_is_open(
     process = start(*words, **({} if apart else {"SHOP_RUNS_WORKERS": "1"}))
     base = f"http://127.0.0.1:{port}"
     ada = {"x-user": "ada"}
-    wait_until(lambda: answers(f"{base}/ops/jobs/queues", ada), 60)
+    wait_until(lambda: answers(f"{base}/ops/jobs/queues", ada))
     worker = start("dayjob", "worker", "app:pool") if apart else None
     placed = httpx.post(f"{base}/orders/7", timeout=60).json()
     result = httpx.get(f"{base}/jobs/{placed['job']}", timeout=60).json()

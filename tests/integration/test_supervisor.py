@@ -41,7 +41,7 @@ def test_a_job_whose_process_is_killed_starts_again_at_once_and_its_death_is_cou
     enqueue("hold", n=1)
     worker.wait_for("begin")
     os.kill(child, signal.SIGKILL)
-    first, second = worker.wait_for("begin", 2, seconds=5)
+    first, second = worker.wait_for("begin", 2)
     assert first[2] == str(child)
     assert second[2] != str(child)
     assert second[3] == "1"
@@ -58,7 +58,7 @@ def test_a_suspended_child_loses_its_lease_and_goes_on_under_a_new_id(worker, en
     ((_, _, first, _),) = worker.wait_for("begin")
     os.kill(int(first), signal.SIGSTOP)
     try:
-        _, (_, _, second, deaths) = worker.wait_for("begin", 2, seconds=15)
+        _, (_, _, second, deaths) = worker.wait_for("begin", 2)
         assert int(second) in pids
         assert second != first
         assert deaths == "1"
@@ -81,7 +81,7 @@ def test_children_whose_parent_is_killed_stop_and_give_back(worker, enqueue, tot
     enqueue("hold", n=1)
     worker.wait_for("begin")
     worker.signal(signal.SIGKILL)
-    wait_until(lambda: all(map(is_gone, pids)), 10)
+    wait_until(lambda: all(map(is_gone, pids)))
     assert total("given_back", "hold") == 1
     assert call("LLEN", keys.queue("hold")) == 1
     assert call("ZCARD", keys.pools) == 0
@@ -97,7 +97,7 @@ def test_a_job_that_ends_its_process_is_dead_after_the_third_time_and_takes_nobo
         enqueue("hold_once", n=n)
     worker.wait_for("begin", 3)
     enqueue("poison", code=code)
-    (member,) = wait_until(lambda: call("ZRANGE", keys.dead, 0, -1), 20)
+    (member,) = wait_until(lambda: call("ZRANGE", keys.dead, 0, -1))
     dead = json.loads(member)
     assert dead["name"] == "poison"
     assert dead["deaths"] == 3
@@ -112,7 +112,7 @@ def test_a_job_that_ends_its_process_is_dead_after_the_third_time_and_takes_nobo
 def test_a_call_that_holds_the_gil_longer_than_the_lease_keeps_it(worker, enqueue, total):
     worker.started(processes=2)
     enqueue("hold_gil", microseconds=7_000_000)
-    worker.wait_for("end", seconds=15)
+    worker.wait_for("end")
     wait_until(lambda: total("done", "hold_gil") == 1)
     assert len(worker.said("begin")) == 1
     assert total("reaped", "hold_gil") == 0
@@ -126,10 +126,10 @@ def test_a_job_past_its_timeout_and_grace_fails_and_its_process_is_killed_at_no_
     enqueue("hold", n=1)
     worker.wait_for("begin")
     enqueue(name)
-    _, (_, _, second, deaths) = worker.wait_for("begin", 2, seconds=10)
+    _, (_, _, second, deaths) = worker.wait_for("begin", 2)
     assert second != str(child)
     assert deaths == "0"
-    (member,) = wait_until(lambda: call("ZRANGE", keys.retry, 0, -1), 10)
+    (member,) = wait_until(lambda: call("ZRANGE", keys.retry, 0, -1))
     culprit = json.loads(member)
     assert culprit["name"] == name
     assert culprit["fails"] == 1
@@ -228,7 +228,7 @@ def test_hup_replaces_the_children_one_by_one_and_loses_nothing(worker, enqueue,
         most = max(most, len(now))
         return len(now) == 2 and not now & before
 
-    wait_until(replaced, 20)
+    wait_until(replaced)
     wait_until(lambda: total("done", "quick") == sent)
     assert sorted(int(n) for _, n, _ in worker.said("quick")) == list(range(sent))
     assert most == 3
@@ -271,7 +271,7 @@ def test_a_process_is_recycled_after_so_many_jobs(worker, enqueue, total):
     (first,) = worker.started("--max-jobs", "10")
     for n in range(12):
         enqueue("quick", n=n)
-    wait_until(lambda: is_gone(first), 15)
+    wait_until(lambda: is_gone(first))
     enqueue("quick", n=12)
     wait_until(lambda: total("done", "quick") == 13)
     assert sorted(int(n) for _, n, _ in worker.said("quick")) == list(range(13))
@@ -284,7 +284,7 @@ def test_a_process_is_recycled_when_it_uses_too_much_memory(worker, enqueue):
     enqueue("quick", n=1)
     worker.wait_for("quick")
     enqueue("grow", megabytes=250)
-    wait_until(lambda: is_gone(first), 15)
+    wait_until(lambda: is_gone(first))
     wait_until(lambda: len(worker.children()) == 1 and worker.children() != [first])
     assert "MB: recycling it" in worker.log
 

@@ -37,7 +37,7 @@ def test_scheduled_jobs_all_run_and_never_early(new_pool, look, keys):
             due[job.id] = job.scheduled_at
             job = later.enqueue_at(datetime.now(UTC) + timedelta(milliseconds=37 * i))
             due[job.id] = job.scheduled_at
-        wait_until(lambda: len(started) == 40, 20)
+        wait_until(lambda: len(started) == 40)
         assert pool.drain(10)
     assert started.keys() == due.keys()
     assert [job_id for job_id in due if started[job_id] < due[job_id]] == []
@@ -122,7 +122,7 @@ def test_three_pools_enqueue_exactly_one_job_per_tick(new_pool, look):
     for pool in pools:
         pool.periodic("@every 1s", pool.register("tick", tick), {"label": "x"}, missed="all")
     with pools[0], pools[1], pools[2]:
-        wait_until(lambda: len(ticks) >= 4, 20)
+        wait_until(lambda: len(ticks) >= 4)
     moments = sorted(moment for moment, _ in ticks)
     assert moments == [moments[0] + i for i in range(len(moments))]
     assert {label for _, label in ticks} == {"x"}
@@ -143,9 +143,9 @@ def test_ticks_go_on_once_each_when_the_pool_that_leads_stops(new_pool, look, ca
     pools[0].start()
     first = call("GET", keys.leader)
     pools[1].start()
-    wait_until(lambda: len(ticks) >= 2, 20)
+    wait_until(lambda: len(ticks) >= 2)
     pools[0].stop()
-    wait_until(lambda: len(ticks) >= 5, 20)
+    wait_until(lambda: len(ticks) >= 5)
     assert call("GET", keys.leader) not in (first, None)
     pools[1].stop()
     moments = sorted(ticks)
@@ -239,11 +239,11 @@ def test_a_schedule_whose_last_tick_makes_no_sense_ticks_again_and_a_log_line_sa
     pool.register("work", ran.set)
     pool.periodic("* * * * * *", "work", name="each second")
     with pool:
-        assert ran.wait(10)
+        assert ran.wait(60)
         last = "junk" if value == "junk" else int(look.now()) + 30 * 86_400
         call("HSET", keys.periodic, "each second", last)
         ran.clear()
-        assert ran.wait(10)
+        assert ran.wait(60)
         assert runtime_failure(pool) is None
     lines = [one.getMessage() for one in caplog.records if "each second" in one.getMessage()]
     assert len([line for line in lines if "It ticks again from now on" in line]) == 1
@@ -258,7 +258,7 @@ def test_a_schedule_with_a_last_tick_in_the_future_ticks_when_a_pool_starts(
     pool.periodic("* * * * * *", "work", name="each second")
     call("HSET", keys.periodic, "each second", int(look.now()) + 30 * 86_400)
     with pool:
-        assert ran.wait(10)
+        assert ran.wait(60)
 
 
 def runtime_failure(pool):

@@ -69,7 +69,7 @@ def test_a_restart_of_the_server_is_on_the_timeline_though_it_lost_its_data(tmp_
                 with contextlib.suppress(StoreError):
                     return texts(admin.events(kinds=["redis"]))
 
-            wait_until(restarts, 30)
+            wait_until(restarts)
             assert restarts() == ["The Redis server was restarted."]
 
 

@@ -81,7 +81,7 @@ def test_a_job_that_waits_for_a_worker_keeps_its_key(new_pool, look, keys, call,
     def note(user: int):
         if user >= 0:
             started.append(user)
-            gate.wait(20)
+            gate.wait(60)
 
     with pool:
         if quick:
@@ -111,7 +111,7 @@ def test_until_done_the_key_is_kept_while_the_job_runs_and_through_its_retries(n
         runs.append(whole.enqueue_unique(user=user))
         if job.fails == 0:
             raise ValueError("no")
-        gate.wait(20)
+        gate.wait(60)
 
     with pool:
         first = whole.enqueue_unique(user=1)

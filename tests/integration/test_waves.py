@@ -165,9 +165,9 @@ def test_ctrl_c_stops_the_command_and_what_was_not_retried_stays_dead(admin, bur
     words = ["dead", "retry", "--waves", "--redis", redis_url, "--namespace", keys.namespace]
     process = subprocess.Popen([sys.executable, "-m", "dayjob", *words], stdout=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: call("LLEN", keys.queue("mail")) == 1, 30)
+        wait_until(lambda: call("LLEN", keys.queue("mail")) == 1)
         process.send_signal(signal.SIGINT)
-        printed, _ = process.communicate(timeout=30)
+        printed, _ = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 1

@@ -100,7 +100,7 @@ def ended(flow, state="succeeded"):
         found = flow.progress()
         return found.state == state and (found.left == 0 or state == "failed")
 
-    wait_until(check, 60)
+    wait_until(check)
 
 
 def test_nodes_run_when_what_they_need_has_completed_and_get_its_results(program, look):
@@ -141,7 +141,7 @@ def test_a_dead_node_stops_what_needs_it_until_it_is_retried(program, admin, loo
     flow, page, *_ = fan(program)
     flow.start()
     with program.pool:
-        wait_until(lambda: program.names() == ["fetch", "alarm"], 60)
+        wait_until(lambda: program.names() == ["fetch", "alarm"])
         ended(flow, "failed")
         del program.acts["fetch"]
         (dead,) = look.dead()
@@ -261,7 +261,7 @@ def test_a_node_whose_process_crashes_three_times_is_dead_in_its_workflow(progra
     ghost.suspect(token)
     with program.pool:
         ended(flow, "failed")
-        wait_until(lambda: program.names() == ["alarm"], 60)
+        wait_until(lambda: program.names() == ["alarm"])
     assert flow.progress().dead == 1
 
 

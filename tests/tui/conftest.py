@@ -131,7 +131,7 @@ class Terminal:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        self._reader.join(5)
+        self._reader.join(60)
         os.close(self._ours)
 
 

@@ -446,7 +446,7 @@ def test_schedules_are_run_paused_and_resumed(top, pool, look):
     screen.wait_for('Run the schedule "nightly" now?')
     screen.press("y")
     screen.wait_for("schedule nightly: Enqueued as")
-    wait_until(lambda: look.total("done:mail") == 1, 60)
+    wait_until(lambda: look.total("done:mail") == 1)
     for question, state in (
         ('Pause the schedule "nightly"?', "! paused"),
         ('Resume the schedule "nightly"?', ""),
@@ -507,7 +507,7 @@ def test_it_works_in_small_terminals(top, put, look, columns, lines):
     screen.press("r")
     screen.wait_for('Retry "mail" d-1?')
     screen.press("y")
-    wait_until(lambda: len(look.queue("mail")) == 1, 60)
+    wait_until(lambda: len(look.queue("mail")) == 1)
     screen.press("q")
     assert screen.end() == 0
     assert b"Traceback" not in screen.raw

@@ -79,7 +79,7 @@ def test_while_the_listener_waits_for_the_bell_the_chores_send_nothing(leader):
     stepping = threading.Thread(target=made.step)
     stepping.start()
     bell.ring()
-    stepping.join(20)
+    stepping.join(60)
     assert not stepping.is_alive()
     assert link.sent == []
     assert made._due_at == made._parked_at == 0.0
@@ -91,7 +91,7 @@ def test_when_the_listener_stops_waiting_the_chores_wait_by_themselves(leader):
     stepping = threading.Thread(target=made.step)
     stepping.start()
     bell.listener_stopped()
-    stepping.join(20)
+    stepping.join(60)
     assert not stepping.is_alive()
     made.step()
     assert [command for command, *_ in link.sent] == ["BZPOPMIN"]

@@ -35,8 +35,8 @@ def test_an_async_attempt_that_was_given_back_is_not_started(attempts, when):
     executor = LoopExecutor(run, lambda *_: None, lambda *_: None, limit=2)
     try:
         blocked, go = threading.Event(), threading.Event()
-        executor._loop.call_soon_threadsafe(lambda: (blocked.set(), go.wait(5)))
-        assert blocked.wait(5)
+        executor._loop.call_soon_threadsafe(lambda: (blocked.set(), go.wait(60)))
+        assert blocked.wait(60)
         executor.give([one])
         if when == "before it is taken":
             one.settled = True

@@ -418,7 +418,7 @@ class Sleeper:
 
     def __exit__(self, *_: object) -> None:
         self.pool.fetcher.close()
-        self.thread.join(30)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 

@@ -73,7 +73,7 @@ def test_a_service_that_waits_ends_when_it_is_stopped(wait):
 
     one = Service("test", step, died=died_unexpectedly)
     one.start()
-    assert stepped.wait(30)
+    assert stepped.wait(60)
     end(one)
 
 
@@ -109,11 +109,11 @@ def test_joining_a_service_whose_step_is_under_way_ends_at_the_deadline():
 
     def step():
         entered.set()
-        go.wait(30)
+        go.wait(60)
 
     one = Service("test", step, died=died_unexpectedly)
     one.start()
-    assert entered.wait(30)
+    assert entered.wait(60)
     one.stop()
     assert not one.join(time.monotonic())
     go.set()
@@ -234,7 +234,7 @@ def test_services_started_and_stopped_by_many_threads_all_end():
 
     def start_and_stop(seed: int) -> None:
         rng = random.Random(seed)
-        begin.wait(30)
+        begin.wait(60)
         for number in range(25):
             one = Service(f"{seed}/{number}", new_step(rng), died=lambda name, _error: deaths.append(name))
             services.append(one)
@@ -247,7 +247,7 @@ def test_services_started_and_stopped_by_many_threads_all_end():
                 stoppers[0].start()
             stoppers[1].start()
             for stopper in stoppers:
-                stopper.join(30)
+                stopper.join(60)
 
     logging.disable(logging.ERROR)
     try:

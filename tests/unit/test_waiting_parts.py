@@ -29,7 +29,7 @@ def test_a_fair_lock_is_handed_over_in_the_order_of_asking():
             wait_until(lambda count=number + 1: len(lock._waiting) == count)
         assert order == []
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert order == list(range(6))
 
 
@@ -49,7 +49,7 @@ def test_a_loop_that_uses_a_fair_lock_all_the_time_starves_no_other_thread():
     while after < 1000 and not served.is_set():
         with lock.mine():
             after += 1
-    other.join(30)
+    other.join(60)
     assert after <= 1, "the thread that asked first was overtaken"
 
 
@@ -62,7 +62,7 @@ def test_a_fair_lock_lets_one_thread_in_at_a_time():
 
     def work() -> None:
         nonlocal inside, total
-        begin.wait(30)
+        begin.wait(60)
         for _ in range(200):
             with lock.mine():
                 inside += 1
@@ -91,7 +91,7 @@ def test_a_fair_lock_is_passed_on_after_an_error():
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(60)
     assert entered == [True]
 
 
@@ -128,7 +128,7 @@ def test_each_ready_attempt_is_either_started_or_taken_back():
     taken: list[list[str]] = [[] for _ in range(4)]
 
     def start(into: list[str]) -> None:
-        begin.wait(30)
+        begin.wait(60)
         while True:
             try:
                 into.append(ready.attempts.popleft().token)
@@ -136,7 +136,7 @@ def test_each_ready_attempt_is_either_started_or_taken_back():
                 return
 
     def take_back(into: list[str]) -> None:
-        begin.wait(30)
+        begin.wait(60)
         into.extend(attempt.token for attempt in ready.take_back(time.monotonic()))
 
     targets = (start, start, take_back, take_back)
@@ -180,7 +180,7 @@ def test_no_slot_is_taken_twice_or_lost():
     begin = threading.Barrier(8)
 
     def work() -> None:
-        begin.wait(30)
+        begin.wait(60)
         for _ in range(500):
             slot = slots.take()
             if slot is None:

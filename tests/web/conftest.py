@@ -84,7 +84,7 @@ def serving(
         yield f"http://127.0.0.1:{listening.getsockname()[1]}", server
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         listening.close()
         assert not thread.is_alive(), "the console did not stop"
 

@@ -171,7 +171,7 @@ def test_work_in_steps_can_be_stopped_on_the_way(console, tab, link, keys):
     )
     tab.confirm()
     tab.told("Stopped.")
-    settled = wait_until(lambda: len(lines := console.admin.audit()) == 2 and lines, 20)
+    settled = wait_until(lambda: len(lines := console.admin.audit()) == 2 and lines)
     assert "delete all" in settled[0].action
     assert 0 < console.admin.verdict().sizes.dead < 60_000
 

@@ -47,7 +47,7 @@ def test_a_group_of_failures_gets_a_note_and_is_ignored(console, tab, redis_url,
     admin.enqueue("charge", {}, check=False)
     (job,) = admin.jobs("waiting", name="charge").jobs
     admin.kill(job)
-    wait_until(lambda: admin.failures().groups, 30)
+    wait_until(lambda: admin.failures().groups)
     group = admin.failures().groups[0]
     page = tab.open("/failures")
     page.locator("main a.row").click()

@@ -135,7 +135,7 @@ def test_arguments_that_do_not_fit_have_a_code_of_their_own(console, redis_url):
     def mail(to: str) -> None: ...
 
     with pool:
-        wait_until(console.admin.job_types, 30)
+        wait_until(console.admin.job_types)
     answer = console.post("/api/v1/enqueue", {"name": "mail", "args": {"too": "ada"}})
     assert problem(answer) == (400, "bad_arguments")
 

@@ -42,8 +42,8 @@ def page(console, redis_url) -> str:
     console.admin.limit("charge", 5, force=True)
     with pool:
         pool.enqueuer.enqueue_many("charge", [{"order": n} for n in range(4)])
-        wait_until(lambda: console.admin.count("dead").total == 2, 30)
-        wait_until(lambda: "dayjob_run_seconds_count" in console.get("/metrics").text, 30)
+        wait_until(lambda: console.admin.count("dead").total == 2)
+        wait_until(lambda: "dayjob_run_seconds_count" in console.get("/metrics").text)
         return console.get("/metrics").text
 
 

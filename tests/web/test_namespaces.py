@@ -77,7 +77,7 @@ def test_a_namespace_that_cannot_be_served_is_refused(redis_url, names):
 def test_the_command_serves_further_namespaces_and_stops_with_open_pages(redis_url, namespace, other):
     with web("--redis", redis_url, "--namespace", namespace, "--also", other, "--port", "0") as command:
         assert other in httpx.get(command.url + "/", headers=HTML).text
-        with httpx.stream("GET", f"{command.url}/ns/{other}/events", timeout=30) as events:
+        with httpx.stream("GET", f"{command.url}/ns/{other}/events", timeout=60) as events:
             next(events.iter_lines())
             assert command.end()[0] == 0
 

@@ -63,7 +63,7 @@ def test_every_address_does_as_the_document_says(case, filled):
     if case.path.endswith("/jobs/retry_in_waves"):
         # It waits until its jobs have run, and no pool runs here; test_v1 has it.
         return
-    response = case.call(base_url=filled.url, timeout=50)
+    response = case.call(base_url=filled.url, timeout=60)
     # What a filter or a cursor looks like, what goes with which state, and that a span has an end behind its beginning,
     # is more than a schema says.
     loose = (
@@ -76,7 +76,7 @@ def test_every_address_does_as_the_document_says(case, filled):
 @short.parametrize()
 @few
 def test_without_redis_every_address_says_so(case, away):
-    response = case.call(base_url=away.url, timeout=50)
+    response = case.call(base_url=away.url, timeout=60)
     assert response.status_code < 500 or response.status_code == 503
     case.validate_response(response, excluded_checks=[not_a_server_error, positive_data_acceptance])
     if response.status_code == 503:

@@ -120,7 +120,7 @@ def test_a_pool_that_works_shows_in_the_histograms(console, redis_url):
     before = scraped(console)
     assert f"dayjob_run_seconds_count{{{own}}}" not in before
     with_pool(
-        pool, lambda: wait_until(lambda: scraped(console).get(f"dayjob_run_seconds_count{{{own}}}") == 20, 20)
+        pool, lambda: wait_until(lambda: scraped(console).get(f"dayjob_run_seconds_count{{{own}}}") == 20)
     )
     found = scraped(console)
     assert found[f"dayjob_run_seconds_count{{{own}}}"] == 20

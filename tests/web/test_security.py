@@ -393,7 +393,7 @@ def test_a_viewer_can_post_to_no_address_at_all(redis_url, namespace):
 
 def test_a_huge_body_is_refused_before_it_is_read(filled):
     connection = http.client.HTTPConnection(
-        httpx.URL(filled.url).host, httpx.URL(filled.url).port, timeout=10
+        httpx.URL(filled.url).host, httpx.URL(filled.url).port, timeout=60
     )
     connection.putrequest("POST", PAUSE)
     connection.putheader("Content-Type", "application/json")

@@ -307,7 +307,7 @@ def test_who_leaves_stops_the_work_at_a_safe_point_and_the_audit_says_so(console
         body = {"verb": "kill", "state": "scheduled"}
         with client.stream("POST", "/api/v1/jobs/apply", json=body) as answer:
             assert "progress" in json.loads(next(answer.iter_lines()))
-    ended = wait_until(lambda: [line for line in console.admin.audit() if "changed" in line.result], 20)
+    ended = wait_until(lambda: [line for line in console.admin.audit() if "changed" in line.result])
     left = console.admin.count("scheduled").total
     assert 0 < left < 20_000
     assert f"{20_000 - left:,} changed" in ended[0].result
@@ -479,10 +479,10 @@ def test_pools_their_workers_and_where_those_are_in_their_code(console, pool):
     frames = told.json()["workers"][0]["frames"]
     assert any(frame["function"].endswith("hold") and frame["own"] for frame in frames), frames
     assert console.post("/api/v1/pool/quiet", {"pool": pool_id}).status_code == 200
-    wait_until(lambda: console.api("/pools")["pools"][0]["status"]["quiet"], 15)
+    wait_until(lambda: console.api("/pools")["pools"][0]["status"]["quiet"])
     pool.go.set()
     assert console.post("/api/v1/pool/stop", {"pool": pool_id}).status_code == 200
-    wait_until(lambda: not console.api("/pools")["pools"], 20)
+    wait_until(lambda: not console.api("/pools")["pools"])
     for path in ("quiet", "stop"):
         gone = console.post(f"/api/v1/pool/{path}", {"pool": pool_id})
         assert gone.status_code in (404, 409)

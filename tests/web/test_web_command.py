@@ -31,7 +31,7 @@ class Command:
     def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
         """Its exit code and what it said on stderr."""
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=30)
+        _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors
 
 
@@ -71,7 +71,7 @@ def refused(*words: str, cwd=None, **variables: str) -> str:
     """What the command says when it does not start; a few lines, never a traceback, and exit code 2."""
     process = start(*words, cwd=cwd, **variables)
     try:
-        said, errors = process.communicate(timeout=40)
+        said, errors = process.communicate(timeout=60)
     finally:
         if process.poll() is None:
             process.kill()
@@ -264,11 +264,11 @@ def test_probes_are_answered_while_a_thousand_clients_have_sent_half_a_request(
     with web(program=("-c", limited, *words)) as command, contextlib.ExitStack() as open_ones:
         port = int(command.url.rpartition(":")[2])
         for _ in range(1010):
-            one = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            one = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             with contextlib.suppress(OSError):  # closed already, to make room
                 one.sendall(sent)
         for probe in ("/healthz", "/readyz") * 10:
-            assert httpx.get(f"{command.url}{probe}", timeout=20).status_code == 200
+            assert httpx.get(f"{command.url}{probe}", timeout=60).status_code == 200
         code, errors = command.end()
     assert code == 0
     assert "out of system resource" not in errors

@@ -198,7 +198,7 @@ def test_what_a_client_enqueues_is_run_by_a_real_pool(
     assert "a duplicate" in said
     assert "no answer" not in said
     with new_pool(redis_url, namespace) as pool:
-        wait_until(lambda: watches.runs >= 10, 30)
+        wait_until(lambda: watches.runs >= 10)
         assert pool.drain(30)
     assert watches.runs == 10
     assert sorted(watches.jobs) == list(range(1, 11))
@@ -218,7 +218,7 @@ def test_a_client_wakes_a_pool_that_sleeps(client, example, redis_url, namespace
     with new_pool(redis_url, namespace) as pool:
         assert pool.drain(30)
         example(client, redis_url, namespace)
-        wait_until(lambda: set(watches.jobs) == set(range(1, 11)), 30)
+        wait_until(lambda: set(watches.jobs) == set(range(1, 11)))
         assert pool.drain(30)
 
 
@@ -273,7 +273,7 @@ def cluster(tmp_path_factory):
     with running(folder, "--cluster-enabled", "yes", "--cluster-port", str(free_port())) as found:
         with Redis(port=found.port) as node:
             node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-            wait_until(lambda: node.cluster("INFO")["cluster_state"] == "ok", 30)
+            wait_until(lambda: node.cluster("INFO")["cluster_state"] == "ok")
         yield found
 
 
@@ -284,7 +284,7 @@ def test_with_a_hash_tag_every_request_stays_in_one_slot(
     need(client)
     example(client, cluster.url, f"{{{namespace}}}")
     with new_pool(cluster.url, f"{{{namespace}}}"):
-        wait_until(lambda: watches.runs >= 10, 30)
+        wait_until(lambda: watches.runs >= 10)
     assert sorted(watches.jobs) == list(range(1, 11))
 
 

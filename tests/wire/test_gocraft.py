@@ -89,7 +89,7 @@ class Seen:
         self.jobs.append(job)
 
     def wait(self, count: int = 1) -> list[Job]:
-        wait_until(lambda: len(self.jobs) >= count, 20)
+        wait_until(lambda: len(self.jobs) >= count)
         return self.jobs
 
 
@@ -225,7 +225,7 @@ def test_a_unique_job_by_key_runs_here_with_the_newest_arguments(go, pool, seen,
 
 def test_ticks_that_a_go_pool_wrote_run_here_after_it_is_gone(go, pool, seen, call, keys):
     go.start(other="run", periodic={"a": "* * * * * *"})
-    wait_until(lambda: call("ZCARD", keys.scheduled) > 100, 20)
+    wait_until(lambda: call("ZCARD", keys.scheduled) > 100)
     go.ask("stop")
     with pool:
         jobs = seen.wait(2)
@@ -586,7 +586,7 @@ def test_gos_reaper_rescues_its_own_and_leaves_ours_alone(
         gate(call, keys, "a")
         other.start(a=GATED)
         # Its first pass is ten seconds after its start.
-        wait_until(lambda: call("SISMEMBER", f"{keys.prefix}worker_pools", crashed) == 0, 40)
+        wait_until(lambda: call("SISMEMBER", f"{keys.prefix}worker_pools", crashed) == 0)
         rescued.wait()
         release.set()
         assert pool.drain(20)
@@ -603,7 +603,7 @@ def test_our_reaper_leaves_what_runs_in_go_alone(go, pool, seen, enqueuer, call,
     # A pool of ours that was never heard of again, for the reaper to have work.
     assert link.run(membership.join(keys, "ghost", [], lease=0.1, term=0.0)).registered
     with pool:
-        wait_until(lambda: call("ZSCORE", keys.pools, "ghost") is None, 40)
+        wait_until(lambda: call("ZSCORE", keys.pools, "ghost") is None)
         assert call("LLEN", f"{keys.queue('a')}:{gos}:inprogress") == 1
         go.ask("release")
         wait_until(lambda: go.ran()[0]["ended"])
@@ -729,7 +729,7 @@ def test_our_console_shows_our_pools_as_its_web_page_shows_its_own(
     go.start(a="hold", concurrency=1)
     enqueuer.enqueue("a", **ARGS)
     wait_until(go.ran)
-    wait_until(lambda: page.get("busy_workers"), 30)
+    wait_until(lambda: page.get("busy_workers"))
     theirs = {path: shape(page.get(path)) for path in ("worker_pools", "busy_workers")}
     go.ask("release")
     ours, hold = new_pool(concurrency=1), threading.Event()
@@ -741,7 +741,7 @@ def test_our_console_shows_our_pools_as_its_web_page_shows_its_own(
 
     with running_console(redis_url, namespace) as console, ours:
         enqueuer.enqueue("ours", **ARGS)
-        wait_until(lambda: console.get("/busy_workers").json(), 30)
+        wait_until(lambda: console.get("/busy_workers").json())
         own = {path: shape(console.get(f"/{path}").json()) for path in theirs}
         hold.set()
     assert own == theirs
@@ -837,7 +837,7 @@ def test_dead_jobs_of_go_fall_under_the_cap_of_our_pools(go, new_pool, seen, cal
     pool = new_pool(dead_count=5)
     pool.register("a", seen)
     with pool:
-        wait_until(lambda: call("ZCARD", keys.dead) == 5, 30)
+        wait_until(lambda: call("ZCARD", keys.dead) == 5)
 
 
 # The last release, which most programs require.
@@ -858,7 +858,7 @@ def test_the_last_release_runs_our_jobs_and_frees_our_keys(released, enqueuer, c
     later = enqueuer.enqueue_in("a", 0.1, **ARGS)
     assert released.ask("enqueue_unique", name="a", args=ARGS) is None
     released.start(a="run")
-    wait_until(lambda: len(released.ran()) == 3, 30)
+    wait_until(lambda: len(released.ran()) == 3)
     assert {run["id"] for run in released.ran()} == {plain.id, unique.id, later.id}
     assert all(run["args"] == ARGS for run in released.ran())
     wait_until(lambda: call("EXISTS", unique.unique_key) == 0)

@@ -332,7 +332,7 @@ def test_bytes_are_handed_on_through_retry_and_dead(row, pool, push, call, keys)
     pool.register("a", handler, max_fails=2, backoff=0.01)
     push(row["payload"])
     with pool:
-        assert fails.wait(20)
+        assert fails.wait(60)
         wait_until(lambda: call("ZCARD", keys.dead))
     [dead] = call("ZRANGE", keys.dead, 0, -1)
     for part in row["contains"]:

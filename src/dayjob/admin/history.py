@@ -317,16 +317,20 @@ def attempts_of(session: Session, job_id: str, name: str | None = None) -> Steps
         if name is None and found:
             # The other attempts have the same name.
             return (yield from attempts_of(session, job_id, found[0].name))
-    return tuple(sorted(found, key=lambda one: (one.ended_at, one.attempt)))
+    return tuple(_in_order(found))
+
+
+def _in_order(records: Iterable[AttemptRecord]) -> list[AttemptRecord]:
+    """The records, oldest first. Two attempts of one job may end within the same millisecond of Redis."""
+    return sorted(records, key=lambda one: (one.ended_at, one.attempt))
 
 
 def children(session: Session, job_id: str) -> Steps[tuple[AttemptRecord, ...]]:
     """The last recorded attempt of each job that this job enqueued, newest first, among the newest 5,000 records."""
     newest = yield from read_newest(session, Query(parent=job_id[: store.MAX_ID]))
-    latest: dict[str, AttemptRecord] = {}
-    records = (attempt_record(name, one.record) for name, one in newest.found)
-    for one in sorted(records, key=lambda one: one.ended_at):
-        latest[one.id] = one
+    latest = {
+        one.id: one for one in _in_order(attempt_record(name, one.record) for name, one in newest.found)
+    }
     return tuple(sorted(latest.values(), key=lambda one: -one.ended_at)[:MAX_RECORDS])
 
 
