@@ -221,6 +221,70 @@ def test_concurrency_counts_the_attempts_that_run(pool, ran):
         assert ran == [0, 1]
 
 
+def test_each_key_has_its_own_rate_and_waits_without_the_others(pool, ran, block):
+    @pool.job(limits=[Rate(1, per=10, by="account")])
+    def charge(account: str = "acme", n: int = 0) -> None:
+        ran.append((account, n))
+
+    for n in range(2):
+        charge.enqueue(n=n)
+        charge.enqueue(account="zeta", n=n)
+    assert block.drain() == 2
+    assert ran == [("acme", 0), ("zeta", 0)]
+    charge.enqueue(account="new")
+    assert block.drain() == 1
+    block.advance()
+    assert times(block) == 10
+    assert block.drain() == 2
+    assert ran[2:] == [("new", 0), ("acme", 1), ("zeta", 1)]
+
+
+def test_a_throttled_job_holds_only_its_key(pool, ran, block):
+    stripe = pool.limit("stripe", Rate(100, per=1, by="account"))
+    refused = ["acme"]
+
+    @pool.job(limits=[stripe])
+    def charge(account: str, n: int) -> None:
+        if account in refused:
+            refused.remove(account)
+            raise Throttled(limit=stripe, after=30)
+        ran.append((account, n))
+
+    for n in range(2):
+        charge.enqueue(account="acme", n=n)
+        charge.enqueue(account="zeta", n=n)
+    block.drain()
+    assert ran == [("zeta", 0), ("zeta", 1)]
+    block.advance()
+    assert times(block) == 30
+    block.drain()
+    assert ran[2:] == [("acme", 0), ("acme", 1)]
+
+
+def test_a_window_by_source_counts_each_source(pool, ran, block):
+    call = rated(pool, ran, Window(2, per=60, by="source"))
+    for n in range(3):
+        call.using(source="acme").enqueue(n=n)
+    call.enqueue(n=9)
+    block.drain()
+    assert ran == [0, 1, 9]
+
+
+def test_concurrency_by_key_counts_the_attempts_of_each_key(pool, ran):
+    @pool.job(limits=[Concurrency(1, by="account")])
+    def nested(account: str, other: str = "") -> None:
+        ran.append(account)
+        if other:
+            nested.enqueue(account=other)
+
+    with testing(pool, inline=True, limits=True) as jobs:
+        nested.enqueue(account="acme", other="zeta")
+        assert ran == ["acme", "zeta"]
+        nested.enqueue(account="acme", other="acme")
+        assert ran == ["acme", "zeta", "acme"]
+        assert jobs.drain() == 1
+
+
 def test_threads_together_never_exceed_a_limit(pool, ran):
     call = rated(pool, ran, Window(5, per=60))
     with testing(pool, inline=True, limits=True, clock=FakeClock(START)) as jobs:

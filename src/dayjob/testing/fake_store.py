@@ -23,13 +23,14 @@ from dayjob.job import Job
 from dayjob.middleware import SKIPPED
 from dayjob.options import JobOptions, PoolOptions
 from dayjob.pool import WorkerPool
+from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.consume import token_of
 from dayjob.store.ops.produce import NewJob
 from dayjob.store.ops.workflows import WorkflowChunk
 from dayjob.testing.clock import FakeClock
-from dayjob.testing.limits import FakeLimits
+from dayjob.testing.limits import FakeLimits, Partition
 from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
 from dayjob.testing.probe import MAX_BREAKS, Checkin, ProbedAttempt, passed_enqueue
 from dayjob.testing.workflows import FakeWorkflows
@@ -117,7 +118,7 @@ class FakeStore:
         self.pool = pool
         self.now = clock.now
         self._limits = FakeLimits(clock.now, self._options) if limits else None
-        self.memory = Memory(clock.now, self._limits)
+        self.memory = Memory(clock.now, self._limits, self._partition)
         self.open = False
         self._inline = inline
         self._twice = twice
@@ -260,7 +261,7 @@ class FakeStore:
     def fetch(self) -> ProbedAttempt | None:
         """The next attempt there is and that its limits allow, if any."""
         with self.memory.lock:
-            kept = self.memory.fetch(lambda name: self._able(name) and self._allowed(name))
+            kept = self.memory.fetch(lambda one: self._able(one.wire.name) and self._allowed(one))
             return None if kept is None else self._attempt(kept)
 
     def take(self, job_id: str) -> ProbedAttempt | None:
@@ -273,9 +274,14 @@ class FakeStore:
         """An attempt of the job with this id; None also if its limits do not allow it, or if others of its name wait for one."""
         with self.memory.lock:
             if self._limits is not None:
-                name = next((one.wire.name for one in self.memory.queued if one.wire.id == job_id), "")
-                first = next((one.wire.id for one in self.memory.queued if one.wire.name == name), "")
-                if first != job_id or not self._able(name) or not self._limits.allow(name):
+                job = next((one for one in self.memory.queued if one.wire.id == job_id), None)
+                if job is None or not self._able(job.wire.name):
+                    return None
+                partition = self._partition(job.wire)
+                waiting = (one.wire for one in self.memory.queued if one.wire.name == partition.name)
+                if next(
+                    one.id for one in waiting if self._partition(one) == partition
+                ) != job_id or not self._limits.allow(partition):
                     return None
             return self.take(job_id)
 
@@ -284,11 +290,8 @@ class FakeStore:
         with self.memory.lock:
             moments = [self.memory.next_due()]
             if self._limits is not None:
-                moments.append(
-                    self._limits.next_start(
-                        {one.wire.name for one in self.memory.queued if self._able(one.wire.name)}
-                    )
-                )
+                able = (one.wire for one in self.memory.queued if self._able(one.wire.name))
+                moments.append(self._limits.next_start(set(map(self._partition, able))))
         return min((at for at in moments if at is not None), default=None)
 
     def run(self, attempt: ProbedAttempt, round_: Round) -> Any:
@@ -361,8 +364,15 @@ class FakeStore:
     def _options(self, name: str) -> JobOptions:
         return self._job_types[name].options
 
-    def _allowed(self, name: str) -> bool:
-        return self._limits is None or self._limits.allow(name)
+    def _partition(self, wire: codec.Wire) -> Partition:
+        """The job's name and key, which its limits count by."""
+        rule = self._options(wire.name).fair_by
+        if rule is None or self.pool is None:
+            return Partition(wire.name)
+        return Partition(wire.name, self.pool.find(wire.name).keys.of(rule.by, wire.args, wire.source))
+
+    def _allowed(self, kept: MemoryEntry) -> bool:
+        return self._limits is None or self._limits.allow(self._partition(kept.wire))
 
     def _attempt(self, kept: MemoryEntry) -> ProbedAttempt:
         wire = kept.wire
@@ -372,7 +382,7 @@ class FakeStore:
         )
         attempt.started_at = time.monotonic()
         if self._limits is not None:
-            attempt.charge = self._limits.start(attempt.name, attempt.token)
+            attempt.charge = self._limits.start(self._partition(wire), attempt.token)
         if wire.unique_key and (wire.unique_until or job_type.options.unique_until) != "done":
             self.memory.release(wire.unique_key, wire.id)
         return attempt

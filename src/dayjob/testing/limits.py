@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dayjob.limits import Limit, Rate, RateKind, Window
 from dayjob.options import JobOptions
@@ -93,6 +94,13 @@ class Starts:
         return sorted(at for at in self.at.values() if at > now - self.kind.seconds * MICROSECONDS)
 
 
+class Partition(NamedTuple):
+    """The jobs of one name that have the same key. Without a key, all jobs of the name have the empty one."""
+
+    name: str
+    key: str = ""
+
+
 class FakeLimits:
     """Which jobs may start, and from when on. Not safe to share between threads: the memory's lock guards it."""
 
@@ -100,66 +108,84 @@ class FakeLimits:
         self._clock = clock
         self._begin = clock()
         self._options_of = options_of
+        #: What each limit counts, or each of its keys.
         self._counts: dict[str, Bucket | Starts] = {}
-        #: Limit to the microsecond until which it is held.
+        #: The same to the microsecond until which it is held.
         self._held_until: dict[str, float] = {}
-        #: Job name to the tokens of its attempts that have not ended.
-        self._running: dict[str, set[str]] = {}
+        #: Token to the job and key of an attempt that has not ended.
+        self._running: dict[str, Partition] = {}
 
-    def allow(self, name: str) -> bool:
-        """Whether a job of this name may start now."""
-        options, now = self._options_of(name), self._now()
-        most = options.max_concurrency
-        if most is not None and len(self._running.get(name, ())) >= most:
+    def allow(self, partition: Partition) -> bool:
+        """Whether the next of these jobs may start now."""
+        options, now = self._options_of(partition.name), self._now()
+        running = list(self._running.values())
+        most, rule = options.max_concurrency, options.fair_by
+        if most is not None and sum(one.name == partition.name for one in running) >= most:
+            return False
+        if rule is not None and rule.places and running.count(partition) >= rule.places:
             return False
         return all(
-            self._held_until.get(limit.name, 0.0) <= now and self._count(limit).spare(now, options.cost) > 0
+            self._held_until.get(_place(limit, partition), 0.0) <= now
+            and self._count(limit, partition).spare(now, options.cost) > 0
             for limit in options.limits
         )
 
-    def start(self, name: str, token: str) -> Charge | None:
+    def start(self, partition: Partition, token: str) -> Charge | None:
         """Count an attempt that starts. Returns what it was charged; None if its name has no rate limits."""
-        options, now = self._options_of(name), self._now()
-        if options.max_concurrency is not None:
-            self._running.setdefault(name, set()).add(token)
+        options, now = self._options_of(partition.name), self._now()
+        self._running[token] = partition
         if not options.limits:
             return None
-        marks = {one.name: self._count(one).start(now, options.cost, token) for one in options.limits}
+        marks = {
+            _place(one, partition): self._count(one, partition).start(now, options.cost, token)
+            for one in options.limits
+        }
         return Charge(options.cost, marks)
 
-    def end(self, name: str, token: str, spent: Spent | None) -> None:
+    def end(self, token: str, spent: Spent | None) -> None:
         """Free the place of an attempt that ended, and correct what it was charged."""
-        self._running.get(name, set()).discard(token)
+        self._running.pop(token, None)
         if spent is not None:
-            for limit, mark in spent.marks.items():
-                self._counts[limit].correct(self._now(), spent, mark, token)
+            for place, mark in spent.marks.items():
+                self._counts[place].correct(self._now(), spent, mark, token)
 
-    def hold(self, limits: Iterable[str], seconds: float) -> None:
-        """Let nothing start under these limits for some seconds. A longer hold stays."""
+    def hold(self, partition: Partition, limits: Iterable[str], seconds: float) -> None:
+        """Let nothing start under these limits for some seconds, or nothing of this key. A longer hold stays."""
         until = self._now() + seconds * MICROSECONDS
-        for limit in limits:
-            self._held_until[limit] = max(self._held_until.get(limit, 0.0), until)
+        held = set(limits)
+        for limit in self._options_of(partition.name).limits:
+            if limit.name in held:
+                held.discard(limit.name)
+                held.add(_place(limit, partition))
+        for place in held:
+            self._held_until[place] = max(self._held_until.get(place, 0.0), until)
 
-    def next_start(self, names: Iterable[str]) -> float | None:
-        """When the first of these job names may start again, in seconds since the epoch; None if none of them waits."""
+    def next_start(self, partitions: Iterable[Partition]) -> float | None:
+        """When the first of these jobs may start again, in seconds since the epoch; None if none of them waits."""
         now = self._now()
-        waits = [self._next_start(name, now) for name in names if not self.allow(name)]
+        waits = [self._next_start(partition, now) for partition in partitions if not self.allow(partition)]
         # Rounded up to milliseconds, as in Redis.
         return min((self._begin + math.ceil(at / 1000) / 1000 for at in waits if at > now), default=None)
 
-    def _next_start(self, name: str, now: float) -> float:
-        options = self._options_of(name)
-        moments = [self._held_until.get(one.name, 0.0) for one in options.limits]
-        moments += [self._count(one).next_start(now, options.cost) for one in options.limits]
+    def _next_start(self, partition: Partition, now: float) -> float:
+        options = self._options_of(partition.name)
+        moments = [self._held_until.get(_place(one, partition), 0.0) for one in options.limits]
+        moments += [self._count(one, partition).next_start(now, options.cost) for one in options.limits]
         return max(moments, default=now)
 
-    def _count(self, limit: Limit) -> Bucket | Starts:
-        if limit.name not in self._counts:
-            self._counts[limit.name] = _new_count(limit.kind)
-        return self._counts[limit.name]
+    def _count(self, limit: Limit, partition: Partition) -> Bucket | Starts:
+        place = _place(limit, partition)
+        if place not in self._counts:
+            self._counts[place] = _new_count(limit.kind)
+        return self._counts[place]
 
     def _now(self) -> float:
         return round((self._clock() - self._begin) * MICROSECONDS)
+
+
+def _place(limit: Limit, partition: Partition) -> str:
+    """Where a limit counts these jobs: for itself, or for each key."""
+    return limit.name if limit.by is None else f"{limit.name}|{partition.key}"
 
 
 def _new_count(kind: RateKind) -> Bucket | Starts:

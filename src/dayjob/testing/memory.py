@@ -32,7 +32,7 @@ from dayjob.store import codec
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
 from dayjob.store.ops.produce import FirstJob, NewJob, When, digest_to_keep
 from dayjob.testing.batches import FakeBatches
-from dayjob.testing.limits import FakeLimits
+from dayjob.testing.limits import FakeLimits, Partition
 from dayjob.testing.workflows import FakeWorkflows
 from dayjob.worker.running.attempt import Attempt, Settlement
 
@@ -79,9 +79,15 @@ def by_time(kept: MemoryEntry) -> float:
 class Memory:
     """Where every job of a block is. Safe to share between threads."""
 
-    def __init__(self, now: Callable[[], float], limits: FakeLimits | None = None) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float],
+        limits: FakeLimits | None,
+        partition: Callable[[codec.Wire], Partition],
+    ) -> None:
         self._now = now
         self._limits = limits
+        self._partition = partition
         # Reentrant: to look for a job type may import the modules of `include`, which may do anything.
         self.lock = threading.RLock()
         #: All that was ever stored, in order.
@@ -140,12 +146,12 @@ class Memory:
             self.queued.append(kept)
         return kept.job()
 
-    def fetch(self, able: Callable[[str], bool]) -> MemoryEntry | None:
-        """Take the first job in the queue whose name can be run, after moving what is due there."""
+    def fetch(self, able: Callable[[MemoryEntry], bool]) -> MemoryEntry | None:
+        """Take the first job in the queue that can be run, after moving what is due there."""
         with self.lock:
             self._requeue()
             for i, kept in enumerate(self.queued):
-                if able(kept.wire.name):
+                if able(kept):
                     return self.queued.pop(i)
         return None
 
@@ -168,7 +174,7 @@ class Memory:
         entry = settlement or Entry(attempt.name, attempt.token, Done())
         with self.lock:
             if self._limits is not None:
-                self._limits.end(attempt.name, attempt.token, entry.spent)
+                self._limits.end(attempt.token, entry.spent)
             self._apply(entry, attempt)
 
     def release(self, key: str, job_id: str) -> None:
@@ -214,7 +220,7 @@ class Memory:
                     self.scheduled.append(MemoryEntry.of(attempt.payload, now + after))
                 else:
                     self.queued.insert(0, MemoryEntry.of(attempt.payload))
-                    self._limits.hold(limits, after)
+                    self._limits.hold(self._partition(attempt.wire), limits, after)
             case GivenBack():
                 self.queued.insert(0, MemoryEntry.of(attempt.payload))
             case Rewound() | Reaped() | Unreadable() | Release() | NameSuspect() | Recharge() | Stage():
