@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import datetime
 
 from dayjob.errors import BadOption
@@ -95,6 +96,11 @@ def size(number: float) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """A number of things: "1 job", "2,000 jobs"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(words: Sequence[str], most: int = 5) -> str:
+    """Some words: "a, b, c", or the first of many: "a, b and 30 more"."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most:,} more" if len(words) > most else "")
 
 
 def doing(number: int, noun: str, verb: str) -> str:

@@ -192,6 +192,21 @@ def test_jobs_that_nobody_moves_when_they_are_due_are_an_error(examine, call, ke
     assert keys.retry in finding.what
 
 
+def test_go_pools_without_limits_are_named_and_dead_ones_are_not(examine, call, keys):
+    (second, _) = call("TIME")
+    call("SADD", keys.known_jobs, "mail")
+    for name, beat in (("one", second), ("dead", 1), ("odd", "x")):
+        call("SADD", keys.gocraft_pools, name)
+        call(
+            "HSET", keys.gocraft_pool(name), "heartbeat_at", beat, "host", name, "pid", 7, "job_names", "mail"
+        )
+    found = examine()["gocraft"]
+    assert (found.level, found.what) == (
+        "ok",
+        "gocraft/work also runs here (one/7), has all names, and none of them has a limit",
+    )
+
+
 def test_a_pool_that_stays_condemned_is_an_error(examine, call, keys):
     call("ZADD", keys.condemned, time.time() - 300, "p1")
     call("HSET", keys.held("p1"), "1:a", "x")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from dayjob import Admin, Enqueuer, Job, Snooze, WorkerPool
+from dayjob import Admin, Enqueuer, Job, Rate, Snooze, WorkerPool
+from dayjob.admin import doctor
 from dayjob.store.ops import membership
+from dayjob.store.steps import walk
 from gocraft import Gocraft, GoError, build
 from server import Server, free_port, wait_until
 from web.conftest import running_console
@@ -552,6 +556,30 @@ def test_the_gate_holds_when_a_go_pool_starts_again(go, run_program, program, en
     enqueuer.enqueue_many("other", [{}, {}, {}])
     wait_until(lambda: len(again.ran("other")) == 3)
     assert again.ran("a") == []
+
+
+# What operators see of Go's pools.
+
+
+def test_the_doctor_and_a_starting_pool_name_go_pools_that_obey_no_limit(
+    go, new_pool, link, call, keys, caplog
+):
+    go.start(a="hold")
+    pool_of_go(call, keys)
+    pool = new_pool(concurrency=1)
+    pool.register("a", lambda n=0: None, limits=[Rate(1, per=60, by="n")])
+    pool.register("ours", lambda: None)
+    with pool:
+        pass
+    (warned,) = [one.getMessage() for one in caplog.records if "gocraft" in one.getMessage()]
+    assert re.fullmatch(
+        r"a worker pool of gocraft/work \(\S+/\d+\) runs a too\. It obeys no limit and no key of dayjob\.",
+        warned,
+    )
+    limits, unknown = [one for one in walk(link, doctor.examine(keys, time.time)) if one.topic == "gocraft"]
+    assert limits.what.endswith("it obeys no limit and no key of dayjob, and runs a")
+    assert unknown.what.endswith("it kills scheduled jobs and retries of names that it does not have: ours")
+    assert limits.level == unknown.level == "warning"
 
 
 # Reapers.

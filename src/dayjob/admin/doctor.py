@@ -5,12 +5,13 @@ A look only: nothing is changed but the server's cache of scripts. No KEYS, no S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from dayjob import text
 from dayjob.admin.batch_health import check_batches
 from dayjob.admin.findings import Finding, error, ok, unsure, warning
+from dayjob.admin.gocraft_health import check_gocraft
 from dayjob.admin.server_checks import (
     check_clients,
     check_clock,
@@ -52,6 +53,7 @@ def examine(keys: Keys, clock: Callable[[], float]) -> Steps[list[Finding]]:
         _broken,
         check_outbox,
         check_batches,
+        check_gocraft,
     ):
         found += yield from _safely(look, keys, now)
     return found
@@ -139,7 +141,7 @@ def _keys(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - one
         ]
     if not wrong:
         return [ok("keys", f"{text.counted(len(wanted), 'key')} checked, all of the right type")]
-    what = _some(wrong)
+    what = text.listed(wrong)
     return [
         error("keys", what, "another program writes here: give each a namespace, then RENAME or DEL the key")
     ]
@@ -203,7 +205,7 @@ def _workers(live: Sequence[pools.Pool], now: float) -> list[Finding]:
             )
     split = pools.contradictions(live)
     if split:
-        what = "pools disagree about the arguments of " + _some(split)
+        what = "pools disagree about the arguments of " + text.listed(list(split))
         todo = "fine while a deploy is under way; else give each program a namespace, or bring both to the same code"
         found.append(warning("arguments", what, todo))
     return found
@@ -225,12 +227,12 @@ def _queues(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG001 - o
         return [unsure("queues", "a pool has not reported its jobs yet", "look again in five seconds")]
     stray = [queue for queue in waiting if not fleet.having(queue.name)]
     if stray:
-        what = "no live pool has " + _some(
-            f"{queue.name} ({text.counted(queue.size, 'job')})" for queue in stray
+        what = "no live pool has " + text.listed(
+            [f"{queue.name} ({text.counted(queue.size, 'job')})" for queue in stray]
         )
         return [warning("queues", what, "start a pool that has these jobs, or look for a misspelt name")]
     paused = [queue.name for queue in waiting if queue.paused]
-    note = f", paused: {_some(paused)}" if paused else ""
+    note = f", paused: {text.listed(paused)}" if paused else ""
     return [ok("queues", f"{text.counted(sum(queue.size for queue in waiting), 'job')} waiting{note}")]
 
 
@@ -242,7 +244,7 @@ def _due(keys: Keys, now: float) -> Steps[list[Finding]]:
             late.append(f"{source} by {text.span(now - (oldest.entries[0].at or now))}")
     if not late:
         return [ok("due", "no scheduled or retried job is overdue")]
-    what = f"jobs are overdue in {_some(late)}"
+    what = f"jobs are overdue in {text.listed(late)}"
     return [error("due", what, "start a pool, or look into the log of the leader")]
 
 
@@ -306,8 +308,3 @@ def check_outbox(keys: Keys, now: float) -> Steps[list[Finding]]:  # noqa: ARG00
 def _named(keys: Keys) -> str:
     """The option that names the namespace to a command; "" for the default one."""
     return "" if keys.namespace == "dayjob" else f" --namespace {keys.namespace}"
-
-
-def _some(texts: Iterable[str]) -> str:
-    listed: Sequence[str] = list(texts)
-    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

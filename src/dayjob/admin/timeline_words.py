@@ -6,7 +6,7 @@ from collections import Counter
 
 from dayjob.admin.timeline_views import TimelineEvent
 from dayjob.explain.words import quoted
-from dayjob.text import counted
+from dayjob.text import counted, listed
 
 #: How many names of job types a sentence lists.
 MAX_NAMED = 5
@@ -78,16 +78,11 @@ def _deploy(event: TimelineEvent) -> str:
     version = f"Version {quoted(event.after)}" if event.after else "A program without a version"
     before = f" after {quoted(event.before)}" if event.before and event.before != event.after else ""
     parts = [
-        f"{counted(len(names), f'{kind} job type')} ({_listed(names)})"
+        f"{counted(len(names), f'{kind} job type')} ({listed(names, MAX_NAMED)})"
         for kind, names in (("new", event.added), ("changed", event.changed))
         if names
     ]
     return f"{version} was deployed{before}: {', '.join(parts) or 'the same job types'}."
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _ticks(event: TimelineEvent) -> str:

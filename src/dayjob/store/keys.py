@@ -361,6 +361,15 @@ class Keys:
         """List: alerts that a receiver of a watcher has not accepted yet, newest first, 100 at most. `receiver` is a digest of its address. Expires a day after the last alert. Written by record_alert."""
         return f"{self.prefix}undelivered:{receiver}"
 
+    @property
+    def gocraft_pools(self) -> str:
+        """Set: ids of the worker pools of gocraft/work in this namespace. Written by them, never by dayjob."""
+        return f"{self.prefix}worker_pools"
+
+    def gocraft_pool(self, pool_id: str) -> str:
+        """Hash: the heartbeat of a worker pool of gocraft/work. Written by that pool, never by dayjob."""
+        return f"{self.prefix}worker_pools:{pool_id}"
+
     def of_name(self, name: str) -> QueueKeys:
         """The four keys of one job name, in the order in which scripts expect them."""
         return QueueKeys(self.queue(name), self.paused(name), self.held_of(name), self.bell(name))

@@ -20,7 +20,9 @@ from dayjob.safe_logging import SafeLogger, restore_loggers
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.ops import health, inspect, membership
-from dayjob.text import counted
+from dayjob.store.ops.gocraft import gocraft_pools
+from dayjob.store.steps import walk
+from dayjob.text import counted, listed
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.chores import Chores
 from dayjob.worker.chores.due_bell import DueBell
@@ -121,6 +123,7 @@ class Runtime:
             joined = True
             self._announcer.announce(self.links.shared, state.pool_id)
             self._warn_of_eviction()
+            self._warn_of_gocraft()
             self._lifespans.enter(pool.lifespans, self.loop)
             # Lifespans are user code and may have configured logging.
             restore_loggers()
@@ -282,6 +285,23 @@ class Runtime:
                 " Run CONFIG SET maxmemory-policy noeviction, and set the same in the server's configuration file.",
                 policy,
             )
+
+    def _warn_of_gocraft(self) -> None:
+        """Warn about worker pools of gocraft/work that run names with limits: they obey none of these."""
+        limited = {
+            one.name
+            for one in self._pool.registry
+            if one.options.max_concurrency or one.options.limits or one.options.fair_by
+        }
+        if not limited:
+            return
+        for one in walk(self.links.shared, gocraft_pools(self._keys, self.state.clock.now())):
+            if names := sorted(limited.intersection(one.names)):
+                logger.warning(
+                    "a worker pool of gocraft/work (%s) runs %s too. It obeys no limit and no key of dayjob.",
+                    one.place,
+                    listed(names),
+                )
 
     # While the pool runs.
 
