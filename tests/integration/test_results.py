@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 
-from dayjob import Discard, Enqueuer, Job, JobFailed, WorkerPool
+from dayjob import AsyncEnqueuer, Discard, Enqueuer, Job, JobFailed, WorkerPool
 from dayjob.enqueue import mailbox as mailboxes
 from dayjob.errors import BadArguments, BadOption, BadSignature, NotReady, ResultTimeout, Unavailable
 from server import running, wait_until
@@ -353,3 +354,38 @@ def test_a_map_raises_the_error_of_a_dead_job_and_a_timeout(shop, new_pool):
     with pytest.raises(BadOption, match="each item is a job of its own"):
         absent.using(id="x").map([])
     assert list(absent.map([])) == []
+
+
+# Progress.
+
+
+def test_the_progress_of_a_running_job_is_its_last_check_in(new_pool, redis_url, namespace):
+    gate = threading.Event()
+    pool = new_pool(concurrency=1)
+
+    @pool.job(keep=60)
+    def count(job: Job) -> None:
+        job.checkin("rows", done=0, total=9)
+        job.checkin("rows", done=3, total=9)
+        gate.wait(300)
+
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    job = count.enqueue()
+    assert enqueuer.progress(job) is None
+    with pool:
+        found = wait_until(lambda: enqueuer.progress(job.id))
+        assert (found.message, found.done, found.total) == ("rows", 3, 9)
+        assert abs(found.since - time.time()) < 3600
+        assert asyncio.run(async_progress(namespace, redis_url, job.id))[:3] == ("rows", 3, 9)
+        gate.set()
+        enqueuer.result(job, 60)
+        wait_until(lambda: enqueuer.progress(job) is None)
+    enqueuer.close()
+
+
+async def async_progress(namespace, redis_url, job_id):
+    enqueuer = AsyncEnqueuer(namespace, redis=redis_url)
+    try:
+        return await enqueuer.progress(job_id)
+    finally:
+        await enqueuer.close()

@@ -1077,3 +1077,25 @@ def test_the_block_ends_when_the_test_fails(pool):
 
 def test_pytest_does_not_take_testing_for_a_test():
     assert testing.__test__ is False
+
+
+def test_states_and_progress_are_those_of_the_block(pool):
+    seen = []
+
+    @pool.job(keep=60, max_fails=1)
+    def count(job: Job, fail: bool = False) -> None:
+        job.checkin("rows", done=1, total=2)
+        progress = pool.enqueuer.progress(job)
+        seen.append((pool.enqueuer.state(job), progress.message, progress.done, progress.total))
+        if fail:
+            raise ValueError
+
+    with testing(pool) as jobs:
+        good, bad, later = count.enqueue(), count.enqueue(fail=True), count.enqueue_in(60)
+        states = pool.enqueuer.state
+        assert (states(good), states(later.id), states("none")) == ("waiting", "scheduled", None)
+        assert pool.enqueuer.progress(good) is None
+        jobs.drain(reraise=False)
+        assert seen == [("running", "rows", 1, 2)] * 2
+        assert (states(good), states(bad)) == ("done", "dead")
+        assert pool.enqueuer.progress(good) is None

@@ -12,6 +12,7 @@ from dayjob import option_checks
 from dayjob.enqueue import calls, results
 from dayjob.enqueue.batches import Batch, Senders, new_batch
 from dayjob.enqueue.builder import Builder, Find
+from dayjob.enqueue.progress import JobProgress, progress_of
 from dayjob.enqueue.sender import AsyncSender, Sender
 from dayjob.enqueue.workflows import RunningWorkflow, Workflow, new_workflow, read_results
 from dayjob.errors import BadOption
@@ -201,6 +202,13 @@ class Enqueuer(_EnqueuerBase[Sender]):
         """
         return walk(self.sender, results.state_of(self._builder, job))
 
+    def progress(self, job: Job | str) -> JobProgress | None:
+        """How far a running job is by its last check-in; None if it does not run or has not checked in. Raises StoreError.
+
+        Pools publish check-ins once a second, of attempts that run for more than half a second.
+        """
+        return walk(self.sender, progress_of(self._builder, job))
+
     def run(self, op: Op[Any]) -> Any:
         """Run one op, other than an enqueue, on one of the connections."""
         return self.sender.run(op)
@@ -294,6 +302,10 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
     async def state(self, job: Job | str) -> State | Literal["pending"] | None:
         """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError."""
         return await awalk(self.sender, results.state_of(self._builder, job))
+
+    async def progress(self, job: Job | str) -> JobProgress | None:
+        """How far a running job is by its last check-in; None if it does not run or has not checked in. Raises StoreError."""
+        return await awalk(self.sender, progress_of(self._builder, job))
 
     async def run(self, op: Op[Any]) -> Any:
         """Run one op, other than an enqueue, on one of the connections."""

@@ -134,6 +134,9 @@ def state_of(builder: Builder, job: Job | str) -> Steps[State | Literal["pending
     outer = running.get()
     if outer is not None and outer.has_pending(job_id):
         return "pending"
+    if builder.sink is not None:
+        known: State | None = builder.sink.state(job_id)
+        return known
     found = yield from find_job(builder.keys, job_id, name)
     return None if found is None else found.state
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dayjob.enqueue.batches import Progress
+from dayjob.enqueue.progress import JobProgress
 from dayjob.enqueue.results import read_result
 from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
@@ -27,6 +28,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.consume import token_of
+from dayjob.store.ops.find import State
 from dayjob.store.ops.produce import NewJob
 from dayjob.store.ops.workflows import WorkflowChunk
 from dayjob.testing.clock import FakeClock
@@ -118,6 +120,8 @@ class FakeStore:
         self.pool = pool
         self.now = clock.now
         self._limits = FakeLimits(clock.now, self._options) if limits else None
+        #: Job id to its attempt that has not ended.
+        self._running: dict[str, ProbedAttempt] = {}
         self.memory = Memory(clock.now, self._limits, self._partition)
         self.open = False
         self._inline = inline
@@ -193,6 +197,18 @@ class FakeStore:
                 f"job {job_id} cannot run: this block has no pool with its job type, or it is running"
             )
         return attempt
+
+    def state(self, job_id: str, /) -> State | None:
+        """Where a job is; None if it has ended and its result is not kept."""
+        with self.memory.lock:
+            return "running" if job_id in self._running else self.memory.state(job_id)
+
+    def job_progress(self, job_id: str, /) -> JobProgress | None:
+        """The last check-in of a job that runs."""
+        attempt = self._running.get(job_id)
+        if attempt is None or not attempt.checkins:
+            return None
+        return JobProgress(*attempt.checkins[-1], self.now() - (time.monotonic() - attempt.checkin_at))
 
     def progress(self, batch_id: str, /) -> Progress:
         """What became of the members of a batch."""
@@ -381,6 +397,7 @@ class FakeStore:
             token_of(next(self._tokens), wire.name), wire.name, kept.payload, wire, job_type
         )
         attempt.started_at = time.monotonic()
+        self._running[attempt.id] = attempt
         if self._limits is not None:
             attempt.charge = self._limits.start(self._partition(wire), attempt.token)
         if wire.unique_key and (wire.unique_until or job_type.options.unique_until) != "done":
@@ -405,6 +422,7 @@ class FakeStore:
 
     def _settle(self, attempt: ProbedAttempt, settlement: Settlement, round_: Round) -> Any:
         self.checkins.setdefault(attempt.id, []).extend(attempt.checkins)
+        self._running.pop(attempt.id, None)
         self.memory.settle(attempt, settlement)
         if settlement is not None and settlement.children is not None:
             round_.due.extend(self._admit([settlement.children.jobs])[1])

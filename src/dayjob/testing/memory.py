@@ -30,6 +30,7 @@ from dayjob.outcome import (
 )
 from dayjob.store import codec
 from dayjob.store.ops.consume import KEEP_ERROR_MS, Entry
+from dayjob.store.ops.find import State
 from dayjob.store.ops.produce import FirstJob, NewJob, When, digest_to_keep
 from dayjob.testing.batches import FakeBatches
 from dayjob.testing.limits import FakeLimits, Partition
@@ -187,6 +188,18 @@ class Memory:
         """What is kept of a job that ended."""
         with self.lock:
             return self._live(self._results, job_id)
+
+    def state(self, job_id: str) -> State | None:
+        """Where a job is that does not run; None if it has ended and its result is not kept."""
+        places: tuple[tuple[State, list[MemoryEntry]], ...] = (
+            ("waiting", self.queued), ("scheduled", self.scheduled), ("retry", self.retry), ("dead", self.dead),
+        )  # fmt: skip
+        with self.lock:
+            for state, place in places:
+                if any(one.wire.id == job_id for one in place):
+                    return state
+            completed = any(one.wire.id == job_id for one in self.done)
+            return "done" if completed and self.result(job_id) is not None else None
 
     def _requeue(self) -> None:
         latest = self._now() + HALF_GRAIN_SECONDS
