@@ -184,7 +184,7 @@ def test_the_stack_of_each_busy_worker_is_shown_on_request(admin, new_pool, gate
         assert frames[:2] == ["sync", "waits_in_a_thread"]
         assert [frame.own for frame in workers["sync"].frames[:3]] == [True, True, False]
         assert workers["sync"].frames[0].file == __file__
-        assert workers["sync"].frames[1].source == "gate.wait(20)"
+        assert workers["sync"].frames[1].source == "gate.wait(60)"
         frames = [frame.function.rpartition(".")[2] for frame in workers["coloured"].frames]
         assert frames[:2] == ["coloured", "waits_in_a_task"]
         assert workers["coloured"].frames[1].source == "await event.wait()"
