@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from census import census
 from dayjob import Enqueuer, Job, WorkerPool
@@ -33,6 +34,7 @@ from dayjob.store.op import plain
 from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce
 from dayjob.store.ops.produce import Slot
 from dayjob.store.steps import walk
+from dayjob.worker.chores import requeuer
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.requeuer import Requeuer
@@ -101,7 +103,7 @@ def nothing(keys: Keys, link: Link) -> int:
 
 def send(url: str, keys: Keys, put: Callable[[Enqueuer], Any]) -> int:
     """Enqueue, and repeat what is unknown: the answer is how many jobs the caller knows of."""
-    enqueuer = Enqueuer(keys.namespace, redis=url, timeout=2.0)
+    enqueuer = Enqueuer(keys.namespace, redis=url, timeout=60.0)
     try:
         try:
             answer = put(enqueuer)
@@ -175,7 +177,9 @@ def with_due_jobs(keys: Keys, link: Link) -> int:
 @operation("requeue", with_due_jobs)
 def _requeue(url: str, keys: Keys, folder: Path) -> int:
     link = dial(url, keys)
-    insist(Requeuer(keys, link).step)
+    # However long it takes, it is done in one turn: else the number of round trips would depend on the machine.
+    with patch.object(requeuer, "TURN_SECONDS", 600.0):
+        insist(Requeuer(keys, link).step)
     link.close()
     return 0
 
@@ -308,7 +312,7 @@ def say(folder: Path, word: str) -> None:
 
 def pool_of(url: str, keys: Keys, folder: Path) -> WorkerPool[Any]:
     """A pool whose handlers leave a line for each attempt that they start."""
-    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=5.0, beat=1.0)
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=30.0, beat=1.0)
 
     def note(job: Job) -> None:
         say(folder, f"{job.id} {job.attempt}")
@@ -333,7 +337,7 @@ def _work(url: str, keys: Keys, folder: Path) -> int:
     insist(pool.start)
     link = dial(f"redis://127.0.0.1:{os.environ['DAYJOB_TEST_PORT']}", keys)
     pause = threading.Event()
-    for _ in range(1500):
+    for _ in range(6000):
         if finished(keys, link) == 5:
             break
         pause.wait(0.01)
@@ -347,7 +351,7 @@ def _work(url: str, keys: Keys, folder: Path) -> int:
 def _stop(url: str, keys: Keys, folder: Path) -> int:
     """Start, and stop while a handler runs that does not end: it is given back."""
     logging.disable(logging.CRITICAL)
-    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=1, lease=5.0, beat=1.0)
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=1, lease=30.0, beat=1.0)
     started = threading.Event()
 
     def hang(job: Job) -> None:
@@ -378,7 +382,7 @@ def with_parents(keys: Keys, link: Link) -> int:
 
 def family_of(url: str, keys: Keys) -> WorkerPool[Any]:
     """A pool of atomic jobs, the first attempt of each of which fails, and of their children."""
-    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=5.0, beat=1.0)
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=30.0, beat=1.0)
 
     @pool.job(atomic=True, backoff=0.001, max_fails=100)
     def parent(job: Job, count: int) -> None:
@@ -406,7 +410,7 @@ def _atomic(url: str, keys: Keys, folder: Path) -> int:
     insist(pool.start)
     link = dial(f"redis://127.0.0.1:{os.environ['DAYJOB_TEST_PORT']}", keys)
     pause = threading.Event()
-    for _ in range(1500):
+    for _ in range(6000):
         if family_done(keys, link):
             break
         pause.wait(0.01)

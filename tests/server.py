@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -40,11 +41,17 @@ def missing(what: str) -> NoReturn:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that was free a moment ago.
+
+    None of those that the system gives to clients: one that connects again and again while its server is down could get
+    the port of the server, and would be connected to itself.
+    """
+    while True:
+        # Not by `random`: its seed is the same in all processes that run tests.
+        port = 10_000 + secrets.randbelow(22_000)
+        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:

@@ -87,7 +87,7 @@ def kill_parent(world: World, rng: random.Random, group: Workers) -> Iterator[fl
     for pid in group.children():
         world.ledger.write("fault", how="kill -9 of its parent", target=pid, name=group.name)
     _signal(group.pid, signal.SIGKILL)
-    group.wait(5)
+    group.wait(60)
     yield rng.uniform(0, 1)
     group.start()
 
@@ -101,7 +101,7 @@ def kill_host(world: World, rng: random.Random, group: Workers) -> Iterator[floa
         world.ledger.write("fault", how="kill -9 of parent and children", target=pid, name=group.name)
         _signal(pid, signal.SIGKILL)
     _signal(group.pid, signal.SIGKILL)
-    group.wait(5)
+    group.wait(60)
     yield rng.uniform(0, 1)
     group.start()
 
@@ -110,7 +110,7 @@ def kill_host(world: World, rng: random.Random, group: Workers) -> Iterator[floa
 def kill_embedded(world: World, rng: random.Random, group: Workers) -> Iterator[float]:
     world.ledger.write("fault", how="kill -9 of an embedded pool", target=group.pid, name=group.name)
     _signal(group.pid, signal.SIGKILL)
-    group.wait(5)
+    group.wait(60)
     yield rng.uniform(0, 1)
     group.start()
 
@@ -158,7 +158,7 @@ def stop(world: World, group: Workers, again: float | None = None) -> Iterator[f
     if again is not None:
         time.sleep(again)
         _signal(pid, signal.SIGTERM)
-    code = group.wait(30)
+    code = group.wait(60)
     # An embedded pool says itself that it has stopped, unless something ended it first.
     if group.supervised or code != 0:
         world.ledger.write("stopped", target=pid, seconds=time.monotonic() - asked)
@@ -334,7 +334,9 @@ def disk_full(world: World, rng: random.Random) -> Iterator[float]:
     yield rng.uniform(0.5, 2.0)
     if process.poll() is None:
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        wait_until(lambda: _writable(world), step=0.05)
+    # It may have been about to end itself.
+    wait_until(lambda: process.poll() is not None or _writable(world), step=0.05)
+    if process.poll() is None:
         world.insist(lambda: world.tell("CONFIG", "SET", "appendfsync", "always"))
     else:
         process.wait()

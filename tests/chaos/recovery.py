@@ -75,7 +75,7 @@ def measure(folder: Path, seed: int, count: int, lease: float) -> Recovery:
                 # Let it work for a while: one that crashes at once is started again later each time.
                 time.sleep(rng.uniform(1.0, 2.5))
             os.kill(group.pid, signal.SIGTERM)
-            group.wait(30)
+            group.wait(60)
             wait_until(lambda: not pools(world), step=0.05)
         _hosts(world, starts, found, count, lease)
         _servers(world, found, rng, count)
@@ -121,7 +121,7 @@ def _hosts(world: World, starts: Starts, found: Recovery, count: int, lease: flo
             os.kill(group.pid, signal.SIGSTOP)
             kill(first.pid)
             kill(group.pid)
-            group.wait(5)
+            group.wait(60)
 
         took = _once(world, starts, lose_host, patience=lease + 30)
         found.add("loss of a whole host", took, lease + 5.0)

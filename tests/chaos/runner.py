@@ -18,6 +18,7 @@ from chaos.jobs import CANARY, LEASE, RULES
 from chaos.world import DEADLINE, Workers, World, rng_for
 from dayjob.errors import StoreError
 from faults.checker import (
+    Rules,
     Story,
     check,
     each_repeat_has_a_cause,
@@ -36,6 +37,8 @@ logger = logging.getLogger("chaos")
 ROUND = 20.0
 #: Seconds of work on a server that came back empty.
 EMPTY = 8.0
+#: Seconds within which everything must have ended once nothing is enqueued any more.
+REST = 240.0
 #: Faults that are under way at the same time.
 AT_ONCE = 2
 
@@ -167,8 +170,9 @@ def run(
     bulk: int = 0,
     only: set[str] | None = None,
     empty: bool = True,
+    rules: Rules = RULES,
 ) -> Result:
-    """Make a run of so many minutes and judge it."""
+    """Make a run of so many minutes and judge it by these rules."""
     result = Result("chaos", seed)
     world = World(folder, seed, small=small, bulk=bulk)
     kinds = [
@@ -194,14 +198,14 @@ def run(
                 injector.halt()
             refresh(world)
             rested = time.monotonic()
-            world.rest(120)
+            world.rest(REST)
             result.worst_rest = max(result.worst_rest, time.monotonic() - rested)
             result.rests += 1
         for injector in injectors:
             injector.ended = True
         watcher.end()
         world.insist(lambda: world.admin.pause_schedule("tick"))
-        world.rest(120)
+        world.rest(REST)
         world.bury()
         if empty:
             empty_server(world)
@@ -214,7 +218,7 @@ def run(
             result.violations += [f"the harness failed: {problem}" for problem in injector.problems]
         world.close()
     result.faults = dict(sorted(counts.items()))
-    judge(world, result)
+    judge(world, result, rules)
     return result
 
 
@@ -227,7 +231,7 @@ def empty_server(world: World) -> None:
     for _ in range(20):
         world.enqueue("narrow", "ok", seconds=0.3)
     time.sleep(EMPTY)
-    world.rest(120)
+    world.rest(REST)
     world.bury()
 
 
@@ -239,13 +243,13 @@ def refresh(world: World) -> None:
                 time.sleep(seconds)
 
 
-def judge(world: World, result: Result) -> None:
+def judge(world: World, result: Result, rules: Rules = RULES) -> None:
     """Read the ledger and say what became of every job."""
     everything = read(world.ledgers)
     emptied = next((event.at for event in everything if event.kind == "emptied"), math.inf)
     events = [event for event in everything if event.at < emptied]
-    report = check(events, RULES)
-    story = Story(events, RULES)
+    report = check(events, rules)
+    story = Story(events, rules)
     result.violations += after_emptying([event for event in everything if event.at > emptied])
     bulk = tally.count(world.ledgers, story)
     result.jobs, result.bulk, result.starts = report.jobs, bulk.stored, report.starts

@@ -48,31 +48,31 @@ def quick(n: int) -> None: pass
 def slow(n: int) -> None: time.sleep(0.2 + n % 7 * 0.3)
 
 @pool.job
-def deaf(n: int) -> None: ctypes.CDLL(None).usleep(8_000_000)
+def deaf(n: int) -> None: ctypes.CDLL(None).usleep(60_000_000)
 
 @pool.job
 def stubborn(n: int) -> None:
-    until = time.monotonic() + 8
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         try:
             while time.monotonic() < until: time.sleep(0.01)
         except BaseException: pass
 
 @pool.job
-def gil(n: int) -> None: ctypes.PyDLL(None).usleep(8_000_000)
+def gil(n: int) -> None: ctypes.PyDLL(None).usleep(60_000_000)
 
 @pool.job("async")
 async def async_(n: int) -> None: await asyncio.sleep(n % 5 * 0.5)
 
 @pool.job
 async def async_stubborn(n: int) -> None:
-    until = time.monotonic() + 8
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         try: await asyncio.sleep(0.05)
         except BaseException: pass
 
 @pool.job
-async def blocking(n: int) -> None: time.sleep(8)
+async def blocking(n: int) -> None: time.sleep(60)
 
 def main(url, namespace, deadline):
     pool.redis, pool.namespace = url, namespace

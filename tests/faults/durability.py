@@ -134,6 +134,10 @@ class Load:
             else:
                 self.said.answered.add(job_id)
 
+    def is_answered(self) -> bool:
+        """Whether the server has answered: stored a job, or refused one for good."""
+        return bool(self.said.answered or self.said.refusal)
+
     def halt(self) -> None:
         """Let nobody begin another job."""
         self._over.set()
@@ -251,6 +255,7 @@ def trial(
     server.start()
     load = Load(server.url, setup.durability)
     try:
+        wait_until(load.is_answered)
         time.sleep(chance.uniform(*SPAN))
         if fault is restart:
             load.halt()
@@ -288,10 +293,15 @@ def failover(setup: Setup, chance: random.Random, *, stalled: bool) -> tuple[Sai
     wait_until(lambda: _ask(primary, "WAIT", 1, 1000) == 1)
     load = Load(primary.url, setup.durability)
     try:
+        wait_until(load.is_answered)
         time.sleep(chance.uniform(*SPAN))
         if stalled:
             line.send_signal(signal.SIGSTOP)
             time.sleep(STALL)
+            if setup.durability == "memory":
+                # Jobs are stored while nothing reaches the replica.
+                answered = len(load.said.answered)
+                wait_until(lambda: len(load.said.answered) > answered)
         # What is on the line is lost with the machine.
         line.kill()
         primary.kill()

@@ -5,6 +5,7 @@ Nothing is lost, nothing is doubled, and every repeat has its death in the job. 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -195,15 +196,17 @@ def killed(operation: Operation, proxy: Proxy, link, nursery: Nursery, namespace
     pid = nursery.begin(operation.name, proxy.url, keys, folder)
 
     def kill() -> None:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
     trips = Trips(trip, BEFORE, kill) if kind == "before" else Trips(trip, reply(0, kill))
     proxy.each(trips)
     status = nursery.go()
     proxy.clear()
     if trips.met:
-        # Of several requests sent at once, the answers come as one: it may then end before it is killed.
-        assert status == -signal.SIGKILL or (kind, status) == ("after", 0)
+        # Of several requests sent at once, the answers come as one: it may then end before it is killed. So may a pool
+        # that stops, which waits a moment for an answer and no longer.
+        assert status == -signal.SIGKILL or (status == 0 and (kind == "after" or operation.works))
         # The proxy may still be passing on what the child had sent.
         proxy.cut()
     else:
@@ -312,7 +315,7 @@ def test_atomic_jobs_whose_pool_is_killed_at_any_round_trip_have_their_children_
         rest.start()
         try:
             wait_until(lambda: family_done(keys, own_link))  # noqa: B023 - waited for here
-            assert rest.drain(10)
+            assert rest.drain(60)
         finally:
             rest.stop(timeout=2)
         assert_family_ran_once(keys, own_link, f"round trip {trip}")
@@ -336,7 +339,7 @@ def test_atomic_jobs_whose_server_is_killed_have_their_children_once(tmp_path, n
                 link = dial(server.url, keys)
             wait_until(lambda: totals_of(keys, link).get("done:parent", 0) == 20 * len(FAMILIES))
             wait_until(lambda: totals_of(keys, link).get("done:child", 0) >= 20 * sum(FAMILIES))
-            assert pool.drain(20)
+            assert pool.drain(60)
         finally:
             pool.stop(timeout=5)
         totals = totals_of(keys, link)

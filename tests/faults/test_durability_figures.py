@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -49,8 +50,16 @@ def test_power_takes_what_was_not_synced_and_leaves_what_was():
         said, found = trial(BY_NAME["AOF always"], power_loss, place, random.Random(1))
         assert said.answered <= found
         never = replace(BY_NAME["AOF everysec"], options=("--appendonly", "yes", "--appendfsync", "no"))
-        said, found = trial(never, power_loss, place, random.Random(1))
-        assert said.answered - found
+        # The kernel may write everything to the disk at any moment, also just before the power is lost.
+        lost = (answered - found for answered, found in trials(never, place))
+        assert any(lost)
+
+
+def trials(setup, place) -> Iterator[tuple[set[str], set[str]]]:
+    """What was answered and what was found, in up to ten losses of power."""
+    for seed in range(10):
+        said, found = trial(setup, power_loss, place, random.Random(seed))
+        yield said.answered, found
 
 
 def test_a_replica_that_was_waited_for_has_all_that_was_answered():

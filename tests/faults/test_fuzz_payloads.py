@@ -39,7 +39,7 @@ class Shop:
     def __init__(self, namespace: str, url: str) -> None:
         self.ran: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self.pool = WorkerPool(namespace=namespace, redis=url, concurrency=4, lease=2.0, beat=0.5)
+        self.pool = WorkerPool(namespace=namespace, redis=url, concurrency=4, lease=30.0, beat=0.5)
         for name in ("a", "b"):
             self.pool.job(name)(self._work)
 
@@ -88,8 +88,8 @@ def new_id(chance: random.Random) -> str:
 
 def settled(shop: Shop, call, keys: Keys, expected: Counter[bytes], ids: list[str]) -> None:
     """Wait until the good ones ran and all that cannot be read is in broken."""
-    wait_until(lambda: all(shop.ran[one] for one in ids), 40 * TIMES)
-    wait_until(lambda: broken(call, keys) >= expected, 40 * TIMES, step=0.05)
+    wait_until(lambda: all(shop.ran[one] for one in ids), 60 * TIMES)
+    wait_until(lambda: broken(call, keys) >= expected, 60 * TIMES, step=0.05)
     assert {one: shop.ran[one] for one in ids} == dict.fromkeys(ids, 1)
     assert shop.pool._running, "a loop ended"
 
@@ -106,7 +106,7 @@ def test_whatever_is_in_a_queue_the_jobs_beside_it_run(shop, call, keys):
             ids += shop.good(1)
     shop.pool.start()
     settled(shop, call, keys, bad, ids)
-    assert shop.pool.drain(40 * TIMES)
+    assert shop.pool.drain(60 * TIMES)
     assert broken(call, keys) == bad
     wait_until(
         lambda: not any(call("HLEN", keys.held(pool.decode())) for pool in call("ZRANGE", keys.pools, 0, -1))

