@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def pool(namespace, redis_url):
     """A pool whose `hold` runs until `gate` is set or it is told to end."""
-    made = WorkerPool(namespace=namespace, redis=redis_url, concurrency=4, lease=4.0, beat=0.4)
+    made = WorkerPool(namespace=namespace, redis=redis_url, concurrency=4, lease=30.0, beat=0.4)
     gate = threading.Event()
 
     @made.job
@@ -85,7 +85,9 @@ def test_every_tab_shows_what_it_is_about(top, pool, put, admin, enqueuer):
     for key, texts in expected.items():
         screen.press(key)
         screen.wait_for(*texts)
-    screen.press("4", "enter")
+    screen.press("4")
+    screen.wait_for("row 3 of 9")
+    screen.press("enter")
     shown = screen.wait_for(f"id           {held.id}", "Running for", "[redacted]")
     assert "geheim" not in shown
     screen.press("escape")
@@ -366,7 +368,10 @@ def test_a_queue_is_limited_and_the_limit_lifted(top, enqueuer, admin):
     assert admin.queue("mail").view.queue.limit == 3
     screen.press("l")
     screen.wait_for('Limit the queue "mail"?')
-    screen.press("backspace", "enter")
+    screen.settle(lambda: re.search("│ 3 *│", screen.text))
+    screen.press("backspace")
+    screen.settle(lambda: not re.search("│ 3 *│", screen.text))
+    screen.press("enter")
     screen.wait_for("queue mail: No limit any more.")
     assert admin.queue("mail").view.queue.limit is None
 
@@ -424,7 +429,7 @@ def test_a_running_job_is_cancelled_and_its_pool_made_quiet_and_stopped(top, poo
     screen.press("y")
     screen.wait_for("stops it at its next heartbeat")
     screen.wait_for("No worker has run a job")
-    assert look.total("cancelled:hold") == 1
+    wait_until(lambda: look.total("cancelled:hold") == 1)
     screen.press("3")
     screen.wait_for("1 pool,", f"{os.getpid()}")
     screen.press("z")

@@ -11,13 +11,19 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import browser as setup
 
 #: Milliseconds that anything in a page may take.
-PATIENCE = 45_000
+PATIENCE = 60_000
+expect.set_options(timeout=PATIENCE)
+#: Messages that a page takes away after some seconds stay longer: whoever looks for them may be suspended meanwhile.
+LASTING_MESSAGES = """{
+    const real = window.setTimeout;
+    window.setTimeout = (act, wait, ...rest) => real(act, wait >= 1000 ? wait * 5 : wait, ...rest);
+}"""
 
 
 @cache
@@ -77,6 +83,7 @@ def window(browser: Browser, base: str, **options: object) -> Iterator[Window]:
     """A tab of its own profile, for the console at `base`."""
     context: BrowserContext = browser.new_context(**options)
     context.set_default_timeout(PATIENCE)
+    context.add_init_script(LASTING_MESSAGES)
     found = Window(context.new_page(), base)
     found.page.on("pageerror", lambda error: found.complaints.append(f"error: {error}"))
     found.page.on(

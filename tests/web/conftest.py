@@ -38,7 +38,7 @@ class RunningConsole:
         """A client of it; close it, or use it in a `with`."""
         # Without TLS there is nothing to verify, and reading the authorities takes longer than most tests.
         return httpx.Client(
-            **{"base_url": self.url, "headers": self.headers, "timeout": 30.0, "verify": False, **options}
+            **{"base_url": self.url, "headers": self.headers, "timeout": 60.0, "verify": False, **options}
         )
 
     @functools.cached_property

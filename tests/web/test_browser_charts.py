@@ -36,10 +36,12 @@ def test_labels_of_the_time_axis_are_in_the_zone_of_the_reader(chromium, console
     for zone in ("UTC", "Asia/Tokyo"):
         with window(chromium, console.url, timezone_id=zone) as tab:
             page = tab.open("/metrics?hours=24")
-            shown.append(page.locator(".xlabels text").first.text_content())
-            at = float(page.locator(".xlabels text").first.get_attribute("data-at"))
-    utc, tokyo = (int(text[:2]) for text in shown)
-    assert (utc, tokyo) == (int(at // 3600 % 24), int((at // 3600 + 9) % 24))
+            # Both at once: the page goes on by itself.
+            shown.append(
+                page.locator(".xlabels text").first.evaluate("one => [one.textContent, one.dataset.at]")
+            )
+    for (text, at), hours in zip(shown, (0, 9), strict=True):
+        assert int(text[:2]) == (float(at) // 3600 + hours) % 24
 
 
 def test_a_group_of_failures_gets_a_note_and_is_ignored(console, tab, redis_url, namespace):
@@ -61,6 +63,6 @@ def test_a_group_of_failures_gets_a_note_and_is_ignored(console, tab, redis_url,
     page.get_by_role("button", name="Show again").wait_for()
     mark = admin.failure_group(group.name, group.kind).group.mark
     assert mark.note == "the bank works on it"
-    assert mark.ignored_until - admin.verdict().now == pytest.approx(7200, abs=60)
+    assert mark.ignored_until - admin.verdict().now == pytest.approx(7200, abs=600)
     page.get_by_role("button", name="Show again").click()
     page.get_by_role("button", name="Ignore").wait_for()

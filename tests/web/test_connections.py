@@ -18,8 +18,8 @@ POST = b"POST /api/v1/queue/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: a
 @pytest.fixture
 def port(redis_url, namespace, monkeypatch):
     """The port of a console that waits for a request for a moment only."""
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 2.0)
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 3.0)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 4.0)
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 5.0)
     app = create_app(AsyncAdmin(namespace, redis=redis_url))
     with serving(app, config=configure(app)) as (url, _):
         yield int(url.rpartition(":")[2])

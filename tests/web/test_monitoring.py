@@ -43,7 +43,12 @@ def page(console, redis_url) -> str:
     with pool:
         pool.enqueuer.enqueue_many("charge", [{"order": n} for n in range(4)])
         wait_until(lambda: console.admin.count("dead").total == 2)
-        wait_until(lambda: "dayjob_run_seconds_count" in console.get("/metrics").text)
+        # Figures arrive with the next exchange or beat, each by itself.
+        seen = (
+            "dayjob_run_seconds_count", "dayjob_wait_seconds_count", "dayjob_redis_round_trip_seconds_count",
+            'counter="done",job="charge"} 2', 'counter="failed",job="charge"} 2',
+        )  # fmt: skip
+        wait_until(lambda: all(one in console.get("/metrics").text for one in seen))
         return console.get("/metrics").text
 
 

@@ -34,7 +34,7 @@ def test_pages_switch_between_the_namespaces(redis_url, namespace, other, base):
     app = create_app(
         AsyncAdmin(namespace, redis=redis_url), options=WebOptions(base_path=base), others=[AsyncAdmin(other, redis=redis_url)]
     )  # fmt: skip
-    with serving(app) as (url, _), httpx.Client(base_url=url + base, headers=HTML) as client:
+    with serving(app) as (url, _), httpx.Client(base_url=url + base, headers=HTML, timeout=60) as client:
         first, second = client.get("/queues").text, client.get(f"/ns/{other}/queues").text
         here, there = f"{base}/", f"{base}/ns/{other}/"
         assert SWITCH.findall(first) == [(here, ' aria-current="true"', namespace), (there, "", other)]
@@ -57,7 +57,7 @@ def test_the_password_and_the_rights_are_those_of_the_console(redis_url, namespa
     app = create_app(
         AsyncAdmin(namespace, redis=redis_url), options=options, others=[AsyncAdmin(other, redis=redis_url)]
     )
-    with serving(app) as (url, _), httpx.Client(base_url=url) as client:
+    with serving(app) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
         assert client.get(f"/ns/{other}/queues").status_code == 401
         post = client.post(
             f"/ns/{other}/api/v1/queue/pause", json={"name": "invoice"}, auth=("ada", "secret")
@@ -76,7 +76,7 @@ def test_a_namespace_that_cannot_be_served_is_refused(redis_url, names):
 
 def test_the_command_serves_further_namespaces_and_stops_with_open_pages(redis_url, namespace, other):
     with web("--redis", redis_url, "--namespace", namespace, "--also", other, "--port", "0") as command:
-        assert other in httpx.get(command.url + "/", headers=HTML).text
+        assert other in httpx.get(command.url + "/", headers=HTML, timeout=60).text
         with httpx.stream("GET", f"{command.url}/ns/{other}/events", timeout=60) as events:
             next(events.iter_lines())
             assert command.end()[0] == 0

@@ -108,7 +108,7 @@ def test_pages_under_a_prefix_link_to_nothing_outside_of_it(redis_url, namespace
     )
     with Admin(namespace, redis=redis_url) as admin, serving(outer, mounted=inner) as (url, _):
         admin.enqueue("greet", {"name": "Ada"})
-        with httpx.Client(base_url=f"{url}/ops/jobs", headers=HTML) as client:
+        with httpx.Client(base_url=f"{url}/ops/jobs", headers=HTML, timeout=60) as client:
             for path in PAGES:
                 found = Markup(client.get(path, params={"name": "greet"}).text)
                 assert len(found.links) > 15, path
@@ -211,7 +211,7 @@ def test_an_id_in_the_filter_leads_to_the_job(console):
 def test_a_job_has_a_page_in_every_state(console, redis_url, namespace):
     with shop(redis_url, namespace) as run:
         run.pool.enqueuer.enqueue("pack", boxes=8)
-        wait_until(run.admin.busy)
+        wait_until(lambda: any(one.progress for one in run.admin.busy()))
         run.fail(1)
         run.pool.enqueuer.using(source="acme").enqueue("charge", order=7)
         run.pool.enqueuer.enqueue("greet", name="Ada")
@@ -312,7 +312,9 @@ def test_metrics_have_a_table_beside_the_chart(console, redis_url, namespace):
         text = page(console, "/metrics", hours=hours)
         assert 'role="img"' in text
         assert "As a table" in words(text)
-        assert "0 completed, 3 failed" in words(text)
+        # In one row of the table, or in two if the minute ended meanwhile.
+        rows = re.findall(r"0 completed, (\d+) failed", words(text))
+        assert sum(map(int, rows)) == 3
 
 
 def test_a_viewer_sees_everything_and_no_button_that_acts(redis_url, namespace):

@@ -119,14 +119,19 @@ def test_a_pool_that_works_shows_in_the_histograms(console, redis_url):
     own = f'namespace="{console.namespace}",job="quick"'
     before = scraped(console)
     assert f"dayjob_run_seconds_count{{{own}}}" not in before
-    with_pool(
-        pool, lambda: wait_until(lambda: scraped(console).get(f"dayjob_run_seconds_count{{{own}}}") == 20)
-    )
+    trips = f'dayjob_redis_round_trip_seconds_count{{namespace="{console.namespace}"}}'
+
+    def shown() -> bool:
+        found = scraped(console)
+        counts = [found.get(f"dayjob_{what}_seconds_count{{{own}}}") for what in ("run", "wait")]
+        return counts == [20, 20] and found.get(trips, 0) > 0
+
+    with_pool(pool, lambda: wait_until(shown))
     found = scraped(console)
     assert found[f"dayjob_run_seconds_count{{{own}}}"] == 20
     assert found[f'dayjob_run_seconds_bucket{{{own},le="+Inf"}}'] == 20
     assert found[f"dayjob_wait_seconds_count{{{own}}}"] == 20
-    assert found[f'dayjob_redis_round_trip_seconds_count{{namespace="{console.namespace}"}}'] > 0
+    assert found[trips] > 0
     buckets = [value for key, value in found.items() if key.startswith(f"dayjob_run_seconds_bucket{{{own}")]
     assert buckets == sorted(buckets)
 

@@ -166,7 +166,7 @@ def test_two_hosts_are_refused(filled):
 def raw(console, request: bytes) -> tuple[int, bytes]:
     """The status and the whole answer to bytes as they are."""
     url = httpx.URL(console.url)
-    with socket.create_connection((url.host, url.port), 10) as sock:
+    with socket.create_connection((url.host, url.port), 60) as sock:
         sock.sendall(request)
         parts = []
         while part := sock.recv(65536):
@@ -526,26 +526,34 @@ def test_a_console_can_be_mounted_under_any_path(redis_url, namespace):
     outer = Starlette(routes=[Mount("/ops/jobs", console)], lifespan=lifespan)
     with Admin(namespace, redis=redis_url) as admin, serving(outer, mounted=console) as (url, _):
         admin.enqueue("mail", {})
-        assert httpx.get(url + "/ops/jobs/api/v1/queues").json()["queues"][0]["queue"]["name"] == "mail"
-        assert httpx.get(url + "/ops/jobs/queues").json()[0]["job_name"] == "mail"
-        assert httpx.get(url + "/ops/jobs/healthz").status_code == 200
-        assert httpx.get(url + "/ops/jobs/api/v1/openapi.json").json()["servers"] == [{"url": "/ops/jobs"}]
-        assert httpx.get(url + "/api/v1/queues").status_code == 404
+        assert (
+            httpx.get(url + "/ops/jobs/api/v1/queues", timeout=60).json()["queues"][0]["queue"]["name"]
+            == "mail"
+        )
+        assert httpx.get(url + "/ops/jobs/queues", timeout=60).json()[0]["job_name"] == "mail"
+        assert httpx.get(url + "/ops/jobs/healthz", timeout=60).status_code == 200
+        assert httpx.get(url + "/ops/jobs/api/v1/openapi.json", timeout=60).json()["servers"] == [
+            {"url": "/ops/jobs"}
+        ]
+        assert httpx.get(url + "/api/v1/queues", timeout=60).status_code == 404
         cross = httpx.post(
-            url + "/ops/jobs" + PAUSE, json={"name": "mail"}, headers={"sec-fetch-site": "cross-site"}
+            url + "/ops/jobs" + PAUSE,
+            json={"name": "mail"},
+            headers={"sec-fetch-site": "cross-site"},
+            timeout=60,
         )
         assert cross.status_code == 403
-        assert httpx.post(url + "/ops/jobs" + PAUSE, json={"name": "mail"}).status_code == 200
+        assert httpx.post(url + "/ops/jobs" + PAUSE, json={"name": "mail"}, timeout=60).status_code == 200
 
 
 def test_behind_a_proxy_it_lives_below_the_base_path(redis_url, namespace):
     with running_console(redis_url, namespace, WebOptions(base_path="/ops/jobs")) as console:
         root = console.url.removesuffix("/ops/jobs")
-        assert httpx.get(root + "/ops/jobs/queues").status_code == 200
-        assert httpx.get(root + "/queues").status_code == 404
-        assert httpx.get(root + "/ops/jobsqueues").status_code == 404
-        assert httpx.get(root + "/healthz").status_code == 200
-        assert httpx.get(root + "/ops/jobs/healthz").status_code == 200
+        assert httpx.get(root + "/ops/jobs/queues", timeout=60).status_code == 200
+        assert httpx.get(root + "/queues", timeout=60).status_code == 404
+        assert httpx.get(root + "/ops/jobsqueues", timeout=60).status_code == 404
+        assert httpx.get(root + "/healthz", timeout=60).status_code == 200
+        assert httpx.get(root + "/ops/jobs/healthz", timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def start(*words: str, cwd=None, program=("-m", "dayjob", "web"), **variables: s
 def web(*words: str, cwd=None, program=("-m", "dayjob", "web"), **variables: str) -> Iterator[Command]:
     """The command, until it has said where it is; ended after the block."""
     process = start(*words, cwd=cwd, program=program, **variables)
-    watchdog = threading.Timer(40, process.kill)
+    watchdog = threading.Timer(240, process.kill)
     watchdog.start()
     try:
         line = process.stdout.readline()
@@ -88,7 +88,7 @@ def test_it_serves_until_a_signal_and_ends_in_order(redis_url, namespace, number
         admin.enqueue("mail", {})
     with web("--port", "0", "--redis", redis_url, "--namespace", namespace) as command:
         assert command.url.startswith("http://127.0.0.1:")
-        with httpx.Client(base_url=command.url) as client:
+        with httpx.Client(base_url=command.url, timeout=60) as client:
             assert client.get("/queues").json()[0]["job_name"] == "mail"
             with client.stream("GET", "/events") as stream:
                 assert next(stream.iter_lines()) == "retry: 3000"
@@ -123,9 +123,11 @@ def test_with_a_password_it_listens_for_other_machines(redis_url, tmp_path):
     with web(
         "--host", ANYWHERE, "--port", "0", "--redis", redis_url, "--password-file", str(secret)
     ) as command:
-        assert httpx.get(command.url + "/queues").status_code == 401
-        assert httpx.get(command.url + "/queues", auth=("ann", "geheim")).status_code == 200
-        other = httpx.get(command.url + "/queues", auth=("ann", "geheim"), headers={"host": "evil.example"})
+        assert httpx.get(command.url + "/queues", timeout=60).status_code == 401
+        assert httpx.get(command.url + "/queues", auth=("ann", "geheim"), timeout=60).status_code == 200
+        other = httpx.get(
+            command.url + "/queues", auth=("ann", "geheim"), headers={"host": "evil.example"}, timeout=60
+        )
         assert other.status_code == 421
         assert command.end() == (0, "")
 
@@ -133,10 +135,10 @@ def test_with_a_password_it_listens_for_other_machines(redis_url, tmp_path):
 def test_password_and_token_come_from_variables_and_are_never_shown(redis_url):
     variables = {"DAYJOB_WEB_PASSWORD": "geheim1", "DAYJOB_WEB_TOKEN": "geheim2"}
     with web("--port", "0", "--redis", redis_url, **variables) as command:
-        assert httpx.get(command.url + "/queues", auth=("x", "geheim1")).status_code == 200
+        assert httpx.get(command.url + "/queues", auth=("x", "geheim1"), timeout=60).status_code == 200
         token = {"authorization": "Bearer geheim2"}
-        assert httpx.get(command.url + "/queues", headers=token).status_code == 200
-        assert httpx.get(command.url + "/queues").status_code == 401
+        assert httpx.get(command.url + "/queues", headers=token, timeout=60).status_code == 200
+        assert httpx.get(command.url + "/queues", timeout=60).status_code == 401
         assert command.end() == (0, "")
     shown = subprocess.run(
         [sys.executable, "-m", "dayjob", "config", "show", "--all"], env=environment(**variables), capture_output=True, text=True, check=True,
@@ -160,8 +162,8 @@ def test_mistakes_are_said_at_the_start_not_with_the_first_request():
 
 def test_it_starts_without_redis_and_says_so_in_its_answers():
     with web("--port", "0", "--redis", "redis://127.0.0.1:1") as command:
-        assert httpx.get(command.url + "/healthz").status_code == 200
-        assert httpx.get(command.url + "/queues").status_code == 503
+        assert httpx.get(command.url + "/healthz", timeout=60).status_code == 200
+        assert httpx.get(command.url + "/queues", timeout=60).status_code == 503
         code, errors = command.end()
         assert code == 0
         assert "Traceback" not in errors
@@ -177,9 +179,9 @@ def test_variables_and_pyproject_set_every_option(redis_url, namespace, tmp_path
         cwd=tmp_path, DAYJOB_REDIS_URL=redis_url, DAYJOB_WEB_BASE_PATH="/ops", DAYJOB_SHOW_UNANNOUNCED="1"
     ) as command:
         assert command.url.endswith("/ops")
-        me = httpx.get(command.url + "/api/v1/me").json()
+        me = httpx.get(command.url + "/api/v1/me", timeout=60).json()
         assert (me["namespace"], me["read_only"]) == (namespace, True)
-        jobs = httpx.get(command.url + "/api/v1/jobs?state=waiting&name=mail").json()["jobs"]
+        jobs = httpx.get(command.url + "/api/v1/jobs?state=waiting&name=mail", timeout=60).json()["jobs"]
         assert jobs[0]["args"] == {"iban": "[redacted]", "x": 1}
 
 
@@ -188,7 +190,7 @@ def test_a_pool_says_which_server_and_namespace_are_meant(redis_url, namespace, 
         f"from dayjob import WorkerPool\npool = WorkerPool(namespace={namespace!r}, redis={redis_url!r})\n"
     )
     with web("shop:pool", "--port", "0", cwd=tmp_path) as command:
-        assert httpx.get(command.url + "/api/v1/me").json()["namespace"] == namespace
+        assert httpx.get(command.url + "/api/v1/me", timeout=60).json()["namespace"] == namespace
     assert "no module" in refused("shap:pool", cwd=tmp_path)
 
 
@@ -196,7 +198,9 @@ def test_another_name_is_allowed_by_a_flag(redis_url):
     with web("--port", "0", "--redis", redis_url, "--allow-host", "jobs.example.com") as command:
         names = {"jobs.example.com": 200, "JOBS.example.com:443": 200, "evil.example": 421, "localhost": 200}
         for name, status in names.items():
-            assert httpx.get(command.url + "/queues", headers={"host": name}).status_code == status
+            assert (
+                httpx.get(command.url + "/queues", headers={"host": name}, timeout=60).status_code == status
+            )
 
 
 PASSWORD = "geheim"  # noqa: S105 - opens nothing
@@ -204,7 +208,7 @@ PASSWORD = "geheim"  # noqa: S105 - opens nothing
 
 def wrong_passwords(url: str, number: int, **headers: str) -> list[int]:
     """The answers to wrong passwords, each said to come from another address."""
-    with httpx.Client(base_url=url, auth=("ada", "wrong")) as client:
+    with httpx.Client(base_url=url, auth=("ada", "wrong"), timeout=60) as client:
         return [
             client.get("/queues", headers={"x-forwarded-for": f"203.0.113.{one}", **headers}).status_code
             for one in range(number)
@@ -223,7 +227,7 @@ def test_the_address_that_a_named_proxy_forwards_is_the_one_that_waits(redis_url
         assert wrong_passwords(command.url, 12) == [401] * 12
         one = {"x-forwarded-for": "198.51.100.1"}
         assert wrong_passwords(command.url, 12, **one) == [401] * 10 + [429] * 2
-        assert httpx.get(f"{command.url}/queues", auth=("ada", PASSWORD)).status_code == 200
+        assert httpx.get(f"{command.url}/queues", auth=("ada", PASSWORD), timeout=60).status_code == 200
 
 
 def test_a_proxy_that_is_no_address_is_refused():
@@ -232,7 +236,7 @@ def test_a_proxy_that_is_no_address_is_refused():
 
 def test_a_console_without_a_password_refuses_what_a_proxy_passes_on(redis_url, namespace):
     where = ("--port", "0", "--redis", redis_url, "--namespace", namespace)
-    with web(*where) as command, httpx.Client(base_url=command.url) as client:
+    with web(*where) as command, httpx.Client(base_url=command.url, timeout=60) as client:
         assert client.get("/queues").status_code == 200
         assert client.get("/queues", headers={"x-forwarded-for": "203.0.113.9, 127.0.0.1"}).status_code == 403
 

@@ -148,16 +148,18 @@
     again = looking;
     if (looking) return;
     looking = true;
+    // What was asked for before a pause is not shown after it.
+    const then = paused;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(15000) });
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (!fresh.body.dataset.now) throw Error("not a page of the console");
-      adopt(fresh, answer.status);
+      if (paused === then) adopt(fresh, answer.status);
       showLive(paused ? "held" : "away" in document.body.dataset ? "down" : "live");
     } catch { showLive("down"); }
     looking = false;
     last = Date.now();
-    if (again) refresh();
+    if (again && !document.hidden) refresh();
   };
   const every = () => (kept.refresh || 2) * 1000;
   const beat = () => {
