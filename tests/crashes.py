@@ -312,7 +312,7 @@ def say(folder: Path, word: str) -> None:
 
 def pool_of(url: str, keys: Keys, folder: Path) -> WorkerPool[Any]:
     """A pool whose handlers leave a line for each attempt that they start."""
-    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=30.0, beat=1.0)
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=10.0, beat=1.0)
 
     def note(job: Job) -> None:
         say(folder, f"{job.id} {job.attempt}")
@@ -351,7 +351,7 @@ def _work(url: str, keys: Keys, folder: Path) -> int:
 def _stop(url: str, keys: Keys, folder: Path) -> int:
     """Start, and stop while a handler runs that does not end: it is given back."""
     logging.disable(logging.CRITICAL)
-    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=1, lease=30.0, beat=1.0)
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=1, lease=10.0, beat=1.0)
     started = threading.Event()
 
     def hang(job: Job) -> None:
@@ -382,7 +382,7 @@ def with_parents(keys: Keys, link: Link) -> int:
 
 def family_of(url: str, keys: Keys) -> WorkerPool[Any]:
     """A pool of atomic jobs, the first attempt of each of which fails, and of their children."""
-    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=30.0, beat=1.0)
+    pool = WorkerPool(namespace=keys.namespace, redis=url, concurrency=2, lease=10.0, beat=1.0)
 
     @pool.job(atomic=True, backoff=0.001, max_fails=100)
     def parent(job: Job, count: int) -> None:

@@ -173,7 +173,7 @@ class Work:
     def __init__(self, proxy: Proxy, namespace: str) -> None:
         self.runs: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
-        self.pool = WorkerPool(namespace=namespace, redis=proxy.url, concurrency=4, lease=60.0, beat=0.5)
+        self.pool = WorkerPool(namespace=namespace, redis=proxy.url, concurrency=4, lease=10.0, beat=0.5)
         self.pool.register("a", self.note)
 
         @self.pool.job(max_fails=2, backoff=0.01)

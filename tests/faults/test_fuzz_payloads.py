@@ -39,7 +39,7 @@ class Shop:
     def __init__(self, namespace: str, url: str) -> None:
         self.ran: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self.pool = WorkerPool(namespace=namespace, redis=url, concurrency=4, lease=30.0, beat=0.5)
+        self.pool = WorkerPool(namespace=namespace, redis=url, concurrency=4, lease=10.0, beat=0.5)
         for name in ("a", "b"):
             self.pool.job(name)(self._work)
 

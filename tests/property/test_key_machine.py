@@ -14,6 +14,7 @@ import secrets
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,6 +37,7 @@ from dayjob.store.ops.consume import Entry, Want, key_in, name_in, number_in
 from dayjob.store.ops.produce import Keyed, Slot
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
+from dayjob.worker.chores import requeuer
 from dayjob.worker.chores.keys import KeyKeeper
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.requeuer import Requeuer
@@ -505,7 +507,9 @@ class KeyMachine(RuleBasedStateMachine):
         raw = {codec.read(one).id: one for one in self.link.run(plain("ZRANGE", self.keys.retry, 0, -1))}
         for job_id in due:
             self.link.run(plain("ZADD", self.keys.retry, "XX", 1 + int(job_id[1:]), raw[job_id]))
-        Requeuer(self.keys, self.link).step()
+        # All of it in one turn, however long that takes.
+        with patch.object(requeuer, "TURN_SECONDS", 600.0):
+            Requeuer(self.keys, self.link).step()
         for job_id in due:
             job = self.model.jobs[job_id]
             job.place = "waiting"

@@ -14,6 +14,7 @@ import random
 import secrets
 from collections import Counter
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -58,6 +59,7 @@ from dayjob.store.ops.history import HistoryCaps, StoredRecord, new_records, str
 from dayjob.store.ops.produce import NewJob, Slot, When
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
+from dayjob.worker.chores import requeuer
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.requeuer import Requeuer
 from pools import Pool, jobs_of
@@ -700,6 +702,9 @@ class Machine(RuleBasedStateMachine):
             found = self.link.run(maintain.condemn(self.keys, lease=15.0, proven=[pool.id], judge=False))
             assert pool.id in found
         else:
+            # However long this history takes: the last check of leases was just now, and the other pool has renewed its own.
+            self.link.run(plain("DEL", self.keys.watch))
+            self.link.run(membership.beat(self.keys, self.pools[1 - which].id, lease=15.0))
             self.link.run(membership.beat(self.keys, pool.id, lease=-1.0))
             assert pool.id in self.link.run(maintain.condemn(self.keys, lease=15.0))
         self.model.condemned.add(pool.id)
@@ -757,7 +762,9 @@ class Machine(RuleBasedStateMachine):
     def requeue(self):
         for side in ("scheduled", "retry"):
             self.put_in_order(side)
-        Requeuer(self.keys, self.link).step()
+        # All of it in one turn, however long that takes.
+        with patch.object(requeuer, "TURN_SECONDS", 600.0):
+            Requeuer(self.keys, self.link).step()
         for source in ("scheduled", "retry"):
             # By score, then by bytes; what was scheduled in the past has the lowest score.
             due = [job_id for job_id in self.model.at(source) if self.model.jobs[job_id].due]

@@ -3,11 +3,20 @@ from __future__ import annotations
 import pytest
 
 from dayjob.store.ops import maintain
+from dayjob.worker.chores import requeuer
+from dayjob.worker.shared_link import SharedLink
 
 
 @pytest.fixture
 def read(keys, link):
     return lambda most=100: link.run(maintain.read_due(keys.scheduled, most=most))
+
+
+@pytest.fixture
+def requeue_all(keys, link, monkeypatch):
+    """Move all that is due in one turn, however long that takes."""
+    monkeypatch.setattr(requeuer, "TURN_SECONDS", 600.0)
+    return requeuer.Requeuer(keys, SharedLink(link)).step
 
 
 def test_what_is_due_comes_oldest_first_and_nothing_comes_early(read, call, keys, now):
@@ -42,12 +51,9 @@ def test_the_wait_is_rounded_up_so_that_nobody_comes_early(read, call, keys, now
 
 
 def test_a_hundred_due_jobs_of_a_queue_with_a_wrong_type_do_not_hide_the_ones_behind_them(
-    keys, link, call, look
+    keys, call, look, requeue_all
 ):
     """What cannot be moved stays due and first; the reader must come to the next."""
-    from dayjob.worker.chores.requeuer import Requeuer
-    from dayjob.worker.shared_link import SharedLink
-
     call("SET", keys.queue("bad"), "x")
     call(
         "ZADD",
@@ -55,14 +61,11 @@ def test_a_hundred_due_jobs_of_a_queue_with_a_wrong_type_do_not_hide_the_ones_be
         *(word for i in range(100) for word in (1, f'{{"name":"bad","id":"{i}","args":null}}')),
     )
     call("ZADD", keys.scheduled, 2, '{"name":"good","id":"g","args":null}')
-    Requeuer(keys, SharedLink(link)).step()
+    requeue_all()
     assert len(look().queues.get("good", [])) == 1
 
 
-def test_a_job_that_is_due_since_ever_is_moved_like_any_other(keys, link, call, look):
-    from dayjob.worker.chores.requeuer import Requeuer
-    from dayjob.worker.shared_link import SharedLink
-
+def test_a_job_that_is_due_since_ever_is_moved_like_any_other(keys, call, look, requeue_all):
     call(
         "ZADD",
         keys.scheduled,
@@ -71,5 +74,5 @@ def test_a_job_that_is_due_since_ever_is_moved_like_any_other(keys, link, call, 
         2,
         '{"name":"b","id":"2","args":null}',
     )
-    Requeuer(keys, SharedLink(link)).step()
+    requeue_all()
     assert {name: len(queue) for name, queue in look().queues.items()} == {"a": 1, "b": 1}
