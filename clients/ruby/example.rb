@@ -4,7 +4,7 @@
 require "redis"
 require "dayjob"
 
-redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://localhost:6379"))
+redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://localhost:6379"), timeout: 60)
 jobs = Dayjob::Enqueuer.new(redis, namespace: ENV.fetch("NAMESPACE", "shop"))
 
 begin

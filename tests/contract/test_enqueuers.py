@@ -338,7 +338,7 @@ def test_a_duration_of_more_than_three_thousand_years_is_refused(enqueuer, optio
 
 def test_the_longest_expiry_can_be_read_again(enqueuer, pool):
     job = enqueuer.using(expires=1e11).enqueue("add", a=1, b=2)
-    assert enqueuer.result(job, 10) == 3
+    assert enqueuer.result(job, 60) == 3
 
 
 def test_options_add_up_and_the_enqueuer_they_come_from_is_unchanged(enqueuer, queued):
@@ -575,7 +575,8 @@ def test_options_share_the_connection(make, call):
         enqueuer.sourced(n).enqueue_in("a", 5)
     assert connected(call) - before <= 1
     enqueuer.close()
-    wait_until(lambda: connected(call) == before)
+    # One of an earlier test may have been on its way out.
+    wait_until(lambda: connected(call) <= before)
     enqueuer.enqueue("a")
 
 
@@ -630,6 +631,7 @@ def test_the_result_of_a_dead_job_is_its_error(enqueuer, pool):
 
 def test_a_result_that_is_not_kept_times_out_in_words(enqueuer, pool):
     job = enqueuer.enqueue("forget")
+    assert pool.drain(60)
     started = time.monotonic()
     with pytest.raises(
         ResultTimeout,

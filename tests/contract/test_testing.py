@@ -90,7 +90,7 @@ def test_jobs_end_in_a_testing_block_as_they_do_on_a_server(redis_url, namespace
     assert enqueue_all(pool) == answers
     with pool:
         wait_until(lambda: len(log) >= len(expected))
-        assert pool.drain(5)
+        assert pool.drain(60)
         assert pool.enqueuer.result("sum", timeout=60) == result
     pool.enqueuer.close()
     assert by_text(log) == by_text(expected)

@@ -12,7 +12,7 @@ from dayjob.outcome import Done
 from dayjob.store.ops import rates
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.rates import Spent
-from dayjob.testing.limits import Bucket, FakeLimits, Starts
+from dayjob.testing.limits import Bucket, FakeLimits, Partition, Starts
 from pools import fill
 from rates import ROUNDING, RatedPool, limit_name
 
@@ -22,6 +22,9 @@ KINDS = {
     "costly": (Rate(9000, per=1, burst=20), 6),
     "window": (Window(4, per=0.003), 1),
 }
+
+#: All jobs, which have no key.
+ALL = Partition("a")
 
 
 class Twins:
@@ -38,16 +41,16 @@ class Twins:
         self.marks: dict[str, dict[str, str]] = {}
 
     def count(self) -> Bucket | Starts:
-        return self.fake._count(Limit("r", self.kind))
+        return self.fake._count(Limit("r", self.kind), ALL)
 
     def start(self) -> None:
         for token in self.pool.start("a", room=self.random.choice((1, 2, 9))):
             at = self.at(token)
             # Both add fractions of a microsecond, in another order, and so may differ in the last digits.
             self.now = at + ROUNDING * 200
-            assert self.fake.allow("a"), "the server let a job start that the block would hold back"
+            assert self.fake.allow(ALL), "the server let a job start that the block would hold back"
             self.now = at
-            charge = self.fake.start("a", token)
+            charge = self.fake.start(ALL, token)
             assert charge is not None
             self.marks[token] = dict(charge.marks)
 
@@ -60,7 +63,7 @@ class Twins:
         else:
             self.pool.undo("a", token)
         self.now = self.at("") if units > 0 and isinstance(self.kind, Rate) else self.now
-        self.fake.end("a", token, Spent(units, marks, undone=not started))
+        self.fake.end(token, Spent(units, marks, undone=not started))
 
     def at(self, token: str) -> float:
         if isinstance(self.kind, Window):
@@ -103,9 +106,9 @@ def test_both_find_the_same_next_start(keys, link, call):
     twins.pool.start("a", room=9)
     twins.now = twins.at("")
     for token in ("1", "2"):
-        twins.fake.start("a", token)
+        twins.fake.start(ALL, token)
     wait = link.run(rates.limit_states(keys, {"r": "rate"}, cost=1))["r"].wait
-    at = twins.fake.next_start(["a"])
+    at = twins.fake.next_start([ALL])
     assert at is not None
     # The server computed its answer a moment later. Both round to milliseconds.
     assert -0.002 <= at - twins.now / 1e6 - wait < 600

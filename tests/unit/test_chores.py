@@ -94,7 +94,8 @@ def test_when_the_listener_stops_waiting_the_chores_wait_by_themselves(leader):
     stepping.join(60)
     assert not stepping.is_alive()
     made.step()
-    assert [command for command, *_ in link.sent] == ["BZPOPMIN"]
+    # Twice if the listener stopped before the first of the two steps began to wait.
+    assert [command for command, *_ in link.sent] in (["BZPOPMIN"], ["BZPOPMIN"] * 2)
 
 
 def test_a_bell_that_rings_between_two_waits_is_not_lost():

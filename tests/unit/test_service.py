@@ -257,7 +257,7 @@ def test_services_started_and_stopped_by_many_threads_all_end():
         for thread in threads:
             thread.join(60)
         assert len(services) == 8 * 25
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         assert [one.name for one in services if not one.join(deadline)] == []
     finally:
         logging.disable(logging.NOTSET)

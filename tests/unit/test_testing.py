@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -799,7 +800,13 @@ def test_inline_in_many_threads_runs_each_job_once(pool, ran):
 # Async.
 
 
-def test_async_jobs_of_one_block_share_a_loop_when_drained_from_plain_code(pool, ran):
+@pytest.fixture
+def without_django(monkeypatch):
+    """Another test may have loaded Django, for which a block runs async jobs as Django's own tests do."""
+    monkeypatch.delitem(sys.modules, "django.db", raising=False)
+
+
+def test_async_jobs_of_one_block_share_a_loop_when_drained_from_plain_code(pool, ran, without_django):
     @pool.job
     async def note() -> None:
         await asyncio.sleep(0)

@@ -45,6 +45,8 @@ class Client:
     #: How often its Redis library sends a request before it gives up.
     tries: int
     environ: dict[str, str] = field(default_factory=dict)
+    #: Options in the address of the server.
+    query: str = ""
 
     @property
     def path(self) -> Path:
@@ -68,7 +70,7 @@ RUBY = Client(
 GO = Client(
     "Go", "go", ("go", "version"),
     tests=(("go", "vet", "./..."), ("go", "test", "-count=1", "./...")),
-    example=("{built}",), tries=4,
+    example=("{built}",), tries=4, query="?dial_timeout=60s&read_timeout=60s&write_timeout=60s",
 )  # fmt: skip
 JS = Client(
     "JavaScript", "js", ("node", "--input-type=module", "-e", 'import "redis"; import "ioredis"'),
@@ -118,7 +120,7 @@ def example(tmp_path_factory) -> Callable[..., str]:
             GO.run("go", "build", "-o", str(binary), "./example")
             built.append(str(binary))
         command = [word.format(built=built and built[0]) for word in client.example]
-        return client.run(*command, REDIS_URL=url, NAMESPACE=namespace)
+        return client.run(*command, REDIS_URL=url + client.query, NAMESPACE=namespace)
 
     return run
 
@@ -127,7 +129,7 @@ def example(tmp_path_factory) -> Callable[..., str]:
 def test_the_tests_of_a_client_pass_on_the_server_of_this_run(client: Client, redis_url: str) -> None:
     need(client)
     for command in client.tests:
-        client.run(*command, REDIS_URL=redis_url)
+        client.run(*command, REDIS_URL=redis_url + client.query)
 
 
 def test_every_client_carries_the_script_word_for_word() -> None:
@@ -199,7 +201,7 @@ def test_what_a_client_enqueues_is_run_by_a_real_pool(
     assert "no answer" not in said
     with new_pool(redis_url, namespace) as pool:
         wait_until(lambda: watches.runs >= 10)
-        assert pool.drain(30)
+        assert pool.drain(60)
     assert watches.runs == 10
     assert sorted(watches.jobs) == list(range(1, 11))
     assert f"stored {watches.jobs[1].id}" in said
@@ -216,10 +218,10 @@ def test_what_a_client_enqueues_is_run_by_a_real_pool(
 def test_a_client_wakes_a_pool_that_sleeps(client, example, redis_url, namespace, new_pool, watches):
     need(client)
     with new_pool(redis_url, namespace) as pool:
-        assert pool.drain(30)
+        assert pool.drain(60)
         example(client, redis_url, namespace)
         wait_until(lambda: set(watches.jobs) == set(range(1, 11)))
-        assert pool.drain(30)
+        assert pool.drain(60)
 
 
 @pytest.mark.parametrize("client", [param for param in ALL if param.values[0].tries > 1])

@@ -48,7 +48,7 @@ class VectorTest < Minitest::Test
   end
 
   def setup
-    @redis = Redis.new(url: URL)
+    @redis = Redis.new(url: URL, timeout: 60)
     @ns = "t#{SecureRandom.hex(6)}"
     @jobs = []
   end
@@ -136,7 +136,7 @@ end
 
 class EnqueuerTest < Minitest::Test
   def setup
-    @redis = Redis.new(url: URL)
+    @redis = Redis.new(url: URL, timeout: 60)
     @ns = "t#{SecureRandom.hex(6)}"
     @jobs = Dayjob::Enqueuer.new(@redis, namespace: @ns)
   end
@@ -283,7 +283,7 @@ class EnqueuerTest < Minitest::Test
 
   # As a connection pool does it: each process has a connection of its own.
   class PerProcess
-    def with = yield((@connections ||= {})[Process.pid] ||= Redis.new(url: URL))
+    def with = yield((@connections ||= {})[Process.pid] ||= Redis.new(url: URL, timeout: 60))
   end
 
   # A connection whose requests arrive and whose answers are lost, at once or after so many were heard; a block is
