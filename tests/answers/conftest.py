@@ -47,7 +47,7 @@ class Faces:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         done = subprocess.run(
             [sys.executable, "-m", "dayjob", *words, *self._there],
-            capture_output=True, text=True, timeout=60, cwd=self._folder, env={**kept, "PYTHONPATH": SRC, "TZ": zone},
+            capture_output=True, text=True, timeout=240, cwd=self._folder, env={**kept, "PYTHONPATH": SRC, "TZ": zone},
             check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stderr

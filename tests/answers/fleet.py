@@ -73,7 +73,7 @@ def built(
     with pool:
         try:
             pool.enqueuer.enqueue("hang")
-            wait_until(lambda: admin.pools().pools and admin.pools().pools[0].status.stuck == 1)
+            wait_until(lambda: any(one.status and one.status.stuck == 1 for one in admin.pools().pools))
             pool.enqueuer.enqueue_many("charge", [{"order": 1}, {"order": 2}])
             wait_until(lambda: admin.verdict().sizes.dead == 3)
             report.enqueue(month="10")
@@ -107,7 +107,7 @@ def write_minute(call: Callable[..., Any], keys: Keys) -> None:
         "mail|o",
         90,
         "|x12",
-        1000,
+        1_000_000,
         "|q",
         minute * 60,
     )

@@ -41,7 +41,7 @@ def test_workers_that_are_missing_and_when_a_queue_is_empty(
             pool.enqueuer.enqueue_many("media", [{"n": n} for n in range(300)])
             admin.pause("mail")
             mail.enqueue()
-            wait_until(lambda: admin.pools().pools[0].status.held >= 2)
+            wait_until(lambda: (status := admin.pools().pools[0].status) and status.held >= 2)
             _check(faces, admin)
         finally:
             gate.set()
@@ -80,7 +80,7 @@ def test_a_queue_that_drains_says_when_it_is_empty(faces, admin, new_pool, look,
     with pool:
         try:
             pool.enqueuer.enqueue_many("media", [{"n": n} for n in range(100)])
-            wait_until(lambda: admin.pools().pools[0].status.held >= 1)
+            wait_until(lambda: (status := admin.pools().pools[0].status) and status.held >= 1)
             minute = int(look.now() // 60) - 1
             call(
                 "HSET",

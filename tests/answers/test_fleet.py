@@ -100,8 +100,9 @@ def test_memory_and_round_trips_over_time_are_the_same_everywhere(faces, admin, 
     found = admin.vitals()
     place = next(n for n, value in enumerate(found.memory) if value)
     assert found.workers[place] in (0, 3)
-    assert faces.api("/vitals")["memory"][place] == found.memory[place]
-    assert faces.run_json("redis", "--steps")["memory"][place] == found.memory[place]
+    # At another place if a minute has ended meanwhile.
+    assert found.memory[place] in faces.api("/vitals")["memory"]
+    assert found.memory[place] in faces.run_json("redis", "--steps")["memory"]
     assert "MEMORY CLIENTS COMMANDS/S" in faces.run("redis", "--steps")
     assert "memory" in faces.run("redis")
     assert "Round trip of an exchange" in faces.page("/redis", hours=24)

@@ -187,10 +187,12 @@ def test_the_runs_of_a_schedule_and_how_they_ended(faces, admin, new_pool):
         wait_until(lambda: {"sweeper", "failing"} <= {one.schedule for one in admin.history().records})
     for name, outcome in (("sweeper", "completed"), ("failing", "dead")):
         found = admin.schedule(name)
-        assert {(one.outcome, one.schedule) for one in found.runs} == {(outcome, name)}
-        assert {one.after for one in found.ticks} == {"fired"}
-        latest = found.runs[0]
-        assert faces.api("/schedule", name=name)["runs"][0]["id"] == latest.id
+        assert {one.schedule for one in found.runs} == {name}
+        # The stop of the pool may have given one back. On a slow machine a tick can be missed.
+        assert outcome in {one.outcome for one in found.runs} <= {outcome, "given_back"}
+        assert "fired" in {one.after for one in found.ticks} <= {"fired", "missed"}
+        assert faces.api("/schedule", name=name)["runs"][0]["id"] == found.runs[0].id
+        latest = next(one for one in found.runs if one.outcome == outcome)
         page = faces.page("/schedule", name=name)
         assert latest.id in page.partition("Past runs")[2]
         assert outcome in page.partition("Past runs")[2]
@@ -241,7 +243,7 @@ def test_where_a_group_of_failures_failed(faces, admin, new_pool):
         charge.enqueue(order=order)
     with pool:
         wait_until(lambda: len(admin.history(outcome="failed").records) == 3)
-        host = admin.pools().pools[0].status.host
+        host = wait_until(lambda: admin.pools().pools[0].status).host
     kind = "ValueError: no bank for order #"
     (place,) = admin.failure_group("charge", kind).places
     assert (place.host, place.tag, place.attempts) == (host, "v41", 2)

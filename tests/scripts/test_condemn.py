@@ -64,7 +64,7 @@ def test_a_proof_alone_is_no_pass_over_the_leases(condemn, watched, call, keys):
 
 
 @pytest.mark.parametrize(
-    ("ago", "judged"), [(1.0, True), (4.9, True), (5.5, False), (3600.0, False), (-10.0, False)]
+    ("ago", "judged"), [(1.0, True), (2.5, True), (5.5, False), (3600.0, False), (-10.0, False)]
 )
 def test_after_a_gap_or_a_step_backwards_no_lease_is_judged(condemn, watched, pools, ago, judged):
     watched(ago=ago)
@@ -77,7 +77,7 @@ def test_the_quiet_time_after_a_gap_is_one_lease(condemn, watched, pools, call, 
     pools(over=-1)
     condemn()
     quiet = int(call("HGET", keys.watch, "quiet")) / 1000
-    assert now() + LEASE - 1 < quiet <= now() + LEASE
+    assert now() + LEASE - 10 < quiet <= now() + LEASE
     assert condemn() == []
     watched(quiet=-0.001)
     assert condemn() == ["over"]
@@ -136,13 +136,13 @@ def test_a_watch_of_a_wrong_type_is_mended_like_a_gap(condemn, pools, call, keys
     assert condemn("killed", judge=judge) == ["killed"]
     assert condemn() == ["killed"]
     quiet = int(call("HGET", keys.watch, "quiet")) / 1000
-    assert now() + LEASE - 1 < quiet <= now() + LEASE
+    assert now() + LEASE - 10 < quiet <= now() + LEASE
 
 
 @pytest.mark.parametrize(("leader", "left"), [("killed", None), ("fresh", b"fresh")])
 def test_a_dead_leader_makes_way_and_a_live_one_stays(condemn, watched, pools, call, keys, leader, left):
     watched()
     pools(killed=10, fresh=10)
-    call("SET", keys.leader, leader, "PX", 3000)
+    call("SET", keys.leader, leader, "PX", 60_000)
     condemn("killed", judge=False)
     assert call("GET", keys.leader) == left

@@ -34,7 +34,7 @@ def ticks(keys, link):
 
 @pytest.fixture
 def join(keys, link):
-    return lambda pool_id: link.run(membership.join(keys, pool_id, ["a"], lease=15.0, term=3.0, about=ABOUT))
+    return lambda pool_id: link.run(membership.join(keys, pool_id, ["a"], lease=15.0, term=60.0, about=ABOUT))
 
 
 def condemn(keys, link, *ids, judge=False):
@@ -116,16 +116,16 @@ def test_a_new_leader_is_logged_and_a_renewal_is_not(taken_by, join, logged, key
         if taken_by == "join":
             join("p2")
         elif taken_by == "beat":
-            link.run(membership.beat(keys, "p2", lease=15.0, term=3.0))
+            link.run(membership.beat(keys, "p2", lease=15.0, term=60.0))
         else:
-            link.run(membership.lead(keys, "p2", term=3.0))
+            link.run(membership.lead(keys, "p2", term=60.0))
     assert [(event.pool, event.before) for event in logged("leader")] == [("p1", ""), ("p2", "p1")]
 
 
 def test_a_leader_that_takes_its_own_leadership_again_is_no_change(join, logged, keys, link, call):
     join("p1")
     call("DEL", keys.leader)
-    assert link.run(membership.lead(keys, "p1", term=3.0)).leads
+    assert link.run(membership.lead(keys, "p1", term=60.0)).leads
     assert len(logged("leader")) == 1
 
 
