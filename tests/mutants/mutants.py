@@ -425,8 +425,8 @@ ALL = (
     Mutant(
         "a testing block ignores a hold",
         "src/dayjob/testing/limits.py",
-        "self._held_until.get(limit.name, 0.0) <= now and ",
-        "",
+        "            self._held_until.get(_place(limit, partition), 0.0) <= now\n            and self._count",
+        "            self._count",
         ("tests/unit/test_testing_limits.py::test_a_throttled_job_waits_at_the_head_of_its_queue_and_its_limit_is_held_for_all",),
     ),
     Mutant(
