@@ -29,7 +29,7 @@ class Heard:
 def monitor(port: int, link: Link) -> Iterator[Heard]:
     """Listen to everything the server does, until the block ends."""
     heard, mark = Heard(), secrets.token_hex(8).encode()
-    with socket.create_connection(("127.0.0.1", port), 5) as sock, sock.makefile("rb") as lines:
+    with socket.create_connection(("127.0.0.1", port), 60) as sock, sock.makefile("rb") as lines:
         sock.sendall(b"MONITOR\r\n")
         assert lines.readline() == b"+OK\r\n"
         yield heard

@@ -154,6 +154,12 @@ class Proxy:
         self._do(self._close_listener())
         self.cut()
 
+    def shut(self) -> None:
+        """Refuse new connections. For `then` of a fault: the proxy's own thread calls it."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
     def accept(self) -> None:
         """Take connections again."""
         self._do(self._listen())
@@ -170,7 +176,7 @@ class Proxy:
     # On the loop's thread.
 
     def _do(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
 
     async def _listen(self) -> None:
         sock = socket.socket()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import secrets
 import shutil
 import socket
 import subprocess
 import time
+import zlib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,18 +41,31 @@ def missing(what: str) -> NoReturn:
     pytest.skip(what)
 
 
-def free_port() -> int:
-    """A port that was free a moment ago.
+def _port_range() -> Iterator[int]:
+    """Ports of this process, again and again.
 
-    None of those that the system gives to clients: one that connects again and again while its server is down could get
-    the port of the server, and would be connected to itself.
+    No other process of the test run uses them, and the system gives none of them to clients or to those who ask for any
+    port. So a port stays free until its server starts and while it is down: a client that connects again and again could
+    otherwise get that port itself, and would be connected to itself.
     """
-    while True:
-        # Not by `random`: its seed is the same in all processes that run tests.
-        port = 10_000 + secrets.randbelow(22_000)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    # Another run of the tests on this machine is probably elsewhere.
+    run = zlib.crc32(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())).encode())
+    size = 1400
+    first = 10_000 + (run + worker) % 16 * size
+    return itertools.cycle(first + (os.getpid() * 37 + n) % size for n in range(size))
+
+
+_ports = _port_range()
+
+
+def free_port() -> int:
+    """A port that is free."""
+    for port in _ports:
         with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise AssertionError("the ports never end")
 
 
 class Server:
