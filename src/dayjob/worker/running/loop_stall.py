@@ -35,6 +35,8 @@ class LoopStallDetector:
         self._answered = 0.0
         #: The attempts that ran while the loop did not answer, and where. Several mean that it is busy, not blocked.
         self._seen: dict[Attempt | None, str] = {}
+        #: No attempt ran when this last looked at a loop that had not answered.
+        self._found_none = False
         self._logged_at = -math.inf
 
     def look(self, now: float) -> None:
@@ -42,7 +44,7 @@ class LoopStallDetector:
         if self._asked is None:
             if self._loop.busy:
                 # Set before the call, because the loop may answer before the call returns.
-                self._asked, self._answered, self._seen = now, 0.0, {}
+                self._asked, self._answered, self._seen, self._found_none = now, 0.0, {}, False
                 self._loop.call(self._answer)
             return
         if self._answered:
@@ -50,7 +52,11 @@ class LoopStallDetector:
             self._asked = None
             return
         if now - self._asked > MAX_ANSWER_SECONDS / 2:
-            self._seen.setdefault(self._loop.current(), self._place())
+            attempt = self._loop.current()
+            # After a pause of the whole process the loop may not have begun its next attempt: that is looked at again.
+            if attempt is not None or self._found_none:
+                self._seen.setdefault(attempt, self._place())
+            self._found_none = attempt is None
         if now - self._asked > LOG_AFTER_SECONDS:
             self._log_stall(now - self._asked, now, over=False)
 
