@@ -58,10 +58,26 @@ class Look:
         seconds, micros = self.call("TIME")
         return int(seconds) + int(micros) / 1e6
 
+    def within_a_minute(self, read: Callable[[int], Any]) -> tuple[Any, int]:
+        """What `read(minute)` returns, and that minute, where no other minute began meanwhile.
+
+        Otherwise its figures are deleted and it is called again.
+        """
+        while True:
+            minute = int(self.now() // 60)
+            found = read(minute)
+            if int(self.now() // 60) == minute:
+                return found, minute
+            self.call("DEL", *self.call("KEYS", self.keys.minute(0).removesuffix("0") + "*"))
+
     def totals(self) -> dict[str, int]:
-        """Every exact total, by `<counter>:<job name>`."""
+        """Every exact total, by `<counter>:<job name>`, but for what was given back.
+
+        On a busy machine a pool gives back what no worker started in time, so that number can always be larger.
+        """
         raw = self.call("HGETALL", self.keys.totals)
-        return {k.decode(): int(v) for k, v in zip(raw[::2], raw[1::2], strict=True)}
+        found = {k.decode(): int(v) for k, v in zip(raw[::2], raw[1::2], strict=True)}
+        return {label: count for label, count in found.items() if not label.startswith("given_back:")}
 
     def total(self, label: str) -> int:
         return int(self.call("HGET", self.keys.totals, label) or 0)

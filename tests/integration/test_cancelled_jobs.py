@@ -24,12 +24,13 @@ from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.runner import Runner
 from dayjob.worker.state import PoolState
 from server import wait_until
-from workers import JOBS, WorkerCommand
+from workers import PATIENT_JOBS, WorkerCommand
 
 
 @pytest.fixture
 def worker(tmp_path, redis_url, namespace):
     command = WorkerCommand(tmp_path, redis_url, namespace)
+    command.write(PATIENT_JOBS)
     yield command
     command.close()
 
@@ -94,7 +95,7 @@ def test_kill_running_ends_a_job_that_is_stuck_and_costs_its_neighbours_no_fail(
     worker, enqueue, dayjob, look, call, keys, name
 ):
     worker.write(
-        JOBS
+        PATIENT_JOBS
         + """
 @pool.job(keep=60)
 def holds_the_gil(n: int) -> None:
@@ -162,10 +163,10 @@ def test_kill_of_a_job_in_a_pool_without_a_parent_says_that_its_process_is_ended
         wait_until(lambda: [one for one in look.workers() if one["cancelled"]])
         gate.set()
         with pytest.raises(JobFailed, match="killed by an operator"):
-            stuck.result(job, 20)
+            stuck.result(job, 60)
         (dead,) = look.dead()
         assert dead["id"] == job.id
-        assert pool.drain(20)
+        assert pool.drain(60)
     assert look.totals() == {"dead:stuck": 1}
 
 
@@ -195,7 +196,7 @@ def test_a_cancel_that_the_pool_has_not_learned_yet_holds_however_the_attempt_en
             gate.set()
         else:
             gate.set()
-            assert pool.drain(20)
+            assert pool.drain(60)
     assert look.totals() == ({"dead:held": 1} if kill else {"cancelled:held": 1})
     assert look.queue("held") == []
     assert len(look.dead()) == int(kill)

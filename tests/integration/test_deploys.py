@@ -18,12 +18,13 @@ from dayjob import BadOption, Enqueuer
 from dayjob.store import addresses
 from dayjob.store.credentials import provider_for
 from server import free_port, running, wait_until
-from workers import WorkerCommand
+from workers import PATIENT_JOBS, WorkerCommand
 
 
 @pytest.fixture
 def worker(tmp_path, redis_url, namespace):
     command = WorkerCommand(tmp_path, redis_url, namespace)
+    command.write(PATIENT_JOBS)
     yield command
     command.close()
 
@@ -38,6 +39,7 @@ def status(url: str) -> int | None:
 def test_the_parent_answers_probes_without_redis(tmp_path, tmp_path_factory, namespace):
     with running(tmp_path_factory.mktemp("own")) as own:
         worker = WorkerCommand(tmp_path, own.url, namespace)
+        worker.write(PATIENT_JOBS)
         port = free_port()
         base = f"http://127.0.0.1:{port}"
         try:
@@ -83,7 +85,7 @@ def received(notices: socket.socket, text: str) -> str:
 @pytest.mark.parametrize("abstract", [True, False])
 def test_systemd_learns_when_the_worker_is_ready_reloads_and_stops(worker, tmp_path, namespace, abstract):
     notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    notices.settimeout(30)
+    notices.settimeout(60)
     name = f"@dayjob-{namespace}" if abstract else str(tmp_path / "notify")
     notices.bind("\0" + name[1:] if abstract else name)
     with notices:
@@ -125,7 +127,7 @@ def deploy_check(tmp_path, redis_url, namespace):
         (tmp_path / "shop.py").write_text(code)
         return subprocess.run(
             [sys.executable, "-B", "-m", "dayjob", "deploy-check", "shop:pool", "--redis", redis_url, "--namespace", namespace, *options],
-            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 
     return run
@@ -185,6 +187,7 @@ def test_a_login_that_expires_is_asked_for_at_each_connection(tmp_path, redis_ur
     """With the ACL rule of the page on servers."""
     call("ACL", "SETUSER", "shop", "on", ">first", f"~{namespace}:*", "-@all", *RIGHTS)
     worker = WorkerCommand(tmp_path, redis_url, namespace)
+    worker.write(PATIENT_JOBS)
     worker.write(textwrap.dedent(LOGIN), "shop_login.py")
     token, asked = tmp_path / "token", tmp_path / "asked"
     token.write_text("first")
@@ -195,15 +198,15 @@ def test_a_login_that_expires_is_asked_for_at_each_connection(tmp_path, redis_ur
     command = [sys.executable, "-c", program]
     try:
         worker.started(PYTHONPATH=str(tmp_path), **environ)
-        subprocess.run(command, cwd=tmp_path, env={**os.environ, **environ}, check=True, timeout=60)
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, **environ}, check=True, timeout=120)
         worker.wait_for("quick")
         before = len(asked.read_text().splitlines())
         # A new token, and connections that the server cuts when the old one has expired.
         call("ACL", "SETUSER", "shop", "resetpass", ">second")
         token.write_text("second")
         call("CLIENT", "KILL", "USER", "shop")
-        subprocess.run(command, cwd=tmp_path, env={**os.environ, **environ}, check=True, timeout=60)
-        worker.wait_for("quick", 2, 30)
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, **environ}, check=True, timeout=120)
+        worker.wait_for("quick", 2)
         assert len(asked.read_text().splitlines()) > before
     finally:
         worker.close()
@@ -278,6 +281,6 @@ def test_a_cell_of_a_notebook_may_define_a_job_again():
         path = Path(folder) / "cells.py"
         path.write_text(with_file)
         done = subprocess.run(
-            [sys.executable, str(path)], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, str(path)], capture_output=True, text=True, timeout=120, check=False
         )
     assert done.stdout == "refused\n", done.stderr

@@ -125,7 +125,7 @@ def test_a_user_who_may_not_use_info_gets_the_other_checks(redis_url, namespace,
     try:
         url = redis_url.replace("//", "//guest:word@")
         words = [sys.executable, "-m", "dayjob", "doctor", "--redis", url, "--namespace", namespace, "--json"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     finally:
         call("ACL", "DELUSER", "guest")
     found = {one["topic"]: one for one in msgspec.json.decode(done.stdout)}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -133,7 +134,7 @@ def test_four_processes_that_race_share_one_server(folder):
     for racer in racers:
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    pids = {racer.communicate(timeout=60)[0].strip() for racer in racers}
+    pids = {racer.communicate(timeout=120)[0].strip() for racer in racers}
     assert [racer.returncode for racer in racers] == [0, 0, 0, 0]
     assert len(pids) == 1
     assert starts(folder) == 1
@@ -250,14 +251,14 @@ def test_a_process_that_only_has_the_servers_pid_is_never_signalled(folder, tmp_
         assert bystander.poll() is None
     finally:
         for process in (holder, bystander):
-            process.communicate(b"\n", timeout=60)
+            process.communicate(b"\n", timeout=120)
 
 
 def test_a_folder_that_was_deleted_and_made_again_starts_empty_and_is_kept(folder):
     """The server of the deleted data still answers at the same socket, and would lose all it is given."""
     put(folder, "old")
     with socket.socket(socket.AF_UNIX) as old:
-        old.settimeout(10)
+        old.settimeout(60)
         old.connect(str(server_status(folder).socket))
         shutil.rmtree(folder)
         assert kept(folder) is None
@@ -317,13 +318,25 @@ def test_a_server_that_loads_for_long_is_waited_for_and_left_to_go_on(folder):
     open_server(folder)
     with redis.Redis.from_url(open_server(folder)) as client:
         client.eval("for i = 1, 200000 do redis.call('set', 'key' .. i, i) end", 0)
-    stop_server(folder)
-    wanted = "still loading|does not exist"  # so early, the socket may not be there
-    with pytest.raises(ServerError, match=wanted):
-        open_server(folder, wait=0)
+    tries, errors = 0, []
+
+    def found_loading():
+        """Whether it was asked before it had loaded everything, which a slow machine may miss."""
+        nonlocal tries
+        tries += 1
+        stop_server(folder)
+        try:
+            open_server(folder, wait=0)
+        except ServerError as error:
+            errors.append(str(error))
+        return errors
+
+    wait_until(found_loading)
+    # So early, the socket may not be there.
+    assert "still loading" in errors[0] or "does not exist" in errors[0]
     with redis.Redis.from_url(open_server(folder)) as client:
         assert client.dbsize() == 200000
-    assert starts(folder) == 2
+    assert starts(folder) == 1 + tries
 
 
 def test_without_a_binary_the_error_says_how_to_install_one(folder, tmp_path):
@@ -485,7 +498,9 @@ def powerless():
     os.seteuid(65534)
     try:
         yield
-        Path("/tmp/dayjob-65534").rmdir()
+        # Another run of the tests on this machine may have removed it.
+        with contextlib.suppress(FileNotFoundError):
+            Path("/tmp/dayjob-65534").rmdir()
     finally:
         os.seteuid(0)
 
@@ -557,7 +572,7 @@ def commanded(*words, cwd, **environ):
     env = {key: value for key, value in os.environ.items() if key not in without}
     return subprocess.run(
         words, cwd=cwd, env={**env, **environ}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        timeout=60,
+        timeout=120,
     )  # fmt: skip
 
 
@@ -649,7 +664,7 @@ def test_a_terminal_is_asked_about_a_folder_that_dayjob_did_not_make(tmp_path):
             os.write(ours, f"{answer}\n".encode())
             done = subprocess.run(
                 [*DAYJOB, "server", "start"], cwd=tmp_path, env=env, stdin=theirs, stdout=theirs, stderr=theirs,
-                check=False, timeout=60,
+                check=False, timeout=120,
             )  # fmt: skip
             os.close(theirs)
             assert b"Use this folder?" in os.read(ours, 10_000)
@@ -727,4 +742,4 @@ def test_a_record_that_came_with_the_folder_names_no_process_to_stop(folder):
     finally:
         os.kill(pid, signal.SIGCONT)
         (folder / "server.pid").write_text(f"{pid}\n")
-        bystander.communicate(b"\n", timeout=60)
+        bystander.communicate(b"\n", timeout=120)

@@ -199,7 +199,7 @@ def test_a_variable_shows_them_on_the_command_line(namespace, redis_url, keys, l
     def listed(**env: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "dayjob", *words, "--redis", redis_url, "--namespace", namespace],
-            capture_output=True, text=True, timeout=60, cwd=tmp_path, env={**os.environ, **env}, check=True,
+            capture_output=True, text=True, timeout=120, cwd=tmp_path, env={**os.environ, **env}, check=True,
         )  # fmt: skip
         return done.stdout
 

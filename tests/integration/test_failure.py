@@ -79,7 +79,7 @@ def test_only_what_retry_on_names_is_retried_and_what_discard_on_names_is_droppe
     with pool:
         for kind in ("retried", "dead", "discarded"):
             picky.enqueue(kind)
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert [job["args"]["kind"] for job in look.retry()] == ["retried"]
     assert [job["args"]["kind"] for job in look.dead()] == ["dead"]
     assert look.totals() == {"failed:picky": 2, "retried:picky": 1, "dead:picky": 1, "discarded:picky": 1}
@@ -109,7 +109,7 @@ def test_signals_say_how_an_attempt_ends(new_pool, look, keys, colour):
     with pool:
         for kind in ("retry", "snooze", "discard", "dead"):
             pool.enqueuer.enqueue(colour, kind=kind)
-        assert pool.drain(10)
+        assert pool.drain(60)
     (retry,), (dead,), (snoozed,) = look.retry(), look.dead(), look.members(keys.scheduled)
     assert (retry["args"]["kind"], retry["fails"], retry["err"]) == ("retry", 1, "Retry: later")
     assert (dead["args"]["kind"], dead["fails"], dead["err"]) == ("dead", 1, "Dead: enough")
@@ -183,7 +183,7 @@ def test_hooks_are_called_with_the_job_and_what_happened_to_it(new_pool, look, c
         for job_id in ("good", "bad", "unwanted"):
             pool.enqueuer.using(id=job_id).enqueue(colour)
         wait_until(look.dead)
-        assert pool.drain(10)
+        assert pool.drain(60)
     error = "ValueError('no')"
     assert [one for one in told if one[1] == "bad"] == [
         ("fail", "bad", 1, error), ("fail", "bad", 2, error), ("dead", "bad", 2, error),
@@ -212,7 +212,7 @@ def test_a_job_that_expired_before_it_could_start_is_discarded_and_told_of(new_p
     pool.enqueuer.using(expires=60).enqueue(colour)
     wait_until(lambda at=look.now(): look.now() > at + 0.02)
     with caplog.at_level("INFO", "dayjob.job"), pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert ran == [1]
     ((job_id, reason),) = told
     assert job_id == late.id
@@ -253,11 +253,9 @@ def test_a_hook_that_fails_changes_nothing(new_pool, look, colour, error):
         for job_id in ("good", "bad", "unwanted", "last"):
             pool.enqueuer.using(id=job_id).enqueue(colour)
         wait_until(lambda: "last" in called)
-        assert pool.drain(5)
+        assert pool.drain(60)
     assert sorted(called) == ["bad", "bad", "good", "last", "unwanted"]
-    # A busy machine may not start a job in time that was fetched ahead; then it is given back.
-    totals = {name: count for name, count in look.totals().items() if not name.startswith("given_back:")}
-    assert totals == {
+    assert look.totals() == {
         f"done:{colour}": 2, f"failed:{colour}": 1, f"dead:{colour}": 1, f"discarded:{colour}": 1,
     }  # fmt: skip
     assert look.dead()[0]["err"] == "ValueError: no"
@@ -273,7 +271,7 @@ def test_dead_jobs_over_the_cap_are_trimmed_oldest_first_and_counted(new_pool, l
     with pool:
         for i in range(250):
             fails.enqueue(i)
-        assert pool.drain(10)
+        assert pool.drain(60)
     numbers = [job["args"]["number"] for job in look.dead()]
     assert sorted(numbers) == list(range(250))
     trimmer = Trimmer(keys, SharedLink(link), PoolOptions(dead_count=20))
@@ -294,8 +292,9 @@ def test_dead_jobs_over_their_age_are_trimmed_and_counted(new_pool, look, keys, 
         fails.enqueue()
         wait_until(look.dead)
     trimmer = Trimmer(keys, SharedLink(link), PoolOptions(dead_age=60.0))
-    assert trimmer.trim(look.now() + 50) == 0
-    assert trimmer.trim(look.now() + 70) == 1
+    (died,) = look.scores(keys.dead)
+    assert trimmer.trim(died + 50) == 0
+    assert trimmer.trim(died + 70) == 1
     assert look.dead() == []
     assert look.total("trimmed:dead") == 1
 
@@ -314,7 +313,7 @@ def test_a_job_whose_arguments_do_not_fit_fails_like_any_other(new_pool, look, n
         stranger.enqueue("typed", user=7)
         stranger.enqueue("typed", user_id=7)
         wait_until(lambda: len(look.dead()) == 2)
-        assert pool.drain(10)
+        assert pool.drain(60)
     stranger.close()
     assert ran == [7]
     assert all(job["fails"] == 2 and job["err"].startswith("BadArguments: typed") for job in look.dead())

@@ -54,11 +54,13 @@ def test_the_example_enqueues_runs_and_shows_its_jobs(processes, look):
         except httpx.TransportError:
             return None
 
+    # The page waits for the result for some seconds only.
+    wait_until(look.pools)
     placed = wait_until(order)
     result = httpx.get(f"{base}/jobs/{placed.json()['job']}", timeout=60)
     assert result.json() == {"result": "order 7 confirmed by shop@example.org"}
 
-    assert httpx.get(f"{base}/ops/jobs/").status_code == 403
+    assert httpx.get(f"{base}/ops/jobs/", timeout=60).status_code == 403
     ada = httpx.Client(headers={"x-user": "ada"}, base_url=base, timeout=60)
     page = ada.get("/ops/jobs/", headers={"accept": "text/html"})
     assert page.status_code == 200
@@ -99,7 +101,7 @@ def test_jobs_run_in_a_context_of_the_app_that_ends_with_them(new_pool, colour):
     pool.start()
     for _ in range(2):
         job.enqueue()
-    assert pool.drain(20)
+    assert pool.drain(60)
     assert seen == [("shop", False)] * 2
     assert ended == [None, None]
     assert not current_app

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import signal
 import threading
+import time
 
 import pytest
 
 from dayjob import Admin, Discard, Enqueuer, GiveBack, Job, Snooze
+from dayjob.worker.running.runner import GIVE_BACK_SECONDS
 from server import wait_until
 from workers import JOBS, WorkerCommand
 
@@ -43,7 +45,8 @@ def test_a_job_that_gives_itself_back_at_a_stop_runs_again_in_the_next_worker(
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0
         assert sorted(words[1:] for words in worker.said("stopped")) == [["1", "shutdown"], ["2", "shutdown"]]
-        assert look.totals() == {"given_back:count": 2}
+        assert look.totals() == {}
+        assert look.total("given_back:count") >= 2
         worker.started()
         worker.wait_for("begin", 4)
         worker.open_gate()
@@ -67,7 +70,7 @@ def test_a_job_that_gives_itself_back_goes_to_the_head_of_its_queue(new_pool, lo
     with pool:
         pool.enqueuer.enqueue_many("held", [{"n": n} for n in (1, 2, 3)])
         assert begun.wait(60)
-        pool.stop(timeout=10)
+        pool.stop(timeout=60)
     assert [job["args"]["n"] for job in look.queue("held")] == [1, 2, 3]
     assert "fails" not in look.queue("held")[0]
     assert look.total("given_back:held") >= 1
@@ -98,14 +101,14 @@ def test_a_job_that_gives_itself_back_while_its_pool_goes_on_runs_again_and_does
     with pool:
         pool.enqueuer.enqueue("shy")
         wait_until(lambda: len(seen) > 1)
-        before = len(seen)
+        before, began = len(seen), time.monotonic()
         for _ in range(500):
             other.enqueue()
         wait_until(lambda: len(quick) == 500)
         # A job that comes back at once would have run hundreds of times by now.
-        assert len(seen) - before <= 60
+        assert len(seen) - before <= 2 + (time.monotonic() - began) / GIVE_BACK_SECONDS
         gate.set()
-        assert pool.drain(20)
+        assert pool.drain(60)
     assert set(seen) == {1}
     assert (look.total("done:shy"), look.total("done:other")) == (1, 500)
     # On a busy machine a pool also gives back what no worker started in time.
@@ -123,10 +126,11 @@ def test_a_stop_does_not_wait_for_a_job_that_was_given_back_before(new_pool, loo
 
     with pool:
         shy.enqueue()
-        assert seen.wait(20)
+        assert seen.wait(60)
     assert len(look.queue("shy")) == 1
     assert look.held() == 0
-    assert set(look.totals()) == {"given_back:shy"}
+    assert look.totals() == {}
+    assert look.total("given_back:shy") >= 1
 
 
 @pytest.mark.parametrize(
@@ -171,11 +175,11 @@ def test_a_job_that_gives_itself_back_because_of_its_timeout_has_failed(new_pool
             assert job.checkin("cleaning up")
             raise GiveBack("stopping")
 
-    pool.register("late", plain if colour == "plain" else coroutine, timeout=0.1, max_fails=1)
+    pool.register("late", plain if colour == "plain" else coroutine, timeout=0.5, max_fails=1)
     with pool:
         pool.enqueuer.enqueue("late")
         (dead,) = wait_until(look.dead)
-    assert dead["err"] == "JobTimeout: late ran longer than its timeout of 0.1 s"
+    assert dead["err"] == "JobTimeout: late ran longer than its timeout of 0.5 s"
     assert reasons == ["timeout"]
     assert look.totals() == {"failed:late": 1, "dead:late": 1}
 
@@ -197,6 +201,6 @@ def test_a_cancelled_job_that_gives_itself_back_is_cancelled(new_pool, look, red
         assert begun.wait(60)
         with Admin(namespace, redis=redis_url) as admin:
             assert admin.cancel(job.id).done
-        assert pool.drain(20)
+        assert pool.drain(60)
     assert reasons == ["cancelled"]
     assert look.totals() == {"cancelled:long": 1}

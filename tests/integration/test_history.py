@@ -12,9 +12,7 @@ from dayjob import Dead, Discard, Enqueuer, Job, Snooze
 from dayjob.store.ops import history
 from records import all_records
 from server import wait_until
-from workers import WorkerCommand
-
-QUICK = {"lease": 1.0, "beat": 0.3}
+from workers import PATIENT_JOBS, WorkerCommand
 
 
 @pytest.fixture
@@ -71,7 +69,7 @@ def test_records_survive_the_stop_of_their_pool_and_are_sent_before_it_ends(new_
     pool.register("work", lambda: None)
     pool.enqueuer.enqueue_many("work", [{}] * 300)
     with pool:
-        assert pool.drain(20)
+        assert pool.drain(60)
     assert sum(one.weight for one in recorded("work", completed=True)) == pytest.approx(300, rel=0.01)
 
 
@@ -100,7 +98,7 @@ def test_a_job_type_or_a_pool_can_turn_the_history_off(new_pool, call, keys):
 
 
 def test_the_attempts_of_a_dead_pool_are_recorded_as_crashed(new_pool, new_ghost, recorded):
-    pool = new_pool(**QUICK)
+    pool = new_pool(beat=0.3)
     pool.register("work", lambda: None)
     job = pool.enqueuer.enqueue("work")
     ghost = new_ghost()
@@ -115,6 +113,7 @@ def test_the_attempts_of_a_dead_pool_are_recorded_as_crashed(new_pool, new_ghost
 
 def test_a_job_whose_process_is_killed_has_a_crash_and_a_completion(tmp_path, redis_url, namespace, recorded):
     worker = WorkerCommand(tmp_path, redis_url, namespace)
+    worker.write(PATIENT_JOBS)
     try:
         (child,) = worker.started()
         job = Enqueuer(namespace, redis=redis_url).enqueue("hold_once", n=1)
@@ -147,5 +146,6 @@ def test_a_late_outcome_is_not_recorded(new_pool, recorded, call, keys, look):
         # Another hand settled it meanwhile.
         call("DEL", keys.held(pool_id))
         go.append(1)
-        wait_until(lambda: look.total("late:slow"))
+        # Late, or lost where the pool learned before that Redis does not have it any more.
+        wait_until(lambda: look.total("late:slow") or not pool._runtime.state.held)
     assert recorded("slow", completed=True) == []

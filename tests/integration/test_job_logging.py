@@ -62,7 +62,7 @@ def test_a_filter_names_the_job_in_every_record_and_a_dash_elsewhere(new_pool, l
     shop(pool)
     pool.start()
     job = pool.enqueuer.using(source="acme", headers={"request-id": "r7"}).enqueue(name, n=3)
-    assert pool.drain(20)
+    assert pool.drain(60)
     about = f"{name}/{job.id}/1/acme/r7 shop"
     assert len([line for line in lines() if line.startswith(about)]) == 1
     assert any(line.startswith("-/-/-/-/- dayjob.worker") for line in lines())
@@ -75,7 +75,7 @@ def test_the_line_about_a_dead_job_names_it_under_a_record_factory_too(new_pool,
     shop(pool)
     pool.start()
     job = pool.enqueuer.using(headers={"request-id": "r7"}).enqueue("plain", n=3)
-    assert pool.drain(20)
+    assert pool.drain(60)
     (dead,) = [record for record in caplog.records if "is dead" in record.getMessage()]
     assert (dead.job_name, dead.job_id, dead.attempt, dead.request_id) == ("plain", job.id, 1, "r7")
     assert dead.error_kind == "ValueError"
@@ -89,7 +89,7 @@ def test_the_line_about_a_failed_attempt_has_the_kind_and_the_message_of_its_err
     shop(pool)
     pool.start()
     pool.enqueuer.enqueue("plain", n=3)
-    assert pool.drain(20)
+    assert pool.drain(60)
     (dead,) = [record for record in caplog.records if "is dead" in record.getMessage()]
     assert (dead.error_kind, dead.error_message) == ("ValueError", "ValueError: broken")
 
@@ -112,7 +112,7 @@ def test_hooks_of_sync_and_async_jobs_know_the_job_that_ended(new_pool):
 
     pool.start()
     ids = {job.enqueue().id for job in (plain, on_loop)}
-    assert pool.drain(20)
+    assert pool.drain(60)
     assert {job.id for job in known.values()} == ids
     assert current_job() is None
 
@@ -136,7 +136,7 @@ def test_json_lines_have_the_job_the_extra_fields_the_exception_and_the_stack(ne
     pool.start()
     headers = {"request-id": "r7", "api-token": "s3cret"}
     job = pay.using(source=5, headers=headers).enqueue(7)
-    assert pool.drain(20)
+    assert pool.drain(60)
     log.removeHandler(handler)
     paid, failed = map(json.loads, stream.getvalue().splitlines())
     assert paid["order"] == 7
@@ -178,7 +178,7 @@ def test_a_structlog_processor_adds_the_job_and_keeps_what_is_bound(new_pool):
     pool.start()
     log.info("outside")
     job = pay.using(source="acme").enqueue(7)
-    assert pool.drain(20)
+    assert pool.drain(60)
     outside, paid, bound = map(json.loads, stream.getvalue().splitlines())
     assert "job_id" not in outside
     assert paid == {
@@ -212,7 +212,7 @@ def test_a_context_variable_travels_with_jobs_and_with_the_jobs_they_enqueue(new
     own = second.using(headers={"request_id": "own"}).enqueue()
     request_id.reset(before[0])
     tenant.reset(before[1])
-    assert pool.drain(20)
+    assert pool.drain(60)
     assert dict(job.headers) == {"request_id": "r7", "x-tenant": "4"}
     assert own.headers["request_id"] == "own"
     assert seen[0] == ("second", None, None)

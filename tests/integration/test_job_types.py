@@ -271,7 +271,7 @@ def test_what_a_worker_runs_is_shown_as_this_console_may_show_it(namespace, redi
     pool.start()
     pay.enqueue(card=SECRET, n=7)
     try:
-        wait_until(lambda: admin.busy() and admin.busy()[0].worker.checkin)
+        wait_until(lambda: any(one.worker.checkin for one in admin.busy()))
         with Admin(namespace, redis=redis_url, hide=["n"]) as strict:
             (one,) = strict.busy()
             assert one.args == {"card": HIDDEN, "n": HIDDEN}

@@ -323,7 +323,8 @@ def test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order(new_po
         assert time.monotonic() - began >= 0.3
         assert [job["args"]["number"] for job in look.queue(style)] == list(range(8))
         assert call("LRANGE", keys.queue(style), 0, -1) == before
-        assert look.totals() == {f"given_back:{style}": 3}
+        assert look.totals() == {}
+        assert look.total(f"given_back:{style}") >= 3
         assert look.pools() == []
         assert call("ZCARD", keys.condemned) == 0
     finally:
@@ -331,7 +332,7 @@ def test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order(new_po
     # What ended after that has no say any more.
     with pool:
         assert pool.drain(10)
-    assert look.totals() == {f"given_back:{style}": 3, f"done:{style}": 8}
+    assert look.totals() == {f"done:{style}": 8}
 
 
 @pytest.mark.parametrize("colour", ["plain", "coloured"])
