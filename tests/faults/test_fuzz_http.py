@@ -58,8 +58,8 @@ def rubbish(server):
 def status(url: str, request: bytes) -> int:
     """The status that raw bytes are answered with; 0 when the connection is closed without a word."""
     host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), 30) as sock:
-        sock.settimeout(30)
+    with socket.create_connection((host, int(port)), 60) as sock:
+        sock.settimeout(60)
         sock.sendall(request)
         line = b""
         while b"\r\n" not in line:
@@ -235,8 +235,8 @@ def _value(chance: random.Random) -> bytes:
 
 def _closing(url: str, request: bytes) -> int:
     host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), 30) as sock:
-        sock.settimeout(30)
+    with socket.create_connection((host, int(port)), 60) as sock:
+        sock.settimeout(60)
         try:
             sock.sendall(request)
             sock.shutdown(socket.SHUT_WR)
