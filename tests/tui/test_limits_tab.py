@@ -7,12 +7,13 @@ from keyed import fill_keys, key_name
 from rates import limit_name
 
 
-def test_the_limits_show_what_they_allow_and_lead_to_their_queue(top, keys, link):
+def test_the_limits_show_what_they_allow_and_lead_to_their_queue(top, keys, link, call):
     limit_name(keys, link, "mail", {"smtp": Rate(10, per=60)})
+    call("SADD", keys.known_jobs, "mail")
     screen = top("--tab", "limits", columns=160)
     screen.wait_for("smtp", "10 per minute", "0 of 10", "now", "mail")
     screen.press("enter")
-    screen.wait_for("mail", "waiting")
+    screen.wait_for("Limits > mail", "waiting 0", gone="1 limit, ")
 
 
 def test_a_queue_leads_to_its_keys(top, keys, link):
