@@ -259,7 +259,7 @@ def test_a_cancelled_job_and_one_past_its_timeout_leave_no_children(family, look
         while not (job.checkin() or go.is_set()):
             go.wait(0.01)
 
-    pool, parent, _ = family(act, beat=0.2, lease=5.0)
+    pool, parent, _ = family(act, beat=0.2)
     job = parent.enqueue()
     with pool:
         assert started.wait(60)

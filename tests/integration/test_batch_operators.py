@@ -59,7 +59,7 @@ class Program:
 
 @pytest.fixture
 def program(new_pool):
-    return Program(new_pool(concurrency=2, beat=0.2, lease=5.0))
+    return Program(new_pool(concurrency=2, beat=0.2))
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ class Program:
 
 @pytest.fixture
 def program(new_pool):
-    return Program(new_pool(concurrency=4, beat=0.2, lease=5.0))
+    return Program(new_pool(concurrency=4, beat=0.2))
 
 
 def fail(job):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -158,7 +159,8 @@ def test_a_clock_that_is_off_is_a_warning(examine):
     assert "ahead of" in examine(clock=lambda: time.time() - 30)["clock"].what
     finding = examine(clock=lambda: time.time() + 90)["clock"]
     assert finding.level == "warning"
-    assert "90 s behind" in finding.what
+    # The time of the question counts half.
+    assert re.search(r" (8[5-9]|9[0-5]) s behind", finding.what)
 
 
 def test_keys_of_a_wrong_type_are_named(examine, call, keys):
@@ -225,9 +227,7 @@ def test_a_running_pool_leads_and_its_names_are_known(examine, keys, new_pool, c
             and call("EXISTS", *[keys.pool(one.decode()) for one in call("ZRANGE", keys.pools, 0, -1)])
         )
     )
-    found = examine()
-    assert found["pools"].level == "ok"
-    assert found["leader"].level == "ok"
+    wait_until(lambda: (found := examine())["pools"].level == found["leader"].level == "ok")
     call("SADD", keys.known_jobs, "misspelt")
     call("LPUSH", keys.queue("misspelt"), "x")
     finding = examine()["queues"]
