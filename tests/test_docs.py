@@ -184,7 +184,7 @@ STAYING = {
 }
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_the_readme_works_as_printed_from_its_program_to_its_last_command(embedded: Path) -> None:
     text = README.read_text("utf-8")
     (_, code), *more = blocks(README, "python")

@@ -15,7 +15,7 @@ import pytest
 
 from answers.fleet import Fleet, built, write_minute
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "questions.md"
 KIND = "TimeoutError: no answer within # s"

@@ -41,7 +41,7 @@ def test_there_are_faults_of_more_than_twenty_kinds_and_each_area_has_some():
     assert {kind.area for kind in KINDS.values()} == {"workers", "jobs", "server", "network", "operator"}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "case",
     [

@@ -47,7 +47,7 @@ CUTS: tuple[Fault, ...] = (BEFORE, AFTER, reply(0), reply(1), *map(reply, BYTES[
 #: How many round trips an operation may have at most; a pool makes more with time.
 MAX_TRIPS = 40
 
-pytestmark = pytest.mark.timeout(1800 if FULL else 240)
+pytestmark = pytest.mark.timeout(1800 if FULL else 900)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from faults.test_fuzz_payloads import PRIVATE
 from web.conftest import running_console
 
 # A thousand requests, one after the other: more than a minute on a busy machine.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 #: What people get; the rest of the paths is in the API's own table.
 PAGES = (

@@ -645,7 +645,7 @@ class KeyMachine(RuleBasedStateMachine):
                 assert self.link.run(plain("ZCARD", self.keys.bell(name))) == 1, f"bell of {name}"
 
 
-@pytest.mark.timeout(6 * 3600 if FULL else 240)
+@pytest.mark.timeout(6 * 3600 if FULL else 900)
 def test_any_history_keeps_the_limits_and_the_order_of_every_key(tmp_path):
     """A failure is shrunk to the fewest steps, and printed as a program."""
     with running(tmp_path) as server:

@@ -1087,7 +1087,7 @@ def place_of(job: Known) -> tuple[str, ...]:
     return ("held", job.pool, job.token) if job.place == "held" else (job.place,)
 
 
-@pytest.mark.timeout(6 * 3600 if FULL else 240)
+@pytest.mark.timeout(6 * 3600 if FULL else 900)
 def test_any_history_of_operations_leaves_every_job_in_exactly_one_place(tmp_path):
     """A failure is shrunk to the fewest steps, and printed as a program."""
     with running(tmp_path) as server:

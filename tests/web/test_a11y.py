@@ -85,7 +85,7 @@ def grave(page) -> list[str]:
     ]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("dark", 360)])
 def test_every_page_fits_complains_of_nothing_and_can_be_used_by_all(
     chromium, console, busy_shop, theme, width

@@ -13,7 +13,7 @@ from server import wait_until
 from web.shop import shop
 
 #: A browser is slow on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def queue(admin: Admin, name: str):

@@ -10,7 +10,7 @@ from server import wait_until
 from web.browser import window
 
 #: A browser is slow on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_bar_of_the_calendar_says_what_it_is_and_leads_to_its_jobs(console, tab):

@@ -7,7 +7,7 @@ import pytest
 from web.browser import window
 
 #: A browser is slow on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

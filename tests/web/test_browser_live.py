@@ -13,7 +13,7 @@ from web.browser import window
 from web.shop import shop
 
 #: A browser is slow on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def ids(tab) -> list[str]:

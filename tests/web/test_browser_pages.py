@@ -15,7 +15,7 @@ from web.conftest import running_console, serving
 from web.shop import HOSTILE, poison
 
 #: A browser is slow on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 #: Pages that show what others wrote.
 PAGES = (

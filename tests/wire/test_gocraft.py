@@ -23,7 +23,7 @@ from server import Server, free_port, wait_until
 from web.conftest import running_console
 
 #: The first test of a process may have to build the program.
-pytestmark = pytest.mark.timeout(330)
+pytestmark = pytest.mark.timeout(900)
 
 #: What Go's encoder escapes, and what may not fit into its floats.
 ARGS = {"n": 7, "s": "<é & \u2028>", "deep": {"z": [1, {"a": None}], "f": 1.5}, "yes": True}

@@ -15,7 +15,7 @@ from gocraft import SOURCE
 GUIDES = Path(__file__).parent.parent.parent / "docs" / "guides"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-pytestmark = pytest.mark.timeout(330)
+pytestmark = pytest.mark.timeout(900)
 
 
 def shown(guide: str, language: str) -> list[str]:
