@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -196,6 +198,24 @@ class WorkerCommand:
                 child = psutil.Process(pid)
                 if "dayjob.cli.child" in child.cmdline():
                     child.kill()
+
+
+def reported_by(worker: WorkerCommand, program: str, count: int) -> list[Any]:
+    """What a program reports as a producer and as workers, two processes: the JSON lines that it writes to $REPORTS."""
+    reports = worker.folder / "reports"
+    reports.touch()
+    worker.write(textwrap.dedent(program))
+    environ = {
+        **os.environ, "DAYJOB_REDIS_URL": worker.redis_url, "DAYJOB_NAMESPACE": worker.namespace, "REPORTS": str(reports),
+    }  # fmt: skip
+    try:
+        worker.started(REPORTS=str(reports))
+        subprocess.run([sys.executable, "jobs.py"], cwd=worker.folder, env=environ, check=True)
+        wait_until(lambda: len(reports.read_text().splitlines()) == count)
+        # Read before the worker is killed, because that is reported too.
+        return [json.loads(line) for line in reports.read_text().splitlines()]
+    finally:
+        worker.close()
 
 
 def is_gone(pid: int) -> bool:

@@ -16,7 +16,7 @@ from contextlib import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dayjob.errors import BadOption, BadSignature
 from dayjob.handlers.signature import NOT_YET, Colour, Function, NoContext, Role
@@ -42,6 +42,13 @@ class Skipped:
 SKIPPED: Final = Skipped()
 
 
+class ServerAddress(NamedTuple):
+    """The server that has the jobs: its host and port, or the path of its socket."""
+
+    host: str
+    port: int | None
+
+
 @dataclass(slots=True)
 class Outgoing:
     """One enqueue call, as its hooks see it."""
@@ -53,6 +60,8 @@ class Outgoing:
     headers: dict[str, str]
     #: After the `yield`: the jobs that were stored, or that will be sent at the commit. Duplicates are left out.
     jobs: Sequence[Job] = ()
+    #: Where the jobs go; None in a testing block, for a node of a workflow, and for a server that several hosts are.
+    server: ServerAddress | None = None
 
 
 class EnqueueHook:

@@ -25,7 +25,7 @@ from dayjob.handlers.periodic import PeriodicJob
 from dayjob.handlers.redact import without
 from dayjob.instruments import INSTRUMENTS, add_headers, failure_of, secrets_of
 from dayjob.job import Job
-from dayjob.middleware import Outgoing
+from dayjob.middleware import Outgoing, ServerAddress
 from dayjob.text import message_of
 from dayjob.version import __version__
 
@@ -81,7 +81,7 @@ class Tracing:
         """A span of kind producer, whose context travels with the jobs."""
 
         def send(outgoing: Outgoing) -> Generator[None]:
-            attributes = _attributes(namespace, outgoing.name, names.SEND)
+            attributes = _attributes(namespace, outgoing.name, names.SEND, outgoing.server)
             if outgoing.count != 1:
                 attributes[names.BATCH_COUNT] = outgoing.count
             measured = _measured(attributes)
@@ -112,6 +112,7 @@ class Tracing:
         self,
         namespace: str,
         periodics: Mapping[str, PeriodicJob],  # noqa: ARG002 - the span has the schedule's name
+        server: ServerAddress | None,
     ) -> Callable[[Job], Generator[None]]:
         """A span of kind consumer, in the trace of the enqueue."""
 
@@ -119,7 +120,7 @@ class Tracing:
             if not self.on:
                 yield
                 return
-            attributes = _attributes(namespace, job.name, names.PROCESS)
+            attributes = _attributes(namespace, job.name, names.PROCESS, server)
             measured = _measured(attributes)
             self._count(job, measured)
             sender = propagate.extract(job.headers, context.Context(), getter=_HEADERS)
@@ -186,14 +187,21 @@ class _Headers(Getter[Mapping[str, str]]):
 _HEADERS = _Headers()
 
 
-def _attributes(namespace: str, job_name: str, operation: str) -> dict[str, Any]:
-    return {
+def _attributes(
+    namespace: str, job_name: str, operation: str, server: ServerAddress | None
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
         names.SYSTEM: names.DAYJOB,
         names.DESTINATION: job_name,
         names.OPERATION_NAME: operation,
         names.OPERATION_TYPE: operation,
         names.NAMESPACE: namespace,
     }
+    if server is not None:
+        found[names.SERVER_ADDRESS] = server.host
+        if server.port is not None:
+            found[names.SERVER_PORT] = server.port
+    return found
 
 
 def _measured(attributes: Mapping[str, Any]) -> dict[str, str]:

@@ -15,6 +15,8 @@ MESSAGE_ID = "messaging.message.id"
 BODY_SIZE = "messaging.message.body.size"
 BATCH_COUNT = "messaging.batch.message_count"
 ERROR_TYPE = "error.type"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
 
 #: The event of a span for an exception, and its attributes.
 EXCEPTION = "exception"

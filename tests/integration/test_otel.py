@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
 
@@ -22,9 +20,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 from dayjob import Discard, Enqueuer, Job, Snooze, Unavailable
 from dayjob.instruments import INSTRUMENTS
 from dayjob.otel import DayjobInstrumentor
+from dayjob.store.addresses import parse_url
 from dayjob.testing import testing
 from server import wait_until
-from workers import WorkerCommand
+from workers import WorkerCommand, reported_by
 
 
 class Telemetry:
@@ -75,7 +74,7 @@ def instrumented():
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_an_attempt_continues_the_trace_of_its_enqueue_and_links_to_it(
-    instrumented, new_pool, namespace, colour
+    instrumented, new_pool, namespace, redis_url, colour
 ):
     telemetry = instrumented()
     pool = new_pool()
@@ -104,6 +103,8 @@ def test_an_attempt_continues_the_trace_of_its_enqueue_and_links_to_it(
     assert [link.context.span_id for link in process.links] == [send.context.span_id]
     assert inner.parent.span_id == process.context.span_id
     assert inside == [process.context.span_id]
+    address = parse_url(redis_url)
+    server = {"server.address": address.hosts[0][0], "server.port": address.hosts[0][1]}
     assert dict(send.attributes) == {
         "messaging.system": "dayjob",
         "messaging.destination.name": "charge",
@@ -111,6 +112,7 @@ def test_an_attempt_continues_the_trace_of_its_enqueue_and_links_to_it(
         "messaging.operation.type": "send",
         "messaging.message.id": job.id,
         "dayjob.namespace": namespace,
+        **server,
     }
     assert dict(process.attributes) == {
         "messaging.system": "dayjob",
@@ -120,6 +122,7 @@ def test_an_attempt_continues_the_trace_of_its_enqueue_and_links_to_it(
         "messaging.message.id": job.id,
         "messaging.message.body.size": 2,
         "dayjob.namespace": namespace,
+        **server,
         "dayjob.attempt": 1,
         "dayjob.source": "4",
     }
@@ -334,7 +337,7 @@ PROGRAM = """
     from dayjob.otel import DayjobInstrumentor
 
     provider = TracerProvider()
-    out = open(os.environ["SPANS"], "a", buffering=1)
+    out = open(os.environ["REPORTS"], "a", buffering=1)
     exporter = ConsoleSpanExporter(out=out, formatter=lambda span: span.to_json(indent=None) + "\\n")
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
@@ -354,19 +357,8 @@ PROGRAM = """
 
 
 def test_one_trace_leads_from_a_producer_process_into_a_worker_process(tmp_path, redis_url, namespace):
-    worker = WorkerCommand(tmp_path, redis_url, namespace)
-    worker.write(textwrap.dedent(PROGRAM))
-    spans = tmp_path / "spans"
-    try:
-        worker.started(SPANS=str(spans))
-        environ = {
-            **os.environ, "DAYJOB_REDIS_URL": redis_url, "DAYJOB_NAMESPACE": namespace, "SPANS": str(spans),
-        }  # fmt: skip
-        subprocess.run([sys.executable, "jobs.py"], cwd=tmp_path, env=environ, check=True, timeout=60)
-        wait_until(lambda: len(spans.read_text().splitlines()) == 4)
-    finally:
-        worker.close()
-    found = {span["name"]: span for span in map(json.loads, spans.read_text().splitlines())}
+    reports = reported_by(WorkerCommand(tmp_path, redis_url, namespace), PROGRAM, 4)
+    found = {span["name"]: span for span in reports}
     assert len({span["context"]["trace_id"] for span in found.values()}) == 1
     parents = {name: span["parent_id"] for name, span in found.items()}
     assert parents["POST /checkout"] is None

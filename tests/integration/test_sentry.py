@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
-import textwrap
 import threading
 
 import pytest
@@ -18,7 +14,7 @@ from dayjob import BadOption, Discard, Retry, Snooze
 from dayjob.instruments import INSTRUMENTS
 from dayjob.sentry import _INSTRUMENT, DayjobIntegration, monitor_config, monitor_slug
 from server import wait_until
-from workers import WorkerCommand
+from workers import WorkerCommand, reported_by
 
 
 class Captured(Transport):
@@ -364,7 +360,7 @@ PROGRAM = """
 
     class ToFile(Transport):
         def capture_envelope(self, envelope):
-            with open(os.environ["SENT"], "a") as out:
+            with open(os.environ["REPORTS"], "a") as out:
                 for item in envelope.items:
                     out.write(json.dumps([item.type, item.payload.json]) + "\\n")
 
@@ -385,19 +381,7 @@ PROGRAM = """
 
 
 def test_one_trace_leads_from_a_producer_process_into_a_worker_process(tmp_path, redis_url, namespace):
-    worker = WorkerCommand(tmp_path, redis_url, namespace)
-    worker.write(textwrap.dedent(PROGRAM))
-    sent = tmp_path / "sent"
-    try:
-        worker.started(SENT=str(sent))
-        environ = {
-            **os.environ, "DAYJOB_REDIS_URL": redis_url, "DAYJOB_NAMESPACE": namespace, "SENT": str(sent),
-        }  # fmt: skip
-        subprocess.run([sys.executable, "jobs.py"], cwd=tmp_path, env=environ, check=True, timeout=60)
-        wait_until(lambda: sent.exists() and len(sent.read_text().splitlines()) == 3)
-        items = [json.loads(line) for line in sent.read_text().splitlines()]
-    finally:
-        worker.close()
+    items = reported_by(WorkerCommand(tmp_path, redis_url, namespace), PROGRAM, 3)
     found = {payload["transaction"]: payload for kind, payload in items if kind == "transaction"}
     (error,) = [payload for kind, payload in items if kind == "event"]
     traces = {one["contexts"]["trace"]["trace_id"] for one in (*found.values(), error)}

@@ -22,6 +22,7 @@ from dayjob.store.addresses import (
     redacted,
     resolve,
     resolve_namespace,
+    server_address,
 )
 
 HERE = Path("/srv/shop")
@@ -412,3 +413,18 @@ def test_every_option_of_the_client_library_is_known_except_those_that_make_tls_
 
     unknown = set(URL_QUERY_ARGUMENT_PARSERS) - {*_IGNORED_OPTIONS, *_SECRET_OPTIONS, *_SHOWN_OPTIONS}
     assert not [name for name in unknown if not name.startswith("ssl_")]
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("rediss://user:secret@cache.example:6380/2", ("cache.example", 6380)),
+        ("redis://[::1]", ("::1", 6379)),
+        ("unix:///run/valkey.sock?db=1", ("/run/valkey.sock", None)),
+        ("redis+sentinel://a:1,b:2/main/0", None),
+        ("redis+cluster://a:1,b:2", None),
+        ("embedded:/srv/shop/.dayjob", None),
+    ],
+)
+def test_the_address_of_a_server_is_one_host_or_a_socket(url, found):
+    assert server_address(url) == found

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dayjob.middleware import EnqueueHook, Outgoing
+from dayjob.middleware import EnqueueHook, Outgoing, ServerAddress
 from dayjob.names import check_headers
 from dayjob.options import EnqueueOptions
 from dayjob.safe_logging import SafeLogger
@@ -16,14 +16,18 @@ logger = SafeLogger("dayjob.enqueue")
 
 @contextmanager
 def hooked(
-    hooks: Sequence[EnqueueHook], name: str, count: int, options: EnqueueOptions
+    hooks: Sequence[EnqueueHook],
+    name: str,
+    count: int,
+    options: EnqueueOptions,
+    server: ServerAddress | None = None,
 ) -> Iterator[Outgoing]:
     """Run each hook to its `yield`, the first one outermost; then the block; then the rest of each hook.
 
     What a hook raises before its `yield` reaches the caller, and nothing is sent. What it raises afterwards is logged,
     because the jobs are stored.
     """
-    outgoing = Outgoing(name, count, dict(options.headers or {}))
+    outgoing = Outgoing(name, count, dict(options.headers or {}), server=server)
     entered: list[tuple[EnqueueHook, Generator[None]]] = []
     try:
         for hook in hooks:

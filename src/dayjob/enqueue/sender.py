@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace as replace_struct
 
@@ -26,7 +26,7 @@ from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
 from dayjob.errors import BadOption
 from dayjob.instruments import INSTRUMENTS
 from dayjob.job import Job, running
-from dayjob.middleware import Outgoing
+from dayjob.middleware import Outgoing, ServerAddress
 from dayjob.options import Commit, EnqueueOptions
 from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
@@ -62,6 +62,8 @@ class _SenderBase:
         self._redis = redis
         #: The server that `redis` and the environment name, once it is known.
         self._server: str | None = None
+        #: Its address, for those who record it; False before it was asked for.
+        self._address: ServerAddress | Literal[False] | None = False
         #: Seconds to wait for answers, divided among the tries. The waits between the tries are not included.
         self._timeout = timeout
         self._answer_seconds = timeout / len(TRIES)
@@ -142,6 +144,15 @@ class _SenderBase:
             self._server = addresses.resolve(self._redis).url
         return prefix, self._server
 
+    @property
+    def server(self) -> ServerAddress | None:
+        """The address of the server; None in a testing block."""
+        if self.builder.sink is not None:
+            return None
+        if self._address is False:
+            self._address = addresses.server_address(self.place[1])
+        return self._address
+
     def commit_for_workflow(self, new_jobs: Sequence[NewJob]) -> Commit | None:
         """The commit that the start of a workflow waits for, if any. Raises BadOption."""
         commit = None if self._defaults is None else self._defaults.on_commit
@@ -220,7 +231,7 @@ class Sender(_SenderBase):
         # Without a call, because this is asked for every job.
         if not (INSTRUMENTS.installed or self.builder.pool_hooks):
             return self.send(*self._request(name, args, options))
-        with hooked(self.builder.hooks, name, 1, options) as outgoing:
+        with hooked(self.builder.hooks, name, 1, options, self.server) as outgoing:
             job = self.send(*self._request(name, args, with_headers(options, outgoing)))
             outgoing.jobs = () if job is None else (job,)
         return job
@@ -229,7 +240,7 @@ class Sender(_SenderBase):
         self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions
     ) -> list[Job]:
         """Enqueue many jobs of one name, each with encoded arguments and its options. Duplicates are left out of the answer."""
-        with hooked(self.builder.hooks, name, len(items), options) as outgoing:
+        with hooked(self.builder.hooks, name, len(items), options, self.server) as outgoing:
             jobs = self.send(*self._request_many(name, items, options, outgoing))
             outgoing.jobs = jobs
         return jobs
@@ -331,7 +342,7 @@ class AsyncSender(_SenderBase):
         # Without a call, because this is asked for every job.
         if not (INSTRUMENTS.installed or self.builder.pool_hooks):
             return await self.send(*self._request(name, args, options))
-        with hooked(self.builder.hooks, name, 1, options) as outgoing:
+        with hooked(self.builder.hooks, name, 1, options, self.server) as outgoing:
             job = await self.send(*self._request(name, args, with_headers(options, outgoing)))
             outgoing.jobs = () if job is None else (job,)
         return job
@@ -340,7 +351,7 @@ class AsyncSender(_SenderBase):
         self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions
     ) -> list[Job]:
         """Enqueue many jobs of one name, each with encoded arguments and its options. Duplicates are left out of the answer."""
-        with hooked(self.builder.hooks, name, len(items), options) as outgoing:
+        with hooked(self.builder.hooks, name, len(items), options, self.server) as outgoing:
             jobs = await self.send(*self._request_many(name, items, options, outgoing))
             outgoing.jobs = jobs
         return jobs

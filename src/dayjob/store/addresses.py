@@ -21,6 +21,7 @@ from typing import Any, Literal, NoReturn
 from urllib.parse import quote, unquote
 
 from dayjob.errors import BadOption, UsageError
+from dayjob.middleware import ServerAddress
 from dayjob.names import check_namespace, check_redis
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.embedded import open_server
@@ -270,6 +271,16 @@ def parse_url(url: str) -> Address:
         service=service,
         options=options,
     )
+
+
+def server_address(url: str) -> ServerAddress | None:
+    """The host and port in a URL, or the path of a socket. None if it names several hosts, or the embedded server."""
+    if url.startswith("embedded:"):
+        return None
+    address = parse_url(url)
+    if address.kind == "unix":
+        return ServerAddress(str(address.path), None)
+    return ServerAddress(*address.hosts[0]) if address.kind == "single" else None
 
 
 def redacted(url: str) -> str:

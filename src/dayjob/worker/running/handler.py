@@ -54,7 +54,10 @@ def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callab
 
 
 def _middlewares(pool: WorkerPool[Any]) -> list[Middleware]:
-    return [*INSTRUMENTS.middlewares(pool.namespace, pool.periodics), *pool.middlewares]
+    if not INSTRUMENTS.installed:
+        return pool.middlewares
+    server = pool.enqueuer.sender.server
+    return [*INSTRUMENTS.middlewares(pool.namespace, pool.periodics, server), *pool.middlewares]
 
 
 def _direct(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any], Any] | None:
