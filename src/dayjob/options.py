@@ -63,6 +63,7 @@ class JobSettings(TypedDict, total=False):
     history_count: int | None
     history_age: Seconds | None
     keep_logs: str | int | None
+    deep_lookup: bool
     on_done: Hook | None
     on_fail: Hook | None
     on_dead: Hook | None
@@ -112,6 +113,8 @@ class JobOptions:
     history_age: Annotated[float | None, checks.duration(none=True)] = None
     #: How many bytes of the lines that each attempt logs are kept, the last ones, such as "64KB"; None keeps none.
     keep_logs: Annotated[int | None, checks.log_bytes] = None
+    #: Whether a job is found by its id wherever it is; others are found among the first 10,000 of a queue or set.
+    deep_lookup: Annotated[bool, checks.boolean] = False
     #: Called with (job, ...) after an attempt that ended this way; see the guide on failure.
     on_done: Annotated[Hook | None, checks.function] = None
     on_fail: Annotated[Hook | None, checks.function] = None

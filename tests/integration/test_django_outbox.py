@@ -102,3 +102,51 @@ print(counts, seen)
     )
     assert "OK" in shop.manage("test")
     assert "No changes detected" in shop.manage("makemigrations", "--check", "--dry-run")
+
+
+TASKS = """
+try:
+    from django.tasks import task
+except ModuleNotFoundError:
+    from django_tasks import task
+from mail.models import Message
+
+@task
+def greet(name):
+    Message.objects.create(to=f"{name}@example.com", subject="Hello")
+    return name
+"""
+
+GREET = """
+from django.db import transaction
+from orders.tasks import greet
+with transaction.atomic():
+    greet.enqueue("ada")
+try:
+    with transaction.atomic():
+        greet.enqueue("eve")
+        raise KeyError
+except KeyError:
+    print("placed")
+"""
+
+
+def test_a_task_is_a_row_of_its_transaction_too(shop):
+    with (shop.folder / "shop" / "settings.py").open("a") as settings:
+        settings.write(
+            "import django\nINSTALLED_APPS += [name for name in ['django_tasks'] if django.VERSION < (6,)]\n"
+            "TASKS = {'default': {'BACKEND': 'dayjob.django.tasks.DayjobBackend'}}\n"
+        )
+    (shop.folder / "orders" / "tasks.py").write_text(TASKS)
+    there = shop.env["DAYJOB_REDIS_URL"]
+    shop.env["DAYJOB_REDIS_URL"] = f"redis://127.0.0.1:{free_port()}"
+    shop.python(GREET)
+    assert shop.rows("SELECT name, sent FROM dayjob_outbox") == [("orders.tasks.greet", None)]
+    shop.env["DAYJOB_REDIS_URL"] = there
+    shop.python(GREET)
+    ids = [one for (one,) in shop.rows("SELECT id FROM dayjob_outbox")]
+    read = f"from orders.tasks import greet\nprint(*[greet.get_result(one).status for one in {ids}])"
+    with shop.worker():
+        wait_until(lambda: len(shop.rows("SELECT * FROM mail_message")) == 2)
+        wait_until(lambda: shop.python(read) == "SUCCESSFUL SUCCESSFUL")
+        wait_until(lambda: shop.rows("SELECT COUNT(*) FROM dayjob_outbox WHERE sent IS NULL") == [(0,)])

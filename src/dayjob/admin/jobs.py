@@ -190,7 +190,7 @@ def detail(
     A job that finished is found as long as the history has its attempts: with its name always, without among the newest
     20,000 records.
 
-    Of each queue the first 10,000 are searched; a quick search stops at 1,000 of each and 10,000 of all.
+    Of each queue the first 10,000 are searched, and all of a job type with `deep_lookup`; a quick search stops at 1,000 of each and 10,000 of all.
     """
     found = yield from find.find_job(session.keys, job_id, name, quick=quick)
     if found is None:

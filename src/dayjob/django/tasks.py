@@ -22,6 +22,7 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
 
 from dayjob import retry
 from dayjob.django.project import commit_hook, project_pool, settings_of_project
@@ -38,12 +39,15 @@ from dayjob.django.task_api import (
 )
 from dayjob.django.task_records import TaskRecord, due_of, read_task_record
 from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
-from dayjob.errors import BadOption, GiveBack, NotReady
+from dayjob.errors import BadOption, GiveBack, NotReady, StoreError
 from dayjob.job import Job, new_id
 from dayjob.options import JobOptions
 from dayjob.outcome import Died, Dropped
+from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops.tasks import read_record, save_record
+
+logger = SafeLogger("dayjob.outbox")
 
 #: Seconds that the record of a task is kept after its end, unless `keep` is given.
 KEEP_SECONDS = 86_400.0
@@ -100,11 +104,13 @@ class DayjobBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no typ
         result = record.result_of_task()
         # The result refers to the Task that was passed, not to a copy.
         object.__setattr__(result, "task", task)
-        send = partial(self._send, task, record, result)
-        if self._on_commit:
-            commit_hook(settings_of_project().database)(send)
+        project = settings_of_project()
+        if project.outbox and connections[project.database].in_atomic_block:
+            self._enqueue_in_outbox(task, record, result, project.database)
+        elif self._on_commit:
+            commit_hook(project.database)(partial(self._send, task, record, result))
         else:
-            send()
+            self._send(task, record, result)
         return result
 
     def get_result(self, result_id: str) -> Any:
@@ -133,26 +139,47 @@ class DayjobBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no typ
             )
         return found
 
+    def _enqueue_in_outbox(self, task: Any, record: TaskRecord, result: Any, database: str) -> None:
+        """Keep the job as a row of the transaction. The record follows at the commit, before the outbox sends the row."""
+
+        def at_commit() -> None:
+            try:
+                self._save_new(record)
+            except StoreError as error:
+                logger.warning(
+                    "Redis did not take the record of a task, so its worker will write it: %s", error
+                )
+            task_enqueued.send(type(self), task_result=result)
+
+        transaction.on_commit(at_commit, using=database)
+        self._enqueue_job(task, record)
+
     def _send(self, task: Any, record: TaskRecord, result: Any) -> None:
-        enqueuer = _types.enqueuer()
-        due = due_of(task)
-        wait = max(0.0, (due or 0.0) - time.time())
         # First the record, so that whoever has the id finds it, and the worker too.
-        enqueuer.run(
-            save_record(Keys(enqueuer.namespace), record.id, record.encode(), wait + MAX_WAIT_SECONDS)
-        )
+        self._save_new(record)
+        self._enqueue_job(task, record)
+        task_enqueued.send(type(self), task_result=result)
+
+    def _save_new(self, record: TaskRecord) -> None:
+        enqueuer = _types.enqueuer()
+        wait = max(0.0, (record.run_after or 0.0) - time.time())
+        keys, seconds = Keys(enqueuer.namespace), wait + MAX_WAIT_SECONDS
+        # A relay may have sent the job already, so that a worker has begun the record.
+        enqueuer.run(save_record(keys, record.id, record.encode(), seconds, new=True))
+
+    def _enqueue_job(self, task: Any, record: TaskRecord) -> None:
+        due = due_of(task)
         args = {
             "args": record.args,
             "kwargs": record.kwargs,
             "queue": record.queue,
             "priority": record.priority,
         }
-        chosen = enqueuer.using(id=record.id)
+        chosen = _types.enqueuer().using(id=record.id)
         if due is None:
             chosen.enqueue(_name(record), **args)
         else:
             chosen.enqueue_at(_name(record), datetime.fromtimestamp(due, UTC), **args)
-        task_enqueued.send(type(self), task_result=result)
 
     def _options_of(self, task: Any) -> JobOptions:
         own = {

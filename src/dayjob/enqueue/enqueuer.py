@@ -198,7 +198,7 @@ class Enqueuer(_EnqueuerBase[Sender]):
         """The state of a job: waiting, running, scheduled, retry, dead or done; None if it is not found. Raises StoreError.
 
         Inside an atomic job, the jobs that it has enqueued are pending until it completes. A completed job is found until its job type's `keep` has passed. Given an id, the first 10,000 waiting jobs of
-        each queue are searched; given a Job, those of its own queue only.
+        each queue are searched; given a Job, those of its own queue only. Job types with `deep_lookup` are searched as a whole.
         """
         return walk(self.sender, results.state_of(self._builder, job))
 

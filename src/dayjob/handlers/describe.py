@@ -72,6 +72,8 @@ class Described(msgspec.Struct, frozen=True):
     #: How many records of its attempts the history keeps, and for how many seconds; None if an older release announced it.
     history_count: int | None = None
     history_age: float | None = None
+    #: Whether its jobs are found by their id wherever they are.
+    deep_lookup: bool = False
     #: The first line of its docstring, and its signature as error messages show it.
     doc: str = ""
     signature: str = ""

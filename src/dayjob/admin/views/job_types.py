@@ -42,6 +42,8 @@ class JobTypeView:
     #: How many records of its attempts the history keeps, and for how many seconds; None if an older release announced it.
     history_count: int | None
     history_age: float | None
+    #: Whether its jobs are found by their id wherever they are.
+    deep_lookup: bool
     #: The first line of its docstring.
     doc: str
     signature: str

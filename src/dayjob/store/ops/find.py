@@ -1,7 +1,7 @@
 """Where is this job? Looks a job up by its id. Writes nothing.
 
-The search covers the next 10,000 entries of each queue and side set; a job further back is not found. A quick search
-covers fewer, so that it is fast however long the queues are.
+The search covers the next 10,000 entries of each queue and side set; a job further back is found only if its job type
+has `deep_lookup`. A quick search covers fewer, so that it is fast however long the queues are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
-from dayjob.store.ops import inspect, maintain, membership, partitions
+from dayjob.store.ops import inspect, job_types, maintain, membership, partitions
 from dayjob.store.ops.results import read_result
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
@@ -113,10 +113,16 @@ def _match(sought: Sought, job_id: str) -> Match | None:
 class Depth:
     """How far to look: how many entries of one key, and of several together; and from which end of a queue."""
 
-    most: int
+    most: float
     in_all: float = math.inf
     #: From the right, where the next one is; or from the left, where those arrive that move while one looks.
     from_next: bool = True
+    #: Whether a set is searched from its end: what is removed at its beginning then moves no entry past the search.
+    from_last: bool = False
+
+
+#: All entries, from the ends where entries are added, so that a job is missed only if it moves.
+WHOLE = Depth(math.inf, from_next=False, from_last=True)
 
 
 def find_at(source: str, job_id: str, at: float) -> Steps[tuple[bytes, codec.Wire] | None]:
@@ -174,6 +180,20 @@ def find_job(keys: Keys, job_id: str, name: str | None = None, *, quick: bool = 
             found = yield from place(keys, job_id, name, depth)
             if found is not None:
                 return found
+    return None if quick else (yield from _find_anywhere(keys, job_id, name))
+
+
+def _find_anywhere(keys: Keys, job_id: str, name: str | None) -> Steps[Found | None]:
+    """A job of a name with `deep_lookup`: the whole queues of those names, then the sets, which all names share."""
+    names = yield from job_types.searched_whole(keys, name)
+    for one in names:
+        found = yield from _find_waiting(keys, job_id, one, WHOLE)
+        if found is not None:
+            return found
+    for place in (_find_scheduled, _find_ended) if names else ():
+        found = yield from place(keys, job_id, None, WHOLE)
+        if found is not None:
+            return found
     return None
 
 
@@ -223,7 +243,7 @@ def _find_ended(keys: Keys, job_id: str, _name: str | None, depth: Depth) -> Ste
 def _in_set(
     source: str, state: State, job_id: str, depth: Depth, *, result: bytes | None = None
 ) -> Steps[Found | None]:
-    found = yield from _search([source], job_id, depth, reverse=state in ("dead", "done"))
+    found = yield from _search([source], job_id, depth, reverse=depth.from_last or state in ("dead", "done"))
     if found is None:
         return None
     _, (place, payload, score, wire) = found

@@ -86,6 +86,15 @@ def keeping(keys: Keys, wanted: Iterable[str]) -> Steps[set[str]]:
     return {one.described.name for one in found if one is not None and one.described.keep is not None}
 
 
+def searched_whole(keys: Keys, name: str | None) -> Steps[list[str]]:
+    """The names with `deep_lookup`: this one, or all. Empty if the key has a wrong type."""
+    try:
+        found = (yield from every(keys)) if name is None else (yield from ask(some(keys, [name])))
+    except Rejected:
+        return []
+    return [one.described.name for one in found if one is not None and one.described.deep_lookup]
+
+
 def history_caps(keys: Keys, wanted: Iterable[str]) -> Steps[dict[str, HistoryCaps]]:
     """What the history keeps of these names, as their pools announced it. Empty if the key has a wrong type."""
     names_ = sorted(set(wanted))[:AT_ONCE]

@@ -8,9 +8,10 @@ from dayjob.store.keys import Keys
 from dayjob.store.op import Op, plain
 
 
-def save_record(keys: Keys, job_id: str, record: bytes, seconds: float) -> Op[Any]:
-    """Store the record of a job for so many seconds."""
-    return plain("SET", keys.task(job_id), record, "PX", max(1, round(seconds * 1000)))
+def save_record(keys: Keys, job_id: str, record: bytes, seconds: float, *, new: bool = False) -> Op[Any]:
+    """Store the record of a job for so many seconds; if it is `new`, unless there is one."""
+    words = ("SET", keys.task(job_id), record, "PX", max(1, round(seconds * 1000)))
+    return plain(*words, "NX") if new else plain(*words)
 
 
 def read_record(keys: Keys, job_id: str) -> Op[Any]:
