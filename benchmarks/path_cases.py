@@ -44,6 +44,10 @@ def chosen(found: Iterable[Case], rows: set[str]) -> list[Case]:
 
 
 def tiny() -> list[Case]:
-    """For a test of the driver: the rows that need two executions for a job, and an enqueue."""
-    small = [replace(case, count=60) for case in cases(peers=False) if case.runs == 2]
-    return [*small, *(replace(case, pin="scheduler") for case in enqueues(30) if case.path == "unique")]
+    """For a test of the driver: the rows that need two executions for a job or a library, and two enqueues."""
+    drains = (case for case in cases(peers=False) if case.runs == 2 or case.path == "django")
+    sends = (case for case in enqueues(30) if case.path in ("unique", "outbox"))
+    return [
+        *(replace(case, count=60) for case in drains),
+        *(replace(case, pin="scheduler") for case in sends),
+    ]

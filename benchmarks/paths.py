@@ -59,6 +59,7 @@ ROWS = (
     Row("nested", "a job that enqueues another", peers=True, count=COUNT // 2),
     Row("atomic", "a job that enqueues another, atomic"),
     Row("payload", "10 KB payloads", count=COUNT // 2),
+    Row("django", "jobs of a Django project"),
 )
 PLAIN = ROWS[0].key
 #: Single enqueues that are measured, and the systems for each.
@@ -66,6 +67,7 @@ ENQUEUES = (
     ("plain", "dayjob"),
     ("unique", "dayjob"),
     ("payload", "dayjob"),
+    ("outbox", "dayjob"),
     ("plain", "raw"),
     ("payload", "raw"),
 )

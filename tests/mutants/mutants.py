@@ -53,10 +53,18 @@ LOGGING = "tests/integration/test_logging_that_raises.py"
 EVENTS = "tests/scripts/test_events.py"
 OTEL = "tests/integration/test_otel.py"
 OUTBOX = "tests/integration/test_outbox.py"
+DEEP_LOOKUP = "tests/integration/test_deep_lookup.py"
 KEYS = "tests/scripts/test_keys.py"
 KEY_CHANGES = "tests/scripts/test_key_changes.py"
 
 ALL = (
+    Mutant(
+        "a deep search leaves out the dead jobs",
+        "src/dayjob/store/ops/find.py",
+        "for place in (_find_scheduled, _find_ended) if names else ():",
+        "for place in (_find_scheduled,) if names else ():",
+        (DEEP_LOOKUP,),
+    ),
     # The history.
     Mutant(
         "a late failure is recorded",

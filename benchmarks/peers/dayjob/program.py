@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from typing import Any
@@ -73,7 +74,10 @@ def around_context(ctx: Context) -> Generator[None]:
 
 
 def new_pool() -> WorkerPool[Any]:
-    pool = WorkerPool(namespace="bench", redis=URL, concurrency=CONCURRENCY, context=Context)
+    if PATH == "django":
+        pool = django_pool()
+    else:
+        pool = WorkerPool(namespace="bench", redis=URL, concurrency=CONCURRENCY, context=Context)
     run = handler(pool)
     for name in NAMES:
         pool.register(name, run, **LIMITS.get(RULES, {}), **OPTIONS.get(PATH, {}))
@@ -82,6 +86,19 @@ def new_pool() -> WorkerPool[Any]:
     if PATH == "middleware":
         pool.middleware(around)
         pool.middleware(around_context)
+    return pool
+
+
+def django_pool() -> WorkerPool[Any]:
+    """The pool of a Django project, which closes connections around jobs."""
+    from django.conf import settings
+
+    if not settings.configured:
+        database = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+        project = {"NAMESPACE": "bench", "REDIS": URL, "CONCURRENCY": CONCURRENCY}
+        settings.configure(INSTALLED_APPS=["dayjob.django"], DATABASES={"default": database}, DAYJOB=project)
+    from dayjob.django import pool
+
     return pool
 
 
@@ -117,6 +134,8 @@ def send() -> None:
     types = {name: pool.find(name) for name in NAMES}
     if PATH == "unique":
         enqueue(lambda name, i: types[name].enqueue_unique(i=i))
+    elif PATH == "outbox":
+        send_in_transactions()
     elif PATH == "scheduled":
         due = datetime.fromtimestamp(DUE, UTC)
         enqueue(lambda name, i: types[name].enqueue_at(due, i=i))
@@ -126,6 +145,28 @@ def send() -> None:
             lambda name, i: types[name].enqueue(i=i, **more),
             lambda name, batch: pool.enqueuer.enqueue_many(name, [{"i": i, **more} for i in batch]),
         )
+
+
+def send_in_transactions() -> None:
+    """Enqueue each job in a transaction of its own, in a file of SQLite: a row, the commit, the send and its mark."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import Session
+
+    from dayjob.outbox import Outbox
+
+    with tempfile.TemporaryDirectory() as folder:
+        engine = create_engine(f"sqlite:///{folder}/shop.sqlite3")
+        outbox = Outbox(engine)
+        outbox.create_tables()
+        pool = WorkerPool(namespace="bench", redis=URL, outbox=outbox)
+        types = {name: pool.register(name, job) for name in NAMES}
+
+        def one(name: str, i: int) -> None:
+            with Session(engine) as session, session.begin():
+                types[name].using(session=session).enqueue(i=i)
+
+        enqueue(one)
+        engine.dispose()
 
 
 async def asend() -> None:
