@@ -8,8 +8,8 @@ READY := $(VENV)/.ready
 # What it takes to build the documentation.
 DOCS := $(VENV)/.docs
 
-.PHONY: demo test languages lint types check chaos chaos-stops chaos-recovery chaos-sentinel chaos-cluster chaos-report \
-	chaos-peers durability mutants bench bench-quick bench-pages docs clean
+.PHONY: demo test oldest languages lint types check chaos chaos-stops chaos-recovery chaos-sentinel chaos-cluster chaos-report \
+	chaos-peers durability mutants bench bench-quick bench-pages docs package clean
 
 demo: $(INSTALLED)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
 	$(BIN)/dayjob demo
@@ -20,6 +20,9 @@ test: $(READY)  ## every test, on a real server and in a real browser
 
 languages:  ## Ruby, Go, Node.js, Spin, promtool, PostgreSQL and redis-server, for the tests that need them; without them those tests are skipped
 	$(PYTHON) scripts/languages.py
+
+oldest: $(READY)  ## the tests of the integrations with the oldest versions that pyproject.toml allows
+	$(BIN)/python scripts/oldest.py
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -63,7 +66,13 @@ bench-quick: $(READY)  ## the short form, under three minutes
 docs: $(DOCS)  ## the documentation as a site with search, in build/docs; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-check: lint types docs test  ## what CI runs
+package: $(INSTALLED)  ## the wheel and the source distribution in build/dist, checked as a package index does
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group package
+	rm -rf build/dist
+	$(BIN)/python -m build --outdir build/dist .
+	$(BIN)/twine check --strict build/dist/*
+
+check: lint types docs package test  ## what CI runs
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dayjob needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

@@ -126,6 +126,15 @@ class JobOptions:
         """`defaults` with the validated `settings`. Raises BadOption, which names `where`."""
         return replace(defaults or cls(), **_checked(cls, settings, where))
 
+    @staticmethod
+    def chosen(given: JobSettings | JobOptions | None) -> Mapping[str, Any]:
+        """Options as settings: of JobOptions, those that differ from the defaults."""
+        if isinstance(given, JobOptions):
+            usual = JobOptions()
+            pairs = ((one.name, getattr(given, one.name)) for one in fields(given))
+            return {name: value for name, value in pairs if value != getattr(usual, name)}
+        return given or {}
+
     def for_job(self, name: str, where: str) -> JobOptions:
         """These options for the job type `name`: its rate limits have names, and a Concurrency is `max_concurrency`.
 

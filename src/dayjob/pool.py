@@ -70,7 +70,7 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
         outbox: TransactionOutbox | Literal["django"] | None = ...,
-        defaults: JobSettings | None = ...,
+        defaults: JobSettings | JobOptions | None = ...,
         codecs: Sequence[Codec[Any]] = ...,
         **options: Unpack[PoolSettings],
     ) -> None: ...
@@ -85,7 +85,7 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         include: Sequence[str] = ...,
         on_commit: Commit | None = ...,
         outbox: TransactionOutbox | Literal["django"] | None = ...,
-        defaults: JobSettings | None = ...,
+        defaults: JobSettings | JobOptions | None = ...,
         codecs: Sequence[Codec[Any]] = ...,
         **options: Unpack[PoolSettings],
     ) -> None: ...
@@ -99,7 +99,7 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         include: Sequence[str] = (),
         on_commit: Commit | None = None,
         outbox: TransactionOutbox | Literal["django"] | None = None,
-        defaults: JobSettings | None = None,
+        defaults: JobSettings | JobOptions | None = None,
         codecs: Sequence[Codec[Any]] = (),
         **options: Unpack[PoolSettings],
     ) -> None:
@@ -119,7 +119,7 @@ class WorkerPool(PoolLifecycle, Generic[C]):
         self.options = PoolOptions.of(options, "WorkerPool")
         #: The options of job types that do not set them.
         self.defaults = JobOptions.of(
-            {"atomic": self.options.atomic, **(defaults or {})}, "WorkerPool: defaults"
+            {"atomic": self.options.atomic, **JobOptions.chosen(defaults)}, "WorkerPool: defaults"
         )
         #: Convert the arguments and results of this pool's jobs to and from JSON.
         self.codecs = Codecs(codecs)

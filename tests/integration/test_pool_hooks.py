@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from dayjob import BadOption, Dead, Discard, Job, NotReady, WorkerPool, current_job
+from dayjob.options import JobOptions
 from dayjob.testing import testing
 from server import wait_until
 
@@ -75,8 +76,9 @@ def test_a_hook_is_refused_once_the_pool_has_started(new_pool):
 def lambda_job() -> None: ...
 
 
-def test_job_types_take_the_defaults_of_the_pool_unless_they_set_an_option():
-    pool = WorkerPool(defaults={"max_fails": 9, "timeout": 30})
+@pytest.mark.parametrize("defaults", [{"max_fails": 9, "timeout": 30}, JobOptions(max_fails=9, timeout=30)])
+def test_job_types_take_the_defaults_of_the_pool_unless_they_set_an_option(defaults):
+    pool = WorkerPool(defaults=defaults)
 
     @pool.job
     def plain() -> None: ...

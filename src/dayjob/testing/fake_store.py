@@ -443,9 +443,8 @@ async def _beside(run: Callable[[Attempt], Settlement], attempt: Attempt) -> Set
 
 def _outside_loops(call: Callable[[], T]) -> T:
     """Call where no event loop runs, as a pool calls sync jobs: on a thread beside, when one runs on this."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    # Not called inside an `except`, which would show in the traceback of a job.
+    if asyncio._get_running_loop() is None:
         return call()
     with ThreadPoolExecutor(1, thread_name_prefix="dayjob-testing") as beside:
         return beside.submit(call).result()
