@@ -14,7 +14,7 @@ from dayjob import Enqueuer, WorkerPool
 from server import free_port, wait_until
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def complete(line: str, folder: Path, shell: str = "bash", **environ: str) -> list[str]:

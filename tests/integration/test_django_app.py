@@ -14,7 +14,7 @@ from dayjob import cli
 from django_shop import Shop
 from server import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

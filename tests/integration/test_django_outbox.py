@@ -7,7 +7,7 @@ import pytest
 from django_shop import Shop
 from server import free_port, wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

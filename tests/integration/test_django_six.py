@@ -56,7 +56,7 @@ def environment(python: str) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_tests_of_django_pass_with_django_six():
     python = interpreter()
     if python is None:

@@ -8,7 +8,7 @@ import pytest
 
 from django_shop import Shop
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 API = """
 try:

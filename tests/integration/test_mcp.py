@@ -19,7 +19,7 @@ from dayjob.web import v1
 from server import missing
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def environment(**more: str) -> dict[str, str]:

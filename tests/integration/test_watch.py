@@ -25,7 +25,7 @@ from server import free_port, wait_until
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 #: Programs are started in these; on a busy machine that alone may take long.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 class Inbox:
