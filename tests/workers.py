@@ -24,7 +24,7 @@ from pathlib import Path
 from dayjob import Job, WorkerPool
 
 HERE = Path(__file__).parent
-pool = WorkerPool(concurrency=4, lease=1.0, beat=0.3, grace=0.3)
+pool = WorkerPool(concurrency=4, lease=4.0, beat=0.3, grace=0.3)
 kept = []
 
 
@@ -73,13 +73,14 @@ def hold_gil(job: Job, microseconds: int) -> None:
     say("end", os.getpid(), job.deaths)
 
 
-@pool.job(timeout=0.3)
+# The timeout must not pass before the call below begins.
+@pool.job(timeout=2, backoff=3600)
 def overrun_with_gil() -> None:
     say("overrun", os.getpid())
     ctypes.PyDLL(None).usleep(60_000_000)
 
 
-@pool.job(timeout=0.3)
+@pool.job(timeout=2, backoff=3600)
 def overrun_without_gil() -> None:
     say("overrun", os.getpid())
     ctypes.CDLL(None).usleep(60_000_000)
@@ -99,6 +100,19 @@ def deaf(n: int) -> None:
 
 #: The same with the usual lease. For tests in which no pool dies: one that is paused for a second must not lose its lease.
 PATIENT_JOBS = JOBS.replace("lease=1.0, ", "")
+
+
+#: Imported by each process of a command that must not give up on a server, or on a child, that is paused for a moment.
+PATIENT_PARENT = """
+from dayjob.worker.supervisor import supervisor
+supervisor.OVERTIME_SECONDS = 30.0
+"""
+PATIENT = """
+from dayjob.worker import shutdown
+from dayjob.worker.supervisor import process, supervisor
+shutdown.SETTLE_SECONDS = process.STOP_OVERTIME_SECONDS = supervisor.STOP_OVERTIME_SECONDS = 30.0
+supervisor.OVERTIME_SECONDS = 60.0
+"""
 
 
 class WorkerCommand:
@@ -132,6 +146,13 @@ class WorkerCommand:
                 start_new_session=True,
             )
 
+    def patiently(self, text: str = PATIENT) -> dict[str, str]:
+        """The environment of a command whose stop takes as long as it must."""
+        folder = self.folder / "patience"
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(text)
+        return {"PYTHONPATH": os.pathsep.join((str(folder), *filter(None, [os.environ.get("PYTHONPATH")])))}
+
     def started(self, *options: str, processes: int = 1, **environ: str) -> list[int]:
         """Start the command and wait until all its children have; the answer is their pids."""
         self.start("--processes", str(processes), *options, **environ)
@@ -159,7 +180,8 @@ class WorkerCommand:
 
     def records(self) -> list[dict]:
         """The JSON lines of the log."""
-        return [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+        whole, _, _ = self.log.rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     def wait_for_log(self, text: str, count: int = 1, seconds: float = PATIENCE) -> None:
         def there():

@@ -170,7 +170,7 @@ def test_a_job_whose_process_was_killed_for_its_timeout_has_that_attempt_in_its_
     found = wait_until(lambda: in_state(admin, job, "retry")).job
     (attempt,) = found.past
     assert (attempt.attempt, attempt.died_in) == (1, "")
-    assert attempt.error == "timed out after 0.3 s and was killed"
+    assert attempt.error == "timed out after 2 s and was killed"
     assert int(attempt.at) == found.failed_at
     assert told(job)[0] == "enqueued"
     assert told(job)[1].startswith("attempt 1 failed")

@@ -14,6 +14,7 @@ from dayjob.job import new_id
 from dayjob.outcome import NameSuspect
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
+from dayjob.store.op import plain
 from dayjob.store.ops import consume, job_types, membership
 from dayjob.store.ops.consume import Entry, Request, Want
 from pools import jobs_of
@@ -155,6 +156,10 @@ class Ghost:
         """Name the suspect that is about to run, as pools do."""
         name = consume.name_in(token)
         self._exchange([Want(name, 1, fetch=False)], entries=[Entry(name, token, NameSuspect())])
+
+    def die(self) -> None:
+        """End its lease now. A ghost that others may find needs a long one until then: the test may be slow."""
+        self._link.run(plain("ZADD", self._keys.pools, "XX", 1, self.id))
 
     def _exchange(self, wants: list[Want], **more: Any) -> list[tuple[str, str, bytes]]:
         self._number += 1

@@ -89,7 +89,7 @@ def test_a_process_that_an_async_handler_forks_ends_and_runs_no_job(
     if loop == "uvloop":
         pytest.importorskip("uvloop")
     worker = WorkerCommand(tmp_path, redis_url, namespace)
-    text = JOBS.replace("concurrency=4", "concurrency=30").replace("lease=1.0, beat=0.3", "lease=60") + FORKS
+    text = JOBS.replace("concurrency=4", "concurrency=30").replace("lease=4.0, beat=0.3", "lease=60") + FORKS
     worker.write(text)
     if loop == "asyncio":
         # Where it cannot be imported, the pool uses the loop of asyncio.
@@ -123,7 +123,7 @@ def test_a_process_that_an_async_handler_forks_ends_and_runs_no_job(
 
 def test_a_term_ends_a_process_that_a_plain_handler_forked(tmp_path, redis_url, namespace, look):
     worker = WorkerCommand(tmp_path, redis_url, namespace)
-    worker.write(JOBS.replace("lease=1.0, beat=0.3", "lease=60") + FORKS)
+    worker.write(JOBS.replace("lease=4.0, beat=0.3", "lease=60") + FORKS)
     enqueuer = Enqueuer(namespace, redis=redis_url)
     try:
         worker.started()
@@ -157,7 +157,7 @@ def test_the_traceback_that_a_forked_process_prints_shows_no_redacted_arguments(
     tmp_path, redis_url, namespace, name
 ):
     worker = WorkerCommand(tmp_path, redis_url, namespace)
-    worker.write(JOBS.replace("lease=1.0, beat=0.3", "lease=60") + PAYS)
+    worker.write(JOBS.replace("lease=4.0, beat=0.3", "lease=60") + PAYS)
     enqueuer = Enqueuer(namespace, redis=redis_url)
     try:
         worker.started()

@@ -34,7 +34,7 @@ def test_a_job_that_gives_itself_back_at_a_stop_runs_again_in_the_next_worker(
     tmp_path, redis_url, namespace, look
 ):
     worker = WorkerCommand(tmp_path, redis_url, namespace)
-    worker.write(JOBS.replace("lease=1.0, beat=0.3", "lease=60") + COUNT)
+    worker.write(JOBS.replace("lease=4.0, beat=0.3", "lease=60") + COUNT)
     enqueuer = Enqueuer(namespace, redis=redis_url)
     try:
         worker.started()

@@ -77,7 +77,7 @@ async def catches_all_but_the_third_cancel(n: int) -> None:
 @pytest.fixture
 def worker(tmp_path, redis_url, namespace):
     command = WorkerCommand(tmp_path, redis_url, namespace)
-    jobs = JOBS.replace("concurrency=4, lease=1.0, beat=0.3, grace=0.3", "concurrency=6, lease=60, grace=10")
+    jobs = JOBS.replace("concurrency=4, lease=4.0, beat=0.3, grace=0.3", "concurrency=6, lease=60, grace=10")
     command.write(jobs + ENDLESS)
     yield command
     command.close()

@@ -233,7 +233,7 @@ Fetcher.step = die
 
 def test_a_child_whose_loop_died_and_that_does_not_stop_is_killed_and_its_jobs_run_again(worker, enqueue):
     # With a lease that would let the test fail.
-    worker.write(JOBS.replace("lease=1.0, beat=0.3", "lease=60") + DYING)
+    worker.write(JOBS.replace("lease=4.0, beat=0.3", "lease=60") + DYING)
     (child,) = worker.started("--timeout", "1")
     enqueue("hold_once", n=1)
     worker.wait_for("begin")

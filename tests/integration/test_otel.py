@@ -92,7 +92,7 @@ def test_an_attempt_continues_the_trace_of_its_enqueue_and_links_to_it(
     pool.start()
     with telemetry.tracer.start_as_current_span("POST /checkout") as request:
         job = charge.using(source=4).enqueue()
-    assert pool.drain(20)
+    assert pool.drain(60)
     wait_until(lambda: telemetry.spans("process charge"))
     send, process, inner = map(telemetry.span, ("send charge", "process charge", "inner"))
     assert send.kind is SpanKind.PRODUCER
@@ -135,7 +135,7 @@ def test_with_links_only_an_attempt_begins_a_trace_that_links_to_the_enqueue(ins
     job = pool.register("charge", lambda: None)
     pool.start()
     job.enqueue()
-    assert pool.drain(20)
+    assert pool.drain(60)
     send, process = telemetry.span("send charge"), telemetry.span("process charge")
     assert process.parent is None
     assert process.context.trace_id != send.context.trace_id
@@ -152,7 +152,7 @@ def test_a_failure_is_an_error_with_its_exception_and_without_secrets(instrument
 
     pool.start()
     charge.enqueue("98765431")
-    assert pool.drain(20)
+    assert pool.drain(60)
     process = telemetry.span("process charge")
     assert process.status.status_code is StatusCode.ERROR
     assert process.attributes["error.type"] == "ValueError"
@@ -206,7 +206,7 @@ def test_a_timeout_is_an_error(instrumented, new_pool, colour):
     job = pool.register("hang", hang if colour == "sync" else ahang, timeout=0.1, max_fails=1)
     pool.start()
     job.enqueue()
-    assert pool.drain(20)
+    assert pool.drain(60)
     process = telemetry.span("process hang")
     assert process.attributes["error.type"] == "JobTimeout"
 
@@ -245,7 +245,7 @@ def test_metrics_count_and_measure_what_is_sent_and_processed(instrumented, new_
     pool.start()
     charge.enqueue(True)
     charge.enqueue(False)
-    assert pool.drain(20)
+    assert pool.drain(60)
     points = telemetry.points()
     assert set(points) == {
         "messaging.client.operation.duration",
@@ -278,7 +278,7 @@ def test_baggage_travels_and_what_is_too_large_never_keeps_a_job_from_being_enqu
         job = charge.enqueue()
         context.detach(token)
         assert "traceparent" in job.headers
-        assert pool.drain(20)
+        assert pool.drain(60)
     assert seen == ["acme", None]
 
 
@@ -289,7 +289,7 @@ def test_uninstrument_ends_spans_also_in_a_pool_that_runs(instrumented, new_pool
     pool.start()
     DayjobInstrumentor().uninstrument()
     assert not job.enqueue().headers
-    assert pool.drain(20)
+    assert pool.drain(60)
     assert not telemetry.spans_exporter.get_finished_spans()
 
 

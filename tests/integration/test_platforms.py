@@ -63,7 +63,7 @@ def test_gevent_that_patched_nothing_is_no_obstacle(python):
         work = pool.register("work", lambda: print("ran"))
         with pool:
             work.enqueue()
-            assert pool.drain(20)
+            assert pool.drain(60)
         """)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
 
@@ -115,9 +115,9 @@ def test_a_job_is_enqueued_and_run_where_there_is_no_fork_and_no_poll(python):
 
         with pool:
             work.enqueue(n=1)
-            assert pool.drain(20)
+            assert pool.drain(60)
             awaited.enqueue(n=2)
-            assert pool.drain(20)
+            assert pool.drain(60)
         """)
     assert (done.returncode, done.stdout) == (0, "ran 1\nawaited 2\n"), done.stderr
 
@@ -178,7 +178,7 @@ def test_a_child_that_is_forked_while_a_thread_imports_the_enqueuer_enqueues_too
         inside.wait()
         pid = os.fork()
         if pid == 0:
-            threading.Timer(20, os._exit, (9,)).start()
+            threading.Timer(60, os._exit, (9,)).start()
             work.enqueue()
             os._exit(0)
         go.set()

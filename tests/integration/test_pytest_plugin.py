@@ -70,7 +70,7 @@ BASIC = """
     @pytest.mark.parametrize("number", range(3))
     def test_a_real_pool(real_pool, number):
         assert real_pool is pool
-        assert add.result(add.enqueue(number, 3), 20) == number + 3
+        assert add.result(add.enqueue(number, 3), 60) == number + 3
 
     def test_the_namespace_is_the_pools_own_again():
         assert pool.namespace == "shop"

@@ -35,13 +35,19 @@ def test_a_window_holds_over_two_pools_and_its_slots_are_used(new_pool, keys, ca
     for pool in pools:
         pool.register("work", lambda n: starts.note(), limits=[Window(5, per=0.5)])
     pools[0].enqueuer.enqueue_many("work", [{"n": n} for n in range(20)])
+    # By Redis time: a handler may note its start late. What is over is forgotten, so it is read again and again.
+    found: dict[bytes, float] = {}
+
+    def all_started() -> bool:
+        read = call("ZRANGE", keys.window("work/window"), 0, -1, "WITHSCORES")
+        found.update(zip(read[::2], map(float, read[1::2]), strict=True))
+        return len(starts) == 20
+
     with pools[0], pools[1]:
-        wait_until(lambda: len(starts) == 20)
-    found = sorted(
-        float(score) for score in call("ZRANGE", keys.window("work/window"), 0, -1, "WITHSCORES")[1::2]
-    )
-    assert all(later - first >= 500_000 for first, later in zip(found, found[5:], strict=False))
-    assert starts.at[-1] - starts.at[0] >= 1.4
+        wait_until(all_started)
+    at = sorted(found.values())
+    assert all(later - first >= 500_000 for first, later in zip(at, at[5:], strict=False))
+    assert len(at) > 5
 
 
 def test_a_shared_limit_counts_the_jobs_of_all_its_names(new_pool, look):
@@ -53,10 +59,10 @@ def test_a_shared_limit_counts_the_jobs_of_all_its_names(new_pool, look):
         pool.enqueuer.enqueue("a")
         pool.enqueuer.enqueue("b")
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
         assert len(starts) == 3
     assert len(look.queue("a")) + len(look.queue("b")) == 5
-    assert look.total("given_back:a") == look.total("failed:a") == look.total("snoozed:a") == 0
+    assert look.totals().keys() <= {"done:a", "done:b"}
 
 
 def test_a_pool_that_waits_for_a_limit_sends_no_more_than_an_idle_one(new_pool, keys, call):
@@ -65,13 +71,13 @@ def test_a_pool_that_waits_for_a_limit_sends_no_more_than_an_idle_one(new_pool, 
     for _ in range(9):
         pool.enqueuer.enqueue("work")
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
         wait_until(lambda: call("ZSCORE", keys.parked, "work") is not None)
         before, rounds = pool._runtime.state.exchanges, pool._runtime._chores._next
         # Two rounds of the leader, which ring every queue that could be fetched from.
         for _ in range(2):
-            seen = rounds["ring"]
-            wait_until(lambda seen=seen: rounds["ring"] != seen)
+            seen = rounds.get("ring")
+            wait_until(lambda seen=seen: rounds.get("ring") != seen)
         assert pool._runtime.state.exchanges - before <= 1, "figures may be flushed once"
 
 
@@ -104,7 +110,7 @@ def test_spend_corrects_what_the_job_was_charged(new_pool, keys, link, call):
     pool.register("ask", ask, limits=[Rate(1000, per=3600)], cost=400)
     pool.enqueuer.enqueue_many("ask", [{"tokens": 100}] * 3 + [{"tokens": 5000}] + [{"tokens": 1}] * 3)
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     # 300 were used after three jobs, so that a fourth one fits; its debt keeps back the rest.
     assert len(starts) == 4
     state = link.run(rates.limit_states(keys, {"ask/rate": "rate"}, cost=400))["ask/rate"]
@@ -194,7 +200,7 @@ def test_a_key_of_a_limit_that_is_deleted_heals(new_pool, keys, call, monkeypatc
         wait_until(lambda: len(starts) == 2)
         call("DEL", keys.window("work/window"), keys.rate("work/rate"))
         wait_until(lambda: call("EXISTS", keys.window("work/window"), keys.rate("work/rate")) == 2)
-        assert call("ZCARD", keys.window("work/window")) == 2
+        wait_until(lambda: call("ZCARD", keys.window("work/window")) == 2)
         pool.enqueuer.enqueue("work")
         wait_until(lambda: call("ZSCORE", keys.parked, "work"))
         gate.set()
@@ -208,19 +214,19 @@ def test_a_pool_of_other_code_obeys_limits_that_it_learns(new_pool, keys, link, 
     new.register("work", starts.note, limits=[Window(2, per=3600)])
     with old:
         old.enqueuer.enqueue("work")
-        assert old.drain(10)
+        assert old.drain(60)
         with new:
             for _ in range(6):
                 old.enqueuer.enqueue("work")
             wait_until(lambda: len(starts) == 3)
-            assert old.drain(10)
-            assert new.drain(10)
+            assert old.drain(60)
+            assert new.drain(60)
     assert len(starts) == 3
     assert len(look.queue("work")) == 4
 
 
 def test_limits_that_redis_lost_are_written_again_before_anything_starts(new_pool, keys, link, call, look):
-    pool, starts = new_pool(concurrency=5, lease=1.0, beat=0.3), Starts()
+    pool, starts = new_pool(concurrency=5, beat=0.3), Starts()
     pool.register("work", starts.note, limits=[Window(2, per=3600)])
     with pool:
         first = pool._runtime.state.pool_id
@@ -229,7 +235,7 @@ def test_limits_that_redis_lost_are_written_again_before_anything_starts(new_poo
         for _ in range(5):
             pool.enqueuer.enqueue("work")
         wait_until(lambda: len(starts) == 2)
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert len(starts) == 2
 
 

@@ -13,9 +13,11 @@ import pytest
 from dayjob import Job
 from dayjob.errors import JobFailed
 from dayjob.store.ops import maintain
+from dayjob.worker import shutdown
 from server import sooner_than, wait_until
 
-QUICK = {"lease": 1.0, "beat": 0.3}
+#: Leases stay long: a pool that is paused for a moment must not be taken for a dead one.
+QUICK = {"beat": 0.3}
 
 
 # Death.
@@ -35,7 +37,7 @@ def test_what_a_dead_pool_held_is_run_by_another_with_one_death_each(new_pool, n
     assert len(ghost.take("work", room=120)) == 120
     with pool:
         wait_until(lambda: len(ran) == 150)
-        assert pool.drain(10)
+        assert pool.drain(60)
         assert call("EXISTS", keys.held(ghost.id), keys.state(ghost.id)) == 0
         assert call("ZCARD", keys.condemned) == 0
     assert sorted(ran) == [(i, 1, 0, 2) if i < 120 else (i, 0, 0, 1) for i in range(150)]
@@ -43,7 +45,7 @@ def test_what_a_dead_pool_held_is_run_by_another_with_one_death_each(new_pool, n
 
 
 def test_a_pool_that_is_alive_but_has_nothing_to_do_keeps_its_lease(new_pool, look):
-    pool = new_pool(**QUICK)
+    pool = new_pool(lease=3.0, beat=0.3)
     pool.register("nothing", lambda: None)
     with pool:
         (first,) = look.pools()
@@ -67,11 +69,12 @@ def test_a_job_that_kills_its_pools_is_dead_at_the_third_death_and_takes_nobody_
 
     def die(named):
         """Take everything, start the named job, and never be heard of again."""
-        ghost = new_ghost()
+        ghost = new_ghost(lease=60)
         jobs = ghost.take("work")
         for token, payload in jobs:
             if payload["args"]["kind"] == named:
                 ghost.suspect(token)
+        ghost.die()
         wait_until(lambda: call("ZSCORE", keys.pools, ghost.id) is None)
         wait_until(lambda: call("EXISTS", keys.held(ghost.id)) == 0)
         return ghost.id, len(jobs)
@@ -95,7 +98,7 @@ def test_a_job_that_kills_its_pools_is_dead_at_the_third_death_and_takes_nobody_
     assert dead["attempt"].startswith(last + "/")
     with pool:
         wait_until(lambda: len(ran) == 3)
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert sorted(ran) == [("one", 2), ("three", 2), ("two", 2)]
     assert look.total("dead:work") == 1
     assert look.total("failed:work") == 0
@@ -144,7 +147,7 @@ def test_jobs_that_died_once_run_side_by_side_again(new_pool, keys, call, look):
     for i in range(4):
         call("LPUSH", keys.queue("work"), look.payload("work", f"s{i}", deaths=1))
     with pool:
-        assert pool.drain(20)
+        assert pool.drain(60)
     assert look.total("done:work") == 4
 
 
@@ -170,7 +173,7 @@ def test_suspects_run_one_at_a_time_and_named_before_they_start(new_pool, keys, 
         call("LPUSH", keys.queue("work"), look.payload("work", f"s{i}", deaths=2))
     with pool:
         wait_until(lambda: len(named) == 20)
-        assert pool.drain(10)
+        assert pool.drain(60)
         (pool_id,) = look.pools()
         assert call("HEXISTS", keys.state(pool_id), "suspect") == 0
     assert peak[0] == 1
@@ -244,7 +247,7 @@ def test_a_pool_that_was_reaped_while_it_slept_goes_on_under_a_new_id_and_its_la
         wait_until(lambda: ended)
         for _ in range(5):
             other.enqueue()
-        assert pool.drain(10)
+        assert pool.drain(60)
         assert look.pools() == [second]
     assert ended == [True]
     totals = look.totals()
@@ -273,7 +276,7 @@ def test_an_outcome_whose_attempt_is_no_longer_held_is_counted_as_late_and_chang
         call("HDEL", keys.held(pool_id), token)
         gate.set()
         wait_until(lambda: look.total("late:work"))
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert look.totals() == {"late:work": 1}
     assert look.dead() == []
 
@@ -282,7 +285,11 @@ def test_an_outcome_whose_attempt_is_no_longer_held_is_counted_as_late_and_chang
 
 
 @pytest.mark.parametrize("style", ["loops", "blocks", "awaits", "swallows"])
-def test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order(new_pool, look, call, keys, style):
+def test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order(
+    new_pool, look, call, keys, style, monkeypatch
+):
+    # So that a server that is paused for a moment does not keep the pool from giving back.
+    monkeypatch.setattr(shutdown, "SETTLE_SECONDS", 3.0)
     pool = new_pool(concurrency=3)
     gate, started, pause = threading.Event(), [], threading.Event()
 
@@ -316,6 +323,8 @@ def test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order(new_po
     before = call("LRANGE", keys.queue(style), 0, -1)
     pool.start()
     wait_until(lambda: len(started) == 3)
+    # A slow machine may have given back some that no worker had started in time.
+    earlier = look.total(f"given_back:{style}")
     began = time.monotonic()
     with sooner_than(20):
         pool.stop(timeout=0.3)
@@ -323,29 +332,34 @@ def test_stop_gives_back_what_does_not_end_in_time_uncounted_and_in_order(new_po
         assert time.monotonic() - began >= 0.3
         assert [job["args"]["number"] for job in look.queue(style)] == list(range(8))
         assert call("LRANGE", keys.queue(style), 0, -1) == before
+        assert look.total(f"given_back:{style}") == earlier + 3
         assert look.totals() == {}
-        assert look.total(f"given_back:{style}") >= 3
         assert look.pools() == []
         assert call("ZCARD", keys.condemned) == 0
     finally:
         gate.set()
     # What ended after that has no say any more.
     with pool:
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert look.totals() == {f"done:{style}": 8}
 
 
 @pytest.mark.parametrize("colour", ["plain", "coloured"])
 def test_stop_in_the_middle_of_a_backlog_leaves_the_rest_in_order(new_pool, look, colour):
     pool = new_pool(concurrency=4)
-    ran = []
+    ran, pause = [], threading.Event()
 
+    # After so many they wait for the stop, so that some are left however late it comes.
     @pool.job
-    def plain(number: int):
+    def plain(job: Job, number: int):
+        while len(ran) > 5000 and not job.stopping:
+            pause.wait(0.005)
         ran.append(number)
 
     @pool.job
-    async def coloured(number: int):
+    async def coloured(job: Job, number: int):
+        while len(ran) > 5000 and not job.stopping:  # noqa: ASYNC110 - the way to ask
+            await asyncio.sleep(0.005)
         ran.append(number)
 
     pool.enqueuer.enqueue_many(colour, [{"number": i} for i in range(20_000)])
@@ -386,7 +400,7 @@ def test_stop_lets_what_runs_end_within_its_time(new_pool, look):
     pool.stop(timeout=20)
     totals = look.totals()
     assert totals.pop("done:plain", 0) + totals.pop("done:coloured", 0) == 2
-    assert sum(totals.values()) == look.total("given_back:plain") + look.total("given_back:coloured")
+    assert totals == {}
     assert len(look.queue("plain")) + len(look.queue("coloured")) == 2
 
 
@@ -423,7 +437,7 @@ def test_entries_of_a_queue_that_are_not_jobs_are_kept_in_broken_and_stop_nobody
         pool.enqueuer.enqueue("work", number=i)
     with pool:
         wait_until(lambda: look.total("broken:work") == len(bad))
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert sorted(ran) == list(range(len(bad)))
     kept = broken(look)
     assert Counter(payload for _, payload in kept) == Counter(bad)
@@ -451,7 +465,7 @@ def test_entries_of_the_side_sets_that_are_not_jobs_are_kept_in_broken_and_stop_
     with pool:
         wait_until(lambda: len(ran) == len(NO_JOBS))
         wait_until(lambda: call("ZCARD", source) == 0)
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert sorted(ran) == list(range(len(NO_JOBS)))
     kept = broken(look)
     assert Counter(payload for _, payload in kept) == Counter(NO_JOBS)
@@ -508,7 +522,7 @@ def disturb(pool, done, trouble):
     with pool:
         while not done():
             trouble()
-        assert pool.drain(20)
+        assert pool.drain(60)
     return runs
 
 
@@ -534,14 +548,12 @@ def test_every_job_runs_once_whatever_happens_to_scripts_and_connections(new_poo
         totals = look.totals()
         ended = sum(totals.get(f"done:{name}", 0) for name in ("plain", "coloured", "twice"))
         # Listening begins when a pool has room: on a quick machine, when nearly all is done.
-        return ended == 2300 and (kind == "flush" or made["dayjob:bell"] >= 5)
+        return ended == 2300 and sum(made.values()) >= 10 and (kind == "flush" or made["dayjob:bell"] >= 5)
 
     runs = disturb(pool, done, {"flush": flush, "kill": kill}[kind])
     assert set(runs) == set(range(2300))
     assert set(runs.values()) == {1}
     assert min(made.values()) >= 1, made
-    assert sum(made.values()) >= 10, made
-    totals = look.totals()
-    assert {label: n for label, n in totals.items() if not label.startswith("given_back:")} == {
+    assert look.totals() == {
         "done:plain": 1000, "done:coloured": 1000, "done:twice": 300, "failed:twice": 300, "retried:twice": 300,
     }  # fmt: skip

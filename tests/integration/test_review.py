@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -14,14 +13,16 @@ from pathlib import Path
 import pytest
 
 from dayjob import Job, Retry
+from dayjob.worker import shutdown
 from monitor import monitor
 from server import running, wait_until
 
 
-def pass_time(seconds: float) -> None:
-    """Let the clock run while pools do what they do."""
-    end = time.monotonic() + seconds
-    wait_until(lambda: time.monotonic() >= end, seconds + 5)
+def pass_time(seconds: float) -> float:
+    """Let the clock run while pools do what they do. Returns how many seconds passed: on a busy machine, more."""
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began >= seconds)
+    return time.monotonic() - began
 
 
 def runtime_of(pool):
@@ -93,14 +94,17 @@ def test_an_attempt_that_was_lost_before_it_started_is_not_started(new_pool, loo
             wait_until(lambda: look.held() == 2 and ran == [1])
             # As after a restore of Redis: the job is in its queue again, and not held.
             held = keys.held(look.pools()[0])
-            raw = call("HGET", held, "2:suspect")
+            found = call("HGETALL", held)
+            ((token, raw),) = [
+                (token, raw) for token, raw in zip(found[::2], found[1::2], strict=True) if b"s-2" in raw
+            ]
             call("LPUSH", keys.queue("suspect"), raw)
-            call("HDEL", held, "2:suspect")
+            call("HDEL", held, token)
             other.enqueue()
             wait_until(lambda: look.total("done:other"))
         finally:
             go.set()
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert ran == [1, 2]
 
 
@@ -117,8 +121,7 @@ def test_an_outcome_that_cannot_be_stored_is_not_tried_without_a_pause(new_pool,
         runtime = runtime_of(pool)
         wait_until(lambda: runtime.state.fetched == 1 and not runtime.threads.running())
         before = runtime.state.exchanges
-        pass_time(1.0)
-        assert runtime.state.exchanges - before < 30
+        assert 30 * pass_time(1.0) > runtime.state.exchanges - before
 
 
 def test_outcomes_that_cannot_be_stored_do_not_stop_those_that_can(new_pool, call, keys, look):
@@ -156,15 +159,20 @@ def test_a_queue_of_a_wrong_type_is_reported_once_in_a_while(new_pool, call, key
             while not end.is_set():
                 good.enqueue()
 
+        def lines() -> int:
+            return len([one for one in list(caplog.records) if "wrong type" in one.getMessage()])
+
         feeder = threading.Thread(target=feed)
         feeder.start()
         try:
-            pass_time(2.0)
+            wait_until(lines)
+            # Each of these costs at least one exchange, which meets the wrong type again.
+            done = look.total("done:good") + 200
+            wait_until(lambda: look.total("done:good") >= done)
         finally:
             end.set()
             feeder.join()
-    lines = [one for one in caplog.records if "wrong type" in one.getMessage()]
-    assert 1 <= len(lines) <= 3
+    assert lines() <= 3
 
 
 def test_sys_exit_in_a_task_of_a_handler_does_not_end_the_loop(new_pool, look):
@@ -225,7 +233,7 @@ def test_a_pool_can_be_started_in_a_forked_child_of_a_program_that_runs_it(new_p
 
     def child() -> None:
         pool.start()
-        pool._runtime.ended.wait(1)
+        pool._runtime.ended.wait(0.1)
 
     with pool:
         pid = _in_child(child)
@@ -235,7 +243,9 @@ def test_a_pool_can_be_started_in_a_forked_child_of_a_program_that_runs_it(new_p
             os.waitpid(pid, 0)
 
 
-def test_a_job_that_stops_its_own_pool_does_not_leave_half_of_it_running(new_pool, look):
+def test_a_job_that_stops_its_own_pool_does_not_leave_half_of_it_running(new_pool, look, monkeypatch):
+    # So that a server that is paused for a moment does not keep the pool from giving back.
+    monkeypatch.setattr(shutdown, "SETTLE_SECONDS", 3.0)
     pool = new_pool(concurrency=1)
 
     @pool.job
@@ -273,7 +283,7 @@ def test_a_pool_that_cannot_run_leaves_nothing_running(new_pool, look):
 def test_a_dead_pool_whose_keys_are_damaged_does_not_keep_others_from_being_rescued(
     new_pool, new_ghost, look, call, keys, damage
 ):
-    pool, ran = new_pool(concurrency=1, lease=1.0, beat=0.3), []
+    pool, ran = new_pool(concurrency=1, beat=0.3), []
 
     @pool.job
     def work() -> None:
@@ -328,7 +338,7 @@ def test_a_tick_that_finds_memory_full_does_not_stop_the_other_chores(tmp_path, 
         pool.periodic("* * * * * *", tick)
         with pool:
             wait_until(lambda: link.run(plain("HLEN", keys.periodic)))
-            work.enqueue_in(3)
+            work.enqueue_in(1)
             link.run(plain("CONFIG", "SET", "maxmemory", "1"))
             wait_until(lambda: ran == [1])
         link.close()
@@ -340,7 +350,7 @@ def test_a_bell_of_a_wrong_type_does_not_make_the_pool_deaf(new_pool, call, keys
     for name in names:
         pool.register(name, lambda name=name: ran.append(name))
     with pool:
-        pool.drain(10)
+        pool.drain(60)
         call("SET", keys.bell("job0"), "not a sorted set")
         # A wait that is under way does not notice.
         pool.enqueuer.enqueue("job1")
@@ -379,24 +389,24 @@ def test_a_clock_that_jumps_ahead_does_not_make_idle_pools_ask_for_ticks_all_the
         pool = new_pool(concurrency=1)
         pool.periodic("0 0 1 1 *", pool.register("tick", tick))
         pool.start()
-        assert pool.drain(10)
+        assert pool.drain(60)
     true_time = time.time
     monkeypatch.setattr(time, "time", lambda: true_time() + 2 * 366 * 86400)
     pass_time(1.0)
     with monitor(server.port, link) as heard:
-        pass_time(1.0)
+        passed = pass_time(1.0)
     # Ticks only: as a minute begins, the leader sends hundreds of requests to roll up figures.
-    assert len([words for words in heard.by_clients if keys.periodic.encode() in words]) < 60
+    assert len([words for words in heard.by_clients if keys.periodic.encode() in words]) < 60 * passed
 
 
 def test_the_time_of_redis_is_learnt_anew_by_an_idle_pool(new_pool, monkeypatch):
-    pool = new_pool(concurrency=1, lease=1.0, beat=0.2)
+    pool = new_pool(concurrency=1, beat=0.2)
 
     @pool.job
     def any_job() -> None: ...
 
     pool.start()
-    assert pool.drain(10)
+    assert pool.drain(60)
     true_time = time.time
     monkeypatch.setattr(time, "time", lambda: true_time() - 3600)
     wait_until(lambda: abs(runtime_of(pool).state.clock.now() - true_time()) < 1)
@@ -442,8 +452,8 @@ def test_a_blocked_event_loop_does_not_make_the_pool_fetch_and_give_back_all_the
     assert blocked.wait(60)
     try:
         pool.enqueuer.enqueue_many("other", [{}] * 200)
-        pass_time(1.0)
-        assert look.total("given_back:other") <= 100
+        passed = pass_time(1.0)
+        assert look.total("given_back:other") <= 100 * passed
     finally:
         go.set()
 
@@ -493,14 +503,15 @@ def test_the_hooks_of_an_attempt_that_was_given_up_run_once(new_pool, look):
     pool, fails, go = new_pool(concurrency=1, grace=0.1), [], threading.Event()
     ended = threading.Event()
 
-    @pool.job(timeout=0.1, max_fails=2, on_fail=lambda job, error: fails.append(str(error)))
+    @pool.job(timeout=0.1, max_fails=2, backoff=3600, on_fail=lambda job, error: fails.append(str(error)))
     def deaf() -> None:
-        while not go.is_set():
+        while not ended.is_set():
+            # Nothing is outside of it: an interrupt may come at any moment.
             try:
                 go.wait(60)
+                ended.set()
             except BaseException:  # noqa: S112 - deaf on purpose
                 continue
-        ended.set()
         raise ValueError("late")
 
     @pool.job
@@ -512,7 +523,7 @@ def test_the_hooks_of_an_attempt_that_was_given_up_run_once(new_pool, look):
     go.set()
     assert ended.wait(60)
     other.enqueue()
-    assert pool.drain(10)
+    assert pool.drain(60)
     assert len(fails) == 1
 
 
@@ -551,8 +562,7 @@ def test_suspects_that_wait_for_their_turn_cost_nothing(new_pool, look, call, ke
     looks, true_due = [], fetcher._due
     fetcher._due = lambda: looks.append(1) or true_due()
     try:
-        pass_time(1.0)
-        assert len(looks) < 50
+        assert 50 * pass_time(1.0) > len(looks)
     finally:
         go.set()
 
@@ -568,7 +578,7 @@ def test_few_threads_do_not_cost_async_jobs_a_round_trip_each(new_pool):
 
     pool.enqueuer.enqueue_many("quick", [{}] * 2000)
     pool.start()
-    assert pool.drain(30)
+    assert pool.drain(60)
     assert runtime_of(pool).state.exchanges < 500
 
 
@@ -608,7 +618,7 @@ def test_a_child_that_a_handler_forked_ends_when_it_exits(new_pool, look):
         wait_until(lambda: look.total("done:fork"))
     finally:
         # As it was before: a copy of the pool that waits for ever.
-        with contextlib.suppress(ProcessLookupError):
+        if not look.total("done:fork"):
             os.kill(children[0], signal.SIGKILL)
 
 

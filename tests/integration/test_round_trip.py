@@ -143,7 +143,7 @@ def test_what_goes_in_as_an_argument_comes_back_as_a_result(new_pool):
     with pool:
         jobs = [job_type.enqueue(value) for job_type, (_, value) in zip(job_types, TYPES, strict=True)]
         for job_type, job in zip(job_types, jobs, strict=True):
-            got[job_type.name] = job_type.result(job, 20)
+            got[job_type.name] = job_type.result(job, 60)
     for number, (kind, value) in enumerate(TYPES):
         result = got[f"echo{number}"]
         assert (kind, result) == (kind, value)
@@ -180,7 +180,7 @@ def test_each_row_of_the_page_on_types_is_true_both_ways(new_pool):
         jobs = [job_type.enqueue(value) for job_type, value, _ in tried]
         for job, (job_type, value, stored) in zip(jobs, tried, strict=True):
             assert json.loads(bytes(job.raw_args)) == {"value": json.loads(stored)}
-            result = job_type.result(job, 20)
+            result = job_type.result(job, 60)
             assert result == value
             assert type(result) is type(value)
 

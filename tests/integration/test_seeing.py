@@ -49,15 +49,14 @@ def test_totals_are_exact_for_every_name_and_outcome(new_pool, look):
     with pool:
         wait_until(lambda: look.total("done:plain") == 300 and look.total("done:coloured") == 150)
         wait_until(lambda: len(look.dead()) == 150)
-        assert pool.drain(10)
+        assert pool.drain(60)
     expected = {}
     for name, fifth in (("plain", 100), ("coloured", 50)):
         expected |= {
             f"done:{name}": 3 * fifth, f"failed:{name}": 3 * fifth, f"retried:{name}": 2 * fifth,
             f"dead:{name}": fifth, f"discarded:{name}": fifth, f"snoozed:{name}": fifth,
         }  # fmt: skip
-    totals = {label: n for label, n in look.totals().items() if not label.startswith("given_back:")}
-    assert totals == expected
+    assert look.totals() == expected
 
 
 def figures(look):
@@ -83,7 +82,7 @@ def test_the_figures_of_each_minute_count_every_run_and_every_wait(new_pool, loo
     pool.enqueuer.enqueue_many("plain", [{}] * 3000)
     pool.enqueuer.enqueue_many("coloured", [{}] * 2000)
     with pool:
-        assert pool.drain(20)
+        assert pool.drain(60)
     found = figures(look)
     assert found["plain", "r"] == found["plain", "w"] == 3000
     assert found["coloured", "r"] == found["coloured", "w"] == 2000
@@ -312,11 +311,11 @@ def test_a_result_that_json_cannot_carry_fails_the_job_in_words(new_pool, look):
 
 def test_results_expire_after_their_time(new_pool, keys, call):
     pool = new_pool()
-    kept = pool.register("kept", lambda: 7, keep=30)
+    kept = pool.register("kept", lambda: 7, keep=600)
     with pool:
         job = kept.enqueue()
         assert kept.result(job, timeout=60) == 7
-        assert 29_000 < call("PTTL", keys.result(job.id)) <= 30_000
+        assert 500_000 < call("PTTL", keys.result(job.id)) <= 600_000
 
 
 def test_completed_jobs_are_in_done_where_their_type_asks_for_it(new_pool, look, keys):
@@ -327,12 +326,13 @@ def test_completed_jobs_are_in_done_where_their_type_asks_for_it(new_pool, look,
     with pool:
         jobs = [kept.enqueue(number=i) for i in range(20)]
         same = [plain.enqueue() for _ in range(3)]
-        assert pool.drain(10)
+        assert pool.drain(60)
     done = look.members(keys.done)
     assert {job["id"] for job in done} == {job.id for job in jobs}
     assert same
     assert {job["args"]["number"] for job in done} == set(range(20))
-    assert all(job["ran"] >= 0 and before * 1000 - 5 <= job["done_at"] for job in done)
+    # By the pool's own estimate of Redis time, which is behind by as long as an answer takes.
+    assert all(job["ran"] >= 0 and (before - 60) * 1000 <= job["done_at"] for job in done)
     assert look.totals() == {"done:kept": 20, "done:plain": 3}
 
 
@@ -342,7 +342,7 @@ def test_completed_jobs_over_the_cap_are_trimmed_oldest_first_and_counted(new_po
     with pool:
         for i in range(30):
             kept.enqueue(number=i)
-        assert pool.drain(10)
+        assert pool.drain(60)
     before = [job["args"]["number"] for job in look.members(keys.done)]
     trimmer = Trimmer(keys, SharedLink(link), PoolOptions(done_count=10))
     assert trimmer.trim(look.now()) == 20
@@ -352,15 +352,15 @@ def test_completed_jobs_over_the_cap_are_trimmed_oldest_first_and_counted(new_po
 
 def test_completed_jobs_are_kept_as_long_as_their_type_says(new_pool, look, keys, link):
     pool = new_pool()
-    short = pool.register("short", lambda: None, keep=5)
+    short = pool.register("short", lambda: None, keep=600)
     long = pool.register("long", lambda: None, keep=3600)
     with pool:
         short.enqueue()
         long.enqueue()
-        assert pool.drain(10)
+        assert pool.drain(60)
     trimmer = Trimmer(keys, SharedLink(link), PoolOptions())
     assert trimmer.trim(look.now()) == 0
-    trimmer.trim(look.now() + 60)
+    trimmer.trim(look.now() + 1200)
     assert [job["name"] for job in look.members(keys.done)] == ["long"]
 
 
@@ -393,7 +393,7 @@ def test_the_state_of_a_job_is_told_by_its_id_from_its_queue_to_its_end(new_pool
         assert enqueuer.state(job) == "running"
         go.set()
         doomed = work_type.enqueue(fail=True)
-        assert pool.drain(10)
+        assert pool.drain(60)
         assert enqueuer.state(job) == "done"
         assert enqueuer.state(doomed.id) == "dead"
     assert enqueuer.state("nobody") is None

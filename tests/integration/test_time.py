@@ -13,7 +13,8 @@ from dayjob.store.op import plain
 from dayjob.store.ops import produce
 from server import wait_until
 
-QUICK = {"lease": 1.0, "beat": 0.3}
+#: Leases stay long: a pool that is paused for a moment must not be taken for a dead one.
+QUICK = {"beat": 0.3}
 
 
 def redis_time(pool):
@@ -38,7 +39,7 @@ def test_scheduled_jobs_all_run_and_never_early(new_pool, look, keys):
             job = later.enqueue_at(datetime.now(UTC) + timedelta(milliseconds=37 * i))
             due[job.id] = job.scheduled_at
         wait_until(lambda: len(started) == 40)
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert started.keys() == due.keys()
     assert [job_id for job_id in due if started[job_id] < due[job_id]] == []
     assert look.members(keys.scheduled) == []
@@ -103,8 +104,9 @@ def test_a_snoozed_job_returns_after_its_time_and_has_not_failed(new_pool, look)
         sleepy.enqueue()
         wait_until(lambda: look.total("done:sleepy"))
     assert [run[:3] for run in runs] == [(0, 0, 1), (1, 0, 2), (2, 0, 3)]
-    assert runs[1][3] - runs[0][3] >= 0.15
-    assert runs[2][3] - runs[1][3] >= 0.15
+    # Due times are in whole milliseconds.
+    assert runs[1][3] - runs[0][3] >= 0.149
+    assert runs[2][3] - runs[1][3] >= 0.149
     assert look.totals() == {"snoozed:sleepy": 2, "done:sleepy": 1}
 
 
@@ -146,7 +148,7 @@ def test_ticks_go_on_once_each_when_the_pool_that_leads_stops(new_pool, look, ca
     wait_until(lambda: len(ticks) >= 2)
     pools[0].stop()
     wait_until(lambda: len(ticks) >= 5)
-    assert call("GET", keys.leader) not in (first, None)
+    wait_until(lambda: call("GET", keys.leader) not in (first, None))
     pools[1].stop()
     moments = sorted(ticks)
     assert moments == [moments[0] + i for i in range(len(moments))]
@@ -171,7 +173,7 @@ def test_ticks_that_passed_while_no_pool_ran_follow_their_policy_and_are_counted
     call("HSET", keys.periodic, record.name, int(now) - 5 * 86400)
     with pool:
         wait_until(lambda: look.total("ticked:tick") + look.total("missed:tick") == 5)
-        assert pool.drain(10)
+        assert pool.drain(60)
     schedule, moment, due = parse(spec, "UTC"), int(now) - 5 * 86400, []
     for _ in range(5):
         moment = schedule.next_after(moment)
@@ -195,7 +197,7 @@ def test_at_most_a_hundred_missed_ticks_are_enqueued_and_the_others_are_counted(
     call("HSET", keys.periodic, "hourly", last)
     with pool:
         wait_until(lambda: look.total("ticked:tick"))
-        assert pool.drain(10)
+        assert pool.drain(60)
     newest = int(call("HGET", keys.periodic, "hourly"))
     assert sorted(ran)[-100:] == [newest - 3600 * i for i in reversed(range(100))]
     assert len(ran) + look.total("missed:tick") == (newest - last) // 3600
@@ -210,7 +212,7 @@ def test_of_two_schedulers_that_saw_the_same_last_tick_one_enqueues(look, keys, 
 
     seen = tick(None, None, [])
     assert seen.enqueued == 0
-    assert abs(seen.last - look.now()) < 5
+    assert abs(seen.last - look.now()) < 60
     early = tick(seen.last, seen.last + 60, [seen.last + 60])
     assert (early.enqueued, early.last) == (0, seen.last)
     link.run(plain("HSET", keys.periodic, "s", seen.last - 20))
@@ -226,7 +228,7 @@ def test_the_first_sight_of_a_schedule_enqueues_nothing_that_was_before_it(new_p
     pool.periodic("0 0 1 1 *", pool.register("yearly", lambda: None), missed="all")
     with pool:
         wait_until(lambda: call("HLEN", keys.periodic))
-        assert pool.drain(10)
+        assert pool.drain(60)
     assert look.totals() == {}
 
 
@@ -242,11 +244,16 @@ def test_a_schedule_whose_last_tick_makes_no_sense_ticks_again_and_a_log_line_sa
         assert ran.wait(60)
         last = "junk" if value == "junk" else int(look.now()) + 30 * 86_400
         call("HSET", keys.periodic, "each second", last)
+
+        def lines() -> int:
+            found = [one.getMessage() for one in list(caplog.records) if "each second" in one.getMessage()]
+            return len([line for line in found if "It ticks again from now on" in line])
+
+        wait_until(lines)
         ran.clear()
         assert ran.wait(60)
         assert runtime_failure(pool) is None
-    lines = [one.getMessage() for one in caplog.records if "each second" in one.getMessage()]
-    assert len([line for line in lines if "It ticks again from now on" in line]) == 1
+    assert lines() == 1
 
 
 def test_a_schedule_with_a_last_tick_in_the_future_ticks_when_a_pool_starts(

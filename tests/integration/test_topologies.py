@@ -24,9 +24,19 @@ from server import Server, binary, free_port, missing, running, wait_until
 
 def tell(port: int, *words):
     """Send one command to a server."""
-    link = Link(addresses.parse_url(f"redis://127.0.0.1:{port}"), tag="", timeout=5)
+    link = Link(addresses.parse_url(f"redis://127.0.0.1:{port}"), tag="", timeout=60)
     try:
         return link.run(plain(*words))
+    finally:
+        link.close()
+
+
+def replicate(port: int) -> None:
+    """Wait until a replica has all that was written so far. WAIT is about the writes of its own connection only."""
+    link = Link(addresses.parse_url(f"redis://127.0.0.1:{port}"), tag="", timeout=60)
+    try:
+        link.run(plain("SET", "written-last", "1"))
+        assert link.run(plain("WAIT", 1, 50_000)) == 1
     finally:
         link.close()
 
@@ -53,7 +63,7 @@ def works(url: str, namespace: str) -> None:
         asyncio.run(asynchronously())
         enqueuer.enqueue_many("a", [{"n": 5}, {"n": 6}])
         wait_until(lambda: sorted(seen) == [1, 2, 3, 4, 5, 6])
-        assert pool.drain(10)
+        assert pool.drain(60)
     enqueuer.close()
 
 
@@ -215,7 +225,8 @@ class Sentinels:
         settings_.write_text(
             f"port {self.port}\nbind 127.0.0.1\ndir {self._folder}\n"
             f"sentinel monitor shop 127.0.0.1 {self.master.port} 1\n"
-            "sentinel down-after-milliseconds shop 400\nsentinel failover-timeout shop 2000\n"
+            # Longer than a busy machine pauses a server, which must not be taken for one that is down.
+            "sentinel down-after-milliseconds shop 3000\nsentinel failover-timeout shop 60000\n"
         )
         self._process = subprocess.Popen([binary(), str(settings_), "--sentinel"], stdout=subprocess.DEVNULL)
         wait_until(lambda: not refused(self.port))
@@ -316,7 +327,8 @@ def test_after_a_failover_pool_and_enqueuers_go_on_with_the_new_master(doomed, n
     try:
         enqueuer.enqueue_many("a", [{"n": n} for n in range(50)])
         wait_until(lambda: len(seen) == 50)
-        tell(doomed.master.port, "WAIT", 1, 2000)
+        assert pool.drain(60)
+        replicate(doomed.master.port)
         if how == "killed":
             doomed.master.kill()
         else:
@@ -360,7 +372,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.nodes = [
             Server(
-                subfolder(folder, f"node{i}"), "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+                subfolder(folder, f"node{i}"), "--cluster-enabled", "yes", "--cluster-node-timeout", "3000",
                 "--cluster-port", str(free_port()), "--cluster-allow-replica-migration", "no",
             )
             for i in range(3)

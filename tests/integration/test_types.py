@@ -75,7 +75,7 @@ def test_a_model_arrives_as_it_was_sent_and_comes_back_as_a_result(new_pool, mod
 
     with pool:
         job = take.enqueue(model, [model, model])
-        result = take.result(job, 20)
+        result = take.result(job, 60)
     assert seen == [model] * 3
     assert kind.model_validate(result) == model
 
@@ -136,7 +136,7 @@ def test_a_result_that_is_a_dataclass_or_a_struct_is_kept(new_pool):
         return [Person("ada", 36)]
 
     with pool:
-        assert people.result(people.enqueue(), 20) == [Person("ada", 36)]
+        assert people.result(people.enqueue(), 60) == [Person("ada", 36)]
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_a_missed_schedule_is_posted_and_a_removed_one_is_not(
     other = WorkerPool(namespace=namespace, redis=redis_url, concurrency=1)
     other.register("other", lambda: None)
     with other:
-        wait_until(lambda: [pool.status for pool in admin.pools().pools if pool.lease > 0] != [])
+        wait_until(lambda: any(pool.status for pool in admin.pools().pools if pool.lease > 0))
         run(*words)
     assert [one["state"] for one in inbox.bodies] == ["firing", "resolved"]
 

@@ -269,9 +269,12 @@ class Runner:
 
 
 def _was_stopped(attempt: Attempt, error: BaseException) -> bool:
-    """Whether a handler was interrupted because its pool stops, or because Redis no longer has the attempt."""
+    """Whether a handler was interrupted because its pool stops, or because Redis no longer has the attempt.
+
+    An async handler that swallows its cancellation gets a GeneratorExit when its task is deleted after the stop.
+    """
     return (
-        isinstance(error, Abandon | asyncio.CancelledError)
+        isinstance(error, Abandon | asyncio.CancelledError | GeneratorExit)
         and not attempt.timed_out
         and (attempt.job_type.stopping or attempt.lost)
     )

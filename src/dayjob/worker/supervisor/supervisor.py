@@ -45,6 +45,8 @@ logger = SafeLogger("dayjob.worker.supervisor.supervisor")
 
 #: Seconds that the interpreter of a child may take to exit after its pool has stopped.
 EXIT_SECONDS = 5.0
+#: Seconds that a stop may take beyond its timeout, with the sweep of the children that had to be killed.
+OVERTIME_SECONDS = 1.0
 #: Seconds of a stop that are reserved for the exit of the parent's own interpreter.
 OWN_EXIT_SECONDS = 0.2
 #: The exit code when a loop of the parent died.
@@ -155,7 +157,7 @@ class Supervisor:
                 else:
                     self._roll_asked = name
         if self._broken and self._exit_status is None:
-            self._end(ExitStatus(EXIT_LOOP_DIED), time.monotonic() + self._config.timeout + 1.0)
+            self._end(ExitStatus(EXIT_LOOP_DIED), time.monotonic() + self._config.timeout + OVERTIME_SECONDS)
             for process in self._processes:
                 process.stop(self._config.timeout)
         if self._roll_asked and self._exit_status is None:
@@ -168,7 +170,7 @@ class Supervisor:
         now = time.monotonic()
         if self._exit_status is not None:
             logger.info("%s received again: returning running jobs to their queues now", why)
-            self._deadline = min(self._deadline, now + 2.0)
+            self._deadline = min(self._deadline, now + 1.0 + OVERTIME_SECONDS)
             for process in self._processes:
                 process.line.send(Hurry())
                 process.kill_by(now + 1.0 + STOP_OVERTIME_SECONDS)
@@ -179,7 +181,7 @@ class Supervisor:
             why,
             timeout,
         )
-        self._end(ExitStatus(0), now + timeout + 1.0)
+        self._end(ExitStatus(0), now + timeout + OVERTIME_SECONDS)
         for process in self._processes:
             process.stop(timeout)
 
@@ -313,7 +315,7 @@ class Supervisor:
         slot.retired = True
         if all(one.retired for one in self._slots):
             logger.info("an operator asked every process to stop: the parent ends, too")
-            self._end(ExitStatus(0), time.monotonic() + 1.0)
+            self._end(ExitStatus(0), time.monotonic() + OVERTIME_SECONDS)
 
     def _restart_later(self, slot: ChildSlot, why: str) -> None:
         logger.error("%s; starting another in %g s", why, slot.restart_later())
@@ -332,7 +334,7 @@ class Supervisor:
             slot.spared_until = time.monotonic() + LAST_PAUSE
 
     def _give_up(self, failure: Failed) -> None:
-        self._end(ExitStatus(failure.code, failure.text), time.monotonic() + 1.0)
+        self._end(ExitStatus(failure.code, failure.text), time.monotonic() + OVERTIME_SECONDS)
         for process in self._processes:
             process.stop(0.0)
 
