@@ -116,12 +116,12 @@ def test_an_outcome_that_cannot_be_stored_is_not_tried_without_a_pause(new_pool,
         raise Retry("later", after=1)
 
     call("SET", keys.retry, "not a sorted set")
-    with pool:
-        fail.enqueue()
-        runtime = runtime_of(pool)
-        wait_until(lambda: runtime.state.fetched == 1 and not runtime.threads.running())
-        before = runtime.state.exchanges
-        assert 30 * pass_time(1.0) > runtime.state.exchanges - before
+    pool.start()
+    fail.enqueue()
+    runtime = runtime_of(pool)
+    wait_until(lambda: runtime.state.fetched == 1 and not runtime.threads.running())
+    before = runtime.state.exchanges
+    assert 30 * pass_time(1.0) > runtime.state.exchanges - before
 
 
 def test_outcomes_that_cannot_be_stored_do_not_stop_those_that_can(new_pool, call, keys, look):
@@ -135,11 +135,11 @@ def test_outcomes_that_cannot_be_stored_do_not_stop_those_that_can(new_pool, cal
     def fine() -> None: ...
 
     call("SET", keys.retry, "not a sorted set")
-    with pool:
-        pool.enqueuer.enqueue_many("fail", [{}] * 600)
-        wait_until(lambda: runtime_of(pool).state.fetched >= 600)
-        fine.enqueue()
-        wait_until(lambda: look.total("done:fine"))
+    pool.start()
+    pool.enqueuer.enqueue_many("fail", [{}] * 600)
+    wait_until(lambda: runtime_of(pool).state.fetched >= 600)
+    fine.enqueue()
+    wait_until(lambda: look.total("done:fine"))
 
 
 def test_a_queue_of_a_wrong_type_is_reported_once_in_a_while(new_pool, call, keys, look, caplog):
