@@ -845,4 +845,4 @@ def _start_workflow(keys: Keys, link: Link) -> Op[Any]:
 def _change_workflow(keys: Keys, link: Link) -> Op[Any]:
     link.run(workflows.start_workflow(keys, Slot("s", 1), _workflow(keys, link)))
     link.run(workflows.change_workflow(keys, "w1", "cancel"))
-    return workflows.change_workflow(keys, "w1", "retry", 0, [b"dead"])
+    return workflows.change_workflow(keys, "w1", "retry", 0, dead=[(0, b"dead")])

@@ -159,7 +159,7 @@ def test_a_retry_runs_a_node_again_and_then_what_needs_it(start, end, states, ke
     end({1: DIED})
     assert states() == "cdw"
     call("ZADD", keys.dead, 1, "the dead job")
-    answer = link.run(workflows.change_workflow(keys, "w1", "retry", 1, [b"the dead job"]))
+    answer = link.run(workflows.change_workflow(keys, "w1", "retry", 1, dead=[(1, b"the dead job")]))
     assert (answer.answer, states(), call("ZCARD", keys.dead)) == ("done", "crw", 1)
     end({1: Done()})
     assert end({2: Done()}) == ["n2"]

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from dayjob.admin import walks
 from dayjob.admin.batch_health import OPEN_SECONDS
-from dayjob.admin.batches import AT_ONCE, stored, view
+from dayjob.admin.batches import stored, view
+from dayjob.admin.newest import AT_ONCE
 from dayjob.admin.session import Session, write_audit
 from dayjob.admin.views.batches import AuditFinding, AuditKind, BatchAudit
 from dayjob.explain.batches import number_in
 from dayjob.store.keys import Keys
-from dayjob.store.ops import batches, inspect, maintain
+from dayjob.store.ops import batches, inspect
 from dayjob.store.ops.batches import Change, StoredBatch
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
@@ -124,10 +125,7 @@ def _beliefs(keys: Keys, batch_id: str, total: int) -> Steps[tuple[int, int]]:
 
 
 def _search(keys: Keys, batch_id: str, total: int) -> Steps[tuple[int, int, int]]:
-    """The members that have not ended, those that are dead, and how many jobs were searched.
-
-    Jobs move from sets to queues to pools, and back to sets: in this order a job that moves once is seen.
-    """
+    """The members that have not ended, those that are dead, and how many jobs were searched."""
     live, dead = Members(total), Members(total)
 
     def note(payload: bytes) -> None:
@@ -140,14 +138,7 @@ def _search(keys: Keys, batch_id: str, total: int) -> Steps[tuple[int, int, int]
         if number is not None:
             dead.add(number)
 
-    searched = 0
-    for source in (keys.scheduled, keys.retry):
-        searched += yield from walks.over_set(source, lambda entry: note(entry.member))
-    for name in (yield from ask(maintain.known_jobs(keys))):
-        searched += yield from walks.over_queue(keys, name, note)
-    searched += yield from walks.over_held(keys, note)
-    for source in (keys.retry, keys.scheduled):
-        searched += yield from walks.over_set(source, lambda entry: note(entry.member))
+    searched = yield from walks.over_live(keys, note)
     searched += yield from walks.over_set(keys.dead, note_dead)
     yield from _nested(keys, batch_id, live, dead)
     # A member that was seen in a queue may be dead by now.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dayjob.admin import sorting, verbs
 from dayjob.admin.bulk import Report, apply
+from dayjob.admin.newest import AT_ONCE, newest
 from dayjob.admin.session import Session, outcome
 from dayjob.admin.views import Outcome, Tally
 from dayjob.admin.views.batches import BatchCallback, BatchDetail, BatchesView, BatchView
@@ -14,10 +15,6 @@ from dayjob.store.ops import batches, inspect
 from dayjob.store.ops.batches import StoredBatch
 from dayjob.store.steps import Steps, ask
 from dayjob.text import escaped
-
-#: How many batches are compared where a page is sorted, and how many one read covers.
-MAX_SORTED = 1000
-AT_ONCE = 100
 
 
 def view(found: StoredBatch, now: float) -> BatchView:
@@ -35,26 +32,15 @@ def view(found: StoredBatch, now: float) -> BatchView:
 
 def listing(session: Session, *, offset: int = 0, size: int = 50, sort: str = "") -> Steps[BatchesView]:
     """Batches, the newest first, or sorted by a column among the newest 1,000. Raises BadOption."""
-    usual = sorting.BATCHES.read(sort) == sorting.BATCHES.read("")
-    offset, size = max(0, offset), max(1, min(size, AT_ONCE))
+    sorting.BATCHES.read(sort)
     total = yield from ask(batches.count(session.keys))
     now = yield from ask(inspect.now())
-    if usual:
-        # Batches that are gone leave gaps, so that a page may need several reads.
-        found: list[BatchView] = []
-        at = offset
-        while at < min(total, offset + MAX_SORTED) and len(found) < size:
-            some = size - len(found)
-            found += [view(one, now) for one in (yield from batches.page(session.keys, skip=at, size=some))]
-            at += some
-        return BatchesView(now, total, tuple(found), at if at < total else 0)
-    found = []
-    for first in range(0, min(total, MAX_SORTED), AT_ONCE):
-        found += [view(one, now) for one in (yield from batches.page(session.keys, skip=first, size=AT_ONCE))]
-    some_more = offset + size < len(found)
-    ordered = sorting.BATCHES.sorted(found, sort)[offset : offset + size]
-    compared = len(found) if total > MAX_SORTED else 0
-    return BatchesView(now, total, tuple(ordered), offset + size if some_more else 0, compared)
+
+    def read(skip: int, size: int) -> Steps[list[BatchView]]:
+        return [view(one, now) for one in (yield from batches.page(session.keys, skip=skip, size=size))]
+
+    found = yield from newest(total, read, sorting.BATCHES, offset=offset, size=size, sort=sort)
+    return BatchesView(now, total, found.rows, found.next, found.sorted_among)
 
 
 def stored(session: Session, batch_id: str) -> Steps[StoredBatch]:

@@ -65,6 +65,9 @@ def _check_text(one: FilterCondition, facts: JobFacts) -> bool:
             texts = () if wire.source is None else (str(wire.source),)
         case "batch":
             texts = _batches(wire)
+        case "workflow":
+            node = codec.node_of(wire)
+            texts = () if node is None else (node[0],)
         case "pool":
             texts = facts.pools
         case "tag":
@@ -77,7 +80,7 @@ def _check_text(one: FilterCondition, facts: JobFacts) -> bool:
 def _batches(wire: codec.Wire) -> tuple[str, ...]:
     """The batches of which a job is a member, the nearest first. Callbacks are no members."""
     found = codec.membership(wire)
-    return () if found is None or found[1][0] < 0 else found[0]
+    return () if found is None or found[1][0] < 0 or codec.node_of(wire) is not None else found[0]
 
 
 def compare_texts(one: FilterCondition, texts: tuple[str, ...]) -> bool:

@@ -48,6 +48,7 @@ KEYS: dict[str, FilterKey] = {
     "source": FilterKey("text", _TEXT, "source=42"),
     "id": FilterKey("text", _TEXT, "id=..."),
     "batch": FilterKey("text", ("=", "!="), "batch=..."),
+    "workflow": FilterKey("text", ("=", "!="), "workflow=..."),
     "text": FilterKey("text", ("~",), "text~'a=b'"),
     "args": FilterKey("argument", (*_NUMBER, "~"), "args.user_id=7"),
     "fails": FilterKey("number", _NUMBER, "fails>=2"),

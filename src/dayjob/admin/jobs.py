@@ -26,7 +26,8 @@ from dayjob.admin.views import (
 from dayjob.errors import BadOption
 from dayjob.explain.batches import batch_of_callback, batch_waits
 from dayjob.explain.reasons import JobFinished, JobNotFound, JobWaiting, Reason, reason
-from dayjob.explain.words import batch_sentence, sentence
+from dayjob.explain.words import batch_sentence, held_up_sentence, node_sentence, sentence
+from dayjob.explain.workflows import held_up_by, waiting_node
 from dayjob.handlers.redact import HIDDEN
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -71,6 +72,7 @@ def of_wire(
     if wire is None:
         return JobView("", "", state, payload=payload, **more)
     secrets = redactor.secrets(wire)
+    workflow, node = codec.node_of(wire) or ("", None)
     attempt = 1 + wire.fails + wire.deaths + wire.snoozes
     if state == "done":
         ended = _ended(payload)
@@ -86,7 +88,7 @@ def of_wire(
             PastAttempt(one.attempt, float(one.at), float(one.ran), redactor.text(one.error, secrets), one.died_in)
             for one in codec.past(wire)
         ),
-        payload=payload, batch=batch_id_of(wire), **more,
+        payload=payload, batch=batch_id_of(wire), workflow=workflow, node=node, **more,
     )  # fmt: skip
 
 
@@ -200,7 +202,8 @@ def detail(
     now = yield from ask(inspect.now())
     attempts = (yield from attempts_of(session, job_id, job.name)) if job.attempts and job.name else ()
     events = yield from job_story.story(session, job, attempts, now)
-    return JobDetail(job, sentence(why), events, *copies(job), why.kind, attempts)
+    words = sentence(why) + (yield from _held_up_words(session, job))
+    return JobDetail(job, words, events, *copies(job), why.kind, attempts)
 
 
 def _finished(session: Session, job_id: str, name: str | None) -> Steps[JobDetail | None]:
@@ -250,9 +253,21 @@ def explain(session: Session, job_id: str, *, name: str | None = None) -> Steps[
         if attempts:
             now = yield from ask(inspect.now())
             return sentence(_finish_of(attempts[-1], now))
+        node = yield from waiting_node(session.keys, job_id)
+        if node is not None:
+            return node_sentence(node)
         return (yield from _callback_words(session, job_id)) or sentence(JobNotFound(job_id))
     job = yield from _found(session, job_id, found)
-    return sentence((yield from _reason(session, found, job.error)))
+    words = sentence((yield from _reason(session, found, job.error)))
+    return words + (yield from _held_up_words(session, job))
+
+
+def _held_up_words(session: Session, job: JobView) -> Steps[str]:
+    """What the death of a node does to its workflow; "" for other jobs."""
+    if job.node is None or job.state != "dead":
+        return ""
+    waiting = yield from held_up_by(session.keys, job.workflow, job.node)
+    return held_up_sentence(job.workflow, job.node, waiting) if waiting else ""
 
 
 def _callback_words(session: Session, job_id: str) -> Steps[str]:

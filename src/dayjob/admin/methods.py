@@ -32,6 +32,7 @@ from dayjob.admin import sources as sources_steps
 from dayjob.admin import timeline as timeline_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin import waves as wave_steps
+from dayjob.admin import workflows as workflow_steps
 from dayjob.admin.session import Session, read_audit
 from dayjob.store.steps import Steps
 
@@ -81,6 +82,8 @@ class AdminMethods:
     search = Method(search_steps.search)
     batches = Method(batch_steps.listing)
     batch = Method(batch_steps.one)
+    workflows = Method(workflow_steps.listing)
+    workflow = Method(workflow_steps.one)
     failures = Method(failure_steps.failures)
     failure_group = Method(group_steps.group)
     count = Method(bulk.count)
@@ -138,6 +141,11 @@ class AdminMethods:
     close_batch = Method(batch_steps.close)
     retry_batch = Method(batch_steps.retry)
     audit_batch = Method(batch_audit.audit)
+
+    # Actions on workflows and their nodes.
+    cancel_workflow = Method(workflow_steps.cancel)
+    retry_workflow = Method(workflow_steps.retry)
+    skip_node = Method(workflow_steps.skip)
 
     # Actions on pools.
     quiet = Method(pool_steps.quiet)

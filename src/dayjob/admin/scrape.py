@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dayjob.admin import batches, limits
+from dayjob.admin import batches, limits, workflows
 from dayjob.admin.limits import LimitView
+from dayjob.admin.newest import AT_ONCE
 from dayjob.admin.queues import listing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Pool, QueuesView, Sizes
 from dayjob.admin.views.batches import BatchView
+from dayjob.admin.views.workflows import WorkflowView
 from dayjob.store.ops import figures, inspect, pools
 from dayjob.store.ops.figures import Counts, Minute, Times, bucket_limit
 from dayjob.store.ops.outbox import OutboxStatus, outbox_status
@@ -38,6 +40,8 @@ class Scrape:
     outbox: OutboxStatus | None = None
     #: The newest 100 batches.
     batches: tuple[BatchView, ...] = ()
+    #: The newest 100 workflows.
+    workflows: tuple[WorkflowView, ...] = ()
 
 
 def ping(session: Session) -> Steps[float]:
@@ -58,7 +62,9 @@ def scrape(session: Session, *, since: int | None = None) -> Steps[Scrape]:
     waiting = {view.queue.name: view.queue.size for view in queues.queues}
     rate_limits = yield from limits.listing(session, sizes=waiting)
     outbox = yield from outbox_status(session.keys)
-    newest = yield from batches.listing(session, size=batches.AT_ONCE)
+    some_batches = yield from batches.listing(session, size=AT_ONCE)
+    some_workflows = yield from workflows.listing(session, size=AT_ONCE)
     return Scrape(
-        queues.now, queues, sizes, tuple(registered), totals, tuple(minutes), rate_limits, outbox, newest.batches
+        queues.now, queues, sizes, tuple(registered), totals, tuple(minutes), rate_limits, outbox,
+        some_batches.batches, some_workflows.workflows,
     )  # fmt: skip

@@ -27,6 +27,7 @@ from dayjob.admin.views import (
     Status,
 )
 from dayjob.admin.views.batches import BatchView
+from dayjob.admin.views.workflows import WorkflowView
 from dayjob.errors import BadOption
 from dayjob.names import suggest
 from dayjob.text import escaped
@@ -253,6 +254,17 @@ BATCHES: SortTable[BatchView] = SortTable(
     {
         "created": lambda one: one.created_at, "members": lambda one: one.total, "left": lambda one: one.left, "dead": lambda one: one.dead,
         "done": lambda one: one.done, "ended": lambda one: one.ended_at, "state": lambda one: one.state, "name": lambda one: one.description or None,
+    },
+    "-created",
+    ("state", "name"),
+)  # fmt: skip
+
+#: Redis keeps workflows in the order of `created`.
+WORKFLOWS: SortTable[WorkflowView] = SortTable(
+    "workflows",
+    {
+        "created": lambda one: one.created_at, "nodes": lambda one: one.total, "left": lambda one: one.left, "dead": lambda one: one.dead,
+        "done": lambda one: one.done, "ended": lambda one: one.ended_at, "state": lambda one: one.state, "name": lambda one: one.name,
     },
     "-created",
     ("state", "name"),

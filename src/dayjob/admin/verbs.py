@@ -18,6 +18,8 @@ Target = Literal[
     "worker",
     "schedule",
     "batch",
+    "workflow",
+    "node",
     "broken",
     "deletion",
     "all_jobs",
@@ -146,6 +148,26 @@ TABLE = (
     VerbRow(
         "batch", "repair", "Audit and repair", "Every job is searched for members of this batch. What the batch believes is corrected where its members are elsewhere.",
         "batches audit", "/batch/repair", "e", ("open", "running", "cancelled", "failed", "succeeded"),
+    ),
+    VerbRow(
+        "workflow", "retry", "Retry failed", "Its nodes that are dead or cancelled run again, and then the nodes that need them.",
+        "workflows retry", "/workflow/retry", "r", ("failed", "cancelled"),
+    ),
+    VerbRow(
+        "workflow", "cancel", "Cancel", "Nodes that wait never run, jobs that wait are dropped when their turn comes, and those that run are asked to stop.",
+        "workflows cancel", "/workflow/cancel", "c", ("running", "failed"), asks=True,
+    ),
+    VerbRow(
+        "node", "retry", "Retry", "The node runs again, and then all nodes that need it, also those that have completed. Their results are forgotten.",
+        "workflows retry", "/workflow/retry", "r", ("completed", "dead", "skipped", "cancelled"), asks=True,
+    ),
+    VerbRow(
+        "node", "skip", "Skip", "The workflow goes on without the node. Nodes that need nothing else are skipped, too; others get None in the place of its result.",
+        "workflows skip", "/workflow/skip", "s", ("waiting", "dead", "cancelled"), asks=True,
+    ),
+    VerbRow(
+        "node", "cancel", "Cancel", "The node and all that need it end. Nodes that wait never run, and a job that runs is asked to stop.",
+        "workflows cancel", "/workflow/cancel", "c", ("waiting", "released", "running", "failed"), asks=True,
     ),
     VerbRow(
         "broken", "repair", "Repair", "The entry goes into its queue as the job that it should have been.",

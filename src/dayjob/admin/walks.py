@@ -69,3 +69,19 @@ def over_held(keys: Keys, put: Put) -> Steps[int]:
                     put(payload)
                     count += 1
     return count
+
+
+def over_live(keys: Keys, put: Put) -> Steps[int]:
+    """Every job that has not ended. Returns how many.
+
+    Jobs move from sets to queues to pools, and back to sets: in this order a job that moves once is seen.
+    """
+    count = 0
+    for source in (keys.scheduled, keys.retry):
+        count += yield from over_set(source, lambda entry: put(entry.member))
+    for name in (yield from ask(maintain.known_jobs(keys))):
+        count += yield from over_queue(keys, name, put)
+    count += yield from over_held(keys, put)
+    for source in (keys.retry, keys.scheduled):
+        count += yield from over_set(source, lambda entry: put(entry.member))
+    return count

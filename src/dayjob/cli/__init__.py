@@ -26,6 +26,10 @@ COMMANDS = {
     "limits": ("dayjob.cli.limits:limits", "List, show, set, reset and hold rate limits."),
     "jobs": ("dayjob.cli.jobs:jobs", "List, show, explain, retry, delete and cancel jobs."),
     "batches": ("dayjob.cli.batches:batches", "List, show, cancel, retry and audit batches."),
+    "workflows": (
+        "dayjob.cli.workflows:workflows",
+        "List, show, cancel and retry workflows, and skip their nodes.",
+    ),
     "find": ("dayjob.cli.find:find", "Find jobs, queues, pools, schedules and errors by a text."),
     "dead": ("dayjob.cli.dead:dead", "List, retry and delete dead jobs."),
     "broken": ("dayjob.cli.broken:broken", "List, repair and delete entries that could not be read."),

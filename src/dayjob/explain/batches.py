@@ -48,6 +48,17 @@ def batch_waits(keys: Keys, found: StoredBatch) -> Steps[BatchWaits]:
     """What a batch waits for. The attempts that pools hold are searched, at most 2,000."""
     if not found.left:
         return BatchWaits(found, 0, (), 0)
+    numbers, places = yield from running_members(keys, found.id)
+    failed = yield from ask(batches.bitmap(keys.batch_failed(found.id)))
+    again = sum(batches.has_bit(failed, number) for number in numbers)
+    return BatchWaits(found, len(numbers), places, max(0, found.failed - again))
+
+
+def running_members(keys: Keys, batch_id: str) -> Steps[tuple[list[int], tuple[str, ...]]]:
+    """The members of a batch, or the nodes of a workflow, that pools hold, and where the first of these pools run.
+
+    At most 2,000 attempts are searched.
+    """
     holders = yield from ask_all([membership.pool_ids(keys), membership.condemned_ids(keys)])
     ids = list(dict.fromkeys(holders[0] + holders[1]))
     tokens = yield from ask_all([membership.held_tokens(keys, pool_id) for pool_id in ids])
@@ -55,15 +66,13 @@ def batch_waits(keys: Keys, found: StoredBatch) -> Steps[BatchWaits]:
     where: dict[str, None] = {}
     left = MAX_ATTEMPTS
     for pool_id, some in zip(ids, tokens, strict=True):
-        mine = yield from _members(keys, pool_id, some[:left], found.id)
+        mine = yield from _members(keys, pool_id, some[:left], batch_id)
         left -= len(some[:left])
         numbers += mine
         if mine:
             where[pool_id] = None
-    failed = yield from ask(batches.bitmap(keys.batch_failed(found.id)))
-    again = sum(batches.has_bit(failed, number) for number in numbers)
     names = yield from _places(keys, list(where)[:MAX_PLACES])
-    return BatchWaits(found, len(numbers), tuple(names), max(0, found.failed - again))
+    return numbers, tuple(names)
 
 
 def _members(keys: Keys, pool_id: str, tokens: Sequence[str], batch_id: str) -> Steps[list[int]]:
@@ -79,7 +88,7 @@ def _members(keys: Keys, pool_id: str, tokens: Sequence[str], batch_id: str) -> 
 
 
 def number_in(payload: bytes, batch_id: str) -> int | None:
-    """The number of a job in a batch; None if it is no member of that, or a member of one nested in it."""
+    """The number of a job in a batch or workflow; None if it is no member of that, or a member of one nested in it."""
     if batch_id.encode() not in payload:
         return None
     found = codec.membership_in(payload)

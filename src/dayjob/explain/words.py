@@ -30,8 +30,10 @@ from dayjob.explain.reasons import (
     JobWaiting,
     Reason,
 )
+from dayjob.explain.workflows import NodeWaits, WorkflowWaits
 from dayjob.store.ops.find import MAX_SEARCHED
 from dayjob.store.ops.pools import LoopBlock, Status
+from dayjob.store.ops.workflows import NodeState, StoredNode
 from dayjob.text import counted, span, took
 
 #: How many pools with a blocked event loop are named, and how many characters of an error are shown.
@@ -121,6 +123,62 @@ def batch_sentence(waits: BatchWaits) -> str:
     dead = f", {batch.dead:,} dead" if batch.dead else ""
     cancelled = "Cancelled. " if batch.cancelled_at is not None else ""
     return f"{cancelled}All of its {counted(batch.total, 'member')} have ended: {batch.ended - batch.dead:,} completed{dead}."
+
+
+def workflow_sentence(waits: WorkflowWaits) -> str:
+    """What a workflow waits for, in one sentence; where an operator can do something about it, a second line has the next step."""
+    found = waits.workflow
+    nodes = counted(found.total, "node")
+    parts = [
+        (len(waits.running), f"running on {', '.join(waits.places)}"),
+        (found.count("released", "failed") - len(waits.running), "in a queue or in retry"),
+        (found.count("waiting"), "waiting for others"),
+    ]
+    left = ", ".join(f"{number:,} {words}" for number, words in parts if number > 0)
+    if found.state == "failed":
+        named = " and ".join(f"{_node(one)} is {one.state}" for one in waits.stopped)
+        more = found.states.count("d") + found.states.count("x") - len(waits.stopped)
+        text = f"Failed: {named}{f', and {more:,} more' if more > 0 else ''}. "
+        text += f"Of its {nodes}: {left}." if left else "The others have ended."
+        return f"{text}\n    dayjob workflows retry {found.id}, or go on without a node: dayjob workflows skip {found.id} NODE"
+    if left:
+        return f"Waits for {found.count('waiting', 'released', 'failed'):,} of {nodes}: {left}."
+    ended = [(found.count(state), state) for state in ("completed", "skipped", "dead", "cancelled")]
+    words = ", ".join(f"{number:,} {state}" for number, state in ended if number)
+    return f"{'Cancelled. ' if found.state == 'cancelled' else ''}All of its {nodes} have ended: {words}."
+
+
+def _node(node: StoredNode) -> str:
+    return f"node {node.number} ({node.name})"
+
+
+#: The states of nodes, as the end of a sentence.
+_IS: dict[NodeState, str] = {
+    "waiting": "which waits for others", "released": "which is in a queue or runs", "failed": "which failed and runs again",
+    "completed": "which completed", "dead": "which is dead", "skipped": "which was skipped", "cancelled": "which was cancelled",
+}  # fmt: skip
+
+
+def node_sentence(waits: NodeWaits) -> str:
+    """What a node of a workflow waits for, in one sentence; if a node stops it, a second line has the next step."""
+    found, node = waits.workflow, waits.node
+    own = f"Node {node.number} of the workflow {quoted(found.name)} ({found.id})"
+    named = ", ".join(f"{_node(one)}, {_IS[one.state]}" for one in waits.first)
+    more = f", and {waits.open - len(waits.first):,} more" if waits.open > len(waits.first) else ""
+    if not node.needs:
+        return f"{own} waits for the failure of one of these: {named}{more}."
+    which = "" if len(node.needs) == 1 else f"{waits.open:,} of the {len(node.needs):,} nodes that it needs: "
+    text = f"{own} waits for {which}{named}{more}."
+    stops = next((one for one in waits.first if one.state in ("dead", "cancelled")), None)
+    if stops is None:
+        return text
+    return f"{text}\n    dayjob workflows retry {found.id} {stops.number}, or go on without it: dayjob workflows skip {found.id} {stops.number}"
+
+
+def held_up_sentence(workflow_id: str, number: int, nodes: int) -> str:
+    """What the death of a node does to its workflow, as a line to follow the reason."""
+    verb = "waits" if nodes == 1 else "wait"
+    return f"\n    It is node {number} of the workflow {workflow_id}: {counted(nodes, 'node')} {verb} for it."
 
 
 def place(pool: Status) -> str:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from dayjob.admin.limits import LimitView
 from dayjob.admin.scrape import Scrape, bucket_limit
 from dayjob.admin.views.batches import BatchState
+from dayjob.admin.views.workflows import WorkflowState
 from dayjob.web.console import Console
 from dayjob.web.durations import DurationSums, Kind, total_time
 
@@ -75,6 +76,7 @@ def text(scrape: Scrape, durations: DurationSums, namespace: str, took: float) -
     _limits(page, scrape)
     _sets(page, scrape)
     _batches(page, scrape)
+    _workflows(page, scrape)
     if scrape.outbox is not None:
         page.one("dayjob_outbox_unsent", "Rows of the outbox that were not sent.", scrape.outbox.unsent)
         page.one("dayjob_outbox_oldest_seconds", "The age of the oldest of them.", scrape.outbox.age)
@@ -176,6 +178,21 @@ def _batches(page: _Page, scrape: Scrape) -> None:
     )
     oldest = max((scrape.now - one.created_at for one in going), default=0.0)
     page.one("dayjob_batch_oldest_seconds", "The age of the oldest of these that has not ended.", oldest)
+
+
+def _workflows(page: _Page, scrape: Scrape) -> None:
+    states = [one.state for one in scrape.workflows]
+    page.family("dayjob_workflows", "gauge", "The newest 100 workflows, by state.")
+    for state in get_args(WorkflowState):
+        page.sample("dayjob_workflows", states.count(state), state=state)
+    going = [one for one in scrape.workflows if one.state == "running"]
+    page.one(
+        "dayjob_workflow_nodes_left",
+        "Nodes of the running ones that have not ended.",
+        sum(one.left for one in going),
+    )
+    oldest = max((scrape.now - one.created_at for one in going), default=0.0)
+    page.one("dayjob_workflow_oldest_seconds", "The age of the oldest of the running ones.", oldest)
 
 
 def _pools(page: _Page, scrape: Scrape) -> None:

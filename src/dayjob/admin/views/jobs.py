@@ -74,6 +74,9 @@ class JobView:
     ran: float | None = None
     #: The batch of which it is a member or a callback; "" if of none.
     batch: str = ""
+    #: The workflow of which it is a node, and its number there; "" and None if of none.
+    workflow: str = ""
+    node: int | None = None
     #: Its attempts that failed or whose process died, the last ten, oldest first.
     past: tuple[PastAttempt, ...] = ()
     #: The stored bytes, by which actions identify the job.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -24,6 +24,8 @@ MAX_NODES = 2000
 MAX_BYTES = 4 << 20
 #: How many nodes one node may add while it runs.
 MAX_ADDED = 500
+#: How many nodes one read brings.
+NODES_AT_ONCE = 200
 #: Longest result of a node, in bytes.
 MAX_RESULT = 64 << 10
 
@@ -133,20 +135,31 @@ Change = Literal["cancel", "retry", "skip", "check"]
 class Changed:
     """The answer to a change of a workflow."""
 
-    #: `gone` if there is no such workflow or node, `busy` if a node is stored as a job, `ended` if its state does not allow it.
-    answer: Literal["done", "gone", "busy", "ended"]
+    #: `gone` if there is no such workflow or node, `busy` if a node is stored as a job, `ended` if its state does not allow it,
+    #: `moved` if a node has another state than the caller read.
+    answer: Literal["done", "gone", "busy", "ended", "moved"]
     changed: int
     released: int
 
 
 def change_workflow(
-    keys: Keys, workflow_id: str, what: Change, number: int = -1, dead: Sequence[bytes] = ()
+    keys: Keys,
+    workflow_id: str,
+    what: Change,
+    number: int = -1,
+    *,
+    seen: str = "",
+    dead: Iterable[tuple[int, bytes]] = (),
 ) -> Op[Changed]:
-    """Cancel, retry or skip a node, or with -1 all. `dead` has the entries of dead that belong to its nodes."""
+    """Cancel, retry or skip a node; with -1 cancel all, or retry those that are dead or cancelled.
+
+    `dead` has the entries of dead that belong to its nodes, with their numbers, and `seen` the states that were read before these.
+    """
+    entries = (part for pair in dead for part in pair)
     return Op(
         load("change_workflow"),
         (*workflow_keys(keys, workflow_id), keys.cancelled_batches, keys.scheduled, keys.due, keys.dead),
-        (workflow_id, what, number, *dead),
+        (workflow_id, what, number, seen, *entries),
         lambda reply: Changed(reply[0].decode(), reply[1], reply[2]),
     )
 
@@ -231,13 +244,18 @@ def _stored(workflow_id: str, fields: Mapping[bytes, bytes], states: str) -> Sto
     if b"total" not in fields:
         return None
     return StoredWorkflow(
-        workflow_id, fields.get(b"name", b"").decode("utf-8", "replace"), _at(fields, b"created") or 0.0,
-        _at(fields, b"cancelled"), _at(fields, b"ended_at"), states,
+        workflow_id, fields.get(b"name", b"").decode("utf-8", "replace"), _moment(fields.get(b"created")) or 0.0,
+        _moment(fields.get(b"cancelled")), _moment(fields.get(b"ended_at")), states,
     )  # fmt: skip
 
 
-def _at(fields: Mapping[bytes, bytes], name: bytes) -> float | None:
-    return int(fields[name]) / 1000 if name in fields else None
+def _moment(value: bytes | None) -> float | None:
+    return None if value is None else int(value) / 1000
+
+
+def count(keys: Keys) -> Op[int]:
+    """How many workflows were started in the last 187 days. Those that succeeded are gone after a week."""
+    return Op("ZCARD", (keys.workflows,), (), int)
 
 
 def page(keys: Keys, *, skip: int = 0, size: int = PAGE) -> Steps[list[StoredWorkflow]]:
@@ -247,23 +265,44 @@ def page(keys: Keys, *, skip: int = 0, size: int = PAGE) -> Steps[list[StoredWor
     return [one for one in found if one is not None]
 
 
-def read_nodes(keys: Keys, found: StoredWorkflow) -> Steps[list[StoredNode]]:
-    """The nodes of a workflow, by number."""
-    fields: dict[bytes, bytes] = yield from ask(Op("HGETALL", (keys.workflow_nodes(found.id),), (), dict_of))
-    return [_node(n, letter, fields) for n, letter in enumerate(found.states) if b"%d" % n in fields]
+#: The fields of a node, after its number: payload, nodes that it needs, policy, when it was released and ended.
+_FIELDS = ("", ":in", ":on", ":from", ":to")
 
 
-def _node(number: int, letter: str, fields: Mapping[bytes, bytes]) -> StoredNode:
-    own = b"%d" % number
-    needs = fields.get(own + b":in", b"").decode("ascii").split()
+def read_nodes(
+    keys: Keys, found: StoredWorkflow, numbers: Iterable[int] | None = None
+) -> Steps[list[StoredNode]]:
+    """Nodes of a workflow, by number; all of them unless some are named."""
+    wanted = list(range(found.total) if numbers is None else numbers)
+    nodes: list[StoredNode] = []
+    for first in range(0, len(wanted), NODES_AT_ONCE):
+        some = wanted[first : first + NODES_AT_ONCE]
+        names = [f"{n}{field}" for n in some for field in _FIELDS]
+        values = yield from ask(Op("HMGET", (keys.workflow_nodes(found.id),), names, list))
+        for at, n in enumerate(some):
+            fields = values[at * len(_FIELDS) : (at + 1) * len(_FIELDS)]
+            if fields[0] is not None:
+                nodes.append(_node(n, found.states[n], *fields))
+    return nodes
+
+
+def _node(
+    number: int,
+    letter: str,
+    payload: bytes,
+    edges: bytes | None,
+    policy: bytes | None,
+    since: bytes | None,
+    until: bytes | None,
+) -> StoredNode:
+    needs = (edges or b"").decode("ascii").split()
     try:
-        wire = codec.read(fields[own])
+        wire = codec.read(payload)
     except codec.Broken:
         wire = codec.Wire("")
-    letters = {"c": "continue", "s": "skip"}
-    policy: Any = letters.get(fields.get(own + b":on", b"").decode("ascii"), "stop")
+    on_failure: FailurePolicy = "continue" if policy == b"c" else "skip" if policy == b"s" else "stop"
     return StoredNode(
         number, wire.name, wire.id, _STATES.get(letter, "waiting"),
         tuple(int(one) for one in needs if one[0] != "!"), tuple(int(one[1:]) for one in needs if one[0] == "!"),
-        policy, _at(fields, own + b":from"), _at(fields, own + b":to"),
+        on_failure, _moment(since), _moment(until),
     )  # fmt: skip

@@ -13,16 +13,17 @@ KEYS[8]  dead
 ARGV[1]  workflow id
 ARGV[2]  cancel: the node and what needs it | retry: run the node again, and then what needs it | skip: go on without the node |
          check: release what should have been released
-ARGV[3]  number of the node; -1 for all
-ARGV[4...]  entries of dead that belong to the nodes, exactly as the client read them
+ARGV[3]  number of the node; -1 for all, of a retry for those that are dead or cancelled
+ARGV[4]  for retry and skip: the states of the nodes as the client read them before it read dead; "" if it read none
+ARGV[5...]  2 per entry of dead that belongs to a node: number of the node; the entry, exactly as the client read it
 Returns  {"done" | "gone" if there is no such workflow or node | "busy" if one of the nodes is stored as a job | "ended" if the state of the node
-does not allow it; how many nodes were changed; how many were released}
+does not allow it | "moved" if a node has another state than the client read; how many nodes were changed; how many were released}
 Atomic because: a node must be released once, for the states of the nodes that it needs.
 ]]
 --@use time check workflow
 local flow, states, results, nodes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local cancelled, scheduled, due, dead = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local id, what, first = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local id, what, first, seen = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local now = redis_time()
 redis.call('ZCARD', cancelled)
@@ -33,12 +34,16 @@ if not one or first >= one.size() then
   return {'gone', 0, 0}
 end
 
--- The node and all that needs it, directly or not; all nodes for -1.
+-- The node and all that needs it, directly or not; for -1 all nodes, or those that stop others and all that needs them.
 local list, found = {}, {}
-if first < 0 then
-  for n = 0, one.size() - 1 do list[n + 1] = n end
-else
-  list[1], found[first] = first, true
+for n = math.max(first, 0), first < 0 and one.size() - 1 or first do
+  local state = one.state(n)
+  if first >= 0 or what ~= 'retry' or state == 'd' or state == 'x' then
+    list[#list + 1] = n
+    found[n] = true
+  end
+end
+if first >= 0 or what == 'retry' then
   local at = 1
   while list[at] and what ~= 'skip' do
     local some = {}
@@ -71,15 +76,18 @@ elseif what == 'retry' or what == 'skip' then
     local state = one.state(n)
     if state == 'r' or state == 'f' then return {'busy', 0, 0} end
     if what == 'skip' and state ~= 'w' and state ~= 'd' and state ~= 'x' then return {'ended', 0, 0} end
+    if seen ~= '' and string.sub(seen, n + 1, n + 1) ~= state then return {'moved', 0, 0} end
   end
-  for at = 4, #ARGV do redis.call('ZREM', dead, ARGV[at]) end
+  for at = 5, #ARGV, 2 do
+    if found[tonumber(ARGV[at])] then redis.call('ZREM', dead, ARGV[at + 1]) end
+  end
   for _, n in ipairs(list) do
     redis.call('ZREM', cancelled, id .. '/' .. n)
     one.forget(n)
     one.set(n, 'w')
     changed = changed + 1
   end
-  redis.call('HDEL', flow, 'cancelled')
+  if changed > 0 then redis.call('HDEL', flow, 'cancelled') end
   if what == 'skip' then one.finish(first, 's') else one.settle(list) end
 else
   one.settle(list)

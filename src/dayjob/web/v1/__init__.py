@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from dayjob.web.v1 import batches, figures, history, jobs, keys, limits, queues, search, system
+from dayjob.web.v1 import batches, figures, history, jobs, keys, limits, queues, search, system, workflows
 
 ENDPOINTS = (
     *queues.ENDPOINTS,
@@ -12,6 +12,7 @@ ENDPOINTS = (
     *keys.ENDPOINTS,
     *jobs.ENDPOINTS,
     *batches.ENDPOINTS,
+    *workflows.ENDPOINTS,
     *history.ENDPOINTS,
     *search.ENDPOINTS,
     *figures.ENDPOINTS,

@@ -6,7 +6,7 @@ from dayjob.admin.views import Outcome, Tally
 from dayjob.admin.views.batches import BatchAudit, BatchDetail, BatchesView
 from dayjob.errors import BadOption
 from dayjob.web.responses import Refusal
-from dayjob.web.v1.inputs import BatchesInput, OneBatch
+from dayjob.web.v1.group_inputs import BatchesInput, OneBatch
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint
 

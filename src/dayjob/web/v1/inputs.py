@@ -9,10 +9,10 @@ from msgspec import Meta
 
 from dayjob.admin import sorting
 from dayjob.admin.records import Ending
-from dayjob.admin.sorting import SortTable
 from dayjob.admin.timeline_views import TimelineKind
 from dayjob.admin.verbs import Verb
 from dayjob.names import JOB_NAME
+from dayjob.web.v1.input_parts import Input, Offset, Size, Slice, sort_by
 
 #: An existing name may contain anything; the bound keeps keys and audit entries short.
 Name = Annotated[str, Meta(min_length=1, max_length=300, description="A job name; each has its own queue.")]
@@ -33,8 +33,6 @@ Where = Annotated[
         description="A filter like name=mail error~'timed out' args.user_id=7 age>1h; see the guide to the console.",
     ),
 ]
-Size = Annotated[int, Meta(ge=1, le=500, description="The most entries to return.")]
-Offset = Annotated[int, Meta(ge=0, lt=10_000, description="How many entries to skip.")]
 Moment = Annotated[
     float,
     Meta(
@@ -54,51 +52,38 @@ DryRun = Annotated[
 ]
 
 
-def _sort(rows: str, *tables: SortTable[Any]) -> Meta:
-    """Describes a parameter that sorts a table, with the columns."""
-    columns = dict.fromkeys(column for table in tables for column in table.columns)
-    text = f"Sort {rows} by a column; a minus puts the greatest first."
-    # The admin layer refuses other columns, with an error that names these.
-    either = ["", *(f"{minus}{column}" for column in columns for minus in ("", "-"))]
-    return Meta(description=text, extra_json_schema={"enum": either})
-
-
 Force = Annotated[bool, Meta(description="Accept the name of a queue that does not exist yet.")]
 Listed = Literal["waiting", "running", "scheduled", "retry", "dead", "done"]
-
-
-class _Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    pass
 
 
 # Queues and pools.
 
 
-class QueuesInput(_Input):
+class QueuesInput(Input):
     """The order of the queues."""
 
-    sort: Annotated[str, _sort("queues", sorting.QUEUES)] = ""
+    sort: Annotated[str, sort_by("queues", sorting.QUEUES)] = ""
 
 
-class PoolsInput(_Input):
+class PoolsInput(Input):
     """The order of the pools."""
 
-    sort: Annotated[str, _sort("pools", sorting.POOLS)] = ""
+    sort: Annotated[str, sort_by("pools", sorting.POOLS)] = ""
 
 
-class BusyInput(_Input):
+class BusyInput(Input):
     """The order of the busy workers."""
 
-    sort: Annotated[str, _sort("busy workers", sorting.BUSY)] = ""
+    sort: Annotated[str, sort_by("busy workers", sorting.BUSY)] = ""
 
 
-class OneQueue(_Input):
+class OneQueue(Input):
     """A queue."""
 
     name: Name
 
 
-class NewQueue(_Input):
+class NewQueue(Input):
     """A queue; with force it need not exist yet."""
 
     name: NewName
@@ -112,7 +97,7 @@ class Purged(OneQueue, kw_only=True):
     dry_run: DryRun = False
 
 
-class Pattern(_Input):
+class Pattern(Input):
     """Queues by a pattern."""
 
     pattern: Annotated[
@@ -120,7 +105,7 @@ class Pattern(_Input):
     ]
 
 
-class QueueLimit(_Input):
+class QueueLimit(Input):
     """How many jobs of a queue may run at once, over all pools; null removes the limit."""
 
     name: NewName
@@ -134,14 +119,14 @@ LimitName = Annotated[str, Meta(min_length=1, max_length=500, description="The n
 LimitKey = Annotated[str, Meta(max_length=10_000, description="One key, if the limit counts by key.")] | None
 
 
-class OneLimit(_Input):
+class OneLimit(Input):
     """A rate limit, or one key of it."""
 
     name: LimitName
     key: LimitKey = None
 
 
-class RateSetting(_Input):
+class RateSetting(Input):
     """New values of a rate limit, for all pools."""
 
     name: LimitName
@@ -155,7 +140,7 @@ class RateSetting(_Input):
     key: LimitKey = None
 
 
-class LimitHold(_Input):
+class LimitHold(Input):
     """A rate limit, and for how many seconds it lets nothing start."""
 
     name: LimitName
@@ -163,7 +148,7 @@ class LimitHold(_Input):
     key: LimitKey = None
 
 
-class OnePool(_Input):
+class OnePool(Input):
     """A pool."""
 
     pool: PoolId
@@ -172,7 +157,7 @@ class OnePool(_Input):
 # Jobs.
 
 
-class Matched(_Input):
+class Matched(Input):
     """Jobs in one state, optionally of one name, that match a filter."""
 
     state: Listed
@@ -186,17 +171,17 @@ class JobsInput(Matched, kw_only=True):
     after: Annotated[str, Meta(max_length=3000, description="The value of next in the page before.")] = ""
     size: Size = 50
     newest_first: bool | None = None
-    sort: Annotated[str, _sort("jobs", *sorting.JOBS.values())] = ""
+    sort: Annotated[str, sort_by("jobs", *sorting.JOBS.values())] = ""
 
 
-class OneJob(_Input):
+class OneJob(Input):
     """A job; its name helps to find it in a long queue."""
 
     id: JobId
     name: Name | None = None
 
 
-class SeenJob(_Input):
+class SeenJob(Input):
     """A job and the state in which it was seen: if it is in another state by now, nothing is changed."""
 
     id: Annotated[str, Meta(max_length=1000, description="The id of the job.")]
@@ -225,7 +210,7 @@ class MovedJob(SeenJob, kw_only=True):
     check: Annotated[bool, Meta(description="Refuse if its arguments do not fit that job type.")] = True
 
 
-class MovedJobs(_Input):
+class MovedJobs(Input):
     """Waiting jobs that match a filter, and the name under which they shall wait."""
 
     to: NewName
@@ -236,7 +221,7 @@ class MovedJobs(_Input):
     dry_run: DryRun = False
 
 
-class Selected(_Input):
+class Selected(Input):
     """An action and its jobs."""
 
     verb: Verb
@@ -244,7 +229,7 @@ class Selected(_Input):
     undo: Undo = True
 
 
-class UndoInput(_Input):
+class UndoInput(Input):
     """A deletion; without an id the last one of this user."""
 
     deletion: (
@@ -255,7 +240,7 @@ class UndoInput(_Input):
     ) = None
 
 
-class SeenJobs(_Input):
+class SeenJobs(Input):
     """Some jobs, with the states in which they were seen."""
 
     jobs: Annotated[list[SeenJob], Meta(min_length=1, max_length=500)]
@@ -270,7 +255,7 @@ class Matching(Matched, kw_only=True):
     dry_run: DryRun = False
 
 
-class Waves(_Input):
+class Waves(Input):
     """Dead jobs to retry in waves."""
 
     where: Where = ""
@@ -284,14 +269,14 @@ class Waves(_Input):
     ] = 0.2
 
 
-class FailureWindow(_Input):
+class FailureWindow(Input):
     """Within how many seconds, and the order of the groups."""
 
     window: Annotated[float, Meta(gt=0, le=1e10)] | None = None
-    sort: Annotated[str, _sort("groups", sorting.FAILURES)] = ""
+    sort: Annotated[str, sort_by("groups", sorting.FAILURES)] = ""
 
 
-class FailedGroup(_Input):
+class FailedGroup(Input):
     """An action on one group of failures."""
 
     verb: Literal["retry", "delete"]
@@ -304,7 +289,7 @@ class FailedGroup(_Input):
     dry_run: DryRun = False
 
 
-class OneGroup(_Input):
+class OneGroup(Input):
     """A group of failures."""
 
     name: Annotated[str, Meta(max_length=300)]
@@ -323,7 +308,7 @@ class GroupIgnore(OneGroup, kw_only=True):
     seconds: Annotated[float, Meta(ge=1, le=31_622_400)] | None
 
 
-class EnqueueInput(_Input):
+class EnqueueInput(Input):
     """A job to enqueue."""
 
     name: NewName
@@ -335,28 +320,28 @@ class EnqueueInput(_Input):
     )
 
 
-class JobTypesInput(_Input):
+class JobTypesInput(Input):
     """The order of the job types."""
 
-    sort: Annotated[str, _sort("job types", sorting.JOB_TYPES)] = ""
+    sort: Annotated[str, sort_by("job types", sorting.JOB_TYPES)] = ""
 
 
 # Others.
 
 
-class SchedulesInput(_Input):
+class SchedulesInput(Input):
     """The order of the schedules."""
 
-    sort: Annotated[str, _sort("schedules", sorting.PERIODIC)] = ""
+    sort: Annotated[str, sort_by("schedules", sorting.PERIODIC)] = ""
 
 
-class ScheduleInput(_Input):
+class ScheduleInput(Input):
     """A schedule."""
 
     name: Annotated[str, Meta(min_length=1, max_length=1000, description="The name of a schedule.")]
 
 
-class Hours(_Input):
+class Hours(Input):
     """A number of hours."""
 
     hours: Literal[1, 24, 72] = 1
@@ -366,7 +351,7 @@ class CalendarInput(Hours):
     """How many hours ahead, and the moment with which the list begins."""
 
     since: Annotated[float, Meta(ge=0, le=1e12, description="In seconds since the epoch.")] | None = None
-    sort: Annotated[str, _sort("entries", sorting.CALENDAR)] = ""
+    sort: Annotated[str, sort_by("entries", sorting.CALENDAR)] = ""
 
 
 class MetricsInput(Hours):
@@ -374,7 +359,7 @@ class MetricsInput(Hours):
 
     name: Name | None = None
     most: Size = 500
-    sort: Annotated[str, _sort("jobs", sorting.METRICS)] = ""
+    sort: Annotated[str, sort_by("jobs", sorting.METRICS)] = ""
 
 
 class SpreadInput(Hours, kw_only=True):
@@ -383,17 +368,10 @@ class SpreadInput(Hours, kw_only=True):
     name: Name
 
 
-class Slice(_Input):
-    """Part of a list."""
-
-    offset: Offset = 0
-    size: Size = 50
-
-
 Instant = Annotated[float, Meta(ge=0, le=1e11, description="Redis time in seconds since the epoch.")]
 
 
-class HistoryFilter(_Input):
+class HistoryFilter(Input):
     """Which attempts that ended."""
 
     name: Name | None = None
@@ -411,7 +389,7 @@ class HistoryFilter(_Input):
 class HistoryInput(HistoryFilter, kw_only=True):
     """Attempts that ended, and which page of them."""
 
-    sort: Annotated[str, _sort("attempts", sorting.HISTORY)] = ""
+    sort: Annotated[str, sort_by("attempts", sorting.HISTORY)] = ""
     size: Size = 50
     after: Annotated[str, Meta(max_length=3000, description="The value of next in the page before.")] = ""
 
@@ -422,50 +400,38 @@ class HistorySteps(HistoryFilter, kw_only=True):
     steps: Annotated[int, Meta(ge=1, le=500)] = 60
 
 
-class OneSource(_Input):
+class OneSource(Input):
     """A source."""
 
     source: Annotated[str, Meta(min_length=1, max_length=300)]
 
 
-class SourceFilter(_Input):
+class SourceFilter(Input):
     """A span, and one source or all."""
 
     since: Instant | None = None
     until: Instant | None = None
     source: Annotated[str, Meta(max_length=300)] | None = None
-    sort: Annotated[str, _sort("sources", sorting.SOURCES)] = ""
-
-
-class BatchesInput(Slice, kw_only=True):
-    """A page of batches: at most 100."""
-
-    sort: Annotated[str, _sort("batches", sorting.BATCHES)] = ""
-
-
-class OneBatch(_Input):
-    """A batch."""
-
-    id: Annotated[str, Meta(min_length=1, max_length=100, description="The id of a batch.")]
+    sort: Annotated[str, sort_by("sources", sorting.SOURCES)] = ""
 
 
 class AuditSlice(Slice, kw_only=True):
     """Part of the audit; `about` finds entries that contain a text."""
 
     about: Annotated[str, Meta(max_length=300)] = ""
-    sort: Annotated[str, _sort("entries", sorting.AUDIT)] = ""
+    sort: Annotated[str, sort_by("entries", sorting.AUDIT)] = ""
 
 
 class BrokenSlice(Slice, kw_only=True):
     """Part of the broken entries, and their order."""
 
-    sort: Annotated[str, _sort("entries", sorting.BROKEN)] = ""
+    sort: Annotated[str, sort_by("entries", sorting.BROKEN)] = ""
 
 
 class EventsInput(Slice, kw_only=True):
     """Which events: all, or those that match every filter given."""
 
-    sort: Annotated[str, _sort("events", sorting.TIMELINE)] = ""
+    sort: Annotated[str, sort_by("events", sorting.TIMELINE)] = ""
     kind: TimelineKind | None = None
     pool: Annotated[str, Meta(max_length=300, description="The beginning of a pool's id, or a host.")] = ""
     name: Annotated[str, Meta(max_length=1000, description="A job name or a schedule.")] = ""
@@ -474,7 +440,7 @@ class EventsInput(Slice, kw_only=True):
     until: Annotated[float, Meta(ge=0, le=1e11, description="Seconds since the epoch.")] | None = None
 
 
-class OneBroken(_Input):
+class OneBroken(Input):
     """A broken entry as it was seen."""
 
     index: Offset
@@ -493,7 +459,7 @@ class Repaired(OneBroken, kw_only=True):
     payload: Annotated[str, Meta(min_length=1, max_length=100_000)]
 
 
-class Drain(_Input):
+class Drain(Input):
     """In how many seconds the backlog should be cleared."""
 
     within: Annotated[float, Meta(ge=1, le=86_400)] = 60.0

@@ -1,0 +1,146 @@
+"""`dayjob workflows`: list, show, cancel and retry workflows, and skip their nodes."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import click
+
+from dayjob.admin import sorting, verbs
+from dayjob.admin.views.workflows import NodeView, WorkflowState
+from dayjob.cli import console
+from dayjob.cli.console import ago, clean, when
+
+
+@click.group(epilog="Example: dayjob workflows ls --state failed")
+def workflows() -> None:
+    """List, show, cancel and retry workflows, and skip their nodes."""
+
+
+@workflows.command(epilog="Example: dayjob workflows ls --state failed --sort -left")
+@click.option("--state", type=click.Choice(get_args(WorkflowState)), help="Only those in this state.")
+@click.option("--offset", default=0, type=click.IntRange(0), help="How many to skip.")
+@click.option("--limit", default=50, type=click.IntRange(1, 100), help="How many to list.")
+@console.sort_option(sorting.WORKFLOWS)
+@console.options
+def ls(
+    state: WorkflowState | None,
+    offset: int,
+    limit: int,
+    sort: str,
+    redis: str | None,
+    namespace: str,
+    as_json: bool,
+) -> None:
+    """List the workflows, the newest first."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.workflows(state=state, offset=offset, size=limit, sort=sort)
+    if as_json:
+        console.emit(found)
+        return
+    if not found.workflows:
+        click.echo('No workflows. A program starts one: flow = pool.workflow("import")')
+        return
+    rows = [
+        (one.id, one.state, f"{one.done:.0%}", f"{one.total:,}", f"{one.left:,}", f"{one.dead:,}", ago(found.now - one.created_at), one.name)
+        for one in found.workflows
+    ]  # fmt: skip
+    head = ("WORKFLOW", "STATE", "DONE", "NODES", "LEFT", "DEAD", "AGE", "NAME")
+    console.table(head, rows, right="DONE NODES LEFT DEAD AGE")
+    if found.next:
+        click.echo(f"More: --offset {found.next}", err=True)
+
+
+@workflows.command(epilog="Example: dayjob workflows show w5f1c0a...")
+@click.argument("workflow_id", metavar="ID")
+@click.option("--first", default=0, type=click.IntRange(0), help="The number of the first node to show.")
+@console.options
+def show(workflow_id: str, first: int, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Show one workflow: what it waits for, and its nodes with their states, needs, jobs and errors."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.workflow(workflow_id, first=first)
+    if as_json:
+        console.emit(found)
+        return
+    one = found.workflow
+    click.echo(clean(f"{one.id}: {one.state} {one.name}"))
+    click.echo(found.sentence)
+    click.echo(f"created {when(one.created_at)}")
+    rows = [
+        (str(node.number), node.name, node.state, needs_of(node), node.job_id, node.error.partition("\n")[0])
+        for node in found.nodes
+    ]
+    console.table(("NODE", "NAME", "STATE", "NEEDS", "JOB", "ERROR"), rows, right="NODE")
+    if found.next:
+        click.echo(f"More: --first {found.next}", err=True)
+
+
+def needs_of(node: NodeView) -> str:
+    """The nodes that a node needs, and those whose failure it waits for, in a few words."""
+    parts = [_numbers(node.needs)] if node.needs else []
+    if node.watches:
+        parts.append(f"failure of {_numbers(node.watches)}")
+    return ", ".join(parts)
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    """Numbers in order, rows of three or more as the first and the last."""
+    groups: list[list[int]] = []
+    for number in numbers:
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return " ".join(
+        f"{group[0]}-{group[-1]}" if len(group) > 2 else " ".join(map(str, group)) for group in groups
+    )
+
+
+@workflows.command(epilog="Example: dayjob workflows cancel w5f1c0a... --yes")
+@click.argument("workflow_id", metavar="ID")
+@click.argument("node", required=False, type=click.IntRange(0))
+@console.yes_option
+@console.options
+def cancel(
+    workflow_id: str, node: int | None, yes: bool, redis: str | None, namespace: str, as_json: bool
+) -> None:
+    """End a workflow, or one node and all that need it."""
+    with console.opened(redis, namespace) as admin:
+        _confirm("cancel", workflow_id, node, yes=yes)
+        outcome = admin.cancel_workflow(workflow_id, node=node)
+    console.conclude([outcome], as_json=as_json)
+
+
+@workflows.command(epilog="Example: dayjob workflows retry w5f1c0a... 3 --yes")
+@click.argument("workflow_id", metavar="ID")
+@click.argument("node", required=False, type=click.IntRange(0))
+@console.yes_option
+@console.options
+def retry(
+    workflow_id: str, node: int | None, yes: bool, redis: str | None, namespace: str, as_json: bool
+) -> None:
+    """Run what is dead or cancelled again, or one node; then the nodes that need it."""
+    with console.opened(redis, namespace) as admin:
+        if node is not None:
+            _confirm("retry", workflow_id, node, yes=yes)
+        outcome = admin.retry_workflow(workflow_id, node=node)
+    console.conclude([outcome], as_json=as_json)
+
+
+@workflows.command(epilog="Example: dayjob workflows skip w5f1c0a... 3 --yes")
+@click.argument("workflow_id", metavar="ID")
+@click.argument("node", type=click.IntRange(0))
+@console.yes_option
+@console.options
+def skip(workflow_id: str, node: int, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Go on without a node that waits, is dead or was cancelled."""
+    with console.opened(redis, namespace) as admin:
+        _confirm("skip", workflow_id, node, yes=yes)
+        outcome = admin.skip_node(workflow_id, node=node)
+    console.conclude([outcome], as_json=as_json)
+
+
+def _confirm(verb: str, workflow_id: str, node: int | None, *, yes: bool) -> None:
+    row = verbs.row("workflow" if node is None else "node", verb)
+    what = f"the workflow {workflow_id}" if node is None else f"node {node} of the workflow {workflow_id}"
+    console.confirm(f"{row.label} {what}? {row.effect}", yes=yes)
