@@ -106,3 +106,16 @@ def listed(words: Sequence[str], most: int = 5) -> str:
 def doing(number: int, noun: str, verb: str) -> str:
     """A number of things and a verb that agrees with it: "1 job waits", "2,000 jobs wait"."""
     return f"{counted(number, noun)} {verb}" + ("s" if number == 1 else "")
+
+
+def number_ranges(numbers: Sequence[int]) -> str:
+    """Numbers in order, three or more in a row as the first and the last: "0 2-9"."""
+    groups: list[list[int]] = []
+    for number in numbers:
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return " ".join(
+        f"{group[0]}-{group[-1]}" if len(group) > 2 else " ".join(map(str, group)) for group in groups
+    )

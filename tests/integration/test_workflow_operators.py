@@ -134,6 +134,22 @@ def test_a_cancelled_node_does_not_run_again_before_its_job_has_ended(program, a
     assert program.ran == [2, 2, 3]
 
 
+def test_a_dead_node_that_is_retried_as_a_job_and_then_cancelled_is_waited_for_too(
+    program, admin, keys, call
+):
+    flow = program.start(1, 3)
+    with program.pool:
+        wait_until(lambda: states(admin, flow) == ["dead", "waiting"], 60)
+        assert program.pool.drain(60)
+    (dead,) = admin.jobs("dead").jobs
+    assert admin.retry(dead.id).done
+    assert states(admin, flow) == ["released", "waiting"]
+    assert admin.cancel_workflow(flow.id, node=0).done
+    assert "has not ended" in admin.retry_workflow(flow.id, node=0).message
+    call("DEL", keys.queue("step"))
+    assert admin.retry_workflow(flow.id, node=0).done
+
+
 def test_workflows_are_listed_by_state_sorted_and_paged(program, admin, command, keys, call):
     flows = [program.start(*range(size), name=f"of {size}") for size in (2, 5, 3)]
     for place, flow in enumerate(flows):

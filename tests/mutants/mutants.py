@@ -42,6 +42,9 @@ HISTORY = "tests/scripts/test_history.py"
 CHILDREN = "tests/scripts/test_children.py"
 BATCHES = "tests/scripts/test_batches.py"
 BATCH_OPERATORS = "tests/integration/test_batch_operators.py"
+WORKFLOWS = "tests/scripts/test_workflows.py"
+WORKFLOW_OPERATORS = "tests/integration/test_workflow_operators.py"
+WORKFLOW_MACHINE = "tests/property/test_workflow_machine.py::test_any_history_releases_each_node_once_for_the_states_that_it_needs"
 ATOMIC = "tests/integration/test_atomic.py"
 MACHINE = "tests/property/test_machine.py"
 CRASHES = "tests/faults/test_crash_points.py"
@@ -139,8 +142,8 @@ ALL = (
     ),
     Mutant(
         "an audit takes running members for lost",
-        "src/dayjob/admin/batch_audit.py",
-        "    searched += yield from walks.over_held(keys, note)\n",
+        "src/dayjob/admin/walks.py",
+        "    count += yield from over_held(keys, put)\n",
         "",
         (f"{BATCH_OPERATORS}::test_a_batch_names_what_it_waits_for_and_its_dead_members_are_retried",),
     ),
@@ -166,6 +169,63 @@ ALL = (
         (
             f"{BATCH_OPERATORS}::test_members_that_are_alive_or_dead_against_what_the_batch_believes_are_corrected",
         ),
+    ),
+    # Workflows.
+    Mutant(
+        "a node is released though it needs one that is dead",
+        f"{SCRIPTS}/prelude/workflow.lua",
+        "elseif state == 'c' or state == 'n' then",
+        "elseif state == 'c' or state == 'n' or state == 'd' then",
+        (f"{WORKFLOWS}::test_each_end_of_a_node_decides_what_waits_for_it",),
+    ),
+    Mutant(
+        "a node that was cancelled ends as if it had not been",
+        f"{SCRIPTS}/prelude/node.lua",
+        "elseif old ~= 'r' and old ~= 'f' then",
+        "elseif old ~= 'r' and old ~= 'f' and old ~= 'x' then",
+        (f"{WORKFLOWS}::test_a_cancelled_node_takes_what_needs_it_along_and_stays_cancelled",),
+    ),
+    Mutant(
+        "a node that is skipped leaves those behind it waiting",
+        f"{SCRIPTS}/prelude/workflow.lua",
+        "          one.following(n, list)\n",
+        "",
+        (WORKFLOW_MACHINE,),
+    ),
+    Mutant(
+        "a retry of a node keeps what needs it as it was",
+        f"{SCRIPTS}/change_workflow.lua",
+        "  while list[at] and what ~= 'skip' do",
+        "  while list[at] and what == 'cancel' do",
+        (f"{WORKFLOWS}::test_a_retry_runs_a_node_again_and_then_what_needs_it",),
+    ),
+    Mutant(
+        "a retry of a workflow runs what has completed again",
+        f"{SCRIPTS}/change_workflow.lua",
+        "if first >= 0 or what ~= 'retry' or state == 'd' or state == 'x' then",
+        "if true then",
+        (f"{WORKFLOW_OPERATORS}::test_a_failed_workflow_names_the_dead_node_and_a_retry_lets_it_go_on",),
+    ),
+    Mutant(
+        "a retry leaves the dead job of its node",
+        f"{SCRIPTS}/change_workflow.lua",
+        "redis.call('ZREM', dead, ARGV[at + 1])",
+        "redis.call('ZCARD', dead)",
+        (f"{WORKFLOW_OPERATORS}::test_a_failed_workflow_names_the_dead_node_and_a_retry_lets_it_go_on",),
+    ),
+    Mutant(
+        "a retry does not see that a node has changed since it was read",
+        f"{SCRIPTS}/change_workflow.lua",
+        "if seen ~= '' and",
+        "if false and",
+        (f"{WORKFLOWS}::test_a_change_of_what_was_read_meanwhile_is_refused",),
+    ),
+    Mutant(
+        "a cancelled node runs again while its job is still there",
+        "src/dayjob/admin/workflows.py",
+        "        if place in wanted:",
+        "        if place in ():",
+        (f"{WORKFLOW_OPERATORS}::test_a_cancelled_node_does_not_run_again_before_its_job_has_ended",),
     ),
     # Atomic jobs.
     Mutant(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from dayjob.errors import BadOption
 from dayjob.job import Job
 from dayjob.outcome import Cancelled, Died, Done, Dropped, GivenBack, Retried
 from dayjob.store.ops import batches, workflows
@@ -167,6 +168,41 @@ def test_a_retry_runs_a_node_again_and_then_what_needs_it(start, end, states, ke
     assert link.run(workflows.change_workflow(keys, "w1", "retry", 0)).released == 1
     assert (states(), call("HKEYS", keys.workflow_results("w1"))) == ("rww", [])
     assert link.run(workflows.change_workflow(keys, "w1", "retry", 9)).answer == "gone"
+
+
+def test_a_change_of_what_was_read_meanwhile_is_refused(start, end, states, keys, link, call):
+    start(node(0), node(1, 0))
+    end({0: DIED})
+    call("ZADD", keys.dead, 1, "the dead job")
+    answer = link.run(workflows.change_workflow(keys, "w1", "retry", 0, seen="cw"))
+    assert (answer.answer, states()) == ("moved", "dw")
+    # The dead job of a node that is not retried stays.
+    link.run(workflows.change_workflow(keys, "w1", "retry", 0, seen="dw", dead=[(5, b"the dead job")]))
+    assert (states(), call("ZCARD", keys.dead)) == ("rw", 2)
+
+
+def test_a_workflow_has_bounds_for_nodes_bytes_and_what_a_node_adds():
+    full = NodeList()
+    for n in range(workflows.MAX_NODES):
+        full.add(node(n))
+    with pytest.raises(BadOption, match="at most 2,000 nodes"):
+        full.add(node(workflows.MAX_NODES))
+    added = AddedNodes()
+    for n in range(workflows.MAX_ADDED):
+        added.add(node(n))
+    with pytest.raises(BadOption, match="at most 500 nodes"):
+        added.add(node(workflows.MAX_ADDED))
+    large = NodeList()
+    for n in range(4):
+        one = node(n)
+        large.add(
+            msgspec.structs.replace(one, job=msgspec.structs.replace(one.job, payload=b"x" * (1 << 20)))
+        )
+    with pytest.raises(BadOption, match="4,194,304 bytes"):
+        large.add(node(4))
+    wide = listed([node(0), *(node(n, 0) for n in range(1, workflows.MAX_EDGES + 1))])
+    with pytest.raises(BadOption, match="put nodes between"):
+        wide.add(node(workflows.MAX_EDGES + 1, 0))
 
 
 def test_an_operator_skips_a_dead_node_and_the_workflow_ends(start, end, states, keys, link):

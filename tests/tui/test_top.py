@@ -104,7 +104,7 @@ def test_every_tab_shows_what_it_is_about(top, pool, put, admin, enqueuer):
 def test_the_tabs_are_those_of_the_web():
     assert [view.title.lower() for view in views.tabs()] == [
         "home", "queues", "pools", "busy", "retry", "scheduled", "dead", "failures", "periodic", "metrics", "redis", "audit",
-        "broken", "calendar", "timeline", "history", "batches", "sources", "limits",
+        "broken", "calendar", "timeline", "history", "batches", "workflows", "sources", "limits",
     ]  # fmt: skip
 
 
@@ -398,6 +398,24 @@ def test_tabs_beyond_the_twelve_with_keys_are_reached_by_the_arrows(top, call, k
     screen.press("y")
     screen.wait_for("Deleted.", "No broken entries.")
     assert call("LLEN", keys.broken) == 0
+
+
+def test_a_workflow_opens_with_its_nodes_and_one_is_skipped(top, namespace, redis_url, admin):
+    pool = WorkerPool(namespace=namespace, redis=redis_url)
+    step = pool.register("step", lambda n: None)
+    flow = pool.workflow("import")
+    flow.add(step, n=1, after=[flow.add(step, n=0)])
+    flow.start()
+    screen = top("--tab", "workflows", columns=120)
+    screen.wait_for("1 workflow in 187 days", "import", "running")
+    screen.press("enter")
+    screen.wait_for("Waits for 2 of 2 nodes", "released", "waiting")
+    screen.press("down")
+    screen.press("s")
+    screen.wait_for("Skip: node 1 (step)?")
+    screen.press("y")
+    screen.wait_for("1 node skipped.")
+    assert [one.state for one in admin.workflow(flow.id).nodes] == ["released", "skipped"]
 
 
 def test_a_queue_opens_with_the_jobs_that_wait_in_it(top, enqueuer, look):

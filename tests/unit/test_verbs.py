@@ -24,6 +24,7 @@ from dayjob.admin.views import (
     WorkerStatus,
 )
 from dayjob.admin.views.batches import BatchState, BatchView
+from dayjob.admin.views.workflows import NodeView, NodeViewState, WorkflowState, WorkflowView
 from dayjob.cli import cli
 from dayjob.tui import actions, views
 from dayjob.web.v1 import ENDPOINTS
@@ -175,6 +176,10 @@ def subjects(target: str, state: str) -> object:
         return BusyWorker("p1", "box", 7, WorkerStatus(id="id-1", name="mail"), 1.0)
     if target == "batch":
         return BatchView("b1", "", state, 1.0, None, None, 1, 0, 0, 0, 1, None, (), ())
+    if target == "workflow":
+        return WorkflowView("w1", "", state, 1.0, None, None, 1, 0, 0, 0, 0, 1)
+    if target == "node":
+        return NodeView(0, "mail", "id-1", state, (), (), "stop", None, None)
     return BrokenEntry(0, b"x", b"x", None, "", "")
 
 
@@ -191,6 +196,8 @@ def asked(found: tuple[actions.Action, ...], subject: object) -> set[tuple[str, 
         ("schedule", actions.SCHEDULE, ("open", "paused")),
         ("broken", actions.BROKEN, ("broken",)),
         ("batch", actions.BATCH, get_args(BatchState)),
+        ("workflow", actions.WORKFLOW, get_args(WorkflowState)),
+        ("node", actions.nodes_of("w1"), get_args(NodeViewState)),
     ],
 )
 def test_the_terminal_offers_what_the_table_offers(target, found, states):

@@ -29,7 +29,7 @@ HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 #: Every page; those that are about one thing, of a thing that is not there.
 PAGES = [route.path for route in routes() if "{" not in route.path]
 #: Pages about one thing, which the address must name.
-ABOUT_ONE = ("/queue", "/job", "/pool", "/schedule", "/failure", "/source", "/batch")
+ABOUT_ONE = ("/queue", "/job", "/pool", "/schedule", "/failure", "/source", "/batch", "/workflow")
 
 
 def page(console: RunningConsole, path: str, status: int = 200, **query: object) -> str:

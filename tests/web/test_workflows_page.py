@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dayjob import WorkerPool
+from dayjob.admin import verbs
 
 HTML = {"accept": "text/html"}
 
@@ -19,6 +20,34 @@ def started(namespace, redis_url, *, leaves=3):
     flow.add(step, n=9, after=parts)
     flow.add(step, n=8, on_failure_of=[first])
     return flow.start().id
+
+
+def test_the_list_and_the_graph_of_a_workflow_lead_to_each_other_and_to_its_jobs(
+    console, namespace, redis_url
+):
+    assert "No workflows" in console.get("/workflows", headers=HTML).text
+    workflow_id = started(namespace, redis_url)
+    assert f"/workflow?id={workflow_id}" in console.get("/workflows", headers=HTML).text
+    assert "No workflow is failed" in console.get("/workflows", params={"state": "failed"}, headers=HTML).text
+    page = console.get("/workflow", params={"id": workflow_id}, headers=HTML).text
+    assert (page.count('class="wire"'), page.count('class="wire dashed"')) == (6, 1)
+    assert (page.count('class="box run"'), page.count('class="box idle"')) == (1, 5)
+    offered = [row.path for state in ("released", *["waiting"] * 5) for row in verbs.offered("node", state)]
+    assert re.findall(r'data-post="([^"]*)"', page) == ["/workflow/cancel", *offered]
+    node, *_ = console.admin.workflow(workflow_id).nodes
+    assert f'href="/job?id={node.job_id}&amp;name=step"' in page
+    job = console.get("/job", params={"id": node.job_id}, headers=HTML).text
+    assert f"/workflow?id={workflow_id}" in job
+    assert console.get("/workflow", params={"id": "nothing"}, headers=HTML).status_code == 404
+
+
+def test_a_workflow_with_too_many_nodes_for_a_graph_is_a_table(console, namespace, redis_url):
+    workflow_id = started(namespace, redis_url, leaves=498)
+    page = console.get("/workflow", params={"id": workflow_id}, headers=HTML).text
+    assert "Too many for a graph" in page
+    assert f"/workflow?id={workflow_id}&amp;first=500" in page
+    assert "501 step" not in page
+    assert "500 step" in console.get("/workflow", params={"id": workflow_id, "first": 500}, headers=HTML).text
 
 
 def test_the_api_lists_shows_and_changes_workflows(console, namespace, redis_url):

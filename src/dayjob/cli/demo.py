@@ -53,8 +53,8 @@ PATIENCE = 0.5
 def demo(seconds: float | None, plain: bool, port: int, no_open: bool, no_web: bool) -> None:
     """Run fake jobs on the embedded server, and watch them in the console and in this terminal.
 
-    The jobs succeed, fail, are retried or dead, are delayed, periodic, unique, limited, paused or slow. The server keeps
-    its data in ./.dayjob. Ctrl-C stops the demo.
+    The jobs succeed, fail, are retried or dead, are delayed, periodic, unique, limited, paused, slow or nodes of a workflow. The
+    server keeps its data in ./.dayjob. Ctrl-C stops the demo.
     """
     # Some of the demo's jobs fail on purpose.
     logging.getLogger("dayjob.job").setLevel(logging.CRITICAL)

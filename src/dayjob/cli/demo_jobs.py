@@ -82,7 +82,47 @@ def _quick(rng: random.Random) -> WorkerPool[Shop]:
         time.sleep(0.05)
 
     pool.periodic("@every 10s", sweep_carts)
+    _add_catalogue(pool, rng)
     return pool
+
+
+def _add_catalogue(pool: WorkerPool[Shop], rng: random.Random) -> None:
+    """The jobs of a workflow: a catalogue is read, its parts are priced, and all of it is published."""
+
+    @pool.job
+    def read_catalogue(shop: str) -> int:
+        """Read the catalogue of a shop. Returns its rows."""
+        time.sleep(rng.uniform(0.5, 2.0))
+        return 1000 + len(shop)
+
+    @pool.job(max_fails=1)
+    def price_part(rows: int, part: int) -> int:
+        """Price a part of a catalogue."""
+        time.sleep(rng.uniform(0.5, 3.0))
+        if rng.random() < 0.04:
+            raise ValueError(f"part {part}: a price is missing")
+        return rows // (part + 1)
+
+    @pool.job
+    def publish_catalogue(parts: list[int]) -> int:
+        """Publish a catalogue."""
+        time.sleep(0.5)
+        return sum(parts)
+
+    @pool.job
+    def report_missing_prices(shop: str) -> None:  # noqa: ARG001 - it only pretends
+        """Tell a shop that prices are missing."""
+        time.sleep(0.1)
+
+    @pool.job
+    def import_catalogue(shop: str) -> None:
+        """Start a workflow."""
+        flow = pool.workflow(f"catalogue of {shop}", source=shop)
+        rows = flow.add(read_catalogue, shop=shop)
+        parts = [flow.add(price_part, rows=rows.result, part=part) for part in range(6)]
+        flow.add(publish_catalogue, parts=[part.result for part in parts])
+        flow.add(report_missing_prices, shop=shop, on_failure_of=parts)
+        flow.start()
 
 
 def _slow(rng: random.Random) -> WorkerPool[Any]:
@@ -159,6 +199,8 @@ def _put(enqueuer: Enqueuer, plain: Enqueuer, rng: random.Random, number: int) -
     if number % 5 == 0:
         enqueuer.enqueue_unique("rebuild_index", shop=source)
         enqueuer.sourced(source).enqueue_in("send_reminder", rng.uniform(3, 90), customer=number)
+    if number % 40 == 3:
+        enqueuer.enqueue("import_catalogue", shop=source)
     if number % 25 == 5:
         plain.sourced(source).enqueue("export_report", rows=rng.randint(20, 60) * 100)
     if number % 30 == 10:

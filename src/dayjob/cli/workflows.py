@@ -10,6 +10,7 @@ from dayjob.admin import sorting, verbs
 from dayjob.admin.views.workflows import NodeView, WorkflowState
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean, when
+from dayjob.text import number_ranges
 
 
 @click.group(epilog="Example: dayjob workflows ls --state failed")
@@ -77,23 +78,10 @@ def show(workflow_id: str, first: int, redis: str | None, namespace: str, as_jso
 
 def needs_of(node: NodeView) -> str:
     """The nodes that a node needs, and those whose failure it waits for, in a few words."""
-    parts = [_numbers(node.needs)] if node.needs else []
+    parts = [number_ranges(node.needs)] if node.needs else []
     if node.watches:
-        parts.append(f"failure of {_numbers(node.watches)}")
+        parts.append(f"failure of {number_ranges(node.watches)}")
     return ", ".join(parts)
-
-
-def _numbers(numbers: tuple[int, ...]) -> str:
-    """Numbers in order, rows of three or more as the first and the last."""
-    groups: list[list[int]] = []
-    for number in numbers:
-        if groups and number == groups[-1][-1] + 1:
-            groups[-1].append(number)
-        else:
-            groups.append([number])
-    return " ".join(
-        f"{group[0]}-{group[-1]}" if len(group) > 2 else " ".join(map(str, group)) for group in groups
-    )
 
 
 @workflows.command(epilog="Example: dayjob workflows cancel w5f1c0a... --yes")

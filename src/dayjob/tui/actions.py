@@ -26,6 +26,7 @@ from dayjob.admin.views import (
     Tally,
 )
 from dayjob.admin.views.batches import BatchView
+from dayjob.admin.views.workflows import NodeView, WorkflowView
 from dayjob.errors import BadOption
 from dayjob.explain.words import quoted
 from dayjob.text import counted, read_span
@@ -294,6 +295,52 @@ def _on_batch(name: str) -> Action:
 
 
 BATCH = tuple(_on_batch(row.name) for row in verbs.rows("batch"))
+
+
+# Workflows.
+
+
+async def _change_workflow(admin: AsyncAdmin, verb: str, workflow_id: str, node: int | None) -> str:
+    if verb == "skip" and node is not None:
+        return result_of(await admin.skip_node(workflow_id, node=node))
+    act = admin.cancel_workflow if verb == "cancel" else admin.retry_workflow
+    return result_of(await act(workflow_id, node=node))
+
+
+def _on_workflow(name: str) -> Action:
+    row = verbs.row("workflow", name)
+
+    def question(subject: Any) -> str:
+        if not isinstance(subject, WorkflowView) or subject.state not in row.offered:
+            return ""
+        return f"{row.label}: the workflow {quoted(subject.name)} ({subject.id})?\n{row.effect}"
+
+    async def do(admin: AsyncAdmin, subject: WorkflowView, _: Report, __: str) -> str:
+        return await _change_workflow(admin, name, subject.id, None)
+
+    return Action(row.key, row.label.lower(), question, do)
+
+
+WORKFLOW = tuple(_on_workflow(row.name) for row in verbs.rows("workflow"))
+
+
+def _on_node(name: str, workflow_id: str) -> Action:
+    row = verbs.row("node", name)
+
+    def question(subject: Any) -> str:
+        if not isinstance(subject, NodeView) or subject.state not in row.offered:
+            return ""
+        return f"{row.label}: node {subject.number} ({subject.name})?\n{row.effect}"
+
+    async def do(admin: AsyncAdmin, subject: NodeView, _: Report, __: str) -> str:
+        return await _change_workflow(admin, name, workflow_id, subject.number)
+
+    return Action(row.key, row.label.lower(), question, do)
+
+
+def nodes_of(workflow_id: str) -> tuple[Action, ...]:
+    """What can be done to the nodes of a workflow."""
+    return tuple(_on_node(row.name, workflow_id) for row in verbs.rows("node"))
 
 
 # Pools.

@@ -27,7 +27,7 @@ from dayjob.tui.dialogs import Confirm, EntryBox, FilterBox, Help, Typed
 from dayjob.tui.row_filters import checked
 from dayjob.tui.sheet import Piece, Sheet, Tone, flowing
 from dayjob.tui.table import Body, Spot, drawn
-from dayjob.tui.views import View, Wish
+from dayjob.tui.view import View, Wish
 
 #: The keys of the first tabs, in their order. Tabs beyond them have none; the arrow keys reach every tab.
 KEYS = "1234567890-="

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dayjob.admin import sorting, verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import Filter
 from dayjob.admin.records import AttemptRecord
-from dayjob.admin.sorting import SortTable
 from dayjob.admin.views import (
     BusyWorker,
     Coming,
@@ -23,67 +20,25 @@ from dayjob.admin.views import (
     QueueView,
     State,
 )
+from dayjob.admin.views.workflows import WorkflowView
 from dayjob.errors import UnknownSchedule
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
 from dayjob.tui import (
     actions,
+    group_views,
     render,
-    render_batches,
     render_fleet,
     render_history,
     render_limits,
     render_timeline,
 )
-from dayjob.tui.actions import Action
 from dayjob.tui.row_filters import all_hold, checked, keys_of
 from dayjob.tui.sheet import Sheet
+from dayjob.tui.view import SIZE, Read, View, Wish
 
-#: How many rows one read brings.
-SIZE = 100
 #: How many seconds of history Home keeps.
 PAST = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """The parameters of a read: filter, cursor, number of hours, and sort."""
-
-    where: str = ""
-    after: str = ""
-    hours: int = 1
-    sort: str = ""
-
-
-Read = Callable[[AsyncAdmin, Wish], Awaitable[Sheet]]
-Open = Callable[[Any], "View | None"]
-
-
-def nowhere(_subject: Any) -> View | None:
-    """For views in which enter does nothing."""
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One view."""
-
-    title: str
-    read: Read
-    actions: tuple[Action, ...] = ()
-    opens: Open = nowhere
-    #: What its rows can be filtered by; empty if it has no filter.
-    conditions: tuple[str, ...] = ()
-    #: The state of the jobs it lists, if actions on all matching jobs are possible.
-    state: State | None = None
-    #: Whether rows can be marked.
-    marks: bool = False
-    #: Whether it shows a number of hours.
-    spans: bool = False
-    #: The columns by which it can be sorted.
-    columns: SortTable[Any] | None = None
-    #: A key that opens a related view, its label, and that view.
-    other: tuple[str, str, Open] | None = None
 
 
 # The tabs.
@@ -286,18 +241,8 @@ def pool(pool_id: str) -> View:
     )
 
 
-async def _batches(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    offset = int(wish.after) if wish.after.isdecimal() else 0
-    return render_batches.batches(await admin.batches(offset=offset, size=SIZE, sort=wish.sort))
-
-
-def batch(batch_id: str) -> View:
-    """One batch with its callbacks and the batches nested in it."""
-
-    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
-        return render_batches.batch(await admin.batch(batch_id))
-
-    return View(f"batch {batch_id}", read, opens=lambda one: batch(one.id))
+def _open_workflow(one: WorkflowView) -> View:
+    return group_views.workflow(one.id, lambda node: job(node.job_id, node.name))
 
 
 def stacks(pool_id: str) -> View:
@@ -488,7 +433,14 @@ TABS = (
         ("name", "source"),
         columns=sorting.HISTORY,
     ),
-    View("Batches", _batches, actions.BATCH, lambda one: batch(one.id), columns=sorting.BATCHES),
+    View(
+        "Batches",
+        group_views.batches,
+        actions.BATCH,
+        lambda one: group_views.batch(one.id),
+        columns=sorting.BATCHES,
+    ),
+    View("Workflows", group_views.workflows, actions.WORKFLOW, _open_workflow, columns=sorting.WORKFLOWS),
     View("Sources", _sources, (), _attempts_of_source, ("source",), columns=sorting.SOURCES),
     View("Limits", _limits, (), lambda one: queue(one.queues[0]) if one.queues else None, ("name",)),
 )

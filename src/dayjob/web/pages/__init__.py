@@ -24,6 +24,7 @@ from dayjob.web.pages import (
     settings,
     static,
     timeline,
+    workflows,
 )
 from dayjob.web.pages.shell import failure, warm_up
 
@@ -48,6 +49,8 @@ def routes() -> list[Route]:
         "/job": jobs.job,
         "/batches": batches.batches,
         "/batch": batches.batch,
+        "/workflows": workflows.workflows,
+        "/workflow": workflows.workflow,
         "/failures": failures.failures,
         "/failure": failures.group,
         "/history": history.history,

@@ -47,7 +47,7 @@ NAV = (
         ("/jobs", "jobs", "Jobs", "j", None), ("/scheduled_jobs", "scheduled", "Scheduled", "s", "scheduled"),
         ("/retry_jobs", "retry", "Retry", "r", "retry"), ("/dead_jobs", "dead", "Dead", "d", "dead"),
         ("/done_jobs", "done", "Done", "o", "done"), ("/batches", "batches", "Batches", "k", None),
-        ("/broken", "broken", "Broken", "n", "broken"),
+        ("/workflows", "workflows", "Workflows", "z", None), ("/broken", "broken", "Broken", "n", "broken"),
     ),
     (
         ("/history", "history", "History", "v", None), ("/sources", "sources", "Sources", "u", None),

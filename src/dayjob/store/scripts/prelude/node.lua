@@ -9,6 +9,7 @@ local function note_node(base, n, how, result, more, now, scheduled, due)
   if how == 'reopened' then
     if old ~= 'd' and old ~= 'n' and old ~= 'k' and old ~= 'x' then return 0 end
     one.set(n, 'r')
+    redis.call('HDEL', KEYS[base + 3], n .. ':to')
   elseif old ~= 'r' and old ~= 'f' then
     return 0
   elseif how == 'failed' then
