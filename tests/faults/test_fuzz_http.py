@@ -170,7 +170,7 @@ def test_bodies_by_the_thousand_are_done_or_refused(rubbish):
         "where": "name=a", "most": 5, "kind": "(no error is noted)", "states": ["dead"], "args": {"n": 1}, "delay": 5, "source": "s", "check": False,
         "index": 0, "digest": "0" * 24, "payload": '{"name":"a"}', "force": True,
         "pattern": "a*", "undo": True, "dry_run": False, "n": 5, "per": 1.0, "burst": 5, "seconds": 5, "due_at": 1e10, "to": "b",
-        "deletion": "0" * 24, "text": "known", "key": "k", "weight": 2.0,
+        "deletion": "0" * 24, "text": "known", "key": "k", "weight": 2.0, "node": 0,
     }  # fmt: skip
     wrong, codes = [], Counter()
     for _ in range(1000 * TIMES):

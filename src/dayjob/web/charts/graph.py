@@ -83,9 +83,9 @@ def _middle(rows: Sequence[float]) -> float:
 def _line(start: tuple[int, int], end: tuple[int, int], kind: str) -> str:
     x, y = start[0] + WIDTH, start[1] + HEIGHT // 2
     to_x, to_y = end[0], end[1] + HEIGHT // 2
-    bend = GAP // 2
-    curve = f"M{x} {y}C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
-    return f'<path class="{f"wire {kind}".strip()}" d="{curve}"/>'
+    # All lines to a column turn at one place, so that those of a fan are one line there. Dashed ones turn later.
+    turn = to_x - (GAP // 3 if kind else GAP // 2)
+    return f'<path class="{f"wire {kind}".strip()}" d="M{x} {y}H{turn}V{to_y}H{to_x}"/>'
 
 
 def _box(box: Box, x: int, y: int) -> str:
