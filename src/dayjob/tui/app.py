@@ -27,7 +27,7 @@ from dayjob.tui.dialogs import Confirm, EntryBox, FilterBox, Help, Typed
 from dayjob.tui.row_filters import checked
 from dayjob.tui.sheet import Piece, Sheet, Tone, flowing
 from dayjob.tui.table import Body, Spot, drawn
-from dayjob.tui.view import View, Wish
+from dayjob.tui.view import View, Wish, nowhere
 
 #: The keys of the first tabs, in their order. Tabs beyond them have none; the arrow keys reach every tab.
 KEYS = "1234567890-="
@@ -425,7 +425,7 @@ class Top(App[None]):
         row = self._body.row
         if self._opened:
             yield "esc", "back"
-        if row is not None and place.view.opens is not views.nowhere:
+        if row is not None and place.view.opens is not nowhere:
             yield "enter", "open"
         for action in place.view.actions:
             if any(action.question(subject) for subject in self._subjects()):
