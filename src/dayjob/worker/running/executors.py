@@ -62,7 +62,7 @@ class Executors:
             self._loop.give([attempt for attempt in attempts if attempt.job_type.is_async])
 
     def take_back(self, before: float) -> list[Attempt]:
-        """Take back attempts that were handed over before a monotonic time and have not started."""
+        """Take back attempts that have not started, where the oldest was handed over before a monotonic time."""
         return [attempt for executor in self._all for attempt in executor.ready.take_back(before)]
 
     def nudge(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -26,17 +27,18 @@ class ReadyQueue:
         self.attempts.extend(attempts)
 
     def take_back(self, before: float) -> list[Attempt]:
-        """Take back attempts that were handed over before a monotonic time, oldest first."""
+        """Take back all attempts if the oldest was handed over before a monotonic time, oldest first; else none.
+
+        Later ones are taken back with it: if they stayed, they would be ahead of it in the order of their queue.
+        """
+        oldest = self.oldest
+        if oldest is None or oldest > before:
+            return []
         taken: list[Attempt] = []
-        while self.attempts:
-            try:
-                attempt = self.attempts.popleft()
-            except IndexError:
-                break
-            if attempt.given_at > before:
-                self.attempts.appendleft(attempt)
-                break
-            taken.append(attempt)
+        # An executor may take the last one at the same time.
+        with contextlib.suppress(IndexError):
+            while True:
+                taken.append(self.attempts.popleft())
         return taken
 
     @property
