@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import random
 import time
 
@@ -39,9 +40,11 @@ def test_an_async_handler_that_is_deleted_has_failed_unless_its_pool_has_stopped
     attempt = Attempt("1:held", "held", payload, codec.read(payload), PoolJobType(job_type, wait, state))
     runner = Runner(Keys("n"), lambda: "pool", object, time.time, random.Random(), max_result=1 << 20)
     running = runner.arun(attempt)
-    running.send(None)
+    # As in a task, the runner's variables are not those of the caller.
+    context = contextvars.Context()
+    context.run(running.send, None)
     state.stopping = stopping
     with pytest.raises(StopIteration) as ended:
-        running.throw(GeneratorExit())
+        context.run(running.throw, GeneratorExit())
     assert isinstance(ended.value.value.outcome, GivenBack if stopping else Retried)
     assert len(failed) == int(not stopping)
