@@ -35,7 +35,8 @@ def new_pool(namespace: str, redis_url: str) -> Iterator[Callable[..., WorkerPoo
 
     yield make
     for pool in made:
-        pool.stop(timeout=0)
+        # Not 0: an exception in a thread that has just ended its job could be raised inside a callback of the interpreter.
+        pool.stop(timeout=0.1)
         pool.enqueuer.close()
 
 

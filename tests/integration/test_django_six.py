@@ -48,7 +48,7 @@ def environment(python: str) -> Path:
         subprocess.run(
             [
                 *pip, "--editable", f"{ROOT}[web,speed]", "django>=6,<7", "psycopg[binary]>=3.2", "httpx", "pytest>=8.3",
-                "pytest-timeout>=2.3", "psutil",
+                "pytest-timeout>=2.3", "psutil", "hypothesis",
             ],
             check=True,
         )  # fmt: skip

@@ -181,6 +181,7 @@ def test_what_counts_no_failure_is_an_event_and_no_error(instrumented, new_pool,
 
     pool.start()
     charge.enqueue()
+    assert pool.drain(60)
     wait_until(lambda: telemetry.spans("process charge"))
     process = telemetry.span("process charge")
     assert process.status.status_code is StatusCode.UNSET

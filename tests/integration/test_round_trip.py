@@ -146,7 +146,11 @@ def test_what_goes_in_as_an_argument_comes_back_as_a_result(new_pool):
             got[job_type.name] = job_type.result(job, 60)
     for number, (kind, value) in enumerate(TYPES):
         result = got[f"echo{number}"]
-        assert (kind, result) == (kind, value)
+        # Zones are the same only while Python's cache of them is not emptied.
+        assert (kind, str(result) if kind is ZoneInfo else result) == (
+            kind,
+            str(value) if kind is ZoneInfo else value,
+        )
         assert type(result) is type(value)
 
 

@@ -216,6 +216,7 @@ def test_what_counts_no_failure_is_not_reported(sentry, new_pool, raised):
 
     pool.start()
     charge.enqueue()
+    assert pool.drain(60)
     wait_until(lambda: captured.of("transaction"))
     assert not captured.errors()
     assert captured.of("transaction")[0]["contexts"]["trace"]["status"] == "ok"
