@@ -161,7 +161,10 @@ def test_a_pool_with_one_job_is_logged_in_the_singular(worker):
 def test_one_line_says_what_runs_where(worker, server, redis_url):
     worker.redis_url = redis_url.replace("redis://", "redis://default:s3cret@")
     (child,) = worker.started("--concurrency", "7", "--threads", "3", "--tag", "blue")
-    (line,) = [one["message"] for one in worker.records() if "processes=" in one["message"]]
+    # The parent and its child write to one log.
+    (line,) = wait_until(
+        lambda: [one["message"] for one in worker.records() if "processes=" in one["message"]]
+    )
     assert line.startswith("jobs:pool: 9 jobs, processes=1 concurrency=7 namespace=")
     assert line.endswith(f"redis=redis://default:***@127.0.0.1:{server.port}/0 (--redis)")
     assert "s3cret" not in worker.log
@@ -186,7 +189,7 @@ def test_options_can_be_given_by_the_environment(worker, namespace, redis_url):
     )
     worker.wait_for_log("started:", 2)
     assert len(worker.children()) == 2
-    assert f"processes=2 concurrency=3 namespace={namespace}" in worker.log
+    worker.wait_for_log(f"processes=2 concurrency=3 namespace={namespace}")
 
 
 def test_the_only_pool_of_a_module_need_not_be_named(worker):
