@@ -62,7 +62,9 @@ class Outage:
         if self._reported_at is None:
             if now - self._began >= OUTAGE_AFTER_SECONDS:
                 self._reported_at = now
-                logger.warning("Redis is unreachable: %s. Running jobs continue; retrying.", error)
+                logger.warning(
+                    "Redis is unreachable: %s. Running jobs continue; retrying.", str(error).rstrip(".")
+                )
         elif now - self._reported_at >= 60:
             self._reported_at = now
             logger.warning("Redis is still unreachable after %.0f s: %s", now - self._began, error)

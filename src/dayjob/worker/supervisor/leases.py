@@ -143,7 +143,9 @@ class ChildLeases:
                 return due - now
             error = next(iter(self._away.values()))
             if self._logged_at is None:
-                logger.warning("Redis is unreachable: %s. Running jobs continue; retrying.", error)
+                logger.warning(
+                    "Redis is unreachable: %s. Running jobs continue; retrying.", str(error).rstrip(".")
+                )
             else:
                 logger.warning("Redis is still unreachable after %.0f s: %s", now - self._since, error)
             self._logged_at = now
