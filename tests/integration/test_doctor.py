@@ -209,6 +209,16 @@ def test_go_pools_without_limits_are_named_and_dead_ones_are_not(examine, call, 
     )
 
 
+def test_a_pool_with_limits_starts_though_the_list_of_go_pools_cannot_be_read(new_pool, call, keys, examine):
+    call("SET", keys.gocraft_pools, "not a set")
+    pool = new_pool()
+    pool.register("mail", lambda: None, max_concurrency=1)
+    with pool:
+        pool.enqueuer.enqueue("mail")
+        assert pool.drain(60)
+    assert examine()["gocraft"].level == "could not check"
+
+
 def test_a_pool_that_stays_condemned_is_an_error(examine, call, keys):
     call("ZADD", keys.condemned, time.time() - 300, "p1")
     call("HSET", keys.held("p1"), "1:a", "x")

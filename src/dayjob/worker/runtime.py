@@ -295,7 +295,12 @@ class Runtime:
         }
         if not limited:
             return
-        for one in walk(self.links.shared, gocraft_pools(self._keys, self.state.clock.now())):
+        try:
+            found = walk(self.links.shared, gocraft_pools(self._keys, self.state.clock.now()))
+        except Rejected:
+            # Another program wrote this key, or this Redis user may not read it. `dayjob doctor` reports that.
+            return
+        for one in found:
             if names := sorted(limited.intersection(one.names)):
                 logger.warning(
                     "a worker pool of gocraft/work (%s) runs %s too. It obeys no limit and no key of dayjob.",
