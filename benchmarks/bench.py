@@ -21,11 +21,11 @@ SOURCE = HERE.parent / "src"
 sys.path[:0] = [str(HERE / "contract"), str(SOURCE)]
 
 import machine  # noqa: E402 - after the path
-import path_cases  # noqa: E402
-import render  # noqa: E402
-from plan import Group, level, plan  # noqa: E402
-from systems import SYSTEMS, Installed, install  # noqa: E402
-from workloads import Bench, Case  # noqa: E402
+import path_cases  # noqa: E402 - after the path
+import render  # noqa: E402 - after the path
+from plan import Group, level, plan  # noqa: E402 - after the path
+from systems import SYSTEMS, Installed, install  # noqa: E402 - after the path
+from workloads import Bench, Case  # noqa: E402 - after the path
 
 
 def say(text: str) -> None:

@@ -151,7 +151,7 @@ def _workload(results: Results, workload: str, keys: list[str]) -> str:
         head.append("raw BLPOP = 1" if workload == "C" else "dayjob sync = 1")
     if workload != "D":
         head.append("missing / twice")
-    order: Callable[[str], tuple[bool, float]] = lambda key: _order(results, key, first)  # noqa: E731
+    order: Callable[[str], tuple[bool, float]] = lambda key: _order(results, key, first)  # noqa: E731 - the annotation needs a name
     rows = []
     for key in sorted(keys, key=order):
         one = results.by_key[key][0]
