@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
 
 .PHONY: demo test oldest languages lint types check chaos chaos-stops chaos-recovery chaos-sentinel chaos-cluster chaos-report \
-	chaos-peers durability mutants bench bench-quick bench-pages docs package clean
+	chaos-peers durability mutants bench bench-quick bench-pages bench-scale docs package clean
 
 demo: $(INSTALLED)  ## everything alive on an embedded server: workers, fake jobs, and the console in a browser
 	$(BIN)/dayjob demo
@@ -21,8 +21,8 @@ test: $(READY)  ## every test, on a real server and in a real browser
 languages:  ## Ruby, Go, Node.js, Spin, promtool, PostgreSQL and redis-server, for the tests that need them; without them those tests are skipped
 	$(PYTHON) scripts/languages.py
 
-oldest: $(READY)  ## the tests of the integrations with the oldest versions that pyproject.toml allows
-	$(BIN)/python scripts/oldest.py
+oldest: $(READY)  ## the tests of the integrations with the oldest versions that pyproject.toml allows; QUICK=--quick as CI runs them
+	$(BIN)/python scripts/oldest.py $(QUICK)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -59,6 +59,10 @@ bench: $(READY)  ## dayjob beside its peers, in one run; half an hour or more
 
 bench-pages: $(READY)  ## how long the console's pages take with a large fleet
 	$(BIN)/python benchmarks/pages.py
+
+SCALE_MINUTES ?= 5
+bench-scale: $(READY)  ## what one server carries: 50 pools, ten million waiting jobs, into docs/scale.md; 1.5 GB of memory for the server, 2 for the pools
+	$(BIN)/python benchmarks/scale.py --minutes $(SCALE_MINUTES)
 
 bench-quick: $(READY)  ## the short form, under three minutes
 	$(BIN)/python benchmarks/bench.py quick

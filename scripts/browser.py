@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import debian
+
 #: Names that a Chromium may have on the PATH.
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
@@ -36,18 +38,10 @@ def downloaded() -> str | None:
 
 def install() -> None:
     """Debian's package where that can be installed, else Playwright's own download."""
-    if shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for words in (("update", "-qq"), ("install", "-y", "-qq", "--no-install-recommends", "chromium")):
-            if _run("apt-get", *words, env=quiet):
-                break
-        else:
-            return
-    _run(sys.executable, "-m", "playwright", "install", "chromium")
-
-
-def _run(*words: str, env: dict[str, str] | None = None) -> int:
-    return subprocess.run(words, env=env, stdout=sys.stderr, check=False).returncode  # noqa: S603 - words of this file
+    if debian.possible() and debian.install(["chromium"]):
+        return
+    words = [sys.executable, "-m", "playwright", "install", "chromium"]
+    subprocess.run(words, stdout=sys.stderr, check=False)  # noqa: S603 - words of this file
 
 
 def main() -> str | None:

@@ -1,4 +1,4 @@
-# ruff: noqa: INP001, S603, S607, T201 - a script for people and CI, with fixed commands
+# ruff: noqa: INP001, S603, T201 - a script for people and CI, with fixed commands
 """Installs what the tests need beside Python: Ruby, Go and Node.js for the clients with their packages, Spin, promtool, PostgreSQL, a Redis with TLS.
 
 Needs nothing but Python. A tool that is there is left alone; a missing one comes from Debian, as root.
@@ -6,11 +6,13 @@ Needs nothing but Python. A tool that is there is left alone; a missing one come
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import debian
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,26 +40,30 @@ def works(command: list[str]) -> bool:
 
 def install(packages: list[str]) -> None:
     """Install Debian packages. Ends the program where that cannot be done here."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+    if not debian.possible():
         sys.exit(
             f"missing: {' '.join(packages)} (Debian's names). Install them, or run this as root on Debian."
         )
-    # With this run level Debian starts no service of what it installs: the tests start servers of their own.
-    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    subprocess.run(["apt-get", "update", "-q"], env=quiet, check=True)
-    subprocess.run(
-        ["apt-get", "install", "-q", "-y", "--no-install-recommends", "ca-certificates", *packages],
-        env=quiet,
-        check=True,
-    )
+    if not debian.install(["ca-certificates", *packages]):
+        sys.exit(f"apt-get could not install {' '.join(packages)}; its output is above")
 
 
 def fetch_packages() -> None:
     """Fetch what the clients and the Go programs among the tests are built from."""
-    subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=ROOT / "clients" / "js", check=True)
+    fetch(["npm", "ci", "--no-audit", "--no-fund"], ROOT / "clients" / "js")
     for module in sorted([*ROOT.glob("clients/**/go.mod"), *ROOT.glob("tests/**/go.mod")]):
         if "node_modules" not in module.parts:
-            subprocess.run(["go", "mod", "download"], cwd=module.parent, check=True)
+            fetch(["go", "mod", "download"], module.parent)
+
+
+def fetch(command: list[str], folder: Path) -> None:
+    """Run a command that downloads; again if it fails, because a registry may be out of reach for a moment."""
+    for seconds in (5, 20):
+        if subprocess.run(command, cwd=folder, check=False).returncode == 0:
+            return
+        print(f"{' '.join(command)} failed; trying again in {seconds} s", flush=True)
+        time.sleep(seconds)
+    subprocess.run(command, cwd=folder, check=True)
 
 
 def main() -> None:

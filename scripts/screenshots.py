@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 import msgspec
 
-from dayjob import Admin, Job, WorkerPool, retry
+from dayjob import Admin, Concurrency, Job, Rate, WorkerPool, retry
 from dayjob.cli import fake_data, target
 from dayjob.job import new_id
 from dayjob.store import codec
@@ -49,7 +49,7 @@ EVERY = {
     "timeline": "/timeline", "audit": "/audit", "settings": "/settings", "enqueue": "/enqueue", "form": "/enqueue?name=send_mail",
     "broken": "/broken", "nothing": "/job?id=0192-gone", "metrics1": "/metrics", "running": "/jobs?state=running",
     "history": "/history", "slowest": "/history?sort=-ran", "sources": "/sources", "source": "/source?source=acme", "limits": "/limits", "payloads": "/payloads",
-    "search": "/search?q=charge", "api": "/api", "calendar24": "/calendar?hours=24", "pool": "pool", "group": "group", "finished": "finished",
+    "search": "/search?q=charge", "api": "/api", "batches": "/batches", "batch": "batch", "workflows": "/workflows", "workflow": "workflow", "keys": "/queue?name=pick_parcel", "waiting": "/queue?name=sync_stock", "stray": "/queue?name=old_importer", "deadjob": "deadjob", "runningjob": "runningjob", "died": "/timeline?kind=died", "nosuch": "/queue?name=nothing", "calendar24": "/calendar?hours=24", "pool": "pool", "group": "group", "finished": "finished",
 }  # fmt: skip
 
 
@@ -127,6 +127,24 @@ def build(url: str, end: threading.Event) -> WorkerPool:
     def sweep_carts() -> None:
         """Forget carts that nobody bought."""
 
+    @pool.job(limits=[Rate(20, per=60), Concurrency(1, by="tenant")], fair_by="tenant")
+    def pick_parcel(tenant: str, order: int) -> None:
+        """Have a parcel picked."""
+        end.wait(rng.uniform(0.5, 2.0))
+
+    @pool.job(max_fails=1)
+    def import_page(page: int) -> int:
+        """Read one page of a catalogue."""
+        end.wait(rng.uniform(0.1, 1.0))
+        if page == 3:
+            raise ValueError("page 3 is not valid XML")
+        return page
+
+    @pool.job
+    def publish(pages: list[int] | None = None) -> None:
+        """Show the new catalogue."""
+        end.wait(0.2)
+
     pool.periodic("*/15 9-17 * * 1-5", fetch_weather, {"city": "Paris"}, timezone="Europe/Paris")
     pool.periodic("@every 20s", sweep_carts)
     pool.periodic("0 3 1 * *", export_report, {"rows": 90000})
@@ -150,6 +168,10 @@ def invent(link: Link, keys: Keys) -> None:
             payload = codec.write(codec.quoted(name), new_id(), at - 900, msgspec.json.encode(args), told)
             link.run(Op("ZADD", (keys.dead,), (f"{at:.3f}", payload), int))
         link.run(Op("SADD", (keys.known_jobs,), (name,), int))
+    head = msgspec.json.encode({"at": int(now * 1000), "where": "queue send_mail", "why": "it is not JSON"})
+    link.run(
+        Op("RPUSH", (keys.broken,), (head + b'\n{"name": "send_mail", "args": {"to": "user7@exam',), int)
+    )
     for n in range(40):
         args = {"sku": f"A-{n:04}", "warehouse": rng.choice(("lyon", "graz"))}
         payload = codec.write(
@@ -174,6 +196,23 @@ def fill(pool: WorkerPool, admin: Admin) -> None:
     for n in range(7):
         admin.enqueue("old_importer", {"file": f"/data/import-{n}.csv"})
     admin.pause("sync_stock", force=True)
+    for n in range(90):
+        tenant = ("acme", "acme", "acme", "globex", "initech")[n % 5]
+        put.enqueue("pick_parcel", tenant=tenant, order=n)
+    fill_groups(pool)
+
+
+def fill_groups(pool: WorkerPool) -> None:
+    """A batch that runs, and workflows that run and have failed."""
+    page, publish = pool.find("import_page"), pool.find("publish")
+    with pool.batch(on_success=publish, description="Catalogue of November"):
+        pool.find("pick_parcel").enqueue_many([{"tenant": "acme", "order": n} for n in range(40)])
+        page.enqueue_many([{"page": n} for n in range(4, 24)])
+    for last in (2, 4):
+        flow = pool.workflow("catalogue")
+        pages = [flow.add(page, page=n) for n in range(1, last + 1)]
+        flow.add(publish, pages=[one.result for one in pages])
+        flow.start()
 
 
 def trickle(pool: WorkerPool, end: threading.Event) -> None:
@@ -234,6 +273,14 @@ def _address(console: RunningConsole, wanted: str) -> str:
     if wanted == "group":
         group = next(one for one in admin.failures().groups if one.name == "charge_card")
         return f"/failure?{urlencode({'name': group.name, 'kind': group.kind})}"
+    if wanted == "deadjob":
+        return f"/job?id={admin.jobs('dead', where='name=charge_card').jobs[0].id}&name=charge_card"
+    if wanted == "runningjob":
+        return f"/job?id={admin.jobs('running', where='name=export_report').jobs[0].id}&name=export_report"
+    if wanted == "batch":
+        return f"/batch?id={admin.batches().batches[0].id}"
+    if wanted == "workflow":
+        return f"/workflow?id={admin.workflows().workflows[0].id}"
     return f"/pool?id={admin.pools().pools[0].id}" if wanted == "pool" else wanted
 
 
