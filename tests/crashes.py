@@ -1,7 +1,7 @@
 """Operations: what programs do in several round trips, so that each can be cut or killed at any of them.
 
-`ready` prepares a namespace, `act` does the work over a URL and insists as the real loops do. A Nursery is a process
-that does them in children of its own, to be killed at once and cheaply.
+`ready` prepares a namespace, `act` does the work over a URL and insists as the real loops do. `crash_groups` has those of
+batches and workflows; a `nursery` does them in processes that can be killed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import json
 import logging
 import os
 import random
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -329,21 +327,30 @@ def pool_of(url: str, keys: Keys, folder: Path) -> WorkerPool[Any]:
     return pool
 
 
-@operation("work", with_jobs, works=True)
-def _work(url: str, keys: Keys, folder: Path) -> int:
-    """Start, run everything that there is, retries included, and stop."""
+def server_url() -> str:
+    """The server itself, past any proxy."""
+    return f"redis://127.0.0.1:{os.environ['DAYJOB_TEST_PORT']}"
+
+
+def work_until(pool: WorkerPool[Any], keys: Keys, done: Callable[[Link], bool]) -> None:
+    """Start a pool, wait until something is done, for a minute at most, and stop it."""
     logging.disable(logging.CRITICAL)
-    pool = pool_of(url, keys, folder)
     insist(pool.start)
-    link = dial(f"redis://127.0.0.1:{os.environ['DAYJOB_TEST_PORT']}", keys)
+    link = dial(server_url(), keys)
     pause = threading.Event()
     for _ in range(6000):
-        if finished(keys, link) == 5:
+        if done(link):
             break
         pause.wait(0.01)
     link.close()
     pool.stop(timeout=5)
     logging.disable(logging.NOTSET)
+
+
+@operation("work", with_jobs, works=True)
+def _work(url: str, keys: Keys, folder: Path) -> int:
+    """Start, run everything that there is, retries included, and stop."""
+    work_until(pool_of(url, keys, folder), keys, lambda link: finished(keys, link) == 5)
     return 0
 
 
@@ -405,18 +412,7 @@ def family_done(keys: Keys, link: Link) -> bool:
 @operation("atomic", with_parents, works=True)
 def _atomic(url: str, keys: Keys, folder: Path) -> int:
     """Run atomic jobs and all that they enqueue, and stop."""
-    logging.disable(logging.CRITICAL)
-    pool = family_of(url, keys)
-    insist(pool.start)
-    link = dial(f"redis://127.0.0.1:{os.environ['DAYJOB_TEST_PORT']}", keys)
-    pause = threading.Event()
-    for _ in range(6000):
-        if family_done(keys, link):
-            break
-        pause.wait(0.01)
-    link.close()
-    pool.stop(timeout=5)
-    logging.disable(logging.NOTSET)
+    work_until(family_of(url, keys), keys, lambda link: family_done(keys, link))
     return 0
 
 
@@ -496,71 +492,3 @@ def bury_all(keys: Keys, link: Link) -> None:
         link.run(maintain.condemn(keys, lease=15.0, proven=ids, judge=False))
         for pool_id in ids:
             reaper.sweep(pool_id)
-
-
-# Children that can be killed.
-
-
-class Nursery:
-    """A process that forks one child for each operation: to start an interpreter for each would take minutes."""
-
-    def __init__(self, port: int) -> None:
-        environ = os.environ | {"DAYJOB_TEST_PORT": str(port), "PYTHONPATH": str(Path(__file__).parent)}
-        self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
-        )
-
-    def begin(self, name: str, url: str, keys: Keys, folder: Path) -> int:
-        """Start an operation in a child that waits for `go`; the answer is its pid."""
-        return int(self._ask(json.dumps([name, url, keys.namespace, str(folder)])))
-
-    def go(self) -> int:
-        """Let it run until it ends; the answer is its exit status, negative for a signal."""
-        return int(self._ask("go"))
-
-    def _ask(self, line: str) -> str:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline()
-
-    def close(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
-
-
-def _answer(number: int) -> None:
-    sys.stdout.write(f"{number}\n")
-    sys.stdout.flush()
-
-
-def _serve() -> None:
-    """The nursery's own loop."""
-    while line := sys.stdin.readline():
-        name, url, namespace, folder = json.loads(line)
-        ready_r, ready_w = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(ready_w)
-            os.read(ready_r, 1)
-            code = 0
-            try:
-                ALL[name].act(url, Keys(namespace), Path(folder))
-            except BaseException as error:
-                sys.stderr.write(f"{name}: {error!r}\n")
-                code = 1
-            os._exit(code)
-        _answer(pid)
-        sys.stdin.readline()
-        os.close(ready_r)
-        os.close(ready_w)
-        _, status = os.waitpid(pid, 0)
-        _answer(os.waitstatus_to_exitcode(status))
-
-
-if __name__ == "__main__":
-    _serve()

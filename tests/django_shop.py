@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +64,8 @@ class Shop:
     @contextlib.contextmanager
     def process(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         """A process of the project for the length of a block."""
-        process = subprocess.Popen([sys.executable, *words], cwd=self.folder, env=self.env)
-        try:
+        with running_process(words, self.folder, self.env) as process:
             yield process
-        finally:
-            if process.poll() is None:
-                process.terminate()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
     @contextlib.contextmanager
     def worker(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -120,6 +111,24 @@ class Shop:
             f"if {permission!r}: user.user_permissions.add(Permission.objects.get(codename={permission!r}))\n"
             "print('made')"
         )
+
+
+@contextlib.contextmanager
+def running_process(
+    words: Sequence[str], folder: Path, env: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Python in a folder for the length of a block."""
+    process = subprocess.Popen([sys.executable, *words], cwd=folder, env=env)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _answers(url: str) -> bool:

@@ -54,6 +54,8 @@ class KeyedPool(Pool):
         table = link.run(rates.rate_table(keys))
         self.kind_of = {one: rates.kind_of(table.definitions[one]) for one in rule.limits}
         self.next: list[str] = []
+        #: Whether its requests pass the held sets of keys.
+        self.counted = True
         self.reply: Reply | None = None
 
     def prepare(self, *wants: Any, entries: Sequence[Entry] = (), **what: Any) -> Op[Reply]:
@@ -63,7 +65,7 @@ class KeyedPool(Pool):
             one for some in (what.get("done") or {}).values() for one in some
         ]
         ended = {consume.key_in(token) for token in tokens} - {None, *self.next}
-        self.keyed = {self.name: KeyedName(self.next, sorted(filter(None, ended)))}
+        self.keyed = {self.name: KeyedName(self.next, sorted(filter(None, ended)), counted=self.counted)}
         self.kinds = {}
         for limit in rule.limits:
             self.kinds[limit] = "keyed"

@@ -12,6 +12,7 @@ from dayjob.store.op import Op
 from dayjob.store.ops import consume, membership, operate, produce
 from dayjob.store.ops.consume import Entry, KeyedName, Reply, Request, Want
 from dayjob.store.ops.history import Records
+from dayjob.store.ops.member_groups import MemberGroup
 from dayjob.store.ops.produce import Slot
 from dayjob.store.ops.rates import RateRule
 from dayjob.store.steps import walk
@@ -52,20 +53,22 @@ class Pool:
         figures: Mapping[str, int] | None = None,
         minute: int = 0,
         records: Sequence[Records] = (),
+        members: Sequence[MemberGroup] = (),
         u: float = 0.5,
     ) -> Op[Reply]:
         """The next exchange, not sent. A bare name is wanted with weight 1, names of what is settled are added."""
         self.number += 1
         listed = [Want(want, 1, fetch=True) if isinstance(want, str) else want for want in wants]
         asked = {want.name for want in listed}
-        for name in (*(entry.name for entry in entries), *(done or {})):
+        ended = (name for group in members for name in group.tokens)
+        for name in (*(entry.name for entry in entries), *(done or {}), *ended):
             if name not in asked:
                 asked.add(name)
                 listed.append(Want(name, 1, fetch=False))
         request = Request(
             self.id, self.number, self.token, listed,
             room=room, extra=extra, entries=entries, done=done or {}, minute=minute, figures=figures or {},
-            records=records,
+            records=records, members=members,
             rules={want.name: self.rules[want.name] for want in listed if want.name in self.rules}, limits=self.kinds,
             keyed={want.name: self.keyed[want.name] for want in listed if want.name in self.keyed},
         )  # fmt: skip

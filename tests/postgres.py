@@ -51,7 +51,11 @@ class Postgres:
         """Make the cluster's files."""
         if self._as:
             os.chown(self.folder, self._as["user"], self._as["group"])
-        self._run("initdb", "-D", str(self.folder / "data"), "--auth=trust", "--username=test", "--no-sync")
+        # The locale of the machine may be one that was never generated.
+        self._run(
+            "initdb", "-D", str(self.folder / "data"), "--auth=trust", "--username=test", "--no-sync",
+            "--locale=C", "--encoding=UTF8",
+        )  # fmt: skip
 
     def start(self) -> None:
         """Start it and wait until it answers."""
@@ -109,8 +113,8 @@ class Postgres:
 @contextlib.contextmanager
 def running_postgres() -> Iterator[Postgres]:
     """A cluster for the length of a block."""
-    # Not in pytest's folder, which only its own user may enter.
-    folder = Path(tempfile.mkdtemp(prefix="dayjob-postgres-"))
+    # Not in pytest's folder, which only its own user may enter; root's own folder for such files may be another one.
+    folder = Path(tempfile.mkdtemp(prefix="dayjob-postgres-", dir="/tmp" if os.geteuid() == 0 else None))
     found = Postgres(folder)
     try:
         found.create()

@@ -18,6 +18,7 @@ from dayjob.outcome import (
     Died,
     Done,
     Dropped,
+    Emit,
     GivenBack,
     HeldBack,
     Kept,
@@ -57,6 +58,7 @@ from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.move import JobMove
 from dayjob.store.ops.produce import Slot, When
 from dayjob.store.ops.rates import RateRule, Spent
+from dayjob.store.ops.streams import StreamPart
 from dayjob.store.scripts import Script
 from dayjob.store.steps import walk
 from keyed import BY, KeyedPool, fill_keys, key_name
@@ -176,7 +178,8 @@ def _set_cause(keys: Keys, link: Link) -> Op[Any]:
 def _lead(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     _do(link, "DEL", keys.leader)
-    return membership.lead(keys, "p1", term=3.0)
+    _do(link, "LPUSH", keys.queue("a"), "x")
+    return membership.lead(keys, "p1", term=3.0, names=["a"])
 
 
 @scenario("status")
@@ -770,6 +773,20 @@ def _children(keys: Keys) -> children.Children:
 def _exchange_atomic(keys: Keys, link: Link) -> Op[Any]:
     pool = _pool(keys, link, held=1)
     return pool.prepare("a", entries=[Entry("a", "1:a", Done(), children=_children(keys))])
+
+
+@scenario("exchange of a job that emits")
+def _exchange_emits(keys: Keys, link: Link) -> Op[Any]:
+    pool = _pool(keys, link, held=2)
+    first = StreamPart("1", "a", 1, b"1", begins=True)
+    pool.settle(Entry("a", "1:a", Emit(), stream=first))
+    return pool.prepare(
+        "a",
+        entries=[
+            Entry("a", "1:a", Done(), stream=StreamPart("1", "a", 1, b"2")),
+            Entry("a", "2:a", Emit(), stream=StreamPart("2", "a", 1, b"1", begins=True)),
+        ],
+    )
 
 
 @scenario("exchange that stages")

@@ -108,6 +108,7 @@ def test_the_programs_of_a_page_run_and_print_what_it_says(
 PRINTED = {
     "batches": "success of month 11: 21 of 21",
     "workflow": "stored [0, 2, 4, 6]",
+    "streaming": "Once upon a time | the reader comes back | there was a worker. The end.",
     "atomic": "row 0 of attempt 2\nrow 1 of attempt 2\nrow 2 of attempt 2",
     "async_io": "51 jobs of 0.2 s each took",
     "limits": "at most 2 calls at once",
@@ -255,6 +256,10 @@ def test_the_page_of_the_package_has_no_link_that_an_index_could_not_follow() ->
     absolute = index_page(readme, "https://code.example/dayjob/")
     assert not relative.search(absolute)
     assert "![The terminal view](https://code.example/dayjob/docs/images/top.png)" in absolute
+    apart = index_page(readme, "https://code.example/blob/", "https://code.example/raw/")
+    assert not relative.search(apart)
+    assert "![The terminal view](https://code.example/raw/docs/images/top.png)" in apart
+    assert "[quickstart](https://code.example/blob/docs/quickstart.md)" in apart
 
 
 def headings(page: Path) -> set[str]:

@@ -25,7 +25,7 @@ def loaded_by(program: str) -> set[str]:
     source = Path(dayjob.__file__).parent.parent
     text = f"import sys; sys.path.insert(0, {str(source)!r}); {program}; print('\\n'.join(sys.modules))"
     done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=240
     )
     return set(done.stdout.split())
 

@@ -21,7 +21,7 @@ def tracked() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a clone, so the tracked files are not known")
     listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
     )
     return [Path(name) for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 

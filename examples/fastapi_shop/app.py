@@ -1,6 +1,6 @@
 """A small FastAPI app: an order enqueues a job in the transaction that stores it, and the console is at /ops/jobs.
 
-pip install 'dayjob[web,sqlalchemy,server]' fastapi aiosqlite
+pip install 'dayjob[web,sqlalchemy,server]' fastapi 'sqlalchemy[asyncio]' aiosqlite
 uvicorn app:app
 dayjob worker app:pool
 curl -X POST http://127.0.0.1:8000/orders/7

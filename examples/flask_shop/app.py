@@ -1,7 +1,9 @@
 """A small Flask app: an order enqueues a job, the job runs in the app's context, and the console is at /ops/jobs.
 
+pip install 'dayjob[flask,server]'
 flask --app app run
 flask --app app dayjob worker
+curl -X POST http://127.0.0.1:5000/orders/7
 """
 
 from flask import Flask, current_app, request

@@ -15,7 +15,7 @@ from dayjob.errors import BadOption, GiveBack, JobTimeout
 from dayjob.handlers.periodic import PeriodicJob
 from dayjob.handlers.redact import secrets_in
 from dayjob.job import Job, running
-from dayjob.middleware import EnqueueHook, Middleware, Outgoing, ServerAddress
+from dayjob.middleware import EnqueueHook, FindServer, Middleware, Outgoing
 from dayjob.names import check_headers
 from dayjob.options import Hook
 
@@ -24,7 +24,7 @@ class Instrument(Protocol):
     """Wraps jobs and enqueue calls of every pool in the process. The namespace is that of the pool."""
 
     def around_job(
-        self, namespace: str, periodics: Mapping[str, PeriodicJob], server: ServerAddress | None
+        self, namespace: str, periodics: Mapping[str, PeriodicJob], find_server: FindServer
     ) -> Callable[[Job], Generator[None]]:
         """A middleware, outside of all middlewares of the pool. `periodics` are the pool's schedules by name."""
 
@@ -52,10 +52,10 @@ class Instruments:
         self.installed = tuple(one for one in self.installed if one is not instrument)
 
     def middlewares(
-        self, namespace: str, periodics: Mapping[str, PeriodicJob], server: ServerAddress | None
+        self, namespace: str, periodics: Mapping[str, PeriodicJob], find_server: FindServer
     ) -> list[Middleware]:
         """What to wrap around every job, the first outermost."""
-        return [Middleware(one.around_job(namespace, periodics, server)) for one in self.installed]
+        return [Middleware(one.around_job(namespace, periodics, find_server)) for one in self.installed]
 
     def enqueue_hooks(self, namespace: str) -> list[EnqueueHook]:
         """What to wrap around every enqueue call, the first outermost."""

@@ -39,6 +39,8 @@ class CheckinSink(Protocol):
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None: ...
 
+    def emit(self, value: Any, /) -> None: ...
+
     @property
     def stopping(self) -> bool: ...
 
@@ -55,8 +57,10 @@ class Job:
 
     __slots__ = (
         "_args",
+        "_counted",
         "_headers",
         "deaths",
+        "emitted",
         "enqueued_at",
         "error",
         "existed",
@@ -106,12 +110,11 @@ class Job:
         #: When it will run, on the job that `enqueue_in` and `enqueue_at` return.
         self.scheduled_at = scheduled_at
         self.expires_at = expires_at
-        #: True if a job with this id, chosen with `using(id=...)`, was stored before. The call stored nothing, and this is
-        #: the job of the first call.
+        #: True if a job with this id, chosen with `using(id=...)`, was stored before: this is that job, and none was stored.
         self.existed = False
         self.unique_key = unique_key
-        #: How many of its attempts failed.
-        self.fails = fails
+        #: How many of its attempts failed. In hooks of an attempt that failed, it is one of them (`_counted` is 1).
+        self.fails, self._counted = fails, 0
         #: How many of its attempts ended because their process crashed.
         self.deaths = deaths
         self.snoozes = snoozes
@@ -132,7 +135,8 @@ class Job:
         self.spent: float | None = None
         #: The ids of its batch and of those above, and its numbers in them; None if it is in no batch.
         self.membership: tuple[tuple[str, ...], tuple[int, ...]] | None = None
-        #: The last check-in: (text, done, total), or None.
+        #: The last check-in, (text, done, total), and what a job that no pool runs has emitted; or None.
+        self.emitted: list[Any] | None = None
         self.last_checkin: tuple[str, float | None, float | None] | None = None
 
     @property
@@ -153,7 +157,7 @@ class Job:
     @property
     def attempt(self) -> int:
         """The number of this attempt, from 1. Attempts that were given back do not count."""
-        return 1 + self.fails + self.deaths + self.snoozes
+        return 1 + self.fails + self.deaths + self.snoozes - self._counted
 
     @property
     def batch_id(self) -> str | None:
@@ -186,7 +190,7 @@ class Job:
     @property
     def last_attempt(self) -> bool:
         """True if the job is not retried should this attempt fail. False for a job that no pool runs."""
-        return self.max_fails is not None and self.fails + 1 >= self.max_fails
+        return self.max_fails is not None and self.fails + 1 - self._counted >= self.max_fails
 
     @property
     def stopping(self) -> bool:
@@ -204,6 +208,19 @@ class Job:
         if self.line is None:
             return False
         self.line.checkin(text, done, total)
+        return self.line.stopping
+
+    def emit(self, value: Any) -> bool:
+        """Send a value to those who read the job's stream, such as a part of a text. Returns `stopping`. Never blocks.
+
+        `enqueuer.stream(job)` reads it within about a tenth of a second. An attempt can emit 50,000 values and 1 MiB as JSON, one
+        value 64 KiB. Raises TooLarge beyond that, BadArguments for a value that is not JSON, and NotReady after the handler
+        has ended or in a process that it forked.
+        """
+        if self.line is None:
+            self.emitted = [*(self.emitted or ()), value]
+            return False
+        self.line.emit(value)
         return self.line.stopping
 
     def spend(self, units: float) -> None:
@@ -290,6 +307,15 @@ class Job:
 
     def __repr__(self) -> str:
         return f"Job({self.name!r}, id={self.id!r})"
+
+
+def require_stored(job: Job | None) -> Job:
+    """Return the stored job. Raises NotReady for a duplicate, because a plain enqueue cannot return None."""
+    if job is None:
+        raise NotReady(
+            "another job already holds this unique key; use enqueue_unique, which returns None in that case"
+        )
+    return job
 
 
 def _read_headers(raw: msgspec.Raw) -> Mapping[str, str]:

@@ -49,6 +49,10 @@ class ServerAddress(NamedTuple):
     port: int | None
 
 
+#: Where the server is; None if it is embedded, and as long as no connection has found it by sentinels or cluster nodes.
+FindServer = Callable[[], ServerAddress | None]
+
+
 @dataclass(slots=True)
 class Outgoing:
     """One enqueue call, as its hooks see it."""
@@ -60,7 +64,8 @@ class Outgoing:
     headers: dict[str, str]
     #: After the `yield`: the jobs that were stored, or that will be sent at the commit. Duplicates are left out.
     jobs: Sequence[Job] = ()
-    #: Where the jobs go; None in a testing block, for a node of a workflow, and for a server that several hosts are.
+    #: Where the jobs go; None in a testing block and for a node of a workflow. Before the `yield` it may be None as long
+    #: as no connection has found it by sentinels or cluster nodes.
     server: ServerAddress | None = None
 
 

@@ -17,8 +17,7 @@ from dayjob.limits import (
     Concurrency,
     KeyRule,
     Limit,
-    Rate,
-    Window,
+    RateKind,
     key_rule,
     named_limits,
     sort_limits,
@@ -47,7 +46,7 @@ class JobSettings(TypedDict, total=False):
     priority: int
     max_fails: int
     max_concurrency: int | None
-    limits: Sequence[Rate | Window | Concurrency | Limit]
+    limits: Sequence[RateKind | Concurrency | Limit]
     cost: int
     fair_by: str | tuple[str, ...] | None
     fair_by_time: bool

@@ -25,7 +25,7 @@ from dayjob.handlers.periodic import PeriodicJob
 from dayjob.handlers.redact import without
 from dayjob.instruments import INSTRUMENTS, add_headers, failure_of, secrets_of
 from dayjob.job import Job
-from dayjob.middleware import Outgoing, ServerAddress
+from dayjob.middleware import FindServer, Outgoing, ServerAddress
 from dayjob.text import message_of
 from dayjob.version import __version__
 
@@ -103,8 +103,9 @@ class Tracing:
                 finally:
                     self._measures.sending.record(time.perf_counter() - began, measured)
                     self._measures.sent.add(outgoing.count, measured)
+                span.set_attributes(_server(outgoing.server))
                 if outgoing.count == 1 and outgoing.jobs:
-                    span.set_attribute(names.MESSAGE_ID, outgoing.jobs[0].id)
+                    span.set_attributes(_message(outgoing.jobs[0]))
 
         return send
 
@@ -112,7 +113,7 @@ class Tracing:
         self,
         namespace: str,
         periodics: Mapping[str, PeriodicJob],  # noqa: ARG002 - the span has the schedule's name
-        server: ServerAddress | None,
+        find_server: FindServer,
     ) -> Callable[[Job], Generator[None]]:
         """A span of kind consumer, in the trace of the enqueue."""
 
@@ -120,7 +121,7 @@ class Tracing:
             if not self.on:
                 yield
                 return
-            attributes = _attributes(namespace, job.name, names.PROCESS, server)
+            attributes = _attributes(namespace, job.name, names.PROCESS, find_server())
             measured = _measured(attributes)
             self._count(job, measured)
             sender = propagate.extract(job.headers, context.Context(), getter=_HEADERS)
@@ -149,9 +150,8 @@ class Tracing:
         """Nothing: the span has it."""
 
     def _start(self, job: Job, sender: context.Context, attributes: dict[str, Any]) -> Span:
-        attributes |= {names.MESSAGE_ID: job.id, names.ATTEMPT: job.attempt}
-        if job.raw_args is not None:
-            attributes[names.BODY_SIZE] = len(bytes(job.raw_args))
+        attributes |= _message(job)
+        attributes[names.ATTEMPT] = job.attempt
         if job.schedule is not None:
             attributes[names.SCHEDULE] = job.schedule
         if job.source is not None:
@@ -197,11 +197,21 @@ def _attributes(
         names.OPERATION_TYPE: operation,
         names.NAMESPACE: namespace,
     }
-    if server is not None:
-        found[names.SERVER_ADDRESS] = server.host
-        if server.port is not None:
-            found[names.SERVER_PORT] = server.port
-    return found
+    return found | _server(server)
+
+
+def _message(job: Job) -> dict[str, Any]:
+    if job.raw_args is None:
+        return {names.MESSAGE_ID: job.id}
+    return {names.MESSAGE_ID: job.id, names.BODY_SIZE: len(bytes(job.raw_args))}
+
+
+def _server(server: ServerAddress | None) -> dict[str, Any]:
+    if server is None:
+        return {}
+    if server.port is None:
+        return {names.SERVER_ADDRESS: server.host}
+    return {names.SERVER_ADDRESS: server.host, names.SERVER_PORT: server.port}
 
 
 def _measured(attributes: Mapping[str, Any]) -> dict[str, str]:

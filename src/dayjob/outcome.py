@@ -110,8 +110,12 @@ class Stage(msgspec.Struct, frozen=True, gc=False):
     payloads: tuple[bytes, ...]
 
 
-#: What an attempt needs from Redis without ending: before it starts, after Redis lost it, or before it completes.
-StartRequest = Release | NameSuspect | Recharge | Stage
+class Emit(msgspec.Struct, frozen=True, gc=False):
+    """Add what the attempt emitted to the stream of its job."""
+
+
+#: What an attempt needs from Redis without ending: before it starts, while it runs, after Redis lost it, or before it completes.
+StartRequest = Release | NameSuspect | Recharge | Stage | Emit
 
 
 def counts_failure(outcome: Outcome | StartRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Starting and stopping a pool in this process: the half of WorkerPool that concerns its runtime."""
+"""Starting and stopping a pool in this process: the part of WorkerPool that concerns its runtime."""
 
 from __future__ import annotations
 

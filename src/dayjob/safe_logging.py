@@ -68,7 +68,7 @@ class SafeLogger:
         try:
             while True:
                 try:
-                    self._logger.log(level, text, *args, extra=extra, exc_info=error, stacklevel=3)
+                    self._write(level, text, args, extra, error)
                 except KeyError as collision:
                     taken = _taken(collision, extra)
                     if taken is None or extra is None:
@@ -79,6 +79,27 @@ class SafeLogger:
                     return
         except BaseException as problem:
             _show(problem, text, args)
+
+    def _write(
+        self,
+        level: int,
+        text: str,
+        args: tuple[object, ...],
+        extra: Mapping[str, object] | None,
+        error: BaseException | None,
+    ) -> None:
+        """Like `Logger.log`, which is slower: it searches the stack for its caller, and that is known here."""
+        logger = self._logger
+        if not logger.isEnabledFor(level):
+            return
+        caller = sys._getframe(3)
+        code = caller.f_code
+        about = (type(error), error, error.__traceback__) if error is not None else None
+        logger.handle(
+            logger.makeRecord(
+                logger.name, level, code.co_filename, caller.f_lineno, text, args, about, code.co_name, extra
+            )
+        )
 
 
 def _taken(collision: KeyError, extra: Mapping[str, object] | None) -> str | None:

@@ -29,7 +29,7 @@ from dayjob.handlers.periodic import PeriodicJob
 from dayjob.handlers.redact import is_hidden, shown, without
 from dayjob.instruments import INSTRUMENTS, add_headers, failure_of, secrets_of
 from dayjob.job import Job, running
-from dayjob.middleware import Outgoing, ServerAddress
+from dayjob.middleware import FindServer, Outgoing
 
 ORIGIN = "auto.queue.dayjob"
 TASK_OP = "queue.task.dayjob"
@@ -93,7 +93,7 @@ class SentryInstrument:
         self,
         namespace: str,
         periodics: Mapping[str, PeriodicJob],
-        server: ServerAddress | None,  # noqa: ARG002 - Sentry has no field for it
+        find_server: FindServer,  # noqa: ARG002 - Sentry has no field for it
     ) -> Callable[[Job], Generator[None]]:
         """A transaction for each attempt, in the trace of the enqueue, with a span `queue.process`."""
 

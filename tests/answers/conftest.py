@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from commands import run_command
 from integration.conftest import announce, look, new_pool  # noqa: F401 - fixtures
 from tui.conftest import Terminal, terminal, top  # noqa: F401 - fixtures
 from web.conftest import RunningConsole, console  # noqa: F401 - fixtures
@@ -45,11 +46,8 @@ class Faces:
     def run(self, *words: str, zone: str = "UTC", code: int = 0) -> str:
         """What a command prints, with single spaces; for another `code` than 0, with its errors."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        done = subprocess.run(
-            [sys.executable, "-m", "dayjob", *words, *self._there],
-            capture_output=True, text=True, timeout=240, cwd=self._folder, env={**kept, "PYTHONPATH": SRC, "TZ": zone},
-            check=False,
-        )  # fmt: skip
+        env = {**kept, "PYTHONPATH": SRC, "TZ": zone}
+        done = run_command((*words, *self._there), cwd=self._folder, env=env)
         assert done.returncode == code, done.stderr
         printed = done.stdout + (done.stderr if code else "")
         return "\n".join(" ".join(line.split()) for line in printed.splitlines())

@@ -7,7 +7,10 @@ import threading
 
 import pytest
 
+from dayjob import Rate
 from dayjob.errors import UnknownPool, UnknownSchedule
+from keyed import key_name
+from rates import limit_name
 from server import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -119,8 +122,8 @@ def test_what_does_not_exist_is_not_found(faces, admin):
         admin.pool("nobody")
     with pytest.raises(UnknownSchedule):
         admin.schedule("never")
-    assert "no pool 'nobody'" in faces.page("/pool", 404, id="nobody")
-    assert 'no schedule "never"' in faces.page("/schedule", 404, name="never")
+    assert "No pool 'nobody'" in faces.page("/pool", 404, id="nobody")
+    assert 'No schedule "never"' in faces.page("/schedule", 404, name="never")
     assert "No pool is named." in faces.page("/pool", 404)
     assert "No schedule is named." in faces.page("/schedule", 404)
     assert faces.console.get("/api/v1/pool", params={"pool": "nobody"}).status_code == 404
@@ -134,3 +137,19 @@ def test_a_dead_pool_still_has_a_page(faces, admin, call, keys, look):
     assert admin.pool("gone").held == 1
     assert "This pool is gone: it died" in faces.page("/pool", id="gone")
     assert "It holds 1 attempt." in faces.run("pools", "show", "gone")
+
+
+def test_a_queue_has_its_rate_limits_and_what_each_key_may_run(faces, keys, link, call):
+    call("SADD", keys.known_jobs, "mail", "scan")
+    limit_name(keys, link, "mail", {"smtp": Rate(10, per=60)})
+    key_name(keys, link, "scan", places=2, kinds={"vendor": Rate(5, per=1)})
+    page = faces.page("/queue", name="mail")
+    assert "Runs at once not limited Rate limit smtp 10 per minute: 0 of 10 used, next start now" in page
+    printed = "rate smtp: 10 per minute; 0 of 10 used, next start now\n"
+    assert printed in faces.run("queues", "show", "mail")
+    assert [one["name"] for one in faces.api("/queue", name="mail")["limits"]] == ["smtp"]
+    keyed = "Limit per key 2 for each key Rate limit vendor 5 per second for each key, 0 keys held back"
+    assert keyed in faces.page("/queue", name="scan")
+    printed = faces.run("queues", "show", "scan")
+    assert "per key 2 for each key\nrate vendor: 5 per second for each key; 0 keys held back\n" in printed
+    assert faces.api("/queue", name="scan")["per_key"] == "2 for each key"

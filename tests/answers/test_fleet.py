@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
+import msgspec
 import psutil
 import pytest
 
@@ -107,3 +109,29 @@ def test_memory_and_round_trips_over_time_are_the_same_everywhere(faces, admin, 
     assert "memory" in faces.run("redis")
     assert "Round trip of an exchange" in faces.page("/redis", hours=24)
     faces.top("redis").wait_for("last hour", "memory")
+
+
+def test_each_note_of_the_verdict_has_since_when_where_that_is_known(
+    faces, admin, new_pool, look, call, keys
+):
+    now = int(look.now())
+    for ago in (500, 3600):
+        call(
+            "ZADD", keys.dead, now - ago, look.payload("mail", f"d{ago}", err="ValueError: no", failed_at=now)
+        )
+    head = msgspec.json.encode({"at": (now - 700) * 1000, "where": "queue mail", "why": "it is not JSON"})
+    call("RPUSH", keys.broken, head + b"\n{")
+    call("LPUSH", keys.queue("stray"), look.payload("stray", "s1", t=now - 900))
+    call("SADD", keys.known_jobs, "stray", "mail")
+    minute = now // 60
+    call("HSET", keys.minute(minute), "mail|f", 6, "mail|r10", 6, "mail|o", 6)
+    pool = new_pool(beat=0.2)
+    pool.register("mail", lambda: None)
+    with pool:
+        since = {"dead": now - 3600, "broken": now - 700, "no_worker": now - 900, "failing": minute * 60}
+        wait_until(lambda: set(since) <= {one.kind for one in admin.verdict().notes})
+        found = {one.kind: one.since for one in admin.verdict().notes if one.kind in since}
+        assert found == pytest.approx(since, abs=2)
+        assert re.search(r"2 jobs are dead \. Began \d+ min ago", faces.page("/"))
+        shown = {one["kind"]: one["since"] for one in faces.api("/verdict")["notes"] if one["kind"] in since}
+        assert shown == pytest.approx(since, abs=2)

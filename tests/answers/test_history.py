@@ -65,6 +65,23 @@ def test_which_jobs_ran_last_night_at_two(faces, admin, night):
     assert counts["failed"] == [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
 
 
+def test_a_page_is_in_the_order_in_which_attempts_ended_though_records_were_written_later(
+    admin, look, link, keys, announce
+):
+    announce("mail", "scan")
+    now = int(look.now() * 1000)
+    # A pool writes what completed once a second, each name by itself.
+    written = {
+        "mail": (("mail-1", 900), ("mail-2", 300), ("mail-3", 100)),
+        "scan": (("scan-1", 500), ("scan-2", 200)),
+    }
+    for name, records in written.items():
+        for job_id, before in records:
+            record = StoredRecord(job_id, "completed", now - before, waited=0, ran=1, age=1, pool="pool-a")
+            write_records(link, keys, name, record)
+    assert [one.id for one in admin.history().records] == ["mail-3", "scan-2", "mail-2", "scan-1", "mail-1"]
+
+
 def test_how_often_a_job_was_retried_and_with_which_errors_after_it_succeeded(faces, admin, night):
     story = [("retried", "SMTPError", 1), ("completed", "", 2)]
     assert [(one.outcome, one.error, one.attempt) for one in admin.job("mail-1").attempts] == story
@@ -98,7 +115,7 @@ def test_attempts_are_sorted_alike_everywhere(faces, admin, night):
         assert faces.api("/history", sort=sort)["records"][0]["id"] == first
         assert ids(faces.page("/history", sort=sort).partition("Ended")[2])[0] == first
         assert ids(faces.run("history", "ls", "--sort", sort))[0] == first
-    assert "attempts cannot be sorted by 'size'" in faces.page("/history", 400, sort="size")
+    assert "Attempts cannot be sorted by 'size'" in faces.page("/history", 400, sort="size")
     assert "attempts cannot be sorted by 'size'" in faces.run("history", "ls", "--sort", "size", code=2)
 
 
@@ -226,7 +243,10 @@ def test_a_pool_shows_the_attempts_that_it_ended(faces, admin, new_pool):
         ended = admin.pool(pool_id).ended
         assert [(one.name, one.outcome, one.tag) for one in ended] == [("mail", "completed", "v41")]
         assert faces.api("/pool", pool=pool_id)["ended"][0]["id"] == ended[0].id
-        assert ended[0].id in faces.page("/pool", id=pool_id).partition("Attempts that it ended")[2]
+        picture, _, table = faces.page("/pool", id=pool_id).partition("Attempts that it ended")
+        assert ended[0].id in table
+        # The table of the chart of its workers.
+        assert re.search(r"From Job Took .* mail \S+ \S+ completed", picture)
         assert ended[0].id in faces.run("pools", "show", pool_id)
 
 

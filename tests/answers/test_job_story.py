@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+
 import pytest
 
 from dayjob import Job, Snooze
+from dayjob.text import took
 from server import wait_until
 from workers import WorkerCommand
 
@@ -53,6 +58,8 @@ def test_a_job_that_ran_once_and_is_dead_shows_one_enqueue_and_one_attempt(faces
     page = faces.page("/job", id=job.id)
     assert "Attempts 1 Fails 1" in page
     assert "due again" not in page
+    (ended,) = wait_until(lambda: admin.job(job.id).attempts)
+    assert f"attempt 1 failed after {took(ended.ran)}: ValueError" in faces.page("/job", id=job.id)
     assert "Result" not in page
     shown = faces.run("jobs", "show", job.id)
     assert "attempts 1\n" in shown
@@ -248,3 +255,19 @@ def test_the_story_has_where_each_attempt_started_and_what_operators_did(faces, 
     for text in (first, action, second):
         assert text in page
         assert text in printed
+
+
+def test_the_story_of_a_running_job_has_where_its_attempt_started(faces, admin, new_pool):
+    pool = new_pool(tag="v41", beat=0.2)
+    gate = threading.Event()
+    pool.register("charge", lambda: gate.wait(300))
+    job = pool.enqueuer.enqueue("charge")
+    with pool:
+        try:
+            started = f"attempt 1 started on {socket.gethostname()}/{os.getpid()} (v41)"
+            wait_until(lambda: started in [event.text for event in admin.job(job.id).timeline])
+            assert [event.kind for event in admin.job(job.id).timeline] == ["enqueued", "started"]
+            assert started in faces.page("/job", id=job.id)
+            assert started in faces.run("jobs", "show", job.id)
+        finally:
+            gate.set()

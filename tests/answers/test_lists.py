@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 
+import msgspec
 import pytest
 
 from dayjob import Enqueuer
@@ -118,3 +119,46 @@ def test_the_largest_payloads_are_the_same_everywhere(faces, admin):
     page = faces.page("/payloads")
     assert "Of all 3 stored jobs." in page
     assert found.largest[0].id in page
+
+
+@pytest.fixture
+def happened(call, keys, look):
+    """101 actions of an operator, broken entries and groups of failures: one more than a page has."""
+    now = int(look.now())
+    for n in range(101):
+        action = {"actor": "ada", "action": "pause", "subject": f"queue q{n:03}", "result": "Paused."}
+        call("RPUSH", keys.audit, b"%d " % (1000 * (now - n)) + msgspec.json.encode(action))
+        head = {"at": 1000 * (now - n), "where": f"queue w{n:03}", "why": "it is not JSON"}
+        call("RPUSH", keys.broken, msgspec.json.encode(head) + b"\n{")
+        # Groups ignore digits.
+        kind = "".join(chr(ord("A") + int(digit)) for digit in f"{n:03}")
+        failed = {"err": f"{kind}: no", "failed_at": now - n}
+        call("ZADD", keys.dead, now - n, look.payload("mail", f"d{n}", **failed))
+
+
+def test_long_lists_of_what_happened_are_paged_everywhere(faces, happened):
+    assert [one["subject"] for one in faces.api("/audit", offset=100)] == ["queue q100"]
+    assert [one["subject"] for one in faces.api("/events", offset=100)["events"]] == ["queue q100"]
+    for path, query, last in (
+        ("/audit", {}, "q100"), ("/timeline", {"kind": "action"}, "q100"), ("/failures", {"sort": "-last"}, "BAA: no"), ("/broken", {}, "w100"),
+    ):  # fmt: skip
+        assert last not in faces.page(path, **query)
+        assert last in faces.page(path, offset=100, **query)
+    assert "q100" in faces.run("audit", "--offset", "100")
+    assert "q100" in faces.run("events", "ls", "--offset", "100")
+    assert "w100" in faces.run("broken", "ls", "--after", "100")
+    assert faces.run("audit", "--offset", "101") == "No more entries."
+    assert faces.run("events", "ls", "--offset", "101") == "No more events."
+
+
+@pytest.mark.parametrize(
+    ("tab", "first", "last"),
+    [("audit", "q000", "q100"), ("timeline", "q000", "q100"), ("broken", "w000", "w100"), ("failures", "AAA: no", "BAA: no")],
+)  # fmt: skip
+def test_long_lists_of_what_happened_are_paged_in_the_terminal(faces, happened, tab, first, last):
+    screen = faces.top(tab)
+    screen.wait_for(first, "next page")
+    screen.press(">")
+    screen.wait_for(last, gone=first)
+    screen.press("<")
+    screen.wait_for(first)

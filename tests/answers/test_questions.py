@@ -111,7 +111,7 @@ QUESTIONS = (
         "What is paused, by whom, and since when?", "/queues", "queues ls", "/queues", r"scan paused by ada, \d+ (s|min) ago 1", r"scan 1 .* paused by ada for [\d.]+ (s|min)", lambda found: [(one["queue"]["name"], one["queue"]["paused_by"]) for one in found["queues"] if one["queue"]["paused"]] == [("scan", "ada")],
     ),
     Question(
-        "Which limit is full, and held by whom?", "/queue?name=limited", "queues show limited", "/queue?name=limited", r"Running 1 of 1 .* Running All 1 .* \w{24} .*Limit 1 of 1 held", r"limit 1 of 1 held(.|\n)*runs \w+ for [\d.]+ (s|min) on",
+        "Which limit is full, and held by whom?", "/queue?name=limited", "queues show limited", "/queue?name=limited", r"Running 1 of 1 .* Running All 1 .* \w{24} .*Runs at once 1 of 1 held", r"limit 1 of 1 held(.|\n)*runs \w+ for [\d.]+ (s|min) on",
         lambda found: (found["view"]["queue"]["limit"], found["view"]["queue"]["held"], len(found["busy"])) == (1, 1, 1),
     ),
     Question(

@@ -7,8 +7,10 @@ import re
 import msgspec
 import pytest
 
-from dayjob import Enqueuer
+from dayjob import Enqueuer, Rate
 from dayjob.admin import job_lists
+from keyed import fill_keys, key_name
+from rates import limit_name
 
 #: Programs are started in these; on a busy machine that alone may take long.
 pytestmark = pytest.mark.timeout(300)
@@ -49,7 +51,7 @@ def test_queues_are_sorted_alike_everywhere(faces, waiting):
 def test_an_unknown_column_is_refused_everywhere_with_those_that_exist(faces, waiting):
     hint = "There are: name, waiting, oldest"
     page = faces.page("/queues", 400, sort="-wating")
-    assert "queues cannot be sorted by 'wating'. Did you mean 'waiting'?" in page
+    assert "Queues cannot be sorted by 'wating'. Did you mean 'waiting'?" in page
     assert hint in page
     answer = faces.console.get("/api/v1/queues", params={"sort": "wating"})
     assert answer.status_code == 400
@@ -130,6 +132,39 @@ def test_waiting_jobs_of_all_queues_are_sorted_together(faces, redis_url, namesp
     found = faces.api("/jobs", state="waiting", sort="-size")
     assert [job["name"] for job in found["jobs"]] == ["beta", "gamma", "alpha"]
     assert found["sorted_among"] == 0
+
+
+def test_limits_keys_and_payload_sizes_are_sorted_alike_everywhere(faces, call, keys, link):
+    for name, jobs in {"alpha": 2, "beta": 9}.items():
+        limit_name(keys, link, name, {f"{name}-limit": Rate(10, per=60)})
+        call("SADD", keys.known_jobs, name)
+        call(
+            "LPUSH",
+            keys.queue(name),
+            *(f'{{"name":"{name}","id":"{n}","t":1,"args":{{}}}}' for n in range(jobs)),
+        )
+    limits = ("alpha-limit", "beta-limit")
+    for sort, expected in (("", limits), ("-waiting", limits[::-1])):
+        assert [one["name"] for one in faces.api("/limits", sort=sort)] == list(expected)
+        assert order_of(faces.page("/limits", sort=sort), *limits) == list(expected)
+        assert order_of(faces.run("limits", "ls", "--sort", sort), *limits) == list(expected)
+    key_name(keys, link, "scan")
+    call("SADD", keys.known_jobs, "scan")
+    fill_keys(
+        keys, link, "scan", *(("zeta", f'{{"name":"scan","id":"z{n}","t":1,"args":{{}}}}') for n in range(3))
+    )
+    fill_keys(keys, link, "scan", ("acme", '{"name":"scan","id":"a","t":1,"args":{}}'))
+    for sort, expected in (("", ["zeta", "acme"]), ("key", ["acme", "zeta"])):
+        assert [one["key"] for one in faces.api("/queue/keys", name="scan", sort=sort)["keys"]] == expected
+        assert (
+            order_of(faces.page("/queue", name="scan", sort=sort).partition(" Keys ")[2], *expected)
+            == expected
+        )
+        assert order_of(faces.run("queues", "keys", "scan", "--sort", sort), *expected) == expected
+    for sort, expected in (("", ["beta", "scan", "alpha"]), ("read", ["alpha", "scan", "beta"])):
+        assert [one["name"] for one in faces.api("/payloads", sort=sort)["names"]] == expected
+        assert order_of(faces.page("/payloads", sort=sort).partition("By job")[2], *expected) == expected
+        assert order_of(faces.run("payloads", "--sort", sort), *expected) == expected
 
 
 def test_the_audit_and_broken_entries_are_sorted(faces, admin, call, keys):

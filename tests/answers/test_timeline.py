@@ -205,7 +205,7 @@ def test_times_of_the_command_are_spans_or_moments(faces, admin):
     assert "--since 'soon': write a span" in faces.run("events", "ls", "--since", "soon", code=2)
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/queue", "/worker_pools", "/redis"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/queue", "/worker_pools", "/redis", "/history"])
 def test_charts_mark_deploys_deaths_pauses_and_restarts(faces, join, keys, link, admin, call, path):
     join("p1")
     link.run(job_types.announce(keys, [Described("mail")], pool_id="p1", tag="v41"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dayjob import Dead, Discard, Job, Retry, Snooze, WorkerPool
-from dayjob.errors import NotReady
+from dayjob.errors import JobFailed, NotReady, ResultTimeout
 from dayjob.store import codec
 from dayjob.testing import testing
 from server import wait_until
@@ -109,3 +109,159 @@ def test_a_pool_that_is_started_is_refused(redis_url, namespace):
         pass
     with testing(pool) as jobs:
         assert jobs.enqueued() == []
+
+
+# Streams.
+
+
+def talking(redis: str, namespace: str) -> WorkerPool:
+    """Jobs that emit and end in several ways."""
+    pool = WorkerPool(namespace=namespace, redis=redis, concurrency=1)
+
+    @pool.job(max_fails=2, backoff=0)
+    def talk(job: Job) -> None:
+        job.emit({"n": job.attempt})
+        job.emit("two")
+        if job.attempt == 1:
+            raise ValueError
+
+    @pool.job
+    def ends(job: Job, how: str) -> None:
+        job.emit(how)
+        raise {"dead": Dead, "discarded": Discard}[how]("why")
+
+    pool.register("silent", lambda: None)
+    return pool
+
+
+def streams_of(pool: WorkerPool, finish) -> list:
+    """What readers get of each job after its end."""
+    put = pool.enqueuer
+    jobs = [
+        put.enqueue("talk"),
+        put.enqueue("ends", how="dead"),
+        put.enqueue("ends", how="discarded"),
+        put.enqueue("silent"),
+    ]
+    finish()
+    first = next(put.stream(jobs[0]))
+    return [
+        *(stream_of(pool, job) for job in jobs),
+        stream_of(pool, jobs[0], first.id),
+        stream_of(pool, jobs[0], "1-0.0"),
+        stream_of(pool, "nothing"),
+    ]
+
+
+def stream_of(pool: WorkerPool, job: Job | str, after: str = "") -> list:
+    found: list = []
+    try:
+        for one in pool.enqueuer.stream(job, after=after, timeout=60):
+            found.append((one.value, one.attempt, one.restarted))
+    except JobFailed as error:
+        found.append(str(error).partition(": ")[2])
+    return found
+
+
+def test_readers_of_streams_get_in_a_testing_block_what_they_get_on_a_server(redis_url, namespace):
+    fake = talking("redis://127.0.0.1:1", namespace)
+    with testing(fake) as jobs:
+        job = fake.enqueuer.enqueue("talk")
+        with pytest.raises(ResultTimeout, match="call drain"):
+            list(fake.enqueuer.stream(job))
+        expected = streams_of(fake, lambda: jobs.drain(reraise=False))
+    pool = talking(redis_url, namespace)
+    with pool:
+        assert streams_of(pool, lambda: pool.drain(60)) == expected
+    pool.enqueuer.close()
+    assert expected[0] == [({"n": 2}, 2, False), ("two", 2, False)]
+    assert expected[1] == [("dead", 1, False), "Dead: why"]
+    assert expected[5] == [({"n": 2}, 2, True), ("two", 2, False)]
+
+
+# Workflows.
+
+
+def flowing(redis: str, namespace: str, bad: set[int]) -> WorkerPool:
+    """Steps that die while they are `bad`."""
+    pool = WorkerPool(namespace=namespace, redis=redis, concurrency=1)
+
+    @pool.job(max_fails=1)
+    def step(n: int, before: list[int | None]) -> int:
+        if n in bad:
+            raise Dead("not yet")
+        return n + sum(one or 0 for one in before)
+
+    pool.register("alarm", lambda: 100)
+    return pool
+
+
+def acted_on(pool: WorkerPool, bad: set[int], settle, retry, skip, cancel) -> list:
+    """What retries, skips and cancels make of a workflow: the states and results after each."""
+    found: list = []
+    step, alarm = pool.find("step"), pool.find("alarm")
+    flow = pool.workflow("contract")
+    a = flow.add(step, n=1, before=[])
+    b = flow.add(step, n=2, before=[a.result])
+    c = flow.add(step, n=3, before=[a.result, b.result])
+    flow.add(alarm, on_failure_of=[b])
+    d = flow.add(step, n=4, before=[], after=[c])
+    flow.start()
+
+    def note():
+        settle(flow)
+        read = flow.progress()
+        found.append(
+            (read.state, read.completed, read.dead, read.left, [flow.result(node) for node in (a, b, c, d)])
+        )
+
+    bad.add(2)
+    note()
+    bad.clear()
+    found.append(retry(flow, None))
+    note()
+    found.append(retry(flow, 1))
+    note()
+    bad.add(3)
+    found.append(retry(flow, 2))
+    note()
+    skip(flow, 2)
+    note()
+    found.append(retry(flow, 0))
+    note()
+    # The last node waits for one that is dead, so that nothing runs meanwhile.
+    cancel(flow, 4)
+    note()
+    found.append(retry(flow, 4))
+    note()
+    return found
+
+
+def test_retries_skips_and_cancels_of_nodes_are_in_a_testing_block_as_on_a_server(
+    redis_url, namespace, admin
+):
+    bad: set[int] = set()
+    fake = flowing("redis://127.0.0.1:1", namespace, bad)
+    with testing(fake) as jobs:
+        expected = acted_on(
+            fake, bad, lambda _: jobs.drain(reraise=False), lambda flow, n: jobs.retry_workflow(flow, node=n),
+            lambda flow, n: jobs.skip_node(flow, node=n), lambda flow, n: jobs.cancel_workflow(flow, node=n),
+        )  # fmt: skip
+    bad.clear()
+    pool = flowing(redis_url, namespace, bad)
+
+    def changed(outcome) -> int:
+        assert outcome.done, outcome
+        return int(outcome.message.split()[0])
+
+    def settle(flow) -> None:
+        open_states = {"released", "running", "failed"}
+        wait_until(lambda: open_states.isdisjoint(node.state for node in admin.workflow(flow.id).nodes))
+
+    with pool:
+        seen = acted_on(
+            pool, bad, settle, lambda flow, n: changed(admin.retry_workflow(flow.id, node=n)),
+            lambda flow, n: changed(admin.skip_node(flow.id, node=n)), lambda flow, n: admin.cancel_workflow(flow.id, node=n),
+        )  # fmt: skip
+    pool.enqueuer.close()
+    assert seen == expected

@@ -1,6 +1,6 @@
 """The checker: does a ledger keep every promise? One function per invariant, over a story made of the events.
 
-I1 to I20 are the invariants of the reliability page; L1 and L2 say that the ledger itself is whole.
+I1 to I24 are the invariants of the reliability page; L1 and L2 say that the ledger itself is whole.
 """
 
 from __future__ import annotations
@@ -8,19 +8,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
-from dayjob.limits import RateKind
-from faults.ledger import Census, Event, Item, torn
+from faults.groups import atomic, batches, workflows
+from faults.ledger import Event, torn
+from faults.story import Attempt, Life, Rules, Story
 from rates import too_many
 
 #: The death that sends a job to dead.
 MAX_DEATHS = 3
 #: Seconds that a job's unique key may be free before its handler says so: the answer may have been under way.
 UNDER_WAY = 10.0
-#: Seconds that a pool may take, once it gave back what it held, to say that it is down.
-GIVING_BACK = 5.0
 #: Seconds by which two readings of one clock may differ.
 READING = 0.005
 #: The exchange answers its time in whole milliseconds.
@@ -29,257 +27,9 @@ ONE_MILLISECOND = 1000
 FINAL = {"ok": "done", "discard": "discarded", "dead": "dead"}
 #: Why a job ran again, beside that its handler asked for it.
 ASKED_FOR = ("fail", "snooze")
-
-
-#: Faults in which nothing passes, and seconds until a client gives up connections that stay dead after them.
-CUT_OFF = ("net: black hole", "net: half-open connections")
-NOTICE = 6.0
 #: What the ledger calls HUP: the parent replaces its children one after the other. And how long a stop may take.
 ROLLING_RESTART = "HUP"
 ENDING_SECONDS = 15.0
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the jobs of a run were told to do, and what the run promised."""
-
-    #: Job name to its limit, for names whose limit never changes.
-    limits: dict[str, int] = field(default_factory=dict)
-    #: Rate limit to what it allows, and to the cost of a job of each of its names.
-    rates: dict[str, tuple[RateKind, dict[str, float]]] = field(default_factory=dict)
-    #: Job name to how many fails make it dead.
-    max_fails: dict[str, int] = field(default_factory=dict)
-    #: Job name to the seconds between two of its ticks.
-    ticks: dict[str, int] = field(default_factory=dict)
-    #: Seconds within which work goes on once a fault of the server or the network is over.
-    resume: float | None = None
-    #: Seconds after which a pool that cannot be heard is taken for dead.
-    lease: float | None = None
-    #: Seconds that a stop may take beyond its deadline.
-    stop: float = 1.0
-    #: Names whose handlers keep the interpreter to themselves: a process without a parent hears nothing while one runs.
-    deafening: frozenset[str] = frozenset()
-    #: Names that are counted, not listed: left out of totals.
-    counted_apart: frozenset[str] = frozenset()
-
-
-@dataclass
-class Attempt:
-    """One run of a handler, as it said itself."""
-
-    start: Event
-    end: Event | None = None
-
-    @property
-    def place(self) -> str:
-        return f"{self.start.pool}/{self.start.token}"
-
-    @property
-    def counts(self) -> int:
-        return self.start.fails + self.start.deaths + self.start.snoozes
-
-    @property
-    def how(self) -> str:
-        return "" if self.end is None else self.end.how
-
-
-@dataclass
-class Life:
-    """All that is known of one job."""
-
-    serial: str
-    asked: Event | None = None
-    answers: list[Event] = field(default_factory=list)
-    attempts: list[Attempt] = field(default_factory=list)
-    deleted: Event | None = None
-
-    @property
-    def answer(self) -> Event | None:
-        return self.answers[-1] if self.answers else None
-
-    @property
-    def stored(self) -> Event | None:
-        return next((one for one in self.answers if one.kind == "stored"), None)
-
-    @property
-    def name(self) -> str:
-        known = self.asked or (self.attempts[0].start if self.attempts else None)
-        return "" if known is None else known.name
-
-    @property
-    def plan(self) -> str:
-        return "ok" if self.asked is None else self.asked.plan
-
-    @property
-    def exists(self) -> bool:
-        """Whether Redis took it, as far as anybody can tell."""
-        return self.stored is not None or bool(self.attempts)
-
-    @property
-    def chain(self) -> list[Attempt]:
-        """Its attempts in the order of what was counted, and then of time."""
-        return sorted(self.attempts, key=lambda one: (one.counts, one.start.at))
-
-
-@dataclass
-class Process:
-    """The life of one process of the product."""
-
-    pid: int
-    up: Event | None = None
-    down: Event | None = None
-    gone: Event | None = None
-    #: What the harness did to it.
-    faults: list[Event] = field(default_factory=list)
-    last: float = 0.0
-
-    @property
-    def over(self) -> bool:
-        return self.down is not None or self.gone is not None
-
-
-class Story:
-    """The events of a run, by what they are about."""
-
-    def __init__(self, events: Sequence[Event], rules: Rules) -> None:
-        self.events = events
-        self.rules = rules
-        self.lives: dict[str, Life] = {}
-        self.processes: dict[int, Process] = {}
-        self.reaped: set[str] = set()
-        self.pool_of: dict[str, int] = {}
-        self.censuses: list[Event] = []
-        self.faults: list[Event] = []
-        self.late: list[Event] = []
-        self.stray_ends: list[Event] = []
-        self._open: dict[tuple[int, str, str, str], Attempt] = {}
-        #: Process to the times in which a handler of its kept the interpreter to itself.
-        self.deaf: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        self._clock: list[tuple[float, float]] = []
-        for event in events:
-            self._add(event)
-        for life in self.lives.values():
-            for attempt in life.attempts:
-                if attempt.start.name in rules.deafening:
-                    end = attempt.end.at if attempt.end is not None else float("inf")
-                    self.deaf[attempt.start.pid].append((attempt.start.at, end))
-
-    def _life(self, serial: str) -> Life:
-        if serial not in self.lives:
-            self.lives[serial] = Life(serial)
-        return self.lives[serial]
-
-    def _process(self, pid: int) -> Process:
-        if pid not in self.processes:
-            self.processes[pid] = Process(pid)
-        return self.processes[pid]
-
-    def _add(self, event: Event) -> None:
-        kind = event.kind
-        self._process(event.pid).last = event.at
-        if kind == "asked":
-            life = self._life(event.serial)
-            if life.asked is None:
-                life.asked = event
-        elif kind in ("stored", "refused", "unknown", "duplicate"):
-            self._life(event.serial).answers.append(event)
-        elif kind == "start":
-            attempt = Attempt(event)
-            self._life(event.serial).attempts.append(attempt)
-            self._open[event.pid, event.pool, event.token, event.serial] = attempt
-            self.pool_of[event.pool] = event.pid
-        elif kind == "end":
-            found = self._open.get((event.pid, event.pool, event.token, event.serial))
-            if found is None or found.end is not None:
-                self.stray_ends.append(event)
-            else:
-                found.end = event
-        elif kind in ("up", "down"):
-            setattr(self._process(event.pid), kind, event)
-        elif kind == "reaped":
-            self.reaped.add(event.pool)
-            self.pool_of.setdefault(event.pool, event.pid)
-        elif kind in ("fault", "healed"):
-            self.faults.append(event)
-            if event.target:
-                self._process(event.target).faults.append(event)
-        elif kind == "gone":
-            self._process(event.target).gone = event
-        elif kind == "deleted":
-            self._life(event.serial).deleted = event
-        elif kind == "late":
-            self.late.append(event)
-        elif kind == "census":
-            self.censuses.append(event)
-        elif kind == "clock":
-            self._clock.append((event.at, event.seconds))
-
-    @property
-    def rest(self) -> Census | None:
-        """The last census, if nothing was going on."""
-        last = self.censuses[-1].census if self.censuses else None
-        return last if last is not None and last.rest else None
-
-    @cached_property
-    def places(self) -> dict[str, list[tuple[str, Item]]]:
-        """Serial to where the last census found it."""
-        found: dict[str, list[tuple[str, Item]]] = defaultdict(list)
-        last = self.censuses[-1].census if self.censuses else None
-        for place, items in last.places.items() if last is not None else ():
-            for item in items:
-                found[item.serial].append((place, item))
-        return found
-
-    def server_time(self, at: float) -> float:
-        """What the clock of the machine, and so of the server, showed at a monotonic moment."""
-        if not self._clock:
-            return at
-        index = max(0, bisect_right(self._clock, (at, float("inf"))) - 1)
-        before, shown = self._clock[index]
-        return shown + at - before
-
-    def lost_its_pool(self, attempt: Attempt, by: float = float("inf")) -> bool:
-        """Whether there is evidence that somebody else could have this attempt's job at that moment."""
-        return attempt.start.lost or self.pool_over(attempt.start.pool, attempt.start.pid, by)
-
-    def pool_over(self, pool: str, pid: int | None = None, by: float = float("inf")) -> bool:
-        """Whether this pool was taken away, or its process was over at that moment."""
-        if pool in self.reaped:
-            return True
-        owner = self.pool_of.get(pool, pid)
-        if owner is None:
-            # A pool that never started a job left no trace of its process.
-            return True
-        process = self.processes.get(owner)
-        if process is None:
-            return False
-        # It gives back first, and says that it is down after that.
-        stopped = process.down is not None and process.down.at <= by + GIVING_BACK
-        killed = process.gone is not None and process.last <= by
-        return stopped or killed or (process.over and self._unheard(process, by))
-
-    def _unheard(self, process: Process, by: float) -> bool:
-        """Whether nothing of this process had reached the server for a lease: it lost its pool, and was over before it knew."""
-        if process.up is None or self.rules.lease is None:
-            return False
-        for start, end in self.deaf.get(process.pid, ()):
-            if start + self.rules.lease <= by <= end:
-                return True
-        for fault in process.faults:
-            suspended = fault.how.startswith("SIGSTOP") and fault.seconds > self.rules.lease
-            if suspended and fault.at + self.rules.lease <= by <= fault.at + fault.seconds + NOTICE:
-                return True
-        since = until = float("-inf")
-        for event in self.faults:
-            if event.at > by:
-                break
-            if event.how in CUT_OFF and event.name == process.up.how:
-                if event.kind == "fault":
-                    since, until = (event.at if event.at > until else since), float("inf")
-                else:
-                    until = event.at + NOTICE
-        return since + self.rules.lease <= by <= until
-
 
 Check = Callable[[Story], Iterator[str]]
 
@@ -304,9 +54,13 @@ def answered(story: Story) -> Iterator[str]:
             yield f"{life.serial}: an answer without a call"
         if len(life.answers) > 1:
             yield f"{life.serial}: {len(life.answers)} answers to one call"
-        if life.asked is not None and not life.answers and not _died(story, life.asked.pid):
+        unanswered = life.asked is not None and not life.answers and not life.pending
+        if unanswered and not _died(story, life.asked.pid):
             yield f"{life.serial}: a call that was never answered"
-    asked = Counter(event.serial for event in story.events if event.kind == "asked")
+    for group in story.groups.values():
+        if group.answer is None and not _died(story, group.asked.pid):
+            yield f"{group.id}: a batch or workflow whose storing was never answered"
+    asked = Counter(event.serial for event in story.events if event.kind in ("asked", "pending"))
     for serial, count in asked.items():
         if count > 1:
             yield f"{serial}: asked for {count} times"
@@ -329,7 +83,7 @@ def no_loss(story: Story) -> Iterator[str]:
         return
     end = story.server_time(story.censuses[-1].at)
     for life in story.lives.values():
-        if not life.exists or life.deleted is not None:
+        if not story.exists(life) or life.deleted is not None or story.was_skipped(life):
             continue
         places = story.places.get(life.serial, [])
         if not places:
@@ -364,17 +118,18 @@ def done_means_ran(story: Story) -> Iterator[str]:
         return
     expected: Counter[str] = Counter()
     for life in story.lives.values():
-        if not life.exists or life.deleted is not None or life.name in story.rules.counted_apart:
+        if not story.exists(life) or life.deleted is not None or life.name in story.rules.counted_apart:
             continue
         fate, fails = _fate(story, life)
         expected[f"{fate}:{life.name}"] += 1
-        expected[f"failed:{life.name}"] += fails
+        expected[f"failed:{life.name}"] += fails + sum(one.fails for one in life.revivals)
+        expected[f"dead:{life.name}"] += len(life.revivals)
     counters = ("done", "discarded", "dead", "failed")
     totals = story.rest.totals
     apart = story.rules.counted_apart
     labels = {label for label in totals if label.partition(":")[0] in counters} | set(expected)
     for label in sorted(labels):
-        if label.partition(":")[2] in apart or label.startswith("waiting"):
+        if label.partition(":")[2] in apart or label.startswith(("waiting", "skipped")):
             continue
         if totals.get(label, 0) != expected[label]:
             yield f"{label}: Redis counted {totals.get(label, 0)}, the ledger {expected[label]}"
@@ -388,7 +143,7 @@ def _fate(story: Story, life: Life) -> tuple[str, int]:
         return (place if place in ("dead", "done") else "waiting"), item.fails
     last = [one for one in life.chain if one.how in ("ok", "discard")]
     if not last:
-        return "lost", 0
+        return ("skipped" if story.was_skipped(life) else "lost"), 0
     return FINAL[last[-1].how], last[-1].start.fails
 
 
@@ -464,7 +219,12 @@ def repeats(story: Story) -> Iterator[tuple[Life, Attempt, Attempt, str]]:
     for life in story.lives.values():
         chain = life.chain
         for before, after in zip(chain, chain[1:], strict=False):
-            group = [one for one in chain if one.counts == before.counts]
+            since = life.revived(before)
+            if life.revived(after) > since:
+                anew = after.start.fails == 0 and after.start.snoozes in (0, before.start.snoozes)
+                yield life, before, after, "retried from dead" if anew else ""
+                continue
+            group = [one for one in chain if one.counts == before.counts and life.revived(one) == since]
             yield life, before, after, cause_of(story, life, before, after, group)
 
 
@@ -525,12 +285,16 @@ def one_end(story: Story) -> Iterator[str]:
             stuck = life.plan.startswith("overrun") and "" in wanted
             if attempt.end is None and not stuck and not story.lost_its_pool(attempt):
                 yield f"{life.serial}: {attempt.place} never ended, though its process lives"
-        final = [one for one in life.attempts if one.how in FINAL and not story.lost_its_pool(one)]
-        if len(final) > 1:
-            yield f"{life.serial}: ended {len(final)} times: {', '.join(one.place for one in final)}"
+        for attempts in life.lives[:-1]:
+            if any(one.how in ("ok", "discard") and not story.lost_its_pool(one) for one in attempts):
+                yield f"{life.serial}: ended, and yet was retried from dead"
+        for attempts in life.lives:
+            final = [one for one in attempts if one.how in FINAL and not story.lost_its_pool(one)]
+            if len(final) > 1:
+                yield f"{life.serial}: ended {len(final)} times: {', '.join(one.place for one in final)}"
         places = [place for place, _ in story.places.get(life.serial, []) if place != "done"]
         if places and any(
-            one.how in ("ok", "discard") and not story.lost_its_pool(one) for one in life.attempts
+            one.how in ("ok", "discard") and not story.lost_its_pool(one) for one in life.lives[-1]
         ):
             yield f"{life.serial}: ended, and yet in {places[0]}"
 
@@ -549,14 +313,16 @@ def expected_end(plan: str, start: Event) -> tuple[str, ...]:
         return ("", "fail")
     if word in ("discard", "dead"):
         return (word,)
+    if word == "mortal":
+        return ("dead", "ok")
     return ("ok",)
 
 
 def exact_counts(story: Story) -> Iterator[str]:
     """I8: fails, deaths and snoozes never go down, and what a job has at the end is what happened to it."""
     for life in story.lives.values():
-        chain = life.chain
-        for before, after in zip(chain, chain[1:], strict=False):
+        pairs = [pair for chain in life.lives for pair in zip(chain, chain[1:], strict=False)]
+        for before, after in pairs:
             for count in ("fails", "deaths", "snoozes"):
                 if getattr(after.start, count) < getattr(before.start, count):
                     yield f"{life.serial}: its {count} went down, {_shown(before)} then {_shown(after)}"
@@ -630,6 +396,10 @@ def unique(story: Story) -> Iterator[str]:
             by_key[life.asked.unique].append(life)
     for key, lives in by_key.items():
         yield from _unique_key(key, lives, story)
+    started = {
+        life.serial: min((one.start.at for one in life.attempts), default=float("inf"))
+        for life in story.lives.values()
+    }
     for event in story.censuses:
         census = event.census
         if census is None:
@@ -639,7 +409,10 @@ def unique(story: Story) -> Iterator[str]:
             waiting.update(
                 item.unique
                 for item in census.places.get(place, [])
-                if item.unique and not (item.fails or item.deaths or item.snoozes)
+                if item.unique
+                and not (item.fails or item.deaths or item.snoozes)
+                # One that had started let its key go. It can come back without a count: its pool was stopped.
+                and started.get(item.serial, float("inf")) > event.at
             )
         for key, count in waiting.items():
             if count > 1:
@@ -707,24 +480,50 @@ def limits(story: Story) -> Iterator[str]:
                 yield f"{name}: {len(held)} attempts are held at {event.at:.3f}, the limit is {limit}"
             if held != members:
                 yield f"{name}: the limit counts {sorted(members)}, held are {sorted(held)}"
+        yield from _held_by_key(story, event)
     for name, limit in story.rules.limits.items():
         yield from _overlaps(story, name, limit)
+    for name, limit in story.rules.key_limits.items():
+        yield from _overlaps(story, name, limit, by_key=True)
 
 
-def _overlaps(story: Story, name: str, limit: int) -> Iterator[str]:
-    moments: list[tuple[float, int]] = []
+def _held_by_key(story: Story, event: Event) -> Iterator[str]:
+    """What a limit by key counts in a census, and what pools hold."""
+    census = event.census
+    assert census is not None
+    held: dict[str, set[str]] = defaultdict(set)
+    for pool, tokens in census.held.items():
+        for token in tokens:
+            place = token.partition(":")[2]
+            if place.partition("|")[0] in story.rules.key_limits:
+                held[place].add(f"{pool}/{token}")
+    for place in sorted(held.keys() | census.key_members):
+        limit = story.rules.key_limits.get(place.partition("|")[0])
+        members = set(census.key_members.get(place, []))
+        if limit is None:
+            continue
+        if max(len(held[place]), len(members)) > limit:
+            yield f"{place}: {len(held[place])} attempts are held at {event.at:.3f}, the limit is {limit}"
+        if held[place] != members:
+            yield f"{place}: the limit counts {sorted(members)}, held are {sorted(held[place])}"
+
+
+def _overlaps(story: Story, name: str, limit: int, *, by_key: bool = False) -> Iterator[str]:
+    """Whether more attempts of a name, or of one of its keys, were held at once than the limit."""
+    moments: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for life in story.lives.values():
         for attempt in life.attempts:
             if attempt.start.name == name and not attempt.start.lost:
                 begin, end = attempt.start.at, _until(story, life, attempt)
                 if end > begin:
-                    moments += ((begin, 1), (end, -1))
-    running = 0
-    for at, change in sorted(moments):
-        running += change
-        if running > limit:
-            yield f"{name}: {running} ran at once at {at:.3f}, the limit is {limit}"
-            return
+                    moments[attempt.key if by_key else ""] += ((begin, 1), (end, -1))
+    for key, some in moments.items():
+        running = 0
+        for at, change in sorted(some):
+            running += change
+            if running > limit:
+                yield f"{name} {key}: {running} ran at once at {at:.3f}, the limit is {limit}"
+                break
 
 
 def _until(story: Story, life: Life, attempt: Attempt) -> float:
@@ -755,16 +554,18 @@ def rate_limits(story: Story) -> Iterator[str]:
     An attempt whose answer was lost on the way is not in it: when Redis handed it out is not known.
     """
     for limit, (kind, costs) in story.rules.rates.items():
-        starts = []
+        starts: dict[str, list[tuple[int, float]]] = defaultdict(list)
         for life in story.lives.values():
             for attempt in life.attempts:
                 start, end = attempt.start, attempt.end
                 if start.name in costs and start.fetched:
                     used = end.units if end is not None and end.units is not None else costs[start.name]
-                    starts.append((round(start.fetched * 1_000_000), used))
-        problem = too_many(starts, kind, ONE_MILLISECOND)
-        if problem:
-            yield f"{limit}: {problem}"
+                    key = attempt.key if limit in story.rules.rates_by_key else ""
+                    starts[key].append((round(start.fetched * 1_000_000), used))
+        for key, some in starts.items():
+            problem = too_many(some, kind, ONE_MILLISECOND)
+            if problem:
+                yield f"{limit} {key}: {problem}"
 
 
 def heard_at(story: Story, stop: Event) -> float:
@@ -854,7 +655,7 @@ def poison_is_bounded(story: Story) -> Iterator[str]:
     """
     for life in story.lives.values():
         word, _, number = life.plan.partition(" ")
-        if word != "poison" or not life.exists or life.deleted is not None:
+        if word != "poison" or not story.exists(life) or life.deleted is not None:
             continue
         ended = {one.place: one for one in life.attempts if one.end is None}
         excused = 0 if len(ended) <= MAX_DEATHS else sum(_was_ending(story, one) for one in ended.values())
@@ -942,6 +743,9 @@ CHECKS: dict[str, Check] = {
     "I17": nothing_unreadable_is_lost,
     "I18": structure,
     "I20": rate_limits,
+    "I21": atomic,
+    "I22": batches,
+    "I23": workflows,
 }
 
 

@@ -27,6 +27,30 @@ class Item(msgspec.Struct, omit_defaults=True):
     deaths: int = 0
     snoozes: int = 0
     unique: str = ""
+    #: Its batch and those above it, or its workflow.
+    groups: list[str] = []
+
+
+class NodePlan(msgspec.Struct, omit_defaults=True):
+    """A node of a workflow, as it was asked for."""
+
+    serial: str
+    #: Numbers of the nodes that it needs, and of those whose failure it waits for.
+    needs: list[int] = []
+    watches: list[int] = []
+    policy: str = "stop"
+
+
+class BatchSeen(msgspec.Struct, omit_defaults=True):
+    """A batch as a census found it."""
+
+    total: int
+    ended: int = 0
+    dead: int = 0
+    failed: int = 0
+    closed: bool = False
+    #: Events whose callbacks were enqueued.
+    sent: list[str] = []
 
 
 class Census(msgspec.Struct, omit_defaults=True):
@@ -45,6 +69,8 @@ class Census(msgspec.Struct, omit_defaults=True):
     #: Job name to its limit, and to the members of the set that the limit counts.
     limits: dict[str, int] = {}
     members: dict[str, list[str]] = {}
+    #: The same for limits by key: `<name>|<key>` to its members.
+    key_members: dict[str, list[str]] = {}
     #: Unique key to the id of the job that holds it.
     unique: dict[str, str] = {}
     #: Schedule to its last tick.
@@ -53,6 +79,13 @@ class Census(msgspec.Struct, omit_defaults=True):
     broken: list[str] = []
     #: When the first scheduled job is due, by the clock of Redis.
     soonest: float | None = None
+    #: Jobs of atomic jobs that have completed, in parts that are not in their queues yet.
+    released: int = 0
+    #: Batch id to what became of it, and workflow id to a letter for each node; at rest only.
+    batches: dict[str, BatchSeen] = {}
+    workflows: dict[str, str] = {}
+    #: Counted jobs (`child`) in dead whose processes were killed too often while they ran; and bulk jobs.
+    crashed_children: int = 0
     #: Bulk jobs in dead whose processes were killed too often while they ran.
     crashed_bulk: int = 0
     #: Nothing was going on: no fault, no producer, every job that is due has ended.
@@ -96,6 +129,12 @@ class Event(msgspec.Struct, omit_defaults=True):
     count: int = 0
     #: The process that a fault or a stop is about.
     target: int = 0
+    #: The batch or workflow that a job belongs to, and the batch above a batch.
+    group: str = ""
+    above: str = ""
+    #: The serial of the job whose attempt enqueued this one, if it is stored only when that attempt completes.
+    parent: str = ""
+    graph: list[NodePlan] = []
     census: Census | None = None
 
 
@@ -106,7 +145,11 @@ KINDS = {
     "refused": "it was not stored, for certain",
     "unknown": "the producer never learnt whether it was stored",
     "duplicate": "one with its unique key waits already",
-    "start": "a handler begins: serial, name, job, digest, pool, token, lost, fetched, fails, deaths, snoozes, after, unique, due",
+    "pending": "a job that exists only if something else happens: serial, name, plan, digest, group, parent, pool, token",
+    "group": "a batch or workflow is about to be stored: job (its id), how (its callbacks), above, graph",
+    "grouped": "the answer: job, how (stored, unknown)",
+    "revived": "an operator is about to retry a dead job: serial, fails (what it had)",
+    "start": "a handler begins: serial, name, job, digest, pool, token, lost, fetched, fails, deaths, snoozes, after, unique, due, how (results that a node got)",
     "end": "a handler ends: serial, job, pool, token, how (ok, fail, snooze, discard, dead, abandoned), seconds, units",
     "up": "a pool has started in this process",
     "down": "the pool of this process has stopped in order",

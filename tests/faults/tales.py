@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 
 from dayjob.limits import Rate
-from faults.checker import Rules
-from faults.ledger import Census, Event, Item
+from faults.ledger import BatchSeen, Census, Event, Item, NodePlan
+from faults.story import Rules
 
 RULES = Rules(
-    limits={"narrow": 2}, rates={"api": (Rate(1, per=1, burst=1), {"metered": 1.0})}, max_fails={"note": 4}, ticks={"tick": 1}, resume=5.0,
+    limits={"narrow": 2}, max_fails={"note": 4}, ticks={"tick": 1}, resume=5.0, key_limits={"tenant_work": 1},
+    rates={"api": (Rate(1, per=1, burst=1), {"metered": 1.0}), "tenant-api": (Rate(1, per=1, burst=1), {"tenant_call": 1.0})},
+    rates_by_key=frozenset({"tenant-api"}),
 )  # fmt: skip
 
 #: Process ids: one producer, one harness, two workers that live to the end; every other one comes and goes.
@@ -33,6 +35,8 @@ class Teller:
         self.totals: Counter[str] = Counter()
         self.dead: list[Item] = []
         self.broken: list[str] = []
+        self.batches: dict[str, BatchSeen] = {}
+        self.workflows: dict[str, str] = {}
         self.jobs = 0
         self.tokens: Counter[str] = Counter()
         self.next_pid = 20
@@ -66,6 +70,7 @@ class Teller:
             plan=plan,
             digest=digest,
             unique=facts.get("unique", ""),
+            group=facts.get("group", ""),
         )
         self.step()
         if answer == "stored":
@@ -73,6 +78,22 @@ class Teller:
         else:
             self.say(PRODUCER, answer, self.now, serial=serial)
         return {"serial": serial, "name": name, "job": job, "digest": digest}
+
+    def pend(self, pid: int, name: str, plan: str = "ok", **facts: Any) -> dict[str, Any]:
+        """A job that will exist if something else happens; what its runs would have in common."""
+        self.jobs += 1
+        serial, digest = facts.pop("serial", f"1/{self.jobs}"), f"digest{self.jobs}"
+        self.step()
+        self.say(pid, "pending", self.now, serial=serial, name=name, plan=plan, digest=digest, **facts)
+        return {"serial": serial, "name": name, "job": f"job{self.jobs}", "digest": digest}
+
+    def group(self, group: str, **facts: Any) -> None:
+        self.step()
+        self.say(PRODUCER, "group", self.now, job=group, **facts)
+
+    def grouped(self, group: str, how: str = "stored") -> None:
+        self.step()
+        self.say(PRODUCER, "grouped", self.now, job=group, how=how)
 
     def step(self, seconds: float = 0.01) -> None:
         self.now += seconds * self.rng.uniform(1.0, 2.0)
@@ -82,7 +103,8 @@ class Teller:
         self.step()
         pool = self.pool(pid)
         self.tokens[pool] += 1
-        token = f"{self.tokens[pool]}:{job['name']}"
+        key = counts.pop("key", "")
+        token = f"{self.tokens[pool]}:{job['name']}" + (f"|{key}" if key else "")
         self.say(pid, "start", self.now, **job, pool=pool, token=token, **counts)
         return {"serial": job["serial"], "name": job["name"], "job": job["job"], "pool": pool, "token": token}
 
@@ -90,10 +112,10 @@ class Teller:
         self.step()
         self.say(pid, "end", self.now, **run, how=how, seconds=seconds)
 
-    def run(self, pid: int, job: dict[str, Any], how: str = "ok", seconds: float = 0.0, **counts: Any) -> str:
+    def run(self, pid: int, job: dict[str, Any], end: str = "ok", seconds: float = 0.0, **counts: Any) -> str:
         """A whole run; the answer names the attempt."""
         run = self.start(pid, job, **counts)
-        self.end(pid, run, how, seconds)
+        self.end(pid, run, end, seconds)
         return f"{run['pool']}/{run['token']}"
 
     def count(self, *labels: str) -> None:
@@ -244,6 +266,121 @@ def _is_rated(tell: Teller) -> None:
         tell.count("done:metered")
 
 
+def _is_limited_by_key(tell: Teller) -> None:
+    runs = [
+        (pid, tell.start(pid, tell.enqueue("tenant_work"), key=key))
+        for pid, key in ((FIRST, "a"), (SECOND, "b"))
+    ]
+    for pid, run in runs:
+        tell.end(pid, run)
+        tell.count("done:tenant_work")
+    at = 1_000_000 + tell.now
+    for key in ("a", "b"):
+        tell.run(FIRST, tell.enqueue("tenant_call"), key=key, fetched=at)
+        tell.count("done:tenant_call")
+    tell.now += 2
+
+
+def _is_atomic(tell: Teller) -> None:
+    parent = tell.enqueue("parent", "fail 1")
+    after = ""
+    for fails, how in enumerate(("fail", "ok")):
+        run = tell.start(FIRST, parent, fails=fails, after=after)
+        place = {one: run[one] for one in ("pool", "token")}
+        children = [tell.pend(FIRST, "note", parent=parent["serial"], **place) for _ in range(2)]
+        tell.end(FIRST, run, how, 0.3 if how == "fail" else 0.0)
+        after = f"{run['pool']}/{run['token']}"
+        tell.now += 0.35
+    for child in children:
+        tell.run(SECOND, child)
+        tell.count("done:note")
+    tell.count("done:parent", "failed:parent")
+
+
+def _is_a_batch(tell: Teller) -> None:
+    """One member completes, one is dead, is retried and completes; the batch inside has a dead member."""
+    batch, inside = f"batch{tell.jobs}", f"inside{tell.jobs}"
+    callbacks = {}
+    for one, above in ((batch, ""), (inside, batch)):
+        tell.group(one, how="success complete dead", above=above)
+        for event in ("success", "complete", "dead"):
+            callbacks[one, event] = tell.pend(PRODUCER, "called", group=one, serial=f"{one}-{event}")
+    good, mortal, dead = (
+        tell.enqueue("note", plan, group=one)
+        for plan, one in (("ok", batch), ("mortal", batch), ("dead", inside))
+    )
+    tell.grouped(inside)
+    tell.grouped(batch)
+    tell.run(FIRST, good)
+    tell.run(SECOND, dead, "dead")
+    tell.dead.append(Item(dead["serial"], dead["job"], "note", fails=1, groups=[inside, batch]))
+    tell.run(SECOND, mortal, "dead")
+    for one, event in ((inside, "dead"), (inside, "complete"), (batch, "dead"), (batch, "complete")):
+        tell.run(FIRST, callbacks[one, event])
+        tell.count("done:called")
+    tell.step()
+    tell.say(HARNESS, "revived", tell.now, serial=mortal["serial"], fails=1)
+    tell.run(SECOND, mortal)
+    tell.count("done:note", "dead:note", "failed:note", "dead:note", "failed:note", "done:note")
+    tell.batches[inside] = BatchSeen(1, 1, 1, closed=True, sent=["dead", "complete"])
+    tell.batches[batch] = BatchSeen(3, 3, 1, closed=True, sent=["dead", "complete"])
+
+
+def _is_a_batch_that_succeeds(tell: Teller) -> None:
+    batch = f"batch{tell.jobs}"
+    tell.group(batch, how="success complete dead")
+    callbacks = [
+        tell.pend(PRODUCER, "called", group=batch, serial=f"{batch}-{event}")
+        for event in ("success", "complete", "dead")
+    ]
+    members = [tell.enqueue("note", plan, group=batch) for plan in ("ok", "discard")]
+    tell.grouped(batch)
+    for member, how in zip(members, ("ok", "discard"), strict=True):
+        tell.run(FIRST, member, how)
+    for callback in callbacks[:2]:
+        tell.run(SECOND, callback)
+    tell.count("done:note", "discarded:note", "done:called", "done:called")
+    tell.batches[batch] = BatchSeen(2, 2, closed=True, sent=["success", "complete"])
+
+
+def _is_a_workflow(tell: Teller) -> None:
+    """One of two parts is dead and does not matter, the other adds a node. What waits for a failure runs, the last node waits."""
+    flow = f"w{tell.jobs}"
+    plans = (
+        ("ok", [], []),
+        ("ok", [0], []),
+        ("dead", [0], []),
+        ("ok", [1, 2], []),
+        ("ok", [], [1, 2]),
+        ("dead", [3], []),
+        ("ok", [5], []),
+    )
+    jobs = [tell.pend(PRODUCER, "note", plan, group=flow) for plan, _, _ in plans]
+    policies = ["continue" if n == 2 else "stop" for n in range(len(plans))]
+    graph = [
+        NodePlan(job["serial"], needs, watches, policy)
+        for job, (_, needs, watches), policy in zip(jobs, plans, policies, strict=True)
+    ]  # fmt: skip
+    tell.group(flow, graph=graph)
+    tell.grouped(flow)
+    root, first, second, join, watcher, last, _ = jobs
+    tell.run(FIRST, root)
+    run = tell.start(SECOND, first, how=f'["{root["serial"]}"]')
+    place = {one: run[one] for one in ("pool", "token")}
+    added = tell.pend(SECOND, "note", group=flow, parent=first["serial"], **place)
+    tell.end(SECOND, run)
+    tell.run(FIRST, second, "dead", how=f'["{root["serial"]}"]')
+    tell.run(FIRST, join, how=f'["{first["serial"]}",null]')
+    tell.run(FIRST, watcher)
+    tell.run(SECOND, added)
+    tell.run(SECOND, last, "dead", how=f'["{join["serial"]}"]')
+    for job in (second, last):
+        tell.dead.append(Item(job["serial"], job["job"], "note", fails=1, groups=[flow]))
+        tell.count("dead:note", "failed:note")
+    tell.totals["done:note"] += 5
+    tell.workflows[flow] = "ccnccdwc"
+
+
 def _is_scheduled(tell: Teller) -> None:
     job = tell.enqueue("note", due=tell.now + 1_000_001.0)
     tell.now += 1.1
@@ -278,7 +415,7 @@ def _outage(tell: Teller) -> None:
 
 PARTS = (
     _ok, _fails, _fails_for_good, _snoozes, _discards, _dies_at_will, _is_killed, _sleeps, _is_given_back, _is_poison, _overruns,
-    _is_unique, _is_limited, _is_rated, _is_scheduled, _is_refused, _is_unknown, _is_no_job, _outage,
+    _is_unique, _is_limited, _is_rated, _is_limited_by_key, _is_atomic, _is_a_batch, _is_a_batch_that_succeeds, _is_a_workflow, _is_scheduled, _is_refused, _is_unknown, _is_no_job, _outage,
 )  # fmt: skip
 
 
@@ -304,6 +441,7 @@ def good(seed: int = 0, *, extra: int = 4) -> list[Event]:
     last = Census(
         places={"queue": [], "held": [], "retry": [], "scheduled": [], "dead": tell.dead}, totals=dict(tell.totals),
         pools=["pool11", "pool12"], limits={"narrow": 2}, periodic={"tick": last_tick}, broken=tell.broken, rest=True,
+        batches=tell.batches, workflows=tell.workflows,
     )  # fmt: skip
     tell.say(HARNESS, "census", tell.now, census=last)
     return number(tell.events)

@@ -41,6 +41,12 @@ def test_there_are_faults_of_more_than_twenty_kinds_and_each_area_has_some():
     assert {kind.area for kind in KINDS.values()} == {"workers", "jobs", "server", "network", "operator"}
 
 
+def test_broken_promises_are_counted_on_both_servers():
+    found = ["I12: a: 3 ran at once", "after it was emptied: I20: b", "I22: batch c: stuck", "bulk: 1 lost"]
+    assert runner.count_broken(found, "I12", "I20") == 2
+    assert runner.count_broken(found, "I21", "I22", "I23") == 1
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "case",

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos import look
-from faults.checker import CHECKS, ROLLING_RESTART, Rules, Story, check, limits, poison_is_bounded, stops
-from faults.ledger import Census, Event, Item, Ledger, Torn, read
+from faults.checker import CHECKS, ROLLING_RESTART, check, limits, poison_is_bounded, rate_limits, stops
+from faults.ledger import Census, Event, Item, Ledger, NodePlan, Torn, read
+from faults.story import Rules, Story
 from faults.tales import FIRST, HARNESS, PRODUCER, RULES, SECOND, good, number
 
 replace = msgspec.structs.replace
@@ -73,6 +74,7 @@ def forgeries(events: list[Event]) -> list[tuple[str, Callable[[], list[Event]]]
     down = {event.pid for event in events if event.kind == "down"}
     ended = {(event.pool, event.token) for event in events if event.kind == "end"}
     reaped = {event.pool for event in events if event.kind == "reaped"}
+    started = {event.serial for event in events if event.kind == "start"}
     for i, event in enumerate(events):
         alive = event.pid not in gone | down and event.pool not in reaped
         name = f"{event.kind} {event.serial or event.target}"
@@ -87,7 +89,12 @@ def forgeries(events: list[Event]) -> list[tuple[str, Callable[[], list[Event]]]
             "injected",
             "reaped",
             "gone",
+            "group",
+            "grouped",
+            "revived",
         ):
+            found.append((f"delete {name}", _without(events, i)))
+        if event.kind == "pending" and event.serial in started:
             found.append((f"delete {name}", _without(events, i)))
         if event.kind in ("start", "end") and alive and (event.pool, event.token) in ended:
             found.append((f"delete {name}", _without(events, i)))
@@ -154,6 +161,42 @@ def _census_forgeries(events: list[Event]) -> list[tuple[str, Callable[[], list[
         ("census: not at rest", changed(rest=False)),
         ("census: none", lambda: [event for event in events if event.kind != "census"]),
     ]
+    for batch, seen in last.batches.items():
+        for field in ("total", "ended", "dead", "failed"):
+            for change in (1, -1):
+                spoilt = replace(seen, **{field: getattr(seen, field) + change})
+                found.append(
+                    (f"census: {batch} {field} {change:+}", changed(batches={**last.batches, batch: spoilt}))
+                )
+        others = {one: about for one, about in last.batches.items() if one != batch}
+        found += [
+            (
+                f"census: {batch} is open",
+                changed(batches={**last.batches, batch: replace(seen, closed=False)}),
+            ),
+            (
+                f"census: {batch} called nobody",
+                changed(batches={**last.batches, batch: replace(seen, sent=[])}),
+            ),
+            (f"census: {batch} is gone", changed(batches=others)),
+            ("census: a batch too many", changed(batches={**last.batches, "strange": seen})),
+        ]
+    for flow, letters in last.workflows.items():
+        for at, letter in enumerate(letters):
+            for other in "wrfcdnksx":
+                if other != letter and not (at >= 7 and other not in "rfx"):
+                    spoilt = letters[:at] + other + letters[at + 1 :]
+                    found.append(
+                        (f"census: {flow} {spoilt}", changed(workflows={**last.workflows, flow: spoilt}))
+                    )
+        found += [
+            (f"census: {flow} lacks a node", changed(workflows={**last.workflows, flow: letters[:-1]})),
+            (
+                f"census: {flow} is gone",
+                changed(workflows={one: two for one, two in last.workflows.items() if one != flow}),
+            ),
+            ("census: a workflow too many", changed(workflows={**last.workflows, "strange": letters})),
+        ]
     for label in last.totals:
         if label.partition(":")[0] in ("done", "dead", "discarded", "failed", "ticked", "missed"):
             for change in (1, -1):
@@ -247,6 +290,25 @@ def _silent_after_the_outage(events: list[Event]) -> list[Event]:
     return number([*events[:at], healed, *later])
 
 
+def _first_attempt_stored_too(events: list[Event]) -> list[Event]:
+    """A job runs that an attempt enqueued which failed."""
+    pending = next(event for event in events if event.kind == "pending" and event.parent)
+    start = Event(
+        "start",
+        events[-1].at - 0.1,
+        SECOND,
+        0,
+        serial=pending.serial,
+        name="note",
+        job="late",
+        digest=pending.digest,
+        pool="pool12",
+        token="998:note",
+    )
+    end = replace(start, kind="end", at=events[-1].at - 0.05, how="ok")
+    return number([*events, start, end])
+
+
 BROKEN: dict[str, Callable[[list[Event]], list[Event]]] = {
     "L1": lambda events: events[:10] + events[11:],
     "L2": lambda events: _without(events, job(events, kind="stored")[0])(),
@@ -280,7 +342,45 @@ BROKEN: dict[str, Callable[[list[Event]], list[Event]]] = {
     "I17": lambda events: _census(events, broken=[]),
     "I18": lambda events: _census(events, places={"dead": _dead(events) * 2}),
     "I20": lambda events: [replace(event, units=None) for event in events],
+    "I21": _first_attempt_stored_too,
+    "I22": lambda events: _census(
+        events,
+        batches={one: replace(seen, ended=seen.ended - 1) for one, seen in events[-1].census.batches.items()},
+    ),
+    "I23": lambda events: _census(
+        events,
+        workflows={
+            one: letters[:3] + "w" + letters[4:] for one, letters in events[-1].census.workflows.items()
+        },
+    ),
 }
+
+
+def _stored_by_key(events: list[Event], name: str) -> list[Event]:
+    """All jobs of a name with the key of the first."""
+    return [
+        replace(event, token=event.token.replace("|b", "|a")) if event.name == name else event
+        for event in events
+    ]
+
+
+def test_a_limit_by_key_is_checked_for_each_key():
+    events = good(3, extra=0)
+    assert list(limits(Story(events, RULES))) == []
+    assert list(limits(Story(_stored_by_key(events, "tenant_work"), RULES))) != []
+    assert list(rate_limits(Story(_stored_by_key(events, "tenant_call"), RULES))) != []
+
+
+@pytest.mark.parametrize(
+    ("held", "members", "fine"),
+    [(["1:tenant_work|a"], ["pool11/1:tenant_work|a"], True), (["1:tenant_work|a"], [], False), ([], ["pool11/1:tenant_work|a"], False),
+     (["1:tenant_work|a", "2:tenant_work|a"], ["pool11/1:tenant_work|a", "pool11/2:tenant_work|a"], False),
+     (["1:tenant_work|a", "2:tenant_work|b"], ["pool11/1:tenant_work|a"], False)],
+)  # fmt: skip
+def test_what_a_limit_by_key_counts_is_what_pools_hold(held, members, fine):
+    census = Census(held={"pool11": held}, key_members={"tenant_work|a": members})
+    story = Story([Event("census", 1.0, HARNESS, 1, census=census)], RULES)
+    assert (list(limits(story)) == []) is fine
 
 
 @pytest.mark.parametrize(("stopped", "fine"), [(9.1, True), (11.9, True), (12.1, False)])
@@ -353,6 +453,41 @@ def test_a_pool_whose_handler_kept_the_interpreter_for_a_lease_is_over_though_it
     ]
     story = Story(told, Rules(lease=3.0, deafening=frozenset({"deaf"})))
     assert story.pool_over("p", 5, by) is over
+
+
+@pytest.mark.parametrize(("start", "fine"), [(2.5, True), (4.0, False)])
+def test_a_unique_job_that_had_started_may_wait_beside_another_one(start, fine):
+    """It let its key go when it started, and came back without a count, because its pool was stopped."""
+    both = [Item("1/1", "a", "once", unique="key"), Item("1/2", "b", "once", unique="key")]
+    told = [
+        Event("start", start, 5, 1, serial="1/1", name="once", job="a", pool="p", token="1:once"),
+        Event("census", 3.0, 9, 1, census=Census(places={"queue": both})),
+    ]
+    told.sort(key=lambda event: event.at)
+    assert (list(CHECKS["I11"](Story(told, RULES))) == []) is fine
+
+
+@pytest.mark.parametrize(("letters", "fine"), [("cs", True), ("cc", False), ("cw", False)])
+def test_a_dead_node_that_is_retried_may_be_skipped(letters, fine):
+    """It waits for the failure of a node that was retried with it, and completed."""
+    graph = [NodePlan("1/1"), NodePlan("1/2", watches=[0])]
+    told = [
+        Event("group", 1.0, 3, 1, job="w1", graph=graph),
+        Event("grouped", 1.1, 3, 2, job="w1", how="stored"),
+    ]
+    for n, (serial, plan, ends) in enumerate((("1/1", "mortal", ("dead", "ok")), ("1/2", "dead", ("dead",)))):
+        told.append(Event("pending", 0.5, 3, n, serial=serial, name="node", plan=plan, group="w1"))
+        told.append(Event("revived", 4.0, 9, n, serial=serial, fails=1))
+        for at, how in zip((2.0 + n / 2, 5.0), ends, strict=False):
+            facts = {"serial": serial, "name": "node", "job": serial, "pool": "p", "token": f"{n}{at}:node"}
+            told += [Event("start", at, 5, 1, **facts), Event("end", at + 0.1, 5, 2, **facts, how=how)]
+    totals = {"done:node": 1, "dead:node": 2, "failed:node": 2}
+    told.append(
+        Event("census", 9.0, 9, 9, census=Census(totals=totals, workflows={"w1": letters}, rest=True))
+    )
+    story = Story(sorted(told, key=lambda event: event.at), RULES)
+    found = [problem for name in ("I1", "I2", "I5", "I7", "I8", "I23") for problem in CHECKS[name](story)]
+    assert (found == []) is fine
 
 
 @pytest.mark.parametrize(("place", "fine"), [("held", True), ("queue", False)])

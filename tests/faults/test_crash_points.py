@@ -14,11 +14,10 @@ from collections import Counter
 
 import pytest
 
+from crash_groups import ENDED, TOTALS, groups_done, groups_of, state_of_groups, with_groups
 from crashes import (
-    ALL,
     FAMILIES,
     Found,
-    Nursery,
     Operation,
     bury_all,
     dial,
@@ -34,6 +33,8 @@ from crashes import (
 from dayjob.store.keys import Keys
 from dayjob.store.op import plain
 from dayjob.store.scripts import all_names, load
+from nursery import OPERATIONS as ALL
+from nursery import Nursery
 from proxy import AFTER, BEFORE, PASS, Fault, Proxy, proxied, reply
 from server import Server, running, wait_until
 
@@ -345,6 +346,81 @@ def test_atomic_jobs_whose_server_is_killed_have_their_children_once(tmp_path, n
         totals = totals_of(keys, link)
         assert totals["done:child"] == 20 * sum(FAMILIES)
         assert not survey(keys, link).places
+        link.close()
+
+
+# Batches and workflows.
+
+
+def assert_groups_ended_once(keys, link, says: str, times: int = 1) -> None:
+    """Every member, callback and node ran to its end once, and no batch or workflow is stuck."""
+    found = survey(keys, link)
+    ended = {label: found.totals.get(label, 0) for label in TOTALS}
+    assert ended == {label: count * times for label, count in TOTALS.items()}, says
+    assert found.places == {("dead", "mortal"): times}, says
+    batches, flows = state_of_groups(keys, link)
+    assert (batches, flows) == (sorted(ENDED[0] * times), ENDED[1] * times), says
+
+
+@pytest.mark.parametrize("fault", CUTS[:4], ids=lambda fault: f"{fault.kind}{fault.amount:g}")
+def test_batches_and_workflows_whose_pool_is_cut_at_any_round_trip_go_on_once(
+    fault, own_proxy, own_link, namespace, tmp_path
+):
+    for trip in range(2, MAX_TRIPS, 1 if FULL else 4):
+        keys = Keys(f"{namespace}-{trip}")
+        with_groups(keys, own_link)
+        own_proxy.each(Trips(trip, fault))
+        try:
+            ALL["groups"].act(own_proxy.url, keys, tmp_path)
+        finally:
+            own_proxy.clear()
+        assert_groups_ended_once(keys, own_link, f"round trip {trip}")
+
+
+@pytest.mark.parametrize("kind", KILLS)
+def test_batches_and_workflows_whose_pool_is_killed_at_any_round_trip_go_on_once(
+    kind, own_proxy, own_link, nursery, namespace, tmp_path
+):
+    tried = 0
+    for trip in range(3, 80, 1 if FULL else 4):
+        space, folder = f"{namespace}-{trip}", tmp_path / str(trip)
+        if not killed(ALL["groups"], own_proxy, own_link, nursery, space, folder, trip, kind):
+            break
+        tried += 1
+        keys = Keys(space)
+        bury_all(keys, own_link)
+        rest = groups_of(own_proxy.url, keys)
+        rest.start()
+        try:
+            wait_until(lambda: groups_done(keys, own_link))  # noqa: B023 - waited for here
+            assert rest.drain(60)
+        finally:
+            rest.stop(timeout=2)
+        assert_groups_ended_once(keys, own_link, f"round trip {trip}")
+    assert tried >= 3
+
+
+def test_batches_and_workflows_whose_server_is_killed_go_on_once(tmp_path, namespace, monkeypatch):
+    with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        monkeypatch.setenv("DAYJOB_TEST_PORT", str(server.port))
+        keys = Keys(namespace)
+        link = dial(server.url, keys)
+        for _ in range(10):
+            with_groups(keys, link)
+        pool = groups_of(server.url, keys)
+        pool.start()
+        try:
+            for count in (5, 20, 40):
+                wait_until(lambda: totals_of(keys, link).get("done:member", 0) >= count)  # noqa: B023
+                server.kill()
+                server.start()
+                link.close()
+                link = dial(server.url, keys)
+            wait_until(lambda: groups_done(keys, link, 10))
+            assert pool.drain(60)
+        finally:
+            pool.stop(timeout=5)
+        assert_groups_ended_once(keys, link, "the server was killed", 10)
         link.close()
 
 

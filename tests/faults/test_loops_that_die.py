@@ -55,7 +55,7 @@ def run_program(folder, *arguments, **environ):
     return subprocess.run(
         [sys.executable, "program.py", *arguments],
         cwd=folder, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environ, capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=240, check=False,
     )  # fmt: skip
 
 

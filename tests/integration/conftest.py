@@ -11,12 +11,13 @@ import pytest
 from dayjob import WorkerPool
 from dayjob.handlers.describe import Described
 from dayjob.job import new_id
-from dayjob.outcome import NameSuspect
+from dayjob.outcome import Emit, NameSuspect
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, job_types, membership
 from dayjob.store.ops.consume import Entry, Request, Want
+from dayjob.store.ops.streams import StreamPart
 from pools import jobs_of
 
 #: For pools whose death, or long silence, is part of the test.
@@ -157,6 +158,12 @@ class Ghost:
         """Name the suspect that is about to run, as pools do."""
         name = consume.name_in(token)
         self._exchange([Want(name, 1, fetch=False)], entries=[Entry(name, token, NameSuspect())])
+
+    def emit(self, token: str, job_id: str, values: bytes) -> None:
+        """Emit values as the first attempt of a job."""
+        name = consume.name_in(token)
+        part = StreamPart(job_id, name, 1, values, begins=True)
+        self._exchange([Want(name, 1, fetch=False)], entries=[Entry(name, token, Emit(), stream=part)])
 
     def die(self) -> None:
         """End its lease now. A ghost that others may find needs a long one until then: the test may be slow."""

@@ -7,8 +7,6 @@ import html
 import os
 import platform
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Optional
 import msgspec
 import pytest
 
+from commands import run_command
 from dayjob import Admin, WorkerPool
 from server import running, wait_until
 from tui.conftest import terminal  # noqa: F401 - a fixture
@@ -40,10 +39,7 @@ class Operator:
     def run(self, *words: str, code: int = 0) -> str:
         """What a command prints, on one line."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
-        done = subprocess.run(
-            [sys.executable, "-m", "dayjob", *words, *self._there],
-            capture_output=True, text=True, timeout=120, cwd=self._folder, env={**kept, "PYTHONPATH": SRC}, check=False,
-        )  # fmt: skip
+        done = run_command((*words, *self._there), cwd=self._folder, env={**kept, "PYTHONPATH": SRC})
         assert done.returncode == code, done.stdout + done.stderr
         return " ".join((done.stdout + done.stderr).split())
 

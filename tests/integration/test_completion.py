@@ -6,11 +6,18 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from dayjob import Enqueuer, WorkerPool
+from dayjob import Enqueuer, Rate, WorkerPool
+from dayjob.cli import cli
+from dayjob.store.ops.history import StoredRecord
+from rates import limit_name
+from records import write_records
 from server import free_port, wait_until
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
@@ -65,7 +72,55 @@ def test_queues_jobs_schedules_pools_and_columns_are_completed(shop, tmp_path, r
     completes("dayjob periodic run m", tmp_path, ["morning"], **there)
     (pool_id,) = wait_until(lambda: complete("dayjob pools stop ", tmp_path, **there))
     completes(f"dayjob pools stacks {pool_id[:5]}", tmp_path, [pool_id], **there)
+    completes(f"dayjob pools show {pool_id[:5]}", tmp_path, [pool_id], **there)
+    completes("dayjob periodic show m", tmp_path, ["morning"], **there)
+    completes("dayjob history ls --name send_m", tmp_path, ["send_mail"], **there)
     completes("dayjob queues ls --sort wai", tmp_path, ["waiting"], **there)
+
+
+def test_limits_batches_workflows_and_sources_are_completed(tmp_path, redis_url, namespace, link, keys):
+    there = {"DAYJOB_REDIS_URL": redis_url, "DAYJOB_NAMESPACE": namespace}
+    limit_name(keys, link, "send_mail", {"smtp": Rate(10, per=60)})
+    pool = WorkerPool(namespace=namespace, redis=redis_url)
+    mail = pool.register("send_mail", lambda: None)
+    with pool.batch(description="News") as batch:
+        mail.enqueue()
+    flow = pool.workflow("import")
+    flow.add(mail)
+    flow_id = flow.start().id
+    record = StoredRecord(
+        "a", "completed", int(time.time() * 1000), waited=0, ran=1, age=1, pool="p", source="acme"
+    )
+    write_records(link, keys, "send_mail", record)
+    completes("dayjob limits hold s", tmp_path, ["smtp"], **there)
+    completes(f"dayjob batches show {batch.id[:5]}", tmp_path, [batch.id], **there)
+    completes(f"dayjob workflows cancel {flow_id[:5]}", tmp_path, [flow_id], **there)
+    completes("dayjob sources show a", tmp_path, ["acme"], **there)
+    pool.enqueuer.close()
+
+
+def test_every_command_completes_what_it_asks_for():
+    """By the name of a parameter: what it is the name of."""
+    known = {"pool_id", "batch_id", "workflow_id", "schedule", "source", "name", "names"}
+    silent = [
+        f"{path} {one.name}"
+        for path, command in _commands("dayjob", cli, click.Context(cli))
+        for one in command.params
+        if one.name in known and one._custom_shell_complete is None and not isinstance(one.type, click.Choice)
+    ]
+    assert silent == []
+
+
+def _commands(
+    path: str, command: click.Command, context: click.Context
+) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from _commands(f"{path} {name}", found, context)
 
 
 def test_the_options_on_the_line_choose_the_server_and_the_namespace(shop, tmp_path, redis_url, namespace):

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import yaml
 
+from commands import run_command
 from dayjob import Job
 from dayjob.cli import COMMANDS
 from dayjob.store import codec
@@ -37,10 +38,7 @@ def run(tmp_path):
     """Run `dayjob ...` in a folder of its own."""
 
     def dayjob(*words, text=None, **env):
-        done = subprocess.run(
-            [sys.executable, "-m", "dayjob", *map(str, words)],
-            capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment(**env), check=False, input=text or "",
-        )  # fmt: skip
+        done = run_command(words, cwd=tmp_path, env=environment(**env), text=text or "")
         assert "Traceback" not in done.stderr, done.stderr
         assert len(done.stderr.splitlines()) <= 6, done.stderr
         return done
@@ -809,6 +807,10 @@ def test_the_printers_print_files_that_fit_together(run, tmp_path):
     compose = run("compose", "app.jobs:pool", "--image", "me/app:1").stdout
     worker = yaml.safe_load(compose)["services"]["worker"]
     assert (worker["restart"], worker["environment"]["DAYJOB_EMBEDDED"]) == ("on-failure", "never")
+    # The probe looks at the namespace of the pool, wherever that is set.
+    assert worker["healthcheck"]["test"][1:] == ["dayjob", "health", "--here", "--app", "app.jobs:pool"]
+    named = run("compose", "app.jobs:pool", "--namespace", "shop").stdout
+    assert yaml.safe_load(named)["services"]["worker"]["healthcheck"]["test"][4:] == ["--namespace", "shop"]
     for text in (
         "image: me/app:1",
         "noeviction",

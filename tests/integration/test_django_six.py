@@ -13,7 +13,7 @@ import pytest
 from server import binary
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = tuple(f"tests/integration/test_django_{name}.py" for name in ("app", "tasks", "outbox"))
+FILES = tuple(f"tests/integration/test_django_{name}.py" for name in ("app", "guide", "tasks", "outbox"))
 
 
 def interpreter() -> str | None:
@@ -56,7 +56,7 @@ def environment(python: str) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_the_tests_of_django_pass_with_django_six():
     python = interpreter()
     if python is None:

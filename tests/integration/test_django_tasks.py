@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+import django
 import pytest
 
 from django_shop import Shop
@@ -14,12 +15,14 @@ API = """
 try:
     import django.tasks as api
     from django.tasks.base import TaskContext
-    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist, TaskResultMismatch
+    from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultDoesNotExist, TaskResultMismatch
     from django.tasks.signals import task_enqueued, task_finished, task_started
 except ModuleNotFoundError:
     import django_tasks as api
     from django_tasks.base import TaskContext
-    from django_tasks.exceptions import InvalidTaskError as InvalidTask, TaskResultDoesNotExist, TaskResultMismatch
+    from django_tasks.exceptions import (
+        InvalidTaskBackendError as InvalidTaskBackend, InvalidTaskError as InvalidTask, TaskResultDoesNotExist, TaskResultMismatch,
+    )
     from django_tasks.signals import task_enqueued, task_finished, task_started
 task, TaskResultStatus = api.task, api.TaskResultStatus
 """
@@ -27,7 +30,7 @@ task, TaskResultStatus = api.task, api.TaskResultStatus
 TASKS = (
     API
     + """
-import sys, time
+import asyncio, sys, time
 
 from django.dispatch import receiver
 from mail.models import Message
@@ -84,6 +87,23 @@ def hold(key):
     return order.pk
 
 
+@task(timeout=0.5)
+def too_slow():
+    while True:
+        time.sleep(0.02)
+
+
+@task(timeout=0.5)
+async def too_slow_async():
+    await asyncio.sleep(600)
+
+
+@task(retry_on=asyncio.CancelledError)
+async def endless(key):
+    await Order.objects.acreate(email=f"{key}@began.example")
+    await asyncio.sleep(600)
+
+
 @task
 def sum_all(*numbers, **more):
     return sum(numbers) + sum(more.values())
@@ -100,14 +120,17 @@ def record(sender, task_result, signal, **_):
 TESTS = (
     API
     + """
-import asyncio, pickle, time
-from datetime import timedelta
+import asyncio, dataclasses, pickle, time
+from datetime import datetime, timedelta
+from unittest import mock
 
 from django.db import connection, transaction
 from django.test import SimpleTestCase
 from django.utils import timezone
 
+from dayjob import Admin
 from dayjob.django import pool
+from dayjob.errors import JobTimeout
 from dayjob.django.tasks import DayjobBackend
 from mail.models import Message
 from orders import tasks
@@ -176,6 +199,31 @@ class BackendTests(SimpleTestCase):
         with self.assertRaisesMessage(ValueError, "Task failed"):
             result.return_value
 
+    def test_the_traceback_of_the_job_begins_in_the_project(self):
+        result = ended(tasks.fail.enqueue("luck"))
+        with Admin(pool.namespace, redis=pool.redis) as admin:
+            # The record is written before the job is dead.
+            deadline = time.monotonic() + 60
+            while (job := admin.job(result.id).job).state != "dead":
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        self.assertIn("tasks.py", job.trace.splitlines()[1])
+        self.assertNotIn("middleware.py", job.trace)
+
+    def test_a_result_that_ends_while_it_is_read_is_not_taken_for_a_crash(self):
+        result = tasks.hold.enqueue("three")
+        self.began("three")
+
+        def find_dead(record):
+            Order.objects.create(email="three@go.example")
+            with mock.patch("dayjob.django.tasks._is_dead", return_value=False):
+                ended(result)
+            return True
+
+        with mock.patch("dayjob.django.tasks._is_dead", find_dead):
+            found = tasks.hold.get_result(result.id)
+        self.assertEqual((found.status, found.errors), (TaskResultStatus.SUCCESSFUL, []))
+
     def test_whatever_a_task_raises_ends_only_the_task(self):
         for one, kind in ((tasks.leave, SystemExit), (tasks.interrupt, KeyboardInterrupt), (tasks.odd_result, TypeError)):
             result = ended(one.enqueue())
@@ -189,12 +237,28 @@ class BackendTests(SimpleTestCase):
         self.assertEqual([one.exception_class for one in result.errors], [ConnectionError, ConnectionError])
         self.assertLess(result.started_at, result.last_attempted_at)
 
-    def test_a_running_task_is_running(self):
-        result = tasks.hold.enqueue("one")
+    def test_a_task_that_takes_too_long_has_failed_by_its_timeout(self):
+        for one in (tasks.too_slow, tasks.too_slow_async):
+            result = ended(one.enqueue())
+            self.assertEqual(result.status, TaskResultStatus.FAILED)
+            self.assertEqual([error.exception_class for error in result.errors], [JobTimeout])
+
+    def test_a_task_that_an_operator_cancels_has_failed(self):
+        result = tasks.endless.enqueue("two")
+        self.began("two")
+        with Admin(pool.namespace, redis=pool.redis) as admin:
+            admin.cancel(result.id)
+        self.assertEqual(ended(result).status, TaskResultStatus.FAILED)
+
+    def began(self, key):
         deadline = time.monotonic() + 60
-        while not Order.objects.filter(email="one@began.example").exists():
+        while not Order.objects.filter(email=f"{key}@began.example").exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+    def test_a_running_task_is_running(self):
+        result = tasks.hold.enqueue("one")
+        self.began("one")
         result.refresh()
         self.assertEqual(result.status, TaskResultStatus.RUNNING)
         self.assertIsNotNone(result.started_at)
@@ -241,6 +305,55 @@ class BackendTests(SimpleTestCase):
             api.task_backends["default"].get_result("nothing")
         with self.assertRaises(TaskResultMismatch):
             tasks.fail.get_result(tasks.add.enqueue(1).id)
+
+    def test_results_are_equal_however_they_are_read(self):
+        result = tasks.add.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(1, b=2)
+        before = dataclasses.asdict(result)
+        result.refresh()
+        asyncio.run(result.arefresh())
+        self.assertEqual(dataclasses.asdict(result), before)
+        self.assertEqual(tasks.add.get_result(result.id), result)
+        done = ended(tasks.add.enqueue(1))
+        self.assertEqual(tasks.add.get_result(done.id), done)
+        self.assertEqual(done.task, tasks.add)
+        if hasattr(type(tasks.add), "_reconstruct"):
+            self.assertEqual(pickle.loads(pickle.dumps(done)), done)
+
+        async def other():
+            await tasks.fail.aget_result(done.id)
+
+        with self.assertRaises(TaskResultMismatch):
+            asyncio.run(other())
+
+    def test_using_makes_another_task_and_checks_it(self):
+        self.assertEqual(tasks.add.using(), tasks.add)
+        self.assertIsNot(tasks.add.using(), tasks.add)
+        with self.assertRaises(InvalidTaskBackend):
+            tasks.add.using(backend="unknown")
+        for wrong in ({"run_after": datetime.now()}, {"priority": 3.1}, {"priority": -101}):
+            with self.assertRaises(InvalidTask):
+                tasks.add.using(**wrong)
+        with self.assertRaises(InvalidTask):
+            task(takes_context=True)(tasks.add.func)
+        with self.assertRaisesMessage(TypeError, "Unsupported type"):
+            asyncio.run(tasks.add.aenqueue(datetime.now()))
+        mails = tasks.add.using(queue_name="mails")
+        with self.settings(TASKS={"default": {"BACKEND": "dayjob.django.tasks.DayjobBackend", "QUEUES": ["one"]}}):
+            with self.assertRaises(InvalidTask):
+                mails.enqueue(1)
+            with self.assertRaises(InvalidTask):
+                asyncio.run(mails.aenqueue(1))
+
+    def test_a_task_can_be_called_without_a_worker(self):
+        self.assertEqual(tasks.add.call(1), 2)
+        self.assertEqual(asyncio.run(tasks.add.acall(1)), 2)
+
+    def test_the_traceback_of_a_failure_ends_with_its_words_and_names_only_exceptions(self):
+        result = ended(tasks.fail.enqueue("luck"))
+        self.assertTrue(result.errors[0].traceback.endswith("ValueError: no luck\\n"), result.errors[0].traceback)
+        object.__setattr__(result.errors[0], "exception_class_path", "subprocess.run")
+        with self.assertRaises(ValueError):
+            result.errors[0].exception_class
 
     def test_arguments_of_any_shape_pass(self):
         self.assertEqual(ended(tasks.sum_all.enqueue(1, 2, job=3, args=4, queue=5)).return_value, 15)
@@ -331,7 +444,7 @@ def test_the_backend_does_what_django_says_of_tasks(shop):
     with shop.worker():
         shop.env["SHOP_HIDDEN"] = "1"
         out = shop.manage("test", "orders.live", "--testrunner", "shop.runner.Runner")
-    assert "Ran 16 tests" in out
+    assert "Ran 24 tests" in out
     assert "OK" in out
 
 
@@ -354,3 +467,17 @@ def test_options_are_those_of_jobs_and_wrong_ones_are_named(shop):
         "import orders.tasks\nfrom django.core import checks\nprint([one.id for one in checks.run_checks()])"
     )
     assert "dayjob.E002" in shop.python(run)
+
+
+# Django 6 has the API itself.
+if django.VERSION < (6,):
+
+    def test_a_missing_api_of_tasks_is_named_with_the_package_that_brings_it(shop):
+        settings = shop.folder / "shop" / "settings.py"
+        settings.write_text(
+            settings.read_text().replace('["django_tasks"] if', "[] if")
+            + "\nimport sys\nsys.modules['django_tasks'] = None\n"
+        )
+        (shop.folder / "orders" / "tasks.py").unlink()
+        words = "TASKS needs Django 6, or the package django-tasks with Django 5: pip install django-tasks"
+        assert words in shop.manage("check", code=1)

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import dayjob
-from dayjob import WorkerPool
+from dayjob import Enqueuer, WorkerPool
 
 ROOT = Path(dayjob.__file__).parent
 
 #: Raise these only with a reason: each call costs time on every enqueue, and each file is one more to read. The files
-#: are one for each role: job type, arguments, sender, builder, job, request, steps, op and link.
+#: are one for each role: the public class, arguments, sender, builder, job, request, steps, op and link.
 MAX_CALLS = 25
 MAX_FILES = 9
 
 
-def test_one_enqueue_makes_few_calls_in_few_files(redis_url, namespace):
-    """Counts each entry of a Python function or generator whose code is in the package, on a warm connection."""
-    pool = WorkerPool(namespace=namespace, redis=redis_url)
-
-    @pool.job
-    def handler(user_id: int) -> None: ...
-
+def traced(enqueue: Callable[[], object]) -> list[str]:
+    """Each entry of a Python function or generator whose code is in the package, once the connection is warm."""
     for _ in range(2):
-        handler.enqueue(user_id=7)
+        enqueue()
     calls: list[str] = []
 
     def count(frame: FrameType, event: str, _: Any) -> None:
@@ -36,11 +32,32 @@ def test_one_enqueue_makes_few_calls_in_few_files(redis_url, namespace):
 
     sys.setprofile(count)
     try:
-        handler.enqueue(user_id=7)
+        enqueue()
     finally:
         sys.setprofile(None)
-    pool.enqueuer.close()
-    assert calls[0] == "handlers/registry.py:enqueue"
+    return calls
+
+
+def check(calls: list[str], first: str) -> None:
+    assert calls[0] == first
     assert "store/link.py:run" in calls
     assert len(calls) <= MAX_CALLS, calls
     assert len({call.partition(":")[0] for call in calls}) <= MAX_FILES, calls
+
+
+def test_an_enqueue_by_the_function_makes_few_calls_in_few_files(redis_url, namespace):
+    pool = WorkerPool(namespace=namespace, redis=redis_url)
+
+    @pool.job
+    def handler(user_id: int) -> None: ...
+
+    calls = traced(lambda: handler.enqueue(user_id=7))
+    pool.enqueuer.close()
+    check(calls, "handlers/registry.py:enqueue")
+
+
+def test_an_enqueue_by_name_makes_few_calls_in_few_files(redis_url, namespace):
+    enqueuer = Enqueuer(namespace, redis=redis_url)
+    calls = traced(lambda: enqueuer.enqueue("handler", user_id=7))
+    enqueuer.close()
+    check(calls, "enqueue/enqueuer.py:enqueue")

@@ -29,14 +29,18 @@ main()
 def test_ctrl_c_while_a_command_starts_shows_no_traceback(module):
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_AT.format(module=module)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_python_m_dayjob_runs_the_command_line():
     done = subprocess.run(
-        [sys.executable, "-m", "dayjob", "--version"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "dayjob", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("dayjob, version")

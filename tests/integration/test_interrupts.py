@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -155,6 +156,47 @@ def test_the_error_of_a_timeout_shows_where_the_handler_was(new_pool, look):
         (dead,) = wait_until(look.dead)
     assert "in endless" in dead["trace"]
     assert dead["trace"].strip().endswith("JobTimeout: endless ran longer than its timeout of 0.5 s")
+
+
+def test_async_attempts_with_other_timeouts_end_each_at_their_own(new_pool, look):
+    pool = new_pool(concurrency=5, grace=60.0)
+    started: list[str] = []
+    ended: list[str] = []
+
+    @pool.job(timeout=3600, max_fails=1)
+    async def patient() -> None:
+        started.append("patient")
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("patient")
+
+    @pool.job(timeout=0.1, max_fails=1)
+    async def hasty(i: int) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("hasty")
+            # Cleaning up may take longer than until the watchdog looks again.
+            await asyncio.sleep(0.3)
+            ended.append("cleaned up")
+
+    @pool.job(timeout=0.4, max_fails=1)
+    async def slow() -> None:
+        await asyncio.sleep(3600)
+
+    with pool:
+        patient.enqueue()
+        wait_until(lambda: started)
+        slow.enqueue()
+        for i in range(2):
+            hasty.enqueue(i=i)
+        wait_until(lambda: len(look.dead()) == 3)
+        hasty.enqueue(i=2)
+        wait_until(lambda: len(look.dead()) == 4)
+        assert sorted(ended) == ["cleaned up"] * 3 + ["hasty"] * 3
+        pool.stop(timeout=0.1)
+    assert all("ran longer than its timeout" in one["err"] for one in look.dead())
 
 
 PROFILED = """

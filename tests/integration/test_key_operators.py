@@ -97,6 +97,34 @@ def test_the_jobs_of_one_key_are_purged_and_undo_puts_them_back(fleet, admin, na
     assert admin.verdict().sizes.broken == 0
 
 
+@pytest.mark.parametrize(
+    "account",
+    ["k" * 10_240, "ü" * 40, "a|b~c:d{e}", "line\nbreak", "", 7, None],
+    ids=lambda one: repr(one)[:12],
+)
+def test_a_strange_key_is_limited_shown_and_found_by_what_is_shown(new_pool, admin, account):
+    pool, done = new_pool(concurrency=4), []
+    crm = pool.limit("crm", Rate(1, per=3600, burst=1, by="account"))
+    pool.register("sync", lambda account, n: done.append(n), limits=[crm, Concurrency(1, by="account")])
+    with pool:
+        wait_until(lambda: admin.limits() != [])
+    jobs = [pool.enqueuer.enqueue("sync", account=account, n=n) for n in range(3)]
+    (shown,) = (one.key for one in admin.queue_keys("sync").keys)
+    assert len(shown.encode()) <= 64
+    text = "" if account is None else str(account)
+    admin.pause_key("sync", text)
+    assert [one.paused for one in admin.queue_keys("sync").keys] == [True]
+    admin.resume_key("sync", shown)
+    with pool:
+        wait_until(lambda: done == [0])
+        named = shown or '""'
+        wait_until(lambda: f"the limit crm (account {named})" in admin.explain(jobs[1].id))
+        admin.lift_limit("crm", key=shown)
+        wait_until(lambda: done == [0, 1, 2])
+    assert [one.key for one in admin.limit_of("crm").own_keys] == [shown]
+    assert all(len(line.subject) < 100 for line in admin.audit())
+
+
 def test_a_limit_is_set_lifted_held_and_reset_for_one_key(
     fleet, admin, keys, link, call, namespace, redis_url
 ):

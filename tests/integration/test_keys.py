@@ -107,6 +107,34 @@ def test_never_more_jobs_of_a_key_run_than_its_limit(new_pool, keys, link):
     assert max(most.values()) <= 2
 
 
+def test_a_limit_of_a_key_that_is_set_while_jobs_run_counts_and_frees_them(new_pool, keys, link, call, admin):
+    pool, ran, go = new_pool(concurrency=2), [], threading.Event()
+    running, most, lock = [0], [0], threading.Lock()
+
+    def work(key: str, n: int) -> None:
+        with lock:
+            ran.append(n)
+            running[0] += 1
+            most[0] = max(most[0], running[0] if go.is_set() else 0)
+        go.wait()
+        with lock:
+            running[0] -= 1
+
+    pool.register("work", work, fair_by="key")
+    declare(pool, keys, link)
+    pool.enqueuer.enqueue_many("work", [{"key": "a", "n": n} for n in range(20)])
+    with pool:
+        wait_until(lambda: len(ran) == 2)
+        # The pool knows by now that no key has a limit, and does not pass what a limit needs.
+        wait_until(lambda: pool._runtime.fetcher._replies._keys_with_jobs._uncounted == {"work"})
+        admin.limit_key("work", "a", 1)
+        assert call("SCARD", keys.held_of("work|a")) == 2
+        go.set()
+        wait_until(lambda: call("SCARD", keys.held_of("work|a")) == 0 and len(ran) == 20)
+    assert sorted(ran) == list(range(20)), "each job ran once"
+    assert most[0] <= 1
+
+
 def test_a_rate_counts_each_key_by_itself(new_pool, keys, call):
     pool, starts = new_pool(concurrency=5), Counter()
     pool.register("work", lambda key: starts.update([key]), limits=[Rate(3, per=3600, by="key")])
@@ -188,11 +216,11 @@ def test_no_key_of_an_idle_pool_costs_a_command(new_pool, keys, call):
         wait_until(lambda: call("ZCARD", keys.blocked("work")) == 1000)
         wait_until(lambda: not pool._runtime.fetcher.busy)
         rounds = pool._runtime._chores._next
-        wait_until(lambda: "ring" in rounds)
+        wait_until(lambda: "round" in rounds)
         quiet = 0
         for _ in range(20):
-            before, seen = pool._runtime.state.exchanges, rounds["ring"]
-            wait_until(lambda seen=seen: rounds["ring"] != seen)
+            before, seen = pool._runtime.state.exchanges, rounds["round"]
+            wait_until(lambda seen=seen: rounds["round"] != seen)
             # Figures of the jobs that ran may still be flushed, once or twice on a slow machine.
             quiet = quiet + 1 if pool._runtime.state.exchanges == before else 0
             if quiet == 2:

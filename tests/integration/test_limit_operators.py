@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from commands import run_command
 from dayjob import BadOption, Rate, Window
 from dayjob.cli.limits import limits as command
 from dayjob.limits import Limit
@@ -70,6 +73,13 @@ def test_what_cannot_be_is_refused(admin, stripe, keys, link):
     limit_name(keys, link, "dear", {"tokens": Rate(100)}, cost=50)
     with pytest.raises(BadOption, match="must be at least that"):
         admin.set_rate("tokens", 10)
+
+
+def test_a_command_names_the_limit_that_was_meant(stripe, namespace, redis_url, tmp_path):
+    words = ("limits", "hold", "strip", "5", "--namespace", namespace, "--redis", redis_url)
+    answer = run_command(words, cwd=tmp_path, env=os.environ)
+    assert answer.returncode == 2
+    assert "no rate limit 'strip'. Did you mean 'stripe'" in answer.stderr
 
 
 def test_explain_names_the_limit_that_a_job_waits_for(admin, stripe, keys, call):

@@ -195,6 +195,8 @@ def test_the_command_supervises_though_each_log_line_raises_in_parent_and_child(
     enqueue("quick", n=1)
     ((_, _, first),) = worker.wait_for("quick")
     wait_until(lambda: call("HGET", keys.totals, "done:quick") == b"1")
+    # A child may run jobs before it logs that it has started.
+    worker.wait_for_log("a log line could not be written", 2)
     os.kill(int(first), signal.SIGKILL)
     enqueue("quick", n=2)
     _, (_, _, second) = worker.wait_for("quick", 2)

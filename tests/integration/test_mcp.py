@@ -161,7 +161,7 @@ def test_without_the_extra_the_command_names_it(tmp_path):
         "util.find_spec = lambda name, *rest: None if name == 'mcp' else found(name, *rest)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "dayjob", "mcp"], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
+        [sys.executable, "-m", "dayjob", "mcp"], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path,
         env=environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{SRC}"),
     )  # fmt: skip
     assert done.returncode == 2

@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from dayjob import Discard, Enqueuer, Job, Snooze, Unavailable
 from dayjob.instruments import INSTRUMENTS
 from dayjob.otel import DayjobInstrumentor
-from dayjob.store.addresses import parse_url
+from dayjob.store.urls import parse_url
 from dayjob.testing import testing
 from server import wait_until
 from workers import WorkerCommand, reported_by
@@ -111,6 +111,7 @@ def test_an_attempt_continues_the_trace_of_its_enqueue_and_links_to_it(
         "messaging.operation.name": "send",
         "messaging.operation.type": "send",
         "messaging.message.id": job.id,
+        "messaging.message.body.size": 2,
         "dayjob.namespace": namespace,
         **server,
     }
@@ -324,7 +325,7 @@ def test_a_program_that_says_nothing_of_it_is_instrumented_by_opentelemetry_inst
     }  # fmt: skip
     command = [str(Path(sys.executable).with_name("opentelemetry-instrument")), sys.executable, "producer.py"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environ, check=True, timeout=60, capture_output=True, text=True
+        command, cwd=tmp_path, env=environ, check=True, timeout=240, capture_output=True, text=True
     )
     assert '"name": "send charge"' in done.stdout, done.stderr
 

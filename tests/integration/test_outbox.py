@@ -360,6 +360,30 @@ def test_psycopg(postgres, namespace, redis_url):
     pool.enqueuer.close()
 
 
+@pytest.mark.parametrize("kind", ["psycopg", "async engine"])
+def test_a_round_of_the_relay_connects_once(kind, postgres, namespace, redis_url):
+    import psycopg
+
+    address, opened = postgres.database(), []
+
+    def connect() -> psycopg.Connection:
+        opened.append(kind)
+        return psycopg.connect(address)
+
+    target = connect
+    if kind == "async engine":
+        target = create_async_engine(address.replace("postgresql://", "postgresql+psycopg://"))
+        event.listen(target.sync_engine, "connect", lambda *_: opened.append(kind))
+    pool = WorkerPool(namespace=namespace, redis=redis_url, outbox=Outbox(target))
+    pool.outbox.create_tables()
+    opened.clear()
+    # The first round also notes the server.
+    for _ in range(2):
+        assert pool.outbox.relay_step(pool)() > 0
+    assert opened == [kind] * 2
+    pool.enqueuer.close()
+
+
 def test_a_testing_block_needs_no_rows_and_a_session_needs_an_outbox(pool, engine, new_pool):
     with testing(pool) as jobs, Session(engine) as session:
         with session.begin():
@@ -436,7 +460,7 @@ def test_all_are_sent_at_the_commit_though_one_fails(engine):
     assert sent == [1]
 
 
-#: A process that ends itself with SIGKILL at the nth call of a function, before it or after it.
+#: A process that kills itself, or Redis, at the nth call of a function: before it or after it.
 PROGRAM = """
     import importlib, os, signal, sys
     from sqlalchemy import create_engine, event, text
@@ -444,7 +468,7 @@ PROGRAM = """
     from dayjob import WorkerPool
     from dayjob.outbox import Outbox
 
-    url, redis, namespace, role, victim, nth, count = sys.argv[1:]
+    url, redis, namespace, role, victim, nth, count, pid = sys.argv[1:]
     engine = create_engine(url, connect_args={"timeout": 60} if url.startswith("sqlite") else {})
     if url.startswith("sqlite"):
         @event.listens_for(engine, "connect")
@@ -470,11 +494,12 @@ PROGRAM = """
         def deadly(*args, **kwargs):
             global calls
             calls += 1
-            if calls == int(nth) and not victim.startswith("after "):
-                os.kill(os.getpid(), signal.SIGKILL)
+            mine = calls
+            if mine == int(nth) and not victim.startswith("after "):
+                os.kill(int(pid) or os.getpid(), signal.SIGKILL)
             answer = real(*args, **kwargs)
-            if calls == int(nth):
-                os.kill(os.getpid(), signal.SIGKILL)
+            if mine == int(nth) and victim.startswith("after "):
+                os.kill(int(pid) or os.getpid(), signal.SIGKILL)
             return answer
 
         setattr(owner, name, deadly)
@@ -500,7 +525,7 @@ PROGRAM = """
                     break
 """
 
-#: Where a process is killed: the function, and at which of its calls.
+#: Where a process is killed, and then Redis under another one: the function, and at which of its calls.
 STEPS = {
     "write": [
         ("dayjob.outbox.tables:insert", 120),
@@ -522,6 +547,7 @@ STEPS = {
 COUNT = 10_000
 
 
+@pytest.mark.timeout(1800)
 def test_ten_thousand_rows_are_stored_once_each_whatever_is_killed(url, engine, namespace, tmp_path):
     """Writers and relays are killed at every step, and Redis under them; a ledger in the database says what must be there."""
     (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
@@ -530,8 +556,8 @@ def test_ten_thousand_rows_are_stored_once_each_whatever_is_killed(url, engine, 
         with engine.begin() as connection:
             connection.execute(text("CREATE TABLE orders (n INTEGER PRIMARY KEY)"))
 
-        def start(role: str, victim: str = "", nth: int = 0, count: int = COUNT):
-            words = [url, server.url, namespace, role, victim, str(nth), str(count)]
+        def start(role: str, victim: str = "", nth: int = 0, count: int = COUNT, pid: int = 0):
+            words = [url, server.url, namespace, role, victim, str(nth), str(count), str(pid)]
             return subprocess.Popen(
                 [sys.executable, str(tmp_path / "program.py"), *words], env={**os.environ}
             )
@@ -544,7 +570,12 @@ def test_ten_thousand_rows_are_stored_once_each_whatever_is_killed(url, engine, 
                         start("write", "dayjob.enqueue.sender:Sender.drive", 1).wait(120) == -signal.SIGKILL
                     )
                 assert start(role, victim, nth).wait(120) == -signal.SIGKILL, victim
-        # Redis is killed under a writer, which goes on, and under a relay.
+                # What the killed process left is what the next one finds when Redis is killed under it.
+                other = start(role, victim, nth, _orders(engine) + 250, server.process.pid)
+                assert server.process.wait(120) == -signal.SIGKILL, victim
+                server.start()
+                other.wait(240)
+        # Redis is killed under a writer at work, and under two relays.
         writer = start("write")
         written = _orders(engine) + 500
         wait_until(lambda: _orders(engine) >= written, 120)

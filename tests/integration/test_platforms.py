@@ -22,10 +22,37 @@ def python(tmp_path, redis_url, namespace):
         path.write_text(f"url, namespace = {redis_url!r}, {namespace!r}\n" + textwrap.dedent(program))
         return subprocess.run(
             [sys.executable, *options, str(path)],
-            capture_output=True, text=True, timeout=60, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
+            capture_output=True, text=True, timeout=240, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
         )  # fmt: skip
 
     return run
+
+
+def test_a_pool_obeys_a_signal_that_its_first_job_sends(python, look):
+    done = python("""
+        import logging, os, signal, threading
+        from dayjob import WorkerPool
+
+        pool = WorkerPool(namespace=namespace, redis=url)
+        sent = threading.Event()
+
+        @pool.job
+        def first() -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            sent.set()
+
+        class UntilSent(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                # The line that the pool has started comes after the start of its loops.
+                if "started" in record.getMessage():
+                    sent.wait(60)
+
+        logging.basicConfig(level="INFO", handlers=[UntilSent()])
+        first.enqueue()
+        pool.run()
+        """)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert look.totals()["done:first"] == 1
 
 
 @pytest.mark.parametrize("start", ["pool.start()", "pool.run()"])
@@ -75,7 +102,7 @@ def test_the_worker_command_refuses_a_program_that_patches_threads(tmp_path, red
     )
     done = subprocess.run(
         [sys.executable, "-m", "dayjob", "worker", "green:pool", "--redis", redis_url, "--namespace", namespace],
-        capture_output=True, text=True, timeout=60, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
+        capture_output=True, text=True, timeout=240, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert "gevent has patched the threads" in done.stderr
@@ -120,6 +147,53 @@ def test_a_job_is_enqueued_and_run_where_there_is_no_fork_and_no_poll(python):
             assert pool.drain(60)
         """)
     assert (done.returncode, done.stdout) == (0, "ran 1\nawaited 2\n"), done.stderr
+
+
+def test_a_program_enqueues_runs_workers_and_reads_where_there_is_nothing_of_posix(python):
+    """As on Windows: its modules, signals and calls are missing. What Python and other packages use is imported before."""
+    done = python("""
+        import asyncio, importlib.metadata, inspect, logging.handlers, multiprocessing, os, platform, select, signal
+        import ssl, subprocess, sys, sysconfig, tempfile, urllib.request, uuid, zoneinfo
+        del select.poll
+        import click, cronsim, msgspec, redis, redis.asyncio
+        sysconfig.get_config_vars()
+        platform.uname()
+        # A shell starts background jobs with SIGINT ignored, and the tests may run in one.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.platform = "win32"
+
+        class Nothing:
+            def find_spec(self, name, path=None, target=None):
+                if name in ("fcntl", "pwd", "grp", "resource", "termios", "uvloop"):
+                    raise ModuleNotFoundError(name, name=name)
+
+        sys.meta_path.insert(0, Nothing())
+        for name in ("fcntl", "pwd", "grp", "resource", "termios"):
+            sys.modules.pop(name, None)
+        for name in ("fork", "register_at_fork", "geteuid", "getuid", "killpg", "getpgid", "setsid"):
+            delattr(os, name)
+        for name in ("SIGHUP", "SIGUSR1", "SIGTSTP", "SIGCHLD", "SIGQUIT", "SIGKILL"):
+            delattr(signal, name)
+        from dayjob import Admin, Enqueuer, WorkerPool
+        Enqueuer(namespace, redis=url).enqueue("work", n=1)
+        pool = WorkerPool(namespace=namespace, redis=url)
+
+        @pool.job(keep=60)
+        def work(n: int) -> int:
+            return n + 1
+
+        @pool.job
+        async def end() -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        with pool:
+            assert work.call(2, timeout=60) == 3
+        end.enqueue()
+        pool.run()
+        with Admin(namespace, redis=url) as admin:
+            print("ended", [one.queue.name for one in admin.queues().queues])
+        """)
+    assert (done.returncode, done.stdout) == (0, "ended ['end', 'work']\n"), done.stderr
 
 
 def test_a_child_that_is_forked_while_an_enqueuer_is_under_construction_makes_its_own(python, look):

@@ -425,7 +425,7 @@ def test_idle_pools_send_next_to_nothing_beside_their_beats(new_pool, server, ke
 
 def test_an_idle_pool_hears_of_an_enqueue_by_its_bell(new_pool, monkeypatch):
     # Without it, the leader would ring for the queue within a second.
-    monkeypatch.setattr(Chores, "_ring", lambda self: None)
+    monkeypatch.setattr(Chores, "_read_names", lambda self: None)
     pool = new_pool()
     ran = []
 

@@ -143,6 +143,28 @@ def test_a_job_knows_whether_this_attempt_is_its_last_one(new_pool, look):
     assert not Job("fails").last_attempt
 
 
+def test_a_hook_sees_the_attempt_that_failed_and_not_the_next_one(new_pool, look):
+    pool = new_pool()
+    seen: list[tuple[str, int, int, bool]] = []
+
+    @pool.on_fail
+    def note_fail(job: Job, error: BaseException) -> None:
+        seen.append(("fail", job.attempt, job.fails, job.last_attempt))
+
+    @pool.on_dead
+    def note_dead(job: Job, error: BaseException) -> None:
+        seen.append(("dead", job.attempt, job.fails, job.last_attempt))
+
+    @pool.job(max_fails=2, backoff=0)
+    def fails() -> None:
+        raise ValueError("no")
+
+    with pool:
+        fails.enqueue()
+        wait_until(look.dead)
+    assert seen == [("fail", 1, 1, False), ("fail", 2, 2, True), ("dead", 2, 2, True)]
+
+
 def test_a_periodic_job_knows_its_schedule_and_its_tick(new_pool):
     pool = new_pool()
     seen: list[Job] = []

@@ -37,7 +37,7 @@ def program(tmp_path):
         env = {key: value for key, value in os.environ.items() if key not in VARIABLES}
         return subprocess.run(
             [sys.executable, *words], cwd=tmp_path, env={**env, **environ}, capture_output=True, text=True, check=True,
-            timeout=60,
+            timeout=240,
         )  # fmt: skip
 
     return run
@@ -129,3 +129,28 @@ def test_an_operator_command_takes_server_and_namespace_from_the_pool(
         assert "one" in program("-m", "dayjob", *command, "--app", "jobs:pool").stdout
     other = program("-m", "dayjob", "queues", "ls", "--app", "jobs:pool", "--namespace", "other")
     assert "No queues yet" in other.stdout
+
+
+def test_every_command_that_uses_a_pool_takes_its_namespace_rather_than_that_of_the_file(
+    program, tmp_path, redis_url, namespace
+):
+    (tmp_path / "jobs.py").write_text(POOL.format(f"namespace={namespace!r}, redis={redis_url!r}"))
+    (tmp_path / "pyproject.toml").write_text('[tool.dayjob]\nnamespace = "other"\n')
+    program("-m", "dayjob", "enqueue", "--app", "jobs:pool", "one", "mark=x")
+    line = f"dayjob: using namespace '{namespace}' of WorkerPool(namespace=...), not 'other' of [tool.dayjob] in pyproject.toml\n"
+    for command, shown in (
+        (["queues", "ls", "--app", "jobs:pool"], "one"),
+        (["deploy-check", "jobs:pool"], f"All stored jobs in '{namespace}' fit this code: 1 of 1."),
+    ):
+        done = program("-m", "dayjob", *command)
+        assert shown in done.stdout
+        assert done.stderr == line
+
+
+def test_a_pool_that_is_named_twice_is_a_mistake(program, tmp_path):
+    (tmp_path / "jobs.py").write_text(POOL.format(""))
+    for command in (["web", "jobs:pool"], ["top", "jobs:pool"], ["enqueue", "jobs:pool", "one"]):
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            program("-m", "dayjob", *command, "--app", "jobs:pool")
+        assert failed.value.returncode == 2
+        assert "the pool is given twice" in failed.value.stderr

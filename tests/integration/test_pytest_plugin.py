@@ -114,7 +114,7 @@ def project(tmp_path):
         }
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", *options], cwd=tmp_path, env={**environ, "COLUMNS": "200"},
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         run.output = done.stdout + done.stderr
         return {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error)", done.stdout)}

@@ -76,8 +76,8 @@ def test_a_pool_that_waits_for_a_limit_sends_no_more_than_an_idle_one(new_pool, 
         before, rounds = pool._runtime.state.exchanges, pool._runtime._chores._next
         # Two rounds of the leader, which ring every queue that could be fetched from.
         for _ in range(2):
-            seen = rounds.get("ring")
-            wait_until(lambda seen=seen: rounds.get("ring") != seen)
+            seen = rounds.get("round")
+            wait_until(lambda seen=seen: rounds.get("round") != seen)
         assert pool._runtime.state.exchanges - before <= 1, "figures may be flushed once"
 
 
@@ -188,20 +188,22 @@ def test_an_attempt_that_redis_lost_is_charged_again(new_pool, keys, call):
     assert len(starts) == 1
 
 
-def test_a_key_of_a_limit_that_is_deleted_heals(new_pool, keys, call, monkeypatch):
+@pytest.mark.parametrize("by", [None, "account"])
+def test_a_key_of_a_limit_that_is_deleted_heals(new_pool, keys, call, monkeypatch, by):
     monkeypatch.setattr(chores, "REPAIR_INTERVAL_SECONDS", 0.2)
     pool, gate, starts = new_pool(concurrency=3), threading.Event(), Starts()
-    pool.register(
-        "work", lambda: (starts.note(), gate.wait(60)), limits=[Window(2, per=3600), Rate(2, per=3600)]
-    )
+    limits = [Window(2, per=3600, by=by), Rate(2, per=3600, by=by)]
+    pool.register("work", lambda account: (starts.note(), gate.wait(60)), limits=limits)
+    key = "" if by is None else "|acme"
+    window, rate = keys.window(f"work/window{key}"), keys.rate(f"work/rate{key}")
     for _ in range(2):
-        pool.enqueuer.enqueue("work")
+        pool.enqueuer.enqueue("work", account="acme")
     with pool:
         wait_until(lambda: len(starts) == 2)
-        call("DEL", keys.window("work/window"), keys.rate("work/rate"))
-        wait_until(lambda: call("EXISTS", keys.window("work/window"), keys.rate("work/rate")) == 2)
-        wait_until(lambda: call("ZCARD", keys.window("work/window")) == 2)
-        pool.enqueuer.enqueue("work")
+        call("DEL", window, rate)
+        wait_until(lambda: call("EXISTS", window, rate) == 2)
+        wait_until(lambda: call("ZCARD", window) == 2)
+        pool.enqueuer.enqueue("work", account="acme")
         wait_until(lambda: call("ZSCORE", keys.parked, "work"))
         gate.set()
     assert len(starts) == 2

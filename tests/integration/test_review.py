@@ -478,6 +478,7 @@ def test_a_thread_survives_an_exception_that_comes_between_its_handler_and_its_e
         lambda attempt, error: None,
         lambda attempt, settlement: finished.set(),
         limit=1,
+        on_room=lambda: None,
         board=LateBoard(),
     )
     executor.give([timed_attempt()])

@@ -11,10 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from redis.crc import key_slot
 
 from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool
 from dayjob.errors import Rejected, StoreError, Unavailable
+from dayjob.otel import DayjobInstrumentor
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
@@ -67,6 +71,28 @@ def works(url: str, namespace: str) -> None:
     enqueuer.close()
 
 
+def servers_in_spans(url: str, namespace: str) -> list[tuple[str, int]]:
+    """The server that the spans of an enqueue and of its attempt name."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    instrumentor = DayjobInstrumentor()
+    instrumentor.instrument(tracer_provider=provider)
+    try:
+        pool = WorkerPool(namespace=namespace, redis=url, concurrency=2)
+        pool.register("a", lambda: None)
+        # Before the pool connects, so that this is the first connection.
+        pool.enqueuer.enqueue("a")
+        with pool:
+            assert pool.drain(60)
+        pool.enqueuer.close()
+    finally:
+        instrumentor.uninstrument()
+    spans = sorted(exporter.get_finished_spans(), key=lambda span: span.name, reverse=True)
+    assert [span.name for span in spans] == ["send a", "process a"]
+    return [(span.attributes["server.address"], span.attributes["server.port"]) for span in spans]
+
+
 # A socket, a database, a user.
 
 
@@ -106,7 +132,7 @@ def tls_server() -> str | None:
             [program, "--port", "0", "--tls-port", "1"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         if "tls-cert-file" in tried.stdout:
@@ -297,6 +323,10 @@ def test_sentinels_say_where_the_master_is(sentinels, namespace):
     assert tell(sentinels.master.port, "EXISTS", Keys(namespace).known_jobs) == 1
 
 
+def test_spans_name_the_master_that_the_sentinels_found(sentinels, namespace):
+    assert servers_in_spans(sentinels.url, namespace) == [("127.0.0.1", sentinels.master.port)] * 2
+
+
 def test_a_master_that_nobody_knows_is_unavailable_and_named(sentinels, namespace):
     enqueuer = Enqueuer(namespace, redis=f"redis+sentinel://127.0.0.1:{sentinels.port}/other/0")
     with pytest.raises(Unavailable, match="cannot locate master 'other'.*does not know it"):
@@ -436,6 +466,12 @@ def test_a_tagged_namespace_lives_on_one_node_of_a_cluster(cluster, tag):
     keys = Keys(tag)
     owner = cluster.owner(key_slot(keys.known_jobs.encode()))
     assert tell(owner.port, "SCARD", keys.known_jobs) == 1
+
+
+def test_spans_name_the_node_that_has_the_namespace(cluster):
+    for tag in ("{a}", "{b}", "{c}"):
+        owner = cluster.owner(key_slot(Keys(tag).known_jobs.encode()))
+        assert servers_in_spans(cluster.url, tag) == [("127.0.0.1", owner.port)] * 2
 
 
 def test_tagged_namespaces_are_spread_over_the_nodes(cluster):

@@ -47,6 +47,21 @@ def test_a_duplicate_is_not_stored_and_returns_none(new_pool, look, owner):
     assert sorted(ran) == [1, 1, 1, 2]
 
 
+def test_a_unique_job_has_the_options_of_the_using_by_which_it_was_enqueued(new_pool):
+    pool = new_pool()
+
+    @pool.job
+    def note(user: int):
+        pass
+
+    assert note.enqueue_unique(user=1).source is None
+    assert note.using(source="import").enqueue_unique(user=2).source == "import"
+    assert note.using(source="import").using(unique_key="own").enqueue_unique(user=3).source == "import"
+    assert note.using(unique_key="own").enqueue_unique(user=4) is None
+    assert note.enqueue_unique(user=5).source is None
+    assert note.enqueue(user=1).unique_key is None
+
+
 @pytest.mark.parametrize("colour", ["plain", "coloured"])
 def test_the_key_is_released_before_the_job_starts_so_that_the_next_can_wait(new_pool, colour):
     # One slot, so that the next does not start before it is asked for again.

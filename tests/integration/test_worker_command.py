@@ -71,6 +71,7 @@ MISTAKES = {
         "jobs:pool",
     ),
     "a path": (EMPTY, "jobs.py", "is a path", "Write jobs:pool"),
+    "a package's path": (EMPTY, "shop/jobs/__init__.py", "is a path", "Write shop.jobs:pool"),
     "nothing": (EMPTY, ":pool", "names no module", "app.jobs:pool"),
     "a module without a pool": ("x = 1\n", "jobs", "has no WorkerPool", "pool = WorkerPool()"),
     "a module with two pools": (

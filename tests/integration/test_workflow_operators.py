@@ -172,3 +172,53 @@ def test_workflows_are_listed_by_state_sorted_and_paged(program, admin, command,
         admin.workflow("nothing")
     with pytest.raises(BadOption, match="has no node 5"):
         admin.skip_node(ids[1], node=5)
+
+
+# Audit.
+
+
+@pytest.fixture
+def broken_flow(new_pool, namespace, redis_url):
+    """A workflow of two nodes whose first job was deleted by another program, and the pool."""
+    program = Program(new_pool())
+    flow = program.start(0, 3)
+    return program, flow
+
+
+def test_an_audit_finds_a_node_whose_job_is_nowhere_and_a_repair_lets_it_be_retried(
+    broken_flow, admin, command, call, keys
+):
+    program, flow = broken_flow
+    assert admin.audit_workflow(flow.id).sound
+    call("DEL", keys.scheduled, keys.queue("step"))
+    found = admin.audit_workflow(flow.id)
+    assert [(one.kind, one.nodes, one.numbers) for one in found.findings] == [("lost", 1, (0,))]
+    assert not found.sound
+    assert "is nowhere" in command("workflows", "audit", flow.id, code=1)
+    shown = command("workflows", "audit", flow.id, "--repair")
+    assert "Repaired: 1 difference." in shown
+    assert admin.workflow(flow.id).workflow.state == "failed"
+    assert admin.audit(about=flow.id)[0].action == "repair workflow"
+    assert admin.retry_workflow(flow.id).done
+    with program.pool:
+        wait_until(lambda: flow.progress().state == "succeeded")
+    assert program.ran == [0, 3]
+
+
+def test_an_audit_corrects_nodes_whose_jobs_are_dead_or_alive_again(broken_flow, admin, call, keys):
+    _, flow = broken_flow
+    (payload,) = call("ZRANGE", keys.scheduled, 0, -1)
+    call("DEL", keys.scheduled)
+    call("ZADD", keys.dead, 1, payload)
+    found = admin.audit_workflow(flow.id, repair=True)
+    assert ([one.kind for one in found.findings], found.repaired, found.sound) == (["died"], 1, True)
+    assert found.workflow.dead == 1
+    call("DEL", keys.dead)
+    call("LPUSH", keys.queue("step"), payload)
+    call("SADD", keys.known_jobs, "step")
+    found = admin.audit_workflow(flow.id, repair=True)
+    assert ([one.kind for one in found.findings], found.repaired, found.sound) == (["alive"], 1, True)
+    assert (found.workflow.dead, found.workflow.state) == (0, "running")
+    assert not admin.audit_workflow(flow.id).findings
+    with pytest.raises(BadOption, match="no workflow"):
+        admin.audit_workflow("wnothing")

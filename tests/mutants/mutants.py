@@ -42,6 +42,9 @@ HISTORY = "tests/scripts/test_history.py"
 CHILDREN = "tests/scripts/test_children.py"
 BATCHES = "tests/scripts/test_batches.py"
 BATCH_OPERATORS = "tests/integration/test_batch_operators.py"
+STREAMS = "tests/scripts/test_streams.py"
+STREAM_MACHINE = "tests/property/test_stream_machine.py"
+STREAM_READERS = "tests/integration/test_streams.py"
 WORKFLOWS = "tests/scripts/test_workflows.py"
 WORKFLOW_OPERATORS = "tests/integration/test_workflow_operators.py"
 WORKFLOW_MACHINE = "tests/property/test_workflow_machine.py::test_any_history_releases_each_node_once_for_the_states_that_it_needs"
@@ -59,8 +62,38 @@ OUTBOX = "tests/integration/test_outbox.py"
 DEEP_LOOKUP = "tests/integration/test_deep_lookup.py"
 KEYS = "tests/scripts/test_keys.py"
 KEY_CHANGES = "tests/scripts/test_key_changes.py"
+FREE_WORKERS = "tests/integration/test_free_workers.py"
 
 ALL = (
+    # Workers that become free.
+    Mutant(
+        "a thread that was stuck wakes no fetcher when it ends",
+        f"{WORKER}/running/threads.py",
+        "            self._on_room()\n",
+        "            pass\n",
+        (FREE_WORKERS,),
+    ),
+    Mutant(
+        "an event loop that was blocked wakes no fetcher",
+        f"{WORKER}/running/event_loop.py",
+        "        if stalled:\n",
+        "        if stalled and self.ready.attempts:\n",
+        (FREE_WORKERS,),
+    ),
+    Mutant(
+        "a single attempt stays with a blocked event loop",
+        f"{WORKER}/running/watchdog.py",
+        "            self._wake_fetcher()\n",
+        "            pass\n",
+        (FREE_WORKERS,),
+    ),
+    Mutant(
+        "time in which the process did not run counts",
+        f"{WORKER}/running/awake_clock.py",
+        "            self._missed += missed\n",
+        "            self._missed += 0.0\n",
+        ("tests/unit/test_waiting_parts.py", "tests/unit/test_fetcher.py"),
+    ),
     Mutant(
         "a deep search leaves out the dead jobs",
         "src/dayjob/store/ops/find.py",
@@ -97,6 +130,20 @@ ALL = (
         "if settled[token] then follow(kind,",
         "if settled[token] or kind == 'member' then follow(kind,",
         (f"{BATCHES}::test_a_late_outcome_ends_no_member",),
+    ),
+    Mutant(
+        "a late completion of a member in a group is noted",
+        f"{SCRIPTS}/prelude/members.lua",
+        "  if late == 0 then",
+        "  if true then",
+        (f"{BATCHES}::test_a_late_completion_in_a_group_ends_no_member",),
+    ),
+    Mutant(
+        "a group of members does not end the batch above",
+        f"{SCRIPTS}/prelude/members.lua",
+        "if how and above ~= '' then",
+        "if false then",
+        (f"{BATCHES}::test_a_group_ends_the_batch_above_and_members_that_had_failed_or_were_dead",),
     ),
     Mutant(
         "a callback is sent twice",
@@ -195,7 +242,7 @@ ALL = (
     Mutant(
         "a retry of a node keeps what needs it as it was",
         f"{SCRIPTS}/change_workflow.lua",
-        "  while list[at] and what ~= 'skip' do",
+        "  while list[at] and (what == 'cancel' or what == 'retry') do",
         "  while list[at] and what == 'cancel' do",
         (f"{WORKFLOWS}::test_a_retry_runs_a_node_again_and_then_what_needs_it",),
     ),
@@ -345,7 +392,7 @@ ALL = (
     Mutant(
         "a completion keeps its place in the limit",
         f"{SCRIPTS}/prelude/groups.lua",
-        "if limit[i] and not exchange.uncounted[i] then redis.pcall('SREM', key_of(i, 3), member) end",
+        "if counted then redis.pcall('SREM', key_of(i, 3), unpack(members)) end",
         "",
         (f"{EXCHANGE}::test_what_is_settled_makes_room_in_the_same_exchange", MACHINE),
     ),
@@ -528,7 +575,7 @@ ALL = (
     Mutant(
         "a name without jobs is answered as one with jobs",
         f"{SCRIPTS}/prelude/fetch.lua",
-        "  if #group > empty then exchange.jobs[#exchange.jobs + 1] = group end\n",
+        "  if #group > 1 then exchange.jobs[#exchange.jobs + 1] = group end\n",
         "  exchange.jobs[#exchange.jobs + 1] = group\n",
         (f"{EXCHANGE}::test_the_bytes_are_counted_over_all_names",),
     ),
@@ -695,6 +742,13 @@ ALL = (
         "expired_pools(pools, watch, lease, now), 'lease', id, now)",
         "{}, 'lease', id, now)",
         ("tests/scripts/test_lead.py::test_the_round_condemns_pools_whose_lease_has_expired",),
+    ),
+    Mutant(
+        "the leader's round rings no bell",
+        f"{SCRIPTS}/lead.lua",
+        "ring_queues(limits, parked, now, 15, {unpack(ARGV, 4)})",
+        "0",
+        ("tests/scripts/test_lead.py::test_the_round_rings_the_bells_of_queues_that_can_be_fetched_from",),
     ),
     Mutant(
         "the leader's round reports no due retries",
@@ -947,8 +1001,8 @@ ALL = (
     Mutant(
         "an attempt is settled twice",
         f"{WORKER}/fetching/fetcher.py",
-        "        if attempt.settled:\n            return\n",
-        "",
+        "        if not attempt.settled:\n",
+        "        if True:\n",
         ("tests/integration/test_attempts.py::test_an_attempt_that_is_reported_twice_is_settled_once_and_nothing_is_late",),
     ),
     Mutant(
@@ -1165,7 +1219,7 @@ ALL = (
         "src/dayjob/django/project.py",
         "            one.close_if_unusable_or_obsolete()\n",
         "            pass\n",
-        ("tests/integration/test_django_app.py::test_a_restarted_postgresql_costs_at_most_the_jobs_that_find_it_gone",),
+        ("tests/integration/test_django_app.py::test_a_restarted_postgresql_costs_no_job_that_starts_later",),
     ),
     Mutant(
         "a result is not sent to those who wait",
@@ -1206,6 +1260,13 @@ ALL = (
     ),
     # Limits by key and turns.
     Mutant(
+        "a long key is another key than consoles show of it",
+        "src/dayjob/handlers/job_keys.py",
+        ".encode()[:FIRST_BYTES].decode(errors='ignore')",
+        "",
+        ("tests/unit/test_job_keys.py::test_a_key_as_consoles_show_it_is_the_same_key",),
+    ),
+    Mutant(
         "a key never waits for a place",
         f"{SCRIPTS}/prelude/partitions.lua",
         "one.most = math.min(one.most, one.free_places)",
@@ -1222,16 +1283,44 @@ ALL = (
     Mutant(
         "the end of an attempt does not free the place of its key",
         f"{SCRIPTS}/prelude/partitions.lua",
-        "if redis.pcall('SREM', held, member) == 1 and",
-        "if false and",
+        "if type(removed) == 'number' and removed > 0 then",
+        "if false then",
         (f"{KEYS}::test_a_key_at_its_limit_waits_and_the_next_place_is_used",),
     ),
     Mutant(
         "a key gains by idling",
         f"{SCRIPTS}/prelude/turns.lua",
-        "local at, debt = first[2] or '0'",
-        "local at, debt = '0'",
+        "redis.call('ZRANGE', turns, 0, 0, 'WITHSCORES')[2] or '0', {}",
+        "'0', {}",
         (f"{KEYS}::test_a_key_gains_nothing_by_idling",),
+    ),
+    Mutant(
+        "a completion whose held set was not passed is settled",
+        f"{SCRIPTS}/prelude/groups.lua",
+        "if keyed and keyed.lacks_held() then",
+        "if false then",
+        (f"{KEYS}::test_a_completion_whose_held_set_was_not_passed_is_sent_again",),
+    ),
+    Mutant(
+        "a key whose held set was not passed is fetched from",
+        f"{SCRIPTS}/prelude/count.lua",
+        " and not own.lacks_held()",
+        "",
+        (f"{KEYS}::test_a_completion_whose_held_set_was_not_passed_is_sent_again",),
+    ),
+    Mutant(
+        "a pool forgets completions that Redis did not settle",
+        "src/dayjob/worker/fetching/replies.py",
+        "                    self._outbox.stick(Entry(name, token, Done()))\n",
+        "                    held.pop(token, None)\n",
+        ("tests/integration/test_keys.py::test_a_limit_of_a_key_that_is_set_while_jobs_run_counts_and_frees_them",),
+    ),
+    Mutant(
+        "all keys that are behind are forgotten at once",
+        f"{SCRIPTS}/prelude/partitions.lua",
+        "math.min(behind, 500) - 1",
+        "behind - 1",
+        (f"{KEYS}::test_keys_that_are_behind_are_forgotten_over_several_exchanges",),
     ),
     Mutant(
         "the weight of a key does not count",
@@ -1264,8 +1353,8 @@ ALL = (
     Mutant(
         "a pool with an older rule keeps the places of a key",
         f"{SCRIPTS}/prelude/partitions.lua",
-        "frees = own.places_in_redis ~= '0' or",
-        "frees = places ~= 0 or",
+        "counts = in_redis ~= '0' or",
+        "counts = places ~= 0 or",
         (f"{KEY_CHANGES}::test_a_pool_that_knows_an_older_rule_frees_the_place_of_what_ended",),
     ),
     Mutant(
@@ -1281,5 +1370,61 @@ ALL = (
         "for _, own in pairs(partitions) do own.try_again(token) end",
         "if partitions[i] then partitions[i].try_again(token) end",
         (f"{KEY_CHANGES}::test_what_one_name_gives_back_of_a_key_wakes_the_same_key_of_another",),
+    ),
+    Mutant(
+        "a lost attempt emits",
+        f"{SCRIPTS}/prelude/entries.lua",
+        "if present and not again then note_emitted(",
+        "if not again then note_emitted(",
+        (f"{STREAMS}::test_what_a_lost_attempt_emits_does_not_come_behind_the_next_attempt", STREAM_MACHINE),
+    ),
+    Mutant(
+        "a resend emits twice",
+        f"{SCRIPTS}/prelude/entries.lua",
+        "if present and not again then note_emitted(",
+        "if present then note_emitted(",
+        (f"{STREAMS}::test_a_resend_adds_nothing",),
+    ),
+    Mutant(
+        "what earlier attempts emitted stays",
+        f"{SCRIPTS}/prelude/stream.lua",
+        "if begins then",
+        "if false then",
+        (f"{STREAMS}::test_the_first_values_of_an_attempt_drop_those_before_and_ids_go_on",),
+    ),
+    Mutant(
+        "a stream of a job that has not ended expires with it",
+        "src/dayjob/store/ops/streams.py",
+        'return RUNNING_MS if end_of(outcome)[0] == "again" else',
+        "return",
+        (f"{STREAMS}::test_the_step_that_ends_an_attempt_ends_its_stream",),
+    ),
+    Mutant(
+        "a plain completion forgets what was not sent yet",
+        f"{WORKER}/running/runner.py",
+        "            and attempt.stream is None\n",
+        "",
+        (f"{STREAM_READERS}::test_jobs_that_emit_nothing_have_no_stream_and_emit_by_exchange_only",),
+    ),
+    Mutant(
+        "a reader takes an operator's retry for the end",
+        "src/dayjob/store/stream_reader.py",
+        'if found is None or found.state in ("dead", "done"):',
+        "if True:",
+        (f"{STREAM_READERS}::test_a_dead_job_that_an_operator_retries_is_waited_for",),
+    ),
+    Mutant(
+        "a forked process emits into the void",
+        f"{WORKER}/running/attempt.py",
+        "        check_process(self)\n",
+        "",
+        (f"{STREAM_READERS}::test_what_may_not_emit",),
+    ),
+    Mutant(
+        "a repair changes a node that moved meanwhile",
+        f"{SCRIPTS}/change_workflow.lua",
+        "if string.sub(seen, first + 1, first + 1) ~= state then return {'moved', 0, 0} end\n  if not string.find",
+        "if not string.find",
+        (f"{WORKFLOWS}::test_a_correction_of_a_node_that_moved_meanwhile_is_refused",),
     ),
 )  # fmt: skip

@@ -220,7 +220,7 @@ class MachinePool(Pool):
         super().note(reply)
         if reply.unknown:
             self.book.read_again(reply.unknown)
-        self.with_jobs.learn(reply.next_keys)
+        self.with_jobs.learn(reply.next_keys, reply.counted)
         for name in reply.unsorted:
             rule = self.book.key(name)
             if rule is not None:
@@ -317,8 +317,15 @@ class KeyMachine(RuleBasedStateMachine):
             assert (reply.status, jobs_of(reply)) == ("refused", [])
             self.pools[which] = self.new_pool()
             return 0
-        assert (reply.status, reply.late, reply.stuck) == ("ok", 0, [])
+        assert (reply.status, reply.late) == ("ok", 0)
         self.answers[pool.id] = reply
+        if reply.stuck:
+            # Attempts are counted by key now, and the pool did not know it.
+            plain = {token: name for name, tokens in done.items() for token in tokens}
+            again = pool.exchange(entries=[Entry(plain[token], token, Done()) for token in reply.stuck])
+            assert (again.late, again.stuck) == (0, [])
+            self.answers[pool.id] = again
+            reply.held = again.held
         self._settled(entries, done, kinds)
         fetched = self._fetched(pool, room, reply)
         self._ask_again(pool, reply)

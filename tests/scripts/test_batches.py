@@ -22,9 +22,10 @@ from dayjob.store import codec
 from dayjob.store.ops import batches, maintain
 from dayjob.store.ops.batches import Member, MemberChunk, NewBatch, member_of
 from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.member_groups import MemberGroup, bit_args
 from dayjob.store.ops.produce import NewJob, Slot, When
 from dayjob.store.steps import walk
-from pools import Pool
+from pools import Pool, set_limit
 
 CALLBACKS = {
     event: b'{"name":"called","id":"%b"}' % event.encode() for event in ("success", "complete", "dead")
@@ -124,6 +125,109 @@ def test_a_late_outcome_ends_no_member(add, pool, read, call, keys):
     call("HDEL", keys.held(pool.id), "1:a")
     assert pool.settle(entry("1:a", Done())).late == 1
     assert read().left == 1
+
+
+# Plain completions of members, which are settled in groups.
+
+
+def group(*members, ids=("b",), numbers=()):
+    """Tokens and numbers of members that completed."""
+    tokens, places = zip(*members, strict=True)
+    return MemberGroup(ids, numbers, places, {"a": tokens})
+
+
+def test_members_that_complete_in_one_request_end_at_once_and_the_last_calls_back(
+    add, pool, read, called, call, keys
+):
+    add(4)
+    pool.fetch("a")
+    pool.exchange(members=[group(("1:a", 0), ("3:a", 2))])
+    assert (read().ended, read().left, called()) == (2, 2, [])
+    pool.exchange(members=[group(("2:a", 1), ("4:a", 3))])
+    assert (called(), read().state) == (["complete", "success"], "succeeded")
+    assert pool.resend().status == "again"
+    assert (read().ended, call("HGET", keys.totals, "done:a")) == (4, b"4")
+
+
+def test_a_late_completion_in_a_group_ends_no_member(add, pool, read, call, keys):
+    add(3)
+    pool.fetch("a")
+    call("HDEL", keys.held(pool.id), "2:a")
+    reply = pool.exchange(members=[group(("1:a", 0), ("2:a", 1), ("3:a", 2))])
+    assert (reply.late, reply.held) == (1, 0)
+    assert (read().ended, read().left) == (2, 1)
+    bits = call("GET", keys.batch_ended("b"))
+    assert [batches.has_bit(bits, n) for n in range(3)] == [True, False, True]
+    assert call("HMGET", keys.totals, "done:a", "late:a") == [b"2", b"1"]
+
+
+def test_a_group_ends_the_batch_above_and_members_that_had_failed_or_were_dead(add, pool, read, keys, call):
+    add(0, batch="top", closes=False)
+    add(2, above=("top",))
+    add(0, batch="top", new=False)
+    pool.fetch("a")
+    call("SETBIT", keys.batch_failed("b"), 0, 1)
+    call("SETBIT", keys.batch_dead("b"), 1, 1)
+    pool.exchange(members=[group(("1:a", 0), ("2:a", 1), ids=("b", "top"), numbers=(0,))])
+    assert (read().failed, read().dead, read().state) == (0, 0, "succeeded")
+    assert (read("top").ended, read("top").state) == (1, "succeeded")
+
+
+def test_members_of_a_group_free_their_places_in_the_limit(add, pool, keys, link, call):
+    set_limit(keys, link, "a", 2)
+    add(3)
+    pool.fetch("a")
+    pool.exchange(members=[group(("1:a", 0), ("2:a", 1))])
+    assert call("SCARD", keys.held_of("a")) == 0
+    assert len(pool.fetch("a")) == 1
+
+
+@pytest.mark.parametrize("key", ["batch", "batch_ended", "batch_dead", "batch_failed"])
+def test_a_key_of_a_wrong_type_or_none_does_not_keep_a_group_from_being_settled(add, pool, keys, call, key):
+    add(2)
+    pool.fetch("a")
+    call("DEL", getattr(keys, key)("b"))
+    assert pool.exchange(members=[group(("1:a", 0))]).held == 1
+    call("DEL", getattr(keys, key)("b"))
+    call("RPUSH", getattr(keys, key)("b"), "wrong")
+    assert pool.exchange(members=[group(("2:a", 1))]).held == 0
+    assert call("LRANGE", getattr(keys, key)("b"), 0, -1) == [b"wrong"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (b'["0f",7]', codec.PlainMember(b"0f", 7)),
+        (b'["0f",7,"1e",0]', codec.PlainMember(b"0f", 7, b',"1e",0')),
+        (b'["0f",-1]', None),
+        (b'["w0f",7]', None),
+        (b'["0f", 7]', None),
+        (b'x"0f",7]', None),
+        (b"[]", None),
+        (b'["0f",7', None),
+        (b'["0f",7' + b',"1e",0' * 8 + b"]", None),
+    ],
+)
+def test_plain_members_are_those_of_batches_as_scripts_write_them(raw, found):
+    wire = codec.Wire("a", membership=msgspec.Raw(raw))
+    assert [codec.plain_member(wire) for _ in range(2)] == [found] * 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "parts"),
+    [
+        ([5], [("u1", 5)]),
+        ([7, 5, 6, 9], [("u3", 5), ("u1", 9)]),
+        (range(130), [("u63", 0), ("u63", 63), ("u4", 126)]),
+        (range(0, 8, 2), [("u1", 0), ("u1", 2), ("u1", 4), ("u1", 6)]),
+    ],
+)
+def test_the_bits_of_members_are_set_in_runs(call, keys, numbers, parts):
+    args = bit_args(list(numbers))
+    assert [(args[i + 1], args[i + 2]) for i in range(0, len(args), 4)] == parts
+    call("BITFIELD", keys.batch_ended("b"), *args)
+    bits = call("GET", keys.batch_ended("b"))
+    assert [n for n in range(200) if batches.has_bit(bits, n)] == sorted(numbers)
 
 
 def test_the_end_of_a_member_counts_once_however_often_it_is_noted(add, read, link, keys, called):

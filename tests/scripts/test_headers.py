@@ -116,9 +116,11 @@ OF_EXCHANGE = {
     "settle",
     "entries",
     "groups",
+    "members",
     "count",
     "fetch",
     "park",
+    "stream",
 }
 
 

@@ -7,10 +7,12 @@ from collections import Counter
 import pytest
 
 from dayjob.limits import Rate, Window
-from dayjob.outcome import Died, GivenBack, HeldBack, Reaped
+from dayjob.outcome import Died, Done, GivenBack, HeldBack, Reaped
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, partitions
 from dayjob.store.ops.consume import Entry, KeyedName
+from dayjob.store.ops.key_changes import change_key
+from dayjob.store.steps import walk
 from keyed import BY, KeyedPool, fill_keys, key_name
 from pools import Pool, fill, jobs_of, set_limit
 
@@ -63,6 +65,16 @@ def test_a_key_that_went_empty_ahead_of_others_waits_for_them(keyed, keys, link,
     assert {key for _ in range(10) for key, _ in pool.take(room=1)} == {"y"}
 
 
+def test_keys_that_are_behind_are_forgotten_over_several_exchanges(keyed, keys, link, call):
+    pool = keyed()
+    fill_keys(keys, link, "a", ("x", "1"), ("x", "2"), ("x", "3"))
+    call("ZADD", keys.debts("a"), *(word for n in range(1200) for word in ("-1", f"gone{n}")))
+    pool.take(room=1)
+    assert call("ZCARD", keys.debts("a")) == 200, "two exchanges removed 500 each"
+    pool.take(room=1)
+    assert call("ZCARD", keys.debts("a")) == 0
+
+
 def test_weights_give_shares(keyed, keys, link):
     pool = keyed()
     for key, weight in (("x", 3), ("y", 2), ("z", 1)):
@@ -86,6 +98,23 @@ def test_a_key_at_its_limit_waits_and_the_next_place_is_used(keyed, keys, link, 
     reply = pool.exchange("a", done={"a": [first]})
     assert (reply.live, reply.next_keys) == (["a"], {"a": ["x"]})
     assert [payload for _, payload in pool.take()] == ["2"]
+
+
+def test_a_completion_whose_held_set_was_not_passed_is_sent_again(keyed, keys, link, call):
+    pool = keyed()
+    fill_keys(keys, link, "a", *(("x", str(n)) for n in range(4)))
+    pool.counted = False
+    first, second = pool.tokens(room=2)
+    assert pool.reply.counted == set()
+    walk(link, change_key(keys, "a", "x", limit=2))
+    for reply in (pool.exchange("a", done={"a": [first]}, room=5), pool.resend()):
+        assert (reply.stuck, reply.counted, jobs_of(reply)) == ([first], {"a"}, [])
+    assert call("SCARD", keys.held_of("a|x")) == 2
+    pool.counted = True
+    reply = pool.exchange("a", entries=[Entry("a", first, Done())], room=5)
+    assert (reply.stuck, [payload for _, _, payload in jobs_of(reply)]) == ([], [b"2"])
+    assert call("SCARD", keys.held_of("a|x")) == 2
+    assert pool.exchange("a", done={"a": [second]}).stuck == []
 
 
 def test_what_is_given_back_goes_to_the_head_of_its_key(keyed, keys, link, call):

@@ -181,6 +181,26 @@ def test_a_change_of_what_was_read_meanwhile_is_refused(start, end, states, keys
     assert (states(), call("ZCARD", keys.dead)) == ("rw", 2)
 
 
+def test_a_node_is_corrected_by_where_its_job_is(start, end, states, keys, link):
+    start(node(0), node(1, 0), node(2, policy="continue"), node(3, 2))
+
+    def correct(what, n):
+        return link.run(workflows.change_workflow(keys, "w1", what, n, seen=states())).answer
+
+    assert (correct("lost", 0), states()) == ("done", "xwrw")
+    assert (correct("died", 2), states()) == ("done", "xwnr")
+    assert (correct("alive", 2), states()) == ("done", "xwrr")
+    assert [correct("lost", 0), correct("died", 1), correct("alive", 3)] == ["ended"] * 3
+    assert states() == "xwrr"
+
+
+def test_a_correction_of_a_node_that_moved_meanwhile_is_refused(start, end, states, keys, link):
+    start(node(0), node(1, 0))
+    end({0: Retried(1)})
+    answer = link.run(workflows.change_workflow(keys, "w1", "lost", 0, seen="rw"))
+    assert (answer.answer, states()) == ("moved", "fw")
+
+
 def test_a_workflow_has_bounds_for_nodes_bytes_and_what_a_node_adds():
     full = NodeList()
     for n in range(workflows.MAX_NODES):

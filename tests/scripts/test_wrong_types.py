@@ -56,8 +56,9 @@ EXPECTED: dict[str, dict[str, str]] = {
     "set_cause": {"pool:p1:state": "error", "pool:p1:held": "error"},
     "lead": {
         "leader": "repaired", "events:leader": "elsewhere", "pools": "error", "condemned": "error", "watch": "elsewhere",
-        "members": "ignored", "events:died": "elsewhere", "scheduled": "ignored", "retry": "ignored", "parked": "ignored",
-        "dead": "ignored", "done": "ignored", "known_jobs": "ignored",
+        "members": "ignored", "events:died": "elsewhere", "scheduled": "ignored", "retry": "ignored", "parked": "elsewhere",
+        "dead": "ignored", "done": "ignored", "known_jobs": "ignored", "released": "ignored", "limits": "spared",
+        "jobs:a": "spared", "jobs:a:paused": "spared", "held:a": "ignored", "bell:a": "repaired", "turns:a": "ignored",
     },
     "status": {"pools": "error", "pool:p1": "repaired"},
     "leave with nothing": {
@@ -200,6 +201,15 @@ EXPECTED: dict[str, dict[str, str]] = {
         "jobs:a": "spared", "jobs:b": "spared", "jobs:c": "spared", "scheduled": "spared", "bell:b": "ignored",
         "bell:c": "ignored", "due": "ignored", "known_jobs": "ignored", "unique:b:u": "spared+jobs:c",
         "unique:c:u": "spared+jobs:b+jobs:c", "id:chosen": "spared+jobs:b+jobs:c",
+    },
+    "exchange of a job that emits": {
+        **dict.fromkeys(
+            (
+                "pools", "pool:p1:state", "pool:p1:held", "limits", "stats:totals", "retry", "dead", "scheduled", "done", "broken",
+                "due", "stats:minute:0", "parked", "jobs:a", "jobs:a:paused", "held:a", "bell:a",
+            ), "elsewhere",
+        ),
+        "stream:1": "ignored", "stream:2": "ignored",
     },
     "exchange that stages": {
         **dict.fromkeys(
@@ -389,6 +399,7 @@ def without(found, key):
 #: The right types by the beginning of the key.
 TYPES = {
     "history": "stream",
+    "stream": "stream",
     "sent": "string", "jobs": "list", "known_jobs": "set", "bell": "zset", "scheduled": "zset", "due": "zset",
     "unique": "string", "id": "string", "pools": "zset", "condemned": "zset", "leader": "string", "watch": "hash",
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",

@@ -15,15 +15,13 @@ from dayjob.errors import BadOption, UsageError
 from dayjob.store.addresses import (
     FALLBACK,
     IN_FILE,
-    Address,
     Target,
     conflict,
-    parse_url,
-    redacted,
     resolve,
     resolve_namespace,
-    server_address,
 )
+from dayjob.store.link import server_finder
+from dayjob.store.urls import Address, parse_url, redacted
 
 HERE = Path("/srv/shop")
 
@@ -409,7 +407,7 @@ def test_options_of_the_client_library_in_a_shared_url_are_accepted_and_change_n
 def test_every_option_of_the_client_library_is_known_except_those_that_make_tls_stricter():
     from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 
-    from dayjob.store.addresses import _IGNORED_OPTIONS, _SECRET_OPTIONS, _SHOWN_OPTIONS
+    from dayjob.store.urls import _IGNORED_OPTIONS, _SECRET_OPTIONS, _SHOWN_OPTIONS
 
     unknown = set(URL_QUERY_ARGUMENT_PARSERS) - {*_IGNORED_OPTIONS, *_SECRET_OPTIONS, *_SHOWN_OPTIONS}
     assert not [name for name in unknown if not name.startswith("ssl_")]
@@ -426,5 +424,5 @@ def test_every_option_of_the_client_library_is_known_except_those_that_make_tls_
         ("embedded:/srv/shop/.dayjob", None),
     ],
 )
-def test_the_address_of_a_server_is_one_host_or_a_socket(url, found):
-    assert server_address(url) == found
+def test_the_address_of_a_server_is_one_host_or_a_socket_or_not_known_yet(url, found):
+    assert server_finder(url, "shop:known_jobs")() == found

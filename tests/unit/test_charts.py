@@ -47,14 +47,24 @@ def test_an_axis_reaches_its_largest_value_and_has_few_labels(most):
         assert 2 <= len(ticks) <= scale.MAX_STEPS + 1
 
 
-def test_times_are_round_and_have_the_day_where_there_are_several():
-    hour, day = scale.times(1_700_000_000, 1_700_003_600)
-    assert not day
-    assert all(at % 600 == 0 for at in hour)
-    assert 5 <= len(hour) <= scale.MAX_TIMES
-    three, day = scale.times(1_700_000_000, 1_700_000_000 + 3 * 86400)
-    assert day
-    assert all(at % 43_200 == 0 for at in three)
+@pytest.mark.parametrize(
+    ("length", "step", "kind"),
+    [
+        (60, 10, "second"), (3600, 600, "hour"), (86_400, 14_400, "hour"), (86_400 + 1500, 14_400, "hour"), (3 * 86_400, 43_200, "day"),
+        (14 * 86_400, 172_800, "day"),
+    ],
+)  # fmt: skip
+def test_times_are_round_and_have_the_day_where_there_are_several(length, step, kind):
+    found, written = scale.times(1_700_000_000, 1_700_000_000 + length)
+    assert written == kind
+    assert all(at % step == 0 for at in found)
+    assert 5 <= len(found) <= scale.MAX_TIMES
+
+
+def test_a_moment_has_only_what_is_worth_writing():
+    midnight = 1_700_006_400
+    assert [scale.clock(midnight + n) for n in (0, 60, 61)] == ["15 Nov", "15 Nov, 00:01", "15 Nov, 00:01:01"]
+    assert (scale.clock(midnight, "hour"), scale.clock(midnight, "second")) == ("00:00", "00:00:00")
 
 
 def test_bars_are_stacked_and_the_table_has_every_number():

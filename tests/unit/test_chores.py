@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from dayjob.store.keys import Keys
+from dayjob.store.ops.membership import LeaderRound
 from dayjob.worker.chores import chores
-from dayjob.worker.chores.chores import IDLE_RING_SECONDS, RING_SECONDS, Chores
+from dayjob.worker.chores.chores import IDLE_ROUND_SECONDS, ROUND_SECONDS, Chores
 from dayjob.worker.chores.due_bell import BLOCKING_OVERRUN_SECONDS, MAX_BLOCKING_SECONDS, DueBell
+from dayjob.worker.fetching.listener import PARTIAL_WAIT_SECONDS, WAIT_SECONDS, Listener
 from dayjob.worker.state import PoolState
 
 KEYS = Keys("shop")
@@ -43,10 +45,9 @@ def leader(monkeypatch):
             due=bell, lease=15.0, dead_age=0.0,
         )  # fmt: skip
         # The other chores were done a moment ago.
-        made._parked_at = math.inf
+        made._parked_at = made._release_at = math.inf
         made._next = dict.fromkeys(
-            ("restore", "round", "ring", "repair", "names", "keys", "forget", "server", "queues", "release"),
-            2000.0,
+            ("restore", "round", "repair", "names", "keys", "forget", "server", "queues"), 2000.0
         )
         return made, link, bell
 
@@ -115,21 +116,66 @@ def test_a_closed_bell_waits_no_more():
 
 
 class Queues(Silence):
-    """A link to one queue, for which a number of bells are rung."""
+    """A link to some queues, of which each request finds a number that can be fetched from."""
 
-    def __init__(self, rung: int) -> None:
+    def __init__(self, names: int, rung: int) -> None:
         super().__init__()
-        self.rung = rung
+        self.names, self.rung = [f"n{i}" for i in range(names)], rung
 
     def run(self, op):
         super().run(op)
-        return ["a"] if op.command == "SMEMBERS" else self.rung
+        if op.command == "SMEMBERS":
+            return self.names
+        if op.command.name == "ring":
+            return self.rung
+        return LeaderRound(True, [], None, None, len(self.names), (0, None), (0, None), self.rung, 0)
+
+    @property
+    def commands(self) -> list[str]:
+        return [command if isinstance(command, str) else command.name for command, *_ in self.sent]
 
 
-@pytest.mark.parametrize(("rung", "wait"), [(0, IDLE_RING_SECONDS), (1, RING_SECONDS)])
-def test_bells_are_rung_more_often_once_a_job_was_found_whose_program_does_not_ring(leader, rung, wait):
-    made, _, _ = leader(0.01)
-    made._link = Queues(rung)
-    made._next["ring"] = 0.0
+@pytest.fixture
+def round_of(leader):
+    """Make the round of a leader with this link. Returns its chores."""
+
+    def make(link: Queues) -> Chores:
+        made, _, _ = leader(0.01)
+        made._link, made._next["round"] = link, 0.0
+        made._reaper = SimpleNamespace(sweep_all=lambda ids: None)
+        made._trimmer = SimpleNamespace(over_caps=lambda found, now: False, repair_limits=None)
+        made._recorder = SimpleNamespace(record=lambda now, names: None, forget_types=None)
+        made.step()
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize(("rung", "wait"), [(0, IDLE_ROUND_SECONDS), (1, ROUND_SECONDS)])
+def test_rounds_are_more_frequent_once_a_job_was_found_whose_program_does_not_ring(round_of, rung, wait):
+    assert round_of(Queues(1, rung))._next["round"] == 1000.0 + wait
+
+
+@pytest.mark.parametrize(("names", "rings"), [(3, 0), (200, 0), (201, 1), (450, 2)])
+def test_a_round_is_one_request_and_one_more_for_each_200_names(round_of, names, rings):
+    link = Queues(names, 0)
+    made = round_of(link)
+    # The first round does not know the names yet.
+    assert link.commands == ["lead", "SMEMBERS", *["ring"] * math.ceil(names / 200), "SMEMBERS"]
+    link.sent.clear()
+    made._next["round"] = 0.0
     made.step()
-    assert made._next["ring"] == 1000.0 + wait
+    assert link.commands == ["lead", *["ring"] * rings]
+    asked = [name for _, *words in link.sent for name in link.names if name in words]
+    assert sorted(asked) == sorted(link.names)
+
+
+@pytest.mark.parametrize(("armed", "seconds"), [(["a", "b"], WAIT_SECONDS), (["a"], PARTIAL_WAIT_SECONDS)])
+def test_a_listener_that_does_not_wait_for_all_names_looks_again_soon(armed, seconds):
+    link = Silence()
+    listener = Listener(
+        KEYS, link, ["a", "b"], lambda name: None, lambda: None, state=PoolState(), due=DueBell(KEYS, link, beat=5.0)
+    )  # fmt: skip
+    listener.arm(armed)
+    listener.step()
+    assert link.sent == [("BZPOPMIN", *(KEYS.bell(name) for name in armed), f"{seconds:.3f}")]

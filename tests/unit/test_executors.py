@@ -32,7 +32,7 @@ def test_an_async_attempt_that_was_given_back_is_not_started(attempts, when):
     async def run(attempt):
         ran.append(attempt)
 
-    executor = LoopExecutor(run, lambda *_: None, lambda *_: None, limit=2)
+    executor = LoopExecutor(run, lambda *_: None, lambda *_: None, limit=2, on_room=lambda: None)
     try:
         blocked, go = threading.Event(), threading.Event()
         executor._loop.call_soon_threadsafe(lambda: (blocked.set(), go.wait(60)))
@@ -56,7 +56,7 @@ def test_an_async_attempt_that_was_given_back_is_not_started(attempts, when):
 def test_a_sync_attempt_that_was_given_back_is_not_started(attempts):
     one, other = attempts
     ran: list[Attempt] = []
-    executor = ThreadExecutor(ran.append, lambda *_: None, lambda *_: None, limit=1)
+    executor = ThreadExecutor(ran.append, lambda *_: None, lambda *_: None, limit=1, on_room=lambda: None)
     try:
         one.settled = True
         executor.give([one, other])

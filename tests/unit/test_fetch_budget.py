@@ -188,14 +188,16 @@ def test_attempts_that_wait_too_long_are_stale_and_taken_back():
     executors = new_executors(threads, loop)
     old, new = new_attempt(1, ASYNC), new_attempt(2, SYNC)
     executors.give([old, new])
-    now = time.monotonic()
+    now = executors.clock.now()
     new.given_at = now + 100
     old.given_at = now + 100
     assert not executors.stale
+    assert executors.take_back(everything=False) == []
     old.given_at = now - GIVE_BACK_AFTER_SECONDS
     assert executors.stale
-    assert executors.take_back(now) == [old]
+    assert executors.take_back(everything=False) == [old]
     assert list(threads.ready.attempts) == [new]
+    assert executors.take_back(everything=True) == [new]
 
 
 def test_a_nudge_reaches_both_executors():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
@@ -21,9 +22,9 @@ from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.requests import RequestSequence
 from dayjob.worker.fetching.rules import RuleBook
-from dayjob.worker.running import executors
+from dayjob.worker.running import awake_clock, executors
 from dayjob.worker.running.executors import Executors
-from dayjob.worker.running.ready_queue import ReadyQueue
+from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS, ReadyQueue
 from dayjob.worker.state import PoolState, RedisClock
 from server import wait_until
 
@@ -34,7 +35,7 @@ HOUR = 3600.0
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """Attempts wait for a worker for an hour: a test can be suspended for longer than a pool would let them wait."""
-    for module in (fetcher, start_gate, executors):
+    for module in (start_gate, executors):
         monkeypatch.setattr(module, "GIVE_BACK_AFTER_SECONDS", HOUR)
 
 
@@ -284,6 +285,22 @@ def test_an_attempt_that_no_worker_starts_in_time_is_given_back_and_its_name_res
     assert pool.job_types["a"].slow_until >= before + PREFETCH_PAUSE_SECONDS
 
 
+def test_an_attempt_is_not_given_back_because_the_process_was_paused(monkeypatch):
+    for module in (start_gate, executors):
+        monkeypatch.setattr(module, "GIVE_BACK_AFTER_SECONDS", GIVE_BACK_AFTER_SECONDS)
+    real = 100.0
+    monkeypatch.setattr(awake_clock, "monotonic", lambda: real)
+    pool = Pool()
+    pool.exchange(new_reply(batches=[jobs("a", 1, 1)], held=1))
+    real += 60
+    assert not pool.fetcher._due(), "its workers were paused too"
+    while real < 160 + 2 * GIVE_BACK_AFTER_SECONDS and not pool.fetcher._due():
+        real += fetcher.HANDOVER_CHECK_SECONDS
+    assert 160 < real < 160 + 2 * GIVE_BACK_AFTER_SECONDS
+    pool.exchange(new_reply())
+    assert "given_back" in pool.link.sent[-1].args
+
+
 def test_a_second_outcome_of_an_attempt_is_ignored():
     pool = Pool()
     attempt = new_attempt(1, pool.job_types["a"])
@@ -292,6 +309,18 @@ def test_a_second_outcome_of_an_attempt_is_ignored():
     pool.fetcher.finish(attempt, None)
     assert attempt.settlement == dropped
     assert pool.fetcher.unsettled == 1
+
+
+def test_an_attempt_that_ended_and_its_job_are_freed_without_the_garbage_collector():
+    pool = Pool()
+    pool.exchange(new_reply(batches=[jobs("a", 1, 1)], held=1))
+    (attempt,) = pool.state.held.values()
+    job = attempt.open()
+    pool.fetcher.finish(attempt, None)
+    pool.exchange(new_reply())
+    assert pool.held == set()
+    assert job.line is attempt
+    assert job not in gc.get_referents(attempt)
 
 
 @pytest.mark.parametrize("status", ["refused", "late"])

@@ -100,7 +100,10 @@ def test_throttled_holds_the_limits_that_it_names_or_all():
     assert isinstance(other, Snoozed)
     assert "has no limit 'y', so the job was snoozed" in other.why
     assert isinstance(decide(options(), Throttled(after=3), 0, rng), Snoozed)
-    assert isinstance(decide(both, Throttled(after=math.nan), 0, rng), Snoozed)
+    for after in (-1, math.inf, math.nan, "soon"):
+        wrong = decide(both, Throttled(after=after), 0, rng)  # type: ignore[arg-type]
+        assert isinstance(wrong, Snoozed)
+        assert "is not seconds from 0 to ten years; the backoff was used" in wrong.why
 
 
 def test_what_a_job_spends_adds_up_and_must_be_a_number_of_units():

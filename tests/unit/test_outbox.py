@@ -10,13 +10,16 @@ import pytest
 from attempts import new_attempt, new_job_type
 from dayjob.outcome import Died, GivenBack, Kept, Retried, Unreadable
 from dayjob.retry import SUSPECT
+from dayjob.store.codec import PlainMember
 from dayjob.store.keys import Keys
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry
+from dayjob.store.ops.member_groups import MemberGroup
 from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.outbox import MAX_STUCK, OutcomeOutbox
 from dayjob.worker.fetching.start_gate import StartGate
 from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.awake_clock import AwakeClock
 from dayjob.worker.state import PoolState
 
 HALF = b"x" * (consume.MAX_BYTES // 2)
@@ -24,7 +27,8 @@ HALF = b"x" * (consume.MAX_BYTES // 2)
 
 @pytest.fixture
 def outbox() -> OutcomeOutbox:
-    return OutcomeOutbox(StartGate(Keys("t")), HistoryRecorder(PoolState()))
+    state = PoolState()
+    return OutcomeOutbox(StartGate(Keys("t"), AwakeClock()), HistoryRecorder(state), state.emits)
 
 
 def finished(count: int) -> list[Attempt]:
@@ -84,6 +88,26 @@ def test_plain_completions_are_grouped_by_name(outbox):
     assert len(outbox) == 3
     assert outbox.take(0.0) == ([], {"a": ["1:a", "3:a"], "b": ["2:b"]})
     assert (len(outbox), outbox.due) == (0, False)
+
+
+def test_completed_members_are_grouped_by_batch_beside_other_outcomes(outbox):
+    """A name whose attempts did not end as members of a batch is not in the group of the batch."""
+    one, other, third = new_job_type("a"), new_job_type("b"), new_job_type("c")
+    attempts = [new_attempt(number, one if number < 3 else other) for number in range(1, 6)]
+    for attempt in attempts:
+        attempt.settlement = PlainMember(b"f0", int(attempt.id[2:]))
+    attempts[3].settlement = PlainMember(b"f1", 7, b',"f0",9')
+    attempts[4].lost = True
+    failed = new_attempt(6, third)
+    failed.settlement = Entry("c", "6:c", Retried(1.0), b"{}")
+    outbox.finished.extend([*attempts, failed, new_attempt(7, one)])
+    entries, done = outbox.take(0.0)
+    assert ([entry.token for entry in entries], done) == (["6:c"], {"a": ["7:a"]})
+    assert outbox.take_members() == [
+        MemberGroup(("f0",), [], [1, 2, 3], {"a": ["1:a", "2:a"], "b": ["3:b"]}),
+        MemberGroup(("f1", "f0"), [9], [7], {"b": ["4:b"]}),
+    ]
+    assert outbox.take_members() == []
 
 
 def test_one_exchange_carries_a_bounded_number_of_outcomes(outbox):
@@ -163,8 +187,9 @@ def test_a_pool_that_lost_its_id_sends_none_of_its_old_entries(outbox):
 
 
 def test_the_end_of_a_suspect_lets_the_next_one_be_named():
-    gate = StartGate(Keys("t"))
-    outbox = OutcomeOutbox(gate, HistoryRecorder(PoolState()))
+    gate = StartGate(Keys("t"), AwakeClock())
+    state = PoolState()
+    outbox = OutcomeOutbox(gate, HistoryRecorder(state), state.emits)
     attempt = new_attempt(1, deaths=SUSPECT)
     gate.stops(attempt)
     gate.ask(0)

@@ -17,6 +17,7 @@ from dayjob.outcome import (
     Died,
     Done,
     Dropped,
+    Emit,
     GivenBack,
     HeldBack,
     Kept,
@@ -49,6 +50,7 @@ RESULT = b'{"result":7}'
 #: Each outcome and request as an entry, and what the scripts get of it beside the payload: kind, number, key, value.
 ENCODED = [
     (Entry("a", "1:a", Done()), ("done", 0, "", b"")),
+    (Entry("a", "1:a", Emit()), ("emit", 0, "", b"")),
     (Entry("a", "1:a", Kept(2.5), b"p", "id1", RESULT), ("kept", 2500, KEYS.result("id1"), RESULT)),
     (Entry("a", "1:a", Kept(2.5), b"p", "id1"), ("kept", 2500, "", b"")),
     (Entry("a", "1:a", Retried(1.2346), b"p"), ("retried", 1235, "", b"")),
@@ -87,8 +89,20 @@ def test_each_outcome_and_request_has_a_kind_of_its_own_that_the_scripts_documen
         script: set(re.findall(r"^  ([a-z_]+)  +\S", load(script).header, re.MULTILINE))
         for script in ("exchange", "sweep")
     }
-    # These are no outcome: they stand behind or ahead of one.
-    beside = {"records", "logs", "spent", "worked", "children", "admitted", "staged", "member", "node"}
+    # These are no outcome: they stand behind or ahead of one, or end several attempts.
+    beside = {
+        "records",
+        "logs",
+        "spent",
+        "worked",
+        "children",
+        "admitted",
+        "staged",
+        "member",
+        "node",
+        "stream_end",
+        "members",
+    }
     assert documented["exchange"] == (set(kinds.values()) - {"reaped"}) | beside
     assert documented["sweep"] == {"reaped", "retried", "died", "dropped", "cancelled", "unreadable"}
 

@@ -52,6 +52,41 @@ def test_what_a_handler_raises_is_shown_once_and_goes_no_further(name, error, ca
     assert "in emit" in shown
 
 
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "critical"])
+def test_a_record_names_the_line_that_logged_it(name, level):
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logging.getLogger(name).addHandler(handler)
+    getattr(SafeLogger(name), level)("%s", level)
+    (record,) = records
+    assert (record.pathname, record.funcName) == (__file__, "test_a_record_names_the_line_that_logged_it")
+    assert (record.levelname.lower(), record.getMessage(), record.exc_info) == (level, level, None)
+
+
+def test_an_exception_is_logged_with_its_traceback(name):
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logging.getLogger(name).addHandler(handler)
+    try:
+        raise ValueError("a reason")
+    except ValueError as error:
+        SafeLogger(name).exception("failed")
+        given = (ValueError, error, error.__traceback__)
+    (record,) = records
+    assert record.exc_info == given
+    assert record.funcName == "test_an_exception_is_logged_with_its_traceback"
+
+
+def test_a_record_below_the_level_is_not_made(name, monkeypatch):
+    logger = logging.getLogger(name)
+    logger.setLevel(logging.WARNING)
+    monkeypatch.setattr(logger, "makeRecord", None)
+    SafeLogger(name).info("one")
+    assert safe_logging._shown == []
+
+
 def test_a_field_that_the_record_factory_sets_too_keeps_its_value_and_the_line_is_logged(name, capsys):
     handler = logging.Handler()
     records: list[logging.LogRecord] = []

@@ -12,6 +12,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import MAX_SETTLED, Entry, Reply
 from dayjob.worker.fetching.start_gate import MAX_WAITING_SUSPECTS, StartGate
+from dayjob.worker.running.awake_clock import AwakeClock
 from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS
 
 KEYS = Keys("t")
@@ -20,7 +21,7 @@ KEY = KEYS.unique("a", "k")
 
 @pytest.fixture
 def gate() -> StartGate:
-    return StartGate(KEYS)
+    return StartGate(KEYS, AwakeClock())
 
 
 def reply(released=None) -> Reply:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import threading
 from contextvars import ContextVar
@@ -971,6 +972,30 @@ def test_a_job_is_enqueued_when_its_commit_comes(mail_on_commit):
         assert jobs.enqueued() == []
         commits.pop()()
         jobs.assert_enqueued("send_mail", to="a@b.c")
+
+
+def test_a_failed_assertion_names_the_jobs_whose_commit_did_not_come(mail_on_commit):
+    pool, mail, commits = mail_on_commit
+    with testing(pool) as jobs:
+        mail.enqueue(to="a@b.c")
+        mail.enqueue_in(60, to="d@b.c")
+        asyncio.run(mail.aenqueue(to="e@b.c"))
+        commits.pop(1)()
+        with pytest.raises(AssertionError) as failed:
+            jobs.assert_enqueued("send_mail", to="a@b.c")
+        assert re.sub(r"in \d+ s", "in 60 s", str(failed.value)) == (
+            "send_mail(to='a@b.c') was not enqueued. Enqueued in this block:\n"
+            "    send_mail(to='d@b.c')    scheduled in 60 s\n"
+            "Not sent, because no commit of its transaction came in this block:\n"
+            "    send_mail(to='a@b.c')\n"
+            "    send_mail(to='e@b.c')"
+        )
+        for commit in commits:
+            commit()
+        jobs.assert_enqueued("send_mail", to="a@b.c")
+        with pytest.raises(AssertionError) as failed:
+            jobs.assert_enqueued("send_mail", to="nobody")
+        assert "Not sent" not in str(failed.value)
 
 
 def test_a_commit_after_the_block_is_refused_rather_than_sent(mail_on_commit):

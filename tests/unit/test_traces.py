@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 import traceback
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import dayjob
+from dayjob import Enqueuer, Job, WorkerPool
+from dayjob.testing import testing
 from dayjob.worker.running import traces
 
 
@@ -86,8 +93,42 @@ def _loop():
     raise first
 
 
+class _OwnError(Exception):
+    class Inner(Exception): ...
+
+
+def _own():
+    raise _OwnError.Inner("no such order")
+
+
+def _silent():
+    raise _OwnError
+
+
+def _key():
+    return {}["order"]
+
+
+def _lines():
+    raise ValueError("one\ntwo\n")
+
+
+class _MuteError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def _mute():
+    raise _MuteError
+
+
 KINDS = [
     _plain,
+    _own,
+    _silent,
+    _key,
+    _lines,
+    _mute,
     _multiline,
     _cause,
     _context,
@@ -137,3 +178,44 @@ def test_no_more_frames_are_kept_than_the_limit(monkeypatch):
             space["fails"]()
         traces.format_error(info.value, info.tb)
         assert len(traces._kept) <= 3
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_frames_of_dayjob_between_a_middleware_and_its_handler_are_left_out(caplog, colour):
+    pool = WorkerPool(namespace="shop")
+
+    @pool.middleware
+    def surround(job: Job) -> Iterator[None]:
+        yield
+
+    def fail() -> None:
+        Enqueuer("shop", redis="redis://127.0.0.1:1").enqueue("no such name\n")
+
+    async def afail() -> None:
+        fail()
+
+    job = pool.register("fail", fail if colour == "sync" else afail, max_fails=1)
+    with testing(pool) as jobs:
+        job.enqueue()
+        jobs.drain(reraise=False)
+    (record,) = caplog.records
+    frames = re.findall(r'File "(.*)", line \d+, in (\w+)', record.getMessage())
+    names = [name for _, name in frames]
+    assert names[: names.index("fail") + 1] == ["surround", *(["afail"] if colour == "async" else []), "fail"]
+    # Those in which dayjob raised the error itself stay.
+    assert frames[-1][0].startswith(str(Path(dayjob.__file__).parent))
+
+
+def test_the_line_about_a_retry_names_the_code_of_the_program_and_not_that_of_a_library(caplog):
+    pool = WorkerPool(namespace="shop")
+
+    def read() -> None:
+        json.loads("{")
+
+    job = pool.register("read", read, max_fails=2)
+    with testing(pool) as jobs:
+        job.enqueue()
+        jobs.drain(reraise=False)
+    (record,) = caplog.records
+    line = read.__code__.co_firstlineno + 1
+    assert f" at {__file__}:{line}, next run in" in record.getMessage()

@@ -34,7 +34,7 @@ STATES: tuple[State, ...] = get_args(State)
 METHODS = {
     ("schedule", "run"): "run_schedule", ("schedule", "pause"): "pause_schedule", ("schedule", "resume"): "resume_schedule",
     ("batch", "retry"): "retry_batch", ("batch", "close"): "close_batch", ("batch", "cancel"): "cancel_batch", ("batch", "repair"): "audit_batch",
-    ("workflow", "retry"): "retry_workflow", ("workflow", "cancel"): "cancel_workflow", ("node", "retry"): "retry_workflow",
+    ("workflow", "retry"): "retry_workflow", ("workflow", "cancel"): "cancel_workflow", ("workflow", "repair"): "audit_workflow", ("node", "retry"): "retry_workflow",
     ("node", "cancel"): "cancel_workflow", ("node", "skip"): "skip_node",
     ("pool", "resume"): "resume_pool", ("broken", "repair"): "repair", ("broken", "delete"): "delete_broken",
 }  # fmt: skip

@@ -8,6 +8,8 @@ import time
 import pytest
 
 from attempts import new_attempt
+from dayjob.worker.running import awake_clock
+from dayjob.worker.running.awake_clock import MAX_STEP_SECONDS, AwakeClock
 from dayjob.worker.running.ready_queue import ReadyQueue
 from dayjob.worker.running.slots import Slots
 from dayjob.worker.shared_link import FairLock
@@ -95,16 +97,29 @@ def test_a_fair_lock_is_passed_on_after_an_error():
     assert entered == [True]
 
 
-def test_a_ready_queue_keeps_the_order_and_the_time_of_handing_over():
+def test_a_ready_queue_keeps_the_order_and_knows_when_the_oldest_was_handed_over():
     ready = ReadyQueue()
     assert ready.oldest is None
-    before = time.monotonic()
     attempts = [new_attempt(number) for number in (1, 2, 3)]
+    attempts[0].given_at = 7.0
     ready.put(attempts[:2])
     ready.put(attempts[2:])
     assert list(ready.attempts) == attempts
-    assert all(before <= attempt.given_at <= time.monotonic() for attempt in attempts)
-    assert ready.oldest == attempts[0].given_at
+    assert ready.oldest == 7.0
+
+
+def test_a_clock_counts_little_of_a_time_in_which_its_process_did_not_run(monkeypatch):
+    real = 100.0
+    monkeypatch.setattr(awake_clock, "monotonic", lambda: real)
+    clock = AwakeClock()
+    began = clock.now()
+    for _ in range(20):
+        real += MAX_STEP_SECONDS / 2
+        clock.now()
+    assert clock.now() - began == pytest.approx(10 * MAX_STEP_SECONDS), "read often, it is a usual clock"
+    began = clock.now()
+    real += 60
+    assert clock.now() - began == pytest.approx(MAX_STEP_SECONDS)
 
 
 def test_later_attempts_are_taken_back_together_with_one_that_waits_too_long():

@@ -57,8 +57,24 @@ def test_a_bar_leads_to_the_attempts_of_its_moment(console, attempts):
         assert any(rows(console.get(one, headers={"accept": "text/html"}).text) for one in found)
 
 
-def test_the_metrics_chart_leads_to_the_history(console):
-    assert re.search(r'href="/history\?since=\d+&amp;until=\d+"', page(console, "/metrics"))
+@pytest.mark.parametrize(
+    ("path", "name", "to"),
+    [
+        ("/", "", "/history"), ("/metrics", "", "/history"), ("/metrics", "mail", "/history"), ("/queue", "mail", "/history"),
+        ("/worker_pools", "", "/timeline"), ("/redis", "", "/timeline"),
+    ],
+)  # fmt: skip
+def test_every_chart_over_time_leads_to_what_happened_then(console, attempts, path, name, to):
+    # Home has no charts before there is a job.
+    console.admin.enqueue("mail", {})
+    text = page(console, path, **({"name": name} if name else {}))
+    asked = f"name={name}&amp;" if name else ""
+    charts = re.findall(r"<figure.*?</figure>", text, re.DOTALL)
+    over_time = [one for one in charts if 'class="hit"' in one and "data-at" in one]
+    assert over_time
+    for one in over_time:
+        assert re.search(rf'href="{to}\?{asked}since=\d+&amp;until=\d+"', one)
+        assert re.search(rf'data-to="{to}\?{asked}since=\d+&amp;until=\d+"', one)
 
 
 def test_a_finished_job_keeps_its_page(console, attempts):

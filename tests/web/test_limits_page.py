@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dayjob import Rate
+from keyed import fill_keys, key_name
 from rates import limit_name
 
 HTML = {"accept": "text/html"}
@@ -31,3 +32,16 @@ def test_the_api_changes_a_limit_and_refuses_what_does_not_exist(console, keys, 
         assert (answer.status_code, answer.json()["subject"]) == (200, "limit smtp"), answer.text
     assert console.post("/api/v1/limit/hold", {"name": "smtp", "seconds": -1}).status_code == 400
     assert console.post("/api/v1/limit/reset", {"name": "other"}).status_code == 404
+
+
+def test_the_page_of_a_queue_shows_its_keys_the_largest_first(console, keys, link, call):
+    key_name(keys, link, "mail", places=2)
+    call("SADD", keys.known_jobs, "mail")
+    jobs = [("acme", f'{{"name":"mail","id":"a{n}","t":1,"args":{{}}}}') for n in range(3)]
+    fill_keys(keys, link, "mail", *jobs, ("zeta", '{"name":"mail","id":"z1","t":1,"args":{}}'))
+    console.admin.pause_key("mail", "zeta")
+    page = console.get("/queue", params={"name": "mail"}, headers=HTML)
+    assert page.status_code == 200, page.text
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text.partition("<h2>Keys</h2>")[2]))
+    assert "2 keys by key, " in text
+    assert re.search(r"acme .*?3 75% .*? 0 of 2 1 .*?zeta paused 1 25%", text)

@@ -33,7 +33,7 @@ def test_the_list_and_the_graph_of_a_workflow_lead_to_each_other_and_to_its_jobs
     assert (page.count('class="wire"'), page.count('class="wire dashed"')) == (6, 1)
     assert (page.count('class="box run"'), page.count('class="box idle"')) == (1, 5)
     offered = [row.path for state in ("released", *["waiting"] * 5) for row in verbs.offered("node", state)]
-    assert re.findall(r'data-post="([^"]*)"', page) == ["/workflow/cancel", *offered]
+    assert re.findall(r'data-post="([^"]*)"', page) == ["/workflow/cancel", "/workflow/repair", *offered]
     node, *_ = console.admin.workflow(workflow_id).nodes
     assert f'href="/job?id={node.job_id}&amp;name=step"' in page
     job = console.get("/job", params={"id": node.job_id}, headers=HTML).text

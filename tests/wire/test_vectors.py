@@ -20,6 +20,7 @@ import pytest
 
 from dayjob import AsyncEnqueuer, BadArguments, BadOption, Enqueuer, Job, WorkerPool
 from dayjob.errors import NotReady, Rejected, TooLarge
+from dayjob.handlers.job_keys import key_text
 from dayjob.store import codec
 from server import wait_until
 
@@ -381,6 +382,26 @@ def test_what_one_command_schedules_runs_although_nobody_rang_due(pool, call, ke
         assert redis_now(call) >= due_at
     # `t` and `at` say when it became due; a job moved early would have an earlier moment.
     assert seen.jobs[0].enqueued_at == pytest.approx(due_at, abs=0.002)
+
+
+# Keys.
+
+
+@pytest.mark.parametrize("row", load("keys", "texts"))
+def test_arguments_make_the_key_of_the_vector(row):
+    assert key_text(filled(row["values"], "")) == row["key"]
+
+
+@pytest.mark.parametrize("row", load("keys", "pushes"))
+def test_a_push_by_key_leaves_what_the_vector_says(row, namespace, redis_url, call):
+    pool = WorkerPool(namespace=namespace, redis=redis_url)
+    pool.register("work", lambda account: None, fair_by=row["by"])
+    for command in filled(row["given"], namespace):
+        call(*command)
+    pool.enqueuer.enqueue("work", **row["args"])
+    pool.enqueuer.close()
+    for key, holds in filled(row["keys"], namespace).items():
+        check_key(call, key, holds, redis_now(call))
 
 
 # The vectors themselves.

@@ -1,4 +1,4 @@
-"""Audit of a batch: compares what the batch believes with where its members are, and repairs it on request.
+"""Audit of a batch: compares the records of the batch with where its members are, and repairs it on request.
 
 Every job of the namespace is searched, in bounded reads. Jobs move while they are searched, so that a difference counts only if
 three searches in a row find it.
@@ -65,7 +65,7 @@ class _Differences:
 
 
 def audit(session: Session, batch_id: str, *, repair: bool = False) -> Steps[BatchAudit]:
-    """Compare a batch with its members; with `repair`, correct what the batch believes. Raises BadOption."""
+    """Compare a batch with its members; with `repair`, correct the records of the batch. Raises BadOption."""
     first = yield from _look(session, batch_id)
     if not repair:
         return replace(first, findings=_shown(first))
@@ -115,7 +115,7 @@ def _look(session: Session, batch_id: str) -> Steps[BatchAudit]:
 
 
 def _beliefs(keys: Keys, batch_id: str, total: int) -> Steps[tuple[int, int]]:
-    """The members that have ended and those that are dead, as the batch believes."""
+    """The members that have ended and those that are dead, as the batch has recorded them."""
     found = yield from ask_all(
         [batches.bitmap(keys.batch_ended(batch_id)), batches.bitmap(keys.batch_dead(batch_id))]
     )
@@ -171,7 +171,7 @@ def _numbers(bits: int, total: int) -> list[int]:
 _TEXTS: dict[AuditKind, str] = {
     "lost": "nowhere: deleted by another program, or lost. A repair counts them as ended.",
     "died": "dead, which the batch does not know. A repair counts them as dead.",
-    "alive": "not ended, though the batch believes so. A repair lets the batch wait for them.",
+    "alive": "not ended, though the batch has recorded that. A repair lets the batch wait for them.",
 }
 
 

@@ -11,26 +11,33 @@ import inspect
 import platform
 import re
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any, Self, TypeVar
 
+from dayjob.admin import streams
 from dayjob.admin.methods import AdminMethods, Method
 from dayjob.admin.minute_cache import MinuteCache
+from dayjob.admin.redactor import Redactor
 from dayjob.admin.session import Session
 from dayjob.errors import BadOption
 from dayjob.names import check_redis
 from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
+from dayjob.store.connection_options import ANSWER_SECONDS
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.steps import Steps, awalk, walk
+from dayjob.store.stream_reader import BLOCK_SECONDS, Emitted, StreamReader
+from dayjob.store.urls import Address, parse_url
 
 C = TypeVar("C")
 T = TypeVar("T")
 
 #: How many idle connections are kept.
 MAX_IDLE = 4
+#: The connection of a reader of a stream, who blocks on it.
+_READING: dict[str, Any] = {"name": "dayjob:stream", "timeout": BLOCK_SECONDS + ANSWER_SECONDS}
 
 
 def whoami() -> str:
@@ -60,7 +67,7 @@ class _AdminBase(AdminMethods):
         if show_unannounced is None:
             show_unannounced = addresses.show_unannounced()
         self._session = Session(keys, actor or whoami(), frozenset(hide), show_unannounced, MinuteCache(keys))
-        self._where: list[addresses.Address] = []
+        self._where: list[Address] = []
 
     def acting(self, actor: str) -> Self:
         """A copy that acts for another operator. It shares the connections."""
@@ -74,9 +81,9 @@ class _AdminBase(AdminMethods):
         """Who acts, as the audit has it."""
         return self._session.actor
 
-    def _address(self) -> addresses.Address:
+    def _address(self) -> Address:
         if not self._where:
-            self._where.append(addresses.parse_url(addresses.connect_target(addresses.resolve(self._redis))))
+            self._where.append(parse_url(addresses.connect_target(addresses.resolve(self._redis))))
         return self._where[0]
 
 
@@ -156,6 +163,19 @@ class Admin(_AdminBase):
             else:
                 link.close()
 
+    def stream(self, job_id: str, *, after: str = "") -> Iterator[Emitted]:
+        """What a job emits, without secrets, until it has ended. `after` is the `id` of a value: continues after it.
+
+        Uses a connection of its own. Raises JobFailed, BadOption, StoreError.
+        """
+        reader, redactor = streams.new_reader(self._session, job_id, after)
+        link = Link(self._address(), tag=self._session.keys.known_jobs, **_READING)
+        try:
+            while not reader.ended:
+                yield from walk(link, streams.follow(reader, redactor))
+        finally:
+            link.close()
+
     def close(self) -> None:
         """Close the idle connections. The next call opens a new one."""
         while self._idle:
@@ -173,6 +193,38 @@ def _half_character(error: UnicodeEncodeError) -> BadOption:
     return BadOption(
         f"{error.object[:200]!r} has half a character (a lone surrogate): nothing has such a name"
     )
+
+
+class JobStream:
+    """The stream of a job, read step by step on a connection of its own."""
+
+    def __init__(self, link: AsyncLink, reader: StreamReader, redactor: Redactor) -> None:
+        self._link = link
+        self._reader = reader
+        self._redactor = redactor
+
+    async def read(self) -> list[Emitted]:
+        """The next values; none if there are none within two seconds. Raises JobFailed, StoreError."""
+        return await awalk(self._link, streams.follow(self._reader, self._redactor))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended and everything was read."""
+        return self._reader.ended
+
+    @property
+    def failed(self) -> bool:
+        """Whether the next read raises JobFailed."""
+        return self._reader.failed
+
+    @property
+    def missing(self) -> bool:
+        """Whether nothing is known of the job."""
+        return self._reader.missing
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._link.close()
 
 
 @_with_methods(_async)
@@ -206,6 +258,24 @@ class AsyncAdmin(_AdminBase):
                 self._idle.append(link)
             else:
                 await link.close()
+
+    def open_stream(self, job_id: str, *, after: str = "") -> JobStream:
+        """The stream of a job, to read it step by step. Raises BadOption."""
+        link = AsyncLink(self._address(), tag=self._session.keys.known_jobs, **_READING)
+        return JobStream(link, *streams.new_reader(self._session, job_id, after))
+
+    async def stream(self, job_id: str, *, after: str = "") -> AsyncIterator[Emitted]:
+        """What a job emits, without secrets, until it has ended. `after` is the `id` of a value: continues after it.
+
+        Uses a connection of its own. Raises JobFailed, BadOption, StoreError.
+        """
+        opened = self.open_stream(job_id, after=after)
+        try:
+            while not opened.ended:
+                for one in await opened.read():
+                    yield one
+        finally:
+            await opened.close()
 
     async def close(self) -> None:
         """Close the idle connections. The next call opens a new one."""

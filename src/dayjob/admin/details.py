@@ -17,8 +17,9 @@ from dayjob.store.steps import Steps, ask
 #: How many actions and ticks are shown.
 MAX_ACTIONS = 20
 MAX_TICKS = 20
-#: How many attempts that ended are shown.
+#: How many attempts that ended are read: of a schedule, and of a pool, whose page draws them.
 MAX_ATTEMPTS = 20
+MAX_OF_POOL = 100
 #: Events that are about one pool.
 POOL_EVENTS = ("started", "stopped", "died", "leader", "deploy")
 
@@ -40,7 +41,7 @@ def pool(session: Session, pool_id: str) -> Steps[PoolDetail]:
     held = yield from ask(inspect.held_size(session.keys, pool_id))
     workers = (yield from busy(session, pool_id=pool_id)) if lease is not None else ()
     found = None if lease is None else Pool(pool_id, lease - now, status)
-    ended = yield from history.history(session, pool=pool_id, limit=MAX_ATTEMPTS)
+    ended = yield from history.history(session, pool=pool_id, limit=MAX_OF_POOL)
     return PoolDetail(
         now, pool_id, found, leader == pool_id, held, died_at, workers, actions, events, ended.records
     )

@@ -249,16 +249,21 @@ def _newest(streams: list[_Stream], query: Query, limit: int, now: float) -> Ste
         if short and searched >= MAX_SEARCHED:
             # Everything newer than this was searched, and is among `found`.
             place, key = max(stream.top for stream in streams if stream.found or not stream.ended)
-            return HistoryPage(now, tuple(found), searched, _cursor_text((place, key + "\0")))
+            return HistoryPage(now, _by_end(found), searched, _cursor_text((place, key + "\0")))
         if short:
             searched += yield from _read_on(short, query)
         elif full is None:
-            return HistoryPage(now, tuple(found), searched)
+            return HistoryPage(now, _by_end(found), searched)
         else:
             last = full.top
             found.append(attempt_record(full.name, full.found.pop(0).record))
     more = last is not None and any(stream.found or not stream.ended for stream in streams)
-    return HistoryPage(now, tuple(found), searched, _cursor_text(last) if more and last else "")
+    return HistoryPage(now, _by_end(found), searched, _cursor_text(last) if more and last else "")
+
+
+def _by_end(records: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
+    """A page, newest first. Redis has records in the order in which they were written, up to a second after the attempts ended."""
+    return tuple(sorted(records, key=lambda one: one.ended_at, reverse=True))
 
 
 def _slowest(streams: list[_Stream], query: Query, limit: int, now: float) -> Steps[HistoryPage]:

@@ -9,6 +9,8 @@ from dayjob.admin.records import AttemptRecord
 from dayjob.admin.session import Session, read_audit
 from dayjob.admin.timeline import abouts
 from dayjob.admin.views import Event, EventKind, JobView, PastAttempt
+from dayjob.explain.reasons import JobRunning, Reason
+from dayjob.explain.words import place
 from dayjob.store.steps import Steps
 
 #: How many actions of operators are shown.
@@ -16,12 +18,23 @@ MAX_ACTIONS = 50
 
 
 def story(
-    session: Session, job: JobView, attempts: Sequence[AttemptRecord], now: float
+    session: Session, job: JobView, attempts: Sequence[AttemptRecord], now: float, why: Reason
 ) -> Steps[tuple[Event, ...]]:
-    """The known events of a job that is stored, in order. `attempts` are those that the history has."""
-    ended = {one.attempt: one.ended_at for one in attempts}
+    """The known events of a job that is stored, in order. `attempts` are those that the history has, `why` is why it does not run."""
+    ended = {one.attempt: one for one in attempts}
     around = yield from _around(session, job.id, attempts)
-    return _in_order([*around, *_stored_events(job, ended, now)])
+    return _in_order([*around, *_stored_events(job, ended, now), *_runs(job, why, now)])
+
+
+def _runs(job: JobView, why: Reason, now: float) -> list[Event]:
+    """The start of the attempt that runs."""
+    if not isinstance(why, JobRunning):
+        return []
+    return [_started(now - why.seconds, job.attempt, place(why.pool), why.pool.tag)]
+
+
+def _started(at: float, attempt: int, where: str, tag: str) -> Event:
+    return Event(at, f"attempt {attempt} started on {where}" + (f" ({tag})" if tag else ""), "started")
 
 
 def finished_story(
@@ -51,16 +64,19 @@ def _around(session: Session, job_id: str, attempts: Sequence[AttemptRecord]) ->
             if one.started_at is not None:
                 pool = about.get(one.pool_id)
                 where = f"{pool.host}/{pool.pid}" if pool else f"pool {one.pool_id}"
-                tag = f" ({one.tag})" if one.tag else ""
-                events.append(
-                    Event(one.started_at, f"attempt {one.attempt} started on {where}{tag}", "started")
-                )
+                events.append(_started(one.started_at, one.attempt, where, one.tag))
     return events
 
 
-def _precise(second: float, recorded: float | None) -> float:
+def _recorded(second: float, record: AttemptRecord | None) -> AttemptRecord | None:
+    """The record of an attempt that ended in this second; None if the history has none."""
+    return record if record is not None and abs(record.ended_at - second) < 2 else None
+
+
+def _precise(second: float, record: AttemptRecord | None) -> float:
     """When an attempt ended: a payload keeps the second, a record of the history the millisecond."""
-    return recorded if recorded is not None and abs(recorded - second) < 2 else second
+    found = _recorded(second, record)
+    return second if found is None else found.ended_at
 
 
 def _ended_event(one: AttemptRecord) -> Event:
@@ -70,7 +86,7 @@ def _ended_event(one: AttemptRecord) -> Event:
     return Event(one.ended_at, f"attempt {one.attempt} {one.outcome.replace('_', ' ')}{ran}{error}", kind)
 
 
-def _stored_events(job: JobView, ended: dict[int, float], now: float) -> list[Event]:
+def _stored_events(job: JobView, ended: dict[int, AttemptRecord], now: float) -> list[Event]:
     """What the payload of a job has: when it was enqueued and due, how its attempts ended, and what comes next."""
     # Of two events at the same moment the first stays first: the job was due again after the attempt had failed.
     events = [*(_ended_badly(one, ended) for one in job.past), *_came_in(job, now)]
@@ -112,9 +128,12 @@ def _came_in(job: JobView, now: float) -> list[Event]:
     return [*events, Event(due, "due again" if before else "due", "due")]
 
 
-def _ended_badly(one: PastAttempt, ended: dict[int, float]) -> Event:
+def _ended_badly(one: PastAttempt, ended: dict[int, AttemptRecord]) -> Event:
     at = _precise(one.at, ended.get(one.attempt))
     if one.died_in:
         return Event(at, f"attempt {one.attempt}: {one.error} (pool {one.died_in})", "crashed")
-    ran = f" after {text.took(one.ran)}" if one.ran else ""
+    # The payload has when it was settled, a moment later.
+    record = _recorded(one.at, ended.get(one.attempt))
+    seconds = one.ran if record is None or record.ran is None else record.ran
+    ran = f" after {text.took(seconds)}" if seconds else ""
     return Event(at, f"attempt {one.attempt} failed{ran}: {one.error}", "failed")

@@ -201,7 +201,7 @@ def detail(
     why = yield from _reason(session, found, job.error)
     now = yield from ask(inspect.now())
     attempts = (yield from attempts_of(session, job_id, job.name)) if job.attempts and job.name else ()
-    events = yield from job_story.story(session, job, attempts, now)
+    events = yield from job_story.story(session, job, attempts, now, why)
     words = sentence(why) + (yield from _held_up_words(session, job))
     return JobDetail(job, words, events, *copies(job), why.kind, attempts)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from dayjob.admin import sorting
 from dayjob.admin.bin import ended, new_deletion
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
 from dayjob.admin.views import Outcome, Tally
+from dayjob.admin.views.limits import KeysView, KeyView
 from dayjob.errors import BadOption
 from dayjob.handlers.job_keys import stored_key
 from dayjob.names import suggest
@@ -21,50 +22,11 @@ MAX_READ = 5000
 MAX_SHOWN = 100
 
 
-@dataclass(frozen=True, slots=True)
-class KeyView:
-    """One key of a queue."""
-
-    key: str
-    #: Jobs that wait and that run, and the share of the waiting jobs of all keys, from 0 to 1.
-    waiting: int
-    running: int
-    share: float
-    #: Seconds that its oldest job has waited; None if that is not known.
-    oldest: float | None
-    weight: float
-    #: How many of its jobs may run at once; None if its job type has no such limit.
-    limit: int | None
-    #: Whether an operator set that limit for this key.
-    own_limit: bool
-    paused: bool
-    #: Seconds until it is tried again; None if it does not wait for a time.
-    wait: float | None
-    #: Whether it waits until one of its jobs has ended.
-    full: bool
-
-
-@dataclass(frozen=True, slots=True)
-class KeysView:
-    """The keys of a queue that have waiting jobs."""
-
-    queue: str
-    #: The arguments of the key; none if the queue has no keys.
-    by: tuple[str, ...]
-    #: How many keys have jobs, and how many of those must wait.
-    total: int
-    held_back: int
-    #: Jobs that wait under the keys that were read.
-    waiting: int
-    #: Those with most jobs first.
-    keys: tuple[KeyView, ...]
-    now: float
-    #: Seconds that the oldest job of the keys but the largest has waited; None if that is not known.
-    others_wait: float | None = None
-
-
-def listing(session: Session, name: str, *, most: int = MAX_SHOWN, read: int = MAX_READ) -> Steps[KeysView]:
-    """The keys of a queue that have waiting jobs, those with most jobs first. `read` keys are looked at."""
+def listing(
+    session: Session, name: str, *, most: int = MAX_SHOWN, read: int = MAX_READ, sort: str = ""
+) -> Steps[KeysView]:
+    """The keys of a queue that have waiting jobs, those with most jobs first. `read` keys are looked at. Raises BadOption."""
+    sorting.KEYS.read(sort)
     keys = session.keys
     now = yield from ask(inspect.now())
     table = yield from ask(rates.rate_table(keys))
@@ -78,7 +40,16 @@ def listing(session: Session, name: str, *, most: int = MAX_SHOWN, read: int = M
     views.sort(key=lambda one: (-one.waiting, one.key))
     by = rule.key.by if rule is not None and rule.key is not None else ()
     others = max((one.oldest for one in views[1:] if one.oldest is not None), default=None)
-    return KeysView(name, by, turns + blocked, blocked, waiting, tuple(views[:most]), now, others)
+    return KeysView(
+        name,
+        by,
+        turns + blocked,
+        blocked,
+        waiting,
+        tuple(sorting.KEYS.sorted(views, sort)[:most]),
+        now,
+        others,
+    )
 
 
 def _view(one: KeyState, places: int, waiting: int, now: float) -> KeyView:
@@ -159,7 +130,7 @@ def _must_have_keys(session: Session, name: str) -> Steps[None]:
 
 
 def _subject(name: str, key: str) -> str:
-    return f"queue {name} (key {key})"
+    return f"queue {name} (key {stored_key(key)})"
 
 
 def _done(session: Session, action: str, name: str, key: str, message: str) -> Steps[Outcome]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from dayjob.admin import sorting
 from dayjob.admin.session import Session, outcome
 from dayjob.admin.views import Outcome
+from dayjob.admin.views.limits import KeyLimit, LimitView
 from dayjob.errors import BadOption
 from dayjob.handlers.job_keys import stored_key
 from dayjob.limits import MAX_PER_SECONDS, Rate, RateKind, Window, allows, read_definition
@@ -21,56 +23,38 @@ from dayjob.text import span
 AT_ONCE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class KeyLimit:
-    """What an operator set a limit to for one key."""
+def listing(
+    session: Session, *, sort: str = "", sizes: Mapping[str, int] | None = None
+) -> Steps[tuple[LimitView, ...]]:
+    """Every rate limit by name, or sorted by a column, with what it uses and keeps back. Raises BadOption.
 
-    key: str
-    #: In words; "lifted" if there is no limit for this key.
-    allows: str
-
-
-@dataclass(frozen=True, slots=True)
-class LimitView:
-    """A rate limit."""
-
-    name: str
-    #: `rate` or `window`.
-    kind: str
-    #: What it allows, in words; "lifted" if an operator lifted it.
-    allows: str
-    #: Units of a rate, or starts of a window, that are used now; and how many may be.
-    used: int
-    most: int | None
-    #: Seconds until the next job may start; 0 if one may start now.
-    wait: float
-    #: Seconds until its hold ends; 0 if there is none.
-    held_for: float
-    #: Jobs that wait in the queues of its job names. Other limits may keep them back too.
-    waiting: int
-    #: About how many seconds a job enqueued now waits for this limit, behind those that wait; 0 if it may start at once.
-    delay: float
-    #: The job names that have this limit.
-    queues: tuple[str, ...]
-    #: What the code declares, in words; and whether an operator set something else.
-    declared: str
-    by_operator: bool
-    #: Whether a key of the limit has a wrong type, so that its jobs do not start.
-    wrong: bool = False
-    #: The arguments by which it counts, if each key has its own count; and what operators set for single keys.
-    by: tuple[str, ...] = ()
-    own_keys: tuple[KeyLimit, ...] = ()
-    #: How many keys wait for this limit or for another one of their job names.
-    keys_held_back: int = 0
+    `sizes` are those of the queues, if they are known.
+    """
+    sorting.LIMITS.read(sort)
+    table = yield from ask(rates.rate_table(session.keys))
+    views = yield from _views(session.keys, table, sorted(table.definitions), sizes)
+    return tuple(sorting.LIMITS.sorted(views, sort))
 
 
-def listing(session: Session, *, sizes: Mapping[str, int] | None = None) -> Steps[tuple[LimitView, ...]]:
-    """Every rate limit by name, with what it uses and keeps back. `sizes` are those of the queues, if they are known."""
-    keys = session.keys
-    table = yield from ask(rates.rate_table(keys))
-    names = sorted(table.definitions)
+def of_queue(session: Session, name: str) -> Steps[tuple[tuple[LimitView, ...], str]]:
+    """The rate limits of a job name, and how many of its jobs each key may run at once, in words; "" if that is not limited."""
+    table = yield from ask(rates.rate_table(session.keys))
+    rule = table.rules.get(name)
+    if rule is None:
+        return (), ""
+    views = yield from _views(
+        session.keys, table, [one for one in rule.limits if one in table.definitions], None
+    )
+    places = rule.key is not None and rule.key.places
+    return tuple(views), f"{places:,} for each {' and '.join(rule.key.by)}" if rule.key and places else ""
+
+
+def _views(
+    keys: Keys, table: RateTable, names: Sequence[str], sizes: Mapping[str, int] | None
+) -> Steps[list[LimitView]]:
+    """These rate limits, with what each uses and keeps back."""
     if not names:
-        return ()
+        return []
     if sizes is None:
         sizes = yield from _sizes(keys, sorted({queue for name in names for queue in table.users(name)}))
     states: dict[str, LimitState] = {}
@@ -83,7 +67,7 @@ def listing(session: Session, *, sizes: Mapping[str, int] | None = None) -> Step
     for at, view in enumerate(views):
         if view.by:
             views[at] = yield from _with_keys(keys, view)
-    return tuple(views)
+    return views
 
 
 def _with_keys(keys: Keys, view: LimitView) -> Steps[LimitView]:
@@ -259,5 +243,5 @@ def _table(session: Session, name: str, key: str | None = None) -> Steps[RateTab
 
 
 def _done(session: Session, action: str, name: str, key: str | None, message: str) -> Steps[Outcome]:
-    subject = f"limit {name}" + ("" if key is None else f" (key {key})")
+    subject = f"limit {name}" + ("" if key is None else f" (key {stored_key(key)})")
     return (yield from outcome(session, action, subject, "done", message))

@@ -29,9 +29,11 @@ from dayjob.admin import scale as scale_steps
 from dayjob.admin import scrape as scrape_steps
 from dayjob.admin import search as search_steps
 from dayjob.admin import sources as sources_steps
+from dayjob.admin import streams as stream_steps
 from dayjob.admin import timeline as timeline_steps
 from dayjob.admin import verdict as verdict_steps
 from dayjob.admin import waves as wave_steps
+from dayjob.admin import workflow_audit as workflow_audit_steps
 from dayjob.admin import workflows as workflow_steps
 from dayjob.admin.session import Session, read_audit
 from dayjob.store.steps import Steps
@@ -78,6 +80,7 @@ class AdminMethods:
     job = Method(job_steps.detail)
     still = Method(job_steps.still)
     logs = Method(job_steps.logs)
+    emitted = Method(stream_steps.emitted)
     explain = Method(job_steps.explain)
     search = Method(search_steps.search)
     batches = Method(batch_steps.listing)
@@ -146,6 +149,7 @@ class AdminMethods:
     cancel_workflow = Method(workflow_steps.cancel)
     retry_workflow = Method(workflow_steps.retry)
     skip_node = Method(workflow_steps.skip)
+    audit_workflow = Method(workflow_audit_steps.audit)
 
     # Actions on pools.
     quiet = Method(pool_steps.quiet)

@@ -29,18 +29,19 @@ GROWTH_SECONDS = 45.0
 def metrics(
     session: Session, hours: int = 1, *, name: str | None = None, most: int | None = None, sort: str = ""
 ) -> Steps[Metrics]:
-    """Throughput, wait and run times by job name over the last 1, 24 or 72 hours: of one, of the busiest, or of all.
+    """Throughput, wait and run times by job name over the last 1, 24 or 72 hours: of one, or of all.
 
-    The busiest first, or sorted by another column: `-run_p95`. Raises BadOption.
+    The busiest first, or sorted by another column: `-run_p95`. `most` names at most, the first in this order. Raises BadOption.
     """
-    sorting.METRICS.read(sort)
+    # Only the busiest can be chosen before their wait and run times are read.
+    busiest = sorting.METRICS.read(sort) == sorting.METRICS.read("")
     now, parts = yield from _series(session, hours)
     totals = yield from ask(figures.totals(session.keys))
     names = {one for part in parts for one in (*part.ended, *part.fails, *part.taken)}
     names |= {
         one for counter, by_name in totals.items() if counter not in NOT_BY_JOB for one in by_name if one
     }
-    chosen = _chosen(names, parts, most) if name is None else names & {name}
+    chosen = names & {name} if name is not None else _chosen(names, parts, most if busiest else None)
     first, last = parts[0].minute, int(now // 60)
     read = partial(session.minute_cache.minutes, now=now)
     times = yield from rollups.times(session.keys, first, last, read, chosen)
@@ -51,7 +52,7 @@ def metrics(
         jobs = tuple(replace(one, run_times=times.run(name), wait_times=times.wait(name)) for one in jobs)
     return Metrics(
         now, hours, flow.step, flow.starts, flow.ended, flow.failed, tuple(sorted(names)),
-        tuple(sorting.METRICS.sorted(jobs, sort)), Quantiles.of(times.exchange()),
+        tuple(sorting.METRICS.sorted(jobs, sort)[: None if most is None else max(0, most)]), Quantiles.of(times.exchange()),
         flow.waiting,
     )  # fmt: skip
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from dayjob.admin import sorting
 from dayjob.admin.jobs import source_of
 from dayjob.admin.session import Session
 from dayjob.admin.views import State
+from dayjob.admin.views.payloads import LargeJob, NameSizes, PayloadSizes
 from dayjob.store.ops import inspect
 from dayjob.store.ops.inspect import Page
 from dayjob.store.steps import Steps, ask
@@ -26,44 +27,12 @@ MAX_BYTES = 8 << 20
 MAX_LARGEST = 20
 
 
-@dataclass(frozen=True, slots=True)
-class LargeJob:
-    """A job with a large payload."""
+def payloads(session: Session, *, sort: str = "") -> Steps[PayloadSizes]:
+    """The sizes of payloads of waiting, scheduled, retry, dead and done jobs: of a few hundred of each set, and of the longest queues.
 
-    size: int
-    id: str
-    name: str
-    state: State
-
-
-@dataclass(frozen=True, slots=True)
-class NameSizes:
-    """The payloads of one job name, in bytes."""
-
-    name: str
-    count: int
-    median: int
-    largest: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadSizes:
-    """How large the payloads of stored jobs are."""
-
-    now: float
-    #: How many jobs were read, and how many there are.
-    searched: int
-    total: int
-    #: The largest size of each step in bytes, a power of two, to how many payloads it has.
-    steps: dict[int, int]
-    #: The name with the most bytes first.
-    names: tuple[NameSizes, ...]
-    largest: tuple[LargeJob, ...]
-
-
-def payloads(session: Session) -> Steps[PayloadSizes]:
-    """The sizes of payloads of waiting, scheduled, retry, dead and done jobs: of a few hundred of each set, and of the longest queues."""
+    `sort` is the order of the names. Raises BadOption.
+    """
+    sorting.PAYLOADS.read(sort)
     overview = yield from inspect.all_queues(session.keys)
     found: list[LargeJob] = []
     total = 0
@@ -83,7 +52,7 @@ def payloads(session: Session) -> Steps[PayloadSizes]:
             for name in some:
                 found += _sizes("waiting", (yield from inspect.peek_all(session.keys, name, size=share)))
     largest = heapq.nlargest(MAX_LARGEST, found, key=lambda one: one.size)
-    return PayloadSizes(overview.now, len(found), total, _steps(found), _by_name(found), tuple(largest))
+    return PayloadSizes(overview.now, len(found), total, _steps(found), _by_name(found, sort), tuple(largest))
 
 
 def _sizes(state: State, seen: Page) -> list[LargeJob]:
@@ -109,12 +78,12 @@ def _steps(found: Iterable[LargeJob]) -> dict[int, int]:
     return steps
 
 
-def _by_name(found: Iterable[LargeJob]) -> tuple[NameSizes, ...]:
+def _by_name(found: Iterable[LargeJob], sort: str) -> tuple[NameSizes, ...]:
     sizes: dict[str, list[int]] = {}
     for one in found:
         sizes.setdefault(one.name, []).append(one.size)
     rows = [
         NameSizes(name, len(some), sorted(some)[len(some) // 2], max(some), sum(some))
-        for name, some in sizes.items()
+        for name, some in sorted(sizes.items())
     ]
-    return tuple(sorted(rows, key=lambda one: (-one.total, one.name)))
+    return tuple(sorting.PAYLOADS.sorted(rows, sort))

@@ -12,6 +12,7 @@ from dayjob.admin.bin import ended, new_deletion
 from dayjob.admin.failures import groups_of
 from dayjob.admin.job_lists import page
 from dayjob.admin.job_types import one as job_type
+from dayjob.admin.limits import of_queue
 from dayjob.admin.metrics import RECENT_MINUTES, RecentWindow, failing, growth, pairs, totals_of, window
 from dayjob.admin.pools import busy, periodic
 from dayjob.admin.session import DONE_OR_ALREADY, Session, outcome, write_audit
@@ -152,10 +153,11 @@ def detail(session: Session, name: str) -> Steps[QueueDetail]:
     failed = yield from groups_of(session, name)
     schedules = tuple(one for one in (yield from periodic(session)) if one.job == name)
     described = yield from job_type(session, name)
+    limits, per_key = yield from of_queue(session, name)
     return QueueDetail(
         overview.now, view, rough if view.incoming is None else view.incoming, Quantiles.of(times.wait(name)), Quantiles.of(times.run(name)),
         totals_of(totals, name), tuple(able), queue.paused_by, queue.paused_at, following,
-        view.incoming is not None, _series([minute.counts for minute in minutes], name), running, failed, schedules, described,
+        view.incoming is not None, _series([minute.counts for minute in minutes], name), running, failed, schedules, described, limits, per_key,
     )  # fmt: skip
 
 
@@ -165,7 +167,7 @@ def _series(counts: list[Counts], name: str) -> tuple[QueueMinute, ...]:
             one.minute * 60, figures.came_in(one, following, name), one.fetched(name), one.ran(name), one.failed(name),
             one.size(name), one.oldest(name),
         )
-        for one, following in pairs(counts)[:-1]
+        for one, following in pairs(counts)[1:]
     )  # fmt: skip
 
 

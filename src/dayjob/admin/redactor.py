@@ -13,7 +13,16 @@ from typing import Any
 from dayjob.admin.filter_checks import MISSING, Hidden
 from dayjob.admin.session import Session
 from dayjob.errors import Rejected
-from dayjob.handlers.redact import HIDDEN, UNANNOUNCED, is_hidden, secrets_in, shown, texts_in, without
+from dayjob.handlers.redact import (
+    HIDDEN,
+    UNANNOUNCED,
+    hidden_keys,
+    is_hidden,
+    secrets_in,
+    shown,
+    texts_in,
+    without,
+)
 from dayjob.store import codec
 from dayjob.store.ops import job_types
 from dayjob.store.steps import Steps, ask
@@ -124,6 +133,12 @@ class Redactor:
     def error(self, wire: codec.Wire) -> str:
         """The redacted error of a job."""
         return self.text(wire.err, self.secrets(wire)) if wire.err else ""
+
+    def emitted(self, name: str, value: Any) -> Any:
+        """A redacted value that a job emitted. Its pool has removed what its job type redacts."""
+        if name in self._unannounced:
+            return UNANNOUNCED
+        return HIDDEN if self._blind else hidden_keys(value, self.hide(name))
 
     def result(self, name: str, value: Any, secrets: list[str]) -> Any:
         """A redacted result."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dayjob.admin import batches, limits, workflows
-from dayjob.admin.limits import LimitView
 from dayjob.admin.newest import AT_ONCE
 from dayjob.admin.queues import listing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Pool, QueuesView, Sizes
 from dayjob.admin.views.batches import BatchView
+from dayjob.admin.views.limits import LimitView
 from dayjob.admin.views.workflows import WorkflowView
 from dayjob.store.ops import figures, inspect, pools
 from dayjob.store.ops.figures import Counts, Minute, Times, bucket_limit

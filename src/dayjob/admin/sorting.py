@@ -27,6 +27,8 @@ from dayjob.admin.views import (
     Status,
 )
 from dayjob.admin.views.batches import BatchView
+from dayjob.admin.views.limits import KeyView, LimitView
+from dayjob.admin.views.payloads import NameSizes
 from dayjob.admin.views.workflows import WorkflowView
 from dayjob.errors import BadOption
 from dayjob.names import suggest
@@ -285,4 +287,32 @@ TIMELINE: SortTable[TimelineEvent] = SortTable(
     },
     "-when",
     ("kind", "by", "name", "host"),
+)  # fmt: skip
+
+LIMITS: SortTable[LimitView] = SortTable(
+    "rate limits",
+    {
+        "name": lambda one: one.name, "used": lambda one: one.used / one.most if one.most else None, "next": lambda one: one.wait,
+        "waiting": lambda one: one.waiting, "delay": lambda one: one.delay, "held": lambda one: one.held_for,
+    },
+    "name",
+)  # fmt: skip
+
+KEYS: SortTable[KeyView] = SortTable(
+    "keys",
+    {
+        "waiting": lambda one: one.waiting, "key": lambda one: one.key, "oldest": lambda one: one.oldest, "running": lambda one: one.running,
+        "weight": lambda one: one.weight,
+    },
+    "-waiting",
+    ("key",),
+)  # fmt: skip
+
+PAYLOADS: SortTable[NameSizes] = SortTable(
+    "payload sizes",
+    {
+        "total": lambda one: one.total, "name": lambda one: one.name, "read": lambda one: one.count, "median": lambda one: one.median,
+        "largest": lambda one: one.largest,
+    },
+    "-total",
 )  # fmt: skip

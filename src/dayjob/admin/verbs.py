@@ -146,7 +146,7 @@ TABLE = (
         "batches cancel", "/batch/cancel", "c", ("open", "running"), asks=True,
     ),
     VerbRow(
-        "batch", "repair", "Audit and repair", "Every job is searched for members of this batch. What the batch believes is corrected where its members are elsewhere.",
+        "batch", "repair", "Audit and repair", "Every job is searched for members of this batch. The records of the batch are corrected where its members are elsewhere.",
         "batches audit", "/batch/repair", "e", ("open", "running", "cancelled", "failed", "succeeded"),
     ),
     VerbRow(
@@ -156,6 +156,10 @@ TABLE = (
     VerbRow(
         "workflow", "cancel", "Cancel", "Nodes that wait never run, jobs that wait are dropped when their turn comes, and those that run are asked to stop.",
         "workflows cancel", "/workflow/cancel", "c", ("running", "failed"), asks=True,
+    ),
+    VerbRow(
+        "workflow", "repair", "Audit and repair", "Every job is searched for the nodes of this workflow. The records of the workflow are corrected where their jobs are elsewhere.",
+        "workflows audit", "/workflow/repair", "e", ("running", "failed", "cancelled", "succeeded"),
     ),
     VerbRow(
         "node", "retry", "Retry", "The node runs again, and then all nodes that need it, also those that have completed. Their results are forgotten.",

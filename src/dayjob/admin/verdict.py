@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import partial
 
 from dayjob.admin import keys, server_checks
-from dayjob.admin.keys import KeysView
 from dayjob.admin.metrics import failing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Level, Note, NoteKind, Sizes, Verdict
+from dayjob.admin.views.limits import KeysView
 from dayjob.explain.obstacles import UNATTENDED, Fleet, obstacle
 from dayjob.explain.words import place, quoted
 from dayjob.store.keys import Keys
-from dayjob.store.ops import inspect, pools, rollups
+from dayjob.store.ops import broken, inspect, pools, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.ops.health import Health
 from dayjob.store.ops.inspect import Queue
@@ -54,7 +54,7 @@ TODO: dict[NoteKind, str] = {
     "noisy": "Give the key a limit or less weight, or pause it: dayjob queues keys NAME.",
     "failing": "Read the error on the page of failures.",
     "overdue": "Check that a pool runs and reaches Redis: its leader moves these jobs.",
-    "broken": "Repair them, or delete them.",
+    "broken": "Repair or delete what cannot be read.",
     "dead": "Retry them after a fix, or delete them.",
     "eviction": "Set maxmemory-policy to noeviction.",
     "memory_only": "Turn on appendonly or snapshots.",
@@ -85,7 +85,7 @@ def verdict(session: Session) -> Steps[Verdict]:
         *_about_arguments(live),
         *_about_failures(minutes),
         *(yield from _about_due(session, now, sizes)),
-        *_about_sets(sizes),
+        *(yield from _about_sets(session, sizes)),
         *_about_server((yield from session.minute_cache.server(now))),
         *_about_outbox(outbox, now),
     ]
@@ -202,11 +202,13 @@ def _about_queues(queues: tuple[Queue, ...], fleet: Fleet, now: float) -> list[N
             text = f"{quoted(queue.name)} is paused and {doing(queue.size, 'job', 'wait')}"
             found.append(Note("warning", queue.name, text, "paused", queue.paused_at))
     # A pool that has not reported may have these jobs; that no pool runs is a note of its own.
-    unattended = [queue.name for queue in waiting if kinds.get(queue.name) in UNATTENDED]
+    unattended = [queue for queue in waiting if kinds.get(queue.name) in UNATTENDED]
     if unattended and fleet.pools and not fleet.unreported:
         has = "has" if len(unattended) == 1 else "have"
-        text = f"{counted(len(unattended), 'queue')} {has} no worker{_listed(unattended)}"
-        found.append(Note("error", unattended[0], text, "no_worker"))
+        names = [queue.name for queue in unattended]
+        text = f"{counted(len(names), 'queue')} {has} no worker{_listed(names)}"
+        oldest = max((queue.age for queue in unattended if queue.age is not None), default=None)
+        found.append(Note("error", names[0], text, "no_worker", None if oldest is None else now - oldest))
     running = [queue for queue in waiting if kinds.get(queue.name) != "paused"]
     old = max(running, key=lambda queue: queue.age or 0.0, default=None)
     if old is not None and (old.age or 0.0) > MAX_WAIT_SECONDS:
@@ -222,8 +224,15 @@ def _about_failures(minutes: list[Counts]) -> list[Note]:
     for name, number in sorted(failed.items(), key=lambda item: (-item[1], item[0])):
         share = failing(minutes, name) or 0.0
         if number >= MIN_FAILED and share >= FAILING_SHARE:
-            found.append(Note("warning", name, f"{share:.0%} of {quoted(name)} fail", "failing"))
+            text = f"{share:.0%} of {quoted(name)} fail"
+            found.append(Note("warning", name, text, "failing", _began(minutes, name)))
     return found
+
+
+def _began(minutes: list[Counts], name: str) -> float | None:
+    """The first minute in which a name failed; None if that may have been before the minutes that were read."""
+    first = next(one for one in minutes if one.failed(name))
+    return None if first is minutes[0] else first.minute * 60.0
 
 
 def _about_due(session: Session, now: float, sizes: Sizes) -> Steps[list[Note]]:
@@ -241,7 +250,8 @@ def _about_due(session: Session, now: float, sizes: Sizes) -> Steps[list[Note]]:
     return found
 
 
-def _about_sets(sizes: Sizes) -> list[Note]:
+def _about_sets(session: Session, sizes: Sizes) -> Steps[list[Note]]:
+    """Sets that cannot be read, and those with entries that need an operator, since the oldest of them."""
     found = [
         Note("error", name, f"the key {name} has a wrong type", "wrong_type")
         for name in ("scheduled", "retry", "dead", "done")
@@ -249,10 +259,12 @@ def _about_sets(sizes: Sizes) -> list[Note]:
     ]
     if sizes.broken > 0:
         text = f"{counted(sizes.broken, 'entry', 'entries')} could not be read"
-        found.append(Note("warning", "broken", text, "broken"))
+        first = (yield from ask(broken.page(session.keys, size=1))).entries
+        found.append(Note("warning", "broken", text, "broken", first[0].at if first else None))
     if sizes.dead > 0:
         text = f"{counted(sizes.dead, 'job')} {'is' if sizes.dead == 1 else 'are'} dead"
-        found.append(Note("notice", "dead", text, "dead"))
+        oldest = (yield from ask(inspect.page(session.keys.dead, size=1))).entries
+        found.append(Note("notice", "dead", text, "dead", oldest[0].at if oldest else None))
     return found
 
 

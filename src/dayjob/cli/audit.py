@@ -6,6 +6,7 @@ import click
 
 from dayjob.admin import sorting
 from dayjob.cli import console
+from dayjob.store.ops import inspect
 
 
 @click.command(epilog="Example: dayjob audit --about send_mail")
@@ -23,11 +24,17 @@ def audit(
 ) -> None:
     """Show who did what, newest first. The last 1,000 actions are kept."""
     with console.opened(redis, namespace) as admin:
-        lines = admin.audit(offset=offset, size=size, about=about, sort=sort)
+        # One more shows whether there are others.
+        found = admin.audit(offset=offset, size=size + 1, about=about, sort=sort)
+    lines = found[:size]
     if as_json:
         console.emit(lines)
+    elif not lines and offset:
+        click.echo("No more entries.")
     elif not lines:
         click.echo(f"The audit has no entry about {about!r}." if about else "The audit is empty.")
     else:
         rows = [(console.when(line.at), line.actor, line.action, line.subject, line.result) for line in lines]
         console.table(("WHEN", "WHO", "ACTION", "TARGET", "RESULT"), rows)
+        if len(found) > size or size == inspect.MAX_ENTRIES == len(found):
+            click.echo(f"more: the same with --offset {offset + size}", err=True)

@@ -8,7 +8,7 @@ import click
 
 from dayjob.admin import sorting, verbs
 from dayjob.admin.views.batches import BatchView
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean, when
 from dayjob.text import counted
 
@@ -44,7 +44,7 @@ def ls(offset: int, limit: int, sort: str, redis: str | None, namespace: str, as
 
 
 @batches.command(epilog="Example: dayjob batches show 5f1c0a...")
-@click.argument("batch_id", metavar="ID")
+@click.argument("batch_id", metavar="ID", shell_complete=completions.batches)
 @console.options
 def show(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one batch: what it waits for, its members by state, and its callbacks."""
@@ -79,7 +79,7 @@ def _members(one: BatchView, running: int, retry: int, waiting: int) -> str:
 
 
 @batches.command(epilog="Example: dayjob batches cancel 5f1c0a... --yes")
-@click.argument("batch_id", metavar="ID")
+@click.argument("batch_id", metavar="ID", shell_complete=completions.batches)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @console.options
 def cancel(batch_id: str, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
@@ -95,7 +95,7 @@ def cancel(batch_id: str, yes: bool, redis: str | None, namespace: str, as_json:
 
 
 @batches.command(epilog="Example: dayjob batches close 5f1c0a...")
-@click.argument("batch_id", metavar="ID")
+@click.argument("batch_id", metavar="ID", shell_complete=completions.batches)
 @console.options
 def close(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Let an open batch end with its members: for one whose program is gone."""
@@ -105,7 +105,7 @@ def close(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> No
 
 
 @batches.command(epilog="Example: dayjob batches retry 5f1c0a...")
-@click.argument("batch_id", metavar="ID")
+@click.argument("batch_id", metavar="ID", shell_complete=completions.batches)
 @console.options
 def retry(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Retry the dead members of a batch, those of nested batches too."""
@@ -117,11 +117,11 @@ def retry(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> No
 
 
 @batches.command(epilog="Example: dayjob batches audit 5f1c0a... --repair")
-@click.argument("batch_id", metavar="ID")
-@click.option("--repair", is_flag=True, help="Correct what the batch believes.")
+@click.argument("batch_id", metavar="ID", shell_complete=completions.batches)
+@click.option("--repair", is_flag=True, help="Correct the records of the batch.")
 @console.options
 def audit(batch_id: str, repair: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Compare what a batch believes with where its members are.
+    """Compare the records of a batch with where its members are.
 
     Every job of the namespace is searched. Exits with 1 if they disagree and nothing was repaired.
     """

@@ -1,4 +1,4 @@
-"""What the shell completes from Redis: names of queues, jobs, schedules and pools.
+"""What the shell completes from Redis: names of queues, jobs, schedules, pools, limits and sources, IDs of batches and workflows.
 
 A prompt must never wait for a server: the answer is awaited for a second, no server is started, and every error means
 that nothing is completed.
@@ -87,10 +87,30 @@ def _pools(admin: Admin) -> Iterable[tuple[str, str]]:
     return [(one.id, "" if one.status is None else f"{one.status.host}/{one.status.pid}") for one in found]
 
 
+def _limits(admin: Admin) -> Iterable[tuple[str, str]]:
+    return [(one.name, one.allows) for one in admin.limits()]
+
+
+def _batches(admin: Admin) -> Iterable[tuple[str, str]]:
+    return [(one.id, one.description) for one in admin.batches(size=MAX_NAMES).batches]
+
+
+def _workflows(admin: Admin) -> Iterable[tuple[str, str]]:
+    return [(one.id, one.name) for one in admin.workflows(size=MAX_NAMES).workflows]
+
+
+def _sources(admin: Admin) -> Iterable[str]:
+    return [one.source for one in admin.sources().sources]
+
+
 queues = _from_redis(_queues)
 jobs = _from_redis(_jobs)
 schedules = _from_redis(_schedules)
 pools = _from_redis(_pools)
+limits = _from_redis(_limits)
+batches = _from_redis(_batches)
+workflows = _from_redis(_workflows)
+sources = _from_redis(_sources)
 
 
 def columns(table: SortTable[Any]) -> Complete:

@@ -13,6 +13,7 @@ from dayjob.cli import COMMANDS, console, defaults
 from dayjob.cli.receivers import host_of
 from dayjob.errors import UsageError
 from dayjob.store import addresses
+from dayjob.store.urls import redacted
 
 
 @click.group(epilog="Example: dayjob config show")
@@ -51,7 +52,7 @@ def _server() -> dict[str, Any]:
     defaults.read(COMMANDS)
     try:
         found = addresses.resolve(None)
-        value, origin = addresses.redacted(found.url), found.origin
+        value, origin = redacted(found.url), found.origin
     except UsageError as error:
         value, origin = "", str(error).partition("\n")[0]
     return {"command": "", "setting": "redis", "value": value, "from": origin}
@@ -85,7 +86,7 @@ def _of_option(option: click.Option, context: click.Context, command: str) -> di
         value = option.get_default(context)
     text = str(value) if isinstance(value, str | int | float | list | tuple) else ""
     if option.name == "redis":
-        text = addresses.redacted(text)
+        text = redacted(text)
     if option.name in ("webhook", "slack") and isinstance(value, list | tuple):
         # The path of such an address is a secret.
         text = ", ".join(map(host_of, value))

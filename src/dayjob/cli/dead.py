@@ -13,7 +13,7 @@ from dayjob import text
 from dayjob.admin import sorting
 from dayjob.admin.views import BulkProgress, FailureGroup
 from dayjob.admin.waves import MAX_WAVE
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.job_actions import acting, perform, where_option
 from dayjob.cli.jobs import ls as list_jobs
 from dayjob.cli.jobs import page_options
@@ -88,7 +88,9 @@ def _noted(group: FailureGroup) -> str:
 
 def _of_group(fn: F) -> F:
     """Arguments that name a group, as `dead groups` shows it."""
-    return click.argument("name")(click.argument("kind", metavar="ERROR")(fn))
+    return click.argument("name", shell_complete=completions.queues)(
+        click.argument("kind", metavar="ERROR")(fn)
+    )
 
 
 @dead.command(epilog="Example: dayjob dead group charge 'TimeoutError: no answer within # s'")

@@ -53,8 +53,8 @@ PATIENCE = 0.5
 def demo(seconds: float | None, plain: bool, port: int, no_open: bool, no_web: bool) -> None:
     """Run fake jobs on the embedded server, and watch them in the console and in this terminal.
 
-    The jobs succeed, fail, are retried or dead, are delayed, periodic, unique, limited, paused, slow or nodes of a workflow. The
-    server keeps its data in ./.dayjob. Ctrl-C stops the demo.
+    The jobs succeed, fail, are retried or dead, are delayed, periodic, unique, limited, paused, slow, atomic, members of a batch or nodes of a workflow,
+    and some emit text. The server keeps its data in ./.dayjob. Ctrl-C stops the demo.
     """
     # Some of the demo's jobs fail on purpose.
     logging.getLogger("dayjob.job").setLevel(logging.CRITICAL)
@@ -269,14 +269,15 @@ def _sums(now: Snapshot, first: Snapshot, last: Snapshot) -> str:
 
 
 def _table(now: Snapshot, first: Snapshot, last: Snapshot) -> list[str]:
-    lines = ["", f"  {'job':<16}{'waiting':>9}{'running':>9}{'done':>9}{'failed':>9}"]
+    wide = max((len(queue.name) for queue in now.queues), default=0)
+    lines = ["", f"  {'job':<{wide}}{'waiting':>9}{'running':>9}{'done':>9}{'failed':>9}"]
     for queue in now.queues:
         done, failed = (
             now.count(what, queue.name) - first.count(what, queue.name) for what in ("done", "failed")
         )
         limit = f"   at most {queue.limit} at once" if queue.limit is not None else ""
         running = now.running.get(queue.name, 0)
-        lines.append(f"  {queue.name:<16}{queue.size:>9,}{running:>9,}{done:>9,}{failed:>9,}{limit}")
+        lines.append(f"  {queue.name:<{wide}}{queue.size:>9,}{running:>9,}{done:>9,}{failed:>9,}{limit}")
     return [*lines, "", f"  {_sums(now, first, last)}"]
 
 

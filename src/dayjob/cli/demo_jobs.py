@@ -16,6 +16,7 @@ from dayjob.cli import fake_data
 from dayjob.enqueue.enqueuer import Enqueuer
 from dayjob.errors import Dead, GiveBack, StoreError
 from dayjob.job import Job
+from dayjob.limits import Concurrency, Rate
 from dayjob.pool import WorkerPool
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
@@ -83,7 +84,68 @@ def _quick(rng: random.Random) -> WorkerPool[Shop]:
 
     pool.periodic("@every 10s", sweep_carts)
     _add_catalogue(pool, rng)
+    _add_mailing(pool, rng)
+    _add_limited(pool, rng)
     return pool
+
+
+def _add_limited(pool: WorkerPool[Shop], rng: random.Random) -> None:
+    """A rate, limits for each tenant, and tenants that take turns."""
+    sms = pool.limit("sms", Rate(3, per=1, burst=3))
+    crm = pool.limit("crm", Rate(2, per=1, burst=2), by="source")
+
+    @pool.job(limits=[sms])
+    def send_sms(customer: int) -> None:  # noqa: ARG001 - it only pretends
+        """Send a text message; the provider takes three each second."""
+        time.sleep(0.05)
+
+    @pool.job(limits=[crm, Concurrency(1, by="source")])
+    def sync_orders(order: int) -> None:  # noqa: ARG001 - it only pretends
+        """Copy an order to the tenant's CRM: two each second for each tenant, one at a time."""
+        time.sleep(rng.uniform(0.05, 0.2))
+
+    @pool.job(fair_by="source", max_concurrency=3)
+    def make_preview(page: int) -> None:  # noqa: ARG001 - it only pretends
+        """Draw a page; tenants take turns, so that one with many pages does not delay the others."""
+        time.sleep(rng.uniform(0.04, 0.08))
+
+
+def _add_mailing(pool: WorkerPool[Shop], rng: random.Random) -> None:
+    """A batch with a callback, an atomic job with its children, and a job that emits text."""
+
+    @pool.job
+    def mail_customer(customer: int) -> None:  # noqa: ARG001 - it only pretends
+        """Send one mail of a mailing."""
+        time.sleep(rng.uniform(0.05, 0.4))
+
+    @pool.job
+    def report_mailing(job: Job, shop: str) -> None:
+        """The callback of a mailing that was sent."""
+        job.checkin(f"{shop}: {job.batch.progress().total} mails were sent")
+
+    @pool.job
+    def send_mailing(shop: str) -> None:
+        """Send mails to all customers of a shop, as a batch."""
+        with pool.batch(on_success=report_mailing, args={"shop": shop}, description=f"mailing of {shop}"):
+            mail_customer.enqueue_many([{"customer": number} for number in range(rng.randint(20, 60))])
+
+    @pool.job
+    def pack_item(order: int, item: int) -> None:  # noqa: ARG001 - it only pretends
+        """Pack one item of an order."""
+        time.sleep(0.05)
+
+    @pool.job(atomic=True)
+    def split_order(order: int, items: int) -> None:
+        """Enqueue the items of an order: all of them when it completes, or none."""
+        for item in range(items):
+            pack_item.enqueue(order=order, item=item)
+
+    @pool.job(timeout=120)
+    async def describe_product(job: Job, product: str) -> None:
+        """Write a description; its page shows the text while it is written."""
+        for word in f"This is {product}. It is new, it is light, and it is yours for a song.".split():
+            job.emit(f"{word} ")
+            await asyncio.sleep(rng.uniform(0.2, 0.6))
 
 
 def _add_catalogue(pool: WorkerPool[Shop], rng: random.Random) -> None:
@@ -201,12 +263,30 @@ def _put(enqueuer: Enqueuer, plain: Enqueuer, rng: random.Random, number: int) -
         enqueuer.sourced(source).enqueue_in("send_reminder", rng.uniform(3, 90), customer=number)
     if number % 40 == 3:
         enqueuer.enqueue("import_catalogue", shop=source)
+    if number % 40 == 23:
+        enqueuer.enqueue("send_mailing", shop=source)
+    if number % 10 == 7:
+        enqueuer.enqueue("split_order", order=number, items=rng.randint(2, 5))
+        enqueuer.enqueue("describe_product", product=rng.choice(("a lamp", "a bag", "a watch")))
     if number % 25 == 5:
         plain.sourced(source).enqueue("export_report", rows=rng.randint(20, 60) * 100)
     if number % 30 == 10:
         plain.sourced(source).enqueue("transcode_video", minutes=rng.randint(8, 30))
+    _put_limited(enqueuer, source, number)
     if number % 40 == 0:
         enqueuer.enqueue_many("fetch_weather", [{"city": city} for city in CITIES * 20])
+
+
+def _put_limited(enqueuer: Enqueuer, source: str, number: int) -> None:
+    """Jobs with limits, some of them in bursts that have to wait."""
+    enqueuer.sourced(source).enqueue("make_preview", page=number)
+    if number % 5 == 1:
+        enqueuer.sourced(source).enqueue("sync_orders", order=number)
+    if number % 10 == 0:
+        enqueuer.enqueue_many("send_sms", [{"customer": number + n} for n in range(5)])
+    if number % 40 == 15:
+        enqueuer.sourced(SOURCES[0]).enqueue_many("sync_orders", [{"order": number + n} for n in range(12)])
+        enqueuer.sourced(SOURCES[1]).enqueue_many("make_preview", [{"page": n} for n in range(280)])
 
 
 # The past.

@@ -16,7 +16,7 @@ from dayjob.errors import UnknownJob
 from dayjob.handlers.redact import without
 from dayjob.instruments import secrets_of
 from dayjob.pool import WorkerPool
-from dayjob.store import addresses, codec
+from dayjob.store import codec
 from dayjob.text import counted, message_of
 
 #: Problems that differ only in their message. Messages may quote values, so there may be as many as jobs.
@@ -101,9 +101,9 @@ def deploy_check(pool: str, *, redis: str | None, namespace: str | None, as_json
     sample for each problem. Reads in bounded steps.
     """
     found = ready_pool(pool)
-    named = found.namespace if namespace is None else namespace
+    redis, named = target.of_pool(found, redis, namespace)
     check = DeployCheck(found)
-    with console.opened(redis or addresses.pool_redis(found.redis), named) as admin:
+    with console.opened(redis, named) as admin:
         admin.export(check.put)
     problems = sorted(check.problems.values(), key=lambda one: (-one.count, one.name))
     if as_json:

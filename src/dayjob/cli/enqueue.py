@@ -39,11 +39,12 @@ from dayjob.text import read_span
 @click.option(
     "--id", "job_id", help="The ID of the job; repeating the command with the same ID is safe for a day."
 )
-@click.option("--source", help="Who the job is for.")
+@click.option("--source", shell_complete=completions.sources, help="Who the job is for.")
 @click.option(
     "--force", is_flag=True, help="Enqueue even if no pool knows the name, or the arguments do not fit."
 )
 @target.options
+@target.app_flag
 def enqueue(
     words: tuple[str, ...],
     text: str | None,
@@ -55,6 +56,7 @@ def enqueue(
     force: bool,
     redis: str | None,
     namespace: str,
+    app: str | None,
 ) -> None:
     """Enqueue a job by its name, and print its ID.
 
@@ -62,6 +64,7 @@ def enqueue(
     the arguments are checked against MODULE:POOL, or without it against the job types that pools have announced.
     """
     pool, name, pairs = _split(words)
+    pool = target.one_pool(pool, app)
     check_name(name)
     args = _read_arguments(pairs, text)
     if delay is not None and when is not None:

@@ -13,7 +13,7 @@ from dayjob.admin import sorting
 from dayjob.admin.client import Admin
 from dayjob.admin.timeline_views import KINDS, TimelineEvent
 from dayjob.admin.timeline_words import became
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import clean, when
 from dayjob.text import escaped_json, read_moment
 
@@ -36,7 +36,7 @@ def events() -> None:
     metavar="ID|HOST",
     help="Only this pool, by the beginning of its ID, or this machine.",
 )
-@click.option("--name", default="", help="Only this job name or schedule.")
+@click.option("--name", default="", shell_complete=completions.queues, help="Only this job name or schedule.")
 @click.option("--actor", default="", metavar="WHO", help="Only what this operator did.")
 @click.option(
     "--since",
@@ -47,6 +47,7 @@ def events() -> None:
 @click.option(
     "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most events to show."
 )
+@click.option("--offset", type=click.IntRange(0), default=0, help="Skip this many events.")
 @console.sort_option(sorting.TIMELINE)
 @click.option("--follow", is_flag=True, help="Keep printing new events, oldest first, until Ctrl-C.")
 @console.options
@@ -71,6 +72,8 @@ def ls(
         found = admin.events(**wanted)
     if as_json:
         console.emit(found)
+    elif not found.events and wanted["offset"]:
+        click.echo("No more events.")
     elif not found.events:
         click.echo(
             "No event matches."
@@ -79,6 +82,8 @@ def ls(
         )
     else:
         _print(found.events)
+        if found.more:
+            click.echo(f"more: the same with --offset {wanted['offset'] + len(found.events)}", err=True)
 
 
 def _print(found: Sequence[TimelineEvent]) -> None:

@@ -10,7 +10,7 @@ import click
 from dayjob import text
 from dayjob.admin import sorting
 from dayjob.admin.records import AttemptRecord, HistoryPage, SourceView
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import took
 from dayjob.store.ops.history import ENDINGS
 from dayjob.text import counted
@@ -38,15 +38,17 @@ def history() -> None:
 
 
 @history.command(epilog="Example: dayjob history ls --since 02:00 --until 02:10 --outcome failed")
-@click.option("--name", help="Only this job name.")
+@click.option("--name", shell_complete=completions.queues, help="Only this job name.")
 @_since
 @_until
 @click.option(
     "--outcome", type=click.Choice(["failed", *ENDINGS]), help="Only attempts that ended in this way."
 )
-@click.option("--source", help="Only jobs of this source.")
-@click.option("--pool", help="Only attempts of the pool with this ID.")
-@click.option("--schedule", help="Only jobs that this schedule enqueued.")
+@click.option("--source", shell_complete=completions.sources, help="Only jobs of this source.")
+@click.option("--pool", shell_complete=completions.pools, help="Only attempts of the pool with this ID.")
+@click.option(
+    "--schedule", shell_complete=completions.schedules, help="Only jobs that this schedule enqueued."
+)
 @console.sort_option(sorting.HISTORY)
 @click.option(
     "--size", type=click.IntRange(1, 500), default=50, show_default=True, help="The most attempts to show."
@@ -125,7 +127,7 @@ def list_sources(
 
 
 @sources.command(epilog="Example: dayjob sources show acme")
-@click.argument("source")
+@click.argument("source", shell_complete=completions.sources)
 @console.options
 def show(source: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one source: what it used in the last 24 hours, what it has stored, and its last attempts."""

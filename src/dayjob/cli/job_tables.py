@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
+import msgspec
 
 from dayjob import text
 from dayjob.admin.records import AttemptRecord
@@ -12,7 +13,8 @@ from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView
 from dayjob.cli import console
 from dayjob.cli.console import ago, clean
 from dayjob.cli.history import print_attempts
-from dayjob.text import counted
+from dayjob.store.stream_reader import Emitted
+from dayjob.text import counted, escaped, escaped_json
 
 
 def print_running(page: JobPage, busy: Sequence[BusyWorker]) -> None:
@@ -137,3 +139,25 @@ def print_sentence(text: str, *, err: bool = False) -> None:
     click.echo(clean(first), err=err)
     if rest:
         click.echo(f"    {clean(rest)}", err=err)
+
+
+def print_stream(values: Iterable[Emitted], *, as_json: bool) -> None:
+    """Print what a job emits, as it comes."""
+    in_line = False
+    try:
+        for one in values:
+            if as_json:
+                click.echo(escaped_json(msgspec.json.encode(one._asdict()).decode()))
+                continue
+            if one.restarted:
+                click.echo(f"{chr(10) * in_line}-- attempt {one.attempt} begins anew --", err=True)
+                in_line = False
+            if isinstance(one.value, str):
+                click.echo("\n".join(map(escaped, one.value.split("\n"))), nl=False)
+                in_line = not one.value.endswith("\n")
+            else:
+                click.echo("\n" * in_line + clean(msgspec.json.encode(one.value).decode()))
+                in_line = False
+    finally:
+        if in_line:
+            click.echo()

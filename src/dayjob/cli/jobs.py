@@ -13,8 +13,8 @@ from dayjob.cli.broken import list_broken
 from dayjob.cli.console import ago, clean
 from dayjob.cli.enqueue import read_moment
 from dayjob.cli.job_actions import F, acting, perform, show_preview, where_option
-from dayjob.cli.job_tables import print_job, print_page, print_running, print_sentence
-from dayjob.errors import BadOption
+from dayjob.cli.job_tables import print_job, print_page, print_running, print_sentence, print_stream
+from dayjob.errors import BadOption, JobFailed
 from dayjob.text import read_span
 
 STATES = ("waiting", "scheduled", "retry", "dead", "done")
@@ -102,7 +102,9 @@ def show(job_id: str, name: str | None, redis: str | None, namespace: str, as_js
 
 @jobs.command(epilog="Example: dayjob jobs logs 5f1c0a... --attempt 2")
 @click.argument("job_id", metavar="ID")
-@click.option("--name", help="Its job name, which makes the search faster.")
+@click.option(
+    "--name", shell_complete=completions.queues, help="Its job name, which makes the search faster."
+)
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt.")
 @console.options
 def logs(
@@ -213,7 +215,13 @@ def reschedule(
 
 @jobs.command(epilog="Example: dayjob jobs move --where 'name=mail source=42' --to mail_slow")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--to", required=True, metavar="NAME", help="The job name under which they shall wait.")
+@click.option(
+    "--to",
+    required=True,
+    metavar="NAME",
+    shell_complete=completions.jobs,
+    help="The job name under which they shall wait.",
+)
 @where_option
 @click.option("--limit", type=click.IntRange(1), help="With --where: move at most this many jobs.")
 @click.option("--no-check", is_flag=True, help="Also move jobs whose arguments do not fit that job type.")
@@ -248,6 +256,25 @@ def move(
     console.show_tally(tally, as_json=as_json)
     if not tally.changed:
         sys.exit(console.NOT_DONE)
+
+
+@jobs.command(epilog="Example: dayjob jobs stream 6f1c0a...")
+@click.argument("job_id", metavar="ID")
+@click.option(
+    "--after", default="", metavar="PLACE", help="Continue after this value; --json shows the places."
+)
+@console.options
+def stream(job_id: str, after: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Print what a job emits, until it has ended.
+
+    Texts are printed as they are, one behind the other; other values as lines of JSON. Exits with 1 if the job failed.
+    """
+    with console.opened(redis, namespace) as admin:
+        try:
+            print_stream(admin.stream(job_id, after=after), as_json=as_json)
+        except JobFailed as error:
+            click.echo(f"dayjob: {clean(str(error))}", err=True)
+            sys.exit(console.NOT_DONE)
 
 
 @jobs.command(epilog="Example: dayjob jobs types --sort -timeout")

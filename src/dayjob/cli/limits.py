@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dayjob.admin.limits import LimitView
-from dayjob.cli import console
+from dayjob.admin import sorting
+from dayjob.admin.views import QueueDetail
+from dayjob.admin.views.limits import LimitView
+from dayjob.cli import completions, console
 from dayjob.errors import BadOption
 from dayjob.text import counted, span
 
@@ -17,12 +19,13 @@ def limits() -> None:
     """List, show, set, reset and hold rate limits. `dayjob queues limit` limits how many jobs run at once."""
 
 
-@limits.command(epilog="Example: dayjob limits ls --json")
+@limits.command(epilog="Example: dayjob limits ls --sort -waiting")
+@console.sort_option(sorting.LIMITS)
 @console.options
-def ls(redis: str | None, namespace: str, as_json: bool) -> None:
+def ls(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """List the rate limits: what each allows, what is used, and what waits."""
     with console.opened(redis, namespace) as admin:
-        found = admin.limits()
+        found = admin.limits(sort=sort)
     if as_json:
         console.emit(found)
     elif found:
@@ -49,12 +52,23 @@ def columns(one: LimitView) -> tuple[str, ...]:
     return one.name, one.allows + (" (operator)" if one.by_operator else ""), used, wait, f"{one.waiting:,}"
 
 
+def limits_of(queue: QueueDetail) -> list[tuple[str, str]]:
+    """The limits of a queue in words, each with a label, but for that on how many of its jobs run at once."""
+    found = [("per key", queue.per_key)] if queue.per_key else []
+    for one in queue.limits:
+        name, allows, used, wait, _ = columns(one)
+        found.append(
+            ("rate", f"{name}: {allows}; " + (wait if one.by else f"{used} used, next start {wait}"))
+        )
+    return found
+
+
 def _wait(seconds: float) -> str:
     return span(seconds) if seconds else "now"
 
 
 @limits.command(epilog="Example: dayjob limits show stripe")
-@click.argument("name")
+@click.argument("name", shell_complete=completions.limits)
 @console.options
 def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one rate limit."""
@@ -75,7 +89,7 @@ def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
 
 
 @limits.command("set", epilog="Example: dayjob limits set stripe 50 --burst 10")
-@click.argument("name")
+@click.argument("name", shell_complete=completions.limits)
 @click.argument("number", metavar="NUMBER|none|code")
 @click.option("--per", type=float, help="Seconds; as before unless given.")
 @click.option("--burst", type=int, help="How many may start at once; NUMBER unless given.")
@@ -107,7 +121,7 @@ def set_(
 
 
 @limits.command(epilog="Example: dayjob limits reset stripe")
-@click.argument("name")
+@click.argument("name", shell_complete=completions.limits)
 @_key_option
 @console.options
 def reset(name: str, key: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
@@ -118,7 +132,7 @@ def reset(name: str, key: str | None, redis: str | None, namespace: str, as_json
 
 
 @limits.command(epilog="Example: dayjob limits hold stripe 60")
-@click.argument("name")
+@click.argument("name", shell_complete=completions.limits)
 @click.argument("seconds", type=float)
 @_key_option
 @console.options

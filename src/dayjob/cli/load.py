@@ -63,6 +63,8 @@ def ready_pool(target: str) -> WorkerPool[Any]:
 def _check_form(target: str, name: str) -> None:
     if name.endswith(".py") or "/" in name or os.sep in name:
         dotted = name.removesuffix(".py").strip("./" + os.sep).replace(os.sep, ".").replace("/", ".")
+        # A package is imported by its folder's name; by this one it would be imported twice.
+        dotted = dotted.removesuffix(".__init__")
         rest = target[len(name) :]
         raise UsageError(
             f"{target!r} is a path, but a module is needed.\n    Write {dotted}{rest or ':pool'}"

@@ -7,14 +7,19 @@ import click
 from dayjob.admin import sorting
 from dayjob.admin.scrape import bucket_limit
 from dayjob.admin.views import Histogram, JobSpread, Metrics
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import took
 
 
 @click.command(epilog="Example: dayjob metrics --hours 24 --steps")
 @click.option("--hours", type=click.Choice(["1", "24", "72"]), default="1", show_default=True)
 @click.option("--steps", is_flag=True, help="Also show each minute, quarter of an hour or hour.")
-@click.option("--job", metavar="NAME", help="Show how the wait and run times of one job are spread.")
+@click.option(
+    "--job",
+    metavar="NAME",
+    shell_complete=completions.queues,
+    help="Show how the wait and run times of one job are spread.",
+)
 @console.sort_option(sorting.METRICS)
 @console.options
 def metrics(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import click
 
+from dayjob.admin import sorting
 from dayjob.cli import console
 
 
-@click.command(epilog="Example: dayjob payloads")
+@click.command(epilog="Example: dayjob payloads --sort -largest")
+@console.sort_option(sorting.PAYLOADS)
 @console.options
-def payloads(redis: str | None, namespace: str, as_json: bool) -> None:
+def payloads(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show how large the payloads of stored jobs are, by job name, and the largest of them.
 
     Reads a few hundred jobs of each set and queue.
     """
     with console.opened(redis, namespace) as admin:
-        found = admin.payloads()
+        found = admin.payloads(sort=sort)
     if as_json:
         console.emit(found)
         return

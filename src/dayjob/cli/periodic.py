@@ -52,7 +52,7 @@ def _next(one: Periodic) -> str:
 
 
 @periodic.command(epilog="Example: dayjob periodic show sweep_carts")
-@click.argument("name", metavar="SCHEDULE")
+@click.argument("name", metavar="SCHEDULE", shell_complete=completions.schedules)
 @console.options
 def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one schedule: its rule in English, its last and next ticks, how its jobs ended, and what operators did to it."""

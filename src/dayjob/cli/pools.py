@@ -22,6 +22,8 @@ from dayjob.text import counted, read_span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: How many attempts that a pool ended are printed.
+MAX_ATTEMPTS = 20
 #: Seconds between two looks at the pools of `quiet --wait`.
 POLL_SECONDS = 0.5
 
@@ -71,7 +73,7 @@ def _row(pool: Pool, *, leads: bool) -> tuple[object, ...]:
 
 
 @pools.command(epilog="Example: dayjob pools show 5f1c0a...")
-@click.argument("pool_id", metavar="ID")
+@click.argument("pool_id", metavar="ID", shell_complete=completions.pools)
 @console.options
 def show(pool_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one pool: its process, its busy workers, what it ended last, and what operators did to it."""
@@ -112,7 +114,7 @@ def _print_one(found: PoolDetail) -> None:
     for event in found.events:
         click.echo(clean(f"{console.when(event.at)} {event.text}"))
     if found.ended:
-        print_attempts(found.ended)
+        print_attempts(found.ended[:MAX_ATTEMPTS])
     for entry in found.actions:
         click.echo(clean(f"{console.when(entry.at)} {entry.actor}: {entry.action}: {entry.result}"))
 

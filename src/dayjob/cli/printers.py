@@ -93,7 +93,8 @@ WantedBy=multi-user.target"""
 def compose(pool: str, processes: int, timeout: int, namespace: str | None, image: str) -> None:
     """Print a file for Docker Compose: a server that keeps its data, and workers."""
     words = ", ".join(f'"{word}"' for word in ["dayjob", *_worker(pool, processes, timeout, namespace)])
-    probe = ", ".join(f'"{word}"' for word in ["CMD", "dayjob", "health", "--here", *_named(namespace)])
+    where = _named(namespace) or ["--app", pool]
+    probe = ", ".join(f'"{word}"' for word in ["CMD", "dayjob", "health", "--here", *where])
     click.echo(
         f"""\
 services:

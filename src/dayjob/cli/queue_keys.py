@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dayjob.admin.keys import KeysView, KeyView
+from dayjob.admin import sorting
+from dayjob.admin.views.limits import KeysView, KeyView
 from dayjob.cli import completions, console
 from dayjob.cli.console import ago
 from dayjob.errors import BadOption
@@ -13,15 +14,21 @@ from dayjob.text import counted, span
 
 @click.command(epilog="Example: dayjob queues keys transcode")
 @click.argument("name", shell_complete=completions.queues)
+@click.option(
+    "--size", type=click.IntRange(1, 5000), default=100, show_default=True, help="The most keys to list."
+)
+@console.sort_option(sorting.KEYS)
 @console.options
-def keys(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """List the keys of a queue, such as its tenants: those with most waiting jobs first."""
+def keys(name: str, size: int, sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
+    """List the keys of a queue, such as its tenants: those with most waiting jobs first unless sorted otherwise."""
     with console.opened(redis, namespace) as admin:
-        found = admin.queue_keys(name)
+        found = admin.queue_keys(name, most=size, sort=sort)
     if as_json:
         console.emit(found)
     else:
         _print(found)
+        if len(found.keys) == size < found.total:
+            click.echo(f"the first {size:,} in this order; --size shows more", err=True)
 
 
 def _print(found: KeysView) -> None:

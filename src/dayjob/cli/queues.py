@@ -11,6 +11,7 @@ from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, Queu
 from dayjob.cli import completions, console, queue_keys
 from dayjob.cli.console import ago, clean, took
 from dayjob.cli.job_actions import show_preview
+from dayjob.cli.limits import limits_of
 from dayjob.errors import BadOption, UnknownQueue
 from dayjob.text import counted
 
@@ -114,6 +115,8 @@ def _print_one(found: QueueDetail) -> None:
         click.echo(f"busy     about {found.view.utilisation:.0%} of its workers' time")
     if queue.limit is not None:
         click.echo(f"limit    {queue.held:,} of {queue.limit:,} held")
+    for label, text in limits_of(found):
+        click.echo(f"{label:<8} {clean(text)}")
     click.echo(f"waited   {_times(found.waits)}")
     click.echo(f"ran      {_times(found.runs)}")
     totals = ", ".join(f"{counter} {number:,}" for counter, number in found.totals.items())

@@ -20,7 +20,7 @@ _folder = click.option(
 def server() -> None:
     """Start, stop and inspect the embedded server.
 
-    Commands and pools that use it start it. It runs until you stop it, and its data stay in the folder.
+    Commands and pools that use it start it. It runs until you stop it, and its data is kept in the folder.
     """
 
 
@@ -41,9 +41,13 @@ def start(folder: Path, trust: bool) -> None:
 @server.command(epilog="Example: dayjob server stop")
 @_folder
 def stop(folder: Path) -> None:
-    """Stop the server of a folder. Its data stay."""
+    """Stop the server of a folder. Its data is kept."""
     stopped = stop_server(folder)
-    click.echo("Stopped; its data stay." if stopped else f"No server runs in {folder.resolve()}.")
+    click.echo(
+        f"Stopped. Its data is kept in {folder.resolve()}."
+        if stopped
+        else f"No server runs in {folder.resolve()}."
+    )
 
 
 @server.command(epilog="Example: dayjob server status || dayjob server start")

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from dayjob.errors import BadOption
 from dayjob.pool import WorkerPool
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
+from dayjob.store.urls import parse_url
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,11 +55,30 @@ def app_option(fn: F) -> F:
             redis, namespace = of_pool(find_pool(app), redis, namespace)
         return fn(*args, redis=redis, namespace=namespace, **values)
 
-    return click.option(
-        "--app",
-        metavar="MODULE:POOL",
-        help="Use the server and namespace of this pool, such as app.jobs:pool.",
-    )(command)  # type: ignore[return-value]  # click returns the function that it was given
+    return app_flag(command)  # type: ignore[return-value]  # click returns the function that it was given
+
+
+def optional_pool(fn: F) -> F:
+    """Give a command the argument [MODULE:POOL], which can also be given as --app, as for the other commands."""
+
+    @functools.wraps(fn)
+    def command(*args: Any, app: str | None, pool: str | None, **values: Any) -> Any:
+        return fn(*args, pool=one_pool(pool, app), **values)
+
+    return app_flag(click.argument("pool", metavar="[MODULE:POOL]", required=False)(command))  # type: ignore[return-value]  # as above
+
+
+def one_pool(argument: str | None, app: str | None) -> str | None:
+    """The pool that a command names as its argument or as --app. Raises BadOption for both."""
+    if argument is not None and app is not None:
+        raise BadOption(f"the pool is given twice, as {argument} and as --app {app}: give one")
+    return app if argument is None else argument
+
+
+#: The bare option. The command decides what to do with the pool.
+app_flag = click.option(
+    "--app", metavar="MODULE:POOL", help="Use the server and namespace of this pool, such as app.jobs:pool."
+)
 
 
 def split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -99,7 +120,7 @@ def of_pool(pool: WorkerPool[Any], redis: str | None, namespace: str | None) -> 
 def connected(redis: str | None, namespace: str) -> Iterator[tuple[Link, Keys]]:
     """A connection for the duration of a command. Raises StoreError, UsageError."""
     keys = Keys(namespace)
-    address = addresses.parse_url(addresses.connect_target(addresses.resolve(redis)))
+    address = parse_url(addresses.connect_target(addresses.resolve(redis)))
     link = Link(address, tag=keys.known_jobs, name="dayjob:cli")
     try:
         yield link, keys

@@ -15,7 +15,7 @@ from dayjob.names import suggest
 
 
 @click.command(epilog="Example: dayjob top app.jobs:pool --tab dead")
-@click.argument("pool", metavar="[MODULE:POOL]", required=False)
+@target.optional_pool
 @click.option("--tab", default="home", show_default=True, metavar="NAME", help="The tab to open first.")
 @click.option("--every", default="1s", show_default=True, metavar="SPAN", help="How often to refresh.")
 @target.options

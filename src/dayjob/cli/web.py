@@ -18,7 +18,7 @@ PORT = 5040
 
 
 @click.command(epilog="Example: dayjob web --redis redis://localhost:6379/0 --namespace shop")
-@click.argument("pool", metavar="[MODULE:POOL]", required=False)
+@target.optional_pool
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import get_args
 
 import click
 
 from dayjob.admin import sorting, verbs
 from dayjob.admin.views.workflows import NodeView, WorkflowState
-from dayjob.cli import console
+from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean, when
-from dayjob.text import number_ranges
+from dayjob.text import counted, number_ranges
 
 
 @click.group(epilog="Example: dayjob workflows ls --state failed")
@@ -53,7 +54,7 @@ def ls(
 
 
 @workflows.command(epilog="Example: dayjob workflows show w5f1c0a...")
-@click.argument("workflow_id", metavar="ID")
+@click.argument("workflow_id", metavar="ID", shell_complete=completions.workflows)
 @click.option("--first", default=0, type=click.IntRange(0), help="The number of the first node to show.")
 @console.options
 def show(workflow_id: str, first: int, redis: str | None, namespace: str, as_json: bool) -> None:
@@ -85,7 +86,7 @@ def needs_of(node: NodeView) -> str:
 
 
 @workflows.command(epilog="Example: dayjob workflows cancel w5f1c0a... --yes")
-@click.argument("workflow_id", metavar="ID")
+@click.argument("workflow_id", metavar="ID", shell_complete=completions.workflows)
 @click.argument("node", required=False, type=click.IntRange(0))
 @console.yes_option
 @console.options
@@ -100,7 +101,7 @@ def cancel(
 
 
 @workflows.command(epilog="Example: dayjob workflows retry w5f1c0a... 3 --yes")
-@click.argument("workflow_id", metavar="ID")
+@click.argument("workflow_id", metavar="ID", shell_complete=completions.workflows)
 @click.argument("node", required=False, type=click.IntRange(0))
 @console.yes_option
 @console.options
@@ -116,7 +117,7 @@ def retry(
 
 
 @workflows.command(epilog="Example: dayjob workflows skip w5f1c0a... 3 --yes")
-@click.argument("workflow_id", metavar="ID")
+@click.argument("workflow_id", metavar="ID", shell_complete=completions.workflows)
 @click.argument("node", type=click.IntRange(0))
 @console.yes_option
 @console.options
@@ -126,6 +127,32 @@ def skip(workflow_id: str, node: int, yes: bool, redis: str | None, namespace: s
         _confirm("skip", workflow_id, node, yes=yes)
         outcome = admin.skip_node(workflow_id, node=node)
     console.conclude([outcome], as_json=as_json)
+
+
+@workflows.command(epilog="Example: dayjob workflows audit w5f1c0a... --repair")
+@click.argument("workflow_id", metavar="ID", shell_complete=completions.workflows)
+@click.option("--repair", is_flag=True, help="Correct the records of the workflow.")
+@console.options
+def audit(workflow_id: str, repair: bool, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Compare the records of a workflow with where the jobs of its nodes are.
+
+    Every job of the namespace is searched. Exits with 1 if they disagree and nothing was repaired.
+    """
+    with console.opened(redis, namespace) as admin:
+        found = admin.audit_workflow(workflow_id, repair=repair)
+    if as_json:
+        console.emit(found)
+    else:
+        for one in found.findings:
+            click.echo(f"{one.text} Nodes: {', '.join(map(str, one.numbers))}")
+        if repair and found.repaired:
+            click.echo(f"Repaired: {counted(found.repaired, 'difference')}.")
+        state = "The workflow and its jobs agree" if found.sound else "The workflow and its jobs disagree"
+        click.echo(
+            f"{state}: {counted(found.workflow.total, 'node')}, {counted(found.searched, 'job')} searched."
+        )
+    if not found.sound:
+        sys.exit(console.NOT_DONE)
 
 
 def _confirm(verb: str, workflow_id: str, node: int | None, *, yes: bool) -> None:

@@ -1,4 +1,4 @@
-"""System checks: the jobs of all apps, the server, and persistent database connections."""
+"""System checks: the jobs of all apps, and the server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 - Django's name
-from django.db import connections
 
 from dayjob.django.project import project_pool
 from dayjob.errors import UsageError
@@ -38,21 +37,4 @@ def check_server(app_configs: Sequence[Any] | None = None, **_: Any) -> list[Che
             hint='Set DAYJOB = {"REDIS": "redis://..."}, or the variable DAYJOB_REDIS_URL.',
             id="dayjob.W001",
         )
-    ]
-
-
-@register("dayjob")  # type: ignore[untyped-decorator]  # Django has no types
-def check_connections(app_configs: Sequence[Any] | None = None, **_: Any) -> list[CheckMessage]:
-    """A persistent connection that is not checked fails one job when the database is restarted."""
-    del app_configs
-    return [
-        Warning(
-            f"The database {alias!r} keeps connections between jobs (CONN_MAX_AGE) and does not check them. When the"
-            " database is restarted, one job of each thread fails.",
-            hint='Set "CONN_HEALTH_CHECKS": True.',
-            id="dayjob.W002",
-        )
-        for alias in connections
-        if connections[alias].settings_dict["CONN_MAX_AGE"] != 0
-        and not connections[alias].settings_dict["CONN_HEALTH_CHECKS"]
     ]

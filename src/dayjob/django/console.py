@@ -25,6 +25,7 @@ from dayjob.store import addresses
 from dayjob.web import WebOptions, create_app
 from dayjob.web.options import Role
 from dayjob.web.streams import ending_streams
+from dayjob.web.wsgi import NO_STREAMS, STREAM
 
 T = TypeVar("T")
 
@@ -52,6 +53,8 @@ async def console(request: HttpRequest, path: str = "") -> HttpResponse:
     if path == "events":
         # Django would read the stream to its end before it sends anything. The page polls after this answer.
         return HttpResponse(status=204)
+    if STREAM.search(f"/{path}"):
+        return HttpResponse(NO_STREAMS, status=501, content_type="text/plain")
     return await _consoles.run(_whole(scope, request.body))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
 
 from django.db import connections, transaction
 
 from dayjob.django.project import UseAsyncEnqueue, settings_of_project
 from dayjob.options import Commit
 from dayjob.outbox import tables
-from dayjob.outbox.databases import cursor_execute
+from dayjob.outbox.databases import Database, Transact, cursor_execute
 from dayjob.outbox.outbox import deliver
 from dayjob.outbox.relay import Relay
 from dayjob.outbox.rows import rows_of
@@ -20,22 +21,25 @@ from dayjob.outbox.tables import Dialect, Execute
 T = TypeVar("T")
 
 
-class DjangoDatabase:
-    """The database of the setting DATABASE."""
-
-    patience = 5.0
+class DjangoDatabase(Database):
+    """The database of the setting DATABASE. Its connection stays open, as Django decides."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
-        self.dialect: Dialect = connections[alias].vendor
+        self.dialect = cast("Dialect", connections[alias].vendor)
 
-    def run(self, work: Callable[[Execute], T]) -> T:
-        """Call `work` in a transaction of its own, on this thread."""
+    @contextmanager
+    def transactions(self) -> Iterator[Transact]:
+        """See Database."""
         connection = connections[self._alias]
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
-        with transaction.atomic(using=self._alias):
-            return work(cursor_execute(connection))
+
+        def transact(work: Callable[[Execute], T], /) -> T:
+            with transaction.atomic(using=self._alias):
+                return work(cursor_execute(connection))
+
+        yield transact
 
 
 class DjangoOutbox:

@@ -143,6 +143,9 @@ def _close(keep: Collection[str]) -> None:
     for one in connections.all(initialized_only=True):
         if one.alias not in keep:
             one.close_if_unusable_or_obsolete()
+            # The first query of the next job then replaces a connection that was lost meanwhile, whatever CONN_HEALTH_CHECKS
+            # is: between two jobs of a worker more time can pass than between two requests.
+            one.health_check_enabled = True
 
 
 def _end(keep: Collection[str]) -> None:

@@ -39,10 +39,11 @@ from dayjob.django.task_api import (
 )
 from dayjob.django.task_records import TaskRecord, due_of, read_task_record
 from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
-from dayjob.errors import BadOption, GiveBack, NotReady, StoreError
+from dayjob.errors import BadOption, NotReady, StoreError
+from dayjob.instruments import failure_of
 from dayjob.job import Job, new_id
 from dayjob.options import JobOptions
-from dayjob.outcome import Died, Dropped
+from dayjob.outcome import Dropped
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops.tasks import read_record, save_record
@@ -115,16 +116,23 @@ class DayjobBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no typ
 
     def get_result(self, result_id: str) -> Any:
         """The TaskResult with this id, wherever its job is. Raises TaskResultDoesNotExist."""
+        record = self._read(result_id)
+        if record.status == "RUNNING" and _is_dead(record):
+            # It may have ended since the record was read.
+            record = self._read(result_id)
+            if record.status == "RUNNING":
+                # Its process crashed too often, so nothing of the task could record the end.
+                record.status, record.finished_at = "FAILED", record.attempted_at
+                record.errors.append(("dayjob.errors.JobFailed", "The process that ran this task crashed."))
+        return record.result_of_task()
+
+    def _read(self, result_id: str) -> TaskRecord:
         enqueuer = _types.enqueuer()
         raw = enqueuer.run(read_record(Keys(enqueuer.namespace), str(result_id)))
         record = None if raw is None else read_task_record(raw)
         if record is None:
             raise TaskResultDoesNotExist(result_id)
-        if record.status == "RUNNING" and enqueuer.state(Job(_name(record), id=record.id)) == "dead":
-            # Its process crashed too often, so nothing of the task could record the end.
-            record.status, record.finished_at = "FAILED", record.attempted_at
-            record.errors.append(("dayjob.errors.JobFailed", "The process that ran this task crashed."))
-        return record.result_of_task()
+        return record
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Django's system check of this backend."""
@@ -188,6 +196,10 @@ class DayjobBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no typ
             if one.name != "priority" and (value := getattr(task, one.name, None)) is not None
         }
         return JobOptions.of(own, f"task {task.module_path!r}", self._job_options)
+
+
+def _is_dead(record: TaskRecord) -> bool:
+    return _types.enqueuer().state(Job(_name(record), id=record.id)) == "dead"
 
 
 def _name(record: TaskRecord) -> str:
@@ -319,15 +331,21 @@ class _Runner:
 
     def _fail(self, record: TaskRecord, job: Job, error: BaseException) -> bool:
         """Record an attempt that raised. Returns whether it was the last."""
-        stopped = not isinstance(error, Exception) and job.stop_reason in ("shutdown", "lost")
-        interrupted = stopped or isinstance(error, GiveBack)
-        outcome = retry.decide(self._options, error, job.fails, random.Random())
-        finished = not interrupted and isinstance(outcome, Died | Dropped)
-        if not interrupted:
+        failed = failure_of(error)
+        if failed is not None:
+            error, finished = failed.error, failed.last
+        else:
+            # Cancelled, given back, snoozed or discarded.
+            finished = job.stop_reason == "cancelled" or self._drops(error, job)
+        if failed is not None or finished:
             record.add_error(error, "".join(format_exception(error)))
         record.status = "FAILED" if finished else "READY"
         record.finished_at = time.time() if finished else None
         return finished
+
+    def _drops(self, error: BaseException, job: Job) -> bool:
+        outcome = retry.decide(self._options, error, job.fails, random.Random())
+        return isinstance(error, Exception) and isinstance(outcome, Dropped)
 
     def _succeed(self, record: TaskRecord, value: Any) -> None:
         record.status, record.finished_at, record.result = "SUCCESSFUL", time.time(), value

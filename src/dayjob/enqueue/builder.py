@@ -61,6 +61,8 @@ class Sink(Protocol):
 
     async def astore(self, batches: Sequence[Sequence[NewJob]], /) -> list[Job | None]: ...
 
+    def defer(self, batches: Sequence[Sequence[NewJob]], /) -> None: ...
+
     def result(self, job_id: str, /) -> Any: ...
 
     def call(self, job_id: str, /) -> bytes: ...
@@ -70,6 +72,8 @@ class Sink(Protocol):
     def state(self, job_id: str, /) -> Any: ...
 
     def job_progress(self, job_id: str, /) -> Any: ...
+
+    def stream(self, job_id: str, after: str, /) -> Any: ...
 
     def progress(self, batch_id: str, /) -> Any: ...
 
@@ -102,7 +106,7 @@ class Builder:
         self._introduced: dict[str, float] = {}
         #: The job types of names that were enqueued, to compute their keys.
         self._types: dict[str, Checked] = {}
-        #: Job names whose job type has no key. Asked for every job, so without a call.
+        #: Job names that have no key, or no job type here. Asked for every job, so without a call.
         self._keyless: set[str] = set()
         #: Redis time minus this machine's time, from the last answer that had it.
         self.offset = 0.0
@@ -123,7 +127,10 @@ class Builder:
     ) -> tuple[bytes, EnqueueOptions]:
         """Encode the arguments as JSON. Checks them against the job type if the enqueuer has one."""
         if self._find is None:
-            return encode_unchecked(check_name(name), args), options
+            # A name that was stored before is valid.
+            if name not in self._introduced:
+                check_name(name)
+            return encode_unchecked(name, args), options
         job_type = self._find(name)
         if options.unique and job_type.options.unique_until != options.unique_until:
             options = replace(options, unique_until=job_type.options.unique_until)
@@ -258,6 +265,7 @@ class Builder:
         job_type = self._types.get(name)
         if job_type is None:
             if self._find is None:
+                self._keyless.add(name)
                 return None
             try:
                 job_type = self._types[name] = self._find(name)

@@ -14,8 +14,7 @@ from dayjob.enqueue.mailbox import Inbox
 from dayjob.enqueue.sender import AsyncSender, Sender
 from dayjob.errors import BadOption, ResultTimeout
 from dayjob.handlers.calls import EncodedItem, Item, MapOptions
-from dayjob.handlers.registry import require_stored
-from dayjob.job import Job
+from dayjob.job import Job, require_stored
 from dayjob.options import EnqueueOptions
 from dayjob.store.op import Op
 from dayjob.store.ops.results import note_waiting

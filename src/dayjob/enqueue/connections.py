@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dayjob.option_checks import Durability
-from dayjob.store.addresses import Address
+from dayjob.store.urls import Address
 
 if TYPE_CHECKING:
     from dayjob.enqueue.request import NumberedLink

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 from dayjob import option_checks
-from dayjob.enqueue import calls, results
+from dayjob.enqueue import calls, results, streams
 from dayjob.enqueue.batches import Batch, Senders, new_batch
 from dayjob.enqueue.builder import Builder, Find
 from dayjob.enqueue.progress import JobProgress, progress_of
@@ -17,8 +17,8 @@ from dayjob.enqueue.sender import AsyncSender, Sender
 from dayjob.enqueue.workflows import RunningWorkflow, Workflow, new_workflow, read_results
 from dayjob.errors import BadOption
 from dayjob.handlers.calls import EncodedItem, Item, MapOptions
-from dayjob.handlers.registry import JobType, epoch, require_stored, wait_of
-from dayjob.job import Job
+from dayjob.handlers.registry import JobType, epoch, wait_of
+from dayjob.job import Job, require_stored
 from dayjob.middleware import EnqueueHook
 from dayjob.names import check_redis, check_text
 from dayjob.option_checks import Seconds, durability_of
@@ -28,6 +28,7 @@ from dayjob.store.op import Op
 from dayjob.store.ops.find import State
 from dayjob.store.ops.workflows import AddedNodes
 from dayjob.store.steps import awalk, walk
+from dayjob.store.stream_reader import Emitted
 from dayjob.transactions import TransactionOutbox
 
 S = TypeVar("S", Sender, AsyncSender)
@@ -135,7 +136,8 @@ class Enqueuer(_EnqueuerBase[Sender]):
 
     def enqueue(self, name: str, /, **args: Any) -> Job:
         """Enqueue a job. Raises BadArguments, StoreError."""
-        return require_stored(self.sender.submit(*self._one(name, args)))
+        raw, options = self._builder.encode(name, args, self._options)
+        return require_stored(self.sender.submit(name, raw, options))
 
     def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
         """Schedule a job to run after `delay` seconds."""
@@ -209,6 +211,15 @@ class Enqueuer(_EnqueuerBase[Sender]):
         """
         return walk(self.sender, progress_of(self._builder, job))
 
+    def stream(self, job: Job | str, *, after: str = "", timeout: float | None = None) -> Iterator[Emitted]:
+        """What a running job emits with `job.emit(value)`, until it has ended. Values come within about a tenth of a second.
+
+        `after` is the `id` of a value: continues after it. A job that is retried begins again, and the first value of the new
+        attempt has `restarted` set. Raises JobFailed if the job is dead, was discarded or cancelled, or is not found,
+        ResultTimeout if it has not ended within `timeout` seconds, and StoreError. Uses a connection of its own.
+        """
+        return streams.stream(self.sender, job, after, timeout)
+
     def run(self, op: Op[Any]) -> Any:
         """Run one op, other than an enqueue, on one of the connections."""
         return self.sender.run(op)
@@ -234,7 +245,8 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
 
     async def enqueue(self, name: str, /, **args: Any) -> Job:
         """Enqueue a job. Raises BadArguments, StoreError."""
-        return require_stored(await self.sender.submit(*self._one(name, args)))
+        raw, options = self._builder.encode(name, args, self._options)
+        return require_stored(await self.sender.submit(name, raw, options))
 
     async def enqueue_in(self, name: str, delay: Seconds, /, **args: Any) -> Job:
         """Schedule a job to run after `delay` seconds."""
@@ -306,6 +318,21 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
     async def progress(self, job: Job | str) -> JobProgress | None:
         """How far a running job is by its last check-in; None if it does not run or has not checked in. Raises StoreError."""
         return await awalk(self.sender, progress_of(self._builder, job))
+
+    def stream(
+        self,
+        job: Job | str,
+        *,
+        after: str = "",
+        timeout: float | None = None,
+    ) -> AsyncIterator[Emitted]:
+        """What a running job emits with `job.emit(value)`, until it has ended. Values come within about a tenth of a second.
+
+        `after` is the `id` of a value: continues after it. A job that is retried begins again, and the first value of the new
+        attempt has `restarted` set. Raises JobFailed if the job is dead, was discarded or cancelled, or is not found,
+        ResultTimeout if it has not ended within `timeout` seconds, and StoreError. Uses a connection of its own.
+        """
+        return streams.astream(self.sender, job, after, timeout)
 
     async def run(self, op: Op[Any]) -> Any:
         """Run one op, other than an enqueue, on one of the connections."""

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dayjob.middleware import EnqueueHook, Outgoing, ServerAddress
+from dayjob.middleware import EnqueueHook, FindServer, Outgoing
 from dayjob.names import check_headers
 from dayjob.options import EnqueueOptions
 from dayjob.safe_logging import SafeLogger
@@ -20,14 +20,14 @@ def hooked(
     name: str,
     count: int,
     options: EnqueueOptions,
-    server: ServerAddress | None = None,
+    find_server: FindServer = lambda: None,
 ) -> Iterator[Outgoing]:
     """Run each hook to its `yield`, the first one outermost; then the block; then the rest of each hook.
 
     What a hook raises before its `yield` reaches the caller, and nothing is sent. What it raises afterwards is logged,
     because the jobs are stored.
     """
-    outgoing = Outgoing(name, count, dict(options.headers or {}), server=server)
+    outgoing = Outgoing(name, count, dict(options.headers or {}), server=find_server())
     entered: list[tuple[EnqueueHook, Generator[None]]] = []
     try:
         for hook in hooks:
@@ -36,6 +36,8 @@ def hooked(
             if next(running, hook) is not hook:
                 entered.append((hook, running))
         yield outgoing
+        # The first connection may have found it by sentinels or cluster nodes.
+        outgoing.server = find_server()
     except BaseException as error:
         _finish(entered, error)
         raise

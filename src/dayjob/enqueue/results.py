@@ -143,7 +143,11 @@ def state_of(builder: Builder, job: Job | str) -> Steps[State | Literal["pending
 
 def why_no_result(keys: Keys, job_id: str, name: str | None, timeout: float | None) -> Steps[str]:
     """The message of a ResultTimeout, with the state of the job."""
-    message = f"no result of job {job_id} within {timeout or 0:g} s"
+    return (yield from with_state(keys, job_id, name, f"no result of job {job_id} within {timeout or 0:g} s"))
+
+
+def with_state(keys: Keys, job_id: str, name: str | None, message: str) -> Steps[str]:
+    """A message about a job that is not there in time, with the state of the job."""
     try:
         why = yield from explain(keys, job_id, name)
     except StoreError:

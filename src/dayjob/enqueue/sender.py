@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace as replace_struct
 
@@ -26,17 +26,19 @@ from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
 from dayjob.errors import BadOption
 from dayjob.instruments import INSTRUMENTS
 from dayjob.job import Job, running
-from dayjob.middleware import Outgoing, ServerAddress
+from dayjob.middleware import FindServer, Outgoing, ServerAddress
 from dayjob.options import Commit, EnqueueOptions
 from dayjob.store import addresses
 from dayjob.store.async_link import AsyncLink
-from dayjob.store.link import Link
+from dayjob.store.link import Link, server_finder
 from dayjob.store.op import Op
 from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.produce import NewJob, When
 from dayjob.store.ops.workflows import WorkflowChunk
 from dayjob.store.steps import awalk, walk
+from dayjob.store.stream_reader import BLOCK_SECONDS
 from dayjob.store.subscription import Subscription
+from dayjob.store.urls import Address, parse_url
 from dayjob.transactions import TransactionOutbox
 
 A = TypeVar("A")
@@ -62,8 +64,8 @@ class _SenderBase:
         self._redis = redis
         #: The server that `redis` and the environment name, once it is known.
         self._server: str | None = None
-        #: Its address, for those who record it; False before it was asked for.
-        self._address: ServerAddress | Literal[False] | None = False
+        #: Returns its address, for those who record it.
+        self._find_server: FindServer | None = None
         #: Seconds to wait for answers, divided among the tries. The waits between the tries are not included.
         self._timeout = timeout
         self._answer_seconds = timeout / len(TRIES)
@@ -144,14 +146,13 @@ class _SenderBase:
             self._server = addresses.resolve(self._redis).url
         return prefix, self._server
 
-    @property
-    def server(self) -> ServerAddress | None:
-        """The address of the server; None in a testing block."""
+    def find_server(self) -> ServerAddress | None:
+        """Where the server is; None in a testing block, and as long as it is not known."""
         if self.builder.sink is not None:
             return None
-        if self._address is False:
-            self._address = addresses.server_address(self.place[1])
-        return self._address
+        if self._find_server is None:
+            self._find_server = server_finder(self.place[1], self.builder.keys.known_jobs)
+        return self._find_server()
 
     def commit_for_workflow(self, new_jobs: Sequence[NewJob]) -> Commit | None:
         """The commit that the start of a workflow waits for, if any. Raises BadOption."""
@@ -182,14 +183,21 @@ class _SenderBase:
             return False
         return outer.collect(self.place, itertools.chain.from_iterable(request.batches))
 
-    def _resolve(self) -> addresses.Address:
-        return addresses.parse_url(addresses.connect_target(addresses.resolve(self._redis)))
+    def _resolve(self) -> Address:
+        return parse_url(addresses.connect_target(addresses.resolve(self._redis)))
 
     def _link_options(self) -> dict[str, Any]:
         return {
             "tag": self.builder.keys.known_jobs,
             "name": "dayjob:enqueuer",
             "timeout": self._answer_seconds,
+        }
+
+    def _reading_options(self) -> dict[str, Any]:
+        return {
+            **self._link_options(),
+            "name": "dayjob:stream",
+            "timeout": BLOCK_SECONDS + self._answer_seconds,
         }
 
 
@@ -231,7 +239,7 @@ class Sender(_SenderBase):
         # Without a call, because this is asked for every job.
         if not (INSTRUMENTS.installed or self.builder.pool_hooks):
             return self.send(*self._request(name, args, options))
-        with hooked(self.builder.hooks, name, 1, options, self.server) as outgoing:
+        with hooked(self.builder.hooks, name, 1, options, self.find_server) as outgoing:
             job = self.send(*self._request(name, args, with_headers(options, outgoing)))
             outgoing.jobs = () if job is None else (job,)
         return job
@@ -240,7 +248,7 @@ class Sender(_SenderBase):
         self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions
     ) -> list[Job]:
         """Enqueue many jobs of one name, each with encoded arguments and its options. Duplicates are left out of the answer."""
-        with hooked(self.builder.hooks, name, len(items), options, self.server) as outgoing:
+        with hooked(self.builder.hooks, name, len(items), options, self.find_server) as outgoing:
             jobs = self.send(*self._request_many(name, items, options, outgoing))
             outgoing.jobs = jobs
         return jobs
@@ -252,6 +260,8 @@ class Sender(_SenderBase):
         # A job built inside a testing block must not reach Redis, even if the commit comes after the block.
         sink = sink or self.builder.sink
         if on_commit is not None:
+            if sink is not None:
+                sink.defer(request.batches)
             on_commit(lambda: self.send(request, sink=sink))
             return request.planned()
         if running.get() is not None and self._collected(request):
@@ -299,6 +309,18 @@ class Sender(_SenderBase):
         with self._link() as link:
             return link.run_many(ops)
 
+    @contextmanager
+    def reading(self) -> Iterator[Link]:
+        """A connection for one reader of a stream, who blocks on it."""
+        with self.links.lock:
+            if self.links.address is None:
+                self.links.address = self._resolve()
+        link = Link(self.links.address, **self._reading_options())
+        try:
+            yield link
+        finally:
+            link.close()
+
     def close(self) -> None:
         """Close idle connections. The next call opens new ones."""
         self.links.close()
@@ -342,7 +364,7 @@ class AsyncSender(_SenderBase):
         # Without a call, because this is asked for every job.
         if not (INSTRUMENTS.installed or self.builder.pool_hooks):
             return await self.send(*self._request(name, args, options))
-        with hooked(self.builder.hooks, name, 1, options, self.server) as outgoing:
+        with hooked(self.builder.hooks, name, 1, options, self.find_server) as outgoing:
             job = await self.send(*self._request(name, args, with_headers(options, outgoing)))
             outgoing.jobs = () if job is None else (job,)
         return job
@@ -351,7 +373,7 @@ class AsyncSender(_SenderBase):
         self, name: str, items: Sequence[tuple[bytes, EnqueueOptions]], options: EnqueueOptions
     ) -> list[Job]:
         """Enqueue many jobs of one name, each with encoded arguments and its options. Duplicates are left out of the answer."""
-        with hooked(self.builder.hooks, name, len(items), options, self.server) as outgoing:
+        with hooked(self.builder.hooks, name, len(items), options, self.find_server) as outgoing:
             jobs = await self.send(*self._request_many(name, items, options, outgoing))
             outgoing.jobs = jobs
         return jobs
@@ -360,6 +382,8 @@ class AsyncSender(_SenderBase):
         """Send a request now, or have `on_commit` send it."""
         sink = self.builder.sink
         if on_commit is not None:
+            if sink is not None:
+                sink.defer(request.batches)
             await self.register(on_commit, lambda: self.at_commit.send(request, sink=sink))
             return request.planned()
         if running.get() is not None and self._collected(request):
@@ -407,6 +431,17 @@ class AsyncSender(_SenderBase):
         """Run several ops in one round trip, on one of the links."""
         async with self._link() as link:
             return await link.run_many(ops)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncLink]:
+        """A connection for one reader of a stream, who blocks on it."""
+        if self.links.address is None:
+            self.links.address = await asyncio.to_thread(self._resolve)
+        link = AsyncLink(self.links.address, **self._reading_options())
+        try:
+            yield link
+        finally:
+            await link.close()
 
     async def close(self) -> None:
         """Close the idle connections of this event loop. The next call opens new ones."""

@@ -27,6 +27,8 @@ from dayjob.store.steps import Steps, ask
 
 #: How many holders of a limit are named.
 MAX_HOLDERS = 5
+#: How the key of jobs without a value is shown.
+_EMPTY = '""'
 
 #: Why a job is not running, or what it does.
 ReasonKind = Literal[
@@ -216,7 +218,7 @@ def _limited(keys: Keys, found: Found) -> Steps[RateLimited | KeyFull | KeyPause
     if rule is None:
         return None
     _, keyed, key = found.queue.partition("|")
-    words = f"{' and '.join(rule.key.by)} {key}" if keyed and rule.key is not None else ""
+    words = f"{' and '.join(rule.key.by)} {key or _EMPTY}" if keyed and rule.key is not None else ""
     if words and rule.key is not None:
         (state,) = yield from ask(partitions.key_states(keys, found.name, [key]))
         if state.paused:

@@ -10,9 +10,10 @@ import msgspec
 
 #: `by="source"` means the source of the job, not an argument.
 SOURCE = "source"
-#: Longer keys are stored as their first characters and a digest.
+#: Longer keys are stored as their first characters and a digest, which together are a key of its own: what consoles show.
 MAX_KEY_BYTES = 64
 FIRST_CHARACTERS = 24
+FIRST_BYTES = 31
 
 _decode = msgspec.json.Decoder(dict[str, Any] | None).decode
 
@@ -33,7 +34,7 @@ def stored_key(text: str) -> str:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     first = "".join(one for one in text[:FIRST_CHARACTERS] if one.isprintable())
-    return f"{first}~{digest}"
+    return f"{first.encode()[:FIRST_BYTES].decode(errors='ignore')}~{digest}"
 
 
 def _text(value: Any) -> str:

@@ -6,11 +6,16 @@ Pydantic is imported only for a handler whose annotation comes from it.
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterable
 from types import UnionType
 from typing import Any
 
 #: The packages whose classes and constraints only pydantic can check.
 _PACKAGES = frozenset({"pydantic", "pydantic_core", "annotated_types"})
+
+#: Its types whose values it writes as asterisks, and what in `Annotated` writes a value in another way.
+_SECRETS = frozenset({"SecretStr", "SecretBytes", "Secret"})
+_SERIALIZERS = frozenset({"PlainSerializer", "WrapSerializer"})
 
 
 class _AnyInstance(type):
@@ -24,6 +29,8 @@ class Adapted(metaclass=_AnyInstance):
     """Stands for such an annotation in msgspec's types. It reads and writes values with pydantic's TypeAdapter."""
 
     adapter: Any
+    #: The annotation.
+    annotation: Any
 
     @classmethod
     def model_validate(cls, value: Any) -> Any:
@@ -46,6 +53,7 @@ def adapted(hint: Any) -> type[Adapted] | None:
 
     class ForHint(Adapted):
         adapter = TypeAdapter(hint)
+        annotation = hint
 
     return ForHint
 
@@ -67,3 +75,44 @@ def _package(kind: type) -> str:
 
 def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate")
+
+
+def secret_in(hint: Any) -> Any:
+    """The secret of pydantic in an annotation or model, which is written as asterisks. None if there is none.
+
+    A field that the program writes itself, by a serializer of its own, is left out.
+    """
+    return _secret_in(hint, set())
+
+
+def _secret_in(hint: Any, seen: set[Any]) -> Any:
+    kind = typing.get_origin(hint) or hint
+    if isinstance(kind, type):
+        if _package(kind) == "pydantic" and kind.__name__ in _SECRETS:
+            return kind
+        if issubclass(kind, Adapted):
+            return _secret_in(kind.annotation, seen)
+        if _is_model(kind):
+            return _secret_of_model(kind, seen)
+    if any(type(one).__name__ in _SERIALIZERS for one in getattr(hint, "__metadata__", ())):
+        return None
+    return _first(_secret_in(one, seen) for one in typing.get_args(hint))
+
+
+def _secret_of_model(model: Any, seen: set[Any]) -> Any:
+    decorators = getattr(model, "__pydantic_decorators__", None)
+    if model in seen or decorators is None or decorators.model_serializers:
+        return None
+    seen.add(model)
+    written = {name for one in decorators.field_serializers.values() for name in one.info.fields}
+    return _first(
+        _secret_in(field.annotation, seen)
+        for name, field in model.model_fields.items()
+        if not {name, "*"} & written
+        and not field.exclude
+        and not any(type(one).__name__ in _SERIALIZERS for one in field.metadata)
+    )
+
+
+def _first(found: Iterable[Any]) -> Any:
+    return next((one for one in found if one is not None), None)

@@ -49,6 +49,15 @@ def looks_secret(key: str) -> bool:
     return bool(_PERHAPS.search(key) and _SECRET_WORDS.search(_WORD_BREAK.sub("_", key).lower()))
 
 
+def hidden_keys(value: Any, hide: Collection[str] = ()) -> Any:
+    """`value` with hidden keys redacted at any depth, and nothing cut."""
+    if isinstance(value, dict):
+        return {
+            key: HIDDEN if is_hidden(key, hide) else hidden_keys(item, hide) for key, item in value.items()
+        }
+    return [hidden_keys(item, hide) for item in value] if isinstance(value, list) else value
+
+
 def shown(value: Any, hide: Collection[str] = (), *, secrets: Sequence[str] = (), depth: int = 6) -> Any:
     """`value` with hidden keys redacted at any depth, and long and deep parts cut.
 

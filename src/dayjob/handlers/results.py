@@ -12,7 +12,7 @@ from dayjob.errors import BadSignature, DayjobError
 from dayjob.handlers.altered import altered, may_alter
 from dayjob.handlers.codecs import Codecs
 from dayjob.handlers.coerce import parts
-from dayjob.handlers.pydantic_types import Adapted, adapted
+from dayjob.handlers.pydantic_types import Adapted, adapted, secret_in
 from dayjob.handlers.signature import NOT_YET, Function, show
 
 #: Return annotations without a value that could be converted.
@@ -97,10 +97,17 @@ class Results:
             # Types are the user's code and may raise anything.
             raise self._unkept(str(error)) from None
         for part in parts(info):
-            if isinstance(part, types.CustomType) and not self._codecs.can_load(part.cls):
+            if not isinstance(part, types.CustomType):
+                continue
+            if not self._codecs.can_load(part.cls):
                 kind = show(part.cls)
                 raise self._unkept(
                     f"{kind} cannot travel as JSON; make it a dataclass, or give WorkerPool a codec for it"
+                )
+            if (secret := secret_in(part.cls)) is not None:
+                raise self._unkept(
+                    f"pydantic writes a {show(secret)} as asterisks; return the plain value or an id to look it up by, "
+                    "or give the field a serializer"
                 )
         return info
 

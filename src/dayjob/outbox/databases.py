@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TypeVar
 
 from dayjob.errors import BadOption
@@ -15,15 +17,27 @@ T = TypeVar("T")
 _NAMED = re.compile(r"%\((\w+)\)s")
 
 
-class Database(Protocol):
+class Transact(Protocol):
+    """Calls a function in a transaction of its own, on this thread."""
+
+    def __call__(self, work: Callable[[Execute], T], /) -> T: ...
+
+
+class Database(ABC):
     """A database of an outbox."""
 
     dialect: Dialect
     #: Seconds after which the relay sends a row that its writer has not sent.
-    patience: float
+    patience = 5.0
+
+    @abstractmethod
+    def transactions(self) -> AbstractContextManager[Transact]:
+        """Transactions on one connection, one after the other. It is opened for the block, and then closed or given back."""
 
     def run(self, work: Callable[[Execute], T]) -> T:
         """Call `work` in a transaction of its own, on this thread."""
+        with self.transactions() as transact:
+            return transact(work)
 
 
 def database_of(target: Any) -> Database:
@@ -44,62 +58,86 @@ def database_of(target: Any) -> Database:
     )
 
 
-class EngineDatabase:
+class EngineDatabase(Database):
     """SQLAlchemy's Engine."""
 
-    patience = 5.0
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.dialect = engine.dialect.name
+
+    @contextmanager
+    def transactions(self) -> Iterator[Transact]:
+        """See Database."""
+        with self._engine.connect() as connection:
+
+            def transact(work: Callable[[Execute], T], /) -> T:
+                with connection.begin():
+                    return work(sqlalchemy_execute(connection))
+
+            yield transact
+
+
+class AsyncEngineDatabase(Database):
+    """SQLAlchemy's AsyncEngine. The relay has no event loop, so each block runs one, with a connection of its own."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.dialect: Dialect = engine.dialect.name
+        self.dialect = engine.dialect.name
 
-    def run(self, work: Callable[[Execute], T]) -> T:
+    @contextmanager
+    def transactions(self) -> Iterator[Transact]:
         """See Database."""
-        with self._engine.begin() as connection:
-            return work(sqlalchemy_execute(connection))
+        with asyncio.Runner() as loop:
+            engine = self._unpooled()
+            connection = loop.run(_opened(engine))
 
+            async def run(work: Callable[[Execute], T]) -> T:
+                async with connection.begin():
+                    found: T = await connection.run_sync(lambda inner: work(sqlalchemy_execute(inner)))
+                return found
 
-class AsyncEngineDatabase:
-    """SQLAlchemy's AsyncEngine. The relay has no event loop, so each round runs one, on connections of its own."""
+            def transact(work: Callable[[Execute], T], /) -> T:
+                return loop.run(run(work))
 
-    patience = 5.0
+            try:
+                yield transact
+            finally:
+                loop.run(connection.close())
+                loop.run(engine.dispose())
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-        self.dialect: Dialect = engine.dialect.name
-
-    def run(self, work: Callable[[Execute], T]) -> T:
-        """See Database."""
-        return asyncio.run(self._run(work))
-
-    async def _run(self, work: Callable[[Execute], T]) -> T:
+    def _unpooled(self) -> Any:
         from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - the program has loaded it
         from sqlalchemy.pool import NullPool  # noqa: PLC0415
 
         # The creator and the events of the program's own pool connect as the program does: with its arguments, its tokens
         # and its settings of new connections.
         own = self._engine.sync_engine.pool
-        connections = NullPool(own._creator, _dispatch=own.dispatch)
-        engine = create_async_engine(self._engine.url, pool=connections)
-        async with engine.begin() as connection:
-            found: T = await connection.run_sync(lambda inner: work(sqlalchemy_execute(inner)))
-        await engine.dispose()
-        return found
+        return create_async_engine(self._engine.url, pool=NullPool(own._creator, _dispatch=own.dispatch))
 
 
-class PsycopgDatabase:
+async def _opened(engine: Any) -> Any:
+    return await engine.connect()
+
+
+class PsycopgDatabase(Database):
     """psycopg, which reports no commits: the relay sends every row, at its next round."""
 
-    dialect: Dialect = "postgresql"
+    dialect = "postgresql"
     patience = 0.0
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
 
-    def run(self, work: Callable[[Execute], T]) -> T:
+    @contextmanager
+    def transactions(self) -> Iterator[Transact]:
         """See Database."""
         with self._connect() as connection:
-            return work(cursor_execute(connection))
+
+            def transact(work: Callable[[Execute], T], /) -> T:
+                with connection.transaction():
+                    return work(cursor_execute(connection))
+
+            yield transact
 
 
 def sqlalchemy_execute(connection: Any) -> Execute:

@@ -8,7 +8,7 @@ from typing import Any
 from dayjob.enqueue.request import EnqueueRequest
 from dayjob.errors import Rejected, StoreError
 from dayjob.outbox import tables
-from dayjob.outbox.databases import Database
+from dayjob.outbox.databases import Database, Transact
 from dayjob.outbox.tables import Execute
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
@@ -56,18 +56,22 @@ class Relay:
     def run_once(self) -> int:
         """Send what was not sent. Returns how many rows that were. Raises StoreError, and what the driver raises."""
         server = self._server()
-        if server:
-            again = self._database.run(lambda execute: tables.meet_server(execute, self._namespace, server))
-            if again:
-                logger.warning(
-                    "the Redis server is another one, or was restarted: %d rows of the outbox are sent again",
-                    again,
-                )
-        sent, error = self._database.run(self._send)
-        self._database.run(self._tidy)
+        with self._database.transactions() as transact:
+            if server:
+                self._meet(server, transact)
+            sent, error = transact(self._send)
+            transact(self._tidy)
         if error is not None:
             raise error
         return sent
+
+    def _meet(self, server: str, transact: Transact) -> None:
+        again = transact(lambda execute: tables.meet_server(execute, self._namespace, server))
+        if again:
+            logger.warning(
+                "the Redis server is another one, or was restarted: %d rows of the outbox are sent again",
+                again,
+            )
 
     def _send(self, execute: Execute) -> tuple[int, StoreError | None]:
         """Send and mark rows. An error of Redis is returned, so that those sent before it stay marked."""

@@ -15,11 +15,11 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from dayjob.errors import StoreError
-from dayjob.store.addresses import Address
 from dayjob.store.connection_options import ANSWER_SECONDS, connection_options, keepalive
 from dayjob.store.link import Link, check_tag, has_news, pack, words
 from dayjob.store.link_errors import is_noscript, mapped, misplaced
 from dayjob.store.op import Arg, Op
+from dayjob.store.urls import Address
 
 T = TypeVar("T")
 

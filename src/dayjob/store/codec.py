@@ -201,6 +201,48 @@ WORKFLOW = "w"
 _MEMBERSHIP = re.compile(rb'"membership":(\[[^\]]*\])')
 
 
+#: The members of batches that are in others, as scripts write them: the id of the batch, the number there, and what is above.
+_NESTED_MEMBER = re.compile(
+    rb'\["([0-9a-f]+)",([0-9]{1,10})((?:,"[0-9a-f]+",[0-9]{1,10}){1,%d})\]' % (MAX_BATCHES - 1)
+)
+
+
+#: The beginnings of `membership` that were met lately, to the ids of the batches in them.
+_batches_met: dict[bytes, bytes] = {}
+_MAX_MET = 1000
+
+
+class PlainMember(msgspec.Struct, frozen=True, gc=False):
+    """A member of a batch: the id of the batch, and its number there."""
+
+    batch: bytes
+    number: int
+    #: The batches above and the numbers in them, as JSON without brackets; b"" if there is none.
+    above: bytes = b""
+
+
+def plain_member(wire: Wire) -> PlainMember | None:
+    """What a job is a member of; None for a callback of a batch, a node, and what scripts do not write."""
+    head, _, tail = bytes(wire.membership).partition(b'",')
+    number = tail[:-1]
+    if number.isdigit():
+        batch = _batches_met.get(head) or _batch_in(head)
+        return PlainMember(batch, int(number)) if batch else None
+    found = _NESTED_MEMBER.fullmatch(wire.membership)
+    return None if found is None else PlainMember(found[1], int(found[2]), found[3])
+
+
+def _batch_in(head: bytes) -> bytes:
+    """The id of the batch in the beginning of a `membership`; b"" for a node of a workflow, and what is no id."""
+    batch = head[2:]
+    if head[:2] != b'["' or not batch.isalnum() or batch.startswith(WORKFLOW.encode()):
+        return b""
+    if len(_batches_met) >= _MAX_MET:
+        _batches_met.clear()
+    _batches_met[head] = batch
+    return batch
+
+
 def membership(wire: Wire) -> Membership | None:
     """The batches of a job; None if it has none, or another program means something else by the field."""
     return None if wire.membership is NULL else _read_membership(bytes(wire.membership))
@@ -245,6 +287,7 @@ def job_of(wire: Wire) -> Job:
     job.tick = float(wire.tick) if wire.periodic else None
     job.unique_key = wire.unique_key or None
     job.fails = wire.fails
+    job._counted = 0
     job.deaths = wire.deaths
     job.snoozes = wire.snoozes
     job.error = wire.err

@@ -8,8 +8,8 @@ from typing import Any
 
 from redis.connection import AbstractConnection
 
-from dayjob.store.addresses import Address
 from dayjob.store.credentials import login
+from dayjob.store.urls import Address
 
 #: Seconds to wait for a connection, and for the answer to a command that does not block.
 ANSWER_SECONDS = 5.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dayjob.errors import BadOption
-from dayjob.store.addresses import Address
+from dayjob.store.urls import Address
 
 #: The variable that names the provider, as MODULE:OBJECT.
 VARIABLE = "DAYJOB_CREDENTIALS"

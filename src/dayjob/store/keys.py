@@ -284,6 +284,10 @@ class Keys:
         """String: the result of a completed job, or the error of a dead one, JSON. Expires after the job type's `keep`. While callers wait for it: `waiting` and their mailboxes, which expire after a minute. Written by exchange, sweep, move, look_for_result."""
         return f"{self.prefix}result:{job_id}"
 
+    def stream(self, job_id: str) -> str:
+        """Stream: what the last attempt of a job emitted, and how it ended: `a`, the number of the attempt; `v`, values as JSON, one per line; `s`, the same without redacted values; `n` and `p`, the name, pool and token, in the first entry of an attempt; `e` and `w`, how it ended and why, in its last. At most 50,000 values and 1 MiB. Expires an hour after the end of the job, or after the job type's `keep` if that is longer; a day after the last entry of a job that has not ended. Written by exchange."""
+        return f"{self.prefix}stream:{job_id}"
+
     def mailbox(self, mailbox_id: str) -> str:
         """A channel, not a key: the results that one process waits for are published here."""
         return f"{self.prefix}mailbox:{mailbox_id}"

@@ -22,12 +22,13 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from dayjob.errors import BadOption, StoreError, Unavailable
+from dayjob.middleware import FindServer, ServerAddress
 from dayjob.store import fork
-from dayjob.store.addresses import Address
 from dayjob.store.connection_options import ANSWER_SECONDS, SILENT, connection_options, keepalive, tls_options
 from dayjob.store.credentials import login
 from dayjob.store.link_errors import is_noscript, mapped, misplaced
 from dayjob.store.op import Arg, Op
+from dayjob.store.urls import Address, parse_url
 
 T = TypeVar("T")
 
@@ -98,6 +99,31 @@ def check_tag(address: Address, tag: str) -> None:
         raise BadOption(
             f"namespace {namespace!r} on a cluster: write '{{{namespace}}}', so that all its keys are on one node"
         )
+
+
+#: Where the last connection of this process went, by what it was asked for: several hosts are one server.
+_located: dict[tuple[Any, ...], tuple[str, int]] = {}
+
+
+def _group(address: Address, tag: str) -> tuple[Any, ...]:
+    """What determines the server behind several hosts."""
+    if address.kind == "sentinel":
+        return address.hosts, address.service
+    return address.hosts, key_slot(tag.encode())
+
+
+def server_finder(url: str, tag: str) -> FindServer:
+    """A function that returns where the server is. None: it is embedded, or no connection has yet found it by sentinels or nodes."""
+    if url.startswith("embedded:"):
+        return lambda: None
+    address = parse_url(url)
+    if address.kind in ("sentinel", "cluster"):
+        group = _group(address, tag)
+        return lambda: ServerAddress(*_located[group]) if group in _located else None
+    fixed = (
+        ServerAddress(str(address.path), None) if address.kind == "unix" else ServerAddress(*address.hosts[0])
+    )
+    return lambda: fixed
 
 
 class Link:
@@ -354,6 +380,7 @@ class Link:
                 problems.append(f"{host}:{port}: {error}")
                 continue
             if found is not None:
+                _located[_group(address, self._tag)] = found
                 return found
             problems.append(f"{host}:{port}: does not know it")
         what = f"master {address.service!r}" if address.kind == "sentinel" else "the node of this namespace"

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from dayjob.enqueue.batches import Progress
 from dayjob.enqueue.progress import JobProgress
 from dayjob.enqueue.results import read_result
-from dayjob.errors import NotReady, ResultTimeout, Signal, UnknownJob
+from dayjob.errors import GiveBack, NotReady, ResultTimeout, Signal, UnknownJob
 from dayjob.job import Job
 from dayjob.middleware import SKIPPED
 from dayjob.options import JobOptions, PoolOptions
@@ -27,20 +27,22 @@ from dayjob.pool import WorkerPool
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.batches import MemberChunk
-from dayjob.store.ops.consume import token_of
+from dayjob.store.ops.consume import Entry, token_of
 from dayjob.store.ops.find import State
 from dayjob.store.ops.produce import NewJob
 from dayjob.store.ops.workflows import WorkflowChunk
+from dayjob.store.stream_reader import Emitted
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.limits import FakeLimits, Partition
 from dayjob.testing.memory import HALF_GRAIN_SECONDS, Memory, MemoryEntry
 from dayjob.testing.probe import MAX_BREAKS, Checkin, ProbedAttempt, passed_enqueue
+from dayjob.testing.streams import FakeStreams
 from dayjob.testing.workflows import FakeWorkflows
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.event_loop import new_loop
 from dayjob.worker.running.handler import new_pool_job_type
-from dayjob.worker.running.runner import Abandon, Runner
+from dayjob.worker.running.runner import Abandon, Runner, as_timeout
 from dayjob.worker.state import PoolState
 
 T = TypeVar("T")
@@ -67,7 +69,8 @@ class RecordingRunner(Runner):
         return super()._done(attempt, result)
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Settlement:
-        self.errors[attempt] = error
+        # A test that asks for a stop by timeout expects the signal with which the handler answers, not an error.
+        self.errors[attempt] = error if isinstance(error, GiveBack) else as_timeout(attempt, error)
         return super()._failed(attempt, error)
 
 
@@ -122,12 +125,16 @@ class FakeStore:
         self._limits = FakeLimits(clock.now, self._options) if limits else None
         #: Job id to its attempt that has not ended.
         self._running: dict[str, ProbedAttempt] = {}
+        #: Job id to a job that is sent at the commit of a transaction.
+        self._deferred: dict[str, NewJob] = {}
         self.memory = Memory(clock.now, self._limits, self._partition)
+        self.memory.running = self._running
         self.open = False
         self._inline = inline
         self._twice = twice
         #: The check-ins of each job, by its id.
         self.checkins: dict[str, list[Checkin]] = {}
+        self._streams = FakeStreams()
         options = PoolOptions() if pool is None else pool.options
         self._runner = RecordingRunner(
             keys, object if pool is None else pool.context, clock.now, options.max_result
@@ -162,6 +169,14 @@ class FakeStore:
             round_.close(reraise=True)
         passed_enqueue()
         return answers
+
+    def defer(self, batches: Sequence[Sequence[NewJob]], /) -> None:
+        """Remember jobs that are stored when their transaction is committed."""
+        self._deferred.update((one.job.id, one) for batch in batches for one in batch)
+
+    def deferred(self) -> list[Job]:
+        """The jobs whose transaction was not committed."""
+        return [one.job for one in list(self._deferred.values())]
 
     def _attempts(self, due: list[str], round_: Round) -> Iterator[ProbedAttempt]:
         """The attempts of these jobs, and of what atomic ones among them enqueue."""
@@ -210,6 +225,16 @@ class FakeStore:
             return None
         return JobProgress(*attempt.checkins[-1], self.now() - (time.monotonic() - attempt.checkin_at))
 
+    def stream(self, job_id: str, after: str, /) -> Iterator[Emitted]:
+        """What a job has emitted. Raises JobFailed, and ResultTimeout if it has not ended."""
+        with self.memory.lock:
+            attempt = self._running.get(job_id)
+            if attempt is not None:
+                self._streams.collect(attempt)
+            dead = next((one.wire.err for one in self.memory.dead if one.wire.id == job_id), "")
+            enqueued = any(one.wire.id == job_id for one in self.memory.enqueued)
+        return self._streams.read(job_id, after, self.state(job_id), dead, enqueued=enqueued)
+
     def progress(self, batch_id: str, /) -> Progress:
         """What became of the members of a batch."""
         return self.memory.batches.progress(batch_id)
@@ -240,6 +265,7 @@ class FakeStore:
             if isinstance(batch, MemberChunk):
                 self.memory.batches.begin(batch)
             for one in batch:
+                self._deferred.pop(one.job.id, None)
                 new_job = self.memory.batches.numbered(one) if one.batch else one
                 job = self.memory.admit(new_job)
                 answers.append(job)
@@ -338,7 +364,7 @@ class FakeStore:
         if attempt.job_type.is_async:
             # Nothing of the test's own variables reaches a job, as in a pool.
             loop = asyncio.get_running_loop()
-            return loop.create_task(self._runner.arun(attempt), context=Variables())
+            return loop.create_task(self._run_async(attempt), context=Variables())
         return asyncio.create_task(_beside(self._runner.run, attempt))
 
     def _broken_runs(self, attempt: ProbedAttempt) -> Iterator[ProbedAttempt]:
@@ -404,6 +430,22 @@ class FakeStore:
             self.memory.release(wire.unique_key, wire.id)
         return attempt
 
+    async def _run_async(self, attempt: Attempt) -> Settlement:
+        """Run an async attempt in this task, which is its own, and cancel it at its timeout as the loop of a pool does."""
+        timeout, task = attempt.job_type.options.timeout, asyncio.current_task()
+        if timeout is None or task is None:
+            return await self._runner.arun(attempt)
+
+        def expire() -> None:
+            attempt.timed_out = True
+            task.cancel()
+
+        timer = asyncio.get_running_loop().call_later(timeout, expire)
+        try:
+            return await self._runner.arun(attempt)
+        finally:
+            timer.cancel()
+
     def _settlement(self, attempt: Attempt) -> Settlement:
         if not attempt.job_type.is_async:
             return self._runner.run(attempt)
@@ -411,20 +453,21 @@ class FakeStore:
             # Django's async ORM then uses the connection of this thread, which has the transaction of a TestCase.
             from asgiref.sync import async_to_sync  # noqa: PLC0415 - Django has loaded it
 
-            settlement: Settlement = Variables().run(async_to_sync(self._runner.arun), attempt)
+            settlement: Settlement = Variables().run(async_to_sync(self._run_async), attempt)
             return settlement
         if not self._loop_free.acquire(blocking=False):
-            return Variables().run(asyncio.run, self._runner.arun(attempt))
+            return Variables().run(asyncio.run, self._run_async(attempt))
         try:
-            return self._loop.run(self._runner.arun(attempt), context=Variables())
+            return self._loop.run(self._run_async(attempt), context=Variables())
         finally:
             self._loop_free.release()
 
     def _settle(self, attempt: ProbedAttempt, settlement: Settlement, round_: Round) -> Any:
         self.checkins.setdefault(attempt.id, []).extend(attempt.checkins)
         self._running.pop(attempt.id, None)
+        self._streams.collect(attempt, settlement)
         self.memory.settle(attempt, settlement)
-        if settlement is not None and settlement.children is not None:
+        if isinstance(settlement, Entry) and settlement.children is not None:
             round_.due.extend(self._admit([settlement.children.jobs])[1])
         round_.due.extend(self._called())
         round_.add(attempt, self._runner.errors.pop(attempt, None))

@@ -8,7 +8,7 @@ from dayjob.errors import NotReady
 from dayjob.handlers.periodic import PeriodicJob
 from dayjob.instruments import INSTRUMENTS
 from dayjob.job import Job
-from dayjob.middleware import Outgoing, ServerAddress
+from dayjob.middleware import FindServer, Outgoing
 from dayjob.testing import jobs
 
 
@@ -47,7 +47,7 @@ class EnqueueGuard:
         self,
         namespace: str,  # noqa: ARG002
         periodics: Mapping[str, PeriodicJob],  # noqa: ARG002
-        server: ServerAddress | None,  # noqa: ARG002
+        find_server: FindServer,  # noqa: ARG002
     ) -> Callable[[Job], Generator[None]]:
         """Nothing around jobs."""
 

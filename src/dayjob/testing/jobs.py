@@ -9,11 +9,13 @@ from typing import Any, Self, get_args
 
 from dayjob import cron
 from dayjob.enqueue.builder import Builder, Sink
+from dayjob.enqueue.workflows import Workflow
 from dayjob.errors import BadOption, NotReady, UnknownJob
 from dayjob.handlers.periodic import PeriodicJob
 from dayjob.job import Job, StopReason, new_id
 from dayjob.option_checks import Seconds
 from dayjob.store import codec
+from dayjob.store.ops.workflows import Change
 from dayjob.testing import match
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.fake_store import FakeStore, Round
@@ -236,6 +238,37 @@ class Jobs:
             raise BadOption(f"tick(): {why}; the pool has {', '.join(map(repr, known)) or 'none'}")
         return found[0]
 
+    # What an operator does to workflows.
+
+    def cancel_workflow(self, workflow: Workflow | str, *, node: int | None = None) -> int:
+        """End the nodes of a workflow, or a node and all that need it, as `Admin.cancel_workflow` does. Returns how many."""
+        return self._change_workflow(workflow, "cancel", node)
+
+    def retry_workflow(self, workflow: Workflow | str, *, node: int | None = None) -> int:
+        """Let a node run again, and then all that need it; without a node all that are dead or cancelled. Returns how many.
+
+        Raises NotReady while one of them is stored as a job.
+        """
+        return self._change_workflow(workflow, "retry", node)
+
+    def skip_node(self, workflow: Workflow | str, *, node: int) -> None:
+        """Let a workflow go on without a node that waits, is dead or was cancelled. Raises NotReady for others."""
+        self._change_workflow(workflow, "skip", node)
+
+    def _change_workflow(self, workflow: Workflow | str, what: Change, node: int | None) -> int:
+        self._check_open(f"{what} of a workflow")
+        workflow_id = workflow if isinstance(workflow, str) else workflow.id
+        with self._memory.lock:
+            answer = self._memory.workflows.change(workflow_id, what, -1 if node is None else node)
+        if answer.answer != "done":
+            why = {
+                "busy": "a node is stored as a job: run it first, or cancel it and drain()",
+                "ended": "the state of the node does not allow it",
+                "gone": "it has no such node",
+            }[answer.answer]
+            raise NotReady(f"{what} of the workflow {workflow_id}: {why}")
+        return answer.changed
+
     # What jobs reported while they ran.
 
     def checkins(self, job: Job | str) -> list[Checkin]:
@@ -322,4 +355,6 @@ class Jobs:
         # Those of that name first: one of them is likely the one that was meant.
         jobs = sorted(self.enqueued(), key=lambda job: job.name != name)
         listed = match.listing([(job, self._type(job.name)) for job in jobs], self.clock.now())
-        return f"{match.shown(name, args, self._type(name))} {what}. {listed}"
+        waiting = [(job, self._type(job.name)) for job in self._stage.deferred()]
+        deferred = match.deferred(waiting, self.clock.now())
+        return f"{match.shown(name, args, self._type(name))} {what}. {listed}{deferred}"

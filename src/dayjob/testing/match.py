@@ -63,12 +63,25 @@ def listing(jobs: Sequence[tuple[Job, AnyJobType | None]], now: float) -> str:
     """What was enqueued, a line for each."""
     if not jobs:
         return "Nothing was enqueued in this block."
+    return "\n".join(["Enqueued in this block:", *_lines(jobs, now)])
+
+
+def deferred(jobs: Sequence[tuple[Job, AnyJobType | None]], now: float) -> str:
+    """What is sent at a commit that did not come, a line for each; "" if there is nothing."""
+    if not jobs:
+        return ""
+    return "\n".join(
+        ["\nNot sent, because no commit of its transaction came in this block:", *_lines(jobs, now)]
+    )
+
+
+def _lines(jobs: Sequence[tuple[Job, AnyJobType | None]], now: float) -> list[str]:
     lines = [
         f"    {shown(job.name, job.args, job_type)}{_notes(job, now)}" for job, job_type in jobs[:MAX_LISTED]
     ]
     if len(jobs) > MAX_LISTED:
         lines.append(f"    and {len(jobs) - MAX_LISTED} more")
-    return "\n".join(["Enqueued in this block:", *lines])
+    return lines
 
 
 def _notes(job: Job, now: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
@@ -15,6 +15,7 @@ from dayjob.outcome import (
     Died,
     Done,
     Dropped,
+    Emit,
     GivenBack,
     HeldBack,
     Kept,
@@ -104,7 +105,9 @@ class Memory:
         self._ids: dict[str, tuple[FirstJob, float]] = {}
         self._results: dict[str, tuple[bytes, float]] = {}
         self.batches = FakeBatches(now, self._call_back)
-        self.workflows = FakeWorkflows(now, self._call_back, self.batches.cancelled)
+        self.workflows = FakeWorkflows(now, self, self.batches.cancelled)
+        #: The ids of jobs that run.
+        self.running: Container[str] = ()
         #: The ids of callbacks of batches, and nodes of workflows, that were enqueued and that an inline block has not run.
         self.called: deque[str] = deque()
 
@@ -113,6 +116,21 @@ class Memory:
         self.enqueued.append(kept)
         self.queued.append(kept)
         self.called.append(kept.wire.id)
+
+    def release_node(self, payload: bytes, /) -> None:
+        """Store the job of a node of a workflow."""
+        self._call_back(payload)
+
+    def has_ended(self, job_id: str, /) -> bool:
+        """Whether a job neither waits nor runs."""
+        places = (self.queued, self.scheduled, self.retry)
+        return job_id not in self.running and not any(
+            one.wire.id == job_id for place in places for one in place
+        )
+
+    def drop_dead(self, job_ids: set[str], /) -> None:
+        """Remove dead jobs."""
+        self.dead[:] = [one for one in self.dead if one.wire.id not in job_ids]
 
     def admit(self, new_job: NewJob) -> Job | None:
         """Store a new job, unless its chosen id was stored before or its unique key is taken.
@@ -172,7 +190,7 @@ class Memory:
 
     def settle(self, attempt: Attempt, settlement: Settlement) -> None:
         """Move an attempt to the place of its outcome."""
-        entry = settlement or Entry(attempt.name, attempt.token, Done())
+        entry = settlement if isinstance(settlement, Entry) else Entry(attempt.name, attempt.token, Done())
         with self.lock:
             if self._limits is not None:
                 self._limits.end(attempt.token, entry.spent)
@@ -236,7 +254,16 @@ class Memory:
                     self._limits.hold(self._partition(attempt.wire), limits, after)
             case GivenBack():
                 self.queued.insert(0, MemoryEntry.of(attempt.payload))
-            case Rewound() | Reaped() | Unreadable() | Release() | NameSuspect() | Recharge() | Stage():
+            case (
+                Rewound()
+                | Reaped()
+                | Unreadable()
+                | Release()
+                | NameSuspect()
+                | Recharge()
+                | Stage()
+                | Emit()
+            ):
                 raise AssertionError(f"a runner does not settle a readable job with {entry.outcome!r}")
             case _ as unknown:
                 assert_never(unknown)

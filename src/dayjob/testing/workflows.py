@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from dayjob.errors import NotReady
 from dayjob.store import codec
@@ -38,14 +39,29 @@ class FakeWorkflow:
     nodes: list[FakeNode] = field(default_factory=list)
 
 
-class FakeWorkflows:
-    """The workflows by id. `release` stores the payload of a node, `cancelled` is where pools find cancelled nodes."""
+class NodePlace(Protocol):
+    """Where the jobs of nodes are."""
 
-    def __init__(
-        self, now: Callable[[], float], release: Callable[[bytes], None], cancelled: set[str]
-    ) -> None:
+    def release_node(self, payload: bytes, /) -> None:
+        """Store the job of a node."""
+        ...
+
+    def has_ended(self, job_id: str, /) -> bool:
+        """Whether a job neither waits nor runs."""
+        ...
+
+    def drop_dead(self, job_ids: set[str], /) -> None:
+        """Remove dead jobs."""
+        ...
+
+
+class FakeWorkflows:
+    """The workflows by id. `place` has the jobs of their nodes, `cancelled` is where pools find cancelled nodes."""
+
+    def __init__(self, now: Callable[[], float], place: NodePlace, cancelled: set[str]) -> None:
         self._now = now
-        self._release = release
+        self._place = place
+        self._release = place.release_node
         self._cancelled = cancelled
         self._workflows: dict[str, FakeWorkflow] = {}
 
@@ -91,9 +107,13 @@ class FakeWorkflows:
         self._judge(found)
 
     def change(self, workflow_id: str, what: Change, number: int = -1) -> Changed:
-        """Cancel, retry or skip a node, or with -1 all."""
+        """Cancel, retry or skip a node; with -1 cancel all, or retry those that are dead or cancelled."""
         found = self._workflow(workflow_id)
-        numbers = list(range(len(found.nodes))) if number < 0 else self._below(found, number, what)
+        if number >= len(found.nodes):
+            return Changed("gone", 0, 0)
+        numbers = self._meant(found, number, what)
+        if what in ("retry", "skip"):
+            return self._again(found, numbers, what)
         changed = 0
         for n in numbers:
             node = found.nodes[n]
@@ -107,11 +127,41 @@ class FakeWorkflows:
         self._judge(found)
         return Changed("done", changed, 0)
 
-    def _below(self, found: FakeWorkflow, number: int, what: Change) -> list[int]:
+    def _again(self, found: FakeWorkflow, numbers: list[int], what: Change) -> Changed:
+        """Let nodes wait again, and release those that can go on; or skip the first."""
+        nodes = [found.nodes[n] for n in numbers]
+        ids = [codec.read(node.payload).id for node in nodes]
+        stopped = zip(nodes, ids, strict=True)
+        if any(
+            node.state in "rf" or (node.state == "x" and not self._place.has_ended(one))
+            for node, one in stopped
+        ):
+            return Changed("busy", 0, 0)
+        if what == "skip" and nodes[0].state not in "wdx":
+            return Changed("ended", 0, 0)
+        self._place.drop_dead(set(ids))
+        for n, node in zip(numbers, nodes, strict=True):
+            self._cancelled.discard(f"{found.id}/{n}")
+            node.result, node.state = None, "w"
+        if numbers:
+            found.cancelled_at = None
+        if what == "skip":
+            self._finish(found, numbers[0], "s")
+        else:
+            self._settle(found, numbers)
+        self._judge(found)
+        return Changed("done", len(numbers), sum(node.state == "r" for node in nodes))
+
+    def _meant(self, found: FakeWorkflow, number: int, what: Change) -> list[int]:
+        """The node and all that need it, directly or not; for -1 all nodes, or those that stop others and all that need them."""
         numbers = [number]
-        for n in numbers:
-            for _, m in found.nodes[n].out if what != "skip" else ():
-                if m not in numbers:
+        if number < 0:
+            numbers = [n for n, node in enumerate(found.nodes) if what != "retry" or node.state in "dx"]
+        for n in numbers if what != "skip" else ():
+            for watches, m in found.nodes[n].out:
+                # A retry leaves out those that wait for a failure only, unless they were skipped.
+                follows = what != "retry" or not watches or found.nodes[m].state == "s"
+                if follows and m not in numbers:
                     numbers.append(m)
         return numbers
 

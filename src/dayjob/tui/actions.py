@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -286,8 +286,7 @@ def _on_batch(name: str) -> Action:
             return result_of(await admin.retry_batch(subject.id, progress=report))
         if name == "repair":
             found = await admin.audit_batch(subject.id, repair=True)
-            words = " ".join(one.text for one in found.findings)
-            return f"batch {subject.id}: {counted(found.repaired, 'difference')} repaired. {words}".strip()
+            return _repaired(f"batch {subject.id}", found.repaired, (one.text for one in found.findings))
         act = admin.cancel_batch if name == "cancel" else admin.close_batch
         return result_of(await act(subject.id))
 
@@ -297,10 +296,17 @@ def _on_batch(name: str) -> Action:
 BATCH = tuple(_on_batch(row.name) for row in verbs.rows("batch"))
 
 
+def _repaired(subject: str, count: int, findings: Iterable[str]) -> str:
+    return f"{subject}: {counted(count, 'difference')} repaired. {' '.join(findings)}".strip()
+
+
 # Workflows.
 
 
 async def _change_workflow(admin: AsyncAdmin, verb: str, workflow_id: str, node: int | None) -> str:
+    if verb == "repair":
+        found = await admin.audit_workflow(workflow_id, repair=True)
+        return _repaired(f"workflow {workflow_id}", found.repaired, (one.text for one in found.findings))
     if verb == "skip" and node is not None:
         return result_of(await admin.skip_node(workflow_id, node=node))
     act = admin.cancel_workflow if verb == "cancel" else admin.retry_workflow

@@ -10,7 +10,7 @@ from dayjob.tui.view import SIZE, Open, View, Wish
 
 async def batches(admin: AsyncAdmin, wish: Wish) -> Sheet:
     """The batches, the newest first."""
-    return render_batches.batches(await admin.batches(offset=_place(wish), size=SIZE, sort=wish.sort))
+    return render_batches.batches(await admin.batches(offset=wish.place, size=SIZE, sort=wish.sort))
 
 
 def batch(batch_id: str) -> View:
@@ -24,18 +24,13 @@ def batch(batch_id: str) -> View:
 
 async def workflows(admin: AsyncAdmin, wish: Wish) -> Sheet:
     """The workflows, the newest first."""
-    return render_workflows.workflows(await admin.workflows(offset=_place(wish), size=SIZE, sort=wish.sort))
+    return render_workflows.workflows(await admin.workflows(offset=wish.place, size=SIZE, sort=wish.sort))
 
 
 def workflow(workflow_id: str, opens: Open) -> View:
     """One workflow with its nodes, each of which opens its job."""
 
     async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
-        return render_workflows.workflow(await admin.workflow(workflow_id, first=_place(wish)))
+        return render_workflows.workflow(await admin.workflow(workflow_id, first=wish.place))
 
     return View(f"workflow {workflow_id}", read, actions.nodes_of(workflow_id), opens)
-
-
-def _place(wish: Wish) -> int:
-    """How many rows were shown on the pages before."""
-    return int(wish.after) if wish.after.isdecimal() else 0

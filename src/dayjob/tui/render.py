@@ -19,6 +19,7 @@ from dayjob.admin.views import (
     Verdict,
 )
 from dayjob.cli.console import ago, attempt_number, clean, took, when
+from dayjob.cli.limits import limits_of
 from dayjob.explain.obstacles import ObstacleKind
 from dayjob.text import counted, size, span
 from dayjob.tui.sheet import Column, Line, Piece, Row, Sheet, Tone, spark
@@ -159,6 +160,7 @@ def queue(found: QueueDetail, page: JobPage) -> Sheet:
     ]  # fmt: skip
     if view.queue.limit is not None:
         lines.append(labelled("limit", f"{view.queue.held:,} of {view.queue.limit:,} held"))
+    lines += [labelled(label, text) for label, text in limits_of(found)]
     if totals:
         lines.append(labelled("all time", totals))
     if view.queue.paused:

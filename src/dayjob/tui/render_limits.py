@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dayjob.admin.keys import KeysView, KeyView
-from dayjob.admin.limits import LimitView
+from dayjob.admin.views.limits import KeysView, KeyView, LimitView
 from dayjob.cli.console import ago, clean
 from dayjob.cli.limits import columns
 from dayjob.text import counted, span

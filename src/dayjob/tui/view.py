@@ -25,6 +25,11 @@ class Wish:
     hours: int = 1
     sort: str = ""
 
+    @property
+    def place(self) -> int:
+        """How many rows were on the pages before, in lists whose cursor is a number."""
+        return int(self.after) if self.after.isdecimal() else 0
+
 
 Read = Callable[[AsyncAdmin, Wish], Awaitable[Sheet]]
 Open = Callable[[Any], "View | None"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from dayjob.admin import sorting, verbs
@@ -20,6 +21,8 @@ from dayjob.admin.views import (
     QueueView,
     State,
 )
+from dayjob.admin.views.limits import LimitView
+from dayjob.admin.views.payloads import NameSizes
 from dayjob.admin.views.workflows import WorkflowView
 from dayjob.errors import UnknownSchedule
 from dayjob.store.ops import inspect
@@ -31,6 +34,7 @@ from dayjob.tui import (
     render_fleet,
     render_history,
     render_limits,
+    render_payloads,
     render_timeline,
 )
 from dayjob.tui.row_filters import all_hold, checked, keys_of
@@ -103,7 +107,13 @@ async def _failures(admin: AsyncAdmin, wish: Wish) -> Sheet:
         for one in found.groups
         if all_hold(wanted, {"name": one.name, "error": one.sample.error, "kind": one.kind})
     ]
-    return render.failures(found, fitting[:SIZE])
+    return _paged(render.failures(found, fitting[wish.place : wish.place + SIZE]), wish, len(fitting))
+
+
+def _paged(sheet: Sheet, wish: Wish, total: int) -> Sheet:
+    """The same, with the cursor of the next page if there are more rows than were shown."""
+    end = wish.place + len(sheet.rows)
+    return replace(sheet, next=str(end) if end < total else "")
 
 
 async def _periodic(admin: AsyncAdmin, wish: Wish) -> Sheet:
@@ -138,7 +148,9 @@ async def _redis(admin: AsyncAdmin, _: Wish) -> Sheet:
 
 
 async def _audit(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    return render_fleet.audit(await admin.audit(size=SIZE, sort=wish.sort))
+    # One more shows whether there is a next page.
+    found = await admin.audit(offset=wish.place, size=SIZE + 1, sort=wish.sort)
+    return _paged(render_fleet.audit(found[:SIZE]), wish, wish.place + len(found))
 
 
 async def _history(admin: AsyncAdmin, wish: Wish) -> Sheet:
@@ -169,18 +181,35 @@ def _attempts_of_source(subject: Any) -> View | None:
 
 async def _limits(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name",))
-    found = await admin.limits()
+    found = await admin.limits(sort=wish.sort)
     return render_limits.limits([one for one in found if all_hold(wanted, {"name": one.name})])
+
+
+def _open_limit(subject: Any) -> View | None:
+    """The queue of a limit."""
+    one: LimitView = subject
+    return queue(one.queues[0]) if one.queues else None
+
+
+async def _payloads(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    return render_payloads.payloads(await admin.payloads(sort=wish.sort))
+
+
+def _open_sizes(subject: Any) -> View | None:
+    """The queue of a name."""
+    one: NameSizes = subject
+    return queue(one.name) if one.name else None
 
 
 async def _timeline(admin: AsyncAdmin, wish: Wish) -> Sheet:
     wanted = checked(wish.where, ("name",))
-    found = await admin.events(name=wanted.name or "", size=SIZE, sort=wish.sort)
-    return render_timeline.timeline(found.events)
+    found = await admin.events(name=wanted.name or "", offset=wish.place, size=SIZE, sort=wish.sort)
+    return _paged(render_timeline.timeline(found.events), wish, wish.place + len(found.events) + found.more)
 
 
 async def _broken(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    return render.broken(await admin.broken(size=SIZE, sort=wish.sort))
+    found = await admin.broken(offset=wish.place, size=SIZE, sort=wish.sort)
+    return _paged(render.broken(found), wish, found.sorted_among or found.total)
 
 
 async def _now(admin: AsyncAdmin) -> float:
@@ -208,10 +237,13 @@ def queue(name: str) -> View:
 def queue_keys(name: str) -> View:
     """The keys of a queue that have waiting jobs."""
 
-    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
-        return render_limits.keys(await admin.queue_keys(name))
+    async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
+        # One more shows whether there is a next page.
+        found = await admin.queue_keys(name, most=wish.place + SIZE + 1, sort=wish.sort)
+        rows = found.keys[wish.place : wish.place + SIZE]
+        return _paged(render_limits.keys(replace(found, keys=rows)), wish, len(found.keys))
 
-    return View(f"keys of {name}", read)
+    return View(f"keys of {name}", read, columns=sorting.KEYS)
 
 
 def job(job_id: str, name: str | None) -> View:
@@ -442,5 +474,6 @@ TABS = (
     ),
     View("Workflows", group_views.workflows, actions.WORKFLOW, _open_workflow, columns=sorting.WORKFLOWS),
     View("Sources", _sources, (), _attempts_of_source, ("source",), columns=sorting.SOURCES),
-    View("Limits", _limits, (), lambda one: queue(one.queues[0]) if one.queues else None, ("name",)),
+    View("Limits", _limits, (), _open_limit, ("name",), columns=sorting.LIMITS),
+    View("Payloads", _payloads, (), _open_sizes, columns=sorting.PAYLOADS),
 )

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
-from dayjob.web import events, gocraft, openapi, pages, probes, prometheus, v1
+from dayjob.web import events, gocraft, job_streams, openapi, pages, probes, prometheus, v1
 from dayjob.web.codes import ErrorCode
 from dayjob.web.console import SPACES, Console
 from dayjob.web.options import WebOptions
@@ -68,6 +68,7 @@ def _routes() -> list[BaseRoute]:
     return [
         *probes.routes(),
         *events.routes(),
+        *job_streams.routes(),
         *v1.routes(),
         *(_negotiated(route, page_at.get(route.path.rstrip("/"))) for route in machine),
         *(route for route in human if getattr(route, "path", None) not in page_at),

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from starlette.requests import HTTPConnection
 
@@ -30,6 +30,12 @@ ACTOR = "dayjob.actor"
 SPACES = "/ns"
 
 
+class Closes(Protocol):
+    """A stream that a console ends when it stops."""
+
+    def close(self) -> None: ...
+
+
 class Console:
     """One console over one namespace."""
 
@@ -41,6 +47,8 @@ class Console:
         #: The consoles of all namespaces that the app serves, the first at its root.
         self.all: list[Console] = [self]
         self.hub = Hub(lambda: pulse(admin))
+        #: The streams of jobs that clients read.
+        self.job_streams: set[Closes] = set()
         self.durations = DurationSums()
         self._work: set[asyncio.Task[Any]] = set()
         #: Reads in progress that several requests share.
@@ -66,6 +74,8 @@ class Console:
         """End the event streams of all namespaces, so that open pages do not delay a stop."""
         for one in (self, *self.others):
             one.hub.close()
+            for stream in list(one.job_streams):
+                stream.close()
 
     def role_of(self, request: HTTPConnection) -> Role:
         """The role of the user. The guard has already refused everyone without one."""

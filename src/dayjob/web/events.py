@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -150,10 +150,16 @@ class _Mailbox:
         return self._latest
 
 
-class EventStream(Response):
-    """Sends the events of a hub until the client disconnects or is too slow, or the hub is closed."""
+class Listened(Protocol):
+    """What an event stream sends."""
 
-    def __init__(self, hub: Hub) -> None:
+    def listen(self) -> AsyncIterator[bytes]: ...
+
+
+class EventStream(Response):
+    """Sends events until the client disconnects or is too slow, or there are no more."""
+
+    def __init__(self, hub: Listened) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._hub = hub

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dayjob.admin.limits import LimitView
 from dayjob.admin.scrape import Scrape, bucket_limit
 from dayjob.admin.views.batches import BatchState
+from dayjob.admin.views.limits import LimitView
 from dayjob.admin.views.workflows import WorkflowState
 from dayjob.web.console import Console
 from dayjob.web.durations import DurationSums, Kind, total_time

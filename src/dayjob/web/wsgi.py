@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message
+
+#: The address of the stream of a job, and the answer of consoles that cannot send one.
+STREAM = re.compile(r"/api/v1/jobs/[^/]+/stream$")
+NO_STREAMS = "Streams need a server that speaks ASGI, such as `dayjob web`."
 
 
 class Answer(NamedTuple):
@@ -32,6 +37,8 @@ class ConsoleThread:
         if scope["path"] == f"{scope['root_path']}/events":
             # It would never end. After this answer the page polls.
             return Answer(204, [], b"")
+        if STREAM.search(scope["path"]):
+            return Answer(501, [("content-type", "text/plain")], NO_STREAMS.encode())
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from dayjob.store.addresses import Address
 from dayjob.store.keys import Keys
 from dayjob.store.link import SLOWEST_BYTES_PER_SECOND, Link
+from dayjob.store.urls import Address
 from dayjob.worker.fetching.listener import WAIT_SECONDS
 from dayjob.worker.service import Outage
 from dayjob.worker.shared_link import SharedLink

@@ -22,6 +22,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops import health, inspect, membership
 from dayjob.store.ops.gocraft import gocraft_pools
 from dayjob.store.steps import walk
+from dayjob.store.urls import parse_url
 from dayjob.text import counted, listed
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.chores import Chores
@@ -99,6 +100,11 @@ class Runtime:
 
     def start(self) -> None:
         """Build everything, register the pool and start its loops. Raises StoreError, UsageError."""
+        self._prepare()
+        self._start_loops()
+
+    def _prepare(self) -> None:
+        """Do all of a start that comes before the first job."""
         pool = self._pool
         refuse_green_threads()
         problems = pool.registry.resolve_all()
@@ -107,12 +113,13 @@ class Runtime:
         # Jobs that are registered from here on are not part of this runtime.
         pool._built = self
         try:
-            self._start()
+            self._register()
         except BaseException:
             pool._built = None
             raise
 
-    def _start(self) -> None:
+    def _register(self) -> None:
+        """Build everything, register the pool and enter its lifespans. Closes what it opened if it fails."""
         pool, state = self._pool, self.state
         self._build()
         joined = False
@@ -135,17 +142,23 @@ class Runtime:
                 self._membership.leave()
             self._shutdown.close(time.monotonic() + CLOSE_SECONDS)
             raise
-        for service in self._services:
-            service.start()
+
+    def _start_loops(self) -> None:
+        """Start the loops, the first of which fetches jobs. A stop that is asked for meanwhile waits until all have started."""
+        with self._stop_lock:
+            for service in self._services:
+                service.start()
         jobs = counted(len(self.job_types), "job")
-        logger.info("pool=%s started: %s, concurrency %d", state.pool_id, jobs, pool.options.concurrency)
+        logger.info(
+            "pool=%s started: %s, concurrency %d", self.state.pool_id, jobs, self._pool.options.concurrency
+        )
 
     # Build.
 
     def _build(self) -> None:
         """Build the parts that fetch and run jobs. Starts no thread and opens no connection."""
         pool, options, state = self._pool, self._pool.options, self.state
-        address = addresses.parse_url(addresses.connect_target(addresses.resolve(None, pool=pool.redis)))
+        address = parse_url(addresses.connect_target(addresses.resolve(None, pool=pool.redis)))
         self._keys = keys = Keys(pool.namespace)
         self._rng = rng = random.Random()
         self.job_types = job_types = {one.name: new_pool_job_type(pool, one, state) for one in pool.registry}
@@ -181,19 +194,32 @@ class Runtime:
 
     def _build_executors(self) -> None:
         """Build the executors that this pool needs: threads, an event loop, or both with shared slots."""
-        options, runner, finish = self._pool.options, self._runner, self.fetcher.finish
+        options, runner = self._pool.options, self._runner
+        finish, on_room = self.fetcher.finish, self.fetcher.wake
         kinds = {job_type.is_async for job_type in self.job_types.values()}
         slots = Slots(options.concurrency) if len(kinds) == 2 else None
         if False in kinds:
             limit = min(options.threads or options.concurrency, options.concurrency)
             self.threads = ThreadExecutor(
-                runner.run, runner.give_up, finish, limit=limit, slots=slots, board=self._board
+                runner.run,
+                runner.give_up,
+                finish,
+                limit=limit,
+                on_room=on_room,
+                slots=slots,
+                board=self._board,
             )
         # A pool without async jobs may still have async lifespans.
         if True in kinds or any(lifespan.is_async for lifespan in self._pool.lifespans):
             limit = options.concurrency
             self.loop = LoopExecutor(
-                runner.arun, runner.give_up, finish, limit=limit, slots=slots, board=self._board
+                runner.arun,
+                runner.give_up,
+                finish,
+                limit=limit,
+                on_room=on_room,
+                slots=slots,
+                board=self._board,
             )
         self._executors.attach(self.threads, self.loop)
 
@@ -205,6 +231,7 @@ class Runtime:
             self._runner,
             self.fetcher.finish,
             options,
+            wake_fetcher=self.fetcher.wake,
             threads=self.threads,
             loop=self.loop,
             timeouts=timeouts,
@@ -348,9 +375,11 @@ class Runtime:
                 "run() installs signal handlers, which only the main thread can do. "
                 "Use start() and stop() in this thread."
             )
-        self.start()
+        # Until here signals have their usual action: the process holds no jobs yet.
+        self._prepare()
         try:
             with handle(self):
+                self._start_loops()
                 # With a timeout, because on some platforms signal handlers run only between two waits.
                 while not self.ended.wait(1.0):
                     pass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from dayjob.worker.running.attempt_stream import EmitQueue
+
 if TYPE_CHECKING:
     from dayjob.worker.running.attempt import Attempt
 
@@ -32,6 +34,7 @@ class PoolState:
     __slots__ = (
         "cancelled_batches",
         "clock",
+        "emits",
         "exchanges",
         "fetched",
         "has_batches",
@@ -57,6 +60,8 @@ class PoolState:
         self.clock = RedisClock()
         #: The attempts that this pool holds in Redis, by token.
         self.held: dict[str, Attempt] = {}
+        #: The attempts whose emitted values wait for an exchange.
+        self.emits = EmitQueue()
         #: Whether members of batches have ended here, and the ids of the batches that operators cancelled.
         self.has_batches = False
         self.cancelled_batches: set[str] = set()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 BatchState = Literal["open", "running", "cancelled", "failed", "succeeded"]
-#: Members that are nowhere; are dead and the batch does not know it; have not ended though the batch believes so; a batch that
+#: Members that are nowhere; are dead and the batch does not know it; have not ended though the batch has recorded that; a batch that
 #: should have ended; and one that has been open for long.
 AuditKind = Literal["lost", "died", "alive", "not_ended", "open"]
 
@@ -97,7 +97,7 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class BatchAudit:
-    """Where the members of a batch are, compared with what the batch believes."""
+    """Where the members of a batch are, compared with the records of the batch."""
 
     batch: BatchView
     #: How many jobs of the namespace were searched.

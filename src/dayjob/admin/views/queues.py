@@ -8,6 +8,7 @@ from typing import Literal
 from dayjob.admin.views.failures import FailureGroup
 from dayjob.admin.views.job_types import JobTypeView
 from dayjob.admin.views.jobs import JobView
+from dayjob.admin.views.limits import LimitView
 from dayjob.admin.views.metrics import Quantiles
 from dayjob.admin.views.pools import BusyWorker
 from dayjob.admin.views.schedules import Periodic
@@ -130,7 +131,7 @@ class QueueDetail:
     next: tuple[JobView, ...]
     #: Whether `incoming` is the exact rate of its view. If not, it is an estimate for the last minute.
     incoming_exact: bool = False
-    #: The last hour, oldest first.
+    #: The last hour by minute, oldest first; the last minute is not over.
     series: tuple[QueueMinute, ...] = ()
     #: Its attempts that have run for more than 0.5 s, the longest first; 50 at most.
     busy: tuple[BusyWorker, ...] = ()
@@ -140,3 +141,6 @@ class QueueDetail:
     schedules: tuple[Periodic, ...] = ()
     #: Its job type, if a pool announced it.
     job_type: JobTypeView | None = None
+    #: Its rate limits; and how many jobs of each of its keys may run at once, in words, "" if that is not limited.
+    limits: tuple[LimitView, ...] = ()
+    per_key: str = ""

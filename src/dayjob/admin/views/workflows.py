@@ -87,3 +87,33 @@ class WorkflowDetail:
     nodes: tuple[NodeView, ...]
     #: Pass it as `first` for the next nodes; 0 on the last page.
     next: int = 0
+
+
+#: What differs: the job of a node is nowhere, is dead, or has not ended.
+NodeFindingKind = Literal["lost", "died", "alive"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFinding:
+    """One kind of difference between a workflow and the jobs of its nodes."""
+
+    kind: NodeFindingKind
+    #: How many nodes it concerns, and the numbers of the first ten.
+    nodes: int
+    numbers: tuple[int, ...]
+    #: What it is, in words.
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowAudit:
+    """Where the jobs of a workflow are, compared with the records of the workflow."""
+
+    workflow: WorkflowView
+    #: How many jobs of the namespace were searched.
+    searched: int
+    findings: tuple[NodeFinding, ...]
+    #: How many differences were repaired. `findings` has those that were found first.
+    repaired: int = 0
+    #: Whether the workflow and the jobs agree now.
+    sound: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, assert_never
 
@@ -13,6 +13,7 @@ from dayjob.outcome import (
     Died,
     Done,
     Dropped,
+    Emit,
     GivenBack,
     HeldBack,
     Kept,
@@ -33,7 +34,9 @@ from dayjob.store.op import Arg, Op, texts
 from dayjob.store.ops.batches import Member
 from dayjob.store.ops.children import Children, stage_args
 from dayjob.store.ops.history import AttemptLines, Records
+from dayjob.store.ops.member_groups import MemberGroup, group_args
 from dayjob.store.ops.rates import RateRule, Spent, state_key
+from dayjob.store.ops.streams import RUNNING_MS, StreamPart
 from dayjob.store.scripts import load
 
 #: Limits of one exchange, because a script blocks the server while it runs.
@@ -94,6 +97,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     worked: float | None = None
     #: What the outcome makes of a member of a batch.
     member: Member | None = None
+    #: What the attempt emitted, and behind an outcome its end.
+    stream: StreamPart | None = None
 
 
 def error_result(message: str) -> bytes:
@@ -149,6 +154,8 @@ def encode(keys: Keys, entry: Entry) -> tuple[str, int, str, bytes | str]:
             return "unreadable", 0, "", b""
         case Stage():
             return "stage", 0, "", b""
+        case Emit():
+            return "emit", 0, "", b""
         case _ as unknown:
             assert_never(unknown)
 
@@ -184,6 +191,8 @@ class Request:
     entries: Sequence[Entry] = ()
     #: Plain completions: tokens by job name.
     done: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: The same of members of batches.
+    members: Sequence[MemberGroup] = ()
     #: Metrics to add to a minute since the epoch: field to increment.
     minute: int = 0
     figures: Mapping[str, int] = field(default_factory=dict)
@@ -204,6 +213,11 @@ class KeyedName(NamedTuple):
     settled: Sequence[str] = ()
     #: What a job counts for its key: 1, or its estimated seconds if keys share time.
     price: float = 1.0
+    #: Whether attempts are counted by key. If this is False and Redis counts them, plain completions of the name are not
+    #: settled, and nothing of it is fetched. It must be True if there are entries of the name.
+    counted: bool = True
+    #: How many of the next keys the answer has.
+    following: int = 64
 
 
 class FetchedJobs(NamedTuple):
@@ -237,6 +251,8 @@ class Reply:
     marks: dict[str, str] = field(default_factory=dict)
     #: Names with keys: the keys to fetch from next. And those whose queue has jobs to sort.
     next_keys: dict[str, list[str]] = field(default_factory=dict)
+    #: Names with keys whose attempts are counted by key.
+    counted: set[str] = field(default_factory=set)
     unsorted: list[str] = field(default_factory=list)
 
 
@@ -254,12 +270,17 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
         key_list += (state_key(keys, limit, kind), keys.hold(limit))
     for name, keyed in request.keyed.items():
         key_list += (keys.turns(name), keys.blocked(name), keys.debts(name), keys.key_settings(name))
-        for key in (*keyed.heads, *keyed.settled):
-            key_list += (keys.partition(name, key), keys.held_of(f"{name}|{key}"))
+        both = (*keyed.heads, *keyed.settled)
+        partition, held_of = keys.partition(name, ""), keys.held_of(f"{name}|")
+        key_list += [partition + key for key in both]
+        if keyed.counted:
+            key_list += [held_of + key for key in both]
     settled, count = _settle_args(keys, request, index, key_list)
+    for group in request.members:
+        settled += group_args(keys, group, index, key_list)
     for records in request.records:
         settled += _record_args(keys, records, "", key_list)
-    count += len(request.records)
+    count += len(request.members) + len(request.records)
     args: list[Arg] = [
         request.pool_id, request.number, request.first_token, request.room, request.extra, int(lease * 1000),
         f"{u:.17f}", MAX_BYTES, len(names), count, len(request.done), len(request.limits), len(request.rules),
@@ -273,7 +294,9 @@ def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Repl
         args += (index[name], rule.text)
     for name, keyed in request.keyed.items():
         both = (*keyed.heads, *keyed.settled)
-        args += (index[name], f"{keyed.price:.6g}", len(keyed.heads), len(both), *both)
+        args += (
+            index[name], f"{keyed.price:.6g}", int(keyed.counted), keyed.following, len(keyed.heads), len(both), *both
+        )  # fmt: skip
     args += settled
     for name, tokens in request.done.items():
         args += (index[name], len(tokens), *tokens)
@@ -289,8 +312,8 @@ def _settle_args(
 ) -> tuple[list[Arg], int]:
     """The arguments for the entries, and how many entries the script reads in them. Appends their keys to `key_list`.
 
-    The release of a unique key, a correction of charges and the jobs of an atomic job are entries of their own, ahead of
-    the outcome that ends the attempt.
+    The release of a unique key, a correction of charges, what the attempt emitted and the jobs of an atomic job are entries of
+    their own, ahead of the outcome that ends the attempt.
     """
     args: list[Arg] = []
     count = 0
@@ -298,18 +321,20 @@ def _settle_args(
     for entry in request.entries:
         name, token = index[entry.name], entry.token
         if entry.spent is not None:
-            spent = entry.spent
-            marks = " ".join(f"{limits[one]}:{mark}" for one, mark in spent.marks.items() if one in limits)
-            again = isinstance(entry.outcome, Recharge)
-            undone = "undone" if spent.undone else ""
-            args += ("recharge" if again else "spent", name, token, undone, f"{spent.units:.6f}", 0, marks)
+            args += _spent_args(entry.spent, entry.outcome, limits, name, token)
             count += 1
-            if again:
+            if isinstance(entry.outcome, Recharge):
                 continue
         if entry.releases:
             key_list.append(entry.releases)
             args += ("release", name, token, b"", 0, len(key_list), entry.job_id)
             count += 1
+        if entry.stream is not None:
+            if entry.stream.values:
+                args += _emit_args(keys, entry.stream, request.pool_id, token, key_list)
+                count += 1
+            if isinstance(entry.outcome, Emit):
+                continue
         if entry.children is not None:
             if isinstance(entry.outcome, Stage):
                 args += stage_args(keys, request.pool_id, token, entry.outcome, key_list)
@@ -331,13 +356,48 @@ def _settle_args(
         if entry.worked is not None:
             args += ("worked", name, token, f"{entry.worked:.6f}", 0, 0, "")
             count += 1
-        if entry.records is not None:
-            args += _record_args(keys, entry.records, token, key_list)
-            count += 1
-        if entry.logs is not None:
-            args += _log_args(keys, entry.logs, token, key_list)
-            count += 1
+        if entry.records is not None or entry.logs is not None or entry.stream is not None:
+            for kept in _kept_args(keys, entry, token, key_list):
+                args += kept
+                count += 1
     return args, count
+
+
+def _spent_args(
+    spent: Spent, outcome: Outcome | StartRequest, limits: Mapping[str, int], name: int, token: str
+) -> tuple[Arg, ...]:
+    """The arguments of the entry for a correction of charges, or for charges that Redis lost."""
+    marks = " ".join(f"{limits[one]}:{mark}" for one, mark in spent.marks.items() if one in limits)
+    kind = "recharge" if isinstance(outcome, Recharge) else "spent"
+    return kind, name, token, "undone" if spent.undone else "", f"{spent.units:.6f}", 0, marks
+
+
+def _kept_args(keys: Keys, entry: Entry, token: str, key_list: list[Arg]) -> Iterator[tuple[Arg, ...]]:
+    """The arguments of the entries for the record of an attempt, for its log lines and for the end of its stream."""
+    if entry.records is not None:
+        yield _record_args(keys, entry.records, token, key_list)
+    if entry.logs is not None:
+        yield _log_args(keys, entry.logs, token, key_list)
+    if entry.stream is not None:
+        yield _stream_end_args(keys, entry.stream, entry.outcome, token, key_list)
+
+
+def _emit_args(
+    keys: Keys, part: StreamPart, pool_id: str, token: str, key_list: list[Arg]
+) -> tuple[Arg, ...]:
+    """The arguments of the entry for emitted values. Appends their key to `key_list`."""
+    key_list.append(keys.stream(part.job_id))
+    fields = part.fields(f"{pool_id}/{token}")
+    return "emit", 0, token, RUNNING_MS, len(fields), len(key_list), int(part.begins), *fields
+
+
+def _stream_end_args(
+    keys: Keys, part: StreamPart, outcome: Outcome | StartRequest, token: str, key_list: list[Arg]
+) -> tuple[Arg, ...]:
+    """The arguments of the entry for the end of a stream. Appends its key to `key_list`."""
+    key_list.append(keys.stream(part.job_id))
+    fields = part.end_fields(outcome)
+    return "stream_end", 0, token, part.life(outcome), len(fields), len(key_list), "", *fields
 
 
 def _held_limits(limits: Mapping[str, int], outcome: HeldBack, token: str) -> list[str]:
@@ -383,11 +443,9 @@ def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) 
         number = first
         for group in reply[8]:
             if group[0] < 0:
-                label = f"{names[-group[0] - 1]}|{group[1].decode()}"
-                after = number + len(group) - 2
-                tokens = [f"{n}:{label}" for n in range(number, after)]
+                tokens = _tokens_by_key(names[-group[0] - 1], number, group[1])
                 batches.append(FetchedJobs(names[-group[0] - 1], tokens, group[2:]))
-                number = after
+                number += len(tokens)
                 continue
             name = names[group[0] - 1]
             after = number + len(group) - 1
@@ -406,9 +464,20 @@ def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) 
         cancelled={reply[9][i].decode(): reply[9][i + 1] == b"kill" for i in range(0, len(reply[9]), 2)},
         unknown=[names[i - 1] for i in reply[10]],
         marks={limits[reply[11][i] - 1]: reply[11][i + 1].decode() for i in range(0, len(reply[11]), 2)},
-        next_keys={names[reply[12][i] - 1]: texts(reply[12][i + 1]) for i in range(0, len(reply[12]), 2)},
+        next_keys={names[reply[12][i] - 1]: texts(reply[12][i + 1]) for i in range(0, len(reply[12]), 3)},
+        counted={names[reply[12][i] - 1] for i in range(0, len(reply[12]), 3) if reply[12][i + 2]},
         unsorted=[names[i - 1] for i in reply[13]],
     )
+
+
+def _tokens_by_key(name: str, number: int, counts: Sequence[Any]) -> list[str]:
+    """The tokens of jobs with keys, from a number on; `counts` has each key and how many of its jobs follow."""
+    tokens: list[str] = []
+    for key, count in zip(counts[::2], counts[1::2], strict=True):
+        label = f":{name}|{key.decode()}"
+        tokens += [f"{n}{label}" for n in range(number, number + count)]
+        number += count
+    return tokens
 
 
 def wait_bell(bells: Sequence[str], seconds: float) -> Op[str | None]:

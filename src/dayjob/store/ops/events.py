@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,7 +20,6 @@ from dayjob.store.steps import Steps, ask, ask_all
 StoredKind = Literal[
     "started", "stopped", "died", "rescued", "leader", "deploy", "limit", "pause", "starved", "redis"
 ]
-STORED_KINDS: tuple[StoredKind, ...] = get_args(StoredKind)
 #: How many events of each kind, and how many entries of the ticks of a schedule, the scripts keep.
 MAX_EVENTS = 500
 MAX_TICKS = 100

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from dayjob.store.keys import Keys
-from dayjob.store.op import Op, texts
+from dayjob.store.op import Arg, Op, texts
 from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask
 
@@ -94,33 +94,39 @@ class LeaderRound:
     #: Size and lowest score of dead, and of done.
     dead: tuple[int, float | None]
     done: tuple[int, float | None]
+    #: How many bells were rung.
+    rung: int
+    #: How many staged lists wait to be moved to their queues.
+    released: int
 
 
-def lead(keys: Keys, pool_id: str, *, term: float, lease: float = 15.0) -> Op[LeaderRound]:
+def lead(
+    keys: Keys, pool_id: str, *, term: float, lease: float = 15.0, names: Sequence[str] = ()
+) -> Op[LeaderRound]:
     """Take or renew the leadership, condemn pools whose lease has expired, and report what is due.
 
-    With a term of 0, only give the leadership up.
+    Rings the bells of the queues among `names` that can be fetched from; 200 names at most. With a term of 0, only gives the
+    leadership up.
     """
-    return Op(
-        load("lead"),
-        (
-            keys.leader, keys.events("leader"), keys.pools, keys.condemned, keys.watch, keys.members, keys.events("died"),
-            keys.scheduled, keys.retry, keys.parked, keys.dead, keys.done, keys.known_jobs,
-        ),
-        (pool_id, int(term * 1000), int(lease * 1000)),
-        _read_round,
-    )  # fmt: skip
+    key_list: list[Arg] = [
+        keys.leader, keys.events("leader"), keys.pools, keys.condemned, keys.watch, keys.members, keys.events("died"),
+        keys.scheduled, keys.retry, keys.parked, keys.dead, keys.done, keys.known_jobs, keys.released, keys.limits,
+    ]  # fmt: skip
+    for name in names:
+        key_list += (*keys.of_name(name), keys.turns(name))
+    return Op(load("lead"), key_list, (pool_id, int(term * 1000), int(lease * 1000), *names), _read_round)
 
 
 def _read_round(reply: Any) -> LeaderRound:
-    leads, condemned, waits, names, sizes = reply
+    leads, condemned, waits, names, sizes, rung, released = reply
     if not leads:
-        return LeaderRound(False, [], None, None, 0, (0, None), (0, None))
+        return LeaderRound(False, [], None, None, 0, (0, None), (0, None), 0, 0)
     scheduled, retry, parked = (None if wait < 0 else wait / 1000 for wait in waits)
     dead, oldest_dead, done, oldest_done = sizes
     return LeaderRound(
         True, texts(condemned), min((one for one in (scheduled, retry) if one is not None), default=None), parked, names,
         (dead, float(oldest_dead) if oldest_dead else None), (done, float(oldest_done) if oldest_done else None),
+        rung, released,
     )  # fmt: skip
 
 

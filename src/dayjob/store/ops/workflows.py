@@ -128,7 +128,7 @@ def results(keys: Keys, workflow_id: str, numbers: Sequence[int]) -> Op[list[byt
     return Op("HMGET", (keys.workflow_results(workflow_id),), list(map(str, numbers)), list)
 
 
-Change = Literal["cancel", "retry", "skip", "check"]
+Change = Literal["cancel", "retry", "skip", "check", "lost", "died", "alive"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def change_workflow(
     seen: str = "",
     dead: Iterable[tuple[int, bytes]] = (),
 ) -> Op[Changed]:
-    """Cancel, retry or skip a node; with -1 cancel all, or retry those that are dead or cancelled.
+    """Cancel, retry or skip a node; with -1 cancel all, or retry those that are dead or cancelled. Or correct a node by its job.
 
     `dead` has the entries of dead that belong to its nodes, with their numbers, and `seen` the states that were read before these.
     """

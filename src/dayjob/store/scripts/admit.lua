@@ -82,7 +82,7 @@ if #KEYS > 6 then
     redis.call('ZCARD', debts)
     target = KEYS[11]
     redis.call('LLEN', target)
-    take_turn(turns, blocked, debts, ARGV[14])
+    take_turns(turns, blocked, debts, {ARGV[14]})
   end
 end
 if span > 0 then payload = with_expiry(payload, now + span) end

@@ -43,7 +43,7 @@ for at = FIRST_KEY + 1, #KEYS, 5 do
   -- The next exchange finds out whether it still must wait.
   redis.call('ZREM', KEYS[at + 1], key)
   if redis.call('LLEN', KEYS[at + 3]) > 0 then
-    take_turn(KEYS[at], KEYS[at + 1], KEYS[at + 2], key)
+    take_turns(KEYS[at], KEYS[at + 1], KEYS[at + 2], {key})
     ring(KEYS[at + 4])
   end
 end

@@ -12,9 +12,9 @@ KEYS[7]  due
 KEYS[8]  dead
 ARGV[1]  workflow id
 ARGV[2]  cancel: the node and what needs it | retry: run the node again, and then what needs it | skip: go on without the node |
-         check: release what should have been released
+         check: release what should have been released | lost: the job of the node is nowhere | died: it is dead | alive: it is not
 ARGV[3]  number of the node; -1 for all, of a retry for those that are dead or cancelled
-ARGV[4]  for retry and skip: the states of the nodes as the client read them before it read dead; "" if it read none
+ARGV[4]  for retry, skip, lost, died and alive: the states of the nodes as the client read them before it read dead; "" if it read none
 ARGV[5...]  2 per entry of dead that belongs to a node: number of the node; the entry, exactly as the client read it
 Returns  {"done" | "gone" if there is no such workflow or node | "busy" if one of the nodes is stored as a job | "ended" if the state of the node
 does not allow it | "moved" if a node has another state than the client read; how many nodes were changed; how many were released}
@@ -45,7 +45,7 @@ for n = math.max(first, 0), first < 0 and one.size() - 1 or first do
 end
 if first >= 0 or what == 'retry' then
   local at = 1
-  while list[at] and what ~= 'skip' do
+  while list[at] and (what == 'cancel' or what == 'retry') do
     local some = {}
     one.following(list[at], some, what == 'retry')
     for _, m in ipairs(some) do
@@ -89,8 +89,20 @@ elseif what == 'retry' or what == 'skip' then
   end
   if changed > 0 then redis.call('HDEL', flow, 'cancelled') end
   if what == 'skip' then one.finish(first, 's') else one.settle(list) end
-else
+elseif what == 'check' then
   one.settle(list)
+else
+  local state = one.state(first)
+  if string.sub(seen, first + 1, first + 1) ~= state then return {'moved', 0, 0} end
+  if not string.find(what == 'alive' and 'dnk' or 'rf', state, 1, true) then return {'ended', 0, 0} end
+  changed = 1
+  if what == 'lost' then
+    one.finish(first, 'x')
+  elseif what == 'died' then
+    one.died(first)
+  else
+    one.set(first, 'r')
+  end
 end
 one.judge()
 return {'done', changed, one.released}

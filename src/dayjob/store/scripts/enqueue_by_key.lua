@@ -56,8 +56,6 @@ for i = FIRST_ARG + keys + 1, #ARGV, 2 do
   local list = direct and KEYS[FIRST_KEY + ARGV[i]] or queue
   redis.call('LPUSH', list, ARGV[i + 1])
 end
-if direct then
-  for k = 1, keys do take_turn(turns, blocked, debts, ARGV[FIRST_ARG + k]) end
-end
+if direct then take_turns(turns, blocked, debts, {unpack(ARGV, FIRST_ARG + 1, FIRST_ARG + keys)}) end
 end_request(sent, number, fresh or not last, known, add, bell)
 return {1, now}

@@ -16,9 +16,9 @@ KEYS[11]  due
 KEYS[12]  minute
 KEYS[13]  parked
 KEYS[14...]  4 per job name: queue, paused, held set, bell; 2 per rate limit: its rate or window (overrides for a limit that
-             counts by key), its hold; for each job name with keys: turns, blocked, debts, key_settings, and 2 per key:
-             partition, held set; then the unique, result, history, logs and other keys that
-             entries refer to
+             counts by key), its hold; for each job name with keys: turns, blocked, debts, key_settings, the partition of
+             each key, and, if attempts of keys are counted, the held set of each key; then the unique, result, history,
+             logs, stream and other keys that entries refer to
 ARGV[1]  pool id
 ARGV[2]  number of this request, from 1
 ARGV[3]  number of the first new token
@@ -36,22 +36,22 @@ ARGV[14]  number of job names with keys
 ARGV[15...]  3 per name: name, weight, 0: do not fetch | 1: fetch | 2: fetch, and the name is fast;
              2 per rate limit: its name, or <name>|<key> for one key; rate | window, or keyed for what counts by key;
              2 per job name with rules: name index, its rule as this pool knows it: cost, names of its limits, its key;
-             per job name with keys: name index, estimated seconds of an attempt or 1, number of keys to fetch from, number
-             of keys, the keys;
+             per job name with keys: name index, estimated seconds of an attempt or 1, 1 if its attempts are counted by key,
+             number of next keys to answer with, number of keys to fetch from, number of keys, the keys;
              7 per entry: kind, name index, token, payload, number, key index, value, and behind those of children, admitted,
-             stage and node as many more as their number;
+             stage, node, emit, stream_end and members as many more as their number;
              per group: name index, count, tokens;
              2 per metric of this minute: field, increment
 Returns  {"ok" | "rewound": Redis lost earlier requests of this pool | "again": a resend | "late": an older request |
           "refused": the pool is not registered; Redis milliseconds; attempts held; number of late outcomes;
           indexes of names that still have jobs to fetch; answers to release: token, payload or false, ...;
           tokens that could not be settled now; indexes of names whose keys have a wrong type;
-          jobs: {name index, payload, ...} per name with jobs, under consecutive token numbers, or {-name index, key, payload,
-          ...} per key with jobs; or for "again" {token, payload, ...};
+          jobs: {name index, payload, ...} per name with jobs, under consecutive token numbers, or {-name index, {key,
+          number of jobs, ...}, payload, ...} per name with keys; or for "again" {token, payload, ...};
           attempts left unsettled because their job was cancelled: token, 1 | kill, ...;
           indexes of names whose rule in Redis is not the one that this pool knows: nothing was fetched of them;
           marks of the limits that were charged: limit index, mark, ...;
-          the next keys of names with keys: name index, {key, ...}, ...;
+          the next keys of names with keys: name index, {key, ...}, 1 if its attempts are counted by key or 0, ...;
           indexes of names with keys whose queue has jobs to sort}
 Kinds of entries that end the attempt, named like the classes of outcome.py (number and key index are 0 unless given here):
   done        nothing is stored
@@ -65,6 +65,10 @@ Kinds of entries that end the attempt, named like the classes of outcome.py (num
   held_back   the held payload goes back to its queue; number: milliseconds for which limits hold; value: their indexes
   rewound     the held payload goes back to its queue
   unreadable  payload goes to broken
+  members     plain completions of members of one batch. token: the id of the batch; number: of the arguments that follow: the
+              number of arguments of BITFIELD that set the bits of all, and these; then for each job name its index, how many
+              tokens follow, and these; key: 4 for the batch and each above, as for member; value: the numbers of the batch in
+              those above, or "". Name index: 0.
 Kinds that do not end it:
   release       release a unique key; number: 1 on a first run; key, value: the unique key and the job id
   name_suspect  record the token in the pool's state
@@ -73,6 +77,11 @@ Kinds that do not end it:
                 written if that outcome was applied; with no token, if no outcome of this request was late. Name index: 0.
   logs          behind the outcome of its attempt, written if that was applied. payload: the lines that the attempt logged;
                 number: milliseconds to keep them; key, value: the logs of the job, and the number of the attempt. Name index: 0.
+  emit          what an attempt emitted, written while it is held. number: of the arguments that follow, the fields and values of
+                an entry; key: the stream of the job; payload: milliseconds to keep it; value: 1 for the first of the attempt,
+                which drops what earlier attempts emitted, else 0. Name index: 0.
+  stream_end    behind the outcome of an attempt that emitted, written if that was applied. number, key, payload: as for emit.
+                Name index: 0.
   worked        behind the outcome of its attempt, of a name whose keys share time; payload: seconds more, or less, than estimated
   member        behind the outcome of a member of a batch, noted if that was applied. payload: completed, dead or failed; key: 4 for
                 its batch and each above: the batch, its bitmaps of members that ended, are dead, failed; value: the numbers of
@@ -160,7 +169,7 @@ if entries > 0 then
     local kind, i, token, payload = ARGV[position + 1], tonumber(ARGV[position + 2]), ARGV[position + 3], ARGV[position + 4]
     local amount, key, value, more = tonumber(ARGV[position + 5]), tonumber(ARGV[position + 6]), ARGV[position + 7], nil
     position = position + 7
-    if kind == 'children' or kind == 'admitted' or kind == 'stage' or kind == 'staged' or kind == 'node' then
+    if kind == 'children' or kind == 'admitted' or kind == 'stage' or kind == 'staged' or kind == 'node' or kind == 'emit' or kind == 'stream_end' or kind == 'members' then
       more = {unpack(ARGV, position + 1, position + amount)}
       position = position + amount
     end

@@ -38,7 +38,7 @@ for i = 3, #ARGV do
       end
     end
     if not until_ and not redis.call('ZSCORE', turns, key) then
-      take_turn(turns, blocked, debts, key)
+      take_turns(turns, blocked, debts, {key})
       healed = healed + 1
     end
   end

@@ -38,7 +38,7 @@ end
 -- The next exchange finds out whether it still must wait.
 redis.call('ZREM', blocked, key)
 if redis.call('LLEN', partition) > 0 then
-  take_turn(turns, blocked, debts, key)
+  take_turns(turns, blocked, debts, {key})
   ring(bell)
 end
 return after == before and 0 or 1

@@ -31,15 +31,20 @@ redis.call('ZCARD', blocked)
 redis.call('ZCARD', debts)
 for k = 1, keys do redis.call('LLEN', KEYS[FIRST_KEY + k]) end
 
-local moved, used = 0, {}
+local moved, used, is_used = 0, {}, {}
 for i = FIRST_ARG + keys + 1, #ARGV, 2 do
   if redis.call('LINDEX', queue, -1) ~= ARGV[i + 1] then break end
   local k = tonumber(ARGV[i])
   redis.call('LPUSH', KEYS[FIRST_KEY + k], ARGV[i + 1])
   redis.call('RPOP', queue)
-  used[k] = true
+  if not is_used[k] then
+    is_used[k] = true
+    used[#used + 1] = ARGV[FIRST_ARG + k]
+  end
   moved = moved + 1
 end
-for k in pairs(used) do take_turn(turns, blocked, debts, ARGV[FIRST_ARG + k]) end
-if moved > 0 then ring(bell) end
+if moved > 0 then
+  take_turns(turns, blocked, debts, used)
+  ring(bell)
+end
 return moved

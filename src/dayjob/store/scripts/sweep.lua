@@ -112,7 +112,7 @@ for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
       redis.pcall('SREM', of_name, id .. '/' .. token)
       -- Its key has a place again. The next exchange finds out whether it may start.
       redis.call('ZREM', blocked, by_key)
-      take_turn(turns, blocked, debts, by_key)
+      take_turns(turns, blocked, debts, {by_key})
     end
     -- A waiting job may now fit under the limit.
     rung[bell] = true

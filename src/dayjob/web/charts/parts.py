@@ -127,10 +127,10 @@ def time_axis(frame: TimeFrame) -> tuple[str, Markup]:
     """Vertical lines at round times, and their labels."""
     if not frame.starts:
         return "", Markup()
-    ats, day = scale.times(frame.first, frame.last)
+    ats, kind = scale.times(frame.first, frame.last)
     lines = "".join(upright(frame.x(at)) for at in ats)
     labels = "".join(
-        f'<text x="{frame.x(at):.4g}%" y="1em" data-clock="{"day" if day else "hour"}" data-at="{at:.0f}">{scale.clock(at, day=day)}</text>'
+        f'<text x="{frame.x(at):.4g}%" y="1em" data-clock="{kind}" data-at="{at:.0f}">{scale.clock(at, kind)}</text>'
         for at in ats
     )
     return lines, axis_labels(labels)

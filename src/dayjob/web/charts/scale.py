@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Literal
+
+#: How the labels of a time axis are written: seconds, minutes, or the day too.
+Clock = Literal["second", "hour", "day"]
 
 #: The most steps that a vertical axis has, and the most labels of a time axis.
 MAX_STEPS = 4
@@ -15,7 +19,7 @@ DURATIONS = (
     1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 21600.0, 43200.0, 86400.0,
 )  # fmt: skip
 #: Seconds between two labels of a time axis.
-_TIME_STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400, 172800, 604800)
+_TIME_STEPS = (10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400, 172800, 604800)
 
 
 def counts(most: float) -> tuple[float, ...]:
@@ -46,12 +50,14 @@ def _upto(most: float, step: float) -> tuple[float, ...]:
     return tuple(step * number for number in range(max(1, math.ceil(most / step - 1e-9)) + 1))
 
 
-def times(first: float, last: float) -> tuple[tuple[float, ...], bool]:
-    """The labels of a time axis, at round times, and whether they need the day."""
+def times(first: float, last: float) -> tuple[tuple[float, ...], Clock]:
+    """The labels of a time axis, at round times, and how they are written."""
     length = max(60.0, last - first)
     step = next((step for step in _TIME_STEPS if length / step <= MAX_TIMES), _TIME_STEPS[-1])
     begin = math.ceil(first / step) * step
-    return tuple(float(at) for at in range(begin, math.floor(last) + 1, step)), length > 86400
+    # A day that ends within a step has a few minutes more.
+    kind: Clock = "second" if step < 60 else "hour" if length < 1.2 * 86400 else "day"
+    return tuple(float(at) for at in range(begin, math.floor(last) + 1, step)), kind
 
 
 def place(value: float, low: float, high: float) -> float:
@@ -64,6 +70,10 @@ def most_of(series: Sequence[Sequence[float | None]]) -> float:
     return max((value for one in series for value in one if value is not None), default=0.0)
 
 
-def clock(at: float, *, day: bool) -> str:
-    """A time at an axis, in UTC; the browser shows it in the reader's time zone."""
-    return f"{datetime.fromtimestamp(at, UTC):{'%d %b %H:%M' if day else '%H:%M'}}"
+def clock(at: float, kind: Clock = "day") -> str:
+    """A moment in UTC; the browser shows it in the reader's time zone. The day alone at midnight, seconds where there are some."""
+    moment = datetime.fromtimestamp(at, UTC)
+    hour = f"{moment:{'%H:%M:%S' if moment.second else '%H:%M'}}"
+    if kind != "day":
+        return f"{moment:%H:%M:%S}" if kind == "second" else hour
+    return f"{moment.day} {moment:%b}" + ("" if hour == "00:00" else f", {hour}")

@@ -8,6 +8,7 @@ from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, page, whole
+from dayjob.web.pages.subjects import link_of
 from dayjob.web.render import line
 from dayjob.web.responses import broken_text
 
@@ -24,7 +25,7 @@ async def audit(request: Request, admin: AsyncAdmin) -> Values:
     order = Order.of(request, sorting.AUDIT)
     lines = await admin.audit(offset=offset, size=SIZE + 1, about=about, sort=order.sort)
     return {
-        "lines": lines[:SIZE], "about": about, "offset": offset, "size": SIZE, "more": len(lines) > SIZE, "order": order,
+        "lines": lines[:SIZE], "about": about, "offset": offset, "size": SIZE, "more": len(lines) > SIZE, "order": order, "link_of": link_of,
         "deletions": await admin.bin(),
     }  # fmt: skip
 

@@ -14,6 +14,7 @@ from dayjob.text import counted, span
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Series
 from dayjob.web.order import Order
+from dayjob.web.pages.paging import part
 from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import address
 
@@ -33,7 +34,7 @@ async def calendar(request: Request, admin: AsyncAdmin) -> Values:
     leads = partial(address, request, "/calendar", hours=hours)
     return {
         "found": found, "picture": drawn(found, lambda start, _: leads(since=int(start))), "since": since,
-        "coming": sum(one.scheduled + one.retry + one.periodic for one in found.names), "names": found.names[:MAX_NAMES], "spans": tuple(STEPS), "now": found.now,
+        "coming": sum(one.scheduled + one.retry + one.periodic for one in found.names), "names": part(request, found.names, MAX_NAMES, len(found.names)), "spans": tuple(STEPS), "now": found.now,
         "order": order,
     }  # fmt: skip
 

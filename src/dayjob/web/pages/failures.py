@@ -13,15 +13,18 @@ from dayjob.admin.detail_views import GroupDetail
 from dayjob.admin.filters import Filter
 from dayjob.admin.views import FailureGroup
 from dayjob.web import charts
-from dayjob.web.charts import Chart, Series
+from dayjob.web.charts import Chart, Leads, Mark, Series
 from dayjob.web.order import Order
+from dayjob.web.pages import drawings
+from dayjob.web.pages.marks import marks
+from dayjob.web.pages.paging import part
 from dayjob.web.pages.shell import Values, failure, page
 
 _WINDOWS = (("1", "1 h"), ("24", "24 h"), ("72", "72 h"), ("", "Ever"))
 #: How many jobs of each set are read: as many as can be grouped in the time that a page may take.
 MAX_SEARCHED = 1500
-#: How many groups are shown.
-MAX_GROUPS = 200
+#: How many groups a page shows.
+MAX_GROUPS = 100
 
 
 @page("failures.html", "/failures", "Failures")
@@ -40,10 +43,11 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
     shows_ignored = bool(asked.get("ignored") or kind)
     if not shows_ignored:
         groups = [one for one in groups if one.mark.ignored_until is None]
+    shown = part(request, groups, MAX_GROUPS, len(groups))
     return {
         "ignored": ignored, "shows_ignored": shows_ignored,
-        "groups": [_shown(one) for one in groups[:MAX_GROUPS]], "found": found,
-        "attempts": [one for one in found.attempts if name in ("", one.name)][:MAX_GROUPS],
+        "groups": [_shown(one) for one in shown.rows], "shown": shown, "found": found,
+        "attempts": [one for one in found.attempts if name in ("", one.name)],
         "hourly": {one.name: one.last_hour for one in found.attempts}, "windows": _WINDOWS,
         "window": window if hours else "", "name": name, "kind": kind, "now": found.now, "order": order,
     }  # fmt: skip
@@ -63,11 +67,16 @@ async def group(request: Request, admin: AsyncAdmin) -> Values:
         sentence = f"No job of {name[:200]!r} is in retry or dead with this error."
         hint = f"They were retried or deleted, or they are further back than {MAX_SEARCHED:,} jobs."
         return {"response": await failure(request, 404, sentence, hint)}
-    return {"detail": found, "group": _shown(found.group), "picture": _over_time(found), "now": found.now}
+    marked = await marks(request.app.state.console, name)
+    leads = drawings.to_history(request, name=name, outcome="failed")
+    return {
+        "detail": found, "group": _shown(found.group), "picture": _over_time(found, marked, leads), "now": found.now,
+    }  # fmt: skip
 
 
-def _over_time(found: GroupDetail) -> Chart:
+def _over_time(found: GroupDetail, marked: tuple[Mark, ...], leads: Leads) -> Chart:
     """When attempts of the jobs that are in the group now failed."""
     series = (Series("failed", found.failed, 1),)
     summary = f"{sum(found.failed):,} of jobs that are in retry or dead now"
-    return charts.bars("Failed attempts since the first", found.starts, found.step, series, summary=summary)
+    title = "Failed attempts since the first"
+    return charts.bars(title, found.starts, found.step, series, summary=summary, marks=marked, to=leads)

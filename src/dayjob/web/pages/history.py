@@ -14,12 +14,15 @@ from dayjob.admin.records import ENDINGS, HistoryCounts
 from dayjob.web.charts import Chart
 from dayjob.web.order import Order
 from dayjob.web.pages import drawings
+from dayjob.web.pages.marks import marks
+from dayjob.web.pages.paging import part
 from dayjob.web.pages.shell import Values, failure, look, page
 from dayjob.web.render import address
 
-#: How many attempts a page has, and how many bars its chart.
+#: How many attempts a page has, how many bars its chart, and how many sources a page has.
 SIZE = 50
 STEPS = 60
+MAX_SOURCES = 100
 #: The spans that a page offers: words and seconds.
 SPANS = (("10 min", 600), ("1 h", 3600), ("6 h", 21_600), ("24 h", 86_400))
 _TEXTS = ("name", "outcome", "source", "pool", "schedule")
@@ -64,11 +67,11 @@ async def _picture(
     asked = {name: value or "" for name, value in wanted.items()}
     filtered = any(value for name, value in asked.items() if name != "name")
     if filtered or until is not None or request.query_params.get("since"):
-        return _chart(
-            request, await admin.history_counts(**wanted, since=since, until=until, steps=STEPS), asked
-        )
+        counts = await admin.history_counts(**wanted, since=since, until=until, steps=STEPS)
+        return await _chart(request, counts, asked)
     hours = 1 if last <= 3600 else 24
     leads = drawings.to_history(request, **asked)
+    marked = await marks(request.app.state.console, asked["name"])
     if asked["name"]:
         found = await admin.metrics(hours, name=asked["name"])
         only = found.jobs[0] if found.jobs else None
@@ -81,11 +84,11 @@ async def _picture(
         starts, step, ended, failed = flow.starts, flow.step, flow.ended, flow.failed
     cut = -max(1, last // step)
     return drawings.attempts(
-        "Attempts that ended", starts[cut:], step, ended[cut:], failed[cut:], to=leads
+        "Attempts that ended", starts[cut:], step, ended[cut:], failed[cut:], marked, leads
     )  # fmt: skip
 
 
-def _chart(request: Request, counts: HistoryCounts, asked: dict[str, str]) -> Chart:
+async def _chart(request: Request, counts: HistoryCounts, asked: dict[str, str]) -> Chart:
     """Attempts in each step, as far as records were counted; a bar leads to the attempts of that step."""
     starts = [int(start) for start in counts.starts]
     # A bar leads to whole seconds, which must include the last moment of its step.
@@ -94,7 +97,8 @@ def _chart(request: Request, counts: HistoryCounts, asked: dict[str, str]) -> Ch
     title = "Attempts that ended"
     if counts.partial:
         title = f"{title}: the newest {counts.searched:,} records"
-    return drawings.attempts(title, starts, step, counts.ended, counts.failed, to=leads)
+    marked = await marks(request.app.state.console, asked.get("name", ""))
+    return drawings.attempts(title, starts, step, counts.ended, counts.failed, marked, leads)
 
 
 def _moment(text: str) -> float | None:
@@ -114,7 +118,15 @@ async def sources(request: Request, admin: AsyncAdmin) -> Values:
     order = Order.of(request, sorting.SOURCES)
     now = (await look(request.app.state.console)).now
     found = await admin.sources(since=now - seconds, sort=order.sort)
-    return {"found": found, "spans": [one for one, _ in SPANS], "last": words, "now": now, "order": order}
+    rows = part(request, found.sources, MAX_SOURCES, len(found.sources))
+    return {
+        "found": found,
+        "rows": rows,
+        "spans": [one for one, _ in SPANS],
+        "last": words,
+        "now": now,
+        "order": order,
+    }
 
 
 @page("source.html", "/sources", "Source")
@@ -127,5 +139,5 @@ async def source(request: Request, admin: AsyncAdmin) -> Values:
     found = await admin.source(name)
     return {
         "source": name, "found": found, "used": found.used, "now": found.now, "where": f"source={shlex.quote(name)}",
-        "picture": _chart(request, found.counts, {"source": name}),
+        "picture": await _chart(request, found.counts, {"source": name}),
     }  # fmt: skip

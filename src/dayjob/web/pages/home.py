@@ -40,6 +40,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     capacity = await recent(console, "scale", 2.0, console.admin.scale)
     busy = await admin.busy(most=SOME)
     marked = await marks(console)
+    leads = drawings.to_history(request)
     waiting = sorted(
         (one for one in listing.queues if one.queue.size),
         key=lambda one: (-(one.queue.age or 0), -one.queue.size),
@@ -49,13 +50,13 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     ended, failed = sum(one.out for one in listing.queues), sum(one.fails for one in listing.queues)
     return {
         "queues": listing.queues, "waiting": waiting[:SOME], "failing": [one for one in failures.groups if one.mark.ignored_until is None][:SOME], "busy": busy,
-        "capacity": capacity,
+        "capacity": capacity, "failures": failures,
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
         "rate": max(0.0, ended - failed), "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
         "throughput": drawings.attempts(
-            "Completed and failed per minute, last hour", flow.starts, flow.step, flow.ended, flow.failed, marked
+            "Completed and failed per minute, last hour", flow.starts, flow.step, flow.ended, flow.failed, marked, leads
         ),
-        "backlog": drawings.backlog("Waiting, last hour", flow.starts, flow.step, flow.waiting, marked),
+        "backlog": drawings.backlog("Waiting, last hour", flow.starts, flow.step, flow.waiting, marked, leads),
         "sparks": {"waiting": spark(flow.waiting, 3), "ended": spark(flow.ended), "busy": spark(vitals.busy), "retry": spark(vitals.retry, 3), "scheduled": spark(vitals.scheduled, 2), "dead": spark(vitals.dead, 1)},
         "fresh": not names and not verdict.pools and not verdict.sizes.dead and not any(flow.ended),
         "places": lambda note: place_of(note, names),
@@ -64,6 +65,13 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
 
 def place_of(note: Note, names: set[str]) -> tuple[str, dict[str, Any]] | None:
     """The page about a note of the verdict."""
+    if note.kind == "failing":
+        return "/failures", {"name": note.subject}
+    if note.kind == "no_worker":
+        # It may be about several queues, of which it has the first as its subject.
+        return "/queues", {"show": "stray"}
+    if note.kind == "outbox":
+        return "/redis", {}
     if note.subject in _SETS and note.subject not in names:
         return _SETS[note.subject], {}
     if note.subject in names:

@@ -151,6 +151,7 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
     return {
         "detail": detail, "worker": await _worker(admin, detail.job), "trace": traces.split(detail.job.trace),
         "timeline": _timeline(detail, now), "facts": _facts(detail.job), "again": _again(request, detail.job), "now": now,
+        "emitted": await admin.emitted(job_id) if detail.job.attempts or detail.job.state == "running" else None,
         "logs": await admin.logs(job_id, name=detail.job.name or None), "children": await admin.children(job_id) if detail.job.attempts else (),
     }  # fmt: skip
 

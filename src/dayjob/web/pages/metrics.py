@@ -15,9 +15,10 @@ from dayjob.web.console import Console
 from dayjob.web.order import Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
+from dayjob.web.pages.paging import last_row, part
 from dayjob.web.pages.shell import Values, page, recent, whole
 
-#: How many jobs are shown, the busiest first. Each row has a chart, so more would make the page slow.
+#: How many jobs a page shows. Each row has a chart, so more would make the page slow.
 MAX_JOBS = 100
 _STEPS = {1: "1 minute", 24: "15 minutes", 72: "1 hour"}
 
@@ -28,19 +29,24 @@ async def metrics(request: Request, admin: AsyncAdmin) -> Values:
     asked = whole(request, "hours", 1)
     hours = asked if asked in _STEPS else 1
     name = request.query_params.get("name", "")
-    found = await (admin.metrics(hours, name=name) if name else _busiest(request.app.state.console, hours))
     order = Order.of(request, sorting.METRICS)
-    jobs = sorting.METRICS.sorted(found.jobs, order.sort)
+    if name:
+        found = await admin.metrics(hours, name=name)
+    else:
+        busiest = not order.other and last_row(request, MAX_JOBS) == MAX_JOBS
+        found = await _of_all(request.app.state.console, hours, MAX_JOBS if busiest else None)
+    total = len(found.jobs if name else found.names)
+    jobs = part(request, sorting.METRICS.sorted(found.jobs, order.sort), MAX_JOBS, total)
     return {
         "found": found, "jobs": jobs, "order": order, "name": name, "now": found.now, "step": _STEPS[hours],
         "pictures": await _pictures(request, admin, found, name, hours, await marks(request.app.state.console, name)), "spark": charts.spark, "span_range": charts.span_range,
     }  # fmt: skip
 
 
-async def _busiest(console: Console, hours: int) -> Metrics:
-    """The metrics of some hours. They are cached longer for many hours, because they change slowly."""
+async def _of_all(console: Console, hours: int, most: int | None) -> Metrics:
+    """The metrics of the busiest jobs or of all. They are cached longer for many hours, because they change slowly."""
     return await recent(
-        console, f"metrics {hours}", 2.0 + hours / 5, lambda: console.admin.metrics(hours, most=MAX_JOBS)
+        console, f"metrics {hours} {most}", 2.0 + hours / 5, lambda: console.admin.metrics(hours, most=most)
     )
 
 
@@ -55,12 +61,12 @@ async def _pictures(
         none = (0,) * len(found.starts)
         ended, failed = (only.series, only.fails) if only else (none, none)
         waiting = only.waiting if only else (None,) * len(found.starts)
-    leads = drawings.to_history(request, **({"name": name} if name else {}))
+    leads = drawings.to_history(request, name=name)
     drawn = [
         drawings.attempts(
             f"Completed and failed, {whose}", found.starts, found.step, ended, failed, marked, leads
         ),
-        drawings.backlog(f"Waiting, {whose}", found.starts, found.step, waiting, marked),
+        drawings.backlog(f"Waiting, {whose}", found.starts, found.step, waiting, marked, leads),
     ]
     if not name:
         return drawn
@@ -68,4 +74,4 @@ async def _pictures(
     if only is not None and only.run_times is not None and only.wait_times is not None:
         # The figures of these hours are read already.
         spread = replace(spread, hours=hours, all_runs=only.run_times, all_waits=only.wait_times)
-    return drawn + drawings.spread(spread, marked)
+    return drawn + drawings.spread(spread, marked, leads)

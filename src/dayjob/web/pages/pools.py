@@ -13,10 +13,11 @@ from dayjob.web.charts import Chart, Span
 from dayjob.web.order import Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
+from dayjob.web.pages.paging import last_row, part
 from dayjob.web.pages.shell import Values, failure, page
 from dayjob.web.render import address
 
-#: How many busy workers are shown.
+#: How many busy workers a page shows.
 MAX_BUSY = 200
 
 
@@ -32,17 +33,22 @@ async def pools(request: Request, admin: AsyncAdmin) -> Values:
         "workers": sum(status.concurrency for status in statuses),
         "running": sum(sum(status.running.values()) for status in statuses),
         "picture": drawings.workers(
-            "Busy workers, last hour", await admin.vitals(), await marks(request.app.state.console)
+            "Busy workers, last hour",
+            await admin.vitals(),
+            await marks(request.app.state.console),
+            drawings.to_timeline(request),
         ),
     }
 
 
 @page("busy.html", "/busy_workers", "Busy workers")
 async def busy(request: Request, admin: AsyncAdmin) -> Values:
-    """Workers that have run a job for more than 0.5 s."""
+    """Workers that have run a job for more than 0.5 s; `pool` is the ID of one pool."""
     order = Order.of(request, sorting.BUSY)
-    found = await admin.busy(most=MAX_BUSY + 1, sort=order.sort)
-    return {"busy": found[:MAX_BUSY], "more": len(found) > MAX_BUSY, "order": order}
+    pool_id = request.query_params.get("pool") or None
+    # One more shows whether there is a next page.
+    found = await admin.busy(pool_id=pool_id, most=last_row(request, MAX_BUSY) + 1, sort=order.sort)
+    return {"busy": part(request, found, MAX_BUSY, None), "pool_id": pool_id, "order": order}
 
 
 #: Seconds that the Gantt chart of a pool shows at most.
@@ -62,16 +68,27 @@ async def pool(request: Request, admin: AsyncAdmin) -> Values:
 
 
 def _workers(request: Request, found: PoolDetail) -> Chart:
-    """What the workers have been doing."""
-    spans = [
+    """What the workers are doing, and the last attempts that they ended."""
+    running = [
         Span(
             one.worker.name, one.worker.started_at, found.now, 1 if one.worker.stuck else 2, f"runs for {one.running_for:.0f} s",
             address(request, "/job", id=one.worker.id, name=one.worker.name),
         )
         for one in found.workers
     ]  # fmt: skip
+    ended = [
+        Span(
+            one.name, one.started_at, one.ended_at, 1 if one.failed else 0, one.outcome.replace("_", " "),
+            address(request, "/job", id=one.id, name=one.name),
+        )
+        for one in found.ended
+        if one.started_at is not None
+    ]  # fmt: skip
+    spans = running + ended
     # A minute at least: a pool that started just now has not done more.
     earliest = min((one.start for one in spans), default=found.now)
     first = max(found.now - SHOWN_SECONDS, min(earliest, found.now - 60))
     title = f"Workers, last {span(found.now - first)}"
-    return charts.gantt(title, first, found.now, spans, keys=((2, "running"), (1, "stuck")))
+    return charts.gantt(
+        title, first, found.now, spans, keys=((2, "running"), (0, "ended"), (1, "failed or stuck"))
+    )

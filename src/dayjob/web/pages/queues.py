@@ -8,12 +8,15 @@ from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import QueueDetail, QueueView
 from dayjob.web import charts
-from dayjob.web.charts import SECONDS, Chart, Mark, Series
+from dayjob.web.charts import SECONDS, Chart, Leads, Mark, Series
 from dayjob.web.order import Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
+from dayjob.web.pages.paging import last_row, part
 from dayjob.web.pages.shell import Values, failure, page
 
+#: How many keys of a queue a page shows.
+MAX_KEYS = 50
 _KINDS = (("", "All"), ("waiting", "With jobs"), ("paused", "Paused"), ("stray", "No worker"))
 
 
@@ -46,17 +49,22 @@ async def queue(request: Request, admin: AsyncAdmin) -> Values:
                 request, 404, "No queue is named.", "Choose one from the list of queues."
             )
         }
+    order = Order.of(request, sorting.KEYS)
     detail = await admin.queue(name)
     registered = (await admin.pools(workers=False)).pools
     marked = await marks(request.app.state.console, name)
     runs_on = [pool for pool in registered if pool.id in detail.pools]
-    keys = await admin.queue_keys(name, most=50) if detail.view.queue.by_key else None
+    keys, rows = None, None
+    if detail.view.queue.by_key:
+        # One more shows whether there is a next page.
+        keys = await admin.queue_keys(name, most=last_row(request, MAX_KEYS) + 1, sort=order.sort)
+        rows = part(request, keys.keys, MAX_KEYS, None)
     return {
-        "detail": detail, "now": detail.now, "pictures": _pictures(detail, marked), "runs_on": runs_on, "keys": keys,
+        "detail": detail, "now": detail.now, "pictures": _pictures(detail, marked, drawings.to_history(request, name=name)), "runs_on": runs_on, "keys": keys, "key_rows": rows, "order": order,
     }  # fmt: skip
 
 
-def _pictures(detail: QueueDetail, marked: tuple[Mark, ...]) -> list[Chart]:
+def _pictures(detail: QueueDetail, marked: tuple[Mark, ...], leads: Leads) -> list[Chart]:
     """The last hour: attempts that ended, jobs that waited, jobs that came in and were fetched."""
     series = detail.series
     starts = [one.at for one in series]
@@ -67,9 +75,9 @@ def _pictures(detail: QueueDetail, marked: tuple[Mark, ...]) -> list[Chart]:
     oldest = (Series("oldest", [one.oldest for one in series], 3),)
     return [
         drawings.attempts(
-            "Completed and failed per minute, last hour", starts, 60, [one.runs for one in series], [one.fails for one in series], marked
+            "Completed and failed per minute, last hour", starts, 60, [one.runs for one in series], [one.fails for one in series], marked, leads
         ),
-        drawings.backlog("Waiting, last hour", starts, 60, [one.size for one in series], marked),
-        charts.lines("In and out per minute, last hour", starts, 60, flow, marks=marked),
-        charts.lines("Wait of the oldest job, last hour", starts, 60, oldest, unit=SECONDS, area=True, marks=marked),
+        drawings.backlog("Waiting, last hour", starts, 60, [one.size for one in series], marked, leads),
+        charts.lines("In and out per minute, last hour", starts, 60, flow, marks=marked, to=leads),
+        charts.lines("Wait of the oldest job, last hour", starts, 60, oldest, unit=SECONDS, area=True, marks=marked, to=leads),
     ]  # fmt: skip

@@ -7,16 +7,21 @@ from typing import Any
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.metrics import SPANS
 from dayjob.admin.views import RedisView
 from dayjob.text import span
 from dayjob.web import charts
+from dayjob.web.order import Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
+from dayjob.web.pages.paging import part
 from dayjob.web.pages.shell import Values, page, whole
 from dayjob.web.render import NONE, number, size
 
+#: How many job names the page of payload sizes shows.
+MAX_NAMES = 50
 _ORDER = {"error": 0, "warning": 1, "ok": 2}
 _CONFIG = ("appendonly", "appendfsync", "save", "maxmemory-policy", "maxclients", "min-replicas-to-write")
 
@@ -36,18 +41,22 @@ async def redis(request: Request, admin: AsyncAdmin) -> Values:
         "redis": found, "trip": trip, "server": _server(info), "memory": _whole(info, "used_memory"),
         "idle": _whole(info, "blocked_clients"), "clients": _whole(info, "connected_clients"), "most_memory": _whole(info, "maxmemory"), "ops": _whole(info, "instantaneous_ops_per_sec"),
         "waits": max((pool.status.connection_wait for pool in pools.pools if pool.status), default=None),
-        "pictures": drawings.server(await admin.vitals(hours), await marks(request.app.state.console)), "spans": tuple(SPANS), "hours": hours,
+        "pictures": drawings.server(await admin.vitals(hours), await marks(request.app.state.console), drawings.to_timeline(request)), "spans": tuple(SPANS), "hours": hours,
         "findings": sorted(found.findings, key=lambda one: _ORDER.get(one.level, 1)), "facts": _facts(found),
     }  # fmt: skip
 
 
 @page("payloads.html", "/redis", "Payload sizes")
-async def payloads(_request: Request, admin: AsyncAdmin) -> Values:
+async def payloads(request: Request, admin: AsyncAdmin) -> Values:
     """How large the payloads of stored jobs are."""
-    found = await admin.payloads()
+    order = Order.of(request, sorting.PAYLOADS)
+    found = await admin.payloads(sort=order.sort)
     labels = [size(step) for step in found.steps]
-    picture = charts.columns("Payload sizes", "Up to", "Jobs", labels, list(found.steps.values()))
-    return {"found": found, "picture": picture, "now": found.now}
+    picture = charts.columns(
+        "Jobs by the size of their payload", "Up to", "Jobs", labels, list(found.steps.values())
+    )
+    names = part(request, found.names, MAX_NAMES, len(found.names))
+    return {"found": found, "names": names, "picture": picture, "now": found.now, "order": order}
 
 
 def _server(info: dict[str, str]) -> str:

@@ -147,7 +147,9 @@ def navigation(here: str, verdict: Verdict | None) -> list[list[NavEntry]]:
 async def failure(request: Request, status: int, error: str, hint: str, further: str = "") -> Response:
     """A page for a bad address; `further` is an address that searches further."""
     shell = around(request, None, "", "Not found" if status == 404 else "Request failed")
-    return render(request, "failure.html", status=status, **shell, error=error, hint=hint, further=further)
+    # Errors continue a line of a terminal: "dayjob: no pool ...".
+    sentence = error[:1].upper() + error[1:]
+    return render(request, "failure.html", status=status, **shell, error=sentence, hint=hint, further=further)
 
 
 # Slow reads are shared by all requests within a short time.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 from starlette.requests import Request
 
 from dayjob.admin import sorting
@@ -13,6 +10,7 @@ from dayjob.admin.timeline_views import KINDS, TimelineEvent
 from dayjob.admin.timeline_words import became
 from dayjob.web.order import Order
 from dayjob.web.pages.shell import Values, page, whole
+from dayjob.web.pages.subjects import Link, link_of
 
 SIZE = 100
 #: Spans that the page offers, in hours; 0 is all that is kept.
@@ -22,9 +20,6 @@ _KINDS = {
     "deploy": "Deploys", "tick": "Ticks", "limit": "Limits", "pause": "Pauses", "starved": "Starving queues",
     "redis": "Redis", "action": "Actions of operators",
 }  # fmt: skip
-#: What an operator's action was applied to, as the audit has it.
-_OF_JOB = re.compile(r"job (?P<id>\S+) \((?P<name>[^,)]+)(?:, \w+)?\)")
-_OF_QUEUE = re.compile(r"queue (?P<name>\S+)$")
 _TONES = {"died": "err", "starved": "warn", "pause": "warn", "limit": "warn", "redis": "err", "deploy": "run"}
 
 
@@ -60,9 +55,9 @@ def _moment(text: str) -> float | None:
     return found if 0 <= found < 1e11 else None
 
 
-def _links(event: TimelineEvent) -> list[tuple[str, str, dict[str, Any]]]:
-    """Where an event leads on: a label, an address and its query."""
-    found: list[tuple[str, str, dict[str, Any]]] = []
+def _links(event: TimelineEvent) -> list[Link]:
+    """Where an event leads on."""
+    found: list[Link] = []
     if event.pool:
         label = f"{event.host}/{event.pid}" if event.host else event.pool
         found.append((label, "/pool", {"id": event.pool}))
@@ -70,9 +65,7 @@ def _links(event: TimelineEvent) -> list[tuple[str, str, dict[str, Any]]]:
         found.append((event.name, "/queue", {"name": event.name}))
     if event.schedule:
         found.append((event.schedule, "/schedule", {"name": event.schedule}))
-    if job := _OF_JOB.match(event.subject):
-        found.append((job["name"], "/job", {"id": job["id"], "name": job["name"]}))
-    if queue := _OF_QUEUE.match(event.subject):
-        found.append((queue["name"], "/queue", {"name": queue["name"]}))
+    if (link := link_of(event.subject)) is not None:
+        found.append(link)
     found += [(name, "/queue", {"name": name}) for name in (*event.added, *event.changed)[:20]]
     return found

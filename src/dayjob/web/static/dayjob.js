@@ -28,8 +28,15 @@
   const span = (s) => s < 120 ? `${Math.max(0, s).toFixed(0)} s` : s < 7200 ? `${(s / 60).toFixed(0)} min`
     : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400).toLocaleString("en")} days`;
   const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
-  const clock = (at, kind) => new Date(at * 1000).toLocaleString("en-GB", {
-    hour: "2-digit", minute: "2-digit", ...(kind === "hour" ? {} : { day: "numeric", month: "short" }), ...zone() });
+  // As clock() in charts/scale.py: the day alone at midnight, seconds where there are some.
+  const clock = (at, kind) => {
+    const part = (options) => new Date(at * 1000).toLocaleString("en-GB", { ...options, ...zone() });
+    const second = kind === "second" || at % 60 >= 1;
+    const hour = part({ hour: "2-digit", minute: "2-digit", ...(second ? { second: "2-digit" } : {}) });
+    if (kind === "hour" || kind === "second") return hour;
+    const day = part({ day: "numeric", month: "short" });
+    return hour === "00:00" ? day : `${day}, ${hour}`;
+  };
   const moment = (at) => `${new Date(at * 1000).toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "medium", ...zone() })} ${zoneName(at)}`;
   const tick = () => {
     const now = Date.now() / 1000 + skew;

@@ -41,6 +41,12 @@ class OneWorkflow(Input):
     first: NodeNumber = 0
 
 
+class OnlyWorkflow(Input):
+    """A workflow."""
+
+    id: WorkflowId
+
+
 class WorkflowChange(Input):
     """A workflow, or one of its nodes."""
 

@@ -77,10 +77,29 @@ class BusyInput(Input):
     sort: Annotated[str, sort_by("busy workers", sorting.BUSY)] = ""
 
 
+class LimitsInput(Input):
+    """The order of the rate limits."""
+
+    sort: Annotated[str, sort_by("limits", sorting.LIMITS)] = ""
+
+
+class PayloadsInput(Input):
+    """The order of the names."""
+
+    sort: Annotated[str, sort_by("names", sorting.PAYLOADS)] = ""
+
+
 class OneQueue(Input):
     """A queue."""
 
     name: Name
+
+
+class KeysInput(OneQueue, kw_only=True):
+    """A queue, and the order of its keys, of which the first ones are listed."""
+
+    most: Annotated[int, Meta(ge=1, le=5000, description="The most keys to return.")] = 100
+    sort: Annotated[str, sort_by("keys", sorting.KEYS)] = ""
 
 
 class NewQueue(Input):
@@ -355,7 +374,7 @@ class CalendarInput(Hours):
 
 
 class MetricsInput(Hours):
-    """One job name, or the busiest ones."""
+    """One job name, or the first ones in the order of `sort`."""
 
     name: Name | None = None
     most: Size = 500

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dayjob.admin.keys import KeysView
 from dayjob.admin.views import Outcome, Tally
+from dayjob.admin.views.limits import KeysView
 from dayjob.web.responses import Refusal
-from dayjob.web.v1.inputs import OneQueue
+from dayjob.web.v1.inputs import KeysInput, OneQueue
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint
 
@@ -43,8 +43,8 @@ async def _keyed(call: Call[OneKey] | Call[KeyWeight] | Call[KeyLimitInput]) -> 
     return name
 
 
-async def _keys(call: Call[OneQueue]) -> KeysView:
-    return await call.admin.queue_keys(call.sent.name)
+async def _keys(call: Call[KeysInput]) -> KeysView:
+    return await call.admin.queue_keys(call.sent.name, most=call.sent.most, sort=call.sent.sort)
 
 
 async def _weight(call: Call[KeyWeight]) -> Outcome:
@@ -68,7 +68,7 @@ async def _purge(call: Call[OneKey]) -> Tally:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/queue/keys", "queues", "The keys of a queue that have waiting jobs, those with most jobs first.", _keys, KeysView, OneQueue),
+    Endpoint("GET", "/queue/keys", "queues", "The keys of a queue that have waiting jobs, those with most jobs first.", _keys, KeysView, KeysInput),
     Endpoint("POST", "/key/weight", "queues", "Set how many turns a key takes while another one takes one.", _weight, Outcome, KeyWeight, finds=True),
     Endpoint("POST", "/key/limit", "queues", "Limit how many jobs of a key run at once.", _limit, Outcome, KeyLimitInput, finds=True),
     Endpoint("POST", "/key/pause", "queues", "Fetch no more jobs of a key.", _pause, Outcome, OneKey, finds=True),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dayjob.admin.limits import LimitView
 from dayjob.admin.views import Outcome
+from dayjob.admin.views.limits import LimitView
 from dayjob.web.responses import Refusal
-from dayjob.web.v1.inputs import LimitHold, OneLimit, RateSetting
+from dayjob.web.v1.inputs import LimitHold, LimitsInput, OneLimit, RateSetting
 from dayjob.web.v1.queues import done
-from dayjob.web.v1.table import Call, Endpoint, Nothing
+from dayjob.web.v1.table import Call, Endpoint
 
 
-async def _limits(call: Call[Nothing]) -> tuple[LimitView, ...]:
-    return await call.admin.limits()
+async def _limits(call: Call[LimitsInput]) -> tuple[LimitView, ...]:
+    return await call.admin.limits(sort=call.sent.sort)
 
 
 async def _existing(call: Call[OneLimit] | Call[RateSetting] | Call[LimitHold]) -> str:
@@ -47,7 +47,7 @@ async def _hold(call: Call[LimitHold]) -> Outcome:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/limits", "limits", "The rate limits: what each allows, uses and keeps back.", _limits, tuple[LimitView, ...]),
+    Endpoint("GET", "/limits", "limits", "The rate limits: what each allows, uses and keeps back.", _limits, tuple[LimitView, ...], LimitsInput),
     Endpoint("POST", "/limit/set", "limits", "Set a rate limit for all pools.", _set, Outcome, RateSetting, finds=True),
     Endpoint("POST", "/limit/lift", "limits", "Let jobs start as if there were no such limit.", _lift, Outcome, OneLimit, finds=True),
     Endpoint("POST", "/limit/restore", "limits", "Put what the code declares into force again.", _restore, Outcome, OneLimit, finds=True),

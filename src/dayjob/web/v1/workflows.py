@@ -6,10 +6,10 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from dayjob.admin.views import Outcome
-from dayjob.admin.views.workflows import WorkflowDetail, WorkflowsView
+from dayjob.admin.views.workflows import WorkflowAudit, WorkflowDetail, WorkflowsView
 from dayjob.errors import BadOption
 from dayjob.web.responses import Refusal
-from dayjob.web.v1.group_inputs import OneNode, OneWorkflow, WorkflowChange, WorkflowsInput
+from dayjob.web.v1.group_inputs import OneNode, OneWorkflow, OnlyWorkflow, WorkflowChange, WorkflowsInput
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint
 
@@ -45,10 +45,20 @@ async def _skip(call: Call[OneNode]) -> Outcome:
     return done(await _known(call.admin.skip_node(call.sent.id, node=call.sent.node)))
 
 
+async def _audit(call: Call[OnlyWorkflow]) -> WorkflowAudit:
+    return await _known(call.admin.audit_workflow(call.sent.id))
+
+
+async def _repair(call: Call[OnlyWorkflow]) -> WorkflowAudit:
+    return await _known(call.admin.audit_workflow(call.sent.id, repair=True))
+
+
 ENDPOINTS = (
     Endpoint("GET", "/workflows", "workflows", "Workflows, the newest first.", _workflows, WorkflowsView, WorkflowsInput),
     Endpoint("GET", "/workflow", "workflows", "One workflow, with its nodes and what it waits for.", _workflow, WorkflowDetail, OneWorkflow, finds=True),
+    Endpoint("GET", "/workflow/audit", "workflows", "Compare the records of a workflow with where its jobs are. Every job is searched.", _audit, WorkflowAudit, OnlyWorkflow, finds=True),
     Endpoint("POST", "/workflow/cancel", "workflows", "End the nodes of a workflow, or a node and all that need it.", _cancel, Outcome, WorkflowChange, finds=True, moves=True),
     Endpoint("POST", "/workflow/retry", "workflows", "Run what is dead or cancelled again, or one node, and then what needs it.", _retry, Outcome, WorkflowChange, finds=True, moves=True),
     Endpoint("POST", "/workflow/skip", "workflows", "Go on without a node.", _skip, Outcome, OneNode, finds=True, moves=True),
+    Endpoint("POST", "/workflow/repair", "workflows", "Audit a workflow and correct its records.", _repair, WorkflowAudit, OnlyWorkflow, finds=True),
 )  # fmt: skip

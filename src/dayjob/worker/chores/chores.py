@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dayjob.store.keys import Keys
 from dayjob.store.ops import maintain, membership, pools
@@ -24,13 +24,11 @@ from dayjob.worker.membership import LEADER_TERM_SECONDS
 from dayjob.worker.shared_link import SharedLink
 from dayjob.worker.state import PoolState
 
-#: Seconds between two rounds of the leader, which renew the leadership and check leases and due jobs; and between two rings
-#: of all bells. The longer ones hold while no ring found a job for FOREIGN_SECONDS: then all programs ring by themselves,
-#: and the rings only serve bells that were lost.
+#: Seconds between two rounds of the leader, which renew the leadership, check leases and due jobs, and ring the bells of all
+#: queues that can be fetched from. The longer interval holds while no ring found a job for FOREIGN_SECONDS: then all programs
+#: ring by themselves, and the rings only serve bells that were lost.
 ROUND_SECONDS = 1.0
 IDLE_ROUND_SECONDS = 2.0
-RING_SECONDS = 1.0
-IDLE_RING_SECONDS = 3.0
 FOREIGN_SECONDS = 3600.0
 #: Seconds between two checks of the caps; and of the limits, the known names and this pool's announcements.
 TRIM_INTERVAL_SECONDS = 10.0
@@ -39,9 +37,9 @@ REPAIR_INTERVAL_SECONDS = 60.0
 FORGET_INTERVAL_SECONDS = 3600.0
 #: Seconds between two checks whether the server was restarted.
 SERVER_INTERVAL_SECONDS = 30.0
-#: Seconds after which staged jobs are looked for even without a bell, which may be lost when the leader changes.
+#: Seconds between two searches for staged jobs without a bell, which may be lost when the leader changes.
 RELEASE_INTERVAL_SECONDS = 10.0
-#: Names that one call of the ring script checks.
+#: Names whose bells one request rings.
 MAX_NAMES_RUNG = 200
 
 
@@ -91,6 +89,8 @@ class Chores:
         self._due_at = 0.0
         #: The same for the next queue that waits for a rate limit. An exchange that parks one rings the same bell.
         self._parked_at = 0.0
+        #: The same for staged jobs that wait to be moved to their queues.
+        self._release_at = 0.0
         #: The known job names, and the monotonic time when a ring last found a queue with jobs.
         self._names: list[str] = []
         self._rung_at = -math.inf
@@ -101,11 +101,10 @@ class Chores:
         tick = self._periodic.step()
         self._every("restore", REPAIR_INTERVAL_SECONDS, self._restore)
         if not self._state.leads:
-            self._due_at = self._parked_at = 0.0
+            self._due_at = self._parked_at = self._release_at = 0.0
             return min(1.0, ROUND_SECONDS if tick is None else tick)
         foreign = time.monotonic() - self._rung_at < FOREIGN_SECONDS
         self._every("round", ROUND_SECONDS if foreign else IDLE_ROUND_SECONDS, self._lead)
-        self._every("ring", RING_SECONDS if foreign else IDLE_RING_SECONDS, self._ring)
         self._every("repair", REPAIR_INTERVAL_SECONDS, self._trimmer.repair_limits)
         self._every("keys", REPAIR_INTERVAL_SECONDS, self._key_keeper.repair)
         self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
@@ -114,20 +113,14 @@ class Chores:
         self._every("forget", FORGET_INTERVAL_SECONDS, lambda: self._recorder.forget_types(self._dead_age))
         if time.monotonic() >= self._due_at:
             self._due_at = _moment_in(self._requeuer.step())
-        self._every("release", RELEASE_INTERVAL_SECONDS, self._release)
+        if time.monotonic() >= self._release_at:
+            self._release()
         if time.monotonic() >= self._parked_at:
             self._parked_at = _moment_in(self._ring_parked())
         now = time.monotonic()
-        chores = (
-            self._next["round"],
-            self._next["ring"],
-            self._next["release"],
-            self._due_at,
-            self._parked_at,
-        )
-        wait = max(0.001, min(*chores, _moment_in(tick)) - now)
-        if not self.closing and self._due.wait(wait):
-            self._due_at = self._parked_at = self._next["release"] = 0.0
+        chores = (self._next["round"], self._release_at, self._due_at, self._parked_at, _moment_in(tick))
+        if not self.closing and self._due.wait(max(0.001, min(chores) - now)):
+            self._due_at = self._parked_at = self._release_at = 0.0
         return 0.0
 
     def _every(self, name: str, period: float, chore: Callable[[], object]) -> None:
@@ -137,8 +130,7 @@ class Chores:
             chore()
 
     def _release(self) -> None:
-        if self._releaser.step():
-            self._next["release"] = 0.0
+        self._release_at = 0.0 if self._releaser.step() else math.inf
 
     def _forget_names(self) -> None:
         live = walk(self._link, pools.pools(self._keys))
@@ -151,9 +143,12 @@ class Chores:
         self._starts.restore(self._state)
 
     def _lead(self) -> None:
-        """Renew the leadership, check leases, and learn what is due. A pool that is stuck in its chores loses the leadership."""
+        """Renew the leadership, check leases, ring bells and learn what is due. A pool that is stuck in its chores stops leading."""
+        rung = self._names[:MAX_NAMES_RUNG]
         answer = self._link.run(
-            membership.lead(self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS, lease=self._lease)
+            membership.lead(
+                self._keys, self._state.pool_id, term=LEADER_TERM_SECONDS, lease=self._lease, names=rung
+            )
         )
         self._state.leads = answer.leads
         if not answer.leads:
@@ -162,11 +157,16 @@ class Chores:
         # Some programs schedule jobs without ringing the bell, and a bell may be lost when the leader changes.
         self._due_at = min(self._due_at, _moment_in(answer.due_in))
         self._parked_at = min(self._parked_at, _moment_in(answer.parked_in))
+        if answer.released:
+            self._every("release", RELEASE_INTERVAL_SECONDS, self._release)
         now = self._state.clock.now()
         if self._trimmer.over_caps(answer, now):
             self._every("trim", TRIM_INTERVAL_SECONDS, lambda: self._trimmer.trim(now))
         if answer.names != len(self._names):
             self._read_names()
+            rung = []
+        self._ring(self._names[len(rung) :], answer.rung)
+        self._every("list", REPAIR_INTERVAL_SECONDS, self._read_names)
         self._recorder.record(now, self._names)
 
     def _ring_parked(self) -> float | None:
@@ -177,14 +177,17 @@ class Chores:
             self._link.run(maintain.ring(self._keys, names))
         return 0.0 if len(due.members) >= maintain.BATCH else due.wait
 
-    def _ring(self) -> None:
-        """Ring the bells of queues that a program filled or resumed without ringing, such as gocraft's."""
-        self._every("list", REPAIR_INTERVAL_SECONDS, self._read_names)
-        for first in range(0, len(self._names), MAX_NAMES_RUNG):
-            if self._link.run(maintain.ring(self._keys, self._names[first : first + MAX_NAMES_RUNG])):
-                self._rung_at = time.monotonic()
-                # Such a program may push more jobs soon.
-                self._next["ring"] = self._rung_at + RING_SECONDS
+    def _ring(self, names: Sequence[str], rung: int) -> None:
+        """Ring the bells of these queues. `rung` is how many bells of other queues the round has rung.
+
+        They ring for jobs of programs that pushed or resumed without ringing, such as gocraft's.
+        """
+        for first in range(0, len(names), MAX_NAMES_RUNG):
+            rung += self._link.run(maintain.ring(self._keys, names[first : first + MAX_NAMES_RUNG]))
+        if rung:
+            # Such a program may push more jobs soon.
+            self._rung_at = time.monotonic()
+            self._next["round"] = self._rung_at + ROUND_SECONDS
 
     def _read_names(self) -> None:
         self._names = self._link.run(maintain.known_jobs(self._keys))

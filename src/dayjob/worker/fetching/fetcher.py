@@ -30,7 +30,6 @@ from dayjob.worker.membership import Membership
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt, Settlement
 from dayjob.worker.running.executors import Executors
-from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS
 from dayjob.worker.state import PoolState
 
 logger = SafeLogger("dayjob.worker.fetching.fetcher")
@@ -66,9 +65,9 @@ class Fetcher:
         self._arm = arm
         # The content of the next request, and what becomes of its reply.
         self._names = NamesWithJobs({name: one.options.priority for name, one in job_types.items()}, rng)
-        self._start_gate = StartGate(keys)
+        self._start_gate = StartGate(keys, executors.clock)
         self._history = HistoryRecorder(state)
-        self._outbox = OutcomeOutbox(self._start_gate, self._history)
+        self._outbox = OutcomeOutbox(self._start_gate, self._history, state.emits)
         self._counts = MinuteCounts(list(job_types.values()))
         self._rules = RuleBook(keys, link, job_types)
         keys_with_jobs = KeysWithJobs(keys, link, job_types)
@@ -79,6 +78,7 @@ class Fetcher:
         )  # fmt: skip
         #: Set by other threads when an exchange may be needed.
         self._event = threading.Event()
+        state.emits.wake = self._event.set
         self._sleeping = False
         #: Held by the thread that makes an exchange: the fetcher's own, or the listener's while the fetcher sleeps.
         self._turn = threading.Lock()
@@ -112,14 +112,14 @@ class Fetcher:
                 break
             self._listen()
             handed = self._executors.ready or self._start_gate.guarding
-            timeout: float | None = None
+            timeout = self._outbox.emits.wait
             if handed:
                 timeout = HANDOVER_CHECK_SECONDS
-            elif self._outbox.stuck or self._outbox.later or self._counts.pending():
+            elif timeout is None and (self._outbox.stuck or self._outbox.later or self._counts.pending()):
                 timeout = FLUSH_SECONDS
             if not self._event.wait(timeout):
                 if not handed:
-                    # Only figures, stuck outcomes or delayed outcomes wait: send what is due.
+                    # Only figures, emitted values, stuck or delayed outcomes wait: send what is due.
                     break
                 self._executors.nudge()
         self._sleeping = False
@@ -202,6 +202,8 @@ class Fetcher:
             self._requests.send(idle_request)
             return
         entries, done = self._outbox.take(self._state.clock.now() - time.monotonic())
+        members = self._outbox.take_members()
+        self._state.has_batches = self._state.has_batches or bool(members)
         if self._outbox.born:
             # The request that stores these jobs can fetch them too.
             self._names.rung |= self._outbox.born & self._job_types.keys()
@@ -214,7 +216,12 @@ class Fetcher:
             resting |= budget.closed
         weights = self._names.weights(
             fetches=bool(budget.free or budget.extra),
-            settled=(*(entry.name for entry in entries), *done, *self._rules.freed_by(entries)),
+            settled=(
+                *(entry.name for entry in entries),
+                *done,
+                *(name for group in members for name in group.tokens),
+                *self._rules.freed_by(entries),
+            ),
         )
         flush = self._counts.due() or self._flushing
         figures = self._counts.take() if flush else {}
@@ -222,7 +229,7 @@ class Fetcher:
         records = self._history.take() if flush else []
         if weights or figures:
             self._requests.send(
-                self._requests.build(weights, budget, resting, entries, done, figures, records)
+                self._requests.build(weights, budget, resting, entries, done, figures, records, members)
             )
 
     def _only_fetches(self) -> bool:
@@ -244,7 +251,7 @@ class Fetcher:
         The newest is returned first, so that the oldest ends up at the head of its queue.
         """
         now, quiet = time.monotonic(), self._state.quiet
-        returned = self._executors.take_back(now if quiet else now - GIVE_BACK_AFTER_SECONDS)
+        returned = self._executors.take_back(everything=quiet)
         returned += self._start_gate.turn_back(everything=quiet)
         returned.sort(key=lambda attempt: consume.number_in(attempt.token), reverse=True)
         for attempt in returned:
@@ -259,14 +266,16 @@ class Fetcher:
 
     def finish(self, attempt: Attempt, settlement: Settlement) -> None:
         """Report how an attempt ended; called by the executors. A second outcome of an attempt is ignored."""
-        if attempt.settled:
-            return
-        attempt.settled = True
-        attempt.settlement = settlement
-        if settlement is not None and attempt.hold_until:
-            self._outbox.later.append(attempt)
-        else:
-            self._outbox.finished.append(attempt)
+        if not attempt.settled:
+            attempt.settled = True
+            attempt.settlement = settlement
+            # The job and its attempt refer to each other, so that only the garbage collector could free them.
+            attempt.job = None
+            if settlement is not None and attempt.hold_until:
+                self._outbox.later.append(attempt)
+            else:
+                self._outbox.finished.append(attempt)
+        # Also after a second outcome, because the slot of the attempt is free only now.
         if self._sleeping:
             self._event.set()
 
@@ -344,13 +353,13 @@ class Fetcher:
     def _rejoin(self) -> None:
         """Drop the condemned pool id and its attempts, and continue under a new id."""
         logger.warning(
-            "pool=%s lost its lease and was reaped while it was silent. It continues under a new id.",
+            "pool=%s is no longer registered: its lease ended while it was silent, or Redis lost its data. It continues under a new id.",
             self._state.pool_id,
         )
         self._membership.condemn()
         for attempt in list(self._state.held.values()):
             self._replies.lose(attempt)
-        self._executors.take_back(time.monotonic())
+        self._executors.take_back(everything=True)
         self._outbox.clear()
         self._start_gate.clear()
         # If this raises, `_refused` stays set and the next step tries again with another id.

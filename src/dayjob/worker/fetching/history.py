@@ -98,7 +98,7 @@ class HistoryRecorder:
 
     def with_record(self, attempt: Attempt, entry: Entry) -> Entry:
         """`entry` with what goes with it: the record of its attempt, unless that completed or its name has no history, its log
-        lines, and what becomes of a member of a batch.
+        lines, what it emitted, and what becomes of a member of a batch.
         """
         if attempt.wire.membership is not codec.NULL or isinstance(entry.outcome, Unreadable):
             self._state.has_batches = True
@@ -108,9 +108,12 @@ class HistoryRecorder:
             kept_ms = attempt.job_type.history.milliseconds
             lines = AttemptLines(attempt.id, attempt.attempt, attempt.log.redacted(attempt), kept_ms)
             entry = msgspec.structs.replace(entry, logs=lines)
-        if isinstance(entry.outcome, StartRequest):
+        outcome = entry.outcome
+        if isinstance(outcome, StartRequest):
             return entry
-        ending, job_type = ending_of(entry.outcome), attempt.job_type
+        if attempt.stream is not None and attempt.stream.begun:
+            entry = msgspec.structs.replace(entry, stream=attempt.stream.take())
+        ending, job_type = ending_of(outcome), attempt.job_type
         if ending in (None, "completed") or not job_type.history.count:
             return entry
         record = self._record(_facts(attempt), str(ending), entry.error)

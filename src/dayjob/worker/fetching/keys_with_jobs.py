@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -15,8 +15,13 @@ from dayjob.worker.pool_job_type import PoolJobType
 
 #: Seconds for which one exchange may be delayed by sorting.
 SORT_SECONDS = 0.05
-#: How many more keys than jobs an exchange passes.
+#: How many more keys of a name than its share of the jobs an exchange passes.
 MIN_KEYS = 4
+#: If the share of a name is larger than FEW_JOBS, so many jobs are fetched of each key: a key costs more than a job.
+FEW_JOBS = 16
+JOBS_OF_A_KEY = 4
+#: How many keys of a name an exchange passes at most.
+MAX_KEYS = 64
 
 
 class KeysWithJobs:
@@ -27,11 +32,19 @@ class KeysWithJobs:
         self._link = link
         self._job_types = job_types
         self._next: dict[str, list[str]] = {}
+        #: Names whose attempts are not counted by key, so that a request need not pass the keys of attempts that ended.
+        self._uncounted: set[str] = set()
 
-    def learn(self, next_keys: Mapping[str, list[str]]) -> None:
-        """Note the next keys of some names."""
-        if next_keys:
-            self._next |= next_keys
+    def learn(self, next_keys: Mapping[str, list[str]], counted: Collection[str]) -> set[str]:
+        """Note the next keys of some names, and which of them count attempts by key. Returns the names that do so newly."""
+        if not next_keys:
+            return set()
+        self._next |= next_keys
+        before, self._uncounted = (
+            self._uncounted,
+            self._uncounted.difference(counted).union(name for name in next_keys if name not in counted),
+        )
+        return before - self._uncounted
 
     def of(
         self,
@@ -45,18 +58,27 @@ class KeysWithJobs:
         More keys than jobs are passed, because some may turn out to be blocked.
         """
         found: dict[str, KeyedName] = {}
+        waiting = sum(1 for name, rule in rules.items() if rule.key is not None and self._next.get(name))
+        share = room // max(1, waiting) + 1
+        most = min(MAX_KEYS, MIN_KEYS + min(share, max(FEW_JOBS, share // JOBS_OF_A_KEY)))
+        # The next request may have more room: that of an idle pool has none for a prefetch.
+        following = min(MAX_KEYS, most + FEW_JOBS)
         freed = [entry for entry in entries if entry.spent is not None and entry.spent.units < 0]
         for name, rule in rules.items():
             if rule.key is None:
                 continue
-            heads = self._next.get(name, [])[: MIN_KEYS + room]
+            heads = self._next.get(name, [])[:most]
             tokens = [entry.token for entry in entries if entry.name == name]
-            ended = {consume.key_in(token) for token in (*tokens, *done.get(name, ()))}
+            # An entry may correct a charge ahead of its outcome, so that its outcome must not be refused.
+            counted = name not in self._uncounted or bool(tokens)
+            if counted:
+                tokens += done.get(name, ())
+            ended = set(map(consume.key_in, tokens))
             if freed and rule.by_key:
                 # What one name gives back of a limit, another name with the same key may use.
                 ended |= {consume.key_in(entry.token) for entry in freed}
             settled = [key for key in ended.difference(heads) if key is not None]
-            found[name] = KeyedName(heads, sorted(settled), self._price(name, rule))
+            found[name] = KeyedName(heads, sorted(settled), self._price(name, rule), counted, following)
         return found
 
     def _price(self, name: str, rule: RateRule) -> float:

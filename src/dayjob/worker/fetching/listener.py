@@ -17,6 +17,8 @@ from dayjob.worker.state import PoolState
 
 #: Seconds of one wait. An idle pool sends one command in this time.
 WAIT_SECONDS = 3.0
+#: The same while some names cannot run, because a wait does not notice that they can run again.
+PARTIAL_WAIT_SECONDS = 1.0
 
 
 class Listener:
@@ -74,12 +76,14 @@ class Listener:
         return 0.0
 
     def _wait(self) -> str | None:
+        bells = self._bells
+        seconds = WAIT_SECONDS if len(bells) == len(self._bell) else PARTIAL_WAIT_SECONDS
         if self._state.leads:
             self._due.listener_waits()
             # First, because Redis takes the first of the keys that has a bell.
-            return self._link.run(consume.wait_bell([self._due.key, *self._bells], WAIT_SECONDS))
+            return self._link.run(consume.wait_bell([self._due.key, *bells], seconds))
         self._due.listener_stopped()
-        return self._link.run(consume.wait_bell(self._bells, WAIT_SECONDS))
+        return self._link.run(consume.wait_bell(bells, seconds))
 
     def close(self) -> None:
         """End a wait that is under way."""

@@ -6,14 +6,14 @@ import contextlib
 import time
 from collections.abc import Mapping
 
-from dayjob.outcome import Recharge, Rewound, StartRequest, Unreadable
+from dayjob.outcome import Done, Recharge, Rewound, StartRequest, Unreadable
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume, maintain, membership
 from dayjob.store.ops.consume import Entry, Reply, Request
-from dayjob.store.ops.rates import Spent
+from dayjob.store.ops.rates import Charge, Spent
 from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.names import NamesWithJobs
@@ -67,9 +67,16 @@ class ReplyHandler:
         """Apply the reply to `request`. Raises StoreError if Redis must be asked again and cannot be reached."""
         held = self._state.held
         stuck = set(reply.stuck)
-        for tokens in request.done.values():
+        for name, tokens in request.done.items():
             for token in tokens:
-                held.pop(token, None)
+                if token not in stuck:
+                    held.pop(token, None)
+                else:
+                    self._outbox.stick(Entry(name, token, Done()))
+        for group in request.members:
+            for tokens in group.tokens.values():
+                for token in tokens:
+                    held.pop(token, None)
         for entry in request.entries:
             if isinstance(entry.outcome, StartRequest):
                 continue
@@ -88,7 +95,7 @@ class ReplyHandler:
         self._names.answered([want.name for want in request.wants], reply.live)
         if reply.unknown and self._rules.read_again(reply.unknown):
             self._names.rung.update(reply.unknown)
-        self._keys_with_jobs.learn(reply.next_keys)
+        self._names.rung.update(self._keys_with_jobs.learn(reply.next_keys, reply.counted))
         self._take_jobs(request, reply)
         for name in reply.unsorted:
             key = self._rules.key(name)
@@ -147,12 +154,11 @@ class ReplyHandler:
         held, read = self._state.held, codec.read
         for name, tokens, payloads in batches:
             job_type = self._job_types[name]
-            charge = price = None
-            if job_type.rated:
-                charge = self._rules.charge(name, reply.marks, reply.now, consume.key_in(tokens[0]))
+            price = None
+            charges: dict[str | None, Charge | None] = {}
             if request.keyed and name in request.keyed:
-                key = self._rules.key(name)
-                price = request.keyed[name].price if key is not None and key.by_time else None
+                rule = self._rules.key(name)
+                price = request.keyed[name].price if rule is not None and rule.by_time else None
             for token, payload in zip(tokens, payloads, strict=True):
                 try:
                     wire = read(payload, name)
@@ -160,8 +166,11 @@ class ReplyHandler:
                     self._break(token, name, payload, str(why), job_type)
                     continue
                 held[token] = attempt = Attempt(token, name, payload, wire, job_type)
-                if charge is not None:
-                    attempt.charge = charge
+                if job_type.rated:
+                    key = consume.key_in(token)
+                    if key not in charges:
+                        charges[key] = self._rules.charge(name, reply.marks, reply.now, key)
+                    attempt.charge = charges[key]
                 if price is not None:
                     attempt.price = price
                 if (wire.deaths or wire.unique or wire.unique_key) and self._start_gate.stops(attempt):

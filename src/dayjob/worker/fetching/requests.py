@@ -12,6 +12,7 @@ from dayjob.store.op import Op
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry, Reply, Request, Want
 from dayjob.store.ops.history import Records
+from dayjob.store.ops.member_groups import MemberGroup
 from dayjob.worker.fetching.budget import FetchBudget
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
 from dayjob.worker.fetching.rules import RuleBook
@@ -68,6 +69,7 @@ class RequestSequence:
         done: Mapping[str, Sequence[str]] = MappingProxyType({}),
         figures: Mapping[str, int] = MappingProxyType({}),
         records: Sequence[Records] = (),
+        members: Sequence[MemberGroup] = (),
     ) -> PreparedRequest:
         """The next request. It fetches the names with a weight above 0 that are not `resting`."""
         order = list(weights)
@@ -80,7 +82,7 @@ class RequestSequence:
         keyed = self._keys_with_jobs.of(rules, entries, done, budget.free + budget.extra) if rules else {}
         request = Request(
             self._state.pool_id, self._number + 1, self.first_token, wants,
-            room=budget.free, extra=budget.extra, entries=entries, done=done,
+            room=budget.free, extra=budget.extra, entries=entries, done=done, members=members,
             minute=int(self._state.clock.now() // 60), figures=figures, records=records,
             rules=rules, limits=self._rules.kinds(rules, entries, keyed) if rules or self._rules else {}, keyed=keyed,
         )  # fmt: skip

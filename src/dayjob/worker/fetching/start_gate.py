@@ -7,7 +7,6 @@ attributed to the right job.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -18,6 +17,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import MAX_SETTLED, Entry, Reply
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.awake_clock import AwakeClock
 from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS
 
 #: Suspects that may wait here before they count against the fetch budget.
@@ -27,8 +27,9 @@ MAX_WAITING_SUSPECTS = 200
 class StartGate:
     """Decides whether an attempt may start, and what to ask Redis for if it may not."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, clock: AwakeClock) -> None:
         self._keys = keys
+        self._clock = clock
         self._guarded: deque[Attempt] = deque()
         self._asked: dict[str, Attempt] = {}
         self._suspects: deque[Attempt] = deque()
@@ -40,7 +41,7 @@ class StartGate:
         if wire.unique and not wire.unique_key:
             self._name_key(wire)
         if wire.unique_key and self._must_release(wire, job_type):
-            attempt.given_at = time.monotonic()
+            attempt.given_at = self._clock.now()
             job_type.unique = True
             self._guarded.append(attempt)
         elif wire.deaths >= SUSPECT:
@@ -71,7 +72,7 @@ class StartGate:
         if not self._guarded:
             return False
         return (
-            idle > len(self._asked) or time.monotonic() - self._guarded[0].given_at > GIVE_BACK_AFTER_SECONDS
+            idle > len(self._asked) or self._clock.now() - self._guarded[0].given_at > GIVE_BACK_AFTER_SECONDS
         )
 
     @property
@@ -103,7 +104,7 @@ class StartGate:
 
     def turn_back(self, *, everything: bool) -> list[Attempt]:
         """Attempts that waited too long for a worker; with `everything`, all whose request has not been sent."""
-        now = time.monotonic()
+        now = self._clock.now()
         returned: list[Attempt] = []
         while self._guarded and (everything or now - self._guarded[0].given_at > GIVE_BACK_AFTER_SECONDS):
             returned.append(self._guarded.popleft())

@@ -11,28 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dayjob.errors import NotReady
 from dayjob.job import Job, StopReason, new_id
 from dayjob.options import JobOptions
 from dayjob.outcome import Cancelled, Died, Dropped, GivenBack
 from dayjob.store import codec, fork
-from dayjob.store.codec import Wire
+from dayjob.store.codec import PlainMember, Wire
 from dayjob.store.ops.batches import Member, member_of
 from dayjob.store.ops.children import Children
 from dayjob.store.ops.consume import Entry, ended_result
 from dayjob.store.ops.produce import NewJob
 from dayjob.store.ops.rates import Charge, Spent
 from dayjob.store.ops.workflows import AddedNodes
+from dayjob.worker.running.attempt_stream import AttemptStream, check_process
 
 if TYPE_CHECKING:
-    import asyncio
-
     from dayjob.worker.pool_job_type import PoolJobType
     from dayjob.worker.running.attempt_log import AttemptLog
 
 #: The error of a job that an operator killed while it ran.
 KILLED = "killed by an operator while it ran"
-#: How an attempt ended: None if it is done and Redis has nothing to store or release, else an entry for the next exchange.
-Settlement = Entry | None
+#: How an attempt ended: None if it is done and Redis has nothing to store or release, else an entry for the next exchange. A
+#: member of a batch has itself instead of None: it is settled in a group with others of its batch.
+Settlement = Entry | PlainMember | None
 _GIVEN_BACK = GivenBack()
 #: Held while a job is added to the children of an attempt, because its handler may use several threads.
 _collecting = threading.Lock()
@@ -54,8 +55,6 @@ class Attempt(msgspec.Struct, eq=False):
     given_at: float = 0.0
     started_at: float = 0.0
     deadline: float = 0.0
-    #: The timeout around an async handler. It expires before the handler is cancelled.
-    limit: asyncio.Timeout | None = None
     #: Seconds that it ran; None until it ends.
     ran: float | None = None
     worker: int = -1
@@ -94,6 +93,8 @@ class Attempt(msgspec.Struct, eq=False):
     children: Children | None = None
     #: The nodes that its handler added to its workflow. They are stored if it completes.
     added: AddedNodes | None = None
+    #: What its handler emitted.
+    stream: AttemptStream | None = None
 
     def open(self) -> Job:
         """The job as its handler sees it. Created at first use, because most handlers need only their arguments."""
@@ -195,7 +196,7 @@ class Attempt(msgspec.Struct, eq=False):
             return "lost"
         if self.cancelled:
             return "cancelled"
-        if self.timed_out or (self.limit is not None and self.limit.expired()):
+        if self.timed_out:
             return "timeout"
         return "shutdown" if self.job_type.stopping else None
 
@@ -261,6 +262,18 @@ class Attempt(msgspec.Struct, eq=False):
     def batch(self, ids: tuple[str, ...]) -> Any:
         """The batch of its job, of which `ids` names it and those above."""
         return self.job_type.type.batch_of(ids)
+
+    def emit(self, value: Any) -> None:
+        """Send a value to those who read the stream of its job. Raises BadArguments, TooLarge, NotReady."""
+        check_process(self)
+        if self.over:
+            raise NotReady(f"{self.name}: emit: the attempt has ended")
+        if self.stream is None:
+            with _collecting:
+                if self.stream is None:
+                    self.stream = AttemptStream(self)
+        if self.stream.add(value):
+            self.job_type.pool.emits.add(self)
 
     def checkin(self, text: str, done: float | None, total: float | None) -> None:
         """Store a check-in of the handler. The next status shows it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -61,6 +62,7 @@ class LoopExecutor:
         finish: Callable[[Attempt, Settlement], None],
         *,
         limit: int,
+        on_room: Callable[[], None],
         slots: Slots | None = None,
         board: DeadlineSink | None = None,
     ) -> None:
@@ -70,6 +72,8 @@ class LoopExecutor:
         self._run = run
         self._give_up = give_up
         self._finish = finish
+        #: Called when this executor can take attempts again although no attempt has finished.
+        self._on_room = on_room
         self.limit = limit
         self._slots = slots
         self.ready = ReadyQueue()
@@ -77,6 +81,9 @@ class LoopExecutor:
         self._loop = new_loop()
         self._poked = False
         self._poked_at = 0.0
+        #: The timer that checks deadlines, and its monotonic time.
+        self._timer: asyncio.TimerHandle | None = None
+        self._checks_at = math.inf
         self._thread = threading.Thread(target=self._main, name="dayjob-loop", daemon=True)
         self._closed = False
         self._forks = fork.number
@@ -208,7 +215,11 @@ class LoopExecutor:
     def _pump(self) -> None:
         if self._forks != fork.number:
             return
+        stalled = self.stalled
         self._poked = False
+        if stalled:
+            # The fetcher may have taken its attempts back, and fetches no others while the loop is stalled.
+            self._on_room()
         slots = self._slots
         while self.ready.attempts and len(self._tasks) < self.limit:
             slot = 0
@@ -243,6 +254,8 @@ class LoopExecutor:
         place = -1
         if timeout is not None:
             attempt.deadline = started + timeout
+            if attempt.deadline < self._checks_at:
+                self._check_at(attempt.deadline)
             if self._board is not None:
                 place = self._places.popleft()
                 self._board.post(place, attempt.token, attempt.deadline)
@@ -257,6 +270,32 @@ class LoopExecutor:
                 self._board.clear(place)
                 self._places.append(place)
             self._settle(attempt, settlement, started, slot)
+
+    def _check_at(self, deadline: float) -> None:
+        """Check deadlines at this monotonic time.
+
+        One timer serves all attempts, because a timer for each would cost more than a quick attempt.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        self._checks_at = deadline
+        # A fresh context, because the timer outlives the job in whose context this method runs.
+        self._timer = self._loop.call_later(
+            max(0.0, deadline - time.monotonic()), self._check_deadlines, context=Variables()
+        )
+
+    def _check_deadlines(self) -> None:
+        """Cancel the tasks of attempts that have passed their timeout."""
+        self._timer, self._checks_at = None, math.inf
+        now = time.monotonic()
+        running = [one for one in self._tasks if one.deadline and not one.timed_out]
+        for attempt in running:
+            if attempt.deadline <= now:
+                attempt.timed_out = True
+                self._tasks[attempt].cancel()
+        later = [one.deadline for one in running if not one.timed_out]
+        if later:
+            self._check_at(min(later))
 
     def _settle(self, attempt: Attempt, settlement: Settlement, started: float, slot: int) -> None:
         """Report how the attempt ended, and start the next one in its place."""

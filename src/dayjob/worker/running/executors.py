@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dayjob.worker.pool_job_type import PoolJobType
 from dayjob.worker.running.attempt import Attempt
+from dayjob.worker.running.awake_clock import AwakeClock
 from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS, ReadyQueue
 
 
@@ -38,6 +39,8 @@ class Executors:
 
     def __init__(self, job_types: Mapping[str, PoolJobType], concurrency: int) -> None:
         self.concurrency = concurrency
+        #: How long attempts have waited for a worker.
+        self.clock = AwakeClock()
         self._threads: Executor | None = None
         self._loop: Loop | None = None
         self._all: list[Executor] = []
@@ -51,6 +54,9 @@ class Executors:
 
     def give(self, attempts: Sequence[Attempt]) -> None:
         """Hand sync attempts to the threads and async ones to the loop, in order."""
+        now = self.clock.now()
+        for attempt in attempts:
+            attempt.given_at = now
         if len(self._all) == 1:
             if attempts:
                 self._all[0].give(attempts)
@@ -61,8 +67,9 @@ class Executors:
         if len(sync) < len(attempts) and self._loop is not None:
             self._loop.give([attempt for attempt in attempts if attempt.job_type.is_async])
 
-    def take_back(self, before: float) -> list[Attempt]:
-        """Take back attempts that have not started, where the oldest was handed over before a monotonic time."""
+    def take_back(self, *, everything: bool) -> list[Attempt]:
+        """Take back attempts that have not started: those of an executor whose oldest is stale, or all."""
+        before = math.inf if everything else self.clock.now() - GIVE_BACK_AFTER_SECONDS
         return [attempt for executor in self._all for attempt in executor.ready.take_back(before)]
 
     def nudge(self) -> None:
@@ -89,7 +96,7 @@ class Executors:
     @property
     def stale(self) -> bool:
         """Whether an attempt that was handed over has waited too long for a worker."""
-        before = time.monotonic() - GIVE_BACK_AFTER_SECONDS
+        before = self.clock.now() - GIVE_BACK_AFTER_SECONDS
         return any(oldest <= before for one in self._all if (oldest := one.ready.oldest) is not None)
 
     def running(self) -> list[Attempt]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Sequence
 from types import TracebackType
@@ -13,14 +12,8 @@ from dayjob.errors import DayjobError
 from dayjob.handlers.redact import secrets_in, without
 from dayjob.job import Job
 from dayjob.store import codec
-from dayjob.worker.running.traces import format_error
-
-#: Files of this package that call handlers. Their frames are cut from stored tracebacks.
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # noqa: PTH120
-_OURS = tuple(
-    _PACKAGE + part
-    for part in (f"worker{os.sep}", f"handlers{os.sep}", "middleware.py", "otel.py", "sentry.py", "flask.py")
-)
+from dayjob.worker.running.traces import OURS, format_error
+from dayjob.worker.status.stacks import is_own
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -37,13 +30,15 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """The file and line where the error was raised, for a log line."""
-        last = self.error.__traceback__
-        if last is None:
-            return ""
-        while last.tb_next is not None:
-            last = last.tb_next
-        return f" at {last.tb_frame.f_code.co_filename}:{last.tb_lineno}"
+        """The last line of the program's own code before the error was raised, for a log line; else the line that raised it."""
+        own = last = None
+        frame = self.error.__traceback__
+        while frame is not None:
+            last, frame = frame, frame.tb_next
+            if is_own(last.tb_frame.f_code.co_filename):
+                own = last
+        shown = own or last
+        return "" if shown is None else f" at {shown.tb_frame.f_code.co_filename}:{shown.tb_lineno}"
 
 
 def explain(error: BaseException, job: Job) -> Failure:
@@ -85,6 +80,6 @@ def _describe(error: BaseException) -> tuple[str, str]:
 def _from_handler(error: BaseException) -> TracebackType | None:
     """The traceback without the frames that lead to the handler. None for an error that dayjob itself raised."""
     frame = error.__traceback__
-    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(OURS):
         frame = frame.tb_next
     return frame if frame is not None or isinstance(error, DayjobError) else error.__traceback__

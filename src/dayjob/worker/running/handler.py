@@ -56,8 +56,8 @@ def _composed(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callab
 def _middlewares(pool: WorkerPool[Any]) -> list[Middleware]:
     if not INSTRUMENTS.installed:
         return pool.middlewares
-    server = pool.enqueuer.sender.server
-    return [*INSTRUMENTS.middlewares(pool.namespace, pool.periodics, server), *pool.middlewares]
+    find_server = pool.enqueuer.sender.find_server
+    return [*INSTRUMENTS.middlewares(pool.namespace, pool.periodics, find_server), *pool.middlewares]
 
 
 def _direct(pool: WorkerPool[Any], job_type: JobType[..., ..., Any]) -> Callable[[Any], Any] | None:

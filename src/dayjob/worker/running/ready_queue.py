@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Sequence
 
 from dayjob.worker.running.attempt import Attempt
 
-#: Seconds after which an attempt that no worker has started is given back.
+#: Seconds of the AwakeClock after which an attempt that no worker has started is given back.
 GIVE_BACK_AFTER_SECONDS = 0.05
 
 
@@ -21,13 +20,10 @@ class ReadyQueue:
 
     def put(self, attempts: Sequence[Attempt]) -> None:
         """Add attempts, in order."""
-        now = time.monotonic()
-        for attempt in attempts:
-            attempt.given_at = now
         self.attempts.extend(attempts)
 
     def take_back(self, before: float) -> list[Attempt]:
-        """Take back all attempts if the oldest was handed over before a monotonic time, oldest first; else none.
+        """Take back all attempts if the oldest was handed over before a time of the AwakeClock, oldest first; else none.
 
         Later ones are taken back with it: if they stayed, they would be ahead of it in the order of their queue.
         """
@@ -43,7 +39,7 @@ class ReadyQueue:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest attempt was handed over."""
+        """When the oldest attempt was handed over, by the AwakeClock."""
         try:
             return self.attempts[0].given_at
         except IndexError:

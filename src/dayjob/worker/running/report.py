@@ -55,7 +55,7 @@ def report_error(attempt: Attempt, outcome: ErrorOutcome, failure: Failure) -> N
     with _running(attempt):
         _log_error(attempt, outcome, failure)
         if counts_failure(outcome):
-            job.fails, job.error = attempt.wire.fails + 1, failure.message
+            job.fails, job.error, job._counted = attempt.wire.fails + 1, failure.message, 1
             call_hooks(hooks.fail, job, failure.error)
         if isinstance(outcome, Died):
             call_hooks(hooks.dead, job, failure.error)

@@ -98,9 +98,7 @@ class Runner:
                 await node_results.afill(attempt)
             running.set(attempt)
             job_type = attempt.job_type
-            if job_type.options.timeout is not None:
-                result = await self._limited(attempt)
-            elif job_type.direct is not None:
+            if job_type.direct is not None:
                 result = await job_type.direct(attempt.wire.args)
             else:
                 result = await job_type.call(self._context(), attempt.open())
@@ -155,23 +153,6 @@ class Runner:
             )
         return result
 
-    async def _limited(self, attempt: Attempt) -> Any:
-        timeout = attempt.job_type.options.timeout
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                attempt.limit = limit
-                return await attempt.job_type.call(self._context(), attempt.open())
-        except GiveBack:
-            attempt.timed_out = attempt.timed_out or limit.expired()
-            raise
-        except TimeoutError as error:
-            if limit.expired():
-                attempt.timed_out = True
-                # The frames of the cancellation show where the handler was.
-                cancelled = error.__cause__ or error
-                raise JobTimeout(_timeout_text(attempt)).with_traceback(cancelled.__traceback__) from None
-            raise
-
     # Judge, and settle.
 
     def _returned(self, attempt: Attempt, result: Any) -> Settlement:
@@ -187,10 +168,15 @@ class Runner:
         if (
             attempt.job_type.plain
             and not wire.unique_until
-            and wire.membership is codec.NULL
             and wire.reply is codec.NULL
+            and attempt.stream is None
         ):
-            return None
+            if wire.membership is codec.NULL:
+                return None
+            # The places of a key are freed one by one.
+            member = codec.plain_member(wire) if "|" not in attempt.token else None
+            if member is not None:
+                return member
         return self._done(attempt, result)
 
     def _raised(self, attempt: Attempt, error: BaseException) -> Settlement:
@@ -240,7 +226,7 @@ class Runner:
                 return self._cancelled(attempt)
             if _was_stopped(attempt, error):
                 return self._settler.settle(attempt, GivenBack())
-            error = _as_timeout(attempt, error)
+            error = as_timeout(attempt, error)
             outcome = retry.decide(attempt.job_type.options, error, attempt.wire.fails, self._rng)
             failure = explain(error, attempt.open())
             report.report_error(attempt, outcome, failure)
@@ -280,7 +266,7 @@ def _was_stopped(attempt: Attempt, error: BaseException) -> bool:
     )
 
 
-def _as_timeout(attempt: Attempt, error: BaseException) -> BaseException:
+def as_timeout(attempt: Attempt, error: BaseException) -> BaseException:
     """A JobTimeout if the attempt ended because of its timeout, else `error`."""
     if not attempt.timed_out:
         return error

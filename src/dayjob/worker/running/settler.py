@@ -75,12 +75,13 @@ class Settler:
     def settle_completion(self, attempt: Attempt) -> Settlement:
         """A completion whose result is not kept.
 
-        None, unless it releases a unique key, corrects a charge, ends a member of a batch, or has log lines or children.
+        None, unless it releases a unique key, corrects a charge, ends a member of a batch, or has log lines, children or a stream.
         """
         if (
             attempt.log is not None
             or attempt.children is not None
             or attempt.wire.membership is not codec.NULL
+            or attempt.stream is not None
         ):
             return self.settle(attempt, Done())
         until = attempt.wire.unique_until, attempt.job_type.options.unique_until

@@ -60,6 +60,7 @@ class ThreadExecutor:
         finish: Callable[[Attempt, Settlement], None],
         *,
         limit: int,
+        on_room: Callable[[], None],
         slots: Slots | None = None,
         board: DeadlineSink | None = None,
     ) -> None:
@@ -67,6 +68,8 @@ class ThreadExecutor:
         self._run = run
         self._give_up = give_up
         self._finish = finish
+        #: Called when this executor can take attempts again although no attempt has finished.
+        self._on_room = on_room
         self.limit = limit
         self._slots = slots
         self.ready = ReadyQueue()
@@ -211,7 +214,10 @@ class ThreadExecutor:
                 problem = late
         now = time.monotonic()
         attempt.ran = now - started
-        if not attempt.given_up:
+        if attempt.given_up:
+            # The watchdog settled it while its thread was stuck. Only now the thread is free.
+            self._on_room()
+        else:
             self._finish(attempt, settlement)
         return now
 

@@ -1,4 +1,4 @@
-"""Watchdog: ends attempts that passed their timeout or that an operator cancelled.
+"""Watchdog: ends attempts that passed their timeout or that an operator cancelled, and notices those that no worker starts.
 
 An async attempt is cancelled through its task. A thread can only be interrupted by an exception, which user code may
 swallow, so the watchdog raises it repeatedly until the attempt ends. If a thread does not end within the grace period,
@@ -38,6 +38,7 @@ class Watchdog:
         finish: Callable[[Attempt, Settlement], None],
         options: PoolOptions,
         *,
+        wake_fetcher: Callable[[], None],
         threads: ThreadExecutor | None,
         loop: LoopExecutor | None,
         timeouts: list[float],
@@ -45,6 +46,7 @@ class Watchdog:
         self._runner = runner
         #: Reports the outcome of an attempt.
         self._finish = finish
+        self._wake_fetcher = wake_fetcher
         self._options = options
         self._threads = threads
         self._loop = loop
@@ -61,6 +63,10 @@ class Watchdog:
     def step(self) -> float:
         """Check every running attempt once."""
         now = time.monotonic()
+        if any(one is not None and one.ready.attempts for one in (self._threads, self._loop)):
+            # The listener hands over a single attempt without waking the fetcher, which must give it back if no worker
+            # starts it, for example because a handler blocks the event loop.
+            self._wake_fetcher()
         on_threads = [] if self._threads is None else self._threads.running()
         on_loop = [] if self._loop is None else self._loop.running()
         for attempt in on_threads:
@@ -122,9 +128,10 @@ class Watchdog:
 
     def _check_task(self, attempt: Attempt, now: float) -> None:
         """Cancel a task whose job was cancelled, or that swallowed the cancellation at its timeout."""
-        if attempt.deadline and now > attempt.deadline + self._pause:
+        late = bool(attempt.deadline) and now > attempt.deadline + self._pause
+        if late:
             attempt.timed_out = True
-        if attempt.cancelled or attempt.timed_out:
+        if attempt.cancelled or late:
             self._interrupt(self._loop, attempt, Abandon, now)
 
     def _interrupt(

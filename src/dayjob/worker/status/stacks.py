@@ -8,6 +8,7 @@ import site
 import sys
 import sysconfig
 import time
+from functools import lru_cache
 from pathlib import Path
 from types import CoroutineType, FrameType
 from typing import Any
@@ -41,6 +42,7 @@ _LIBRARIES = tuple(
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
+@lru_cache(maxsize=1000)
 def is_own(file: str) -> bool:
     """Whether a file belongs to the program, not to a library, the interpreter or dayjob."""
     if file.startswith(("<", _OURS, *_LIBRARIES)):

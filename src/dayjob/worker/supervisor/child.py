@@ -18,6 +18,7 @@ from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
+from dayjob.store.urls import parse_url
 from dayjob.worker.green_threads import refuse_green_threads
 from dayjob.worker.runtime import Runtime
 from dayjob.worker.service import Outage
@@ -287,7 +288,7 @@ class Child:
         timeouts = {one.name: one.options.timeout for one in pool.registry if one.options.timeout is not None}
         return Hello(
             url=url,
-            server=str(addresses.parse_url(url)),
+            server=str(parse_url(url)),
             origin=self._origin,
             fallback=str(target.embedded) if target.origin == addresses.FALLBACK else "",
             namespace=pool.namespace,
@@ -339,7 +340,7 @@ def _conflicts(pool: WorkerPool[Any], config: Config) -> list[str]:
 
 
 def _ping(hello: Hello) -> None:
-    link = Link(addresses.parse_url(hello.url), tag=Keys(hello.namespace).known_jobs)
+    link = Link(parse_url(hello.url), tag=Keys(hello.namespace).known_jobs)
     try:
         link.run(plain("PING"))
     finally:

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from dayjob.errors import Rejected, StoreError
 from dayjob.safe_logging import SafeLogger
-from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import SLOWEST_BYTES_PER_SECOND, Link
 from dayjob.store.ops import membership
+from dayjob.store.urls import parse_url
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.service import backoff
 
@@ -229,7 +229,7 @@ class ChildLeases:
         name = (place.url, place.namespace)
         if name not in self._links:
             self._links[name] = Link(
-                addresses.parse_url(place.url),
+                parse_url(place.url),
                 tag=keys.known_jobs,
                 name="dayjob:parent",
                 slowest=SLOWEST_BYTES_PER_SECOND,

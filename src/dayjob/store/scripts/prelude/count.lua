@@ -24,7 +24,7 @@ local function count_jobs(exchange)
       if most and redis.call('LLEN', key_of(i, 1)) > 0 then exchange.unsorted[#exchange.unsorted + 1] = i end
       local known_rule = unknown[#unknown] ~= i and rule[i].by and not exchange.is_wrong[i]
       if not own.good then note_wrong(i) end
-      own.room = known_rule and own.good and own.room_under(key_of(i, 2), key_of(i, 3), limit[i]) or 0
+      own.room = known_rule and own.good and not own.lacks_held() and own.room_under(key_of(i, 2), key_of(i, 3), limit[i]) or 0
       left[i] = own.room > 0 and math.min(own.count(rule[i], exchange.spare_under), own.room) or 0
     end
   end

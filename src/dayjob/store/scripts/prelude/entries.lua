@@ -4,7 +4,7 @@ local function new_entries(exchange, settler, state, scheduled, due)
   local held, again, settled, partitions = exchange.held, exchange.again, exchange.settled, exchange.partitions
   local stuck, releases, cancelled = exchange.stuck, exchange.releases, exchange.cancelled
   local runs_again = {retried = true, snoozed = true, given_back = true, held_back = true, rewound = true}
-  local children, note, end_node
+  local children, note, end_node, emit
   local released, max_released = 0, 1000
   -- A cheap check without parsing: a value that is not a job of this name must not replace the payload.
   local function is_job(payload, name)
@@ -51,6 +51,14 @@ local function new_entries(exchange, settler, state, scheduled, due)
       children.add(token, one, when)
     end
   end
+  -- An entry of the stream of a job; `more` are its fields.
+  local function note_emitted(key, life, begins, more)
+    if not emit then
+      --@use stream
+      emit = function(...) add_to_stream(...) end
+    end
+    emit(KEYS[key], begins, life, more)
+  end
   -- An entry behind the outcome of its attempt, which was applied.
   local function follow(kind, i, token, payload, amount, key, value, more)
     if kind == 'records' then
@@ -59,6 +67,8 @@ local function new_entries(exchange, settler, state, scheduled, due)
       redis.pcall('HSET', KEYS[key], value, payload)
       redis.pcall('HDEL', KEYS[key], string.format('%d', value - 10))
       redis.pcall('PEXPIRE', KEYS[key], string.format('%d', amount))
+    elseif kind == 'stream_end' then
+      note_emitted(key, payload, false, more)
     elseif kind == 'worked' then
       if partitions and partitions[i] then partitions[i].worked(token, tonumber(payload)) end
     else
@@ -96,10 +106,17 @@ local function new_entries(exchange, settler, state, scheduled, due)
     end
   end
   return function(kind, i, token, payload, amount, key, value, more, is_node)
+    if kind == 'members' then
+      if not again then
+        --@use workflow node membership members
+        settle_members(exchange, token, key, value, more, scheduled, due)
+      end
+      return
+    end
     if kind == 'records' and token == '' then
       exchange.histories[#exchange.histories + 1] = {KEYS[key], payload, amount, tonumber(value)}
     end
-    if kind == 'records' or kind == 'logs' or kind == 'worked' or kind == 'member' or kind == 'node' then
+    if kind == 'records' or kind == 'logs' or kind == 'worked' or kind == 'member' or kind == 'node' or kind == 'stream_end' then
       if settled[token] then follow(kind, i, token, payload, amount, key, value, more) end
       return
     end
@@ -118,6 +135,8 @@ local function new_entries(exchange, settler, state, scheduled, due)
           for _, own in pairs(partitions) do own.try_again(token) end
         end
       end
+    elseif kind == 'emit' then
+      if present and not again then note_emitted(key, payload, value == '1', more) end
     elseif more then
       if present and not again then note_children(kind, i, token, payload, key, value, more) end
     else

@@ -35,16 +35,13 @@ local function deal(exchange, take, slots, least)
     exchange.u = (exchange.u * 65536 + 0.6180339887498949) % 1
   end
 end
--- Fetch jobs of a name, or of `one` of its keys, until the answer is full. Returns how many of `count` it did not fetch.
-local function fetch(exchange, i, count, one)
-  local held, pool, limit, rule, charges = exchange.held, exchange.pool, exchange.limit[i], exchange.rule[i], exchange.charges
-  local key_of, group, label = exchange.key_of, {i}, exchange.name[i]
-  local queue = key_of(i, 1)
-  if one then queue, group, label = one.list, {-i, one.key}, label .. '|' .. one.key end
-  local empty, bytes, token_number = #group, exchange.bytes, exchange.token_number
+-- Fetch jobs of a name until the answer is full. Returns how many of `count` it did not fetch.
+local function fetch(exchange, i, count)
+  local held, pool, limit, rule, key_of = exchange.held, exchange.pool, exchange.limit[i], exchange.rule[i], exchange.key_of
+  local group, label, queue = {i}, exchange.name[i], key_of(i, 1)
+  local bytes, token_number, chunk = exchange.bytes, exchange.token_number, 4
   -- Whether something counts the attempts by their members; plain names have none.
-  local counted = limit or rule or one
-  local chunk = one and 32 or 4
+  local counted = limit or rule
   while count > 0 and bytes > 0 do
     chunk = math.min(chunk, count)
     local payloads = redis.call('LRANGE', queue, -chunk, -1)
@@ -61,32 +58,81 @@ local function fetch(exchange, i, count, one)
     end
     redis.call('HSET', held, unpack(pairs_))
     if limit and not exchange.uncounted[i] then redis.call('SADD', key_of(i, 3), unpack(members)) end
-    if rule then charges.record_starts(rule, members) end
-    if one then
-      local held_of_key = one.held
-      if one.places > 0 then redis.call('SADD', held_of_key, unpack(members)) end
-      if one.rule then charges.record_starts(one.rule, members) end
-    end
+    if rule then exchange.charges.record_starts(rule, members) end
     redis.call('LTRIM', queue, 0, -taken - 1)
     count = count - taken
     chunk = math.min(chunk * 4, 32)
   end
   exchange.bytes, exchange.token_number = bytes, token_number
   -- The group is empty if the names before it used up the bytes.
-  if #group > empty then exchange.jobs[#exchange.jobs + 1] = group end
+  if #group > 1 then exchange.jobs[#exchange.jobs + 1] = group end
   return count
+end
+-- Takes jobs of the keys of a name: `read` reads some, `store` writes down all that were read and removes them from their
+-- partitions, so that many keys with few jobs need one write.
+local function new_taker(exchange, i)
+  local held, rule, charges, key_of = exchange.held, exchange.rule[i], exchange.charges, exchange.key_of
+  local counted, prefix, name = exchange.limit[i] and not exchange.uncounted[i], exchange.pool .. '/', exchange.name[i]
+  local taker, of_keys, some, pairs_, filled = {}, {}, {}, {}, 0
+  local group, grown, windows = {-i, of_keys}, 2, #rule > 0
+  function taker.store()
+    if filled == 0 then return end
+    redis.call('HSET', held, unpack(pairs_, 1, filled))
+    for _, each in ipairs(some) do
+      local members, of_key, list = each.members, each.one.held, each.one.list
+      if members then
+        if counted then redis.call('SADD', key_of(i, 3), unpack(members)) end
+        if each.one.places > 0 then redis.call('SADD', of_key, unpack(members)) end
+        charges.record_starts(rule, members)
+        if each.one.rule then charges.record_starts(each.one.rule, members) end
+      end
+      redis.call('LTRIM', list, 0, -each.taken - 1)
+    end
+    some, filled = {}, 0
+  end
+  -- Read up to `count` jobs of a key, 32 at most, until the answer is full. Returns how many. What it read before of the key is stored.
+  function taker.read(one, count)
+    local list, label, bytes, first = one.list, name .. '|' .. one.key, exchange.bytes, exchange.token_number
+    count = math.min(count, 32)
+    if filled + count * 2 > 500 then taker.store() end
+    local payloads, taken = redis.call('LRANGE', list, -count, -1), 0
+    local members = (counted or windows or one.places > 0 or one.rule) and {}
+    for p = #payloads, 1, -1 do
+      if bytes <= 0 then break end
+      local payload, token = payloads[p], string.format('%d:%s', first + taken, label)
+      taken, grown = taken + 1, grown + 1
+      bytes = bytes - #payload
+      pairs_[filled + 1], pairs_[filled + 2] = token, payload
+      filled = filled + 2
+      if members then members[taken] = prefix .. token end
+      group[grown] = payload
+    end
+    exchange.bytes, exchange.token_number = bytes, first + taken
+    if taken > 0 then
+      some[#some + 1] = {one = one, taken = taken, members = members}
+      of_keys[#of_keys + 1], of_keys[#of_keys + 2] = one.key, taken
+    end
+    return taken
+  end
+  function taker.finish()
+    taker.store()
+    if #of_keys > 0 then exchange.jobs[#exchange.jobs + 1] = group end
+  end
+  return taker
 end
 -- Fetch `count` jobs of a name by its keys. Returns how many it did not fetch.
 local function fetch_by_key(exchange, i, count, own)
-  local untaken, charges = count, exchange.charges
+  local untaken, charges, taker = count, exchange.charges, new_taker(exchange, i)
   for _, one in ipairs(own.deal(count, exchange.spare_under, charges.reserve)) do
-    if one.take > 0 then
-      local dealt = one.take
-      local over = fetch(exchange, i, dealt, one)
-      if over > 0 then own.undo(one, over, charges.reserve) end
-      untaken = untaken - dealt + over
+    local dealt, taken = one.take, 0
+    while taken < dealt and exchange.bytes > 0 do
+      if taken > 0 then taker.store() end
+      taken = taken + taker.read(one, dealt - taken)
     end
+    if taken < dealt then own.undo(one, dealt - taken, charges.reserve) end
+    untaken = untaken - taken
   end
+  taker.finish()
   own.room = own.room - count + untaken
   return untaken
 end

@@ -10,6 +10,7 @@ local function park_names(exchange, parked, due)
       local following = own.next_keys()
       next_keys[#next_keys + 1] = i
       next_keys[#next_keys + 1] = following
+      next_keys[#next_keys + 1] = own.counts() and 1 or 0
       left[i] = own.room > 0 and #following or 0
     end
     if left[i] > 0 and exchange.spare_of(i) == 0 then

@@ -1,18 +1,35 @@
--- The keys of one job name in an exchange. KEYS has its turns, blocked, debts and key_settings after the index `base`, then
--- for each key its partition and its held set. The first `count` keys may be fetched from.
-local function new_partitions(base, keys, count, at_us)
+-- The keys of one job name in an exchange. KEYS has its turns, blocked, debts and key_settings after the index `base`, then the
+-- partition of each key, then, if the request assumes that attempts of keys are counted (`passed`), the held set of each key. The
+-- first `count` keys may be fetched from. The answer has `following` keys.
+local function new_partitions(base, keys, count, following, at_us, passed)
   local turns, blocked, debts, settings = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], KEYS[base + 4]
-  local own, heads, places, price = {of = {}}, {}, 0, 1
-  for k = 1, #keys do
-    local one = {key = keys[k], list = KEYS[base + 3 + k * 2], held = KEYS[base + 4 + k * 2], take = 0}
-    own.of[one.key] = one
-    if k <= count then heads[k] = one end
+  local own, ones, by_key, places, price, all = {}, {}, nil, 0, 1, #keys
+  for k = 1, all do
+    -- All fields, so that the table is made in its full size.
+    ones[k] = {
+      key = keys[k], place = k, list = KEYS[base + 4 + k], held = passed and KEYS[base + 4 + all + k], take = 0, at = false, size = 0,
+      weight = 1, places = 0, most = 0, paused = false, free_places = false, rule = false,
+    }
   end
   own.good = type(redis.pcall('ZCARD', turns)) == 'number' and type(redis.pcall('ZCARD', blocked)) == 'number'
     and type(redis.pcall('ZCARD', debts)) == 'number'
+  -- Whether attempts of keys are counted: each key has a limit, or operators have set something for one.
+  local counts
+  function own.counts()
+    -- If the name has no rule in Redis any more, what was counted before is freed as far as the pool passed it.
+    local in_redis = own.places_in_redis or passed and '1' or '0'
+    if counts == nil then counts = in_redis ~= '0' or redis.call('EXISTS', settings) == 1 end
+    return counts
+  end
+  -- Whether attempts are counted, and the pool did not know it. Then nothing is fetched, and no plain completion is settled.
+  function own.lacks_held() return not passed and own.counts() end
   -- The key of a token of this name, if the request has that key.
   function own.in_token(token)
-    return own.of[string.match(token, '|(.*)$') or false]
+    if not by_key then
+      by_key = {}
+      for k = 1, all do by_key[keys[k]] = ones[k] end
+    end
+    return by_key[string.match(token, '|(.*)$') or false]
   end
   function own.can_take_back(token)
     local one = own.in_token(token)
@@ -22,25 +39,39 @@ local function new_partitions(base, keys, count, at_us)
   function own.put_back(one, payload)
     local list = one.list
     redis.call('RPUSH', list, payload)
-    take_turn(turns, blocked, debts, one.key)
+    take_turns(turns, blocked, debts, {one.key})
   end
-  -- An attempt ended: its key may have a place again. Where no key has a limit, no attempts of keys are counted.
-  local frees
-  function own.free(token, member)
-    if frees == nil then frees = own.places_in_redis ~= '0' or redis.call('EXISTS', settings) == 1 end
-    if not frees then return end
-    local one = own.in_token(token)
-    if not one or not own.good then return end
-    local held = one.held
-    if redis.pcall('SREM', held, member) == 1 and redis.call('ZSCORE', blocked, one.key) == 'inf' then
-      redis.call('ZREM', blocked, one.key)
-      take_turn(turns, blocked, debts, one.key)
+  -- Attempts ended: their keys may have a place again. Where no key has a limit, no attempts of keys are counted.
+  function own.free(tokens, members)
+    if not own.counts() or not own.good then return end
+    local ended, ended_of, freed = {}, {}, {}
+    for n, token in ipairs(tokens) do
+      local one = own.in_token(token)
+      if one and not ended_of[one] then
+        ended_of[one] = {}
+        ended[#ended + 1] = one
+      end
+      if one then table.insert(ended_of[one], members[n]) end
+    end
+    for _, one in ipairs(ended) do
+      local held = one.held
+      local removed = redis.pcall('SREM', held, unpack(ended_of[one]))
+      if type(removed) == 'number' and removed > 0 then freed[#freed + 1] = one.key end
+    end
+    if #freed == 0 then return end
+    local ready = {}
+    for k, score in ipairs(redis.call('ZMSCORE', blocked, unpack(freed))) do
+      if score == 'inf' then ready[#ready + 1] = freed[k] end
+    end
+    if #ready > 0 then
+      redis.call('ZREM', blocked, unpack(ready))
+      take_turns(turns, blocked, debts, ready)
     end
   end
   -- Its key may start sooner, because a charge was taken back.
   function own.try_again(token)
     local one = own.in_token(token)
-    if one and own.good and redis.call('ZREM', blocked, one.key) == 1 then take_turn(turns, blocked, debts, one.key) end
+    if one and own.good and redis.call('ZREM', blocked, one.key) == 1 then take_turns(turns, blocked, debts, {one.key}) end
   end
   -- Correct what a key was given, by the seconds that an attempt took more or less than estimated.
   function own.worked(token, seconds)
@@ -65,62 +96,86 @@ local function new_partitions(base, keys, count, at_us)
     if type(running) ~= 'number' then return 0 end
     return math.max((tonumber(string.match(limit, '^%S*')) or 0) - running, 0)
   end
+  -- What one key leaves under its places, its settings and its rates.
+  local function measure(one, set, rule, spare_under)
+    local list, held = one.list, one.held
+    local size = redis.pcall('LLEN', list)
+    if type(size) == 'number' then one.size, one.most = size, size end
+    one.places = places
+    if type(set) == 'string' then
+      local weight, own_places, paused = string.match(set, '^(%S+) (%S+) (%S+)$')
+      one.weight, one.places, one.paused = tonumber(weight or '') or 1, tonumber(own_places or '') or places, paused == '1'
+    end
+    if one.paused then
+      one.most = 0
+    elseif one.places > 0 then
+      local running = redis.pcall('SCARD', held)
+      one.free_places = math.max(one.places - (type(running) == 'number' and running or one.places), 0)
+      one.most = math.min(one.most, one.free_places)
+    end
+    one.rule = rule.by_key and rule.by_key[one.key]
+    if one.rule then one.most = math.min(one.most, spare_under(one.rule)) end
+  end
   -- How many jobs can be fetched of the keys that were passed, under the rule of the name.
   function own.count(rule, spare_under)
     places, price, own.counted = rule.places, rule.price, true
-    local now = string.format('%.0f', math.floor(at_us / 1000))
-    for _, key in ipairs(redis.call('ZRANGEBYSCORE', blocked, '-inf', now, 'LIMIT', 0, 64)) do
-      redis.call('ZREM', blocked, key)
-      take_turn(turns, blocked, debts, key)
+    local now, total = string.format('%.0f', math.floor(at_us / 1000)), 0
+    local due = redis.call('ZRANGEBYSCORE', blocked, '-inf', now, 'LIMIT', 0, 64)
+    if #due > 0 then
+      redis.call('ZREM', blocked, unpack(due))
+      take_turns(turns, blocked, debts, due)
     end
     if count == 0 then return 0 end
     local scores = redis.call('ZMSCORE', turns, unpack(keys, 1, count))
-    local set, total = redis.pcall('HMGET', settings, unpack(keys, 1, count)), 0
-    for k, one in ipairs(heads) do
-      one.at = tonumber(scores[k])
-      if one.at then
-        local list, held = one.list, one.held
-        local size = redis.pcall('LLEN', list)
-        one.size, one.weight = type(size) == 'number' and size or 0, 1
-        one.most = one.size
-        local weight, own_places, paused = string.match(type(set[k]) == 'string' and set[k] or '', '^(%S+) (%S+) (%S+)$')
-        if weight then one.weight = tonumber(weight) or 1 end
-        one.places = tonumber(own_places) or places
-        if paused == '1' then
-          one.paused, one.most = true, 0
-        elseif one.places > 0 then
-          local running = redis.pcall('SCARD', held)
-          one.free_places = math.max(one.places - (type(running) == 'number' and running or one.places), 0)
-          one.most = math.min(one.most, one.free_places)
-        end
-        one.rule = rule.by_key and rule.by_key[one.key]
-        if one.rule then one.most = math.min(one.most, spare_under(one.rule)) end
+    local set = own.counts() and redis.pcall('HMGET', settings, unpack(keys, 1, count)) or {}
+    for k = 1, count do
+      if scores[k] then
+        local one = ones[k]
+        one.at = tonumber(scores[k])
+        measure(one, set[k], rule, spare_under)
         total = total + one.most
       end
     end
     return total
   end
-  -- Deal jobs to the keys with the lowest virtual time. Each that takes k jobs moves on by k / weight.
+  -- Deal jobs to the keys with the lowest virtual time, which are the first of a heap. Each that takes k jobs moves on by k / weight.
   function own.deal(slots, spare_under, reserve)
-    local players = {}
-    for _, one in ipairs(heads) do
-      if one.at and one.most > 0 then players[#players + 1] = one end
-    end
-    local quantum = math.max(1, math.floor(slots / (2 * #players)))
-    while slots > 0 and #players > 0 do
-      local first = 1
-      for p = 2, #players do
-        if players[p].at < players[first].at then first = p end
+    local heap, size = {}, 0
+    local function sink(p)
+      local one = heap[p]
+      while p * 2 <= size do
+        local child = p * 2
+        local low, other = heap[child], heap[child + 1]
+        if child < size and (other.at < low.at or other.at == low.at and other.place < low.place) then child, low = child + 1, other end
+        if one.at < low.at or one.at == low.at and one.place < low.place then break end
+        heap[p], p = low, child
       end
-      local one = players[first]
+      heap[p] = one
+    end
+    for k = 1, count do
+      if ones[k].most > 0 then
+        size = size + 1
+        heap[size] = ones[k]
+      end
+    end
+    for p = math.floor(size / 2), 1, -1 do sink(p) end
+    -- Few keys get their jobs in several portions, so that weights count within one exchange. Of many keys, some get a few jobs
+    -- and the others have their turn in the next exchange: a visit costs more than a job.
+    local quantum = math.max(1, math.min(4, math.ceil(slots / size)), math.floor(slots / (2 * size)))
+    while slots > 0 and size > 0 do
+      local one = heap[1]
       local k = math.min(quantum, one.most - one.take, slots, one.rule and spare_under(one.rule) or slots)
       if k > 0 then
         one.take, one.at, slots = one.take + k, one.at + k * price / one.weight, slots - k
         if one.rule then reserve(one.rule, k) end
       end
-      if k <= 0 or one.take >= one.most then table.remove(players, first) end
+      if k <= 0 or one.take >= one.most then
+        heap[1], heap[size] = heap[size], nil
+        size = size - 1
+      end
+      if size > 1 then sink(1) end
     end
-    return heads
+    return ones
   end
   -- Not as many were taken as dealt, because the answer is full.
   function own.undo(one, untaken, reserve)
@@ -129,7 +184,9 @@ local function new_partitions(base, keys, count, at_us)
   end
   -- Put each key where it belongs now: in turns, in blocked, or nowhere if it has no jobs left.
   function own.store(spare_under, next_start_under)
-    for _, one in ipairs(heads) do
+    local moved, waiting, gone, ahead = {}, {}, {}, {}
+    for k = 1, count do
+      local one = ones[k]
       if one.at then
         local left, wait = one.size - one.take, nil
         if left > 0 then
@@ -139,26 +196,33 @@ local function new_partitions(base, keys, count, at_us)
             wait = string.format('%.0f', next_start_under(one.rule, left))
           end
         end
-        local at = string.format('%.17g', one.at)
         if left > 0 and not wait then
-          if one.take > 0 then redis.call('ZADD', turns, at, one.key) end
+          if one.take > 0 then moved[#moved + 1], moved[#moved + 2] = one.at, one.key end
         else
-          if wait then redis.call('ZADD', blocked, wait, one.key) end
-          redis.call('ZADD', debts, at, one.key)
-          redis.call('ZREM', turns, one.key)
+          if wait then waiting[#waiting + 1], waiting[#waiting + 2] = wait, one.key end
+          ahead[#ahead + 1], ahead[#ahead + 2] = one.at, one.key
+          gone[#gone + 1] = one.key
         end
       end
     end
-    -- What a key is ahead of the others is remembered only as long as others wait.
+    if #moved > 0 then redis.call('ZADD', turns, unpack(moved)) end
+    if #waiting > 0 then redis.call('ZADD', blocked, unpack(waiting)) end
+    if #gone > 0 then
+      redis.call('ZADD', debts, unpack(ahead))
+      redis.call('ZREM', turns, unpack(gone))
+    end
+    -- What a key is ahead of the others is remembered only as long as others wait. Many may be behind at once, and are removed
+    -- over several exchanges.
     local first = redis.call('ZRANGE', turns, 0, 0, 'WITHSCORES')
     if first[2] then
-      redis.call('ZREMRANGEBYSCORE', debts, '-inf', first[2])
+      local behind = redis.call('ZCOUNT', debts, '-inf', first[2])
+      if behind > 0 then redis.call('ZREMRANGEBYRANK', debts, 0, math.min(behind, 500) - 1) end
     else
-      redis.call('DEL', debts)
+      redis.call('UNLINK', debts)
     end
   end
   function own.next_keys()
-    return own.good and redis.call('ZRANGE', turns, 0, 63) or {}
+    return own.good and redis.call('ZRANGE', turns, 0, following - 1) or {}
   end
   -- The millisecond when the first blocked key may start; nil if none waits for a time.
   function own.next_start()

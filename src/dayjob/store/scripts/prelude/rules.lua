@@ -25,15 +25,15 @@ local function read_rules(exchange, limits, time, counts, position, args)
       exchange.uncounted[i] = limit and string.sub(limit, 1, 2) == '- '
     end
     for _ = 1, keyed_names do
-      local i, estimate, heads, count = tonumber(args[position + 1]), args[position + 2], tonumber(args[position + 3]), tonumber(args[position + 4])
-      local keys = {}
-      for k = 1, count do keys[k] = args[position + 4 + k] end
-      position = position + 4 + count
-      local own = new_partitions(base, keys, heads, at_us)
+      local i, estimate, counts = tonumber(args[position + 1]), args[position + 2], args[position + 3] == '1'
+      local following, heads, count = tonumber(args[position + 4]), tonumber(args[position + 5]), tonumber(args[position + 6])
+      local keys = {unpack(args, position + 7, position + 6 + count)}
+      position = position + 6 + count
+      local own = new_partitions(base, keys, heads, following, at_us, counts)
       -- The pool may know an older rule: what counts is decided by the one in Redis.
       own.places_in_redis = string.match(exchange.limit[i] or '', ' |%S+ (%d+)')
       exchange.partitions[i] = own
-      base = base + 4 + count * 2
+      base = base + 4 + count * (counts and 2 or 1)
       if rule[i] then
         rule[i].price = tonumber(estimate)
         read_key_rules(rule[i], keys, heads, limiter, at_us)

@@ -80,7 +80,7 @@ local function new_settler(exchange, to)
     exchange.settled[token] = true
     local member = exchange.pool .. '/' .. token
     if exchange.limit[i] then redis.pcall('SREM', key_of(i, 3), member) end
-    if partitions and partitions[i] then partitions[i].free(token, member) end
+    if partitions and partitions[i] then partitions[i].free({token}, {member}) end
     if token == exchange.suspect then exchange.suspect_ended = true end
   end
   return settler
