@@ -138,6 +138,9 @@ def test_an_enqueue_that_meets_an_error_is_stored_once_or_says_that_it_is_not(
 OPERATIONS = (
     "exchange", "beat", "ring", "lead", "sweep", "HKEYS", "read_due", "requeue", "HMGET", "BZPOPMIN", "SMEMBERS", "status",
 )  # fmt: skip
+#: A pool may never ask for these: the leader's round itself rings for the names it knows, and a beat carries the status
+#: unless a long job runs.
+OCCASIONAL = {"ring", "status"}
 _NAMES = {load(name).sha.encode(): name for name in all_names()}
 
 
@@ -251,7 +254,8 @@ def test_a_pool_whose_operations_each_meet_an_error_goes_on(code, work, plant, p
     refusals = Refusals(ERRORS[code], 1, OPERATIONS if FULL else third)
     proxy.each(refusals)
     total = plant()
-    wait_until(lambda: finished() == total and len(refusals.met) > 2)
+    certain = set(third) - OCCASIONAL
+    wait_until(lambda: finished() == total and refusals.met.keys() >= certain)
     often = Refusals(ERRORS[code], 3, ("exchange", "beat", "BZPOPMIN"))
     proxy.each(often)
     total += plant()
