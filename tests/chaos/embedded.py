@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 
-from chaos.jobs import here, pool
+from chaos.jobs import here
+from chaos.program import pool
 from dayjob.errors import StoreError
 
 logger = logging.getLogger("chaos")

@@ -375,7 +375,7 @@ def client_kill(world: World, rng: random.Random) -> Iterator[float]:
 
 @fault("a queue paused and resumed", "operator")
 def pause_queue(world: World, rng: random.Random) -> Iterator[float]:
-    name = rng.choice(("note", "anote", "narrow", "bulk"))
+    name = rng.choice(("note", "anote", "narrow", "bulk", "member", "node", "parent", "tenant_work"))
     with contextlib.suppress(StoreError):
         world.admin.pause(name)
     yield rng.uniform(0.5, 2)

@@ -28,8 +28,8 @@ from dayjob.worker.fetching.replies import ReplyHandler
 from dayjob.worker.membership import Membership
 from dayjob.worker.running.runner import Abandon, TimedOut
 from dayjob.worker.state import PoolState
-from faults.checker import Rules
 from faults.ledger import Ledger
+from faults.story import Rules
 
 #: Seconds; short, so that many pools can lose their lease in one run.
 LEASE, BEAT = float(os.environ.get("CHAOS_LEASE", "3")), float(os.environ.get("CHAOS_BEAT", "0.75"))
@@ -44,16 +44,29 @@ GROUP = os.environ.get("CHAOS_GROUP", "?")
 LIMIT = 2
 #: More than producers ask for on average, so that queues run empty at a rest, and less than they ask for at times.
 API, VISITS, COST = Rate(20, per=1, burst=4), Window(6, per=1), 2
+#: The same for each key.
+TENANTS, TENANT_LIMIT = ("acme", "bolt", "cord", "dyne"), 2
+TENANT_API, TENANT_VISITS = Rate(5, per=1, burst=2), Window(4, per=1)
 RULES = Rules(
     limits={"narrow": LIMIT, "windowed": 3},
-    rates={"api": (API, {"metered": 1.0, "costly": COST}), "visits": (VISITS, {"windowed": 1.0})},
-    max_fails={"note": 4, "metered": 4, "anote": 4, "heavy": 4, "overrun": 4, "secret": 2},
+    rates={
+        "api": (API, {"metered": 1.0, "costly": COST}), "visits": (VISITS, {"windowed": 1.0}),
+        "tenant-api": (TENANT_API, {"tenant_call": 1.0}), "tenant-visits": (TENANT_VISITS, {"tenant_visit": 1.0}),
+    },
+    key_limits={"tenant_work": TENANT_LIMIT, "tenant_visit": TENANT_LIMIT},
+    rates_by_key=frozenset({"tenant-api", "tenant-visits"}),
+    max_fails={
+        "note": 4, "metered": 4, "anote": 4, "heavy": 4, "overrun": 4, "secret": 2, "tenant_call": 4,
+        "parent": 4, "member": 4, "amember": 4, "atomic_member": 4, "node": 4, "anode": 4,
+    },
     ticks={"tick": 1},
     resume=5.0,
     lease=LEASE,
     deafening=frozenset({"hold_gil"}),
-    counted_apart=frozenset({"bulk"}),
-)
+    counted_apart=frozenset({"bulk", "child"}),
+)  # fmt: skip
+#: Names whose attempts are noted with the moment when Redis handed them out.
+RATED = frozenset(name for _, costs in RULES.rates.values() for name in costs)
 
 pool = WorkerPool(
     namespace=os.environ.get("CHAOS_NAMESPACE", "chaos"), concurrency=8, lease=LEASE, beat=BEAT, grace=0.5,
@@ -79,6 +92,9 @@ class Here:
         with path.open("wb+") as file:
             file.truncate(MAX_BULK)
             self.tally = mmap.mmap(file.fileno(), MAX_BULK)
+        path = FOLDER / f"children-{os.getpid()}-{time.monotonic_ns()}"
+        #: A line for each start of a job that an atomic job enqueued.
+        self.children = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 @cache
@@ -92,7 +108,7 @@ class Ears(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if "was reaped while it was silent" in text:
+        if "is no longer registered: " in text:
             here().ledger.write("reaped", pool=text.partition("pool=")[2].partition(" ")[0])
         here().ledger.write("said", how=text[:300])
 
@@ -120,7 +136,7 @@ def _listen_in() -> None:
         if reply.status != "again":
             # A resend is answered later than its jobs were handed out.
             for batch in reply.batches:
-                if batch.name in ("metered", "costly", "windowed"):
+                if batch.name in RATED:
                     for token in batch.tokens:
                         here().fetched[self._state.pool_id, token] = reply.now
         take_jobs(self, request, reply)
@@ -154,7 +170,7 @@ def digest(data: Any) -> str:
 class Run:
     """One run of a handler: says that it starts, and how it ended."""
 
-    def __init__(self, job: Job, serial: str, data: Any = None) -> None:
+    def __init__(self, job: Job, serial: str, data: Any = None, how: str = "") -> None:
         attempt: Any = running.get()
         # In this order: an attempt is marked before its pool takes another id.
         state = here().state
@@ -166,11 +182,13 @@ class Run:
             "pool": pool_id,
             "token": attempt.token,
         }
+        #: The attempt that this is.
+        self.place = f"{pool_id}/{attempt.token}"
         #: What the job says it used of its rate limit, if it is less than its cost.
         self.units: float | None = None
         here().ledger.write(
             "start", **self._facts, lost=attempt.lost, fetched=here().fetched.pop((pool_id, attempt.token), 0.0), fails=job.fails, deaths=job.deaths, snoozes=job.snoozes,
-            after=attempt.wire.attempt, unique=job.unique_key or "", digest=digest(data),
+            after=attempt.wire.attempt, unique=job.unique_key or "", digest=digest(data), how=how,
         )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -206,6 +224,13 @@ def follow(plan: str, job: Job) -> None:
         raise Discard("as planned")
     if word == "dead":
         raise Dead("as planned")
+    if word == "mortal" and FOLDER is not None and not retried(FOLDER, job.id).exists():
+        raise Dead("as planned, until it is retried")
+
+
+def retried(folder: Path, job_id: str) -> Path:
+    """A file that the operator of a run makes before a mortal job is retried: then it completes."""
+    return folder / f"retried-{job_id}"
 
 
 def _wait(seconds: float, job: Job) -> None:
@@ -293,6 +318,30 @@ def costly(job: Job, serial: str, plan: str = "ok", data: Any = None) -> None:
 
 @pool.job(limits=[pool.limit("visits", VISITS), Concurrency(3)])
 async def windowed(job: Job, serial: str, plan: str = "ok", data: Any = None, seconds: float = 0.0) -> None:
+    with Run(job, serial, data):
+        await asyncio.sleep(seconds)
+
+
+@pool.job(limits=[Concurrency(TENANT_LIMIT, by="tenant")])
+def tenant_work(
+    job: Job, serial: str, tenant: str, plan: str = "ok", data: Any = None, seconds: float = 0.0
+) -> None:
+    with Run(job, serial, data):
+        _wait(seconds, job)
+
+
+@pool.job(limits=[pool.limit("tenant-api", TENANT_API, by="tenant")], backoff=0.3, max_fails=4)
+def tenant_call(job: Job, serial: str, tenant: str, plan: str = "ok", data: Any = None) -> None:
+    with Run(job, serial, data):
+        follow(plan, job)
+
+
+@pool.job(
+    limits=[pool.limit("tenant-visits", TENANT_VISITS, by="tenant"), Concurrency(TENANT_LIMIT, by="tenant")]
+)
+async def tenant_visit(
+    job: Job, serial: str, tenant: str, plan: str = "ok", data: Any = None, seconds: float = 0.0
+) -> None:
     with Run(job, serial, data):
         await asyncio.sleep(seconds)
 

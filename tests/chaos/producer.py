@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from chaos.jobs import CANARY, MAX_BULK, digest
+from chaos.jobs import CANARY, MAX_BULK, TENANTS, digest
 from dayjob import AsyncEnqueuer, Enqueuer
 from dayjob.errors import StoreError, Unavailable, Unknown
 from faults.ledger import Ledger
@@ -74,6 +74,9 @@ class Call:
             "metered": 10,
             "costly": 8,
             "windowed": 8,
+            "tenant_work": 5,
+            "tenant_call": 5,
+            "tenant_visit": 5,
             "once": 20,
             "later": 20,
             "secret": 2,
@@ -88,9 +91,9 @@ class Call:
             more["size"] = rng.choice((0, 10_000, 150_000))
         elif kind == "spawn":
             plan = "ok"
-        elif kind in ("narrow", "windowed"):
+        elif kind in ("narrow", "windowed", "tenant_work", "tenant_visit"):
             plan, more["seconds"] = "ok", rng.choice((0.0, 0.02, 0.1))
-        elif kind == "metered":
+        elif kind in ("metered", "tenant_call"):
             plan = rng.choice(("ok", "ok", "ok", "fail 1", "fail 4"))
         elif kind == "costly":
             plan = "ok"
@@ -101,6 +104,8 @@ class Call:
                 self.unique = f"key{rng.randrange(12)}"
         else:
             plan, more["password"] = "fail 1", f"{CANARY}-{rng.randrange(10**6)}"
+        if kind.startswith("tenant"):
+            more["tenant"] = rng.choice(TENANTS)
         self.name, self.plan, self.data = kind, plan, data
         self.args = {"serial": serial, "plan": plan, "data": data, **more}
 

@@ -70,7 +70,7 @@ def render(found: Sum) -> str:
 
 
 def _stand(found: Sum) -> list[str]:
-    jobs, faults = found.total("jobs") + found.total("bulk"), found.faults
+    jobs, faults = found.total("jobs") + found.total("bulk") + found.total("children"), found.faults
     lost, unexplained = found.total("lost"), found.total("unexplained")
     stops = sum(one["stops"] for one in found.stops)
     beyond = sum(one["beyond"] for one in found.stops)
@@ -81,6 +81,7 @@ def _stand(found: Sum) -> list[str]:
         ("jobs lost", f"{lost}", "0", lost == 0),
         ("repeated runs without a recorded cause", f"{unexplained}", "0", unexplained == 0),
         ("jobs", f"{jobs:,}", "10,000,000", jobs >= 10_000_000),
+        *_groups(found),
         ("faults", f"{faults.total():,}", "2,000", faults.total() >= 2000),
         ("kinds of faults", f"{len(faults)}", "20", len(faults) >= 20),
         ("random stops", f"{stops:,}", "1,000", stops >= 1000),
@@ -97,6 +98,26 @@ def _stand(found: Sum) -> list[str]:
     ]  # fmt: skip
     shown = [(what, reached, must, "met" if met else "NOT MET") for what, reached, must, met in rows]
     return ["### Summary", "", *table(("what", "measured", "target", ""), shown), "", *_stops(found)]
+
+
+def _groups(found: Sum) -> list[tuple[str, str, str, bool]]:
+    targets = {"batches": 2000, "workflows": 500, "children": 200_000}
+    rows = [
+        (
+            "jobs that atomic jobs enqueued" if key == "children" else key,
+            f"{found.total(key):,}", f"{target:,}", found.total(key) >= target,
+        )
+        for key, target in targets.items()
+    ]  # fmt: skip
+    zeros = {
+        "batches and workflows that are stuck": "stuck",
+        "callbacks, nodes and children that are doubled, missing or too early": "broken_groups",
+        "starts over a limit": "over_limit",
+    }
+    return [
+        *rows,
+        *((what, f"{found.total(key)}", "0", found.total(key) == 0) for what, key in zeros.items()),
+    ]
 
 
 def _stops(found: Sum) -> list[str]:
@@ -125,6 +146,12 @@ def _jobs(found: Sum) -> list[str]:
     rows = [
         ("jobs recorded one by one", f"{found.total('jobs'):,}"),
         ("jobs counted only", f"{found.total('bulk'):,}"),
+        ("jobs that atomic jobs enqueued, counted only", f"{found.total('children'):,}"),
+        ("starts under a limit", f"{found.total('limited'):,}"),
+        ("– of them under a limit by key", f"{found.total('keyed'):,}"),
+        ("callbacks of batches", f"{found.total('callbacks'):,}"),
+        ("nodes of workflows", f"{found.total('nodes'):,}"),
+        ("dead jobs of batches and workflows that an operator retried", f"{found.total('retried'):,}"),
         ("lost", found.total("lost")),
         ("run again because the handler failed or snoozed", f"{asked_for:,}"),
         ("run again for another recorded cause", f"{found.total('doubled'):,}"),

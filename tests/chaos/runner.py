@@ -12,14 +12,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from chaos import faults, tally
+from chaos import children, faults, tally
 from chaos.faults import Kind
 from chaos.jobs import CANARY, LEASE, RULES
 from chaos.world import DEADLINE, Workers, World, rng_for
 from dayjob.errors import StoreError
 from faults.checker import (
-    Rules,
-    Story,
     check,
     each_repeat_has_a_cause,
     heard_at,
@@ -29,7 +27,9 @@ from faults.checker import (
     one_end,
     rate_limits,
 )
+from faults.groups import atomic, batches, workflows
 from faults.ledger import Event, read
+from faults.story import Rules, Story
 
 logger = logging.getLogger("chaos")
 
@@ -52,6 +52,21 @@ class Result:
     seconds: float = 0.0
     jobs: int = 0
     bulk: int = 0
+    #: Batches, workflows and the children of atomic jobs that were stored; those that never ended; dead jobs retried.
+    batches: int = 0
+    workflows: int = 0
+    children: int = 0
+    stuck: int = 0
+    #: Callbacks and nodes that ran, and broken promises of batches, workflows and atomic jobs: something is stuck, doubled,
+    #: missing or too early (I21 to I23).
+    callbacks: int = 0
+    nodes: int = 0
+    broken_groups: int = 0
+    #: Starts of names with limits, those of them that a key limits, and broken promises about them (I12 and I20).
+    limited: int = 0
+    keyed: int = 0
+    over_limit: int = 0
+    retried: int = 0
     starts: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     rests: int = 0
@@ -183,7 +198,7 @@ def run(
     counts: Counter[str] = Counter()
     began = time.monotonic()
     injectors = [Injector(world, number, kinds, counts) for number in range(AT_ONCE)]
-    watcher = Watcher(world, 1.0)
+    watcher, operator = Watcher(world, 1.0), rng_for(seed, "operator")
     try:
         world.start()
         watcher.start()
@@ -198,7 +213,7 @@ def run(
                 injector.halt()
             refresh(world)
             rested = time.monotonic()
-            world.rest(REST)
+            result.retried += world.retry_dead(world.rest(REST), operator)
             result.worst_rest = max(result.worst_rest, time.monotonic() - rested)
             result.rests += 1
         for injector in injectors:
@@ -250,13 +265,23 @@ def judge(world: World, result: Result, rules: Rules = RULES) -> None:
     events = [event for event in everything if event.at < emptied]
     report = check(events, rules)
     story = Story(events, rules)
-    result.violations += after_emptying([event for event in everything if event.at > emptied])
+    result.violations += after_emptying([event for event in everything if event.at > emptied], world.ledgers)
     bulk = tally.count(world.ledgers, story)
+    young = children.count(world.ledgers, story)
+    asked_for = {event.serial for event in everything if event.kind == "asked"}
+    result.violations += young.violations + children.unknown_parents(world.ledgers, asked_for)
+    if story.rest is not None:
+        result.batches, result.workflows = len(story.rest.batches), len(story.rest.workflows)
+    result.children = young.stored
+    result.stuck = sum("stuck" in problem for problem in report.violations)
+    count_starts(story, rules, result)
     result.jobs, result.bulk, result.starts = report.jobs, bulk.stored, report.starts
     result.lost, result.late = report.lost + bulk.lost, report.late
-    result.doubled, result.unexplained = report.doubled + bulk.doubled, report.unexplained + bulk.unexplained
+    result.doubled = report.doubled + bulk.doubled + young.doubled
+    result.unexplained = report.unexplained + bulk.unexplained + young.unexplained
     result.repeats = dict(sorted((cause or "none", count) for cause, count in report.repeats.items()))
     result.repeats["bulk, with a cause"] = bulk.doubled - bulk.unexplained
+    result.repeats["children, with a cause"] = young.doubled - young.unexplained
     result.censuses = len(story.censuses)
     result.resumed = {how: round(took, 3) for how, took in sorted(report.resumed.items())}
     result.rescued = rescues(story)
@@ -272,9 +297,29 @@ def judge(world: World, result: Result, rules: Rules = RULES) -> None:
             over = event.at - heard_at(story, asked[event.target]) - asked[event.target].seconds
             result.worst_stop = max(over, result.worst_stop if result.worst_stop is not None else over)
     result.violations += report.violations + bulk.violations + leaks(world.folder)
+    result.broken_groups = count_broken(result.violations, "I21", "I22", "I23")
+    result.over_limit = count_broken(result.violations, "I12", "I20")
 
 
-def after_emptying(events: list[Event]) -> list[str]:
+def count_broken(violations: list[str], *promises: str) -> int:
+    """How many violations are of these promises, on the first server or on the emptied one."""
+    return sum(any(f"{promise}: " in one for promise in promises) for one in violations)
+
+
+def count_starts(story: Story, rules: Rules, result: Result) -> None:
+    """Count the starts of callbacks, of nodes, and of names with limits."""
+    limited = {*rules.limits, *(name for _, costs in rules.rates.values() for name in costs)}
+    keyed = {*rules.key_limits, *(name for limit in rules.rates_by_key for name in rules.rates[limit][1])}
+    starts = Counter(attempt.start.name for life in story.lives.values() for attempt in life.attempts)
+    result.callbacks = sum(life.name == "called" and bool(life.attempts) for life in story.lives.values())
+    result.nodes = sum(
+        life.name in ("node", "anode") and bool(life.attempts) for life in story.lives.values()
+    )
+    result.limited = sum(starts[name] for name in limited | keyed)
+    result.keyed = sum(starts[name] for name in keyed)
+
+
+def after_emptying(events: list[Event], folder: Path) -> list[str]:
     """What is promised of jobs that were enqueued on a server that came back empty: no loss, no repeat, no limit broken.
 
     Totals and ticks began anew while pools were at work, so they are not compared.
@@ -291,10 +336,13 @@ def after_emptying(events: list[Event]) -> list[str]:
         "I7": one_end,
         "I12": limits,
         "I20": rate_limits,
+        "I21": atomic,
+        "I22": batches,
+        "I23": workflows,
     }
-    return [
-        f"after it was emptied: {name}: {problem}" for name, one in checks.items() for problem in one(story)
-    ]
+    found = [f"{name}: {problem}" for name, one in checks.items() for problem in one(story)]
+    found += children.count(folder, story, totals=False).violations
+    return [f"after it was emptied: {problem}" for problem in found]
 
 
 def rescues(story: Story) -> dict[str, list[float]]:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faults.checker import Story
+from faults.story import Story
 
 
 @dataclass

@@ -27,8 +27,9 @@ from dayjob.errors import StoreError, Unknown
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
-from faults.checker import Story, check, repeats
+from faults.checker import check, repeats
 from faults.ledger import Ledger, read
+from faults.story import Story
 from integration.test_topologies import Cluster, Sentinels, role, tell
 from server import wait_until
 

@@ -1,4 +1,4 @@
-"""The models of the exchange and of rate limits, searched whole by Spin: they hold, and fail with any rule broken.
+"""The models of the exchange, of rate limits and of batches, searched whole by Spin: they hold, and fail with any rule broken.
 
 DAYJOB_PROOF=full searches further: minutes, and some gigabytes of memory.
 """
@@ -16,6 +16,7 @@ import pytest
 
 MODEL = Path(__file__).parent / "exchange.pml"
 RATES = MODEL.with_name("rates.pml")
+GROUPS = MODEL.with_name("groups.pml")
 FULL = os.environ.get("DAYJOB_PROOF") == "full"
 
 MISSING = [tool for tool in ("spin", "cc") if shutil.which(tool) is None]
@@ -82,6 +83,24 @@ BROKEN_LIMITS = {
     "REFUND_OF_LATER_CHARGES": LIMITS["even"],
     "REFUNDED_TWICE": LIMITS["a burst"],
     "WINDOW_TOO_SHORT": LIMITS["a window"],
+}
+
+#: Bounds of batches: how many faults there are, and how many deletions and retries by operators.
+EVENTS = {
+    "faults and retries": {"FAULTS": 2, "RETRIES": 2},
+    "more faults": {"FAULTS": 3, "RETRIES": 1},
+}
+#: A broken rule of them to what the search must say.
+BITS = "assertion violated (ended[i_]=="
+CALLBACKS = "assertion violated (((completes==all_ended)"
+BROKEN_GROUPS = {
+    "LATE_ENDS_NOTED": BITS,
+    "SWEEP_NOTES_NOTHING": BITS,
+    "DELETION_NOTES_NOTHING": BITS,
+    "RETRY_KEEPS_BITS": BITS,
+    "COUNTER_NOT_BITS": CALLBACKS,
+    "CALLED_EACH_TIME": CALLBACKS,
+    "CHILDREN_FIRST": "assertion violated (children[i_]==",
 }
 
 
@@ -154,8 +173,24 @@ def test_a_broken_rule_of_a_limit_is_found_out(broken, tmp_path):
     assert "pan:1: assertion violated (" in found.said, found.said
 
 
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_batch_believes_where_its_members_are_and_calls_back_once(name, tmp_path):
+    found = search(tmp_path, EVENTS[name], model=GROUPS)
+    assert found.errors == 0, found.said
+    assert found.states > 5_000
+
+
+@pytest.mark.parametrize("broken", BROKEN_GROUPS)
+def test_a_broken_rule_of_a_batch_is_found_out(broken, tmp_path):
+    found = search(tmp_path, EVENTS["faults and retries"], broken, model=GROUPS)
+    assert found.errors == 1
+    assert f"pan:1: {BROKEN_GROUPS[broken]}" in found.said, found.said
+
+
 @pytest.mark.parametrize(
-    ("model", "broken"), [(MODEL, BROKEN), (RATES, BROKEN_LIMITS)], ids=["exchange", "rates"]
+    ("model", "broken"),
+    [(MODEL, BROKEN), (RATES, BROKEN_LIMITS), (GROUPS, BROKEN_GROUPS)],
+    ids=["exchange", "rates", "groups"],
 )
 def test_every_switch_of_a_model_is_tried(model, broken):
     """What the model can break is what is broken here; bounds aside."""
