@@ -43,22 +43,43 @@ def installed(groups: list[Group]) -> dict[str, Installed]:
     return found
 
 
-def run_group(bench: Bench, group: Group, rng: random.Random) -> list[dict[str, Any]]:
+#: Cases that run at once where a group allows it. More would starve each other, and what else runs on the machine.
+MAX_TOGETHER = 6
+
+
+class Progress:
+    """How many of all runs have ended, and how long they took."""
+
+    def __init__(self, groups: list[Group], rounds: int) -> None:
+        self._total = sum(
+            len(group.cases) * group.turns * min(rounds, group.rounds or rounds) for group in groups
+        )
+        self._ended = 0
+        self._started = time.monotonic()
+
+    def end(self, record: dict[str, Any]) -> None:
+        """Print a run that has ended."""
+        self._ended += 1
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        say(f"  {self._ended}/{self._total} {minutes}:{seconds:02} {render.brief(record)}")
+
+
+def run_group(bench: Bench, group: Group, rng: random.Random, progress: Progress) -> list[dict[str, Any]]:
     """One round of a group."""
     cases = [case for case in group.cases if not bench.installed[case.system.name].reason]
     rng.shuffle(cases)
     if group.together:
-        return run_together(bench, cases)
+        return run_together(bench, cases, progress)
     records = []
     for case in cases:
         record = bench.run(case)
         records.append(record)
-        say(f"  {render.brief(record)}")
+        progress.end(record)
     return records
 
 
-def run_together(bench: Bench, cases: list[Case]) -> list[dict[str, Any]]:
-    """All at once, each with a server of its own."""
+def run_together(bench: Bench, cases: list[Case], progress: Progress) -> list[dict[str, Any]]:
+    """Several at once, each with a server of its own."""
 
     def one(number: int, case: Case) -> dict[str, Any]:
         own = Bench(bench.folder / f"together-{number}", bench.installed)
@@ -68,10 +89,10 @@ def run_together(bench: Bench, cases: list[Case]) -> list[dict[str, Any]]:
         finally:
             own.close()
 
-    with ThreadPoolExecutor(len(cases) or 1) as threads:
+    with ThreadPoolExecutor(max(1, min(MAX_TOGETHER, len(cases)))) as threads:
         records = list(threads.map(one, range(len(cases)), cases))
     for record in records:
-        say(f"  {render.brief(record)}")
+        progress.end(record)
     return records
 
 
@@ -80,7 +101,9 @@ def main() -> None:
     options.add_argument("form", choices=("tiny", "quick", "full"))
     options.add_argument("--rounds", type=int, default=3, help="runs of each case")
     options.add_argument("--only", default="", help="workloads to run, like A,C")
-    options.add_argument("--rows", default="", help="rows of the workload paths to run, like plain,raises")
+    options.add_argument(
+        "--rows", default="", help="rows of the workloads paths and L to run, like plain,raises"
+    )
     options.add_argument("--systems", default="", help="systems to run, like dayjob,bare,gocraft")
     options.add_argument(
         "--waiting", type=int, default=0, help="G: also with so many jobs waiting, like 10000000"
@@ -107,12 +130,15 @@ def main() -> None:
             "systems": {name: {"version": one.version, "reason": one.reason} for name, one in found.items()},
             "records": [],
         }
+        progress = Progress(groups, given.rounds)
         try:
             for round_ in range(given.rounds):
                 for group in groups:
+                    if group.rounds and round_ >= group.rounds:
+                        continue
                     say(f"round {round_ + 1} of {given.rounds}: {group.title}")
                     for turn in range(group.turns):
-                        for record in run_group(bench, group, rng):
+                        for record in run_group(bench, group, rng, progress):
                             results["records"].append({**record, "round": round_, "turn": turn})
         finally:
             bench.close()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,11 @@ class Results:
         """The key with the highest median."""
         found = [(figure.middle, key) for key in keys if (figure := self.figure(key, field)) is not None]
         return max(found)[1] if found else None
+
+
+def percentile(ordered: Sequence[float], part: float) -> float:
+    """The value below which so large a part of an ordered list lies."""
+    return ordered[max(0, math.ceil(len(ordered) * part) - 1)]
 
 
 def quantity(value: float) -> str:

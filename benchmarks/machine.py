@@ -26,6 +26,8 @@ from typing import Any
 import psutil
 import redis
 
+#: How many ports a server is started on before it is given up, and how long each start may take.
+PORTS_TRIED, START_SECONDS = 3, 20.0
 #: Inner commands of scripts are counted like others by the server; these are what clients send to run one.
 SCRIPTS = ("eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro")
 
@@ -58,31 +60,33 @@ class Server:
     """One server for a whole run, emptied between measurements."""
 
     def __init__(self, folder: Path, *, aof: bool = False) -> None:
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}"
-        self.aof = aof
         folder.mkdir(parents=True, exist_ok=True)
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
-        options += [
-            "--appendonly",
-            "yes" if aof else "no",
-            "--appendfsync",
-            "everysec",
-            "--loglevel",
-            "warning",
-        ]
-        self._process = subprocess.Popen([binary(), *options], stdout=subprocess.DEVNULL)
-        self.process = psutil.Process(self._process.pid)
-        # No retries and no timeout: the driver's own calls must not add commands to what is counted.
-        self.client = redis.Redis(port=self.port, decode_responses=True, socket_timeout=None, protocol=2)
-        deadline = time.monotonic() + 10
-        while True:
+        options = ["--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--loglevel", "warning"]
+        options += ["--appendonly", "yes" if aof else "no", "--appendfsync", "everysec"]
+        self.aof = aof
+        for _ in range(PORTS_TRIED):
+            self.port = free_port()
+            self.url = f"redis://127.0.0.1:{self.port}"
+            self._process = subprocess.Popen(
+                [binary(), "--port", str(self.port), *options], stdout=subprocess.DEVNULL
+            )
+            # No retries and no timeout: the driver's own calls must not add commands to what is counted.
+            self.client = redis.Redis(port=self.port, decode_responses=True, socket_timeout=None, protocol=2)
+            if self._answers():
+                self.process = psutil.Process(self._process.pid)
+                return
+            self.stop()
+        raise SystemExit(f"{binary()} does not answer")
+
+    def _answers(self) -> bool:
+        """Wait for the server. False if it ended, because another program took its port first, or if it takes too long."""
+        deadline = time.monotonic() + START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(redis.ConnectionError, redis.exceptions.BusyLoadingError):
-                self.client.ping()
-                break
-            if time.monotonic() > deadline:
-                raise SystemExit(f"{binary()} does not answer")
+                if self.client.info("server")["process_id"] == self._process.pid:
+                    return True
             time.sleep(0.02)
+        return False
 
     def empty(self) -> None:
         """Forget every key and every count."""

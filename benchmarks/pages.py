@@ -22,28 +22,35 @@ import httpx
 import msgspec
 import psutil
 
+from dayjob import Rate, WorkerPool
+from dayjob.limits import Limit
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.op import plain
-from dayjob.store.ops import events, history, rollups
+from dayjob.store.ops import events, history, rates, rollups
+from dayjob.store.ops.rates import RateRule
 from dayjob.worker.chores.recorder import Recorder
 from dayjob.worker.shared_link import SharedLink
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from keyed import fill_keys, key_name
 from server import running  # the server of the tests: a process of its own, on a port of its own
 
 NAMESPACE = "pages"
 GROUP = "/failure?name=job000&kind=TimeoutError%3A%20no%20answer%20within%20%23%20s"
 PAGES = (
-    "/", "/queues", "/queue?name=job000", "/worker_pools", "/pool?id=pool000", "/busy_workers", "/jobs", "/jobs?where=error~nothing",
+    "/", "/queues", "/queue?name=job000", "/worker_pools", "/pool?id=pool000", "/busy_workers", "/busy_workers?offset=200", "/jobs", "/jobs?where=error~nothing",
     "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures", GROUP,
     "/history", "/history?sort=-ran", "/history?name=job000&outcome=failed", "/sources", "/source?source=tenant-3",
-    "/periodic", "/schedule?name=nightly", "/timeline", "/limits", "/search?q=job00", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/redis", "/payloads", "/enqueue", "/audit", "/settings",
+    "/periodic", "/schedule?name=nightly", "/timeline", "/timeline?kind=died", "/limits", "/queue?name=tenants", "/search?q=job00", "/search?q=answer",
+    "/batches", "/batches?sort=-left", "BATCH", "/workflows", "/workflows?state=failed", "WORKFLOW", "/done_jobs", "/broken", "/api", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/metrics?sort=-run_p95", "/metrics?hours=72&sort=-run_p95", "/redis", "/payloads", "/enqueue", "/audit", "/settings",
 )  # fmt: skip
 #: Attempts of the last day that the history has of each name, and of the busiest names: as many as it keeps.
 RECORDS, MOST_RECORDS, BUSIEST = 2000, 20_000, 5
 DAY_MS = 86_400_000
+#: How many batches and workflows there are, the nodes of the largest workflow, and the keys of the queue that has keys.
+GROUPS, NODES, KEYS = 2000, 400, 1000
 #: Minutes that are written as pools would have; what is older is a copy of it.
 WRITTEN = 150
 VIEWS = 6
@@ -57,7 +64,10 @@ CONSOLES = 3
 class Fleet:
     """Fills a namespace: names, their figures over three days, pools with busy workers, jobs in every state."""
 
-    def __init__(self, link: Link, names: int, pools: int, jobs: int) -> None:
+    def __init__(self, link: Link, url: str, names: int, pools: int, jobs: int) -> None:
+        self._url = url
+        #: The addresses of pages whose ids differ with each run.
+        self.addresses: dict[str, str] = {}
         self._link, self._keys, self._rng = link, Keys(NAMESPACE), random.Random(1)
         self._names = [f"job{n:03}" for n in range(names)]
         self._middle = {name: self._rng.randrange(8, 45) for name in self._names}
@@ -76,12 +86,14 @@ class Fleet:
             self._fill_pool(f"pool{number:03}", time.time())
         self._fill_history()
         self._fill_events()
+        self._fill_groups()
+        self._fill_limits()
 
     def slowest(self) -> float:
         """Milliseconds of the slowest command since the last call."""
         found = self._call("SLOWLOG", "GET", 100)
         self._call("SLOWLOG", "RESET")
-        return max((entry[2] / 1000 for entry in found if entry[3][0] != b"HSET"), default=0.0)  # type: ignore[attr-defined]
+        return max((entry[2] / 1000 for entry in found if entry[3][0] != b"HSET"), default=0.0)
 
     def go_on(self) -> None:
         """What the pools and their leader do as time passes."""
@@ -97,11 +109,11 @@ class Fleet:
             line.split(b":")[1]
             for line in info.split()
             if line.startswith((b"used_cpu_user:", b"used_cpu_sys:"))
-        ]  # type: ignore[attr-defined]
+        ]
         return sum(map(float, found))
 
     def _call(self, *words: object) -> object:
-        return self._link.run(plain(*words))  # type: ignore[arg-type]
+        return self._link.run(plain(*words))
 
     def _minute(self) -> list[object]:
         found: list[object] = ["|q", 1]
@@ -182,20 +194,52 @@ class Fleet:
             "HSET", self._keys.periodic, "nightly", now // 1000, "nightly|is", msgspec.json.encode(described)
         )
 
+    def _fill_groups(self) -> None:
+        """Batches and workflows that have not ended, the last ones with many members."""
+        pool = WorkerPool(namespace=NAMESPACE, redis=self._url)
+        step = pool.register("step", lambda n: None)
+        for n in range(GROUPS):
+            with pool.batch(description=f"Mails {n}") as batch:
+                step.enqueue_many([{"n": k} for k in range(1000 if n == GROUPS - 1 else 5)])
+            flow = pool.workflow("import")
+            first = flow.add(step, n=0)
+            parts = [flow.add(step, n=k, after=[first]) for k in range(NODES if n == GROUPS - 1 else 3)]
+            flow.add(step, n=9, after=parts)
+            started = flow.start()
+        self.addresses = {"BATCH": f"/batch?id={batch.id}", "WORKFLOW": f"/workflow?id={started.id}"}
+        pool.enqueuer.close()
+
+    def _fill_limits(self) -> None:
+        """A rate limit for each name, and a queue with many keys."""
+        for name in self._names:
+            self._link.run(rates.declare(self._keys, Limit(f"{name}-limit", Rate(100))))
+            self._link.run(rates.change_rule(self._keys, name, RateRule(1, (f"{name}-limit",))))
+        key_name(self._keys, self._link, "tenants", kinds={"tenant-limit": Rate(5)})
+        jobs = [
+            (f"tenant-{n % KEYS}", f'{{"name":"tenants","id":"{n:024x}","t":1790000000,"args":{{}}}}')
+            for n in range(self._jobs)
+        ]
+        fill_keys(self._keys, self._link, "tenants", *jobs)
+
     def _fill_jobs(self) -> None:
+        """As many jobs in each state: due in the next three days, dead since the last three, kept for as long."""
+        now, step = time.time(), 3 * 86_400 / self._jobs
         for first in range(0, self._jobs, 500):
-            flat: list[object] = []
-            for n in range(first, first + 500):
-                name = self._rng.choice(self._names[:20])
-                trace = f'Traceback (most recent call last):\n  File "shop.py", line {n % 90}, in run\n' * 5
-                job = {
-                    "name": name, "id": f"{n:024x}", "t": 1_790_000_000, "args": {"order": n, "to": "ada@example.com"},
-                    "fails": 2, "err": f"TimeoutError: no answer within {n} s", "failed_at": 1_790_000_000, "trace": trace,
-                }  # fmt: skip
-                flat += [1_790_000_000 + n, msgspec.json.encode(job)]
-            for place in (self._keys.dead, self._keys.retry, self._keys.scheduled):
+            payloads = [self._job(n, now - n * step) for n in range(first, first + 500)]
+            for place, way in (
+                (self._keys.dead, -step), (self._keys.retry, step), (self._keys.scheduled, step), (self._keys.done, step),
+            ):  # fmt: skip
+                flat = [word for n, one in enumerate(payloads, first) for word in (now + n * way, one)]
                 self._call("ZADD", place, *flat)
-            self._call("LPUSH", self._keys.queue(self._names[first // 500 % 20]), *flat[1::2])
+            self._call("LPUSH", self._keys.queue(self._names[first // 500 % 20]), *payloads)
+
+    def _job(self, n: int, failed_at: float) -> bytes:
+        trace = f'Traceback (most recent call last):\n  File "shop.py", line {n % 90}, in run\n' * 5
+        job = {
+            "name": self._rng.choice(self._names[:20]), "id": f"{n:024x}", "t": int(failed_at) - 60, "args": {"order": n, "to": "ada@example.com"},
+            "fails": 2, "err": f"TimeoutError: no answer within {n} s", "failed_at": int(failed_at), "trace": trace,
+        }  # fmt: skip
+        return msgspec.json.encode(job)
 
 
 class Viewed(NamedTuple):
@@ -290,14 +334,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
         url = f"redis://127.0.0.1:{server.port}"
         link = Link(addresses.parse_url(url), tag=NAMESPACE)
-        fleet = Fleet(link, given.names, given.pools, given.jobs)
+        fleet = Fleet(link, url, given.names, given.pools, given.jobs)
         fleet.fill()
         link.run(plain("CONFIG", "SET", "slowlog-log-slower-than", 500))
         print(
             f"{given.names} names, {given.pools} pools with {100 * given.pools:,} busy workers, {given.jobs:,} jobs in each state\n"
         )
         print(HEAD)
-        for path in PAGES:
+        for path in (fleet.addresses.get(page, page) for page in PAGES):
             if not given.only or path.startswith(tuple(given.only)):
                 print(row(fleet, url, given.port, path, given.consoles), flush=True)
         link.close()

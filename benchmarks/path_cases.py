@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from paths import AHEAD, ENQUEUES, LACKING, PEERS, ROWS, Row
+from paths import AHEAD, ENQUEUES, LACKING, PEERS, PLAIN, ROWS, Row
 from systems import SYSTEMS
 from workloads import Case
 
@@ -38,14 +38,16 @@ def starts(pools: int = 1) -> Iterator[Case]:
 
 
 def chosen(found: Iterable[Case], rows: set[str]) -> list[Case]:
-    """The cases of these rows, and the plain one that they are compared with; all if none is named."""
-    wanted = rows and {*rows, "plain"}
+    """The cases of these rows, and the plain ones that they are compared with; all if none is named."""
+    wanted = rows and {*rows, "plain", "plain jobs"}
     return [case for case in found if not wanted or case.variant in wanted]
 
 
 def tiny() -> list[Case]:
-    """For a test of the driver: the rows that need two executions for a job or a library, and two enqueues."""
-    drains = (case for case in cases(peers=False) if case.runs == 2 or case.path == "django")
+    """For a test of the driver: the rows that need two executions for a job or a library, the plain one, and two enqueues."""
+    drains = (
+        case for case in cases(peers=False) if case.runs == 2 or case.path == "django" or case.key == PLAIN
+    )
     sends = (case for case in enqueues(30) if case.path in ("unique", "outbox"))
     return [
         *(replace(case, count=60) for case in drains),

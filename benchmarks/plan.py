@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import group_cases
+import load
 import path_cases
 from systems import GO, OTHERS, PYTHON, SYSTEMS, System
 from workloads import Case
@@ -13,6 +15,8 @@ DAYJOB, BARE, RAW, TASKS = (SYSTEMS[name] for name in ("dayjob", "bare", "raw", 
 GOCRAFT = SYSTEMS["gocraft"]
 PEERS = (*GO, *PYTHON, *OTHERS)
 MILLISECOND = 0.001
+#: The systems that run in each round of the full form.
+FAST = ("dayjob", "gocraft", "asynq", "sidekiq", "bullmq", "dramatiq", "huey")
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Group:
     together: bool = False
     #: How often each case runs in a round: several times where budgets compare figures that lie close together.
     turns: int = 1
+    #: In how many rounds it runs; 0 for all. Fewer for slow systems and for figures that hardly differ between rounds.
+    rounds: int = 0
 
 
 def plan(form: str) -> list[Group]:
@@ -72,6 +78,12 @@ def _idle(system: System, config: str, seconds: float, **changes: object) -> Cas
     return replace(case, **changes)
 
 
+def _own_idles(seconds: float) -> Iterable[Case]:
+    yield _idle(DAYJOB, "sync", seconds)
+    yield _idle(DAYJOB, "sync", seconds, names=200, variant="1 pool, 200 names")
+    yield _idle(DAYJOB, "sync", seconds, pools=100, variant="100 pools")
+
+
 def _mixed(system: System, config: str, concurrency: int, count: int) -> Case:
     return Case(
         "F", system, config, f"{concurrency} at once", count=count, concurrency=concurrency, sleep=0.01
@@ -81,6 +93,11 @@ def _mixed(system: System, config: str, concurrency: int, count: int) -> Case:
 def level(waiting: int) -> Case:
     more = {"program": "growth.py", "arguments": (waiting,)}
     return Case("G ops", DAYJOB, "ops", f"{waiting:,} waiting", count=waiting, more=more)
+
+
+def _keys(waiting: int, seen: int) -> Case:
+    more = {"program": "key_growth.py", "arguments": (waiting, seen)}
+    return Case("G keys", DAYJOB, "ops", f"{waiting:,} keys wait, {seen:,} seen", count=waiting, more=more)
 
 
 def _price(count: int) -> Case:
@@ -101,10 +118,16 @@ def tiny() -> list[Group]:
         replace(_pickup(system, config, 5), rest=0.1)
         for system, config in ((DAYJOB, "sync"), (RAW, "redis-py"))
     ]
-    own += [_idle(DAYJOB, "sync", 0.5), _mixed(DAYJOB, "async", 20, 100), level(600), _price(200)]
-    own += [*_ruled(300), *(case for case in _paced(60) if case.system is DAYJOB)]
+    own += [
+        _idle(DAYJOB, "sync", 0.5),
+        _mixed(DAYJOB, "async", 20, 100),
+        level(600),
+        _price(200),
+        _keys(600, 2000),
+    ]
+    own += [*_ruled(300), *(case for case in _paced(60) if case.system is DAYJOB), *load.tiny()]
     return [
-        Group("A to H", (*own, *path_cases.tiny()), together=True),
+        Group("A to H", (*own, *path_cases.tiny(), *group_cases.tiny()), together=True),
         Group("B", tuple(_enqueues(50, 2000, ("same",), [(DAYJOB, "sync"), (RAW, "redis-py")]))),
     ]
 
@@ -121,8 +144,7 @@ def quick() -> list[Group]:
     ]
     pickups = [_pickup(DAYJOB, "sync", 100), _pickup(RAW, "redis-py", 100)]
     pickups += [_pickup(system, config.name, 40) for system, config in peers]
-    idles = [_idle(DAYJOB, "sync", 6.0), _idle(DAYJOB, "sync", 6.0, pools=100, variant="100 pools")]
-    idles += [_idle(system, config.name, 5.0) for system, config in peers]
+    idles = [*_own_idles(6.0), *(_idle(system, config.name, 5.0) for system, config in peers)]
     return [
         Group("A", (*_own_drains(60_000), *(case for case in drains if case.system is GOCRAFT)), turns=2),
         Group("A", tuple(case for case in drains if case.system is not GOCRAFT)),
@@ -133,11 +155,16 @@ def quick() -> list[Group]:
         Group("paths", tuple(path_cases.cases(0.5, peers=False))),
         Group("paths", (*path_cases.enqueues(2000), *path_cases.starts())),
         Group("P", tuple(case for case in _paced(1500) if case.system.name != "celery")),
+        Group(
+            "groups",
+            (*group_cases.cases(quick=True, peers=False), group_cases.call(100), group_cases.children()),
+        ),
     ]
 
 
 def full() -> list[Group]:
     drains = [_drain(system, config.name) for system in PEERS for config in system.configs]
+    gocraft = [case for case in drains if case.system is GOCRAFT]
     slower = [
         _drain(SYSTEMS[name], config, variant=variant, delay=delay, aof=aof, count=count)
         for name, config, count in (("gocraft", "usual", 20_000), ("dramatiq", "usual", 5000))
@@ -148,17 +175,11 @@ def full() -> list[Group]:
     own_pickups = [_pickup(DAYJOB, "sync", 200), _pickup(RAW, "redis-py", 200)]
     pickups = [_pickup(DAYJOB, "async", 200), *(_pickup(system, _first(system), 100) for system in PEERS)]
     pickups += [_pickup(SYSTEMS["taskiq"], "stream", 100)]
-    steady = [(DAYJOB, "sync"), (DAYJOB, "async"), (RAW, "redis-py")]
-    steady += [
-        (SYSTEMS[name], "usual") for name in ("gocraft", "asynq", "sidekiq", "dramatiq", "huey", "bullmq")
-    ]
-    idles = [_idle(DAYJOB, "sync", 12.0), _idle(DAYJOB, "sync", 12.0, pools=100, variant="100 pools")]
-    idles += [_idle(system, _first(system), 12.0) for system in PEERS] + [
-        _idle(SYSTEMS["taskiq"], "stream", 12.0)
-    ]
+    idles = [*_own_idles(12.0), *(_idle(system, _first(system), 12.0) for system in PEERS)]
+    idles += [_idle(SYSTEMS["taskiq"], "stream", 12.0)]
     mixed = [_mixed(DAYJOB, "sync", 100, 30_000), _mixed(DAYJOB, "async", 1000, 100_000)]
     mixed += [_mixed(TASKS, "loop", 1000, 100_000)]
-    mixed += [
+    other_mixed = [
         _mixed(SYSTEMS[name], "usual", 100, 10_000) for name in ("gocraft", "asynq", "dramatiq", "bullmq")
     ]
     names = [
@@ -169,33 +190,65 @@ def full() -> list[Group]:
         replace(_drain(DAYJOB, "sync", pools=many, processes=2, variant=f"{many} pools"), workload="G")
         for many in (2, 10, 50)
     ]
+    paths = list(path_cases.cases())
     return [
         # gocraft/work in the same turns as dayjob, because a budget compares the two.
-        Group("A", (*_own_drains(100_000), *(case for case in drains if case.system is GOCRAFT)), turns=3),
-        Group(
-            "A", (*_more_drains(100_000), *(case for case in drains if case.system is not GOCRAFT), *slower)
-        ),
-        Group("B", tuple(_enqueues(3000, 90_000, ("scheduler", "same"), senders)), turns=3),
-        Group("B", tuple(_enqueues(3000, 30_000, ("same",), peers))),
-        Group("C", tuple(own_pickups), turns=3),
-        Group("C", (*pickups, *(_pickup(*one, 1500, 0.002, "500 a second") for one in steady))),
-        *(Group("D", tuple(idles[at : at + 5]), together=True) for at in range(0, len(idles), 5)),
+        Group("A", (*_own_drains(100_000), *gocraft), turns=3),
+        Group("A", tuple(case for case in drains if case.system is not GOCRAFT and _is_fast(case))),
+        Group("A", (*_more_drains(100_000), *slower), rounds=2),
+        Group("A", tuple(case for case in drains if not _is_fast(case)), rounds=1),
+        Group("B", tuple(_enqueues(3000, 90_000, ("scheduler", "same"), senders)), turns=2),
+        Group("B", tuple(_enqueues(3000, 30_000, ("same",), peers)), rounds=1),
+        Group("C", tuple(own_pickups), turns=2),
+        Group("C", tuple(case for case in pickups if _is_fast(case))),
+        Group("C", tuple(case for case in pickups if not _is_fast(case)), rounds=1),
+        *(Group("D", tuple(idles[at : at + 6]), together=True, rounds=1) for at in range(0, len(idles), 6)),
         Group("F", tuple(mixed)),
-        Group("G", (*names, *pools)),
+        Group("F", tuple(other_mixed), rounds=1),
+        Group("G", tuple(names), turns=2),
+        Group("G", tuple(pools), rounds=2),
         Group("G", tuple(level(many) for many in (1000, 100_000, 1_000_000))),
+        Group("G", (level(10_000_000), _keys(100_000, 1_000_000)), rounds=1),
         Group("H", (_price(20_000),)),
-        Group("L", tuple(_ruled(100_000)), turns=3),
-        Group("paths", tuple(path_cases.cases())),
-        Group("paths", (*path_cases.enqueues(3000), *path_cases.starts()), turns=3),
-        Group("P", tuple(_paced(2000))),
-        Group("limits", tuple(_limits())),
+        Group("L", tuple(_ruled(100_000)), turns=2),
+        Group("paths", tuple(case for case in paths if case.system is DAYJOB), turns=2),
+        Group("paths", tuple(case for case in paths if case.system is not DAYJOB), rounds=1),
+        Group("paths", (*path_cases.enqueues(3000), *path_cases.starts()), turns=2),
+        Group("load", tuple(load.cases())),
+        Group("P", tuple(_paced(2000)), rounds=1),
+        Group(
+            "groups",
+            (*group_cases.cases(peers=False), group_cases.call(), group_cases.children()),
+            turns=2,
+        ),
+        Group("groups", tuple(case for case in group_cases.cases() if case.system is not DAYJOB), rounds=1),
+        Group("limits", tuple(_limits()), rounds=1),
     ]
 
 
+def _is_fast(case: Case) -> bool:
+    """Whether a system is measured in each round. The others run a few hundred or thousand jobs a second."""
+    return case.system.name in FAST
+
+
 def _ruled(count: int) -> Iterable[Case]:
-    """The same drain under each kind of limit. "beside": the pool also has a name with a limit, without jobs."""
-    for rules in ("plain", "beside", "rate", "concurrency"):
-        yield replace(_drain(DAYJOB, "sync", count=count, variant=rules, rules=rules), workload="L")
+    """The same drain under each kind of limit. "beside": the pool also has a name with a limit, without jobs.
+
+    The keys are those of each name.
+    """
+    for rules in (
+        "plain",
+        "beside",
+        "rate",
+        "concurrency",
+        "one key",
+        "1000 keys",
+        "1000 keys with a rate",
+        "1000 keys with a limit",
+    ):
+        # Names with rate limits are not prefetched, and take much longer.
+        many = count // 10 if "rate" in rules else count
+        yield replace(_drain(DAYJOB, "sync", count=many, variant=rules, rules=rules), workload="L")
 
 
 def _paced(count: int) -> Iterable[Case]:

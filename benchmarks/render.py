@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import charts
+import groups
 import paths
-from budgets import budgets
+from budgets import Budget, budgets
 from figures import CLEAN, DASH, Record, Results, quantity
 from systems import SYSTEMS
 
@@ -22,12 +25,17 @@ TITLES = {
     "F": "F: jobs that sleep 10 ms",
     "G": "G: growth, draining",
     "G ops": "G: growth, with many waiting jobs",
+    "G keys": "G: growth, with many keys",
     "H": "H: the cost of an attempt, without a server",
     "L": "L: drain under limits and keys",
     "paths": "Paths: 20,000 jobs, one process, 10 workers",
     "enqueue": "Paths: single enqueues, same core",
     "start": "Start: from `dayjob worker` to its first job",
+    "load": "Latency under load: from enqueue to start, 10 workers, jobs of 10 ms",
     "P": "P: 500 jobs a second by a rate limit",
+    "groups": "Groups: batches, chains and fan-outs",
+    "call": "Call: from enqueue to answer, on an idle pool",
+    "children": "Children of one atomic job",
     "limits": "Limits of the machine",
 }
 COLUMNS: dict[str, list[Column]] = {
@@ -41,6 +49,8 @@ COLUMNS: dict[str, list[Column]] = {
     "G": [("rate", "jobs/s"), ("trips", "round trips/job"), ("server_us", "server µs/job"), ("worker_us", "worker µs/job")],
     "G ops": [("enqueue_us", "enqueue, server µs/job"), ("exchange_us", "exchange, server µs/job"),
               ("bytes_per_job", "bytes/job"), ("payload_bytes", "payload bytes"), ("memory_ratio", "memory / payload")],
+    "G keys": [("idle_bytes", "bytes, idle key"), ("turn_bytes", "bytes, key that waits for its turn"),
+               ("rate_bytes", "bytes, key that waits for a rate"), ("slowest_ms", "slowest script, ms")],
     "L": [("rate", "jobs/s"), ("commands", "commands/job"), ("trips", "round trips/job"), ("server_us", "server µs/job"),
           ("worker_us", "worker µs/job")],
     "P": [("rate", "jobs/s"), ("busiest", "most in a second"), ("commands", "commands/job"), ("server_us", "server µs/job"),
@@ -49,6 +59,12 @@ COLUMNS: dict[str, list[Column]] = {
               ("worker_us", "worker µs/job")],
     "enqueue": [("rate", "jobs/s"), ("cpu_us", "caller µs/job"), ("server_us", "server µs/job")],
     "start": [("first_s", "first job, s"), ("parent_mb", "parent MB"), ("child_mb", "child MB")],
+    "load": [("rate", "enqueued/s"), ("p50_ms", "p50 ms"), ("p99_ms", "p99 ms"), ("ideal_p50_ms", "ideal p50 ms"),
+             ("ideal_p99_ms", "ideal p99 ms")],
+    "groups": [("rate", "jobs/s"), ("count", "jobs"), ("seconds", "first to last, s"), ("enqueue_us", "caller µs/job"),
+               ("commands", "commands/job"), ("server_us", "server µs/job"), ("worker_us", "worker µs/job")],
+    "children": [("visible_s", "completion until all are visible, s"), ("job_s", "until its completion, s"), ("count", "children")],
+    "call": [("p50_ms", "p50 ms"), ("pickup_ms", "p50 ms until its handler starts"), ("p99_ms", "p99 ms")],
     "limits": [("rate", "operations/s")],
 }  # fmt: skip
 #: Against what each row is compared, by workload: the field and the key.
@@ -56,6 +72,7 @@ AGAINST = {
     "A": ("rate", "A / dayjob / sync"),
     "L": ("rate", "L / dayjob / sync / plain"),
     "paths": ("rate", "paths / dayjob / sync / plain"),
+    "groups": ("rate", "groups / dayjob / sync / plain jobs"),
     "C": ("p50_ms", "C / raw / redis-py / 20 ms apart"),
 }
 
@@ -108,7 +125,9 @@ def _about(results: Results) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
     return "\n".join(
         [
-            f"Form `{raw['form']}`, {raw['rounds']} rounds (systems that a budget compares closely run three times in each), {raw['started']} UTC, {raw.get('seconds', 0)} s in total.",
+            "## This run",
+            "",
+            f"Form `{raw['form']}`, {raw['rounds']} rounds (systems that a budget compares closely run two or three times in each; slow systems and costs at rest run in one only), {raw['started']} UTC, {raw.get('seconds', 0)} s in total.",
             "",
             f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}.",
             f"- Server: {raw['server']}, no persistence except in rows marked AOF (appendfsync everysec).",
@@ -129,12 +148,32 @@ def _source(raw: dict[str, Any]) -> str:
     return f"{before}, CHANGED DURING THE RUN to {after}: the rounds did not measure the same code"
 
 
+def all_budgets(results: Results) -> list[Budget]:
+    return [*budgets(results), *paths.budgets(results), *groups.budgets(results)]
+
+
 def _budgets(results: Results) -> str:
+    found = all_budgets(results)
     rows = [
         [one.workload, one.what, one.seen, one.asked, one.verdict, one.note.removeprefix("A / ")]
-        for one in (*budgets(results), *paths.budgets(results))
+        for one in found
     ]
-    return table(["", "what", "measured: median (lowest to highest)", "budget", "", ""], rows)
+    text = table(["", "what", "measured: median (lowest to highest)", "budget", "", ""], rows)
+    missed = [one for one in found if one.verdict == "NOT MET"]
+    if not missed:
+        return text
+    why = reasons()
+    lines = [
+        f"- **{one.name}**: {one.seen}, asked {one.asked}. {why.get(one.name, 'The reason is not known.')}"
+        for one in missed
+    ]
+    return "\n".join([text, "", "### Missed, and why", "", *lines])
+
+
+def reasons() -> dict[str, str]:
+    """Why a budget is missed, by its name, if somebody found out."""
+    found: dict[str, str] = tomllib.loads(REASONS.read_text("utf-8"))
+    return found
 
 
 def _workload(results: Results, workload: str, keys: list[str]) -> str:
@@ -223,6 +262,8 @@ def _wrong(results: Results) -> str:
     return "\n".join(lines) or "None."
 
 
+#: Why budgets are missed. A reason is shown only if its budget is missed.
+REASONS = Path(__file__).resolve().parent / "reasons.toml"
 #: The text above the tables.
 METHOD = Path(__file__).resolve().parent / "method.md"
 
@@ -273,13 +314,37 @@ def headline(results: Results) -> str:
     )
 
 
+def draw(results: Results, folder: Path) -> str:
+    """Write the charts; the Markdown that shows them."""
+    found = all_budgets(results)
+    drawn = (
+        ("bench-throughput.svg", charts.throughput(results), "No-op jobs per second of each system", "A"),
+        ("bench-latency.svg", charts.latency(results), "Latency under load of four systems", "load"),
+        ("bench-paths.svg", charts.paths(found), "The paths beside the plain one, and their targets", ""),
+    )
+    parts = []
+    for name, svg, text, workload in drawn:
+        shown = charts.write(folder, name, svg, text)
+        if shown:
+            title = TITLES.get(workload, "Budgets")
+            parts.append(f"{shown}\nThe same in figures: [{title}](#{_anchor(title)}).\n\n")
+    return "## Charts\n\n" + "".join(parts) if parts else ""
+
+
+def _anchor(title: str) -> str:
+    """The anchor of a heading, as GitHub and mkdocs make it."""
+    kept = "".join(char for char in title.lower() if char.isalnum() or char in " -_")
+    return kept.replace(" ", "-")
+
+
 def main(source: str, target: str | None = None, page: str | None = None) -> None:
     raw = json.loads(Path(source).read_text())
     text = report(raw)
     if target is None:
         print(text)
         return
-    Path(target).write_text(METHOD.read_text() + "\n" + text)
+    drawn = draw(Results(raw), Path(target).parent / "images")
+    Path(target).write_text(METHOD.read_text() + "\n" + drawn + text)
     if page is not None:
         before, _, rest = Path(page).read_text().partition(BEGIN)
         after = rest.partition(END)[2]

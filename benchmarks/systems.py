@@ -146,6 +146,11 @@ class Installed:
     version: str = ""
     reason: str = ""
 
+    def named(self, program: str) -> tuple[str, ...]:
+        """The command that starts another program of the system, beside the usual one."""
+        *words, last = self.command
+        return (*words, str(Path(last).with_stem(program))) if program != "program" else self.command
+
 
 def install(system: System) -> Installed:
     """Make sure that a system can be started. Never raises: the reason is part of the answer."""
@@ -217,8 +222,8 @@ def _node(system: System) -> Installed:
     source, target = HERE / "peers" / system.name, PEERS / system.name
     fresh, stamp, digest = _stamped(target, source / "package.json")
     target.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "program.mjs"):
-        shutil.copy(source / name, target)
+    for path in (source / "package.json", *source.glob("*.mjs")):
+        shutil.copy(path, target)
     if not fresh:
         _run("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", folder=target)
         stamp.write_text(digest)

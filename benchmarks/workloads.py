@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import shutil
 import statistics
@@ -20,6 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+import redis
+from figures import percentile
 from machine import SCRIPTS, Counts, Program, Server, Watch, pinned, proxied, round_trip
 from systems import HERE, SYSTEMS, Installed, System
 
@@ -68,6 +70,9 @@ class Case:
     rules: str = ""
     #: paths and enqueue: what the jobs do, or how they are enqueued; see paths.py.
     path: str = ""
+    #: The program of the system that runs it, and executions beside those of the jobs; see groups.py.
+    program: str = "program"
+    extra: int = 0
     #: Seconds from the start of the enqueues until scheduled jobs are due.
     due_in: float = 0.0
     #: D: how long it is watched. C: how long the worker is idle before.
@@ -119,6 +124,9 @@ class Bench:
             record |= RUNS[case.workload](self, case)
         except Failed as error:
             record |= {"error": str(error.args[0]), **(error.args[1] if len(error.args) > 1 else {})}
+        except (OSError, psutil.Error, redis.RedisError) as error:
+            # Such as a worker that ended while its CPU time was read. The other runs go on.
+            record |= {"error": repr(error)[:300]}
         if case.delay:
             record["round_trip_ms"] = round(self.round_trip * 1000, 3)
         record |= watch.stop()
@@ -145,7 +153,7 @@ class Bench:
         program = self.installed[system.name]
         try:
             done = subprocess.run(
-                [*program.command, "enqueue"], env={**os.environ, **self.env(case, url, **more)},
+                [*program.named(case.program), "enqueue"], env={**os.environ, **self.env(case, url, **more)},
                 cwd=program.folder, capture_output=True, text=True, timeout=LIMIT, check=True,
             )  # fmt: skip
             answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -164,7 +172,10 @@ class Bench:
         log.write_bytes(b"")
         share = max(1, case.pools // processes)
         env = self.env(case, url, ledger=ledger, pools=share)
-        running = [Program([*program.command, "work"], env, program.folder, log) for _ in range(processes)]
+        running = [
+            Program([*program.named(case.program), "work"], env, program.folder, log)
+            for _ in range(processes)
+        ]
         try:
             yield running
         finally:
@@ -204,16 +215,26 @@ def drain(bench: Bench, case: Case) -> dict[str, Any]:
     # The bare loop runs what dayjob enqueues, and so do bare tasks, in a way.
     filler = SYSTEMS["dayjob"] if case.system.name in ("bare", "tasks") else case.system
     path = bench.folder / "ledger"
-    ledger = Ledger.create(path, case.count * case.runs)
+    ledger = Ledger.create(path, case.count * case.runs + case.extra)
     due = time.time() + case.due_in
     stored = bench.send(case, server.url, filler, mode="bulk", due=due)
     with bench.address(case, server) as url, bench.workers(case, url, path, case.processes) as programs:
         seen = _watch_drain(bench, case, server, ledger, programs)
     return {
         **seen,
-        **_delivery(ledger, ledger.count),
+        **delivered(ledger, ledger.count),
         "enqueue_seconds": round(stored["last"] - stored["first"], 3),
+        "enqueue_us": round(stored["cpu"] / case.count * 1e6, 1),
     }
+
+
+def grouped(bench: Bench, case: Case) -> dict[str, Any]:
+    """Drain jobs that belong together, and add up the CPU time that one costs from its enqueue to its end."""
+    server = bench.server(case.aof)
+    before = Counts.take(server).cpu
+    seen = drain(bench, case)
+    server_us = (Counts.take(server).cpu - before) / case.count * 1e6
+    return {**seen, "whole_us": round(seen["enqueue_us"] + seen.get("worker_us", 0.0) + server_us, 2)}
 
 
 def paced(bench: Bench, case: Case) -> dict[str, Any]:
@@ -272,12 +293,12 @@ def _watch_drain(
 
 def _check(programs: list[Program], deadline: float, ledger: Ledger, count: int) -> None:
     if any(program.ended for program in programs):
-        raise Failed(f"a worker ended: {programs[0].tail()}", _delivery(ledger, count))
+        raise Failed(f"a worker ended: {programs[0].tail()}", delivered(ledger, count))
     if time.monotonic() > deadline:
-        raise Failed(f"not done in time: {programs[0].tail()}", _delivery(ledger, count))
+        raise Failed(f"not done in time: {programs[0].tail()}", delivered(ledger, count))
 
 
-def _delivery(ledger: Ledger, count: int) -> dict[str, int]:
+def delivered(ledger: Ledger, count: int) -> dict[str, int]:
     """How many jobs ran, how many more than once, how many not at all."""
     counts = bytes(ledger.counts[:count])
     missing = counts.count(0)
@@ -316,23 +337,23 @@ def pickup(bench: Bench, case: Case) -> dict[str, Any]:
     ledger = Ledger.create(path, case.count + 1)
     with bench.address(case, server) as url, bench.workers(case, url, path) as programs:
         bench.send(case, url, count=1, gap=0)
-        _wait_executed(ledger, range(1), programs)
+        wait_executed(ledger, range(1), programs)
         time.sleep(case.rest)
         answer = bench.send(case, url, first=1)
-        _wait_executed(ledger, range(1, case.count + 1), programs)
+        wait_executed(ledger, range(1, case.count + 1), programs)
         time.sleep(GRACE)
     waits = [ledger.times[i + 1] - sent for i, sent in enumerate(answer["sent"])]
     # The first waits for its producer to connect: it is shown by itself.
     ordered = sorted(waits[1:])
     return {
         "p50_ms": round(statistics.median(ordered) * 1000, 3),
-        "p99_ms": round(ordered[math.ceil(len(ordered) * 0.99) - 1] * 1000, 3),
+        "p99_ms": round(percentile(ordered, 0.99) * 1000, 3),
         "worst_ms": round(ordered[-1] * 1000, 3), "first_ms": round(waits[0] * 1000, 3),
-        **_delivery(ledger, case.count + 1),
+        **delivered(ledger, case.count + 1),
     }  # fmt: skip
 
 
-def _wait_executed(ledger: Ledger, numbers: range, programs: list[Program]) -> None:
+def wait_executed(ledger: Ledger, numbers: range, programs: list[Program]) -> None:
     deadline = time.monotonic() + LIMIT
     start, stop = 8 * ledger.count + numbers.start, 8 * ledger.count + numbers.stop
     while ledger.memory.find(b"\0", start, stop) >= 0:
@@ -357,7 +378,7 @@ def start(bench: Bench, case: Case) -> dict[str, Any]:
     began = time.time()
     program = Program(command, env, HERE / "peers/dayjob", log)
     try:
-        _wait_executed(ledger, range(case.count), [program])
+        wait_executed(ledger, range(case.count), [program])
         # What it imports after its first job counts too.
         time.sleep(1.0)
         child = program.process.children()[0]
@@ -366,7 +387,7 @@ def start(bench: Bench, case: Case) -> dict[str, Any]:
         program.stop()
     return {
         "first_s": round(min(ledger.times) - began, 3), "parent_mb": round(parent_mb, 1), "child_mb": round(child_mb, 1),
-        **_delivery(ledger, case.count),
+        **delivered(ledger, case.count),
     }  # fmt: skip
 
 
@@ -471,6 +492,7 @@ def limits(bench: Bench, case: Case) -> dict[str, Any]:
 
 
 RUNS = {
-    "A": drain, "B": enqueue, "C": pickup, "D": idle, "F": drain, "G": drain, "G ops": printed, "H": printed,
+    "A": drain, "B": enqueue, "C": pickup, "D": idle, "F": drain, "G": drain, "G ops": printed, "G keys": printed, "H": printed,
     "L": drain, "P": paced, "limits": limits, "paths": drain, "enqueue": enqueue, "start": start,
+    "groups": grouped, "call": printed, "children": printed,
 }  # fmt: skip

@@ -2,6 +2,7 @@
 package contract
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type settings struct {
 	Concurrency  int
 	Config       string
 	Gap, Sleep   time.Duration
+	Offsets      []time.Duration
 	Path         string
 	Due          time.Time
 	ledger       []byte
@@ -54,6 +56,14 @@ func read() settings {
 	}
 	for k := 0; k < int(number("BENCH_NAMES", 5)); k++ {
 		s.Names = append(s.Names, "job"+strconv.Itoa(k))
+	}
+	if path := os.Getenv("BENCH_OFFSETS"); path != "" {
+		found, err := os.ReadFile(path)
+		Must(err)
+		for at := 0; at < len(found); at += 8 {
+			seconds := math.Float64frombits(binary.LittleEndian.Uint64(found[at:]))
+			s.Offsets = append(s.Offsets, time.Duration(seconds*1e9))
+		}
 	}
 	if path := os.Getenv("BENCH_LEDGER"); path != "" {
 		file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -129,8 +139,11 @@ func Enqueue(one func(name string, i int) error) {
 	send(Settings.First)
 	first, before := time.Now(), cpu()
 	for k := 1; k < Settings.Count; k++ {
-		if Settings.Gap > 0 {
-			time.Sleep(time.Until(first.Add(time.Duration(k) * Settings.Gap)))
+		if after := time.Duration(k) * Settings.Gap; after > 0 || Settings.Offsets != nil {
+			if Settings.Offsets != nil {
+				after = Settings.Offsets[k]
+			}
+			time.Sleep(time.Until(first.Add(after)))
 			sent = append(sent, now())
 		}
 		send(Settings.First + k)

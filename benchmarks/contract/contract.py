@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 import time
+from array import array
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -31,6 +32,8 @@ CONFIG = os.environ.get("BENCH_CONFIG", "usual")
 MODE = os.environ.get("BENCH_MODE", "single")
 #: Seconds between two enqueues; 0 for as fast as it goes.
 GAP = float(os.environ.get("BENCH_GAP", "0"))
+#: A file of doubles: seconds from the first enqueue to each enqueue, which replace GAP; "" for none.
+OFFSETS = os.environ.get("BENCH_OFFSETS", "")
 #: Seconds that a handler sleeps.
 SLEEP = float(os.environ.get("BENCH_SLEEP", "0"))
 LEDGER = os.environ.get("BENCH_LEDGER", "")
@@ -157,12 +160,13 @@ def enqueue(
             many(name, batch)
         count = sum(len(batch) for _, batch in rest)
     else:
+        at = after()
         sent.append(time.time())
         one(name_of(FIRST), FIRST)
         first, cpu = time.time(), time.process_time()
         for i in range(FIRST + 1, FIRST + COUNT):
-            if GAP:
-                time.sleep(max(0.0, first + len(sent) * GAP - time.time()))
+            if at is not None:
+                time.sleep(max(0.0, first + at(len(sent)) - time.time()))
                 sent.append(time.time())
             one(name_of(i), i)
         count = COUNT - 1
@@ -189,16 +193,25 @@ async def aenqueue(
             await send(name, batch)
         count = sum(len(batch) for _, batch in rest)
     else:
+        at = after()
         sent.append(time.time())
         await one(name_of(FIRST), FIRST)
         first, cpu = time.time(), time.process_time()
         for i in range(FIRST + 1, FIRST + COUNT):
-            if GAP:
-                await asyncio.sleep(max(0.0, first + len(sent) * GAP - time.time()))
+            if at is not None:
+                await asyncio.sleep(max(0.0, first + at(len(sent)) - time.time()))
                 sent.append(time.time())
             await one(name_of(i), i)
         count = COUNT - 1
     _print(count, first, cpu, sent)
+
+
+def after() -> Callable[[int], float] | None:
+    """How many seconds after the first enqueue the one with this number is made; None for as soon as possible."""
+    if OFFSETS:
+        offsets = array("d", Path(OFFSETS).read_bytes())
+        return lambda k: offsets[k]
+    return (lambda k: k * GAP) if GAP else None
 
 
 def _print(count: int, first: float, cpu: float, sent: list[float]) -> None:

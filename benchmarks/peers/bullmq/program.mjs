@@ -7,6 +7,7 @@ const count = Number(env("BENCH_COUNT", "1000"));
 const start = Number(env("BENCH_FIRST", "0"));
 const names = Array.from({ length: Number(env("BENCH_NAMES", "5")) }, (_, k) => `job${k}`);
 const gap = Number(env("BENCH_GAP", "0"));
+const offsets = env("BENCH_OFFSETS", "") && new Float64Array(new Uint8Array(fs.readFileSync(env("BENCH_OFFSETS"))).buffer);
 const sleep = Number(env("BENCH_SLEEP", "0"));
 const best = env("BENCH_CONFIG") === "best";
 const { hostname: host, port } = new URL(env("BENCH_URL"));
@@ -39,8 +40,9 @@ async function single(queue) {
   await queue.add(names[start % names.length], { i: start }, options());
   const [first, before] = [now(), cpu()];
   for (let k = 1; k < count; k++) {
-    if (gap) {
-      await pause(Math.max(0, first + k * gap - now()));
+    if (gap || offsets) {
+      const left = first + (offsets ? offsets[k] : k * gap) - now();
+      if (left > 0) await pause(left);
       sent.push(now());
     }
     await queue.add(names[(start + k) % names.length], { i: start + k }, options());

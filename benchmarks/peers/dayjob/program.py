@@ -42,12 +42,22 @@ async def async_job(i: int) -> None:
     await ahandle(i)
 
 
+def keyed_job(i: int, key: str) -> None:
+    handle(i)
+
+
 #: What the job names have by RULES. The rate of "rate" is one that no machine reaches.
 LIMITS: dict[str, dict[str, Any]] = {
     "rate": {"limits": [Rate(1_000_000, per=1)]},
     "concurrency": {"limits": [Concurrency(CONCURRENCY)]},
     "paced": {"limits": [Rate(PACE, per=1, burst=10)]},
+    "one key": {"fair_by": "key"},
+    "1000 keys": {"fair_by": "key"},
+    "1000 keys with a rate": {"limits": [Rate(1_000_000, per=1, by="key")]},
+    "1000 keys with a limit": {"limits": [Concurrency(CONCURRENCY, by="key")]},
 }
+#: How many keys the jobs of each name have by RULES.
+KEYS = {rules: 1000 for rules in LIMITS if rules.startswith("1000 keys")}
 
 
 #: The options of the job names by PATH.
@@ -118,7 +128,18 @@ def handler(pool: WorkerPool[Any]) -> Callable[..., Any]:
         return with_everything
     if PATH in ("raises", "retry", "keep"):
         return atake if CONFIG == "async" else take
+    if RULES and RULES != "paced":
+        return keyed_job
     return async_job if CONFIG == "async" else job
+
+
+def arguments(i: int) -> dict[str, Any]:
+    """The arguments of job `i`. All rows of L have a key, so that they differ in their rules only."""
+    if PATH == "payload":
+        return {"i": i, "text": LONG}
+    if RULES and RULES != "paced":
+        return {"i": i, "key": f"key{i // len(NAMES) % KEYS.get(RULES, 1)}"}
+    return {"i": i}
 
 
 def with_text(i: int, text: str) -> None:
@@ -131,6 +152,8 @@ def with_everything(ctx: Context, job: Job, i: int) -> None:
 
 def send() -> None:
     pool = new_pool()
+    # Loads the Redis client before the first job is timed. The other systems do so when they are imported.
+    enqueuer = pool.enqueuer
     types = {name: pool.find(name) for name in NAMES}
     if PATH == "unique":
         enqueue(lambda name, i: types[name].enqueue_unique(i=i))
@@ -140,10 +163,13 @@ def send() -> None:
         due = datetime.fromtimestamp(DUE, UTC)
         enqueue(lambda name, i: types[name].enqueue_at(due, i=i))
     else:
-        more = {"text": LONG} if PATH == "payload" else {}
+        if RULES:
+            # In a system that runs, the rules are in Redis before the jobs, so that these go straight to their keys.
+            with pool:
+                pass
         enqueue(
-            lambda name, i: types[name].enqueue(i=i, **more),
-            lambda name, batch: pool.enqueuer.enqueue_many(name, [{"i": i, **more} for i in batch]),
+            lambda name, i: types[name].enqueue(**arguments(i)),
+            lambda name, batch: enqueuer.enqueue_many(name, [arguments(i) for i in batch]),
         )
 
 
@@ -171,10 +197,11 @@ def send_in_transactions() -> None:
 
 async def asend() -> None:
     pool = new_pool()
+    enqueuer = pool.async_enqueuer
     types = {name: pool.find(name) for name in NAMES}
     await aenqueue(
         lambda name, i: types[name].aenqueue(i=i),
-        lambda name, batch: pool.async_enqueuer.enqueue_many(name, [{"i": i} for i in batch]),
+        lambda name, batch: enqueuer.enqueue_many(name, [{"i": i} for i in batch]),
     )
 
 
