@@ -329,7 +329,7 @@ def shape(found):
     return out
 
 
-DRAWN = re.compile(rb"[0-9a-f]{24}|t[0-9a-f]{12}-[a-z]+|\b1[0-9]{9}(?:[0-9]{3})?\b")
+DRAWN = re.compile(rb"[0-9a-f]{24}|t[0-9a-f]{12}-[a-z]+|\b1[0-9]{9}(?:[0-9]{3}(?:-[0-9]+)?)?\b")
 
 
 def bare(value):

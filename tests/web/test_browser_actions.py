@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 from playwright.sync_api import expect
 
 from dayjob import Admin
+from dayjob.store.async_link import AsyncLink
 from dayjob.store.op import plain
+from dayjob.web.v1.streams import StreamedWork
 from server import wait_until
 from web.shop import shop
 
@@ -148,6 +151,41 @@ def test_everything_that_matches_is_counted_first_and_done_in_steps(console, tab
     assert {job.source for job in console.admin.jobs("scheduled", size=500).jobs} == {"odd"}
 
 
+@pytest.fixture
+def patient_work(monkeypatch):
+    """After its first progress, an action in steps sends nothing until its client has left: a browser may be slow to stop it."""
+    begun: dict[asyncio.Task, asyncio.Event] = {}
+    report, stop, run_many, run = StreamedWork.report, StreamedWork.stop, AsyncLink.run_many, AsyncLink.run
+
+    def reporting(self, progress):
+        begun.setdefault(self.task, asyncio.Event())
+        return report(self, progress)
+
+    def stopping(self):
+        stop(self)
+        if self.task in begun:
+            begun[self.task].set()
+
+    async def held():
+        left = begun.get(asyncio.current_task())
+        if left is not None:
+            await left.wait()
+
+    async def one(self, op):
+        await held()
+        return await run(self, op)
+
+    async def many(self, ops):
+        await held()
+        return await run_many(self, ops)
+
+    monkeypatch.setattr(StreamedWork, "report", reporting)
+    monkeypatch.setattr(StreamedWork, "stop", stopping)
+    monkeypatch.setattr(AsyncLink, "run", one)
+    monkeypatch.setattr(AsyncLink, "run_many", many)
+
+
+@pytest.mark.usefixtures("patient_work")
 def test_work_in_steps_can_be_stopped_on_the_way(console, tab, link, keys):
     for first in range(0, 60_000, 1000):
         flat: list[object] = []

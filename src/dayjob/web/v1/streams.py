@@ -38,7 +38,7 @@ def previewed(preview: Preview) -> Response:
 
 async def streamed(console: Console, work: Work) -> Response:
     """The progress of `work` as lines. Raises the errors that `work` raises before its first step."""
-    watch = _Watch()
+    watch = StreamedWork()
     watch.task = console.start(work(watch.report))
     await watch.step()
     if watch.task.done():
@@ -46,7 +46,7 @@ async def streamed(console: Console, work: Work) -> Response:
     return _Lines(watch)
 
 
-class _Watch:
+class StreamedWork:
     """Between the work and the client: the latest progress, and whether to continue."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _Watch:
 class _Lines(StreamingResponse):
     """Sends the lines. When the client disconnects, the work is asked to stop."""
 
-    def __init__(self, watch: _Watch) -> None:
+    def __init__(self, watch: StreamedWork) -> None:
         super().__init__(_lines(watch), media_type=NDJSON, headers=HEADERS)
         self._watch = watch
 
@@ -87,7 +87,7 @@ class _Lines(StreamingResponse):
             self._watch.stop()
 
 
-async def _lines(watch: _Watch) -> AsyncIterator[bytes]:
+async def _lines(watch: StreamedWork) -> AsyncIterator[bytes]:
     while not watch.task.done():
         if watch.latest is not None:
             yield _line({"progress": watch.latest})
