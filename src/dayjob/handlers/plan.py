@@ -27,6 +27,12 @@ _SCALARS = (
     types.LiteralType,
 )  # fmt: skip
 
+#: Types of which no value is null in JSON or has one inside.
+_NEVER_NULL = (
+    types.BoolType, types.IntType, types.FloatType, types.StrType, types.BytesType, types.DateTimeType, types.DateType,
+    types.TimeType, types.TimeDeltaType, types.UUIDType, types.DecimalType,
+)  # fmt: skip
+
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _ORDERS: tuple[list[str], ...] = ([], ["context"], ["job"], ["context", "job"])
 _PLAIN_DEFAULTS = (type(None), bool, int, float, str)
@@ -56,6 +62,8 @@ class SignaturePlan:
     infos: Mapping[str, types.Type]
     #: Arguments that JSON may change, each with its field in what `decode` returns.
     watched: tuple[tuple[str, str], ...]
+    #: Whether an argument may be null in JSON, or have a null inside.
+    nullable: bool
     #: Arguments that pydantic reads and writes.
     adapted: Mapping[str, type[Adapted]]
     decode: Callable[[bytes | msgspec.Raw], Any]
@@ -99,6 +107,7 @@ def read_plan(job_name: str, function: Function, redact: Sequence[str], codecs: 
         watched=tuple(
             (one.name, f"a{number}") for number, one in enumerate(named) if may_alter(infos[one.name])
         ),
+        nullable=not all(map(_is_never_null, infos.values())),
         adapted=by_pydantic,
         decode=codecs.decoder(_struct(named, read_as, forbid=rest is None)),
         rest=rest,
@@ -238,3 +247,7 @@ def _is_scalar(info: Any) -> bool:
     if isinstance(info, types.UnionType):
         return all(map(_is_scalar, info.types))
     return isinstance(info, _SCALARS)
+
+
+def _is_never_null(info: Any) -> bool:
+    return isinstance(info.type if isinstance(info, types.Metadata) else info, _NEVER_NULL)

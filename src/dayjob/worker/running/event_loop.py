@@ -259,11 +259,12 @@ class LoopExecutor:
             if self._board is not None:
                 place = self._places.popleft()
                 self._board.post(place, attempt.token, attempt.deadline)
-        #: If both calls below raise, the attempt goes back to its queue.
-        settlement: Settlement = attempt.back()
+        settlement: Settlement = None
         try:
             settlement = await self._run(attempt)
         except BaseException as error:
+            # If the next call raises, too, the attempt goes back to its queue.
+            settlement = attempt.back()
             settlement = self._give_up(attempt, error)
         finally:
             if self._board is not None and place >= 0:
