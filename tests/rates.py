@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dayjob.limits import Limit, RateKind, Window
 from dayjob.outcome import GivenBack
@@ -16,6 +17,25 @@ from pools import Pool, jobs_of
 
 #: Microseconds by which two times may differ that should be equal: the script rounds to whole ones.
 ROUNDING = 2
+
+
+class RateState(NamedTuple):
+    """The state of a rate in Redis microseconds, as `prelude/rate_state.lua` reads it."""
+
+    epoch: int
+    last: int
+    charged: int
+    full_at: int
+
+    @classmethod
+    def of(cls, text: bytes) -> RateState:
+        epoch, last, charged, rest = map(int, text.split()[:4])
+        return cls(epoch, epoch + last, charged, epoch + charged + rest)
+
+    @property
+    def text(self) -> str:
+        last, rest = self.last - self.epoch, self.full_at - self.epoch - self.charged
+        return f"{self.epoch} {last} {self.charged} {rest}"
 
 
 def limit_name(keys: Keys, link: Link, name: str, kinds: Mapping[str, RateKind], cost: int = 1) -> RateRule:

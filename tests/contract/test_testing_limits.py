@@ -14,7 +14,7 @@ from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.rates import Spent
 from dayjob.testing.limits import Bucket, FakeLimits, Partition, Starts
 from pools import fill
-from rates import ROUNDING, RatedPool, limit_name
+from rates import ROUNDING, RatedPool, RateState, limit_name
 
 KINDS = {
     "even": (Rate(2000, per=1, burst=1), 1),
@@ -68,12 +68,12 @@ class Twins:
     def at(self, token: str) -> float:
         if isinstance(self.kind, Window):
             return float(self.call("ZSCORE", self.keys.window("r"), f"{self.pool.id}/{token}"))
-        return float(self.call("GET", self.keys.rate("r")).split()[1])
+        return float(RateState.of(self.call("GET", self.keys.rate("r"))).last)
 
     def check(self) -> None:
         count = self.count()
         if isinstance(count, Bucket):
-            full_at = float(self.call("GET", self.keys.rate("r")).split()[0])
+            full_at = float(RateState.of(self.call("GET", self.keys.rate("r"))).full_at)
             assert count.full_at == pytest.approx(full_at, abs=ROUNDING * 200)
         else:
             stored = self.call("ZRANGE", self.keys.window("r"), 0, -1, "WITHSCORES")

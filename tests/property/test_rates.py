@@ -11,7 +11,7 @@ from dayjob.outcome import Done
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.rates import Spent
 from pools import fill
-from rates import RatedPool, limit_name, too_many
+from rates import RatedPool, RateState, limit_name, too_many
 
 RATES = {
     "even": (Rate(2000, per=1, burst=1), 1),
@@ -55,7 +55,7 @@ class History:
     def at(self, pool: RatedPool, token: str) -> int:
         if isinstance(self.kind, Window):
             return int(self.call("ZSCORE", self.keys.window("r"), f"{pool.id}/{token}"))
-        return int(self.call("GET", self.keys.rate("r")).split()[1])
+        return RateState.of(self.call("GET", self.keys.rate("r"))).last
 
     def spend(self, pool: RatedPool, token: str) -> None:
         units = self.random.choice((0, 1, self.cost, self.cost * 2))

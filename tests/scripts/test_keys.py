@@ -161,6 +161,13 @@ def test_a_rate_counts_each_key_by_itself_and_wakes_for_the_first(keyed, keys, l
     assert pool.take() == [("z", "z0")], "a key that waits does not hold back another"
 
 
+def test_the_state_of_a_key_that_waits_for_a_rate_takes_few_bytes(keyed, keys, link, call):
+    pool = keyed(kinds={"r": Rate(1, per=3600)})
+    fill_keys(keys, link, "a", ("x", "1"), ("x", "2"))
+    assert len(pool.take()) == 1
+    assert call("STRLEN", keys.rate("r|x")) <= 45, "a hundred thousand keys may wait"
+
+
 def test_names_that_share_a_limit_of_a_key_stay_under_it_together(keys, link):
     rules = {name: key_name(keys, link, name, kinds={"r": Rate(1, per=86_400)}) for name in "ab"}
     for name in rules:

@@ -11,7 +11,7 @@ from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
 from pools import jobs_of, set_limit
-from rates import RatedPool, limit_name
+from rates import RatedPool, RateState, limit_name
 
 HOUR = 3600
 
@@ -163,13 +163,14 @@ def test_a_refund_never_makes_a_bucket_fuller_than_without_the_attempt(rated, pu
     put("a", *ids(9))
     first = pool.start("a")
     # A minute passes.
-    full_at, last, charged, epoch = map(int, call("GET", keys.rate("r")).split())
-    call("SET", keys.rate("r"), f"{full_at - 60_000_001} {last - 60_000_001} {charged} {epoch}")
+    state = RateState.of(call("GET", keys.rate("r")))
+    earlier = state._replace(full_at=state.full_at - 60_000_001, last=state.last - 60_000_001)
+    call("SET", keys.rate("r"), earlier.text)
     second = pool.start("a")
     assert (len(first), len(second)) == (1, 1)
-    before = int(call("GET", keys.rate("r")).split()[0])
+    before = RateState.of(call("GET", keys.rate("r"))).full_at
     pool.undo("a", first[0])
-    assert int(call("GET", keys.rate("r")).split()[0]) == before
+    assert RateState.of(call("GET", keys.rate("r"))).full_at == before
     assert pool.start("a") == []
 
 
@@ -297,7 +298,7 @@ def test_a_clock_that_was_set_back_does_not_keep_a_limit_closed(rated, put, call
     pool = rated("a", {"r": Rate(1, per=1), "w": Window(1, per=1)})
     put("a", *ids(3))
     ahead = int((now() + HOUR) * 1e6)
-    call("SET", keys.rate("r"), f"{ahead + 500_000} {ahead} 0 {ahead}")
+    call("SET", keys.rate("r"), RateState(ahead, ahead, 0, ahead + 500_000).text)
     call("ZADD", keys.window("w"), ahead, "p/1:a")
     pool.start("a")
     assert float(call("ZSCORE", keys.parked, "a")) - now() < 2

@@ -7,7 +7,7 @@ import pytest
 from dayjob.limits import Rate, Window
 from dayjob.store.ops import inspect, rates
 from dayjob.store.ops.rates import HeldStart
-from rates import RatedPool, limit_name
+from rates import RatedPool, RateState, limit_name
 
 HOUR = 3600
 KINDS = {"r": Rate(4, per=HOUR), "w": Window(4, per=HOUR)}
@@ -77,7 +77,7 @@ def test_a_state_that_expired_is_not_restored(pools, restore, call, keys):
 
 def test_a_start_counts_from_its_own_time(pools, restore, call, keys, now):
     restore(pools[0], {"1:a": 600.0})
-    full_at = int(call("GET", keys.rate("r")).split()[0]) / 1e6
+    full_at = RateState.of(call("GET", keys.rate("r"))).full_at / 1e6
     assert full_at - now() == pytest.approx(HOUR / 4 - 600, abs=5)
 
 

@@ -17,7 +17,7 @@ Returns  1, or 0 when no code has defined the limit
 Atomic because: a definition that an operator set must not be overwritten by code, and the units that were used before a
 change must count after it.
 ]]
---@use time bell
+--@use time bell rate_state rate_text
 local limits, rate, window, hold, parked = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local name, what, value = ARGV[1], ARGV[2], ARGV[3]
 local field = 'limit:' .. name
@@ -40,11 +40,11 @@ local function define(definition, who)
   redis.call('HSET', limits, field, definition, field .. '|by', who)
   local old, new = interval_of(before), interval_of(definition)
   local state = old and new and old ~= new and redis.pcall('GET', rate)
-  local full_at, last = string.match(type(state) == 'string' and state or '', '^(%d+) (%d+)')
-  if full_at and tonumber(full_at) > now * 1000 then
+  local _, last, _, full_at = read_rate_state(state)
+  if full_at and full_at > now * 1000 then
     -- The same number of units is used under the new rate. A new epoch: older charges cannot be taken back any more.
     local at = now * 1000 + (full_at - now * 1000) * new / old
-    local text = string.format('%.0f %s 0 %.0f', math.ceil(at), last, now * 1000)
+    local text = rate_text(string.format('%.0f', now * 1000), last, 0, at)
     redis.call('SET', rate, text, 'PX', string.format('%.0f', (at - now * 1000) / 1000 + 60000))
   end
 end

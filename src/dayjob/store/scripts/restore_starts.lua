@@ -10,6 +10,7 @@ ARGV[2...]  per limit: its name, or <name>|<key> for one key; rate | window, the
 Returns  per limit: the epoch to which this pool has added its attempts, or ""
 Atomic because: a state that is missing must be built from what was held, before another charge creates it.
 ]]
+--@use rate_state rate_text
 local time = redis.call('TIME')
 local at_us = time[1] * 1000000 + time[2]
 local pool, position, answer = ARGV[1], 1, {}
@@ -33,9 +34,9 @@ end
 local function restore_rate(state, interval, attempts, restored, of_key)
   local text = redis.pcall('GET', state)
   if type(text) == 'table' then return '' end
-  local full_at, last, charged, epoch = 0, 0, 0, string.format('0%.0f', at_us)
+  local epoch, last, charged, full_at = string.format('0%.0f', at_us), 0, 0, 0
   if text then
-    full_at, last, charged, epoch = string.match(text, '^(%d+) (%d+) (%d+) (%d+)')
+    epoch, last, charged, full_at = read_rate_state(text)
     if not epoch or string.sub(epoch, 1, 1) ~= '0' or epoch == restored then return restored end
   end
   table.sort(attempts, function(a, b) return a.at < b.at end)
@@ -46,8 +47,7 @@ local function restore_rate(state, interval, attempts, restored, of_key)
   end
   -- A bucket that would be full again by now was not deleted: its state expired.
   if full_at <= at_us then return '' end
-  local built = string.format('%.0f %.0f %.0f %s', math.ceil(full_at), last, math.ceil(charged), epoch)
-  if of_key then built = string.format('%s %.3f', built, interval) end
+  local built = rate_text(epoch, last, charged, full_at, of_key and interval)
   redis.call('SET', state, built, 'PX', string.format('%.0f', (full_at - at_us) / 1000 + 60000))
   return epoch
 end

@@ -1,3 +1,4 @@
+--@use rate_text
 -- The limits of a request, by index and by name. `asked` has 2 texts for each: its name and its kind; KEYS has 2 for each
 -- behind the index `base`. A limit that counts by key is passed once as keyed, whose first key has what operators set for
 -- single keys, and as <limit>|<key> for each key.
@@ -158,9 +159,8 @@ local function new_charges(limiter, at_us, spare_of)
           marks[#marks + 1] = string.format('%s:%.0f', one.epoch, one.charged)
         end
         local full_at = math.ceil(one.full_at)
-        local text = string.format('%.0f %.0f %.0f %s', full_at, one.last, one.charged, one.epoch)
         -- A rate of one key has its interval: a change of the limit finds only the state for all keys.
-        if one.of_key then text = string.format('%s %.3f', text, one.interval) end
+        local text = rate_text(one.epoch, one.last, one.charged, full_at, one.of_key and one.interval)
         redis.call('SET', state, text, 'PX', string.format('%.0f', math.max(full_at - at_us, 0) / 1000 + 60000))
       elseif one.stored then
         redis.call('ZREMRANGEBYSCORE', state, '-inf', string.format('%.0f', at_us - one.per))

@@ -1,3 +1,4 @@
+--@use rate_state
 -- A rate limit with what it counts, in microseconds of Redis time. `unknown` if its definition is not of this kind,
 -- `wrong` if a key has a wrong type. A rate is a bucket that is stored as the moment when it is full again (`full_at`);
 -- `charged` sums up its charges since `epoch`, and `last` is the time of the last one. A window is a sorted set of starts.
@@ -24,16 +25,14 @@ local function read_limiter(definition, kind, state, hold, at_us, reset)
     one.room = one.burst * one.interval
     local text = redis.pcall('GET', state)
     if type(text) == 'table' then one.wrong = true end
-    local pattern = '^(%d+) (%d+) (%d+) (%d+) ?([%d.]*)$'
-    local full_at, last, charged, epoch, interval = string.match(type(text) == 'string' and text or '', pattern)
-    if reset and epoch and tonumber(epoch) <= reset then full_at, last, charged, epoch, interval = nil, nil, nil, nil, nil end
-    one.full_at, one.last, one.charged = tonumber(full_at or 0), tonumber(last or 0), tonumber(charged or 0)
-    one.epoch = epoch or string.format('%.0f', at_us)
+    local epoch, last, charged, full_at, old = read_rate_state(text)
+    if reset and epoch and tonumber(epoch) <= reset then epoch, last, charged, full_at, old = nil, nil, nil, nil, nil end
+    one.epoch, one.last = epoch or string.format('%.0f', at_us), last or 0
+    one.charged, one.full_at = charged or 0, full_at or 0
     if one.last > at_us then
       -- The clock was set back. The bucket fills up from now on as it would have from the last charge on.
       one.full_at, one.last = one.full_at - one.last + at_us, at_us
     end
-    local old = tonumber(interval or '')
     if old and math.abs(old - one.interval) > 0.001 then
       -- The rate of this key was changed. The same number of units is used under the new one, and older charges cannot
       -- be taken back any more.
