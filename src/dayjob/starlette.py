@@ -18,7 +18,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.pool import WorkerPool
 from dayjob.store import addresses
 from dayjob.web import WebOptions, create_app
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.streams import ending_streams
 
 #: What FastAPI and Starlette take as `lifespan`.
@@ -68,4 +68,4 @@ def _consoles(app: Any) -> list[Starlette]:
     """The consoles that are mounted in the app. Starlette does not run the lifespans of mounted apps."""
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     apps = [one for one in mounted if isinstance(one, Starlette)]
-    return [one for one in apps if isinstance(getattr(one.state, "console", None), Console)]
+    return [one for one in apps if isinstance(getattr(one.state, "console", None), WebConsole)]

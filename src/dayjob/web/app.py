@@ -17,7 +17,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
 from dayjob.web import events, gocraft, job_streams, openapi, pages, probes, prometheus, v1
 from dayjob.web.codes import ErrorCode
-from dayjob.web.console import SPACES, Console
+from dayjob.web.console import SPACES, WebConsole
 from dayjob.web.options import WebOptions
 from dayjob.web.render import prepare
 from dayjob.web.responses import Refusal, problem, refusal_of, wants_html
@@ -32,14 +32,14 @@ def create_app(
     `others` are further namespaces. They are at /ns/NAME, and every page has a switch. Raises BadOption for one that is given twice.
     """
     prepare()
-    console = Console(admin, options or WebOptions())
+    console = WebConsole(admin, options or WebOptions())
     for one in others:
-        console.add(Console(one, console.options, f"{SPACES}/{one.namespace}"))
+        console.add(WebConsole(one, console.options, f"{SPACES}/{one.namespace}"))
     mounts = [Mount(one.mounted_at, app=_app(one, _routes(), [])) for one in console.others]
     return _app(console, [*mounts, *_routes()], [Middleware(Guard, console=console)])
 
 
-def _app(console: Console, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
+def _app(console: WebConsole, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
     app = Starlette(
         routes=routes,
         middleware=middleware,

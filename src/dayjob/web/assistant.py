@@ -26,7 +26,7 @@ from dayjob.admin.verbs import VerbRow
 from dayjob.errors import DayjobError
 from dayjob.names import suggest
 from dayjob.web import v1
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.options import WebOptions
 from dayjob.web.responses import Refusal, plain, problem_of, refusal_of
 from dayjob.web.v1.table import Call, Endpoint, Nothing, read_fields
@@ -66,7 +66,7 @@ class AssistantTools:
 
     def __init__(self, admin: AsyncAdmin, *, allow_actions: bool = False) -> None:
         self._admin = admin
-        self._console = Console(admin, WebOptions(read_only=not allow_actions))
+        self._console = WebConsole(admin, WebOptions(read_only=not allow_actions))
         self._secret = os.urandom(32)
         found = [*_reads(), *(_actions() if allow_actions else ())]
         self.tools = {tool.name: tool for tool in found}

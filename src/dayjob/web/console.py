@@ -1,4 +1,4 @@
-"""Console: shared by all requests of one app: the admin layer, the options, the event stream, and the user's role."""
+"""WebConsole: shared by all requests of one app: the admin layer, the options, the event stream, and the user's role."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Closes(Protocol):
     def close(self) -> None: ...
 
 
-class Console:
+class WebConsole:
     """One console over one namespace."""
 
     def __init__(self, admin: AsyncAdmin, options: WebOptions, mounted_at: str = "") -> None:
@@ -45,7 +45,7 @@ class Console:
         #: Its address in the app that serves it; "" for the app itself.
         self.mounted_at = mounted_at
         #: The consoles of all namespaces that the app serves, the first at its root.
-        self.all: list[Console] = [self]
+        self.all: list[WebConsole] = [self]
         self.hub = Hub(lambda: pulse(admin))
         #: The streams of jobs that clients read.
         self.job_streams: set[Closes] = set()
@@ -55,11 +55,11 @@ class Console:
         self._shared: dict[str, asyncio.Task[Any]] = {}
 
     @property
-    def others(self) -> list[Console]:
+    def others(self) -> list[WebConsole]:
         """The consoles of further namespaces that this one serves; none if it is one of them."""
         return [] if self.mounted_at else self.all[1:]
 
-    def add(self, other: Console) -> None:
+    def add(self, other: WebConsole) -> None:
         """Serve a further namespace. Raises BadOption if it is served already, or cannot be part of an address."""
         if not re.fullmatch(r"[\w.:-]+", other.admin.namespace):
             raise BadOption(

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from dayjob.admin.client import AsyncAdmin, JobStream
 from dayjob.admin.streams import Emitted
 from dayjob.errors import BadOption, DayjobError, JobFailed
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.events import COMMENT, GREETING, HEADERS, MAX_LIFE, QUIET, EventStream, event
 from dayjob.web.responses import Refusal, refusal_of
 
@@ -26,7 +26,7 @@ MAX_READERS = 200
 class JobEvents:
     """The events of one client: what was read before the answer began, then what comes."""
 
-    def __init__(self, console: Console, stream: JobStream, first: list[Emitted]) -> None:
+    def __init__(self, console: WebConsole, stream: JobStream, first: list[Emitted]) -> None:
         self._console = console
         self._stream = stream
         self._first = first
@@ -87,7 +87,7 @@ def _value(one: Emitted) -> bytes:
 
 async def job_stream(request: Request) -> Response:
     """GET /api/v1/jobs/ID/stream."""
-    console: Console = request.app.state.console
+    console: WebConsole = request.app.state.console
     if len(console.job_streams) >= MAX_READERS:
         raise Refusal(503, f"{MAX_READERS} streams are open already.", "Try again later.")
     after = request.headers.get("last-event-id") or request.query_params.get("after", "")

@@ -14,7 +14,7 @@ from dayjob.admin.scrape import Scrape, bucket_limit
 from dayjob.admin.views.batches import BatchState
 from dayjob.admin.views.limits import LimitView
 from dayjob.admin.views.workflows import WorkflowState
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.durations import DurationSums, Kind, total_time
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -229,7 +229,7 @@ def _totals(page: _Page, scrape: Scrape) -> None:
 
 async def metrics(request: Request) -> Response:
     """GET /metrics."""
-    console: Console = request.app.state.console
+    console: WebConsole = request.app.state.console
     began = time.perf_counter()
     scrape = await console.admin.scrape(since=console.durations.since)
     took = time.perf_counter() - began

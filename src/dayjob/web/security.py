@@ -19,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dayjob.web.console import ACTOR, ROLE, Console
+from dayjob.web.console import ACTOR, ROLE, WebConsole
 from dayjob.web.options import Role, WebOptions
 from dayjob.web.responses import Refusal, problem
 from dayjob.web.throttle import Throttle
@@ -52,7 +52,7 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[a-zA-Z0-9._-]+)(?::(\d{1,5}))?")
 class Guard:
     """The outermost layer of the app."""
 
-    def __init__(self, app: ASGIApp, console: Console) -> None:
+    def __init__(self, app: ASGIApp, console: WebConsole) -> None:
         self._app = app
         self._console = console
         self._throttle = Throttle()

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 
 
 @contextlib.contextmanager
-def ending_streams(consoles: Sequence[Console]) -> Iterator[None]:
+def ending_streams(consoles: Sequence[WebConsole]) -> Iterator[None]:
     """End the consoles' event streams at TERM and INT, before the server's own handler runs.
 
     A server waits for open connections before it ends the lifespan, and an open page keeps its stream open.

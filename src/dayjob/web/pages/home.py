@@ -9,7 +9,7 @@ from starlette.requests import Request
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Note
 from dayjob.web.charts import spark
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, look, page, recent
@@ -29,7 +29,7 @@ _SETS = {
 @page("home.html", "/", "Home")
 async def home(request: Request, admin: AsyncAdmin) -> Values:
     """The first page."""
-    console: Console = request.app.state.console
+    console: WebConsole = request.app.state.console
     verdict = await look(console)
     listing = await admin.queues()
     flow = await recent(console, "throughput", 2.0, console.admin.throughput)

@@ -18,7 +18,7 @@ from dayjob.admin.jobs import SEARCH_DEPTHS
 from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, State, Verdict
 from dayjob.errors import BadOption
 from dayjob.handlers.redact import HIDDEN
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.order import Order
 from dayjob.web.pages import traces
 from dayjob.web.pages.shell import Endpoint, Values, failure, look, page
@@ -82,7 +82,7 @@ async def _list(request: Request, admin: AsyncAdmin, state: State) -> Values:
     if _ID.fullmatch(where) and await admin.job(where, quick=True) is not None:
         return {"response": RedirectResponse(address(request, "/job", id=where), 303)}
     order = Order.of(request, sorting.JOBS[state])
-    console: Console = request.app.state.console
+    console: WebConsole = request.app.state.console
     verdict = await look(console)
     problem, status = "", 200
     found = JobPage(verdict.now, state, 0, ())

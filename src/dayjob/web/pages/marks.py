@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dayjob.web.charts import Mark
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.pages.shell import recent
 
 #: Seconds for which all charts share one read of the marks.
@@ -13,7 +13,7 @@ FOREVER = 1e12
 _BAD = ("died", "redis")
 
 
-async def marks(console: Console, name: str = "") -> tuple[Mark, ...]:
+async def marks(console: WebConsole, name: str = "") -> tuple[Mark, ...]:
     """The newest events that charts mark. For the charts of one job name, without the pauses of others."""
     found = await recent(console, "marks", FRESH_SECONDS, lambda: console.admin.marks_for(0.0, FOREVER))
     return tuple(

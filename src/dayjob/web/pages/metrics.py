@@ -11,7 +11,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Metrics
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Mark
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.order import Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
@@ -43,7 +43,7 @@ async def metrics(request: Request, admin: AsyncAdmin) -> Values:
     }  # fmt: skip
 
 
-async def _of_all(console: Console, hours: int, most: int | None) -> Metrics:
+async def _of_all(console: WebConsole, hours: int, most: int | None) -> Metrics:
     """The metrics of the busiest jobs or of all. They are cached longer for many hours, because they change slowly."""
     return await recent(
         console, f"metrics {hours} {most}", 2.0 + hours / 5, lambda: console.admin.metrics(hours, most=most)

@@ -20,7 +20,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Verdict
 from dayjob.errors import BadOption, DayjobError, StoreError
 from dayjob.web.charts import clock
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.render import line, render
 from dayjob.web.responses import refusal_of
 
@@ -86,7 +86,7 @@ def page(template: str, here: str, title: str) -> Callable[[Gather], Endpoint]:
     def decorate(gather: Gather) -> Endpoint:
         @functools.wraps(gather)
         async def endpoint(request: Request) -> Response:
-            console: Console = request.app.state.console
+            console: WebConsole = request.app.state.console
             try:
                 verdict = await look(console)
                 values = await gather(request, console.admin_for(request))
@@ -110,7 +110,7 @@ def page(template: str, here: str, title: str) -> Callable[[Gather], Endpoint]:
 
 def around(request: Request, verdict: Verdict | None, here: str, title: str) -> Values:
     """The data of the frame of every page."""
-    console: Console = request.app.state.console
+    console: WebConsole = request.app.state.console
     return {
         "console": console, "title": title, "here": here, "nav": navigation(here, verdict), "shortcuts": SHORTCUTS,
         "now": verdict.now if verdict else time.time(), "verdict": verdict, "can": console.may_act(request),
@@ -119,7 +119,7 @@ def around(request: Request, verdict: Verdict | None, here: str, title: str) -> 
     }  # fmt: skip
 
 
-def _spaces(request: Request, console: Console) -> list[tuple[str, str, bool]]:
+def _spaces(request: Request, console: WebConsole) -> list[tuple[str, str, bool]]:
     """The namespaces that this app serves: name, address, and whether this page is of it. Empty if there is one only."""
     if len(console.all) == 1:
         return []
@@ -166,12 +166,12 @@ class PageCache:
         self.error: StoreError | None = None
 
 
-_shelves: weakref.WeakKeyDictionary[Console, dict[str, PageCache]] = weakref.WeakKeyDictionary()
+_page_caches: weakref.WeakKeyDictionary[WebConsole, dict[str, PageCache]] = weakref.WeakKeyDictionary()
 
 
-async def recent(console: Console, key: str, seconds: float, read: Callable[[], Awaitable[T]]) -> T:
+async def recent(console: WebConsole, key: str, seconds: float, read: Callable[[], Awaitable[T]]) -> T:
     """The answer of `read`, at most this many seconds old. One request reads, the others wait for it."""
-    page_cache = _shelves.setdefault(console, {}).setdefault(key, PageCache())
+    page_cache = _page_caches.setdefault(console, {}).setdefault(key, PageCache())
     async with page_cache.turn:
         if time.monotonic() - page_cache.read_at > (FRESH if page_cache.error else seconds):
             try:
@@ -185,12 +185,12 @@ async def recent(console: Console, key: str, seconds: float, read: Callable[[], 
         return value
 
 
-async def look(console: Console) -> Verdict:
+async def look(console: WebConsole) -> Verdict:
     """The verdict, at most a second old."""
     return await recent(console, "verdict", FRESH, console.admin.verdict)
 
 
-async def warm_up(console: Console) -> None:
+async def warm_up(console: WebConsole) -> None:
     """Read once before the first request, because the first read takes much longer. Errors are left to requests."""
     with contextlib.suppress(DayjobError, TimeoutError):
         async with asyncio.timeout(1.0):

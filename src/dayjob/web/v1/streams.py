@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from dayjob.admin.views import BulkProgress, Preview, Tally
 from dayjob.errors import DayjobError
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.responses import Refusal, plain, problem_of, refusal_of
 
 NDJSON = "application/x-ndjson"
@@ -36,7 +36,7 @@ def previewed(preview: Preview) -> Response:
     return Response(_line({"preview": preview}), media_type=NDJSON, headers=HEADERS)
 
 
-async def streamed(console: Console, work: Work) -> Response:
+async def streamed(console: WebConsole, work: Work) -> Response:
     """The progress of `work` as lines. Raises the errors that `work` raises before its first step."""
     watch = StreamedWork()
     watch.task = console.start(work(watch.report))

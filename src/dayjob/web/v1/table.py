@@ -17,7 +17,7 @@ from starlette.routing import Route
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import DayjobError
 from dayjob.names import suggest
-from dayjob.web.console import Console
+from dayjob.web.console import WebConsole
 from dayjob.web.reading import read_answer
 from dayjob.web.responses import JSON, Refusal, answer, refusal_of
 
@@ -35,7 +35,7 @@ class Call(Generic[T_co]):
     """One authorised and parsed request."""
 
     request: Request
-    console: Console
+    console: WebConsole
     #: Acts for the user of this request.
     admin: AsyncAdmin
     #: The input, from the query of a GET or the body of a POST.
@@ -83,7 +83,7 @@ class Endpoint:
         """The route that serves it."""
 
         async def serve(request: Request) -> Response:
-            console: Console = request.app.state.console
+            console: WebConsole = request.app.state.console
             sent = (
                 _read_query(request, self.takes)
                 if self.method == "GET"
