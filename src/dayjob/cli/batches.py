@@ -8,7 +8,7 @@ import click
 
 from dayjob.admin import sorting, verbs
 from dayjob.admin.views.batches import BatchView
-from dayjob.cli import completions, console
+from dayjob.cli import completions, console, groups
 from dayjob.cli.console import ago, clean, when
 from dayjob.text import counted
 
@@ -19,8 +19,7 @@ def batches() -> None:
 
 
 @batches.command(epilog="Example: dayjob batches ls --sort -left")
-@click.option("--offset", default=0, type=click.IntRange(0), help="How many to skip.")
-@click.option("--limit", default=50, type=click.IntRange(1, 100), help="How many to list.")
+@groups.page_options
 @console.sort_option(sorting.BATCHES)
 @console.options
 def ls(offset: int, limit: int, sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
@@ -33,14 +32,8 @@ def ls(offset: int, limit: int, sort: str, redis: str | None, namespace: str, as
     if not found.batches:
         click.echo("No batches. A program starts one: with pool.batch(on_success=report):")
         return
-    rows = [
-        (one.id, one.state, f"{one.done:.0%}", f"{one.total:,}", f"{one.left:,}", f"{one.dead:,}", ago(found.now - one.created_at), one.description)
-        for one in found.batches
-    ]  # fmt: skip
-    head = ("BATCH", "STATE", "DONE", "MEMBERS", "LEFT", "DEAD", "AGE", "DESCRIPTION")
-    console.table(head, rows, right="DONE MEMBERS LEFT DEAD AGE")
-    if found.next:
-        click.echo(f"More: --offset {found.next}", err=True)
+    rows = [(one, one.description) for one in found.batches]
+    groups.print_page(rows, ("BATCH", "MEMBERS", "DESCRIPTION"), found.now, found.next)
 
 
 @batches.command(epilog="Example: dayjob batches show 5f1c0a...")
@@ -80,7 +73,7 @@ def _members(one: BatchView, running: int, retry: int, waiting: int) -> str:
 
 @batches.command(epilog="Example: dayjob batches cancel 5f1c0a... --yes")
 @click.argument("batch_id", metavar="ID", shell_complete=completions.batches)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@console.yes_option
 @console.options
 def cancel(batch_id: str, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
     """End a batch: waiting members are dropped when their turn comes, running ones are asked to stop."""
@@ -127,17 +120,5 @@ def audit(batch_id: str, repair: bool, redis: str | None, namespace: str, as_jso
     """
     with console.opened(redis, namespace) as admin:
         found = admin.audit_batch(batch_id, repair=repair)
-    if as_json:
-        console.emit(found)
-    else:
-        for one in found.findings:
-            numbers = ", ".join(map(str, one.numbers))
-            click.echo(f"{one.text}{f' Numbers: {numbers}' if numbers else ''}")
-        if repair and found.repaired:
-            click.echo(f"Repaired: {counted(found.repaired, 'difference')}.")
-        state = "The batch and its members agree" if found.sound else "The batch and its members disagree"
-        click.echo(
-            f"{state}: {counted(found.batch.total, 'member')}, {counted(found.searched, 'job')} searched."
-        )
-    if not found.sound:
-        sys.exit(console.NOT_DONE)
+    total = counted(found.batch.total, "member")
+    groups.conclude_audit(found, "The batch and its members", total, "Numbers", as_json=as_json)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import get_args
 
 import click
 
 from dayjob.admin import sorting, verbs
 from dayjob.admin.views.workflows import NodeView, WorkflowState
-from dayjob.cli import completions, console
-from dayjob.cli.console import ago, clean, when
+from dayjob.cli import completions, console, groups
+from dayjob.cli.console import clean, when
 from dayjob.text import counted, number_ranges
 
 
@@ -21,8 +20,7 @@ def workflows() -> None:
 
 @workflows.command(epilog="Example: dayjob workflows ls --state failed --sort -left")
 @click.option("--state", type=click.Choice(get_args(WorkflowState)), help="Only those in this state.")
-@click.option("--offset", default=0, type=click.IntRange(0), help="How many to skip.")
-@click.option("--limit", default=50, type=click.IntRange(1, 100), help="How many to list.")
+@groups.page_options
 @console.sort_option(sorting.WORKFLOWS)
 @console.options
 def ls(
@@ -43,14 +41,8 @@ def ls(
     if not found.workflows:
         click.echo('No workflows. A program starts one: flow = pool.workflow("import")')
         return
-    rows = [
-        (one.id, one.state, f"{one.done:.0%}", f"{one.total:,}", f"{one.left:,}", f"{one.dead:,}", ago(found.now - one.created_at), one.name)
-        for one in found.workflows
-    ]  # fmt: skip
-    head = ("WORKFLOW", "STATE", "DONE", "NODES", "LEFT", "DEAD", "AGE", "NAME")
-    console.table(head, rows, right="DONE NODES LEFT DEAD AGE")
-    if found.next:
-        click.echo(f"More: --offset {found.next}", err=True)
+    rows = [(one, one.name) for one in found.workflows]
+    groups.print_page(rows, ("WORKFLOW", "NODES", "NAME"), found.now, found.next)
 
 
 @workflows.command(epilog="Example: dayjob workflows show w5f1c0a...")
@@ -140,19 +132,8 @@ def audit(workflow_id: str, repair: bool, redis: str | None, namespace: str, as_
     """
     with console.opened(redis, namespace) as admin:
         found = admin.audit_workflow(workflow_id, repair=repair)
-    if as_json:
-        console.emit(found)
-    else:
-        for one in found.findings:
-            click.echo(f"{one.text} Nodes: {', '.join(map(str, one.numbers))}")
-        if repair and found.repaired:
-            click.echo(f"Repaired: {counted(found.repaired, 'difference')}.")
-        state = "The workflow and its jobs agree" if found.sound else "The workflow and its jobs disagree"
-        click.echo(
-            f"{state}: {counted(found.workflow.total, 'node')}, {counted(found.searched, 'job')} searched."
-        )
-    if not found.sound:
-        sys.exit(console.NOT_DONE)
+    total = counted(found.workflow.total, "node")
+    groups.conclude_audit(found, "The workflow and its jobs", total, "Nodes", as_json=as_json)
 
 
 def _confirm(verb: str, workflow_id: str, node: int | None, *, yes: bool) -> None:
