@@ -351,7 +351,7 @@ def _(keys: Keys, link: Link) -> Op[Any]:
     fill_keys(keys, link, "a", ("x", "1"), ("x", "2"), ("x", "3"), ("y", "4"), ("y", "5"), ("z", "6"))
     pool = KeyedPool(keys, link, rule, pool_id="p1")
     first, second, *_ = pool.tokens(room=3)
-    link.run(partitions.set_key(keys, "a", "z", paused=True))
+    link.run(partitions.set_key(keys, "a", "z", partitions.KeyChange(paused=True)))
     pool.next = ["x", "y", "z"]
     return pool.prepare("a", room=5, entries=[Entry("a", first, GivenBack())], done={"a": [second]})
 
@@ -400,7 +400,7 @@ def _(keys: Keys, link: Link) -> Op[Any]:
 @scenario("set_key")
 def _(keys: Keys, link: Link) -> Op[Any]:
     blocked_key(keys, link)
-    return partitions.set_key(keys, "a", "x", weight=3, limit=5)
+    return partitions.set_key(keys, "a", "x", partitions.KeyChange(weight=3, limit=5))
 
 
 @scenario("change_key_rate")
@@ -429,7 +429,7 @@ def _(keys: Keys, link: Link) -> Op[Any]:
 def blocked_key(keys: Keys, link: Link) -> KeyedPool:
     """A pool that holds job 1 of key x, whose other job waits for its place."""
     rule = key_name(keys, link, "a", places=1)
-    link.run(partitions.set_key(keys, "a", "x", weight=2))
+    link.run(partitions.set_key(keys, "a", "x", partitions.KeyChange(weight=2)))
     fill_keys(keys, link, "a", ("x", "1"), ("x", "2"))
     pool = KeyedPool(keys, link, rule, pool_id="p1")
     assert pool.tokens() == ["1:a|x"]

@@ -48,7 +48,7 @@ def test_weights_decide_the_shares(new_pool, keys, link):
     pool.register("work", lambda key: order.extend([key]), fair_by="key")
     declare(pool, keys, link)
     for key, weight in (("a", 3), ("b", 2), ("c", 1)):
-        link.run(partitions.set_key(keys, "work", key, weight=weight))
+        link.run(partitions.set_key(keys, "work", key, partitions.KeyChange(weight=weight)))
         pool.enqueuer.enqueue_many("work", [{"key": key}] * 6000)
     with pool:
         wait_until(lambda: len(order) >= 12000, 120)

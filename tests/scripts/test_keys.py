@@ -78,7 +78,7 @@ def test_keys_that_are_behind_are_forgotten_over_several_exchanges(keyed, keys, 
 def test_weights_give_shares(keyed, keys, link):
     pool = keyed()
     for key, weight in (("x", 3), ("y", 2), ("z", 1)):
-        link.run(partitions.set_key(keys, "a", key, weight=weight))
+        link.run(partitions.set_key(keys, "a", key, partitions.KeyChange(weight=weight)))
         fill_keys(keys, link, "a", *((key, str(n)) for n in range(1000)))
     shares = Counter(key for _ in range(120) for key, _ in pool.take(room=10))
     assert sum(shares.values()) == 1200
@@ -106,7 +106,7 @@ def test_a_completion_whose_held_set_was_not_passed_is_sent_again(keyed, keys, l
     pool.counted = False
     first, second = pool.tokens(room=2)
     assert pool.reply.counted == set()
-    walk(link, change_key(keys, "a", "x", limit=2))
+    walk(link, change_key(keys, "a", "x", partitions.KeyChange(limit=2)))
     for reply in (pool.exchange("a", done={"a": [first]}, room=5), pool.resend()):
         assert (reply.stuck, reply.counted, jobs_of(reply)) == ([first], {"a"}, [])
     assert call("SCARD", keys.held_of("a|x")) == 2
@@ -208,11 +208,11 @@ def test_throttled_holds_only_its_key(keyed, keys, link, call):
 
 def test_a_paused_key_waits_until_it_is_resumed(keyed, keys, link, call):
     pool = keyed()
-    link.run(partitions.set_key(keys, "a", "x", paused=True))
+    link.run(partitions.set_key(keys, "a", "x", partitions.KeyChange(paused=True)))
     fill_keys(keys, link, "a", ("x", "1"), ("y", "2"))
     assert pool.take() == [("y", "2")]
     assert call("ZSCORE", keys.blocked("a"), "x") == b"inf"
-    link.run(partitions.set_key(keys, "a", "x", paused=False))
+    link.run(partitions.set_key(keys, "a", "x", partitions.KeyChange(paused=False)))
     assert call("HEXISTS", keys.key_settings("a"), "x") == 0
     assert call("EXISTS", keys.bell("a")) == 1
     pool.next = []

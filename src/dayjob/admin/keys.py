@@ -13,7 +13,7 @@ from dayjob.errors import BadOption
 from dayjob.handlers.job_keys import stored_key
 from dayjob.names import suggest
 from dayjob.store.ops import inspect, key_changes, operate, partitions, rates
-from dayjob.store.ops.partitions import KeyState
+from dayjob.store.ops.partitions import KeyChange, KeyState
 from dayjob.store.steps import Steps, ask
 from dayjob.text import counted
 
@@ -75,8 +75,8 @@ def set_weight(session: Session, name: str, key: str, weight: float) -> Steps[Ou
     """Let a key take `weight` turns while another one takes one. Raises BadOption."""
     yield from _must_have_keys(session, name)
     own = stored_key(key)
-    clear = ("weight",) if weight == 1 else ()
-    yield from key_changes.change_key(session.keys, name, own, weight=None if clear else weight, clear=clear)
+    change = KeyChange(clear=("weight",)) if weight == 1 else KeyChange(weight)
+    yield from key_changes.change_key(session.keys, name, own, change)
     return (yield from _done(session, "set weight", name, key, f"Weight {weight:g}."))
 
 
@@ -84,8 +84,8 @@ def limit_key(session: Session, name: str, key: str, limit: int | None) -> Steps
     """Limit how many jobs of a key run at once; None for what the code declares. Raises BadOption."""
     yield from _must_have_keys(session, name)
     own = stored_key(key)
-    clear = ("limit",) if limit is None else ()
-    yield from key_changes.change_key(session.keys, name, own, limit=limit, clear=clear)
+    change = KeyChange(clear=("limit",)) if limit is None else KeyChange(limit=limit)
+    yield from key_changes.change_key(session.keys, name, own, change)
     message = "The limit of the code again." if limit is None else f"At most {limit:,} at once."
     return (yield from _done(session, "limit key", name, key, message))
 
@@ -102,7 +102,9 @@ def resume_key(session: Session, name: str, key: str) -> Steps[Outcome]:
 
 def _pause_or_resume(session: Session, action: str, name: str, key: str) -> Steps[Outcome]:
     yield from _must_have_keys(session, name)
-    changed = yield from key_changes.change_key(session.keys, name, stored_key(key), paused=action == "pause")
+    changed = yield from key_changes.change_key(
+        session.keys, name, stored_key(key), KeyChange(paused=action == "pause")
+    )
     kind, message = DONE_OR_ALREADY[action][changed]
     return (yield from outcome(session, f"{action} key", _subject(name, key), kind, message))
 

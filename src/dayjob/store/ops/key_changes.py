@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Sequence
 
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops import maintain, membership, partitions, rates
 from dayjob.store.ops.consume import key_in, name_in
-from dayjob.store.ops.partitions import COUNTING, KEYS_AT_ONCE
+from dayjob.store.ops.partitions import COUNTING, KEYS_AT_ONCE, KeyChange
 from dayjob.store.ops.rates import RateRule
 from dayjob.store.steps import Steps, ask, ask_all
 
@@ -39,31 +38,22 @@ def _places(rule: RateRule | None) -> int:
     return 0 if rule is None or rule.key is None else rule.key.places
 
 
-def change_key(
-    keys: Keys,
-    name: str,
-    key: str,
-    *,
-    weight: float | None = None,
-    limit: int | None = None,
-    paused: bool | None = None,
-    clear: Sequence[str] = (),
-) -> Steps[bool]:
+def change_key(keys: Keys, name: str, key: str, change: KeyChange) -> Steps[bool]:
     """Change what is given for one key of a name. Returns whether something changed. Raises BadOption.
 
     A limit comes into force in the last step.
     """
-    final = partitions.set_key(keys, name, key, weight=weight, limit=limit, paused=paused, clear=clear)
-    counted = True
-    if limit is not None or "limit" in clear:
+    final = partitions.set_key(keys, name, key, change)
+    counted, clears = True, "limit" in change.clear
+    if change.limit is not None or clears:
         counted = _places((yield from ask(rates.rate_table(keys))).rules.get(name)) > 0
-    if limit is not None and not counted:
+    if change.limit is not None and not counted:
         settings = yield from ask(Op("HGET", (keys.key_settings(name),), (key,), partitions.read_settings))
         if settings[1] in (None, COUNTING):
-            yield from ask(partitions.set_key(keys, name, key, limit=COUNTING))
+            yield from ask(partitions.set_key(keys, name, key, KeyChange(limit=COUNTING)))
             yield from count_held(keys, name, only=key)
     changed: bool = yield from ask(final)
-    if "limit" in clear and not counted:
+    if clears and not counted:
         yield from ask(Op("DEL", (keys.held_of(partitions.place(name, key)),), (), int))
     return changed
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dayjob.errors import BadOption
 from dayjob.store.keys import Keys
@@ -216,31 +216,27 @@ def _read_keyed(reply: Any) -> dict[str, tuple[str, ...]]:
 # What operators set.
 
 
-def set_key(
-    keys: Keys,
-    name: str,
-    key: str,
-    *,
-    weight: float | None = None,
-    limit: int | None = None,
-    paused: bool | None = None,
-    clear: Sequence[str] = (),
-) -> Op[bool]:
-    """Change what is given for one key of a name, and put it into turns. `clear` names what is set back.
+class KeyChange(NamedTuple):
+    """What an operator changes for one key; None leaves a setting as it is."""
 
-    Raises BadOption.
-    """
+    weight: float | None = None
+    limit: int | None = None
+    paused: bool | None = None
+    #: The settings that get the value of the code again.
+    clear: Sequence[str] = ()
+
+
+def set_key(keys: Keys, name: str, key: str, change: KeyChange) -> Op[bool]:
+    """Change what is given for one key of a name, and put it into turns. Raises BadOption."""
+    weight, limit, paused, clear = change
     if weight is not None and not 0.001 <= weight <= MAX_WEIGHT:
         raise BadOption(f"weight={weight!r}: give a number from 0.001 to {MAX_WEIGHT}")
     if limit is not None and not 1 <= limit <= MAX_PLACES and limit != COUNTING:
         raise BadOption(f"limit={limit!r}: give a whole number from 1 to 1,000,000")
-    given = {"weight": weight, "limit": limit, "paused": None if paused is None else int(paused)}
+    given = {"weight": weight, "limit": limit, "paused": paused}
     args: list[Arg] = [key]
     for field, value in given.items():
-        if field in clear:
-            args.append("-")
-        else:
-            args.append("" if value is None else f"{value:.7g}")
+        args.append("-" if field in clear else "" if value is None else f"{value:.7g}")
     key_list = (keys.key_settings(name), *_order_keys(keys, name), keys.partition(name, key), keys.bell(name))
     return Op(load("set_key"), key_list, args, bool)
 
