@@ -26,7 +26,8 @@ def ticks(keys, link):
     """The runs of ticks of a schedule, oldest first."""
 
     def found(schedule="sched"):
-        runs = walk(link, events.ticks(keys, [schedule]))
+        (lines,) = walk(link, events.tick_lines(keys, [schedule]))
+        runs = [run for raw in lines if (run := events.ticks_of(schedule, raw)) is not None]
         return [(run.what, run.count, run.first, run.last) for run in reversed(runs)]
 
     return found

@@ -195,32 +195,17 @@ class Runtime:
     def _build_executors(self) -> None:
         """Build the executors that this pool needs: threads, an event loop, or both with shared slots."""
         options, runner = self._pool.options, self._runner
-        finish, on_room = self.fetcher.finish, self.fetcher.wake
+        finish = self.fetcher.finish
         kinds = {job_type.is_async for job_type in self.job_types.values()}
         slots = Slots(options.concurrency) if len(kinds) == 2 else None
+        shared: dict[str, Any] = {"on_room": self.fetcher.wake, "slots": slots, "board": self._board}
         if False in kinds:
             limit = min(options.threads or options.concurrency, options.concurrency)
-            self.threads = ThreadExecutor(
-                runner.run,
-                runner.give_up,
-                finish,
-                limit=limit,
-                on_room=on_room,
-                slots=slots,
-                board=self._board,
-            )
+            self.threads = ThreadExecutor(runner.run, runner.give_up, finish, limit=limit, **shared)
         # A pool without async jobs may still have async lifespans.
         if True in kinds or any(lifespan.is_async for lifespan in self._pool.lifespans):
             limit = options.concurrency
-            self.loop = LoopExecutor(
-                runner.arun,
-                runner.give_up,
-                finish,
-                limit=limit,
-                on_room=on_room,
-                slots=slots,
-                board=self._board,
-            )
+            self.loop = LoopExecutor(runner.arun, runner.give_up, finish, limit=limit, **shared)
         self._executors.attach(self.threads, self.loop)
 
     def _build_services(self) -> None:

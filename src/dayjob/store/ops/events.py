@@ -154,17 +154,6 @@ def tick_lines(keys: Keys, schedules: Sequence[str]) -> Steps[list[list[bytes]]]
     )
 
 
-def ticks(keys: Keys, schedules: Sequence[str]) -> Steps[list[TickRun]]:
-    """The ticks of these schedules, newest first for each; of 500 schedules at most."""
-    found = yield from tick_lines(keys, schedules)
-    runs = [
-        ticks_of(schedule, raw)
-        for schedule, some in zip(schedules[:MAX_SCHEDULES], found, strict=True)
-        for raw in some
-    ]
-    return [run for run in runs if run is not None]
-
-
 def ticks_of(schedule: str, raw: bytes) -> TickRun | None:
     """The ticks of a stored line; None if it cannot be read."""
     moment, _, text = raw.partition(b" ")

@@ -242,11 +242,6 @@ def batches(scans: Iterable[Scan]) -> Iterator[list[Scan]]:
         yield batch
 
 
-def size(key: str) -> Op[int]:
-    """How many records a stream has."""
-    return Op("XLEN", (key,), (), int)
-
-
 def quoted(text: str) -> bytes:
     """A text as a record has it."""
     return codec.quoted(text)
