@@ -915,6 +915,20 @@ ALL = (
         (f"{NETWORK}::test_each_job_runs_once_though_exchanges_are_cut_at_random", CRASHES),
     ),
     Mutant(
+        "gathered outcomes wait for more of them for ever",
+        f"{WORKER}/fetching/fetcher.py",
+        "if not handed or self._outbox.finished:",
+        "if not handed:",
+        ("tests/unit/test_fetcher.py::test_gathered_outcomes_are_sent_though_no_more_of_them_come",),
+    ),
+    Mutant(
+        "a quiet pool gathers outcomes",
+        f"{WORKER}/fetching/fetcher.py",
+        "ready = 0 if self._state.quiet else self._executors.ready",
+        "ready = self._executors.ready",
+        ("tests/unit/test_fetcher.py::test_outcomes_are_sent_at_once_if_nothing_will_start",),
+    ),
+    Mutant(
         "a refused pool keeps its id",
         f"{WORKER}/membership.py",
         "        state.pool_id = new_id()\n",

@@ -434,6 +434,43 @@ def test_a_busy_pool_prefetches_jobs_of_fast_types_only():
     assert not pool.fetcher._due()
 
 
+def test_a_prefetch_waits_until_it_brings_as_much_as_is_ready():
+    pool = Pool()
+    pool.exchange(new_reply(batches=[jobs("a", 1, 30)], live=["a"], held=30))
+    pool.threads.busy = 2
+    # Both workers together finish 40 of these within the time for which jobs are prefetched.
+    pool.job_types["a"].estimate = 0.001
+    assert not pool.fetcher._due()
+    for _ in range(10):
+        pool.threads.ready.attempts.popleft()
+    assert pool.fetcher._due()
+
+
+def test_outcomes_are_gathered_while_the_workers_have_attempts_to_start():
+    pool = Pool()
+    pool.exchange(new_reply(batches=[jobs("a", 1, 8)], held=8))
+    ready = pool.threads.ready.attempts
+    pool.fetcher.finish(ready.popleft(), None)
+    assert not pool.fetcher._due()
+    pool.fetcher.finish(ready.popleft(), None)
+    pool.fetcher.finish(ready.popleft(), None)
+    assert pool.fetcher._due(), "the workers have used up enough"
+
+
+@pytest.mark.parametrize("change", ["nothing is ready", "quiet"])
+def test_outcomes_are_sent_at_once_if_nothing_will_start(change):
+    pool = Pool()
+    pool.exchange(new_reply(batches=[jobs("a", 1, 8)], held=8))
+    ready = pool.threads.ready.attempts
+    pool.fetcher.finish(ready.popleft(), None)
+    assert not pool.fetcher._outcomes_due()
+    if change == "quiet":
+        pool.state.quiet = True
+    else:
+        ready.clear()
+    assert pool.fetcher._outcomes_due()
+
+
 class Sleeper:
     """The fetcher's loop on its own thread."""
 
@@ -472,6 +509,16 @@ def test_while_the_loop_sleeps_the_listener_makes_the_exchange_on_its_own_thread
         assert loop.awake == []
         # The loop arms it too as it falls asleep, perhaps a moment after the exchange.
         wait_until(lambda: len(pool.armed) >= 2)
+
+
+def test_gathered_outcomes_are_sent_though_no_more_of_them_come():
+    pool = Pool()
+    pool.exchange(new_reply())
+    with Sleeper(pool):
+        pool.link.answers = [new_reply(batches=[jobs("a", 1, 8)], held=8), new_reply(held=7)]
+        pool.fetcher.ring("a")
+        pool.fetcher.finish(pool.threads.ready.attempts.popleft(), None)
+        wait_until(lambda: len(pool.held) == 7)
 
 
 def test_the_loop_wakes_up_if_the_exchange_of_the_listener_fails():

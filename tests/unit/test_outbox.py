@@ -43,7 +43,7 @@ def finished(count: int) -> list[Attempt]:
 def take_all(outbox: OutcomeOutbox) -> list[list[str]]:
     """The tokens of each exchange, until nothing waits."""
     taken = []
-    while outbox.due:
+    while outbox.due():
         entries, _ = outbox.take(0.0)
         taken.append([entry.token for entry in entries])
     return taken
@@ -87,7 +87,7 @@ def test_plain_completions_are_grouped_by_name(outbox):
     outbox.finished.extend([new_attempt(1, one), new_attempt(2, other), new_attempt(3, one)])
     assert len(outbox) == 3
     assert outbox.take(0.0) == ([], {"a": ["1:a", "3:a"], "b": ["2:b"]})
-    assert (len(outbox), outbox.due) == (0, False)
+    assert (len(outbox), outbox.due()) == (0, False)
 
 
 def test_completed_members_are_grouped_by_batch_beside_other_outcomes(outbox):
@@ -144,31 +144,39 @@ def test_an_outcome_that_is_held_waits_for_its_time_or_for_the_pool_to_stop(outb
     attempt, behind = new_attempt(1, job_type), new_attempt(2, job_type)
     attempt.hold_until, behind.hold_until = math.inf, 0.0
     outbox.later.extend((attempt, behind))
-    assert not outbox.due
+    assert not outbox.due()
     assert outbox.take(0.0) == ([], {})
     job_type.pool.stopping = True
-    assert outbox.due
+    assert outbox.due()
     assert outbox.take(0.0) == ([], {"a": ["1:a", "2:a"]})
+
+
+def test_finished_attempts_may_wait_for_more_of_them_and_nothing_else_may(outbox):
+    outbox.finished.extend(finished(2))
+    assert not outbox.due(2)
+    assert outbox.due(1)
+    outbox.entries.append(Entry("a", "9:a", Unreadable(), b"{}"))
+    assert outbox.due(2)
 
 
 def test_an_outcome_is_sent_when_its_time_has_come(outbox):
     attempt = new_attempt(1)
     attempt.hold_until = time.monotonic()
     outbox.later.append(attempt)
-    assert outbox.due
+    assert outbox.due()
     assert outbox.take(0.0) == ([], {"a": ["1:a"]})
 
 
 def test_stuck_outcomes_are_tried_again_no_more_than_once_in_a_while(outbox):
     entry = Entry("a", "1:a", Retried(0.005), b"{}")
     outbox.stick(entry)
-    assert outbox.due
+    assert outbox.due()
     assert len(outbox) == 0, "what is stuck does not keep a pool from stopping"
     assert outbox.take(0.0) == ([entry], {})
     outbox.stick(entry)
     outbox._stuck_at += 100
     assert outbox.stuck
-    assert not outbox.due
+    assert not outbox.due()
     assert outbox.take(0.0) == ([], {})
 
 
@@ -183,7 +191,7 @@ def test_a_pool_that_lost_its_id_sends_none_of_its_old_entries(outbox):
     outbox.entries.append(Entry("a", "1:a", GivenBack()))
     outbox.stick(Entry("a", "2:a", GivenBack()))
     outbox.clear()
-    assert (len(outbox), outbox.due, outbox.stuck) == (0, False, False)
+    assert (len(outbox), outbox.due(), outbox.stuck) == (0, False, False)
 
 
 def test_the_end_of_a_suspect_lets_the_next_one_be_named():

@@ -38,6 +38,8 @@ logger = SafeLogger("dayjob.worker.fetching.fetcher")
 HANDOVER_CHECK_SECONDS = 0.004
 #: Seconds after which figures, stuck outcomes and delayed outcomes are sent if nothing else causes an exchange.
 FLUSH_SECONDS = 1.0
+#: How many outcomes are gathered at most for one exchange while the workers have attempts to start.
+MAX_GATHERED = 64
 
 
 class Fetcher:
@@ -80,6 +82,8 @@ class Fetcher:
         self._event = threading.Event()
         state.emits.wake = self._event.set
         self._sleeping = False
+        #: How many outcomes may wait for more of them.
+        self._gathered = 0
         #: Held by the thread that makes an exchange: the fetcher's own, or the listener's while the fetcher sleeps.
         self._turn = threading.Lock()
         self._refused = False
@@ -111,17 +115,18 @@ class Fetcher:
             if self._due() or self._closing:
                 break
             self._listen()
-            handed = self._executors.ready or self._start_gate.guarding
+            handed = self._executors.ready or self._start_gate.guarding or self._gathered
             timeout = self._outbox.emits.wait
             if handed:
                 timeout = HANDOVER_CHECK_SECONDS
             elif timeout is None and (self._outbox.stuck or self._outbox.later or self._counts.pending()):
                 timeout = FLUSH_SECONDS
             if not self._event.wait(timeout):
-                if not handed:
-                    # Only figures, emitted values, stuck or delayed outcomes wait: send what is due.
+                if handed:
+                    self._executors.nudge()
+                if not handed or self._outbox.finished:
+                    # What waits has waited long enough: figures, emitted values, gathered, stuck or delayed outcomes.
                     break
-                self._executors.nudge()
         self._sleeping = False
 
     def exchange_once(self) -> None:
@@ -155,7 +160,7 @@ class Fetcher:
 
     def _due(self) -> bool:
         """Whether an exchange is needed now."""
-        if self._requests.current is not None or self._names.rung or self._refused or self._outbox.due:
+        if self._requests.current is not None or self._names.rung or self._refused or self._outcomes_due():
             return True
         if self._flushing and self._counts.pending():
             return True
@@ -174,7 +179,17 @@ class Fetcher:
         if executors.ready > consume.MAX_FETCHED:
             return False
         budget = self._budget()
-        return budget.extra > 0 and not budget.fast.isdisjoint(live)
+        return budget.extra > 0 and budget.extra >= executors.ready and not budget.fast.isdisjoint(live)
+
+    def _outcomes_due(self) -> bool:
+        """Whether outcomes should be sent now.
+
+        While the workers have attempts to start, outcomes are gathered, so that each exchange settles many. The workers need the
+        next jobs only later.
+        """
+        ready = 0 if self._state.quiet else self._executors.ready
+        self._gathered = min(MAX_GATHERED, ready // 2)
+        return self._outbox.due(self._gathered)
 
     def _budget(self) -> FetchBudget:
         """The budget of the next exchange, computed when its request is built.
@@ -276,7 +291,7 @@ class Fetcher:
             else:
                 self._outbox.finished.append(attempt)
         # Also after a second outcome, because the slot of the attempt is free only now.
-        if self._sleeping:
+        if self._sleeping and (not self._gathered or len(self._outbox.finished) > self._gathered):
             self._event.set()
 
     def ring(self, name: str) -> None:

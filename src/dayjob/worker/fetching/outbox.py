@@ -52,11 +52,10 @@ class OutcomeOutbox:
         """How many outcomes wait, without the stuck ones."""
         return len(self.finished) + len(self.entries) + len(self._staging)
 
-    @property
-    def due(self) -> bool:
-        """Whether an outcome should be sent now."""
+    def due(self, gathered: int = 0) -> bool:
+        """Whether an outcome should be sent now. Up to `gathered` finished attempts may wait for more."""
         return bool(
-            self.finished or self.entries or self._staging or self._retry_due or self._later_due
+            len(self.finished) > gathered or self.entries or self._staging or self._retry_due or self._later_due
             or self.emits.wait == 0
         )  # fmt: skip
 
