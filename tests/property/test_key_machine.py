@@ -207,14 +207,16 @@ class MachinePool(Pool):
         self.book.read_again(NAMES)
         self.with_jobs = KeysWithJobs(keys, link, types)
 
-    def prepare(self, *wants: Any, entries: Any = (), done: Any = None, room: int = 0, **what: Any) -> Any:
+    def prepare(
+        self, *wants: Any, entries: Any = (), done: Any = None, room: int = 0, extra: int = 0, **what: Any
+    ) -> Any:
         asked = {want.name for want in wants} | {entry.name for entry in entries} | set(done or {})
         freed = sorted(self.book.freed_by(entries) - asked)
         wants = (*wants, *(Want(name, 1, fetch=False) for name in freed))
         self.rules = self.book.of(sorted(asked | set(freed)))
-        self.keyed = self.with_jobs.of(self.rules, entries, done or {}, room)
+        self.keyed = self.with_jobs.of(self.rules, entries, done or {}, room, extra)
         self.kinds = self.book.kinds(self.rules, entries, self.keyed)
-        return super().prepare(*wants, entries=entries, done=done, room=room, **what)
+        return super().prepare(*wants, entries=entries, done=done, room=room, extra=extra, **what)
 
     def note(self, reply: consume.Reply) -> None:
         super().note(reply)

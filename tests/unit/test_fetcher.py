@@ -12,10 +12,12 @@ import pytest
 
 from attempts import new_attempt, new_job_type
 from dayjob.errors import Unavailable
+from dayjob.limits import KeyRule
 from dayjob.outcome import Dropped, Retried
 from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry, FetchedJobs, Reply
+from dayjob.store.ops.rates import RateRule
 from dayjob.worker.fetching import fetcher, start_gate
 from dayjob.worker.fetching.budget import PREFETCH_PAUSE_SECONDS, FetchBudget
 from dayjob.worker.fetching.fetcher import Fetcher
@@ -174,6 +176,15 @@ def test_a_request_fetches_names_with_a_weight_that_do_not_rest(requests):
     assert (request.room, request.extra) == (3, 4)
     wants = {one.name: (one.weight, one.fetch, one.fast) for one in request.wants}
     assert wants == {"fast": (2, True, True), "settled": (1, False, False), "resting": (5, False, False)}
+
+
+def test_a_request_passes_fewer_keys_while_jobs_are_prefetched_and_none_gets_more_than_eight_jobs():
+    rules = {name: RateRule(1, (), KeyRule(("key",), 0)) for name in "abcde"}
+    keys_with_jobs = KeysWithJobs(KEYS, FakeLink(), {})  # type: ignore[arg-type]
+    keys_with_jobs.learn({name: [str(n) for n in range(64)] for name in rules}, ())
+    assert {len(one.heads) for one in keys_with_jobs.of(rules, [], {}, 500, 0).values()} == {29}
+    assert {len(one.heads) for one in keys_with_jobs.of(rules, [], {}, 10, 490).values()} == {16}
+    assert {len(one.heads) for one in keys_with_jobs.of(rules, [], {}, 10, 0).values()} == {7}
 
 
 def test_the_idle_request_is_returned_once(requests):

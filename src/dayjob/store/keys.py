@@ -112,7 +112,7 @@ class Keys:
         return f"{self.prefix}limits"
 
     def rate(self, limit: str) -> str:
-        """String, Redis microseconds: when the bucket of a rate limit is full again, its last charge, the sum of its charges since it was created, and when that was. Expires a minute after it is full. Written by exchange."""
+        """String, Redis microseconds: the epoch, when the state was created; its last charge, from the epoch on; the sum of its charges since; how much later than epoch and charges together its bucket is full again, or earlier if negative; for one key also the interval of a unit. Expires a minute after it is full. Written by exchange."""
         return f"{self.prefix}rate:{limit}"
 
     def window(self, limit: str) -> str:

@@ -20,6 +20,9 @@ MIN_KEYS = 4
 #: If the share of a name is larger than FEW_JOBS, so many jobs are fetched of each key: a key costs more than a job.
 FEW_JOBS = 16
 JOBS_OF_A_KEY = 4
+#: The same while jobs are prefetched, which are done within milliseconds: a turn may be longer then.
+FEW_FAST_JOBS = 8
+FAST_JOBS_OF_A_KEY = 8
 #: How many keys of a name an exchange passes at most.
 MAX_KEYS = 64
 
@@ -51,7 +54,8 @@ class KeysWithJobs:
         rules: Mapping[str, RateRule],
         entries: Sequence[Entry],
         done: Mapping[str, Sequence[str]],
-        room: int,
+        free: int,
+        extra: int,
     ) -> dict[str, KeyedName]:
         """What a request passes of the keys of these names: the next ones, and those of attempts that it settles.
 
@@ -59,8 +63,9 @@ class KeysWithJobs:
         """
         found: dict[str, KeyedName] = {}
         waiting = sum(1 for name, rule in rules.items() if rule.key is not None and self._next.get(name))
-        share = room // max(1, waiting) + 1
-        most = min(MAX_KEYS, MIN_KEYS + min(share, max(FEW_JOBS, share // JOBS_OF_A_KEY)))
+        share = (free + extra) // max(1, waiting) + 1
+        few, of_a_key = (FEW_FAST_JOBS, FAST_JOBS_OF_A_KEY) if extra else (FEW_JOBS, JOBS_OF_A_KEY)
+        most = min(MAX_KEYS, MIN_KEYS + min(share, max(few, share // of_a_key)))
         # The next request may have more room: that of an idle pool has none for a prefetch.
         following = min(MAX_KEYS, most + FEW_JOBS)
         freed = [entry for entry in entries if entry.spent is not None and entry.spent.units < 0]

@@ -79,7 +79,7 @@ class RequestSequence:
             for name in order
         ]
         rules = self._rules.of(order)
-        keyed = self._keys_with_jobs.of(rules, entries, done, budget.free + budget.extra) if rules else {}
+        keyed = self._keys_with_jobs.of(rules, entries, done, budget.free, budget.extra) if rules else {}
         request = Request(
             self._state.pool_id, self._number + 1, self.first_token, wants,
             room=budget.free, extra=budget.extra, entries=entries, done=done, members=members,

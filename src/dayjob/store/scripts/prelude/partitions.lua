@@ -161,7 +161,7 @@ local function new_partitions(base, keys, count, following, at_us, passed)
     for p = math.floor(size / 2), 1, -1 do sink(p) end
     -- Few keys get their jobs in several portions, so that weights count within one exchange. Of many keys, some get a few jobs
     -- and the others have their turn in the next exchange: a visit costs more than a job.
-    local quantum = math.max(1, math.min(4, math.ceil(slots / size)), math.floor(slots / (2 * size)))
+    local quantum = math.max(1, math.min(8, math.ceil(slots / size)), math.floor(slots / (2 * size)))
     while slots > 0 and size > 0 do
       local one = heap[1]
       local k = math.min(quantum, one.most - one.take, slots, one.rule and spare_under(one.rule) or slots)
