@@ -8,6 +8,7 @@ import django
 import pytest
 
 from django_shop import Shop
+from proxy import BEFORE, PASS, Fault, proxied
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -446,6 +447,55 @@ def test_the_backend_does_what_django_says_of_tasks(shop):
         out = shop.manage("test", "orders.live", "--testrunner", "shop.runner.Runner")
     assert "Ran 24 tests" in out
     assert "OK" in out
+
+
+RUN_BOTH = """
+from orders.tasks import add, slow_add
+import time
+found = [add.using(queue_name="mails").enqueue(2, b=3), slow_add.enqueue(1, 2)]
+deadline = time.monotonic() + 120
+while not all(result.is_finished for result in found):
+    assert time.monotonic() < deadline, found
+    time.sleep(0.02)
+    for result in found:
+        result.refresh()
+print([(result.status.name, result.attempts, [error.traceback for error in result.errors]) for result in found])
+"""
+
+
+def test_a_task_survives_that_redis_does_not_answer_at_its_start_or_at_its_end(shop, server):
+    """Each of its own requests is cut once. One failure would end it, and so show that a cut was counted as one."""
+    settings = shop.folder / "shop" / "settings.py"
+    settings.write_text(
+        settings.read_text().replace('"max_fails": 3, "retry_on": ConnectionError', '"max_fails": 1')
+    )
+    cut: list[tuple[bytes, bytes]] = []
+
+    def choose(words: list[bytes]) -> Fault:
+        """Cut the first read, the first note that it runs, and the first note of its end, of each task."""
+        if words[0] not in (b"GET", b"SET") or b":task" not in words[1]:
+            return PASS
+        kind = words[0] if words[0] == b"GET" else words[2].partition(b'"status":"')[2].partition(b'"')[0]
+        if (kind, words[1]) in cut:
+            return PASS
+        cut.append((kind, words[1]))
+        return BEFORE
+
+    with proxied(server.port) as proxy:
+        direct = shop.env["DAYJOB_REDIS_URL"]
+        shop.env["DAYJOB_REDIS_URL"] = proxy.url
+        proxy.each(choose)
+        with shop.worker():
+            shop.env["DAYJOB_REDIS_URL"] = direct
+            assert shop.python(RUN_BOTH) == "[('SUCCESSFUL', 1, []), ('SUCCESSFUL', 1, [])]"
+    assert sorted(kind for kind, _ in cut) == [
+        b"GET",
+        b"GET",
+        b"RUNNING",
+        b"RUNNING",
+        b"SUCCESSFUL",
+        b"SUCCESSFUL",
+    ]
 
 
 def test_options_are_those_of_jobs_and_wrong_ones_are_named(shop):

@@ -5,55 +5,40 @@ TASKS = {"default": {"BACKEND": "dayjob.django.tasks.DayjobBackend", "OPTIONS": 
 
 from __future__ import annotations
 
-import os
-import platform
-import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, make_dataclass
 from datetime import UTC, datetime
 from functools import partial
 from inspect import iscoroutinefunction
-from traceback import format_exception
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 
-from dayjob import retry
 from dayjob.django.project import commit_hook, project_pool, settings_of_project
 from dayjob.django.task_api import (
     BaseTaskBackend,
     InvalidTask,
     Task,
-    TaskContext,
     TaskResultDoesNotExist,
     normalize_json,
     task_enqueued,
-    task_finished,
-    task_started,
 )
 from dayjob.django.task_records import TaskRecord, due_of, read_task_record
+from dayjob.django.task_runner import MAX_WAIT_SECONDS, TaskRunner
 from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
 from dayjob.errors import BadOption, NotReady, StoreError
-from dayjob.instruments import failure_of
 from dayjob.job import Job, new_id
 from dayjob.options import JobOptions
-from dayjob.outcome import Dropped
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops.tasks import read_record, save_record
 
 logger = SafeLogger("dayjob.outbox")
-
-#: Seconds that the record of a task is kept after its end, unless `keep` is given.
-KEEP_SECONDS = 86_400.0
-#: Seconds that the record of a task is kept after it was enqueued, became due or was attempted.
-MAX_WAIT_SECONDS = 30 * 86_400.0
 
 #: The suffix of the queue for each band of priorities, from which priority on, and the weight of its queues.
 BANDS = (("@high", 34, 100), ("", -33, 10), ("@low", -100, 1))
@@ -224,8 +209,8 @@ class _TaskTypes:
                 return
             pool = project_pool()
             settings = {one.name: getattr(options, one.name) for one in fields(options)}
-            run = _Runner(task, options, backend)
-            handler = run.arun if iscoroutinefunction(task.func) else run.run
+            runner = TaskRunner(task, options, backend, self.enqueuer, self.async_enqueuer)
+            handler = runner.arun if iscoroutinefunction(task.func) else runner.run
             try:
                 for suffix, _, weight in BANDS:
                     pool.register(task.module_path + suffix, handler, **{**settings, "priority": weight})
@@ -253,102 +238,3 @@ class _TaskTypes:
 
 
 _types = _TaskTypes()
-
-
-class _Runner:
-    """Runs the attempts of one task, and records them."""
-
-    def __init__(self, task: Any, options: JobOptions, backend: type[DayjobBackend]) -> None:
-        self._task = task
-        self._options = options
-        self._backend = backend
-
-    def run(self, job: Job, args: list[Any], kwargs: dict[str, Any], queue: str, priority: int) -> Any:
-        """An attempt of a task that is a plain function."""
-        enqueuer = _types.enqueuer()
-        keys = Keys(enqueuer.namespace)
-        raw = enqueuer.run(read_record(keys, job.id))
-        record = self._begin(job, raw, args, kwargs, queue, priority)
-        enqueuer.run(save_record(keys, job.id, record.encode(), MAX_WAIT_SECONDS))
-        result = record.result_of_task()
-        task_started.send(self._backend, task_result=result)
-        try:
-            value = normalize_json(self._call(result)(*result.args, **result.kwargs))
-        except BaseException as error:
-            finished = self._fail(record, job, error)
-            enqueuer.run(save_record(keys, job.id, record.encode(), self._keep(finished=finished)))
-            if finished:
-                task_finished.send(self._backend, task_result=record.result_of_task())
-            raise
-        self._succeed(record, value)
-        enqueuer.run(save_record(keys, job.id, record.encode(), self._keep(finished=True)))
-        task_finished.send(self._backend, task_result=record.result_of_task())
-        return value
-
-    async def arun(self, job: Job, args: list[Any], kwargs: dict[str, Any], queue: str, priority: int) -> Any:
-        """An attempt of a task that is a coroutine function."""
-        enqueuer = _types.async_enqueuer()
-        keys = Keys(enqueuer.namespace)
-        raw = await enqueuer.run(read_record(keys, job.id))
-        record = self._begin(job, raw, args, kwargs, queue, priority)
-        await enqueuer.run(save_record(keys, job.id, record.encode(), MAX_WAIT_SECONDS))
-        result = record.result_of_task()
-        # Receivers of signals are plain functions that may use the database.
-        await sync_to_async(task_started.send)(self._backend, task_result=result)
-        try:
-            value = normalize_json(await self._call(result)(*result.args, **result.kwargs))
-        except BaseException as error:
-            finished = self._fail(record, job, error)
-            await enqueuer.run(save_record(keys, job.id, record.encode(), self._keep(finished=finished)))
-            if finished:
-                await sync_to_async(task_finished.send)(self._backend, task_result=record.result_of_task())
-            raise
-        self._succeed(record, value)
-        await enqueuer.run(save_record(keys, job.id, record.encode(), self._keep(finished=True)))
-        await sync_to_async(task_finished.send)(self._backend, task_result=record.result_of_task())
-        return value
-
-    def _begin(
-        self, job: Job, raw: bytes | None, args: list[Any], kwargs: dict[str, Any], queue: str, priority: int
-    ) -> TaskRecord:
-        now = time.time()
-        record = None if raw is None else read_task_record(raw)
-        if record is None:
-            # It has expired, or Redis has lost it. The job itself has all that is needed.
-            task = self._task.using(queue_name=queue, priority=priority)
-            record = TaskRecord.of(job.id, task, args, kwargs, job.enqueued_at)
-        record.status, record.attempted_at = "RUNNING", now
-        record.started_at = record.started_at or now
-        record.finished_at = None
-        record.workers.append(f"{platform.node()}/{os.getpid()}")
-        return record
-
-    def _call(self, result: Any) -> Callable[..., Any]:
-        if self._task.takes_context:
-            return partial(self._task.func, TaskContext(task_result=result))
-        found: Callable[..., Any] = self._task.func
-        return found
-
-    def _fail(self, record: TaskRecord, job: Job, error: BaseException) -> bool:
-        """Record an attempt that raised. Returns whether it was the last."""
-        failed = failure_of(error)
-        if failed is not None:
-            error, finished = failed.error, failed.last
-        else:
-            # Cancelled, given back, snoozed or discarded.
-            finished = job.stop_reason == "cancelled" or self._drops(error, job)
-        if failed is not None or finished:
-            record.add_error(error, "".join(format_exception(error)))
-        record.status = "FAILED" if finished else "READY"
-        record.finished_at = time.time() if finished else None
-        return finished
-
-    def _drops(self, error: BaseException, job: Job) -> bool:
-        outcome = retry.decide(self._options, error, job.fails, random.Random())
-        return isinstance(error, Exception) and isinstance(outcome, Dropped)
-
-    def _succeed(self, record: TaskRecord, value: Any) -> None:
-        record.status, record.finished_at, record.result = "SUCCESSFUL", time.time(), value
-
-    def _keep(self, *, finished: bool) -> float:
-        return (self._options.keep or KEEP_SECONDS) if finished else MAX_WAIT_SECONDS
