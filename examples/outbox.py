@@ -11,7 +11,8 @@ from dayjob import Job, WorkerPool
 from dayjob.outbox import Outbox
 
 engine = create_engine(f"sqlite:///{Path(tempfile.mkdtemp(), 'shop.db')}")
-pool = WorkerPool(namespace="example-outbox", concurrency=1, outbox=Outbox(engine))
+outbox = Outbox(engine)
+pool = WorkerPool(namespace="example-outbox", concurrency=1, outbox=outbox)
 ended = threading.Event()
 
 
@@ -39,7 +40,7 @@ def place(order: int) -> None:
 
 
 def main() -> None:
-    pool.outbox.create_tables()
+    outbox.create_tables()
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE orders (id INTEGER)"))
         connection.execute(text("CREATE TABLE payments (id INTEGER)"))

@@ -6,6 +6,8 @@ flask --app app dayjob worker
 curl -X POST http://127.0.0.1:5000/orders/7
 """
 
+from typing import Literal
+
 from flask import Flask, current_app, request
 
 from dayjob import WorkerPool
@@ -22,7 +24,7 @@ def confirm(order: int) -> str:
     return f"order {order} confirmed by {current_app.config['SENDER']}"
 
 
-def role() -> str | None:
+def role() -> Literal["viewer", "operator"] | None:
     """Who may use the console. A real app asks its login."""
     return "operator" if request.headers.get("x-user") == "ada" else None
 

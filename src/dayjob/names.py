@@ -35,7 +35,7 @@ def check_headers(headers: Any, where: str) -> dict[str, str]:
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise BadOption(f"{where}: {name!r} is no name: use 1 to 64 of a-z, 0-9, '-', '_' and '.'")
         if not isinstance(value, str):
-            raise BadOption(f"{where}: {name!r} is a {type(value).__name__}, not a string")
+            raise BadOption(f"{where}: {name!r} must be a string, not {type(value).__name__}")
         check_text(value, f"{where}: {name!r}")
     size = sum(len(name) + len(value.encode()) for name, value in headers.items())
     if size > MAX_HEADER_BYTES:

@@ -242,6 +242,10 @@ def _checked(
     known = _checks(kind)  # type: ignore[arg-type]  # mypy does not know that classes are hashable
     for key in settings:
         if key not in known:
+            if kind is PoolOptions and key in _checks(JobOptions):
+                raise BadOption(
+                    f"{where}: {key!r} is an option of jobs: write defaults={{{key!r}: {settings[key]!r}}}"
+                )
             valid = (*beside, *known)
             raise BadOption(f"{where}: no option {key!r}{suggest(key, valid)} (options: {', '.join(valid)})")
     # In the order of the struct, so that the first of several mistakes is always the same one.

@@ -53,7 +53,7 @@ def test_a_job_without_headers_has_none_and_its_payload_does_not_grow():
         ({"A": "x"}, "is no name"),
         ({"": "x"}, "is no name"),
         ({"a" * 65: "x"}, "is no name"),
-        ({"a": 7}, "is a int, not a string"),
+        ({"a": 7}, "'a' must be a string, not int"),
         ({"a": "\ud800"}, "lone surrogate"),
         ({"a": "x" * 4096}, "4,097 bytes are too many"),
         ([("a", "b")], "give a dict of strings"),

@@ -94,6 +94,10 @@ def test_job_types_take_the_defaults_of_the_pool_unless_they_set_an_option(defau
         WorkerPool(defaults={"max_fail": 9})  # type: ignore[typeddict-unknown-key]
     with pytest.raises(BadOption, match="WorkerPool: defaults: timeout"):
         WorkerPool(defaults={"timeout": -1})
+    with pytest.raises(
+        BadOption, match=r"WorkerPool: 'max_fails' is an option of jobs: write defaults=\{'max_fails': 9\}"
+    ):
+        WorkerPool(max_fails=9)  # type: ignore[call-arg]
 
 
 def test_the_current_job_is_known_in_both_kinds_of_handlers_and_nowhere_else(new_pool):

@@ -9,6 +9,7 @@ SECRET_KEY = os.environ.get("SHOP_SECRET_KEY", "only for this example")
 DEBUG = os.environ.get("SHOP_DEBUG", "1") == "1"
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "testserver"]
 USE_TZ = True
+TIME_ZONE = "UTC"
 ROOT_URLCONF = "shop.urls"
 STATIC_URL = "static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
