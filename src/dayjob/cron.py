@@ -11,11 +11,11 @@ import math
 import re
 import zoneinfo
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import NamedTuple, NoReturn
 
 from cronsim import CronSim, CronSimError
@@ -108,6 +108,10 @@ class Schedule:
         first, last = math.floor(after), math.floor(until)
         return self._rule.ticks(first, last, limit) if first < last else Ticks((), 0)
 
+    def counts(self, bounds: Sequence[int]) -> list[int]:
+        """How many ticks are between each of these times and the next one: in (bound, next bound]. The bounds ascend."""
+        return [upper - lower for lower, upper in pairwise(self._rule.totals(bounds))]
+
 
 @dataclass(frozen=True, slots=True)
 class Due:
@@ -187,6 +191,9 @@ class _Every:
         low, high = after // self.period, until // self.period
         start = max(low, high - limit)
         return Ticks(tuple(n * self.period for n in range(start + 1, high + 1)), start - low)
+
+    def totals(self, bounds: Sequence[int]) -> list[int]:
+        return [bound // self.period for bound in bounds]
 
     def describe(self) -> str:
         left, parts = self.period, []
@@ -277,7 +284,8 @@ class _Cron:
         return None
 
     def ticks(self, after: int, until: int, limit: int) -> Ticks:
-        counted = [(stretch, self._count(stretch)) for stretch in self._stretches(after, until)]
+        stretches = self._stretches(after, until)
+        counted = [(stretch, self._count(stretch, self._days(stretch))) for stretch in stretches]
         times: list[int] = []
         for stretch, count in reversed(counted):
             wanted = min(count, limit - len(times))
@@ -285,6 +293,19 @@ class _Cron:
                 walk = self._walk(stretch.high + 1, back=True)
                 times += (stretch.tick(next(walk)) for _ in range(wanted))
         return Ticks(tuple(reversed(times)), sum(count for _, count in counted) - len(times))
+
+    def totals(self, bounds: Sequence[int]) -> list[int]:
+        """How many ticks there are from the first of these times until each of them."""
+        found = [0] * len(bounds)
+        for stretch in self._stretches(bounds[0], bounds[-1]):
+            days = self._days(stretch)
+            begin, end = stretch.tick(stretch.low), stretch.tick(stretch.high)
+            for place, bound in enumerate(bounds):
+                if bound >= end:
+                    found[place] += self._count(stretch, days)
+                elif bound > begin:
+                    found[place] += self._count(stretch._replace(high=bound + stretch.offset), days)
+        return found
 
     def describe(self) -> str:
         text = CronSim(self.text, _EPOCH).explain()
@@ -336,13 +357,18 @@ class _Cron:
         """The matching local times after `local`, or before it in reverse order with `back`."""
         return map(_seconds, CronSim(self.text, _EPOCH + timedelta(seconds=local), reverse=back))
 
-    def _count(self, stretch: _Stretch) -> int:
-        """How many ticks the stretch has, counted day by day."""
+    def _days(self, stretch: _Stretch) -> list[int]:
+        """The midnights of the days of a stretch that have ticks."""
         midnight = stretch.low // _DAY * _DAY
         days = map(_seconds, CronSim(self.days, _EPOCH + timedelta(seconds=midnight - 1)))
+        return list(takewhile(lambda day: day <= stretch.high, days))
+
+    def _count(self, stretch: _Stretch, days: Sequence[int]) -> int:
+        """How many ticks the stretch has, counted day by day."""
         total = sum(
             self._times_until(stretch.high - day) - self._times_until(stretch.low - day)
-            for day in takewhile(lambda day: day <= stretch.high, days)
+            for day in days
+            if day <= stretch.high
         )
         return min(total, 1) if stretch.gap else total
 

@@ -75,7 +75,7 @@ def test_what_is_overdue_is_in_the_first_step(admin, call, keys, look):
     assert found.entries[0].name == "late"
 
 
-def test_a_schedule_that_ticks_too_often_is_named_and_the_others_are_whole(admin, new_pool, look):
+def test_each_tick_of_a_day_is_counted_and_the_list_has_the_first_of_all_schedules(faces, admin, new_pool):
     pool = new_pool()
     pool.register("sweep", lambda: None)
     pool.periodic("@every 1s", "sweep", name="hectic")
@@ -83,10 +83,17 @@ def test_a_schedule_that_ticks_too_often_is_named_and_the_others_are_whole(admin
     with pool:
         wait_until(lambda: len(admin.periodic()) == 2)
         found = admin.calendar(24)
-        everything = admin.calendar(24, most=5000)
-    assert found.cut_schedules == ("hectic",)
-    assert sum(one.schedule == "hourly" for one in everything.entries) == 24
-    assert not found.complete
+        later = admin.calendar(24, since=found.now + 7200)
+        page = faces.page("/calendar", hours=24, since=int(found.now + 7200))
+    last = found.starts[-1] + found.step - 1
+    ticks = last - int(found.now) + last // 3600 - int(found.now) // 3600
+    assert sum(found.periodic) == sum(one.periodic for one in found.names) == ticks
+    assert all(count in (found.step, found.step + 1) for count in found.periodic[1:])
+    assert [one.at for one in found.entries] == sorted(one.at for one in found.entries)
+    assert len(found.entries) == 200
+    assert found.complete
+    assert later.entries[0].at == pytest.approx(found.now + 7200, abs=2)
+    assert "schedule hectic" in page
 
 
 def test_the_calendar_has_hours_that_can_be_asked_for(admin):

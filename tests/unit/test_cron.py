@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -395,3 +396,21 @@ def test_every_tick_is_either_enqueued_or_counted_and_never_more_than_the_limit(
     assert found.last == NOON
     assert found.enqueue == tuple(range(NOON - 3600 * (len(found.enqueue) - 1), NOON + 1, 3600))
     assert due(parse("@hourly"), found.last, now, policy, limit) == Due((), 0, NOON)
+
+
+@pytest.mark.parametrize("spec", ["*/7 * * * *", "*/10 2 * * *", "0 */2 * * 1-5", "0 3 * * 7", "@every 47m"])
+@pytest.mark.parametrize(
+    ("zone", "begin"),
+    [
+        ("Europe/Paris", "2026-03-27T05:13"), ("Europe/Paris", "2026-10-24T01:30"), ("Australia/Lord_Howe", "2026-04-03T22:00"),
+        ("America/New_York", "2026-10-31T23:30"), ("UTC", "2026-06-01T00:00"),
+    ],
+)  # fmt: skip
+def test_the_ticks_of_each_step_are_counted_as_they_happen(spec, zone, begin):
+    schedule = parse(spec, None if spec.startswith("@every") else zone)
+    first = at(begin, zone)
+    bounds = [first, *range(first + 601, first + 3 * 86_400, 1800)]
+    ticks = schedule.ticks(first, bounds[-1], 100_000).times
+    expected = [sum(low < tick <= high for tick in ticks) for low, high in pairwise(bounds)]
+    assert schedule.counts(bounds) == expected
+    assert sum(expected) == len(ticks)

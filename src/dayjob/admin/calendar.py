@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 
 from dayjob import cron
 from dayjob.admin import sorting
@@ -21,8 +23,6 @@ STEPS = {1: 120, 24: 1800, 72: 7200}
 #: How many jobs of each set are read, and how many entries are listed.
 MAX_READ = inspect.MAX_ENTRIES
 MAX_LISTED = 200
-#: How many ticks of all schedules together are worked out.
-MAX_TICKS = 1000
 _SETS: tuple[ComingKind, ...] = ("scheduled", "retry")
 
 
@@ -31,7 +31,7 @@ def calendar(
 ) -> Steps[Calendar]:
     """What will run in the next 1, 24 or 72 hours: how many jobs in each step, how many of each name, and the first from `since` on.
 
-    Counts of scheduled jobs and retries are exact. Names and the list come from the first 500 of each.
+    The counts in each step are exact. Names and the list come from the first 500 scheduled jobs and retries, and from all ticks.
     The list is in the order in which they are due, or sorted by another column: `name`. Raises BadOption.
     """
     sorting.CALENDAR.read(sort)
@@ -47,19 +47,25 @@ def calendar(
     # From now on: what is late is due at once, and counts in the first step.
     begin = now if since is None else max(now, since)
     redactor = Redactor(session)
-    ticks, cut = yield from _ticks(session, redactor, now, end)
     entries: list[Coming] = []
     looked = []
     for kind in _SETS:
         some, whole = yield from _read(session, redactor, kind, begin if since is not None else None, end)
         entries += some
         looked.append(whole)
-    later = [tick for tick in ticks if tick.at >= begin]
-    listed = heapq.nsmallest(max(0, most), [*entries, *later], key=lambda one: one.at)
-    periodic = [sum(start <= tick.at < start + step for tick in ticks) for start in starts]
+    names = _by_name(entries)
+    periodic = [0] * len(starts)
+    listed = heapq.nsmallest(max(0, most), entries, key=lambda one: one.at)
+    for schedule, rule in (yield from _rules(session, redactor)):
+        # A tick of this second has passed.
+        counts = rule.counts([int(now), *(start - 1 for start in starts[1:]), int(end) - 1])
+        periodic = [before + count for before, count in zip(periodic, counts, strict=True)]
+        after = int(now) if since is None else max(int(now), math.ceil(begin) - 1)
+        names.setdefault(schedule.job, _none())["periodic"] += rule.ticks(after, end - 1, 0).skipped
+        listed = _with_ticks(listed, redactor, schedule, rule, after, end, max(0, most))
     return Calendar(
-        now, hours, step, tuple(starts), tuple(scheduled), tuple(retry), tuple(periodic), _by_name([*entries, *later]),
-        tuple(sorting.CALENDAR.sorted(listed, sort)), complete=all(looked) and not cut, cut_schedules=cut,
+        now, hours, step, tuple(starts), tuple(scheduled), tuple(retry), tuple(periodic), _sorted(names),
+        tuple(sorting.CALENDAR.sorted(listed, sort)), complete=all(looked),
     )  # fmt: skip
 
 
@@ -85,45 +91,47 @@ def _read(
     return found, past_end or seen.next is None
 
 
-def _ticks(
-    session: Session, redactor: Redactor, now: float, end: float
-) -> Steps[tuple[list[Coming], tuple[str, ...]]]:
-    """The ticks of all schedules that will enqueue a job, and the names of the schedules that tick too often to be worked out."""
+def _rules(session: Session, redactor: Redactor) -> Steps[list[tuple[inspect.StoredSchedule, cron.Schedule]]]:
+    """The schedules that will enqueue jobs, with their rules."""
     known = yield from ask(inspect.schedules(session.keys))
     live = (yield from live_schedules(session)) if known else set()
     active = [one for one in known if one.spec and not one.paused and (live is None or one.name in live)]
     yield from redactor.learn(one.job for one in active)
-    found: list[Coming] = []
-    cut: list[str] = []
-    for number, schedule in enumerate(active):
-        # What one schedule does not use is left for the others.
-        share = (MAX_TICKS - len(found)) // (len(active) - number)
-        args = redactor.args(schedule.job, schedule.args) if schedule.args else None
-        for at in _next(schedule, now, end):
-            if share <= 0:
-                cut.append(schedule.name)
-                break
-            share -= 1
-            found.append(Coming(at, "periodic", schedule.job, "", args, schedule.name))
-    return sorted(found, key=lambda one: one.at), tuple(cut)
+    found = []
+    for schedule in active:
+        # The page of schedules shows what is wrong with the others.
+        with contextlib.suppress(BadSchedule):
+            found.append((schedule, cron.parse(schedule.spec, schedule.timezone)))
+    return found
 
 
-def _next(schedule: inspect.StoredSchedule, now: float, end: float) -> Iterator[float]:
-    try:
-        rule = cron.parse(schedule.spec, schedule.timezone)
-    except BadSchedule:
-        # The page of schedules shows what is wrong with it.
-        return
-    at = rule.next_after(int(now))
-    while at is not None and at < end:
-        yield float(at)
-        at = rule.next_after(at)
+def _with_ticks(
+    listed: list[Coming], redactor: Redactor, schedule: inspect.StoredSchedule, rule: cron.Schedule, after: int, end: float, most: int
+) -> list[Coming]:  # fmt: skip
+    """The first `most` of these entries and of the ticks of a schedule after `after` and before `end`."""
+    last = int(listed[-1].at if len(listed) >= most > 0 else end - 1)
+    # Not more ticks than fit into the list are worked out, or about twice as many.
+    while last - after > 1 and rule.ticks(after, (after + last) // 2, 0).skipped > most:
+        last = (after + last) // 2
+    args = redactor.args(schedule.job, schedule.args) if schedule.args else None
+    ticks = (
+        Coming(float(at), "periodic", schedule.job, "", args, schedule.name)
+        for at in rule.ticks(after, last, max(0, last - after)).times
+    )
+    return heapq.nsmallest(most, [*listed, *ticks], key=lambda one: one.at)
 
 
-def _by_name(entries: list[Coming]) -> tuple[ComingName, ...]:
+def _none() -> dict[ComingKind, int]:
+    return {"scheduled": 0, "retry": 0, "periodic": 0}
+
+
+def _by_name(entries: list[Coming]) -> dict[str, dict[ComingKind, int]]:
     counts: dict[str, dict[ComingKind, int]] = {}
     for one in entries:
-        own = counts.setdefault(one.name, {"scheduled": 0, "retry": 0, "periodic": 0})
-        own[one.kind] += 1
-    found = [ComingName(name, **own) for name, own in counts.items()]
+        counts.setdefault(one.name, _none())[one.kind] += 1
+    return counts
+
+
+def _sorted(names: dict[str, dict[ComingKind, int]]) -> tuple[ComingName, ...]:
+    found = [ComingName(name, **counts) for name, counts in names.items() if any(counts.values())]
     return tuple(sorted(found, key=lambda one: (-one.scheduled - one.retry - one.periodic, one.name)))

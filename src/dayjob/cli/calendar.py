@@ -32,8 +32,6 @@ def calendar(hours: str, steps: bool, sort: str, redis: str | None, namespace: s
         console.table(("DUE", "JOB", "FROM", "ID"), [_row(one) for one in found.entries])
     listed = "" if steps or len(found.entries) >= total else f"; the first {len(found.entries):,} are listed"
     click.echo(f"{counted(total, 'job')} in the next {found.hours} h{listed}.")
-    for name in found.cut_schedules:
-        click.echo(console.clean(f'Only the first ticks of schedule "{name}" are counted.'))
 
 
 def _row(one: Coming) -> tuple[object, ...]:

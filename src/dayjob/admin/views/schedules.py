@@ -74,5 +74,3 @@ class Calendar:
     entries: tuple[Coming, ...]
     #: Whether `names` has all of them. `entries` may still be only the first.
     complete: bool = True
-    #: Schedules that tick so often that only their first ticks are in it.
-    cut_schedules: tuple[str, ...] = ()
