@@ -135,3 +135,25 @@ def test_each_note_of_the_verdict_has_since_when_where_that_is_known(
         assert re.search(r"2 jobs are dead \. Began \d+ min ago", faces.page("/"))
         shown = {one["kind"]: one["since"] for one in faces.api("/verdict")["notes"] if one["kind"] in since}
         assert shown == pytest.approx(since, abs=2)
+    stopped = next(one.since for one in admin.verdict().notes if one.kind == "no_pool")
+    assert now <= stopped <= look.now()
+
+
+@pytest.fixture
+def failing_since(call, keys, look) -> int:
+    """Jobs that fail for some time, in the figures before the console reads them; the minute under way."""
+    minute = int(look.now()) // 60
+    failures = {"mail": (0, 9, 18, 40), "charge": range(58), "scan": (0, 5, 10)}
+    for name, ago in failures.items():
+        for one in ago:
+            call("HSET", keys.minute(minute - one), f"{name}|f", 6, f"{name}|r10", 6, f"{name}|o", 6)
+    return minute
+
+
+def test_a_job_fails_since_its_first_failure_after_ten_minutes_without_one(failing_since, faces, admin):
+    found = {one.subject: one for one in admin.verdict().notes if one.kind == "failing"}
+    began = {name: (failing_since - one.since // 60, one.or_earlier) for name, one in found.items()}
+    assert began == {"mail": (18, False), "charge": (57, True), "scan": (10, False)}
+    assert re.search(r'100% of "charge" fail \. Began 5\d min ago or earlier\.', faces.page("/"))
+    assert re.search(r'100% of "charge" fail \(for 5\d min or longer\)', faces.run("stats"))
+    assert re.search(r'100% of "mail" fail \(for 1\d min\)', faces.run("stats"))

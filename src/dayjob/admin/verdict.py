@@ -13,10 +13,10 @@ from dayjob.admin.views.limits import KeysView
 from dayjob.explain.obstacles import UNATTENDED, Fleet, obstacle
 from dayjob.explain.words import place, quoted
 from dayjob.store.keys import Keys
-from dayjob.store.ops import broken, inspect, pools, rollups
+from dayjob.store.ops import broken, events, inspect, pools, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.ops.health import Health
-from dayjob.store.ops.inspect import Queue
+from dayjob.store.ops.inspect import Overview, Queue
 from dayjob.store.ops.outbox import MAX_SILENCE_SECONDS, MAX_UNSENT_SECONDS, OutboxStatus, outbox_status
 from dayjob.store.ops.pools import Condemned, Pool, Status
 from dayjob.store.steps import Steps, ask
@@ -32,6 +32,8 @@ MAX_BLOCKED_SECONDS = 2.0
 FAILING_SHARE = 0.1
 MIN_FAILED = 5
 WINDOW_MINUTES = 10
+#: How many minutes back the beginning of such failures is looked for.
+MAX_MINUTES_BACK = 59
 
 #: From how many waiting jobs on, and with what share of them, one key is named; and how many keys are read for it.
 MIN_NOISY = 100
@@ -78,12 +80,16 @@ def verdict(session: Session) -> Steps[Verdict]:
     outbox = (yield from outbox_status(session.keys)) or OutboxStatus()
     used = bool(overview.queues or registered) or (yield from ask(inspect.ever_used(session.keys)))
     notes = [
-        *(_about_pools(overview.queues, fleet, condemned, now) if used else [_unused(session.keys)]),
+        *(
+            (yield from _about_pools(session, overview, fleet, condemned))
+            if used
+            else [_unused(session.keys)]
+        ),
         *_about_workers(fleet.statuses, now),
         *_about_queues(overview.queues, fleet, now),
-        *(yield from _about_keys(session, overview.queues)),
+        *(yield from _about_keys(session, overview)),
         *_about_arguments(live),
-        *_about_failures(minutes),
+        *(yield from _about_failures(session, minutes, now)),
         *(yield from _about_due(session, now, sizes)),
         *(yield from _about_sets(session, sizes)),
         *_about_server((yield from session.minute_cache.server(now))),
@@ -119,15 +125,17 @@ def _unused(keys: Keys) -> Note:
 
 
 def _about_pools(
-    queues: tuple[Queue, ...], fleet: Fleet, condemned: list[Condemned], now: float
-) -> list[Note]:
+    session: Session, overview: Overview, fleet: Fleet, condemned: list[Condemned]
+) -> Steps[list[Note]]:
     found = []
-    waiting = sum(queue.size for queue in queues)
-    if not fleet.pools and waiting:
-        text = f"no pool is running and {doing(waiting, 'job', 'wait')}"
-        found.append(Note("error", "pools", text, "no_pool"))
-    elif not fleet.pools:
-        found.append(Note("warning", "pools", "no pool is running", "no_pool"))
+    now = overview.now
+    waiting = sum(queue.size for queue in overview.queues)
+    if not fleet.pools:
+        ends = yield from events.lines(session.keys, ("stopped", "died"), 1)
+        since = max((events.moment_of(raw) for some in ends for raw in some), default=0.0) or None
+        level: Level = "error" if waiting else "warning"
+        text = "no pool is running" + (f" and {doing(waiting, 'job', 'wait')}" if waiting else "")
+        found.append(Note(level, "pools", text, "no_pool", since))
     late = [one for one in condemned if now - one.since > MAX_CONDEMNED_SECONDS]
     if late:
         held = sum(one.held for one in late)
@@ -159,10 +167,10 @@ def _about_workers(live: list[Status], now: float) -> list[Note]:
     return found
 
 
-def _about_keys(session: Session, queues: tuple[Queue, ...]) -> Steps[list[Note]]:
+def _about_keys(session: Session, overview: Overview) -> Steps[list[Note]]:
     """Queues in which one key has almost all waiting jobs, with how long the others wait."""
     found = []
-    for queue in queues:
+    for queue in overview.queues:
         if not queue.by_key or queue.size < MIN_NOISY:
             continue
         view: KeysView = yield from keys.listing(session, queue.name, most=1, read=KEYS_READ)
@@ -172,14 +180,21 @@ def _about_keys(session: Session, queues: tuple[Queue, ...]) -> Steps[list[Note]
         others = f"{view.by[0]}s" if len(view.by) == 1 else "keys"
         wait = "" if view.others_wait is None else f"; other {others} wait {span(view.others_wait)}"
         text = f"{quoted(first.key)} has {first.share:.0%} of {quoted(queue.name)}{wait}"
-        found.append(Note("notice", queue.name, text, "noisy"))
+        since = None if first.oldest is None else overview.now - first.oldest
+        found.append(Note("notice", queue.name, text, "noisy", since))
     return found
 
 
 def _about_arguments(live: list[Pool]) -> list[Note]:
     return [
-        Note("warning", name, f"{number:,} pools disagree about the arguments of {quoted(name)}", "arguments")
-        for name, number in pools.contradictions(live).items()
+        Note(
+            "warning",
+            name,
+            f"{split.pools:,} pools disagree about the arguments of {quoted(name)}",
+            "arguments",
+            split.since,
+        )
+        for name, split in pools.contradictions(live).items()
     ]
 
 
@@ -217,7 +232,7 @@ def _about_queues(queues: tuple[Queue, ...], fleet: Fleet, now: float) -> list[N
     return found
 
 
-def _about_failures(minutes: list[Counts]) -> list[Note]:
+def _about_failures(session: Session, minutes: list[Counts], now: float) -> Steps[list[Note]]:
     found = []
     names = {name for minute in minutes for name in minute.fails}
     failed = {name: sum(minute.failed(name) for minute in minutes) for name in names}
@@ -225,14 +240,24 @@ def _about_failures(minutes: list[Counts]) -> list[Note]:
         share = failing(minutes, name) or 0.0
         if number >= MIN_FAILED and share >= FAILING_SHARE:
             text = f"{share:.0%} of {quoted(name)} fail"
-            found.append(Note("warning", name, text, "failing", _began(minutes, name)))
-    return found
+            found.append(Note("warning", name, text, "failing"))
+    if not found:
+        return []
+    last = minutes[-1].minute
+    read = partial(session.minute_cache.minutes, now=now)
+    hour = yield from rollups.series(session.keys, last - MAX_MINUTES_BACK, last, 1, read)
+    return [_with_beginning(note, hour) for note in found]
 
 
-def _began(minutes: list[Counts], name: str) -> float | None:
-    """The first minute in which a name failed; None if that may have been before the minutes that were read."""
-    first = next(one for one in minutes if one.failed(name))
-    return None if first is minutes[0] else first.minute * 60.0
+def _with_beginning(note: Note, minutes: list[Counts]) -> Note:
+    """Since when a name fails: since its first failure after ten minutes without one."""
+    first = minutes[-1]
+    for one in reversed(minutes):
+        if first.minute - one.minute > WINDOW_MINUTES:
+            return replace(note, since=first.minute * 60.0)
+        if one.failed(note.subject):
+            first = one
+    return replace(note, since=first.minute * 60.0, or_earlier=True)
 
 
 def _about_due(session: Session, now: float, sizes: Sizes) -> Steps[list[Note]]:

@@ -74,7 +74,8 @@ def _print(verdict: Verdict, queues: QueuesView) -> None:
         f" {sizes.scheduled:,} scheduled, {sizes.retry:,} in retry, {sizes.dead:,} dead"
     )
     for note in verdict.notes:
-        since = f" (for {text.span(verdict.now - note.since)})" if note.since else ""
+        longer = " or longer" if note.or_earlier else ""
+        since = f" (for {text.span(verdict.now - note.since)}{longer})" if note.since else ""
         click.echo(console.clean(f"- {note.text}{since}: {note.todo}"))
     if queues.queues:
         click.echo()

@@ -27,6 +27,8 @@ class Note:
     kind: NoteKind
     #: Since when, Redis time; None if that is not known.
     since: float | None = None
+    #: Whether it may have begun before `since`.
+    or_earlier: bool = False
     #: What to do about it, in a sentence.
     todo: str = ""
 

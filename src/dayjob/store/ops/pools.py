@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -136,23 +136,36 @@ class Pool:
     status: Status | None
 
 
-def contradictions(registered: Sequence[Pool]) -> dict[str, int]:
-    """Job names for which registered pools announce different arguments, to how many pools have them."""
+class Contradiction(NamedTuple):
+    """How many pools disagree about the arguments of a job, and since when."""
+
+    pools: int
+    since: float
+
+
+def contradictions(registered: Sequence[Pool]) -> dict[str, Contradiction]:
+    """Job names for which registered pools announce different arguments."""
     # Group pools that run the same program, because most pools of a fleet do.
-    programs: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
+    programs: dict[tuple[tuple[str, ...], tuple[str, ...]], list[float]] = {}
     for pool in registered:
         if pool.lease > 0 and pool.status and len(pool.status.names) == len(pool.status.signatures):
             program = pool.status.names, pool.status.signatures
-            programs[program] = programs.get(program, 0) + 1
+            programs.setdefault(program, []).append(pool.status.started_at)
     if len(programs) < 2:
         return {}
-    seen: dict[str, set[str]] = {}
+    seen: dict[str, dict[str, float]] = {}
     count: dict[str, int] = {}
-    for (names, signatures), number in programs.items():
+    for (names, signatures), starts in programs.items():
         for name, signature in zip(names, signatures, strict=True):
-            seen.setdefault(name, set()).add(signature)
-            count[name] = count.get(name, 0) + number
-    return {name: count[name] for name in sorted(seen) if len(seen[name]) > 1}
+            own = seen.setdefault(name, {})
+            own[signature] = min(*starts, own.get(signature, starts[0]))
+            count[name] = count.get(name, 0) + len(starts)
+    # They disagree since the first pool with other arguments than the oldest started.
+    return {
+        name: Contradiction(count[name], sorted(seen[name].values())[1])
+        for name in sorted(seen)
+        if len(seen[name]) > 1
+    }
 
 
 def leases(keys: Keys) -> Op[list[tuple[str, float]]]:
