@@ -712,6 +712,8 @@ def test_fake_data_fill_every_state_and_ask_before_they_mix(run, there, admin):
         15,
     )
     assert sum(job.runs.count for job in admin.metrics(1).jobs) > 100
+    for job in admin.metrics(24).jobs:
+        assert job.totals["done"] + job.totals["failed"] == sum(job.series)
     assert run("fake-data", *there).returncode == 2
 
 

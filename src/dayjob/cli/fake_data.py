@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -115,17 +116,22 @@ def fill_hours(link: Link, keys: Keys, hours: int, now: float, rng: random.Rando
     """Write sample statistics of some hours, and roll them up as the leader would have."""
     last = int(now // 60)
     first = last - hours * 60
+    totals: Counter[str] = Counter()
     for minute in range(first, last):
-        _fill_minute(link, keys, minute, rng)
+        totals += _fill_minute(link, keys, minute, rng)
         # A span that a leader has already rolled up would hide these statistics.
         link.run(Op("DEL", (keys.counts(1, minute), keys.times(1, minute)), (), int))
+    for counter, number in totals.items():
+        link.run(Op("HINCRBY", (keys.totals,), (counter, number), int))
     for span in rollups.FINER:
         for start in range(first + -first % span, last - span + 1, span):
             walk(link, rollups.roll_up(keys, span, start, partial(figures.minutes, keys)))
 
 
-def _fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> None:
+def _fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> Counter[str]:
+    """Write the statistics of one minute, and return what they add to the totals."""
     made: dict[str, int] = {"|q": 1}
+    totals: Counter[str] = Counter()
     busy = 1.3 + math.sin(minute / 25)
     for place, name in enumerate(NAMES):
         ran = 0
@@ -133,11 +139,16 @@ def _fill_minute(link: Link, keys: Keys, minute: int, rng: random.Random) -> Non
             bucket = max(0, round(rng.gauss(12 + 2 * place, 3)))
             count = round(rng.randint(5, 40) * busy)
             ran += count
-            made[f"{name}|r{bucket}"] = made[f"{name}|w{bucket + 4}"] = count
-        made[f"{name}|f"] = round(ran * (0.2 if name == "charge_card" else 0.01) * rng.random())
+            # Two of the draws may have the same bucket.
+            made[f"{name}|r{bucket}"] = made[f"{name}|w{bucket + 4}"] = count + made.get(
+                f"{name}|r{bucket}", 0
+            )
+        failed = made[f"{name}|f"] = round(ran * (0.2 if name == "charge_card" else 0.01) * rng.random())
+        totals += Counter({f"done:{name}": ran - failed, f"failed:{name}": failed, f"retried:{name}": failed})
         made[f"{name}|o"] = ran
         made[f"{name}|q"] = rng.randint(0, 30)
     made[f"|x{rng.randint(2, 6)}"] = rng.randint(10, 60)
     flat: list[Arg] = [word for pair in made.items() for word in pair]
     link.run(Op("HSET", (keys.minute(minute),), flat, int))
     link.run(Op("EXPIRE", (keys.minute(minute),), (figures.KEPT_SECONDS,), int))
+    return totals
