@@ -260,8 +260,9 @@ def test_a_job_that_is_gone_is_explained(console):
     assert "it completed, was deleted, never existed" in words(text)
     assert "or is further back. The first 1,000 jobs of each queue and state were searched" in words(text)
     (further,) = [link for link in Markup(text).links if "deep=" in link]
-    assert "The first 10,000 jobs of each queue and state were searched." in words(
-        page(console, further, 404)
+    assert (
+        "The first 10,000 jobs of each queue and state were searched, and the newest records of the history."
+        in words(page(console, further, 404))
     )
 
 

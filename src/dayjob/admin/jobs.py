@@ -220,9 +220,13 @@ def _finished(session: Session, job_id: str, name: str | None) -> Steps[JobDetai
     why = _finish_of(last, now)
     events = yield from job_story.finished_story(session, job, attempts, now)
     return JobDetail(
-        job, sentence(why), events, f"enqueuer.enqueue({job.name!r}, ...)",
-        f"dayjob enqueue {shlex.quote(job.name)} ...", why.kind, attempts,
+        job, sentence(why), events, f"enqueuer.enqueue({job.name!r})  # {_ARGUMENTS_GONE}",
+        f"dayjob enqueue {shlex.quote(job.name)}  # {_ARGUMENTS_GONE}", why.kind, attempts,
     )  # fmt: skip
+
+
+#: The history has no arguments.
+_ARGUMENTS_GONE = "add its arguments: they are not kept"
 
 
 def _finish_of(last: AttemptRecord, now: float) -> JobFinished:

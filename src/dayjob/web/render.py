@@ -76,7 +76,7 @@ def _environment() -> jinja2.Environment:
         auto_reload=False,
     )
     found.filters |= {
-        "number": number, "took": took, "span": text.span, "size": size, "args": args, "pretty": pretty, "line": line,
+        "number": number, "took": took, "span": text.span, "size": size, "args": args, "pretty": pretty, "line": line, "coded": coded,
         "moment": moment, "elapsed": elapsed, "share": share, "counted": counted,
     }  # fmt: skip
     return found
@@ -181,6 +181,12 @@ def pretty(value: Any) -> str:
 
 def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def coded(text: str) -> Markup:
+    """A text in which `commands` are shown as code."""
+    parts = enumerate(text.split("`"))
+    return Markup().join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in parts)
 
 
 def line(text: str, most: int = 300) -> str:

@@ -53,9 +53,15 @@ def backlog(
     waiting: Sequence[int | None],
     marks: Iterable[Mark] = (),
     to: Leads | None = None,
+    present: int | None = None,
 ) -> Chart:
-    """Jobs that waited when each step began. `to` is the address of what ended between two moments."""
-    summary = _latest(waiting, COUNT)
+    """Jobs that waited when each step began, and at `present` in the last, which is not over. `to` is the address of what ended between two moments."""
+    if present is None:
+        summary = _latest(waiting, COUNT)
+    else:
+        waiting = (*waiting[:-1], present)
+        most = max(size for size in waiting if size is not None)
+        summary = f"now {number(present)}, most {number(most)}"
     series = (Series("waiting", waiting, 3),)
     return charts.lines(title, starts, step, series, marks=marks, summary=summary, area=True, to=to)
 
@@ -97,7 +103,7 @@ def server(found: Vitals, marks: Iterable[Mark] = (), to: Leads | None = None) -
 
 def _trips(found: Vitals) -> str:
     p50, p99 = (_last(values, SECONDS) for values in (found.trip_p50, found.trip_p99))
-    return f"p50 {p50}, p99 {p99} at last" if p50 and p99 else "not measured yet"
+    return f"last p50 {p50}, p99 {p99}" if p50 and p99 else "not measured yet"
 
 
 def workers(title: str, found: Vitals, marks: Iterable[Mark] = (), to: Leads | None = None) -> Chart:
@@ -124,4 +130,4 @@ def _last(values: Sequence[float | None], unit: Unit) -> str:
 def _latest(values: Sequence[float | None], unit: Unit) -> str:
     """The last known number of a series, and the largest."""
     known = [value for value in values if value is not None]
-    return f"{unit.text(known[-1])} at last, {unit.text(max(known))} at most" if known else "not measured yet"
+    return f"last {unit.text(known[-1])}, most {unit.text(max(known))}" if known else "not measured yet"

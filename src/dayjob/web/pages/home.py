@@ -56,7 +56,7 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
         "throughput": drawings.attempts(
             "Completed and failed per minute, last hour", flow.starts, flow.step, flow.ended, flow.failed, marked, leads
         ),
-        "backlog": drawings.backlog("Waiting, last hour", flow.starts, flow.step, flow.waiting, marked, leads),
+        "backlog": drawings.backlog("Waiting, last hour", flow.starts, flow.step, flow.waiting, marked, leads, verdict.waiting),
         "sparks": {"waiting": spark(flow.waiting, 3), "ended": spark(flow.ended), "busy": spark(vitals.busy), "retry": spark(vitals.retry, 3), "scheduled": spark(vitals.scheduled, 2), "dead": spark(vitals.dead, 1)},
         "fresh": not names and not verdict.pools and not verdict.sizes.dead and not any(flow.ended),
         "places": lambda note: place_of(note, names),

@@ -150,7 +150,7 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
     now = verdict.now
     return {
         "detail": detail, "worker": await _worker(admin, detail.job), "trace": traces.split(detail.job.trace),
-        "timeline": _timeline(detail, now), "facts": _facts(detail.job), "again": _again(request, detail.job), "now": now,
+        "timeline": _timeline(detail, now), "facts": _facts(detail), "again": _again(request, detail.job), "now": now,
         "emitted": await admin.emitted(job_id) if detail.job.attempts or detail.job.state == "running" else None,
         "logs": await admin.logs(job_id, name=detail.job.name or None), "children": await admin.children(job_id) if detail.job.attempts else (),
     }  # fmt: skip
@@ -160,12 +160,12 @@ async def _nowhere(request: Request, job_id: str, *, quick: bool) -> Response:
     most, some, of_all = SEARCH_DEPTHS
     if not quick:
         sentence = f"No job {job_id[:200]!r} is waiting, running or kept: it completed, was deleted or never existed."
-        hint = f"The first {most:,} jobs of each queue and state were searched. Completed jobs are kept only by job types with keep=."
+        hint = f"The first {most:,} jobs of each queue and state were searched, and the newest records of the history."
         return await failure(request, 404, sentence, hint)
     sentence = (
         f"No job {job_id[:200]!r} was found: it completed, was deleted, never existed, or is further back."
     )
-    hint = f"The first {some:,} jobs of each queue and state were searched, at most {of_all:,} in all queues."
+    hint = f"The first {some:,} jobs of each queue and state were searched, at most {of_all:,} in all queues, and the newest records of the history."
     return await failure(request, 404, sentence, hint, address(request, "/job", id=job_id, deep=1))
 
 
@@ -176,8 +176,11 @@ async def _worker(admin: AsyncAdmin, found: JobView) -> BusyWorker | None:
     return next((one for one in workers if one.worker.token == found.token), None)
 
 
-def _facts(job: JobView) -> list[tuple[str, str, float | None]]:
+def _facts(detail: JobDetail) -> list[tuple[str, str, float | None]]:
     """The facts about a job: a label, and a text or a time."""
+    job = detail.job
+    # Payloads and scores have whole seconds, in which a failure may seem older than its job.
+    ends = {int(one.ended_at): one.ended_at for one in detail.attempts}
     over = job.state in ("retry", "dead")
     ahead = f", {number(job.place)} ahead" if job.place is not None else ""
     kept = {"scheduled": "Due", "retry": "Due", "dead": "Died", "done": "Kept until"}
@@ -185,9 +188,9 @@ def _facts(job: JobView) -> list[tuple[str, str, float | None]]:
         ("State", job.state + ahead, None), ("Attempts" if over else "Attempt", job.attempts if over else job.attempt, None),
         ("Fails", job.fails or None, None), ("Deaths", job.deaths or None, None), ("Snoozes", job.snoozes or None, None),
         ("Source", job.source, None), ("Enqueued", "not known" if job.enqueued_at is None else None, job.enqueued_at),
-        ("Became due", None, _became_due(job)), ("Failed", None, job.failed_at),
+        ("Became due", None, _became_due(job)), ("Failed", None, None if job.failed_at is None else ends.get(int(job.failed_at), job.failed_at)),
         ("Done", None, job.done_at), ("Ran", None if job.ran is None else took(job.ran), None),
-        (kept.get(job.state, ""), None, job.at), ("Expires", None, job.expires_at),
+        (kept.get(job.state, ""), None, ends.get(int(job.at), job.at) if job.state == "dead" and job.at else job.at), ("Expires", None, job.expires_at),
         ("Unique", shown_key(job) or None, None),
     ]  # fmt: skip
     return [

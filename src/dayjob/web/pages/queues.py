@@ -77,7 +77,7 @@ def _pictures(detail: QueueDetail, marked: tuple[Mark, ...], leads: Leads) -> li
         drawings.attempts(
             "Completed and failed per minute, last hour", starts, 60, [one.runs for one in series], [one.fails for one in series], marked, leads
         ),
-        drawings.backlog("Waiting, last hour", starts, 60, [one.size for one in series], marked, leads),
+        drawings.backlog("Waiting, last hour", starts, 60, [one.size for one in series], marked, leads, max(0, detail.view.queue.size)),
         charts.lines("In and out per minute, last hour", starts, 60, flow, marks=marked, to=leads),
         charts.lines("Wait of the oldest job, last hour", starts, 60, oldest, unit=SECONDS, area=True, marks=marked, to=leads),
     ]  # fmt: skip
