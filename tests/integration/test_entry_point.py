@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from dayjob.cli import main
+from dayjob.store.link_errors import NEXT_STEP
+
 INTERRUPTED_AT = """
 import os, signal, sys
 
@@ -44,3 +47,30 @@ def test_python_m_dayjob_runs_the_command_line():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("dayjob, version")
+
+
+def failed(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[object, list[str]]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(args))
+    return ended.value.code, capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["queus", "ls"], "Did you mean 'queues'?"),
+        (["queues", "purg"], "Did you mean 'purge'?"),
+        (["queues", "q"], "There are: key, keys, limit, ls, pause, purge, resume, show."),
+    ],
+)
+def test_a_command_that_does_not_exist_names_the_nearest_or_all(args, hint, capsys):
+    code, lines = failed(capsys, *args)
+    assert code == 2
+    assert lines[-1].endswith(hint)
+
+
+def test_a_command_that_cannot_reach_redis_names_the_server_once_and_the_next_step(capsys):
+    code, lines = failed(capsys, "queues", "ls", "--redis", "redis://127.0.0.1:1")
+    assert code == 69
+    assert [line.count("127.0.0.1:1") for line in lines] == [1, 0]
+    assert lines[1].strip() == NEXT_STEP

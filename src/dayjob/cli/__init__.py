@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -10,7 +9,8 @@ import sys
 import click
 
 from dayjob.cli import defaults
-from dayjob.errors import DayjobError, SilentServer, StoreError, UntrustedFolder
+from dayjob.cli.group import unknown
+from dayjob.errors import DayjobError, SilentServer, StoreError, Unavailable, UntrustedFolder
 from dayjob.version import __version__
 
 #: Command: where it is defined, and its description. In the order of the help text.
@@ -81,9 +81,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else f" There are: {', '.join(COMMANDS)}."
-            ctx.fail(f"no command '{cmd_name}'.{hint}")
+            ctx.fail(unknown(cmd_name, COMMANDS))
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         found = getattr(importlib.import_module(module), name)
         assert isinstance(found, click.Command)  # noqa: S101 - a typo in COMMANDS
@@ -113,6 +111,10 @@ def main(args: list[str] | None = None, prog: str | None = None) -> None:
             _run(args, prog)
     except DayjobError as error:
         click.echo(f"dayjob: {error}", err=True)
+        if isinstance(error, Unavailable):
+            from dayjob.store.link_errors import NEXT_STEP  # noqa: PLC0415 - imports the client library
+
+            click.echo(f"    {NEXT_STEP}", err=True)
         sys.exit(UNAVAILABLE if isinstance(error, StoreError | SilentServer) else 2)
 
 

@@ -10,10 +10,11 @@ from dayjob.admin import sorting, verbs
 from dayjob.admin.views.batches import BatchView
 from dayjob.cli import completions, console, groups
 from dayjob.cli.console import ago, clean, when
+from dayjob.cli.group import group
 from dayjob.text import counted
 
 
-@click.group(epilog="Example: dayjob batches ls")
+@group(epilog="Example: dayjob batches ls")
 def batches() -> None:
     """List, show, cancel, retry and audit batches."""
 

@@ -8,9 +8,10 @@ import click
 
 from dayjob.cli import console
 from dayjob.cli.console import ago
+from dayjob.cli.group import group
 
 
-@click.group("bin", epilog="Example: dayjob bin ls")
+@group("bin", epilog="Example: dayjob bin ls")
 def bin_() -> None:
     """List what was deleted in the last ten minutes."""
 

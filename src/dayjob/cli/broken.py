@@ -8,6 +8,7 @@ from dayjob.admin import sorting, verbs
 from dayjob.admin.client import Admin
 from dayjob.admin.views import BrokenEntry
 from dayjob.cli import console
+from dayjob.cli.group import group
 from dayjob.errors import BadOption
 from dayjob.store.ops.inspect import MAX_ENTRIES
 from dayjob.store.ops.operate import MAX_DEEP
@@ -15,7 +16,7 @@ from dayjob.store.ops.operate import MAX_DEEP
 _id_argument = click.argument("entry_id", metavar="ID")
 
 
-@click.group(epilog="Example: dayjob broken ls")
+@group(epilog="Example: dayjob broken ls")
 def broken() -> None:
     """List, repair and delete entries that could not be read as jobs."""
 

@@ -10,13 +10,14 @@ import click
 from click.core import ParameterSource
 
 from dayjob.cli import COMMANDS, console, defaults
+from dayjob.cli.group import group
 from dayjob.cli.receivers import host_of
 from dayjob.errors import UsageError
 from dayjob.store import addresses
 from dayjob.store.urls import redacted
 
 
-@click.group(epilog="Example: dayjob config show")
+@group(epilog="Example: dayjob config show")
 def config() -> None:
     """Show each setting and where it came from."""
 

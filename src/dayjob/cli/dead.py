@@ -14,6 +14,7 @@ from dayjob.admin import sorting
 from dayjob.admin.views import BulkProgress, FailureGroup
 from dayjob.admin.waves import MAX_WAVE
 from dayjob.cli import completions, console
+from dayjob.cli.group import group
 from dayjob.cli.job_actions import acting, perform, where_option
 from dayjob.cli.jobs import ls as list_jobs
 from dayjob.cli.jobs import page_options
@@ -22,7 +23,7 @@ from dayjob.errors import BadOption
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group(epilog="Example: dayjob dead groups --within 24h")
+@group(epilog="Example: dayjob dead groups --within 24h")
 def dead() -> None:
     """List, retry and delete dead jobs; show groups of failures, and note or ignore them."""
 
@@ -93,10 +94,10 @@ def _of_group(fn: F) -> F:
     )
 
 
-@dead.command(epilog="Example: dayjob dead group charge 'TimeoutError: no answer within # s'")
+@dead.command("group", epilog="Example: dayjob dead group charge 'TimeoutError: no answer within # s'")
 @_of_group
 @console.options
-def group(name: str, kind: str, redis: str | None, namespace: str, as_json: bool) -> None:
+def show_group(name: str, kind: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one group of failures: how many, since when, where, its note, and the jobs that failed last. Exits with 1 if there is none."""
     with console.opened(redis, namespace) as admin:
         found = admin.failure_group(name, kind)

@@ -15,6 +15,7 @@ from dayjob.admin.timeline_views import KINDS, TimelineEvent
 from dayjob.admin.timeline_words import became
 from dayjob.cli import completions, console
 from dayjob.cli.console import clean, when
+from dayjob.cli.group import group
 from dayjob.text import escaped_json, read_moment
 
 #: Seconds between two reads of --follow.
@@ -23,7 +24,7 @@ FOLLOW_SECONDS = 1.0
 MAX_LISTED = 20
 
 
-@click.group(epilog="Example: dayjob events ls --kind died --since 1h")
+@group(epilog="Example: dayjob events ls --kind died --since 1h")
 def events() -> None:
     """Show what happened: pools, deploys, leaders, ticks, pauses, limits, and the actions of operators."""
 

@@ -12,6 +12,7 @@ from dayjob.admin import sorting
 from dayjob.admin.records import AttemptRecord, HistoryPage, SourceView
 from dayjob.cli import completions, console
 from dayjob.cli.console import took
+from dayjob.cli.group import group
 from dayjob.store.ops.history import ENDINGS
 from dayjob.text import counted
 
@@ -29,7 +30,7 @@ _since = click.option(
 _until = click.option("--until", metavar="TIME", help="Only before this time.")
 
 
-@click.group()
+@group()
 def history() -> None:
     """List the attempts that ended: when, how and how long they ran.
 
@@ -99,7 +100,7 @@ def _print_foot(page: HistoryPage) -> None:
         click.echo(f"More: --after {page.next}")
 
 
-@click.group()
+@group()
 def sources() -> None:
     """Show what each source used: attempts, failures and time."""
 

@@ -12,6 +12,7 @@ from dayjob.cli import completions, console
 from dayjob.cli.broken import list_broken
 from dayjob.cli.console import ago, clean
 from dayjob.cli.enqueue import read_moment
+from dayjob.cli.group import group
 from dayjob.cli.job_actions import F, acting, perform, show_preview, where_option
 from dayjob.cli.job_tables import print_job, print_page, print_running, print_sentence, print_stream
 from dayjob.errors import BadOption, JobFailed
@@ -32,7 +33,7 @@ def page_options(fn: F) -> F:
     )(fn)
 
 
-@click.group(epilog="Example: dayjob jobs ls --state dead --where 'name=mail error~Timeout'")
+@group(epilog="Example: dayjob jobs ls --state dead --where 'name=mail error~Timeout'")
 def jobs() -> None:
     """List, show, explain, retry, delete and cancel jobs.
 

@@ -8,13 +8,14 @@ from dayjob.admin import sorting
 from dayjob.admin.views import QueueDetail
 from dayjob.admin.views.limits import LimitView
 from dayjob.cli import completions, console
+from dayjob.cli.group import group
 from dayjob.errors import BadOption
 from dayjob.text import counted, span
 
 _key_option = click.option("--key", help="For one key, if the limit counts by key.")
 
 
-@click.group(epilog="Example: dayjob limits ls")
+@group(epilog="Example: dayjob limits ls")
 def limits() -> None:
     """List, show, set, reset and hold rate limits. `dayjob queues limit` limits how many jobs run at once."""
 

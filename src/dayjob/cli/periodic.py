@@ -9,13 +9,14 @@ from dayjob.admin.detail_views import ScheduleDetail
 from dayjob.admin.views import Periodic
 from dayjob.cli import completions, console
 from dayjob.cli.console import when
+from dayjob.cli.group import group
 from dayjob.cli.history import print_attempts
 
 #: Shown instead of the next tick of a schedule that no live pool has.
 NOT_LIVE = "no live pool has this schedule"
 
 
-@click.group(epilog="Example: dayjob periodic ls")
+@group(epilog="Example: dayjob periodic ls")
 def periodic() -> None:
     """List, run, pause and resume schedules."""
 

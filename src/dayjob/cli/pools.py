@@ -15,6 +15,7 @@ from dayjob.admin.detail_views import PoolDetail
 from dayjob.admin.views import Pool, PoolsView, Stacks
 from dayjob.cli import completions, console
 from dayjob.cli.console import ago, clean
+from dayjob.cli.group import group
 from dayjob.cli.history import print_attempts
 from dayjob.errors import BadOption
 from dayjob.names import suggest
@@ -28,7 +29,7 @@ MAX_ATTEMPTS = 20
 POLL_SECONDS = 0.5
 
 
-@click.group(epilog="Example: dayjob pools ls")
+@group(epilog="Example: dayjob pools ls")
 def pools() -> None:
     """List worker pools, show the stacks of their workers, and ask them to go quiet, to resume or to stop."""
 

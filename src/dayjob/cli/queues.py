@@ -10,6 +10,7 @@ from dayjob.admin import sorting, verbs
 from dayjob.admin.views import Outcome, Quantiles, QueueDetail, QueuesView, QueueView
 from dayjob.cli import completions, console, queue_keys
 from dayjob.cli.console import ago, clean, took
+from dayjob.cli.group import group
 from dayjob.cli.job_actions import show_preview
 from dayjob.cli.limits import limits_of
 from dayjob.errors import BadOption, UnknownQueue
@@ -22,7 +23,7 @@ _all_option = click.option("--all", "everything", is_flag=True, help="All queues
 _force_option = click.option("--force", is_flag=True, help="Accept a queue that does not exist yet.")
 
 
-@click.group(epilog="Example: dayjob queues ls")
+@group(epilog="Example: dayjob queues ls")
 def queues() -> None:
     """List, show, pause, resume, limit and purge queues. Each job name has its own queue."""
 
@@ -137,8 +138,8 @@ def _print_links(found: QueueDetail) -> None:
     for worker in found.busy[:5]:
         on = f"{worker.host}/{worker.pid}"
         click.echo(clean(f"runs     {worker.worker.id} for {ago(worker.running_for)} on {on}"))
-    for group in found.failures[:5]:
-        click.echo(clean(f"failing  {group.retry:,} in retry, {group.dead:,} dead: {group.kind}"))
+    for one in found.failures[:5]:
+        click.echo(clean(f"failing  {one.retry:,} in retry, {one.dead:,} dead: {one.kind}"))
 
 
 def _times(found: Quantiles) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from dayjob.cli.group import group
 from dayjob.store.data_folder import trust_folder
 from dayjob.store.embedded import open_server, server_status, stop_server
 
@@ -16,7 +17,7 @@ _folder = click.option(
 )  # fmt: skip
 
 
-@click.group(epilog="Example: dayjob server start && export DAYJOB_REDIS_URL=embedded")
+@group(epilog="Example: dayjob server start && export DAYJOB_REDIS_URL=embedded")
 def server() -> None:
     """Start, stop and inspect the embedded server.
 

@@ -10,10 +10,11 @@ from dayjob.admin import sorting, verbs
 from dayjob.admin.views.workflows import NodeView, WorkflowState
 from dayjob.cli import completions, console, groups
 from dayjob.cli.console import clean, when
+from dayjob.cli.group import group
 from dayjob.text import counted, number_ranges
 
 
-@click.group(epilog="Example: dayjob workflows ls --state failed")
+@group(epilog="Example: dayjob workflows ls --state failed")
 def workflows() -> None:
     """List, show, cancel and retry workflows, and skip their nodes."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import redis
 
 from dayjob.errors import Full, Rejected, StoreError, Unavailable
 from dayjob.store.data_folder import RUNTIME
 
+#: What to do about an Unavailable.
+NEXT_STEP = "Start that server, or name another with --redis or DAYJOB_REDIS_URL."
 #: How error replies start that mean a temporary problem.
 PASSING = (
     "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "UNBLOCKED", "NOREPLICAS", "MISCONF",
@@ -48,7 +52,8 @@ def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
             else type(error).__name__
         )
         advice = _advice(text, where, dialled=not sent)
-        return Unavailable(f"Redis at {where}: {_followed(text, advice)}", sent=sent)
+        # The library's message repeats the address.
+        return Unavailable(f"Redis at {where}: {_followed(_ADDRESS.sub('', text), advice)}", sent=sent)
     text = reply_text(error)
     if text.startswith(PASSING):
         return Unavailable(f"Redis at {where} answered: {text}", sent=False)
@@ -57,6 +62,9 @@ def mapped(error: Exception, *, sent: bool, where: str) -> StoreError:
             f"Redis at {where} is out of memory; nothing was stored. Raise maxmemory or let workers drain it."
         )
     return Rejected(f"Redis at {where} answered: {_followed(text, _advice(text, where, dialled=False))}")
+
+
+_ADDRESS = re.compile(r"^Error -?\d+ connecting to \S+\. ")
 
 
 def _followed(text: str, advice: str) -> str:

@@ -17,6 +17,7 @@ from dayjob.safe_logging import SafeLogger, restore_loggers
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
+from dayjob.store.link_errors import NEXT_STEP
 from dayjob.store.op import plain
 from dayjob.store.urls import parse_url
 from dayjob.worker.green_threads import refuse_green_threads
@@ -306,8 +307,7 @@ class Child:
     def _failure(self, error: DayjobError) -> Failed:
         if not isinstance(error, StoreError):
             return Failed(MISTAKE, str(error))
-        next_step = "Start that server, or name another with --redis or DAYJOB_REDIS_URL."
-        return Failed(UNAVAILABLE, f"{error}\n    Named by {self._origin}. {next_step}")
+        return Failed(UNAVAILABLE, f"{error}\n    Named by {self._origin}. {NEXT_STEP}")
 
 
 def main(
