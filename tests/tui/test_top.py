@@ -625,9 +625,9 @@ def test_home_remembers_the_last_minute(redis_url, namespace, enqueuer):
     async def main():
         async with AsyncAdmin(namespace, redis=redis_url) as admin:
             home = views.Home()
-            await home.read(admin, views.Wish())
+            await home.read(admin, views.ReadOptions())
             await asyncio.to_thread(enqueuer.enqueue, "mail")
-            return await home.read(admin, views.Wish())
+            return await home.read(admin, views.ReadOptions())
 
     sheet = asyncio.run(main())
     assert any("█" in piece for line in sheet.lines for piece, _ in line)

@@ -27,7 +27,7 @@ from dayjob.tui.dialogs import Confirm, EntryBox, FilterBox, Help, Typed
 from dayjob.tui.row_filters import checked
 from dayjob.tui.sheet import Piece, Sheet, Tone, flowing
 from dayjob.tui.table import Body, Spot, drawn
-from dayjob.tui.view import View, Wish, nowhere
+from dayjob.tui.view import ReadOptions, View, nowhere
 
 #: The keys of the first tabs, in their order. Tabs beyond them have none; the arrow keys reach every tab.
 KEYS = "1234567890-="
@@ -43,16 +43,16 @@ class OpenView:
     """A view with its filter and page, and the position in it."""
 
     view: View
-    wish: Wish = field(default_factory=Wish)
+    options: ReadOptions = field(default_factory=ReadOptions)
     spot: Spot = field(default_factory=Spot)
     #: The cursors of the previous pages.
     before: list[str] = field(default_factory=list)
     #: The last data that was read; None before the first read.
     sheet: Sheet | None = None
 
-    def turn(self, wish: Wish) -> None:
+    def turn(self, options: ReadOptions) -> None:
         """Change the filter or page, and start at the top."""
-        self.wish, self.spot, self.sheet = wish, Spot(), None
+        self.options, self.spot, self.sheet = options, Spot(), None
 
 
 class Top(App[None]):
@@ -123,7 +123,7 @@ class Top(App[None]):
 
     async def _read(self, place: OpenView) -> None:
         try:
-            place.sheet = await place.view.read(self._admin, place.wish)
+            place.sheet = await place.view.read(self._admin, place.options)
         except StoreError as error:
             # The old data stays on the screen, with its age.
             self._away = clean(str(error).partition("\n")[0])
@@ -188,7 +188,7 @@ class Top(App[None]):
         if self._opened:
             self._opened.pop()
             self._look()
-        elif self._here.wish.where:
+        elif self._here.options.where:
             self._filter("")
 
     def _mark(self) -> None:
@@ -202,43 +202,45 @@ class Top(App[None]):
         if not view.conditions:
             self._say(f"{view.title} has no filter.", "dim")
             return
-        box = FilterBox(self._here.wish.where, view.conditions, lambda text: checked(text, view.conditions))
+        box = FilterBox(
+            self._here.options.where, view.conditions, lambda text: checked(text, view.conditions)
+        )
         self.push_screen(box, self._filter)
 
     def _filter(self, where: str | None) -> None:
         if where is not None:
-            self._here.turn(replace(self._here.wish, where=where, after=""))
+            self._here.turn(replace(self._here.options, where=where, after=""))
             self._here.before.clear()
             self._look()
 
     def _next_page(self) -> None:
         place = self._here
         if place.sheet is not None and place.sheet.next:
-            place.before.append(place.wish.after)
-            place.turn(replace(place.wish, after=place.sheet.next))
+            place.before.append(place.options.after)
+            place.turn(replace(place.options, after=place.sheet.next))
             self._look()
 
     def _last_page(self) -> None:
         place = self._here
         if place.before:
-            place.turn(replace(place.wish, after=place.before.pop()))
+            place.turn(replace(place.options, after=place.before.pop()))
             self._look()
 
     def _next_sort(self) -> None:
         """Sort by the next column."""
         columns = self._here.view.columns
         if columns is not None:
-            self._sort(columns.next(self._here.wish.sort))
+            self._sort(columns.next(self._here.options.sort))
 
     def _reverse_sort(self) -> None:
         """Sort by the same column in the other direction."""
         columns = self._here.view.columns
         if columns is not None:
-            column, falling = columns.read(self._here.wish.sort)
+            column, falling = columns.read(self._here.options.sort)
             self._sort(column if falling else f"-{column}")
 
     def _sort(self, sort: str) -> None:
-        self._here.turn(replace(self._here.wish, sort=sort, after=""))
+        self._here.turn(replace(self._here.options, sort=sort, after=""))
         self._here.before.clear()
         self._look()
 
@@ -246,7 +248,9 @@ class Top(App[None]):
         place = self._here
         if place.view.spans:
             hours = list(SPANS)
-            place.turn(replace(place.wish, hours=hours[(hours.index(place.wish.hours) + 1) % len(hours)]))
+            place.turn(
+                replace(place.options, hours=hours[(hours.index(place.options.hours) + 1) % len(hours)])
+            )
             self._look()
 
     # Actions.
@@ -262,7 +266,7 @@ class Top(App[None]):
             return
         waves = verbs.row("all_jobs", "retry_in_waves")
         if name == waves.key and self._here.view.state in waves.states:
-            where = self._here.wish.where
+            where = self._here.options.where
             which = f" matching {where}" if where else ""
             self._ask(
                 f"{waves.label} all dead jobs{which}?\n{waves.effect}", "", actions.retry_in_waves, where
@@ -343,7 +347,7 @@ class Top(App[None]):
         place, verb, state = self._here, action.verb, self._here.view.state
         if verb is None or state is None:
             return
-        where = place.wish.where
+        where = place.options.where
         try:
             count = await self._admin.count(state, where=where)
         except DayjobError as error:
@@ -406,10 +410,10 @@ class Top(App[None]):
             pieces.append((f"{len(self._body.spot.marks)} marked  ", "warning"))
         if place.before:
             pieces.append((f"page {len(place.before) + 1}  ", "bold"))
-        if place.wish.where:
-            pieces.append((f"filter {clean(place.wish.where)}  ", "warning"))
-        if place.wish.sort:
-            pieces.append((f"sorted by {place.wish.sort}  ", "bold"))
+        if place.options.where:
+            pieces.append((f"filter {clean(place.options.where)}  ", "warning"))
+        if place.options.sort:
+            pieces.append((f"sorted by {place.options.sort}  ", "bold"))
         if self._away:
             since = time.strftime("%H:%M:%S", time.localtime(self._read_at)) if self._read_at else ""
             shown = f" Last update: {since}." if since else ""
@@ -435,9 +439,9 @@ class Top(App[None]):
         if place.view.conditions:
             yield "/", "filter"
         if place.view.columns is not None:
-            yield "o", f"sort: {place.wish.sort or place.view.columns.default}"
+            yield "o", f"sort: {place.options.sort or place.view.columns.default}"
         if place.view.spans:
-            yield "h", f"{place.wish.hours} h"
+            yield "h", f"{place.options.hours} h"
         if place.sheet is not None and place.sheet.next:
             yield ">", "next page"
         if place.before:

@@ -17,7 +17,7 @@ SIZE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReadOptions:
     """The parameters of a read: filter, cursor, number of hours, and sort."""
 
     where: str = ""
@@ -31,7 +31,7 @@ class Wish:
         return int(self.after) if self.after.isdecimal() else 0
 
 
-Read = Callable[[AsyncAdmin, Wish], Awaitable[Sheet]]
+Read = Callable[[AsyncAdmin, ReadOptions], Awaitable[Sheet]]
 Open = Callable[[Any], "View | None"]
 
 

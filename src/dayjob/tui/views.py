@@ -39,7 +39,7 @@ from dayjob.tui import (
 )
 from dayjob.tui.row_filters import all_hold, checked, keys_of
 from dayjob.tui.sheet import Sheet
-from dayjob.tui.view import SIZE, Read, View, Wish
+from dayjob.tui.view import SIZE, Read, ReadOptions, View
 
 #: How many seconds of history Home keeps.
 PAST = 60
@@ -55,7 +55,7 @@ class Home:
         self._waiting: deque[float] = deque(maxlen=PAST)
         self._running: deque[float] = deque(maxlen=PAST)
 
-    async def read(self, admin: AsyncAdmin, _: Wish) -> Sheet:
+    async def read(self, admin: AsyncAdmin, _: ReadOptions) -> Sheet:
         """Read the verdict."""
         found = await admin.verdict()
         self._waiting.append(found.waiting)
@@ -63,20 +63,20 @@ class Home:
         return render.home(found, tuple(self._waiting), tuple(self._running))
 
 
-async def _queues(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name",))
-    found = await admin.queues(sort=wish.sort)
+async def _queues(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name",))
+    found = await admin.queues(sort=options.sort)
     return render.queues(view for view in found.queues if all_hold(wanted, {"name": view.queue.name}))
 
 
-async def _pools(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    found = await admin.pools(sort=wish.sort)
+async def _pools(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    found = await admin.pools(sort=options.sort)
     return render_fleet.pools(found, await _now(admin))
 
 
-async def _busy(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name", "source", "id"))
-    found = await admin.busy(sort=wish.sort)
+async def _busy(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name", "source", "id"))
+    found = await admin.busy(sort=options.sort)
     return render_fleet.busy(one for one in found if _fits(wanted, one))
 
 
@@ -91,42 +91,44 @@ def _fits(wanted: Filter, one: BusyWorker) -> bool:
 
 
 def _listing(state: State) -> Read:
-    async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    async def read(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
         return render.jobs(
-            await admin.jobs(state, where=wish.where, after=wish.after, size=SIZE, sort=wish.sort)
+            await admin.jobs(state, where=options.where, after=options.after, size=SIZE, sort=options.sort)
         )
 
     return read
 
 
-async def _failures(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name", "error", "kind"))
-    found = await admin.failures(sort=wish.sort)
+async def _failures(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name", "error", "kind"))
+    found = await admin.failures(sort=options.sort)
     fitting = [
         one
         for one in found.groups
         if all_hold(wanted, {"name": one.name, "error": one.sample.error, "kind": one.kind})
     ]
-    return _paged(render.failures(found, fitting[wish.place : wish.place + SIZE]), wish, len(fitting))
+    return _paged(
+        render.failures(found, fitting[options.place : options.place + SIZE]), options, len(fitting)
+    )
 
 
-def _paged(sheet: Sheet, wish: Wish, total: int) -> Sheet:
+def _paged(sheet: Sheet, options: ReadOptions, total: int) -> Sheet:
     """The same, with the cursor of the next page if there are more rows than were shown."""
-    end = wish.place + len(sheet.rows)
+    end = options.place + len(sheet.rows)
     return replace(sheet, next=str(end) if end < total else "")
 
 
-async def _periodic(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name",))
-    found = await admin.periodic(sort=wish.sort)
+async def _periodic(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name",))
+    found = await admin.periodic(sort=options.sort)
     return render_fleet.periodic(
         [one for one in found if all_hold(wanted, {"name": one.job})], await _now(admin)
     )
 
 
-async def _calendar(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name", "id"))
-    found = await admin.calendar(wish.hours, sort=wish.sort)
+async def _calendar(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name", "id"))
+    found = await admin.calendar(options.hours, sort=options.sort)
     fitting = [one for one in found.entries if all_hold(wanted, {"name": one.name, "id": one.id})]
     return render_fleet.calendar(found, fitting)
 
@@ -137,35 +139,35 @@ def _open_coming(subject: Any) -> View | None:
     return job(subject.id, subject.name) if subject.id else schedule(subject.schedule)
 
 
-async def _metrics(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name",))
-    found = await admin.metrics(wish.hours, sort=wish.sort)
+async def _metrics(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name",))
+    found = await admin.metrics(options.hours, sort=options.sort)
     return render_fleet.metrics(found, [one for one in found.jobs if all_hold(wanted, {"name": one.name})])
 
 
-async def _redis(admin: AsyncAdmin, _: Wish) -> Sheet:
+async def _redis(admin: AsyncAdmin, _: ReadOptions) -> Sheet:
     return render_fleet.redis(await admin.redis(), await admin.vitals())
 
 
-async def _audit(admin: AsyncAdmin, wish: Wish) -> Sheet:
+async def _audit(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
     # One more shows whether there is a next page.
-    found = await admin.audit(offset=wish.place, size=SIZE + 1, sort=wish.sort)
-    return _paged(render_fleet.audit(found[:SIZE]), wish, wish.place + len(found))
+    found = await admin.audit(offset=options.place, size=SIZE + 1, sort=options.sort)
+    return _paged(render_fleet.audit(found[:SIZE]), options, options.place + len(found))
 
 
-async def _history(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name", "source"))
-    return await _history_of(admin, wish, wanted.name, wanted.source)
+async def _history(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name", "source"))
+    return await _history_of(admin, options, wanted.name, wanted.source)
 
 
-async def _history_of(admin: AsyncAdmin, wish: Wish, name: str | None, source: str | None) -> Sheet:
-    found = await admin.history(name, source=source, limit=SIZE, sort=wish.sort, after=wish.after)
+async def _history_of(admin: AsyncAdmin, options: ReadOptions, name: str | None, source: str | None) -> Sheet:
+    found = await admin.history(name, source=source, limit=SIZE, sort=options.sort, after=options.after)
     return render_history.history(found)
 
 
-async def _sources(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("source",))
-    return render_history.sources(await admin.sources(source=wanted.source, sort=wish.sort))
+async def _sources(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("source",))
+    return render_history.sources(await admin.sources(source=wanted.source, sort=options.sort))
 
 
 def _attempts_of_source(subject: Any) -> View | None:
@@ -173,15 +175,15 @@ def _attempts_of_source(subject: Any) -> View | None:
     source: str = subject.source
     return View(
         f"source {source}",
-        lambda admin, wish: _history_of(admin, wish, None, source),
+        lambda admin, options: _history_of(admin, options, None, source),
         opens=lambda one: job(one.id, one.name),
         columns=sorting.HISTORY,
     )
 
 
-async def _limits(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name",))
-    found = await admin.limits(sort=wish.sort)
+async def _limits(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name",))
+    found = await admin.limits(sort=options.sort)
     return render_limits.limits([one for one in found if all_hold(wanted, {"name": one.name})])
 
 
@@ -191,8 +193,8 @@ def _open_limit(subject: Any) -> View | None:
     return queue(one.queues[0]) if one.queues else None
 
 
-async def _payloads(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    return render_payloads.payloads(await admin.payloads(sort=wish.sort))
+async def _payloads(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    return render_payloads.payloads(await admin.payloads(sort=options.sort))
 
 
 def _open_sizes(subject: Any) -> View | None:
@@ -201,15 +203,17 @@ def _open_sizes(subject: Any) -> View | None:
     return queue(one.name) if one.name else None
 
 
-async def _timeline(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    wanted = checked(wish.where, ("name",))
-    found = await admin.events(name=wanted.name or "", offset=wish.place, size=SIZE, sort=wish.sort)
-    return _paged(render_timeline.timeline(found.events), wish, wish.place + len(found.events) + found.more)
+async def _timeline(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    wanted = checked(options.where, ("name",))
+    found = await admin.events(name=wanted.name or "", offset=options.place, size=SIZE, sort=options.sort)
+    return _paged(
+        render_timeline.timeline(found.events), options, options.place + len(found.events) + found.more
+    )
 
 
-async def _broken(admin: AsyncAdmin, wish: Wish) -> Sheet:
-    found = await admin.broken(offset=wish.place, size=SIZE, sort=wish.sort)
-    return _paged(render.broken(found), wish, found.sorted_among or found.total)
+async def _broken(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
+    found = await admin.broken(offset=options.place, size=SIZE, sort=options.sort)
+    return _paged(render.broken(found), options, found.sorted_among or found.total)
 
 
 async def _now(admin: AsyncAdmin) -> float:
@@ -223,9 +227,9 @@ async def _now(admin: AsyncAdmin) -> float:
 def queue(name: str) -> View:
     """One queue with its waiting jobs."""
 
-    async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    async def read(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
         page = await admin.jobs(
-            "waiting", name=name, where=wish.where, after=wish.after, size=SIZE, sort=wish.sort
+            "waiting", name=name, where=options.where, after=options.after, size=SIZE, sort=options.sort
         )
         return render.queue(await admin.queue(name), page)
 
@@ -237,11 +241,11 @@ def queue(name: str) -> View:
 def queue_keys(name: str) -> View:
     """The keys of a queue that have waiting jobs."""
 
-    async def read(admin: AsyncAdmin, wish: Wish) -> Sheet:
+    async def read(admin: AsyncAdmin, options: ReadOptions) -> Sheet:
         # One more shows whether there is a next page.
-        found = await admin.queue_keys(name, most=wish.place + SIZE + 1, sort=wish.sort)
-        rows = found.keys[wish.place : wish.place + SIZE]
-        return _paged(render_limits.keys(replace(found, keys=rows)), wish, len(found.keys))
+        found = await admin.queue_keys(name, most=options.place + SIZE + 1, sort=options.sort)
+        rows = found.keys[options.place : options.place + SIZE]
+        return _paged(render_limits.keys(replace(found, keys=rows)), options, len(found.keys))
 
     return View(f"keys of {name}", read, columns=sorting.KEYS)
 
@@ -249,7 +253,7 @@ def queue_keys(name: str) -> View:
 def job(job_id: str, name: str | None) -> View:
     """One job in any state."""
 
-    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+    async def read(admin: AsyncAdmin, _: ReadOptions) -> Sheet:
         found = await admin.job(job_id, name=name)
         if found is None:
             return Sheet((((await admin.explain(job_id, name=name), ""),),))
@@ -261,7 +265,7 @@ def job(job_id: str, name: str | None) -> View:
 def pool(pool_id: str) -> View:
     """One pool with its workers."""
 
-    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+    async def read(admin: AsyncAdmin, _: ReadOptions) -> Sheet:
         found = await admin.pools()
         for one in found.pools:
             if one.id == pool_id:
@@ -281,7 +285,7 @@ def stacks(pool_id: str) -> View:
     """The stacks of a pool's workers. Requested only once, because they cost the pool time."""
     found: list[Sheet] = []
 
-    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+    async def read(admin: AsyncAdmin, _: ReadOptions) -> Sheet:
         if not found:
             found.append(render_fleet.stacks(await admin.stacks(pool_id)))
         return found[0]
@@ -292,7 +296,7 @@ def stacks(pool_id: str) -> View:
 def fixed(title: str, sheet: Sheet) -> View:
     """A view of data that was already read."""
 
-    async def read(_: AsyncAdmin, __: Wish) -> Sheet:
+    async def read(_: AsyncAdmin, __: ReadOptions) -> Sheet:
         return sheet
 
     return View(title, read)
@@ -301,7 +305,7 @@ def fixed(title: str, sheet: Sheet) -> View:
 def schedule(name: str) -> View:
     """One schedule with its next ticks and its past runs."""
 
-    async def read(admin: AsyncAdmin, _: Wish) -> Sheet:
+    async def read(admin: AsyncAdmin, _: ReadOptions) -> Sheet:
         try:
             found = await admin.schedule(name)
         except UnknownSchedule:
