@@ -104,7 +104,7 @@ def test_what_a_dead_pool_held_waits_in_its_old_order_ahead_of_what_came_since(k
     reaper = Reaper(
         keys, link, lease=15.0, options=lambda name: JobOptions(), on_dead=None, rng=random.Random(0)
     )
-    assert reaper.bury([pool.id]) == len(old)
+    assert reaper.reap([pool.id]) == len(old)
     waiting = [json.loads(raw)["id"] for raw in reversed(call("LRANGE", keys.queue("a"), 0, -1))]
     assert waiting == [json.loads(raw)["id"] for raw in (*old, *new)]
 
@@ -131,7 +131,7 @@ def test_a_job_whose_process_was_killed_for_its_timeout_ends_like_one_that_raise
         keys, link, lease=15.0, options=lambda name: options, on_dead=lambda job, _: dead.append(job.name),
         rng=random.Random(0),
     )  # fmt: skip
-    assert reaper.bury([pool.id]) == 1
+    assert reaper.reap([pool.id]) == 1
     assert look.totals() == expected
     assert len(dead) == expected.get("dead:a", 0)
 
@@ -160,7 +160,7 @@ def test_large_jobs_of_a_dead_pool_are_rescued_in_order_by_sweeps_of_bounded_siz
     reaper = Reaper(
         keys, through, lease=15.0, options=lambda name: JobOptions(), on_dead=None, rng=random.Random(0)
     )
-    assert reaper.bury([pool.id]) == len(old)
+    assert reaper.reap([pool.id]) == len(old)
     through.close()
 
     waiting = [json.loads(raw) for raw in reversed(call("LRANGE", keys.queue("a"), 0, -1))]

@@ -138,7 +138,7 @@ class Reaper:
             self._link.run(maintain.defer(self._keys, pool_id))
             return 0
 
-    def bury(self, pool_ids: Sequence[str]) -> int:
+    def reap(self, pool_ids: Sequence[str]) -> int:
         """Condemn and sweep pools whose process has exited."""
         self._link.run(maintain.condemn(self._keys, lease=self._lease, proven=pool_ids, judge=False))
         return sum(self.sweep(pool_id) for pool_id in pool_ids)

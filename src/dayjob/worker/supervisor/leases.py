@@ -87,13 +87,13 @@ class ChildLeases:
 
     def start(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._loop, name="dayjob-keeper", daemon=True).start()
+        threading.Thread(target=self._loop, name="dayjob-leases", daemon=True).start()
 
-    def blame(self, place: PoolAddress, causes: Mapping[str, Cause], done: Callable[[], None]) -> None:
+    def set_causes(self, place: PoolAddress, causes: Mapping[str, Cause], done: Callable[[], None]) -> None:
         """Store in Redis why pools are about to be killed, then call `done`."""
         self._add(_Task(place, causes, (), done))
 
-    def bury(self, place: PoolAddress, ids: Iterable[str], causes: Mapping[str, Cause]) -> None:
+    def reap(self, place: PoolAddress, ids: Iterable[str], causes: Mapping[str, Cause]) -> None:
         """Condemn and sweep pools whose process has exited."""
         self._add(_Task(place, causes, tuple(ids), None))
 
@@ -222,7 +222,7 @@ class ChildLeases:
             reaper = Reaper(
                 keys, link, lease=place.lease, options=lambda _: None, on_dead=None, rng=self._rng
             )
-            reaper.bury(task.dead)
+            reaper.reap(task.dead)
 
     def _link(self, place: PoolAddress) -> Link:
         keys = Keys(place.namespace)

@@ -278,7 +278,7 @@ class Supervisor:
             if process.ended and not causes:
                 # It stopped normally. Attempts that it could not give back must not count a crash.
                 causes = {pool_id: Cause("", "stopped") for pool_id in process.ids}
-            self._leases.bury(process.place, process.ids, causes)
+            self._leases.reap(process.place, process.ids, causes)
         process.close()
         if self._leaving is process:
             self._leaving = self._rolling = None
@@ -426,7 +426,7 @@ class Supervisor:
             process.kill_by(time.monotonic())
             self._wakeup.wake()
 
-        self._leases.blame(place, process.causes, cause_stored)
+        self._leases.set_causes(place, process.causes, cause_stored)
 
     # Called by ChildLeases, on its thread.
 
