@@ -22,7 +22,7 @@ DayjobError
 │   ├── SilentServer        it runs, but does not answer yet or any more
 │   └── UntrustedFolder     this user's dayjob did not create its data folder
 ├── ResultTimeout           the job has no result within the timeout (also TimeoutError)
-├── JobFailed               the job is dead, so it has no result
+├── JobFailed               the job ended without a result: it is dead, discarded, cancelled or expired
 └── JobTimeout              the attempt ran longer than its job type allows (also TimeoutError)
 
 Retry, Snooze, Throttled, GiveBack, Discard and Dead are signals, not errors: a handler raises one to choose how its attempt ends.
@@ -161,7 +161,7 @@ class ResultTimeout(DayjobError, TimeoutError):
 
 
 class JobFailed(DayjobError):
-    """The job is dead, so it has no result. The message is its last error."""
+    """The job ended without a result: it is dead, was discarded or cancelled, or expired. The message is its last error."""
 
 
 class JobTimeout(DayjobError, TimeoutError):
