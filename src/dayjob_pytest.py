@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -66,9 +66,7 @@ def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
         unknown = set(marker.kwargs) - set(_SETTINGS)
         if marker.args or unknown:
             what = ", ".join(sorted(unknown)) or f"{len(marker.args)} values without a name"
-            raise pytest.UsageError(
-                f"@pytest.mark.dayjob: {what}: it takes {', '.join(_SETTINGS)}, each by its name"
-            )
+            _refuse(f"@pytest.mark.dayjob: {what}: it takes {', '.join(_SETTINGS)}, each by its name")
         found = {**marker.kwargs, **found}
     return found
 
@@ -95,12 +93,26 @@ def dayjob_pool(request: pytest.FixtureRequest) -> WorkerPool[Any]:
         return where  # type: ignore[no-any-return]  # the pool itself
     module, _, name = where.partition(":")
     if not module or not name:
-        raise pytest.UsageError(
+        _refuse(
             "dayjob does not know your pool: write dayjob_pool = app.jobs:pool into the ini file of pytest, "
             "or override the fixture dayjob_pool"
         )
-    pool: WorkerPool[Any] = getattr(importlib.import_module(module), name)
-    return pool
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        _refuse(
+            f"dayjob_pool = {where}: there is no module {error.name!r}. If it is in the folder of the ini file, write pythonpath = . there"
+        )
+    if not hasattr(found, name):
+        _refuse(f"dayjob_pool = {where}: the module has no {name!r}")
+    return getattr(found, name)  # type: ignore[no-any-return]  # whatever it is, testing() checks it
+
+
+def _refuse(problem: str) -> NoReturn:
+    """End the test with one sentence: a traceback would show the inside of pytest only."""
+    pytest.fail(problem, pytrace=False)
 
 
 @pytest.fixture

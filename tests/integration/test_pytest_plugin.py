@@ -208,11 +208,27 @@ def test_the_fixtures_work_with_pytest_django(project):
     assert found == {"passed": 2}, project.output
 
 
-def test_a_project_without_a_pool_is_told_what_to_write(project):
+def test_a_project_whose_pool_is_not_found_is_told_what_to_write(project):
     ini = "[pytest]\npythonpath = .\naddopts = -p no:asyncio -p no:django\n"
-    found = project(ini=ini, test_none="def test_it(jobs): ...\n")
-    assert found == {"error": 1}
+    program = """
+        import pytest
+
+        def test_none(jobs): ...
+
+        @pytest.mark.dayjob(pool="elsewhere.jobs:pool")
+        def test_no_module(jobs): ...
+
+        @pytest.mark.dayjob(pool="shop_jobs:pond")
+        def test_no_such_name(jobs): ...
+    """
+    assert project(ini=ini, test_none=program) == {"error": 3}
     assert "dayjob_pool = app.jobs:pool" in project.output
+    assert (
+        "there is no module 'elsewhere'. If it is in the folder of the ini file, write pythonpath = . there"
+        in project.output
+    )
+    assert "the module has no 'pond'" in project.output
+    assert "dayjob_pytest.py" not in project.output
 
 
 def test_a_marker_with_a_wrong_setting_is_refused(project):
