@@ -44,7 +44,9 @@ def check_headers(headers: Any, where: str) -> dict[str, str]:
 
 
 def check_text(text: str, where: str) -> str:
-    """Return `text` if Redis and JSON can store it. Raises BadOption, which names `where`."""
+    """Return `text` if it is a string that Redis and JSON can store. Raises BadOption, which names `where`."""
+    if not isinstance(text, str):
+        raise BadOption(f"{where}: {text!r} is a {type(text).__name__}, not a string")
     if not text.isascii() and _SURROGATE.search(text):
         raise BadOption(f"{where}: {text!r} has half a character (a lone surrogate), which cannot be stored")
     return text

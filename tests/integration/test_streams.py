@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dayjob import AsyncEnqueuer, Dead, Discard, GiveBack, Job, NotReady, WorkerPool
 from dayjob.cli import cli
-from dayjob.errors import BadOption, JobFailed, ResultTimeout
+from dayjob.errors import BadArguments, BadOption, JobFailed, ResultTimeout
 from dayjob.worker.running import attempt_stream
 from server import running, wait_until
 
@@ -83,8 +83,9 @@ def test_a_reader_goes_on_behind_any_value(new_pool):
             again = list(pool.enqueuer.stream(job.id, after=one.id, timeout=LONG))
             assert [other.value for other in again] == list(range(n + 1, 10))
             assert not any(other.restarted for other in again)
-        with pytest.raises(BadOption, match="no place in a stream"):
-            list(pool.enqueuer.stream(job, after="yesterday"))
+        for place in ("yesterday", "99999999999999999999-1"):
+            with pytest.raises(BadOption, match="no place in a stream"):
+                list(pool.enqueuer.stream(job, after=place))
 
 
 def test_a_retry_begins_anew_and_readers_see_it(new_pool):
@@ -269,6 +270,10 @@ def test_limits_of_what_a_job_emits(new_pool, monkeypatch):
 
     @pool.job
     def odd(job: Job) -> None:
+        try:
+            job.emit([float("nan")])
+        except BadArguments as error:
+            caught.append(str(error))
         job.emit(object())
 
     with pool:
@@ -278,6 +283,7 @@ def test_limits_of_what_a_job_emits(new_pool, monkeypatch):
         assert "the limit is 65,536. Emit it in parts." in caught[0]
         with pytest.raises(ResultTimeout, match="cannot be written as JSON"):
             read(pool, odd.enqueue(), timeout=1)
+        assert "emit: the value cannot be written as JSON: it has nan" in caught[1]
 
 
 def test_what_may_not_emit(new_pool):

@@ -627,10 +627,11 @@ def test_a_result_is_there_once_the_job_has_run_in_the_type_of_its_annotation(po
             add.result(job)
 
 
-def test_a_result_that_json_cannot_carry_fails_the_job(pool):
+@pytest.mark.parametrize("value", [object(), float("nan"), [1.0, {"a": float("inf")}]])
+def test_a_result_that_json_cannot_carry_fails_the_job(pool, value):
     @pool.job(keep=60, max_fails=1)
     def make() -> object:
-        return object()
+        return value
 
     with testing(pool) as jobs:
         job = make.enqueue()

@@ -78,3 +78,27 @@ def test_a_cancelled_batch_runs_no_member_and_an_inline_one_runs_its_callbacks(p
         member.enqueue(n=0)
         assert ran == []
     assert [one for one in ran if one != 0] == [("complete", 0), ("success", 0)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "problem"),
+    [
+        (lambda pool: pool.batch(on_success="success"), "on_success=.*: 'success' is no job"),
+        (lambda pool: pool.batch(on_dead=lambda job: None), "on_dead=.*is no job"),
+        (lambda pool: pool.batch(args=[1]), "args=.*: \\[1\\] is no dict"),
+        (lambda pool: pool.batch(description=5), "description: 5 is a int, not a string"),
+        (lambda pool: pool.enqueuer.batch(None), "the id of a batch: None is a NoneType"),
+        (lambda pool: pool.workflow(None), "name: None is a NoneType"),
+        (lambda pool: pool.enqueuer.workflow(5), "the id of a workflow: 5 is a int"),
+        (lambda pool: pool.workflow("w").add("member"), "add.*: 'member' is no job"),
+        (lambda pool: pool.registry.get("member").then("member"), "then.*: 'member' is no job"),
+        (
+            lambda pool: pool.registry.get("member").then(pool.registry.get("member")).then(5),
+            "then.*: 5 is no job",
+        ),
+        (lambda pool: pool.enqueuer.progress(7), "the id of a job: 7 is a int"),
+    ],
+)
+def test_what_is_no_batch_job_or_id_is_refused_in_words(pool, begin, problem):
+    with testing(pool), pytest.raises(BadOption, match=problem):
+        begin(pool)

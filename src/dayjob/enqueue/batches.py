@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dayjob.errors import BadOption, NotReady
+from dayjob.handlers.registry import check_handle
 from dayjob.job import new_id, running
 from dayjob.names import check_text
 from dayjob.options import EnqueueOptions
@@ -237,11 +238,14 @@ def new_batch(
         raise BadOption(
             f"batch(): description has {len(description)} characters, at most {MAX_DESCRIPTION} are kept"
         )
+    if not isinstance(args, Mapping | None):
+        raise BadOption(f"batch(args=...): {args!r} is no dict: give the arguments of the callbacks by name")
     batch_id = new_id()
     new = NewBatch(description)
     builder = senders.sync.builder
     for event, job_type in callbacks.items():
         if job_type is not None:
+            check_handle(job_type, f"batch(on_{event}=...)")
             options = EnqueueOptions(id=f"{batch_id}-{event}", inherit=True)
             raw = job_type.encode((), args or {})
             new.callbacks[event] = builder.new_job(job_type.name, raw, options, batch_id, -1).payload

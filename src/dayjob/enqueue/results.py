@@ -160,4 +160,4 @@ def with_state(keys: Keys, job_id: str, name: str | None, message: str) -> Steps
 
 def id_and_name(job: Job | str) -> tuple[str, str | None]:
     """The id of a job to look up, and its name if it is known. Raises BadOption."""
-    return (check_text(job, "the id of a job"), None) if isinstance(job, str) else (job.id, job.name)
+    return (job.id, job.name) if isinstance(job, Job) else (check_text(job, "the id of a job"), None)

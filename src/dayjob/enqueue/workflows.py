@@ -11,6 +11,7 @@ from dayjob.enqueue.builder import Builder
 from dayjob.enqueue.hooks import hooked, with_headers
 from dayjob.errors import BadOption, NotReady
 from dayjob.handlers.gaps import Gap
+from dayjob.handlers.registry import check_handle
 from dayjob.job import new_id, running
 from dayjob.names import check_text
 from dayjob.options import EnqueueOptions
@@ -138,6 +139,7 @@ class _Adder:
             raise BadOption(
                 "this workflow has started: nodes are added by its jobs, with job.workflow.add(...)"
             )
+        check_handle(handle, "add()")
         after, watches = kwargs.pop("after", ()), kwargs.pop("on_failure_of", ())
         policy = kwargs.pop("on_failure", "stop")
         if policy not in POLICIES:

@@ -5,9 +5,8 @@ The fast path is one typed decode. The code that explains a mistake runs only af
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -376,16 +375,7 @@ def _not_finite(given: Mapping[str, Any], codecs: Codecs) -> str | None:
     for name, value in given.items():
         if value is None or isinstance(value, str | int):
             continue
-        number = next(_unbounded(msgspec.to_builtins(value, enc_hook=codecs.dump)), None)
+        number = codecs.not_finite(value)
         if number is not None:
             return f"argument {name!r} has {number}, which JSON cannot carry"
     return None
-
-
-def _unbounded(value: Any) -> Iterator[float]:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            yield value
-    elif isinstance(value, dict | list | tuple | set | frozenset):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _unbounded(one)

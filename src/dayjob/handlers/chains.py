@@ -29,6 +29,10 @@ class Chain(Generic[P, R_co]):
 
     def __init__(self, *links: Any) -> None:
         for link in links[1:]:
+            if not hasattr(type(link), "first_argument"):
+                raise BadOption(
+                    f"then(): {link!r} is no job: write @pool.job above the function, and give that"
+                )
             if link.first_argument is None:
                 raise BadOption(
                     f"{link.name} takes no argument by position, so it cannot follow {links[0].name}"

@@ -7,9 +7,10 @@ models and subclasses of str, int and float need none.
 from __future__ import annotations
 
 import ipaddress
+import math
 import pathlib
 import zoneinfo
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -81,6 +82,14 @@ class Codecs:
             return value.model_dump(mode="json", by_alias=True, round_trip=True)
         return _as_base_type(value)
 
+    def not_finite(self, value: Any) -> float | None:
+        """The first NaN or infinity in a value, which JSON cannot carry and msgspec would silently encode as null."""
+        return next(_unbounded(msgspec.to_builtins(value, enc_hook=self._dump_unless_raw)), None)
+
+    def _dump_unless_raw(self, value: Any) -> Any:
+        # It is JSON already.
+        return None if isinstance(value, msgspec.Raw) else self.dump(value)
+
     def load(self, kind: Any, value: Any) -> Any:
         """An object of the class `kind` from JSON values. Raises TypeError or ValueError."""
         if kind is object:
@@ -123,3 +132,12 @@ def _as_base_type(value: Any) -> Any:
 
 #: The codecs of programs that have no job code.
 DEFAULT = Codecs()
+
+
+def _unbounded(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield value
+    elif isinstance(value, dict | list | tuple | set | frozenset):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _unbounded(one)

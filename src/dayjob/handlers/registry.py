@@ -159,6 +159,8 @@ class JobType(Calls[P, R_co], Generic[Q, P, R_co]):
     def encode_value(self, value: Any) -> bytes:
         """A value that a job emits as JSON, on one line. Raises TypeError, ValueError or RecursionError."""
         raw = self._codecs.encode(value)
+        if b"null" in raw and (number := self._codecs.not_finite(value)) is not None:
+            raise ValueError(f"it has {number}, which JSON cannot carry")
         # A msgspec.Raw may have line ends.
         return raw if b"\n" not in raw and b"\r" not in raw else msgspec.json.encode(msgspec.json.decode(raw))
 
@@ -376,6 +378,12 @@ def _same_function(one: JobType[..., ..., Any], other: JobType[..., ..., Any]) -
 def _full_name(fn: Callable[..., Any]) -> str:
     name = getattr(fn, "__qualname__", "")
     return f"{fn.__module__}.{name}" if name else ""
+
+
+def check_handle(handle: Any, where: str) -> None:
+    """Raise BadOption, which names `where`, if this is no job type."""
+    if not isinstance(handle, JobType):
+        raise BadOption(f"{where}: {handle!r} is no job: write @pool.job above the function, and give that")
 
 
 def wait_of(delay: Seconds) -> float:

@@ -41,6 +41,8 @@ class Results:
         self.check()
         plain = self._adapted.dump(value) if self._adapted is not None else value
         raw = self._codecs.encode({"result": plain})
+        if b"null" in raw and (number := self._codecs.not_finite(plain)) is not None:
+            raise ValueError(f"it has {number}, which JSON cannot carry")
         if self._may_alter and value is not None and (problem := self._altered(value, raw)):
             raise ValueError(problem)
         return raw

@@ -23,7 +23,9 @@ from dayjob.store.steps import Steps, ask, ask_all
 BLOCK_SECONDS = 2.0
 #: Seconds between two looks where a job is that emits nothing.
 LOOK_SECONDS = 4.0
-_PLACE = re.compile(r"(\d{1,20}-\d{1,20})(?:\.(\d{1,9}))?", re.ASCII)
+_PLACE = re.compile(r"((\d{1,20})-(\d{1,20}))(?:\.(\d{1,9}))?", re.ASCII)
+#: Redis accepts no number above in the id of an entry.
+_MAX_NUMBER = 2**64 - 1
 
 
 class Emitted(NamedTuple):
@@ -45,7 +47,7 @@ class StreamReader:
         self, keys: Keys, job_id: str, name: str | None = None, after: str = "", *, shown: bool = False
     ) -> None:
         match = _PLACE.fullmatch(after) if after else None
-        if after and match is None:
+        if after and (match is None or max(int(match[2]), int(match[3])) > _MAX_NUMBER):
             raise BadOption(
                 f"after={after!r} is no place in a stream: give the id of a value, or the header Last-Event-ID"
             )
@@ -58,8 +60,8 @@ class StreamReader:
         self._after, self._partly, self._skip = streams.START, "", 0
         if match is not None:
             self._after = match[1]
-            if match[2] is not None:
-                self._after, self._partly, self._skip = streams.before(match[1]), match[1], int(match[2]) + 1
+            if match[4] is not None:
+                self._after, self._partly, self._skip = streams.before(match[1]), match[1], int(match[4]) + 1
         #: Whether values may have been read before, here or by the reader that goes on here.
         self._read_before = match is not None
         #: Whether the job has emitted something, and whether it is known to exist: the caller has it, or it was seen anywhere.
