@@ -75,9 +75,10 @@ def test_a_port_that_is_taken_is_named(worker):
 
 
 def received(notices: socket.socket, text: str) -> str:
-    """The first notice with that text."""
+    """The first notice with that text. None before it reports an outage: processes that stop end their connections themselves."""
     while True:
         found = notices.recv(4096).decode()
+        assert "unreachable" not in found
         if text in found:
             return found
 

@@ -146,6 +146,8 @@ class Link:
         #: The connection that is being opened; kept for interrupt().
         self._dialled: Any = None
         self._retired = False
+        #: Whether this program ended a run itself, which is no outage of Redis.
+        self._interrupted = False
         #: Any key of the namespace: in a cluster it determines the node.
         self._tag = tag
         self._name = name
@@ -167,7 +169,8 @@ class Link:
         try:
             reply = self._ask(op)
         except Unavailable as error:
-            self._watch.failed(error)
+            if not self._interrupted:
+                self._watch.failed(error)
             raise
         if op.writes:
             self._watch.succeeded()
@@ -242,7 +245,8 @@ class Link:
             self.close()
 
     def interrupt(self) -> None:
-        """End a blocking run in another thread by shutting down its socket."""
+        """End a blocking run in another thread by shutting down its socket. For links of a pool that stops."""
+        self._interrupted = True
         for connection in (self._connection, self._dialled):
             sock = getattr(connection, "_sock", None)
             if sock is not None:
