@@ -1,4 +1,4 @@
-"""Building: checks names and arguments, makes jobs and their payloads, and the ops that store them."""
+"""Building: checks names and arguments, and makes jobs and their payloads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any, Protocol
 
 from dayjob.errors import BadOption, TooLarge, UnknownJob
@@ -20,21 +19,13 @@ from dayjob.names import check_name
 from dayjob.options import EnqueueOptions, JobOptions, Provenance
 from dayjob.store import codec, fork
 from dayjob.store.keys import Keys
-from dayjob.store.op import Op
-from dayjob.store.ops import produce, workflows
-from dayjob.store.ops.batches import MemberChunk, add_members
-from dayjob.store.ops.produce import FirstJob, Keyed, NewJob, Slot, Stored, When, digest_of, digest_to_keep
-from dayjob.store.ops.workflows import WorkflowChunk
-
-#: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
-KNOWN_JOBS_REFRESH_SECONDS = 300.0
+from dayjob.store.ops import produce
+from dayjob.store.ops.produce import FirstJob, NewJob, When, digest_of
 
 #: Longest id of a parent, in characters.
 MAX_PARENT_ID = 200
 
 _NOW = When()
-_payload_of = attrgetter("payload")
-_job_of = attrgetter("job")
 
 
 class Checked(Protocol):
@@ -84,7 +75,7 @@ class Sink(Protocol):
 
 
 class Builder:
-    """Builds jobs from names, arguments and options, and requests from jobs."""
+    """Builds jobs from names, arguments and options."""
 
     def __init__(
         self,
@@ -103,9 +94,9 @@ class Builder:
         self._find = find
         self._origins = JobOrigins(provenance)
         #: When each name was last added to known_jobs, in monotonic time.
-        self._introduced: dict[str, float] = {}
+        self.introduced: dict[str, float] = {}
         #: The job types of names that were enqueued, to compute their keys.
-        self._types: dict[str, Checked] = {}
+        self.types: dict[str, Checked] = {}
         #: Job names that have no key, or no job type here. Asked for every job, so without a call.
         self._keyless: set[str] = set()
         #: Redis time minus this machine's time, from the last answer that had it.
@@ -128,7 +119,7 @@ class Builder:
         """Encode the arguments as JSON. Checks them against the job type if the enqueuer has one."""
         if self._find is None:
             # A name that was stored before is valid.
-            if name not in self._introduced:
+            if name not in self.introduced:
                 check_name(name)
             return encode_unchecked(name, args), options
         job_type = self._find(name)
@@ -204,71 +195,15 @@ class Builder:
             size += produce.MAX_BYTES + 1 if alone else len(new_job.payload)
         return found
 
-    def op(self, new_jobs: Sequence[NewJob], slot: Slot) -> Op[Stored]:
-        """The request that stores jobs of one name and one time. A job with a unique key or a chosen id must be alone.
-
-        Jobs that join a batch may be of any name and time.
-        """
-        if isinstance(new_jobs, MemberChunk):
-            return add_members(self.keys, slot, new_jobs)
-        if isinstance(new_jobs, WorkflowChunk):
-            return workflows.start_workflow(self.keys, slot, new_jobs)
-        first = new_jobs[0]
-        if first.batch:
-            # Its block has ended: a commit sends it now.
-            return add_members(self.keys, slot, MemberChunk(new_jobs, (first.batch,)))
-        job, when, expires = first.job, first.when, first.expires
-        known_at = self._introduced.get(job.name)
-        introduce = known_at is None or time.monotonic() - known_at >= KNOWN_JOBS_REFRESH_SECONDS
-        keyed = None if first.key is None else self._keyed(new_jobs)
-        if first.chosen or job.unique_key is not None:
-            return produce.admit(
-                self.keys, slot, job.name, first.payload, when,
-                job_id=job.id, chosen=first.chosen, unique_key=job.unique_key, unique_for=first.unique_for,
-                introduce=introduce, expires=expires, digest=digest_to_keep(first), keyed=keyed,
-            )  # fmt: skip
-        payloads = list(map(_payload_of, new_jobs))
-        if when.mode == "now":
-            return produce.enqueue(
-                self.keys, slot, job.name, payloads,
-                introduce=introduce, expires=expires, keyed=keyed,
-            )  # fmt: skip
-        return produce.schedule(
-            self.keys, slot, job.name, payloads, when, introduce=introduce, expires=expires
-        )
-
-    def accept(self, new_jobs: Sequence[NewJob], stored: Stored) -> list[Job | None]:
-        """The jobs to return to the caller, with the times of the answer; None for a duplicate. Raises BadOption."""
-        if isinstance(new_jobs, MemberChunk | WorkflowChunk) or new_jobs[0].batch:
-            if not stored.stored:
-                raise BadOption("the batch has ended, so no job can join it: start another one")
-            return list(map(_job_of, new_jobs))
-        first = new_jobs[0]
-        self._introduced[first.job.name] = time.monotonic()
-        if stored.now:
-            self.offset = stored.now - time.time()
-        if not stored.stored:
-            return [None]
-        if stored.existed:
-            return [existing_job(first, stored.first)]
-        if stored.due is not None and first.when.mode != "now":
-            for new_job in new_jobs:
-                new_job.job.scheduled_at = stored.due
-        if stored.now:
-            for new_job in new_jobs:
-                if new_job.expires is not None:
-                    new_job.job.expires_at = stored.now + new_job.expires
-        return list(map(_job_of, new_jobs))
-
     def _key_of(self, name: str, args: bytes, source: str | int | None) -> str | None:
         """The key of a new job; None if its name has none, or this process does not know its job type."""
-        job_type = self._types.get(name)
+        job_type = self.types.get(name)
         if job_type is None:
             if self._find is None:
                 self._keyless.add(name)
                 return None
             try:
-                job_type = self._types[name] = self._find(name)
+                job_type = self.types[name] = self._find(name)
             except UnknownJob:
                 return None
         rule = job_type.options.fair_by
@@ -276,10 +211,6 @@ class Builder:
             self._keyless.add(name)
             return None
         return job_type.keys.of(rule.by, args, source)
-
-    def _keyed(self, new_jobs: Sequence[NewJob]) -> Keyed | None:
-        rule = self._types[new_jobs[0].job.name].options.fair_by
-        return Keyed(rule.by, tuple(one.key or "" for one in new_jobs)) if rule else None
 
     def _unique_key(self, name: str, args: bytes, options: EnqueueOptions) -> str:
         if isinstance(options.unique_key, str):

@@ -15,19 +15,22 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dayjob.enqueue.builder import Builder
-from dayjob.errors import StoreError, Unavailable, Unknown
+from dayjob.enqueue.builder import Builder, existing_job
+from dayjob.errors import BadOption, StoreError, Unavailable, Unknown
 from dayjob.job import Job, new_id
 from dayjob.option_checks import Durability
 from dayjob.store.async_link import AsyncLink
 from dayjob.store.link import Link
 from dayjob.store.op import Op
-from dayjob.store.ops import confirm
-from dayjob.store.ops.produce import NewJob, Slot, Stored
+from dayjob.store.ops import confirm, produce
+from dayjob.store.ops.batches import MemberChunk, add_members
+from dayjob.store.ops.produce import Keyed, NewJob, Slot, Stored, digest_to_keep
+from dayjob.store.ops.workflows import WorkflowChunk, start_workflow
 from dayjob.store.steps import Steps
 
 L = TypeVar("L")
@@ -35,8 +38,13 @@ A = TypeVar("A")
 
 #: Seconds to wait after each failed try of a request; None for the last try.
 TRIES = (0.05, 0.25, 0.7, None)
+#: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
+KNOWN_JOBS_REFRESH_SECONDS = 300.0
 #: Seconds between two requests on a slot that ask for Redis time and extend the slot's expiry.
 TIME_REFRESH_SECONDS = 10.0
+
+_payload_of = attrgetter("payload")
+_job_of = attrgetter("job")
 
 
 class NumberedLink(Generic[L]):
@@ -137,7 +145,7 @@ class EnqueueRequest(msgspec.Struct, Generic[A]):
             while self.answered < len(self.batches):
                 batch = self.batches[self.answered]
                 if self.op is None:
-                    self.op = self.builder.op(batch, numbered_link.next())
+                    self.op = self._op(batch, numbered_link.next())
                 deadline = time.monotonic() + self.timeout if self.wanted else math.inf
                 for pause in TRIES:
                     try:
@@ -153,7 +161,7 @@ class EnqueueRequest(msgspec.Struct, Generic[A]):
                         if raised is not None:
                             raise raised from error
                     yield Pause(pause or 0.0)
-                self.jobs += self.builder.accept(batch, stored)
+                self.jobs += self._accept(batch, stored)
                 self.answered += 1
                 self.op = None
                 self.doubtful = False
@@ -165,6 +173,65 @@ class EnqueueRequest(msgspec.Struct, Generic[A]):
                 error.again = partial(again, self)
             raise
         return self.read(self.jobs)
+
+    def _op(self, new_jobs: Sequence[NewJob], slot: Slot) -> Op[Stored]:
+        """The request that stores jobs of one name and one time. A job with a unique key or a chosen id must be alone.
+
+        Jobs that join a batch may be of any name and time.
+        """
+        keys = self.builder.keys
+        if isinstance(new_jobs, MemberChunk):
+            return add_members(keys, slot, new_jobs)
+        if isinstance(new_jobs, WorkflowChunk):
+            return start_workflow(keys, slot, new_jobs)
+        first = new_jobs[0]
+        if first.batch:
+            # Its block has ended: a commit sends it now.
+            return add_members(keys, slot, MemberChunk(new_jobs, (first.batch,)))
+        job, when, expires = first.job, first.when, first.expires
+        known_at = self.builder.introduced.get(job.name)
+        introduce = known_at is None or time.monotonic() - known_at >= KNOWN_JOBS_REFRESH_SECONDS
+        keyed = None if first.key is None else self._keyed(new_jobs)
+        if first.chosen or job.unique_key is not None:
+            return produce.admit(
+                keys, slot, job.name, first.payload, when,
+                job_id=job.id, chosen=first.chosen, unique_key=job.unique_key, unique_for=first.unique_for,
+                introduce=introduce, expires=expires, digest=digest_to_keep(first), keyed=keyed,
+            )  # fmt: skip
+        payloads = list(map(_payload_of, new_jobs))
+        if when.mode == "now":
+            return produce.enqueue(
+                keys, slot, job.name, payloads,
+                introduce=introduce, expires=expires, keyed=keyed,
+            )  # fmt: skip
+        return produce.schedule(keys, slot, job.name, payloads, when, introduce=introduce, expires=expires)
+
+    def _keyed(self, new_jobs: Sequence[NewJob]) -> Keyed | None:
+        rule = self.builder.types[new_jobs[0].job.name].options.fair_by
+        return Keyed(rule.by, tuple(one.key or "" for one in new_jobs)) if rule else None
+
+    def _accept(self, new_jobs: Sequence[NewJob], stored: Stored) -> list[Job | None]:
+        """The jobs to return to the caller, with the times of the answer; None for a duplicate. Raises BadOption."""
+        if isinstance(new_jobs, MemberChunk | WorkflowChunk) or new_jobs[0].batch:
+            if not stored.stored:
+                raise BadOption("the batch has ended, so no job can join it: start another one")
+            return list(map(_job_of, new_jobs))
+        first = new_jobs[0]
+        self.builder.introduced[first.job.name] = time.monotonic()
+        if stored.now:
+            self.builder.offset = stored.now - time.time()
+        if not stored.stored:
+            return [None]
+        if stored.existed:
+            return [existing_job(first, stored.first)]
+        if stored.due is not None and first.when.mode != "now":
+            for new_job in new_jobs:
+                new_job.job.scheduled_at = stored.due
+        if stored.now:
+            for new_job in new_jobs:
+                if new_job.expires is not None:
+                    new_job.job.expires_at = stored.now + new_job.expires
+        return list(map(_job_of, new_jobs))
 
     def _confirm(
         self, op: Op[Stored], wanted: Durability, able: set[Durability], deadline: float
