@@ -115,7 +115,7 @@ def _command(app: Flask, pool: WorkerPool[Any], target: str | None) -> click.Com
     def dayjob(context: click.Context) -> None:
         """Background jobs: worker, web, top, check, doctor, jobs, ... (flask dayjob --help lists them)."""
         found = target or _found(app, pool)
-        cli.main(cli.with_pool(context.args, found), prog="flask dayjob")
+        cli.main_of(found, context.args, prog="flask dayjob")
 
     return dayjob
 

@@ -47,10 +47,14 @@ def test_every_command_that_can_name_a_pool_is_given_the_projects():
     }  # fmt: skip
 
 
-def test_the_examples_own_tests_pass_and_its_migrations_are_complete(shop):
+def test_the_examples_own_tests_pass_its_migrations_are_complete_and_typos_are_explained(shop):
     assert "OK" in shop.manage("test")
     assert "No changes detected" in shop.manage("makemigrations", "--check", "--dry-run")
     assert "no issues" in shop.manage("check")
+    assert shop.manage("dayjob", "--help").startswith("Usage: manage.py dayjob [OPTIONS]")
+    typo = shop.manage("dayjob", "wrker", code=2)
+    assert "Error: no command 'wrker'. Did you mean 'worker'?" in typo
+    assert "Traceback" not in typo
 
 
 def test_jobs_of_both_colours_are_sent_at_the_commit_run_and_shown(shop):

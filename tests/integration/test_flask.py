@@ -123,6 +123,20 @@ def test_commands_get_the_pool_that_the_app_names(new_pool, namespace):
 
 
 @pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["--help"], 0, "Usage: flask dayjob [OPTIONS]"), ([], 2, "Usage: flask dayjob [OPTIONS]"), (["--version"], 0, "dayjob, version"),
+        (["wrker"], 2, "no command 'wrker'. Did you mean 'worker'?"), (["jobs", "--help"], 0, "Usage: flask dayjob jobs"),
+    ],
+)  # fmt: skip
+def test_help_and_typos_are_those_of_the_command_line(new_pool, words, code, text):
+    app = Flask("nowhere")
+    init_app(app, new_pool(), target="shop:pool")
+    answer = app.test_cli_runner().invoke(args=["dayjob", *words])
+    assert (answer.exit_code, text in answer.output) == (code, True), answer.output
+
+
+@pytest.mark.parametrize(
     ("options", "text"), [({"role": lambda: None}, "need its path"), ({"console": "/"}, "give a path")]
 )
 def test_wrong_options_are_refused(new_pool, options, text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Callable
 
 import click
 
@@ -103,12 +104,23 @@ def cli() -> None:
 
 def main(args: list[str] | None = None, prog: str | None = None) -> None:
     """Run the command line. A usage error prints a few lines and sets an exit code; it never prints a traceback."""
+    _run(lambda: args, prog)
+
+
+def main_of(pool: str, args: list[str], prog: str) -> None:
+    """Run the command line of a framework that knows its pool."""
+    _run(lambda: with_pool(args, pool), prog)
+
+
+def _run(words: Callable[[], list[str] | None], prog: str | None) -> None:
+    # click checks only the terminal; https://no-color.org asks programs to check this variable too.
+    color = False if os.environ.get("NO_COLOR") else None
     try:
         try:
-            _run(args, prog)
+            cli(args=words(), prog_name=prog, color=color)
         except UntrustedFolder as error:
             _accept(error)
-            _run(args, prog)
+            cli(args=words(), prog_name=prog, color=color)
     except DayjobError as error:
         click.echo(f"dayjob: {error}", err=True)
         if isinstance(error, Unavailable):
@@ -118,17 +130,15 @@ def main(args: list[str] | None = None, prog: str | None = None) -> None:
         sys.exit(UNAVAILABLE if isinstance(error, StoreError | SilentServer) else 2)
 
 
-def _run(args: list[str] | None, prog: str | None) -> None:
-    # click checks only the terminal; https://no-color.org asks programs to check this variable too.
-    cli(args=args, prog_name=prog, color=False if os.environ.get("NO_COLOR") else None)
-
-
 def with_pool(args: list[str], pool: str) -> list[str]:
-    """The arguments of a command with MODULE:POOL filled in, for the commands of a framework that knows its pool."""
+    """The arguments of a command with MODULE:POOL filled in. Those that name no command are returned as they are."""
     command: click.Command = cli
     place = 0
     while isinstance(command, click.Group) and place < len(args):
-        found = command.get_command(click.Context(command), args[place])
+        try:
+            found = command.get_command(click.Context(command), args[place])
+        except click.UsageError:
+            return args
         if found is None:
             return args
         command = found

@@ -28,7 +28,9 @@ def relay(pool: str, once: bool) -> None:
     logs.set_up(form="auto", warnings_only=False)
     found = find_pool(pool)
     if found.outbox is None:
-        raise UsageError(f"{pool} has no outbox.\n    Write WorkerPool(outbox=Outbox(engine)).")
+        raise UsageError(
+            f"{pool} has no outbox.\n    Write WorkerPool(outbox=Outbox(engine)); in Django, DAYJOB = {{'OUTBOX': True}}."
+        )
     step = found.outbox.relay_step(found)
     if once:
         step()

@@ -27,11 +27,11 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
         folder = str(Path(argv[0]).resolve().parent)
         paths = [folder, os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-        cli.main(cli.with_pool(_own_arguments(argv[2:]), POOL), prog=f"{Path(argv[0]).name} dayjob")
+        cli.main_of(POOL, _own_arguments(argv[2:]), prog=f"{Path(argv[0]).name} dayjob")
 
     def handle(self, *args: Any, **_: Any) -> None:
         """Run a command of `dayjob` by Django's call_command: `call_command("dayjob", "check")`."""
-        cli.main(cli.with_pool(list(args), POOL), prog="manage.py dayjob")
+        cli.main_of(POOL, list(args), prog="manage.py dayjob")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """For call_command."""
