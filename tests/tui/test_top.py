@@ -407,7 +407,7 @@ def test_a_workflow_opens_with_its_nodes_and_one_is_skipped(top, namespace, redi
     flow.add(step, n=1, after=[flow.add(step, n=0)])
     flow.start()
     screen = top("--tab", "workflows", columns=120)
-    screen.wait_for("1 workflow in 187 days", "import", "running")
+    screen.wait_for("1 workflow started in the last 187 days", "import", "running")
     screen.press("enter")
     screen.wait_for("Waits for 2 of 2 nodes", "released", "waiting")
     screen.press("down")

@@ -156,3 +156,11 @@ def test_columns_have_every_number_and_not_too_many_labels():
     assert len(re.findall("<text", chart.axis)) <= 10
     assert 'data-say="up to 2: 1 job"' in chart.svg
     assert charts.columns("Sizes", "Up to", "Jobs", [], []).rows == ()
+
+
+def test_labels_at_the_ends_of_the_axis_stay_inside_of_it():
+    minute = charts.bars("Attempts", range(1_800_000_000, 1_800_000_060), 1, (Series("done", [1] * 60, 0),))
+    anchors = re.findall(r'<text x="([\d.]+)%"[^>]* text-anchor="(\w+)"', str(minute.axis))
+    assert anchors[0] == ("0", "start")
+    assert anchors[-1] == ("100", "end")
+    assert {anchor for _, anchor in anchors[1:-1]} == {"middle"}

@@ -45,3 +45,14 @@ def test_the_page_of_a_queue_shows_its_keys_the_largest_first(console, keys, lin
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text.partition("<h2>Keys</h2>")[2]))
     assert "2 keys by key, " in text
     assert re.search(r"acme .*?3 75% .*? 0 of 2 1 .*?zeta paused 1 25%", text)
+
+
+def test_what_runs_of_a_key_is_not_claimed_where_it_is_not_counted(console, keys, link, call):
+    key_name(keys, link, "mail")
+    call("SADD", keys.known_jobs, "mail")
+    fill_keys(keys, link, "mail", ("acme", '{"name":"mail","id":"a1","t":1,"args":{}}'))
+    page = console.get("/queue", params={"name": "mail"}, headers=HTML).text
+    assert re.search(r'data-l="Running">\s*&ndash;', page.partition("<h2>Keys</h2>")[2])
+    assert console.api("/queue/keys", name="mail")["keys"][0]["running"] is None
+    console.admin.limit_key("mail", "acme", 2)
+    assert console.api("/queue/keys", name="mail")["keys"][0]["running"] == 0

@@ -57,7 +57,7 @@ def _view(one: KeyState, places: int, waiting: int, now: float) -> KeyView:
     timed = until is not None and math.isfinite(until)
     limit = one.limit or places or None
     return KeyView(
-        one.key, one.waiting, one.running, one.waiting / waiting if waiting else 0.0, _age(one.oldest, now), one.weight,
+        one.key, one.waiting, one.running if limit or one.running else None, one.waiting / waiting if waiting else 0.0, _age(one.oldest, now), one.weight,
         limit, one.limit is not None, one.paused, max(0.0, until - now) if timed and until is not None else None,
         until is not None and not timed and not one.paused,
     )  # fmt: skip

@@ -48,7 +48,7 @@ def _print(found: KeysView) -> None:
 def _columns(one: KeyView) -> tuple[str, ...]:
     limit = "" if one.limit is None else f"{one.limit:,}" + ("*" if one.own_limit else "")
     return (
-        one.key or '""', f"{one.waiting:,}", f"{one.share:.0%}", ago(one.oldest), f"{one.running:,}", limit, f"{one.weight:g}",
+        one.key or '""', f"{one.waiting:,}", f"{one.share:.0%}", ago(one.oldest), "" if one.running is None else f"{one.running:,}", limit, f"{one.weight:g}",
         remark(one),
     )  # fmt: skip
 

@@ -88,9 +88,7 @@ def home(found: Verdict, waiting: Sequence[float], running: Sequence[float]) -> 
             (
                 (f"{SIGNS[note.level]} {note.level}", TONES[note.level]),
                 clean(note.subject or "all"),
-                ago(found.now - note.since) + (" or earlier" if note.or_earlier else "")
-                if note.since
-                else "",
+                ago(found.now - note.since) + (" or more" if note.or_earlier else "") if note.since else "",
                 clean(note.text),
                 (clean(note.todo), "dim"),
             ),

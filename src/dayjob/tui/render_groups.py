@@ -22,7 +22,7 @@ _TONES: dict[str, Tone] = {
 
 def batches(found: BatchesView) -> Sheet:
     """The batches, the newest first."""
-    line = f"{counted(found.total, 'batch', 'batches')} in 187 days"
+    line = f"{counted(found.total, 'batch', 'batches')} created in the last 187 days"
     return Sheet(
         (((line, "dim"),),), _columns("BATCH", "MEMBERS"), _rows(found.batches, found.now), "No batches.", str(found.next or "")
     )  # fmt: skip
@@ -30,7 +30,7 @@ def batches(found: BatchesView) -> Sheet:
 
 def workflows(found: WorkflowsView) -> Sheet:
     """The workflows, the newest first."""
-    line = f"{counted(found.total, 'workflow')} in 187 days"
+    line = f"{counted(found.total, 'workflow')} started in the last 187 days"
     return Sheet(
         (((line, "dim"),),), _columns("WORKFLOW", "NODES"), _rows(found.workflows, found.now), "No workflows.", str(found.next or "")
     )  # fmt: skip

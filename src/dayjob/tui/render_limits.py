@@ -42,7 +42,8 @@ def keys(found: KeysView) -> Sheet:
 
 
 def _key(one: KeyView) -> Row:
-    running = f"{one.running:,}" + ("" if one.limit is None else f" of {one.limit:,}")
+    running = "" if one.running is None else f"{one.running:,}"
+    running += "" if one.limit is None else f" of {one.limit:,}"
     return Row(
         one.key,
         (

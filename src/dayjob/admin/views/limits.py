@@ -53,9 +53,10 @@ class KeyView:
     """One key of a queue."""
 
     key: str
-    #: Jobs that wait and that run, and the share of the waiting jobs of all keys, from 0 to 1.
+    #: Jobs that wait, jobs that run, and the share of the waiting jobs of all keys, from 0 to 1. What runs of one key is
+    #: counted only if the key has a limit on it; otherwise None.
     waiting: int
-    running: int
+    running: int | None
     share: float
     #: Seconds that its oldest job has waited; None if that is not known.
     oldest: float | None

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from markupsafe import escape
-
 from dayjob.text import counted
-from dayjob.web.charts.parts import Chart, TwinRow, axis_labels, grid, hit, plot
+from dayjob.web.charts.parts import Chart, TwinRow, axis_label, axis_labels, grid, hit, plot
 from dayjob.web.charts.units import COUNT
 
 #: The most labels below.
@@ -28,7 +26,7 @@ def columns(title: str, what: str, noun: str, labels: Sequence[str], counts: Seq
                 f'<rect class="c0" x="{(place + 0.05) * width:.4g}%" y="{100 - high:.4g}%" width="{width * 0.9:.4g}%" height="{high:.4g}%"/>'
             )
         if place % every == 0:
-            below.append(f'<text x="{(place + 0.5) * width:.4g}%" y="1em">{escape(label)}</text>')
+            below.append(axis_label((place + 0.5) * width, label))
         rows.append(TwinRow(None, label, (COUNT.text(count),)))
     pieces += [
         hit(

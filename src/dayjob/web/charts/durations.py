@@ -16,8 +16,8 @@ from dayjob.web.charts.parts import (
     Mark,
     TimeFrame,
     TwinRow,
+    axis_label,
     axis_labels,
-    drawn,
     grid,
     hit,
     plot,
@@ -32,6 +32,8 @@ from dayjob.web.render import took
 #: The most rows of a heat map, and the shades of its cells.
 MAX_ROWS = 12
 SHADES = 5
+#: How many labels fit below a histogram on a phone.
+MAX_ON_PHONES = 5
 _QUANTILES = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
 
 
@@ -147,7 +149,10 @@ def histogram(title: str, found: Histogram) -> Chart:
         for band in range(columns.count)
     ]
     summary = ", ".join(f"{label} {took(value)}" for label, value in _quantiles(found))
-    labels = axis_labels("".join(_label(columns, at) for at in _decades(columns)))
+    decades = _decades(columns)
+    # On a phone every second one of many is hidden.
+    often = 'class="often"' if len(decades) > MAX_ON_PHONES else ""
+    labels = axis_labels("".join(axis_label(_x(columns, at), took(at), often) for at in decades))
     ticks = tuple(COUNT.text(tick) for tick in reversed(steps))
     return Chart(title, plot(title, pieces), labels, ticks, (), ("Up to", "Jobs"), tuple(rows), summary)
 
@@ -170,7 +175,3 @@ def _decades(columns: Bands) -> list[float]:
     found = [at for at in scale.DURATIONS if low <= at <= high]
     every = max(1, math.ceil(len(found) / scale.MAX_TIMES))
     return found[::every]
-
-
-def _label(columns: Bands, at: float) -> str:
-    return str(drawn(f'<text x="{_x(columns, at):.4g}%" y="1em">{took(at)}</text>'))

@@ -130,10 +130,16 @@ def time_axis(frame: TimeFrame) -> tuple[str, Markup]:
     ats, kind = scale.times(frame.first, frame.last)
     lines = "".join(upright(frame.x(at)) for at in ats)
     labels = "".join(
-        f'<text x="{frame.x(at):.4g}%" y="1em" data-clock="{kind}" data-at="{at:.0f}">{scale.clock(at, kind)}</text>'
+        axis_label(frame.x(at), scale.clock(at, kind), f'data-clock="{kind}" data-at="{at:.0f}"')
         for at in ats
     )
     return lines, axis_labels(labels)
+
+
+def axis_label(x: float, text: str, more: str = "") -> str:
+    """A label centred at `x`; one at an end of the axis stays inside of it."""
+    anchor = "start" if x < 1 else "end" if x > 99 else "middle"
+    return f'<text x="{x:.4g}%" y="1em" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 
 def axis_labels(labels: str) -> Markup:
