@@ -6,6 +6,7 @@ import re
 
 from dayjob import WorkerPool
 from dayjob.admin import verbs
+from server import wait_until
 
 HTML = {"accept": "text/html"}
 
@@ -77,3 +78,31 @@ def test_the_metrics_count_workflows_by_state(console, namespace, redis_url):
     text = console.get("/metrics").text
     assert re.search(r'dayjob_workflows\{[^}]*state="running"[^}]*\} 1\b', text)
     assert re.search(r"dayjob_workflow_nodes_left\{[^}]*\} 6\b", text)
+
+
+def test_an_argument_that_is_the_result_of_a_node_is_named_as_such(console, namespace, redis_url):
+    pool = WorkerPool(namespace=namespace, redis=redis_url)
+
+    @pool.job
+    def count(shop: str) -> int:
+        return len(shop)
+
+    @pool.job(max_fails=1)
+    def price(rows: int, parts: list[int], card: str) -> None:
+        raise ValueError("no price")
+
+    flow = pool.workflow("import")
+    rows = flow.add(count, shop="acme")
+    flow.add(price, rows=rows.result, parts=[1, rows.result], card="4111 1111")
+    flow.start()
+    with pool:
+        wait_until(lambda: console.admin.jobs("dead").jobs)
+    (job,) = console.admin.jobs("dead").jobs
+    named = "[result of node 0]"
+    assert job.args == {"rows": named, "parts": [1, named], "card": "4111 1111"}
+    page = console.get("/job", params={"id": job.id}, headers=HTML).text
+    assert "# fill in the results of other nodes" in page
+    (again,) = re.findall(r'href="(/enqueue\?[^"]*)"', page)
+    form = console.get(again.replace("&amp;", "&"), headers=HTML).text
+    assert "Left out because they are results of other nodes: <b>rows, parts</b>" in form
+    assert "4111 1111" in form

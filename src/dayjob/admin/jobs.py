@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ from dayjob.explain.batches import batch_of_callback, batch_waits
 from dayjob.explain.reasons import JobFinished, JobNotFound, JobWaiting, Reason, reason
 from dayjob.explain.words import batch_sentence, held_up_sentence, node_sentence, sentence
 from dayjob.explain.workflows import held_up_by, waiting_node
+from dayjob.handlers.gaps import takes_of
 from dayjob.handlers.redact import HIDDEN
 from dayjob.store import codec
 from dayjob.store.keys import Keys
@@ -79,7 +81,7 @@ def of_wire(
         more |= {"done_at": ended.done_at / 1000 if ended.done_at else None, "ran": ended.ran}
     return JobView(
         wire.id, wire.name, state,
-        args=redactor.args(wire.name, wire.args), source=wire.source, enqueued_at=_enqueued_at(state, wire), due_at=_due_at(state, wire),
+        args=_with_results(redactor.args(wire.name, wire.args), wire), source=wire.source, enqueued_at=_enqueued_at(state, wire), due_at=_due_at(state, wire),
         attempt=attempt, attempts=attempt if state in ("running", "done") else attempt - 1, fails=wire.fails, deaths=wire.deaths, snoozes=wire.snoozes,
         error=redactor.text(wire.err, secrets), trace=redactor.text(wire.trace, secrets), failed_at=float(wire.failed_at) or None,
         expires_at=wire.expires / 1000 if wire.expires else None, unique_key=redactor.text(wire.unique_key, secrets),
@@ -90,6 +92,26 @@ def of_wire(
         ),
         payload=payload, batch=batch_id_of(wire), workflow=workflow, node=node, **more,
     )  # fmt: skip
+
+
+#: Stands for an argument that is the result of another node: each attempt reads it anew.
+RESULT_OF_NODE = "[result of node "
+
+
+def _with_results(args: Any, wire: codec.Wire) -> Any:
+    """The arguments with words in the places that results of other nodes fill."""
+    own = codec.node_of(wire)
+    if own is None or not isinstance(args, dict):
+        return args
+    # Another program may have written something else.
+    with contextlib.suppress(TypeError, ValueError, LookupError, msgspec.MsgspecError):
+        for before, path in takes_of(wire.takes):
+            where: Any = args
+            for step in path[:-1]:
+                where = where[step]
+            if where[path[-1]] is None:
+                where[path[-1]] = f"{RESULT_OF_NODE}{own[1] - before}]"
+    return args
 
 
 def batch_id_of(wire: codec.Wire) -> str:
@@ -299,6 +321,8 @@ def copies(job: JobView) -> tuple[str, str]:
     command = f"dayjob enqueue {shlex.quote(job.name)}" + (f" --json {shlex.quote(text)}" if args else "")
     if HIDDEN in text:
         python, command = f"{python}  # fill in what is {HIDDEN}", f"{command}  # fill in what is {HIDDEN}"
+    elif RESULT_OF_NODE in text:
+        python, command = (f"{one}  # fill in the results of other nodes" for one in (python, command))
     elif isinstance(job.args, str):
         # All of them are hidden.
         python = f"enqueuer.enqueue({job.name!r})  # add its arguments: {job.args}"

@@ -32,7 +32,7 @@ async def enqueue(request: Request, admin: AsyncAdmin) -> Values:
     return {
         "name": name, "names": names[:MAX_NAMES], "order": order, "kind": kind, "kinds": list(kinds.values()), "given": given,
         "rest": pretty(rest) if rest else "", "source": asked.get("source", ""),
-        "hidden": _list(asked.get("hidden", "")), "large": _list(asked.get("large", "")),
+        "hidden": _list(asked.get("hidden", "")), "large": _list(asked.get("large", "")), "taken": _list(asked.get("taken", "")),
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from dayjob.admin import sorting, verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.filters import KEYS, filter_of
-from dayjob.admin.jobs import SEARCH_DEPTHS
+from dayjob.admin.jobs import RESULT_OF_NODE, SEARCH_DEPTHS
 from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, State, Verdict
 from dayjob.errors import BadOption
 from dayjob.handlers.redact import HIDDEN
@@ -228,14 +228,15 @@ def _again(request: Request, found: JobView) -> str:
     texts = {key: msgspec.json.encode(value).decode() for key, value in args.items()}
     hidden = [key for key, text in texts.items() if HIDDEN in text]
     large: list[str] = []
-    fitting = {key: len(key) + len(text) for key, text in texts.items() if key not in hidden}
+    taken = [key for key, text in texts.items() if RESULT_OF_NODE in text]
+    fitting = {key: len(key) + len(text) for key, text in texts.items() if key not in (*hidden, *taken)}
     while sum(fitting.values()) > MAX_IN_ADDRESS:
         large.append(max(fitting, key=lambda key: fitting[key]))
         del fitting[large[-1]]
     shown = {key: args[key] for key in fitting}
     return address(
         request, "/enqueue", name=found.name, args=msgspec.json.encode(shown).decode() if shown else "",
-        source="" if found.source is None else str(found.source), hidden=_names(hidden), large=_names(large),
+        source="" if found.source is None else str(found.source), hidden=_names(hidden), large=_names(large), taken=_names(taken),
     )  # fmt: skip
 
 
