@@ -62,6 +62,10 @@ def test_a_selection_is_undone_as_one(admin, enqueuer):
     assert admin.undo(done[0].undo).changed == 3
     assert sorted(ids(admin, "waiting", name="mail")) == sorted(waiting)
     assert ids(admin, "scheduled") == [later]
+    one = admin.selection("delete", [Seen(later)])[0]
+    admin.undo(one.undo)
+    about = {line.subject for line in admin.audit() if line.action == "undo"}
+    assert about == {"delete of 1 selected job", "delete of 4 selected jobs"}
 
 
 def test_all_that_match_come_back_in_their_order_from_every_queue(admin, enqueuer):

@@ -25,6 +25,7 @@ from dayjob.store import codec
 from dayjob.store.ops import inspect, job_types, operate, pools, produce
 from dayjob.store.ops.bin import Deletion, ask_bin
 from dayjob.store.steps import Steps, ask
+from dayjob.text import counted
 
 Job = JobView | Seen | str
 
@@ -76,7 +77,7 @@ def selection(
     if len(jobs) > MAX_SELECTED:
         raise BadOption(f"{len(jobs):,} jobs: a selection has {MAX_SELECTED} at most; use a filter for more")
     outcomes: list[Outcome] = []
-    deletion = _deletion(session, verb, f"{len(jobs):,} selected jobs", undo=undo)
+    deletion = _deletion(session, verb, counted(len(jobs), "selected job"), undo=undo)
     for job in jobs:
         outcomes += [(yield from act(session, verb, job, None, undo=undo, deletion=deletion))]
     return outcomes

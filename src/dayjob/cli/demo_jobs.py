@@ -286,7 +286,8 @@ def _put_limited(enqueuer: Enqueuer, source: str, number: int) -> None:
         enqueuer.enqueue_many("send_sms", [{"customer": number + n} for n in range(5)])
     if number % 40 == 15:
         enqueuer.sourced(SOURCES[0]).enqueue_many("sync_orders", [{"order": number + n} for n in range(12)])
-        enqueuer.sourced(SOURCES[1]).enqueue_many("make_preview", [{"page": n} for n in range(150)])
+    if number % 80 == 35:
+        enqueuer.sourced(SOURCES[1]).enqueue_many("make_preview", [{"page": n} for n in range(120)])
 
 
 # The past.
