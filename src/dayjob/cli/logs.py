@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import Literal
 
 from dayjob.job import running
 from dayjob.logging import JSONLines
 from dayjob.text import escaped
-
-Format = Literal["auto", "text", "json"]
 
 #: Fields of a record about its job, as text lines show them.
 _FIELDS = ("job_name", "job_id", "attempt")
