@@ -310,6 +310,21 @@ def test_the_table_of_changes_names_files_that_exist():
             assert any((base / name).exists() for base in (ROOT, ROOT.parents[1])), name
 
 
+def test_a_constant_has_its_unit_in_its_name():
+    """A constant is documented as `#: Seconds ...` or the like on the line above it."""
+    without = [
+        f"{module}.{name}: {unit}"
+        for module, path in MODULES.items()
+        for unit, name in re.findall(
+            r"^#: (Second|Minute|Byte)s .*\n(?:#: .*\n)*([A-Z_]+)\b.* = [\d(]",
+            path.read_text("utf-8"),
+            re.MULTILINE,
+        )
+        if unit.upper() not in name
+    ]
+    assert not without
+
+
 #: Django wants a class Migration in each of them.
 MIGRATIONS = "dayjob.django.migrations"
 

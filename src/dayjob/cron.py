@@ -24,7 +24,7 @@ from dayjob.errors import BadSchedule
 from dayjob.options import Missed
 
 #: A tick at most this many seconds old is on time. This covers a change of leader and a restart of Redis.
-TOLERANCE = 60.0
+ON_TIME_SECONDS = 60.0
 
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -165,14 +165,14 @@ def due(
 ) -> Due:
     """Decide which ticks after `last`, up to `now`, get a job.
 
-    The newest tick is on time if it is at most TOLERANCE seconds old, and is enqueued under every policy. All other
+    The newest tick is on time if it is at most ON_TIME_SECONDS seconds old, and is enqueued under every policy. All other
     ticks are missed: "skip" enqueues none of them, "one" the newest of them, "all" each of them. At most the newest
     `limit` ticks are enqueued; `limit` is at least 1. If no tick is due, or the clock went back, none is enqueued.
     """
     times, skipped = schedule.ticks(last, now, limit)
     if not times:
         return Due((), 0, last)
-    on_time = 1 if now - times[-1] <= TOLERANCE else 0
+    on_time = 1 if now - times[-1] <= ON_TIME_SECONDS else 0
     late = {"skip": 0, "one": 1, "all": limit}[policy]
     enqueue = times[max(0, len(times) - late - on_time) :]
     return Due(enqueue, skipped + len(times) - len(enqueue), times[-1])

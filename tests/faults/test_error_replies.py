@@ -71,7 +71,9 @@ def proxy(server: Server) -> Proxy:
 def enqueuer(request, namespace, proxy, monkeypatch):
     """An enqueuer of either colour behind the proxy, which waits a fraction of a second between its tries."""
     monkeypatch.setattr(
-        dayjob.enqueue.request, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.request.TRIES)
+        dayjob.enqueue.request,
+        "RETRY_SECONDS",
+        tuple(wait and wait / 50 for wait in dayjob.enqueue.request.RETRY_SECONDS),
     )
     runner = asyncio.Runner() if request.param == "async" else None
     kind = Enqueuer if runner is None else AsyncEnqueuer

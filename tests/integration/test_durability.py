@@ -69,7 +69,9 @@ def logging_server(tmp_path_factory):
 def make(request, namespace, monkeypatch):
     """Make an enqueuer of either colour that talks to a URL."""
     monkeypatch.setattr(
-        dayjob.enqueue.request, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.request.TRIES)
+        dayjob.enqueue.request,
+        "RETRY_SECONDS",
+        tuple(wait and wait / 50 for wait in dayjob.enqueue.request.RETRY_SECONDS),
     )
     made = []
     runner = asyncio.Runner() if request.param == "async" else None

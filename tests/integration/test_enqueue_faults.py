@@ -47,7 +47,9 @@ def teach(server: Server) -> None:
 def hasty(monkeypatch):
     """Enqueuers that wait a fraction of a second where they would wait seconds."""
     monkeypatch.setattr(
-        dayjob.enqueue.request, "TRIES", tuple(wait and wait / 50 for wait in dayjob.enqueue.request.TRIES)
+        dayjob.enqueue.request,
+        "RETRY_SECONDS",
+        tuple(wait and wait / 50 for wait in dayjob.enqueue.request.RETRY_SECONDS),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dayjob import Admin, BadOption, Concurrency, Enqueuer, Job, Rate, Throttled, Window
 from dayjob.store.ops import membership, partitions, rates
-from dayjob.worker.chores.keys import KeyKeeper
+from dayjob.worker.chores.keys import KeyRepairer
 from server import wait_until
 
 
@@ -254,12 +254,12 @@ def test_a_key_that_redis_lost_its_order_of_is_found_again(new_pool, keys, call,
     pool.register("work", lambda key: None, fair_by="key")
     declare(pool, keys, link)
     pool.enqueuer.enqueue("work", key="a")
-    keeper = KeyKeeper(keys, link)
-    keeper.repair()
+    repairer = KeyRepairer(keys, link)
+    repairer.repair()
     call("DEL", keys.turns("work"))
     if lost == "of a wrong type":
         call("SET", keys.turns("work"), "x")
-    keeper.repair()
+    repairer.repair()
     assert call("ZRANGE", keys.turns("work"), 0, -1) == [b"a"]
 
 

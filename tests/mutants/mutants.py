@@ -809,7 +809,7 @@ ALL = (
     Mutant(
         "a large result gets no time to be sent",
         "src/dayjob/store/link.py",
-        "extra = size / self._slowest if size > LARGE else 0.0",
+        "extra = size / self._slowest if size > LARGE_BYTES else 0.0",
         "extra = 0.0",
         (f"{NETWORK}::test_a_large_result_gets_through_a_slow_connection",),
     ),

@@ -38,7 +38,7 @@ from dayjob.store.ops.produce import Keyed, Slot
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
 from dayjob.worker.chores import requeuer
-from dayjob.worker.chores.keys import KeyKeeper
+from dayjob.worker.chores.keys import KeyRepairer
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.requeuer import Requeuer
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
@@ -253,7 +253,7 @@ class KeyMachine(RuleBasedStateMachine):
             self.link.run(rates.declare(self.keys, Limit(limit, kind)))
         for name in NAMES:
             self.set_rule(name, 2, ("r", "w"))
-        self.keeper = KeyKeeper(self.keys, self.link)
+        self.repairer = KeyRepairer(self.keys, self.link)
         self.pools = [self.new_pool(), self.new_pool()]
 
     def teardown(self) -> None:
@@ -531,10 +531,10 @@ class KeyMachine(RuleBasedStateMachine):
     )
     def lose(self, name, key, what):
         """A key that is deleted by hand is put right from what is held and what waits."""
-        self.keeper.repair()
+        self.repairer.repair()
         lost = {"held": self.keys.held_of(f"{name}|{key}")}.get(what) or getattr(self.keys, what)(name)
         self.link.run(plain("DEL", lost))
-        self.keeper.repair()
+        self.repairer.repair()
 
     # Operators and deploys.
 
@@ -560,19 +560,22 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), key=st.sampled_from(KEYS), limit=st.sampled_from([None, 1, 3]))
     def limit_key(self, name, key, limit):
         clear = () if limit else ("limit",)
-        walk(self.link, key_changes.change_key(self.keys, name, key, limit=limit, clear=clear))
+        walk(
+            self.link,
+            key_changes.change_key(self.keys, name, key, partitions.KeyChange(limit=limit, clear=clear)),
+        )
         self.model.places.pop((name, key), None)
         if limit is not None:
             self.model.places[name, key] = limit
 
     @rule(name=st.sampled_from(NAMES), key=st.sampled_from(KEYS), weight=st.sampled_from([0.5, 1, 4]))
     def weigh(self, name, key, weight):
-        walk(self.link, key_changes.change_key(self.keys, name, key, weight=weight))
+        walk(self.link, key_changes.change_key(self.keys, name, key, partitions.KeyChange(weight)))
 
     @rule(name=st.sampled_from(NAMES), key=st.sampled_from(KEYS))
     def pause_or_resume(self, name, key):
         paused = (name, key) in self.model.paused
-        walk(self.link, key_changes.change_key(self.keys, name, key, paused=not paused))
+        walk(self.link, key_changes.change_key(self.keys, name, key, partitions.KeyChange(paused=not paused)))
         (self.model.paused.discard if paused else self.model.paused.add)((name, key))
 
     @rule(

@@ -10,9 +10,10 @@ from dayjob.limits import KeyRule, Limit, Rate, Window
 from dayjob.outcome import GivenBack
 from dayjob.store.ops import key_changes, rates
 from dayjob.store.ops.consume import Entry, KeyedName
+from dayjob.store.ops.partitions import KeyChange
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
-from dayjob.worker.chores.keys import KeyKeeper
+from dayjob.worker.chores.keys import KeyRepairer
 from keyed import BY, KeyedPool, fill_keys, key_name
 
 
@@ -50,10 +51,10 @@ def test_a_limit_that_an_operator_sets_for_a_key_counts_what_is_held_already(key
     pool = keyed()
     fill_keys(keys, link, "a", *(("x", str(n)) for n in range(5)))
     tokens = pool.tokens(room=3)
-    walk(link, key_changes.change_key(keys, "a", "x", limit=2))
+    walk(link, key_changes.change_key(keys, "a", "x", KeyChange(limit=2)))
     assert held_of(call, keys) == {f"{pool.id}/{token}" for token in tokens}
     assert pool.take() == []
-    walk(link, key_changes.change_key(keys, "a", "x", clear=["limit"]))
+    walk(link, key_changes.change_key(keys, "a", "x", KeyChange(clear=["limit"])))
     assert held_of(call, keys) == set()
 
 
@@ -149,10 +150,10 @@ def test_what_one_name_gives_back_of_a_key_wakes_the_same_key_of_another(keys, l
 
 def test_a_lost_count_of_a_key_that_an_operator_limited_is_counted_again(keyed, keys, link, call):
     pool = keyed()
-    walk(link, key_changes.change_key(keys, "a", "x", limit=2))
+    walk(link, key_changes.change_key(keys, "a", "x", KeyChange(limit=2)))
     fill_keys(keys, link, "a", *(("x", str(n)) for n in range(5)))
     tokens = pool.tokens()
     assert len(tokens) == 2
     call("DEL", keys.held_of("a|x"))
-    KeyKeeper(keys, link).repair()
+    KeyRepairer(keys, link).repair()
     assert held_of(call, keys) == {f"{pool.id}/{token}" for token in tokens}

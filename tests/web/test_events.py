@@ -112,7 +112,7 @@ def test_what_nobody_takes_does_not_pile_up():
 
 
 def test_a_comment_comes_when_nothing_else_does(monkeypatch):
-    monkeypatch.setattr(events, "QUIET", 0.05)
+    monkeypatch.setattr(events, "KEEPALIVE_SECONDS", 0.05)
 
     async def main():
         hub = Hub(lambda: asyncio.sleep(3600))
@@ -125,7 +125,7 @@ def test_a_comment_comes_when_nothing_else_does(monkeypatch):
 
 
 def test_a_stream_ends_after_its_time_so_that_who_looks_must_sign_in_again(monkeypatch):
-    monkeypatch.setattr(events, "MAX_LIFE", 0.0)
+    monkeypatch.setattr(events, "MAX_LIFE_SECONDS", 0.0)
 
     async def main():
         hub = Hub(lambda: asyncio.sleep(3600))
@@ -185,7 +185,7 @@ def test_an_open_stream_does_not_hold_up_a_stop(redis_url, namespace):
 
 
 def test_a_client_that_takes_nothing_is_dropped(redis_url, namespace, monkeypatch):
-    monkeypatch.setattr(events, "PATIENCE", 0.2)
+    monkeypatch.setattr(events, "ACCEPT_SECONDS", 0.2)
     with running_console(redis_url, namespace) as console:
         hub = console.app.state.console.hub
         # Larger than what the kernel and the server keep for one who does not read.

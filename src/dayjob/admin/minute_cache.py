@@ -19,7 +19,7 @@ MAX_AGE_SECONDS = 20.0
 #: How many minutes are kept, the newest.
 MAX_MINUTES = 60
 #: Seconds for which the settings of the server are not read again.
-SETTINGS_FRESH = 60.0
+SETTINGS_FRESH_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class MinuteCache:
     def server(self, now: float) -> Steps[Health]:
         """The INFO and the settings of the server, at most a minute old."""
         for at, found in tuple(self._server):
-            if 0 <= now - at < SETTINGS_FRESH:
+            if 0 <= now - at < SETTINGS_FRESH_SECONDS:
                 return found
         found = yield from health.settings()
         self._server[:] = [(now, found)]

@@ -28,7 +28,7 @@ _VERSION = 2
 #: The first version whose exports end with a line that has the number of jobs.
 _WITH_TAIL = 2
 #: Seconds since the epoch. The scripts take no later moment.
-_LAST_MOMENT = 1e12
+_LATEST_SECONDS = 1e12
 #: As long as a unique key is held at most.
 _THIRTY_DAYS = 30 * 86400
 
@@ -244,7 +244,7 @@ def _batches(keys: Keys, old: Keys, lines: Iterable[bytes]) -> Iterator[list[_It
 def _item(keys: Keys, old: Keys, record: Record) -> _Item:
     if record.state not in ("waiting", "scheduled", "retry", "dead"):
         raise ValueError(f"there is no state {record.state!r}")
-    if not abs(record.at or 0.0) < _LAST_MOMENT:
+    if not abs(record.at or 0.0) < _LATEST_SECONDS:
         raise ValueError(f"its time {record.at!r} is out of range")
     payload = record.job.encode() if record.job is not None else b64decode(record.raw or "", validate=True)
     try:

@@ -29,7 +29,7 @@ STOP_ABOVE = 0.2
 #: How many entries of one queue or set a look reads at most. Where there are more, a job that was not seen has not ended.
 MAX_READ = 20_000
 #: Seconds between two looks at a wave: first and last.
-_FIRST_LOOK, _LAST_LOOK = 0.25, 4.0
+_FIRST_WAIT_SECONDS, _LAST_WAIT_SECONDS = 0.25, 4.0
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ def _retry(session: Session, some: list[StoredEntry], waves: _Waves) -> Steps[fl
 
 def _watch(session: Session, waves: _Waves, since: float, progress: Report | None) -> Steps[bool]:
     """Look until the wave has ended; false when the caller asked to stop."""
-    pause = _FIRST_LOOK
+    pause = _FIRST_WAIT_SECONDS
     while True:
         failed, seen = yield from _look(session, waves.pending, since)
         absent = waves.pending.keys() - failed - seen
@@ -166,8 +166,8 @@ def _watch(session: Session, waves: _Waves, since: float, progress: Report | Non
             return False
         if not waves.pending:
             return True
-        yield from ask(inspect.wait(session.keys, _FIRST_LOOK if absent else pause))
-        pause = min(pause * 1.5, _LAST_LOOK)
+        yield from ask(inspect.wait(session.keys, _FIRST_WAIT_SECONDS if absent else pause))
+        pause = min(pause * 1.5, _LAST_WAIT_SECONDS)
 
 
 def _look(session: Session, jobs: dict[str, str], since: float) -> Steps[tuple[set[str], set[str]]]:

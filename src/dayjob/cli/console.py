@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Exit code if nothing was changed: the job is in another state, or nothing matched.
 NOT_DONE = 1
 #: Seconds between two lines of progress if there is no terminal.
-_EVERY = 5.0
+_PROGRESS_SECONDS = 5.0
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -187,7 +187,7 @@ def meter(what: str, *, quiet: bool = False) -> Iterator[Callable[[BulkProgress]
 
     def report(progress: BulkProgress) -> None:
         nonlocal drawn, last
-        if quiet or (not live and time.monotonic() - last < _EVERY):
+        if quiet or (not live and time.monotonic() - last < _PROGRESS_SECONDS):
             return
         last = time.monotonic()
         share = progress.searched / max(1, progress.total)

@@ -36,7 +36,7 @@ from dayjob.store.steps import walk
 FOLDER = Path(".dayjob")
 PORT = 5040
 #: Seconds that running jobs and HTTP answers may take to end.
-PATIENCE = 0.5
+END_SECONDS = 0.5
 
 
 @click.command(epilog="Example: dayjob demo --seconds 20 --plain --no-open")
@@ -104,7 +104,7 @@ def ending() -> Iterator[threading.Event]:
 
 def stop(both: list[WorkerPool[Any]], web: DemoConsole | None) -> None:
     """Stop the pools and the console at the same time."""
-    threads = [threading.Thread(target=pool.stop, kwargs={"timeout": PATIENCE}) for pool in both]
+    threads = [threading.Thread(target=pool.stop, kwargs={"timeout": END_SECONDS}) for pool in both]
     threads += [threading.Thread(target=web.stop)] if web else []
     for thread in threads:
         thread.start()
@@ -137,9 +137,9 @@ class DemoConsole:
     def stop(self) -> None:
         """Stop it, after the answers that are being sent."""
         self._server.should_exit = True
-        self._thread.join(PATIENCE)
+        self._thread.join(END_SECONDS)
         self._server.force_exit = True
-        self._thread.join(PATIENCE)
+        self._thread.join(END_SECONDS)
         self._listening.close()
 
 

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Seconds to settle and close, in addition to the time for running jobs.
-_SPARE = 10
+_SPARE_SECONDS = 10
 #: The port on which the parent of a worker answers probes.
 _HEALTH_PORT = 8080
 
@@ -77,7 +77,7 @@ ExecStart={command}
 ExecReload=/bin/kill -HUP $MAINPID
 # The parent forwards the signal; jobs that do not end in time are given back.
 KillMode=mixed
-TimeoutStopSec={timeout + _SPARE}
+TimeoutStopSec={timeout + _SPARE_SECONDS}
 # A crash exits with a signal or a code other than 0. `dayjob pools stop` exits with 0, so the workers stay stopped.
 Restart=on-failure
 RestartSec=2
@@ -117,7 +117,7 @@ services:
       DAYJOB_EMBEDDED: never
     depends_on:
       redis: {{condition: service_healthy}}
-    stop_grace_period: {timeout + _SPARE}s
+    stop_grace_period: {timeout + _SPARE_SECONDS}s
     # A crash exits with a code other than 0. `dayjob pools stop` exits with 0, so the workers stay stopped. Docker does
     # not start them after a reboot of the machine: run `docker compose up` there.
     restart: on-failure
@@ -165,7 +165,7 @@ spec:
       labels: {{app: {name}}}
     spec:
       # Longer than --timeout, so that jobs that do not end are given back before the pod is killed.
-      terminationGracePeriodSeconds: {timeout + _SPARE}
+      terminationGracePeriodSeconds: {timeout + _SPARE_SECONDS}
       # Kubernetes always restarts these pods. To stop the workers, scale to 0 instead of using `dayjob pools stop`.
       containers:
         - name: worker

@@ -24,7 +24,7 @@ from dayjob.version import __version__
 #: Seconds for connecting, and for each further step of a request.
 TIMEOUT_SECONDS = 10.0
 #: Bytes of an answer that are read.
-MAX_ANSWER = 1000
+MAX_ANSWER_BYTES = 1000
 #: Statuses with which a receiver refuses a message for good: it would refuse it again.
 REFUSED = (400, 413, 422)
 
@@ -90,7 +90,7 @@ class Receiver:
                 path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
                 connection.request("POST", path, body, self.headers(alert, body))
                 answer = connection.getresponse()
-                answer.read(MAX_ANSWER)
+                answer.read(MAX_ANSWER_BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
             return Delivery("failed", f"{type(error).__name__}: {error}".partition("\n")[0][:200])
         if 200 <= answer.status < 300:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 #: Seconds between two checks if the system does not report changes.
-_PERIOD = 1.0
+_CHECK_SECONDS = 1.0
 #: Folders without files that people edit.
 _PASSED_OVER = ("node_modules", "site-packages", "__pycache__")
 
@@ -35,7 +35,7 @@ def _listen(folder: Path, changed: Callable[[str], None], watchfiles: Any) -> No
 def _poll(folder: Path, changed: Callable[[str], None]) -> None:
     pause = threading.Event()
     before = dict(_times(folder))
-    while not pause.wait(_PERIOD):
+    while not pause.wait(_CHECK_SECONDS):
         now = dict(_times(folder))
         different = [path for path in {*before, *now} if before.get(path) != now.get(path)]
         if different:

@@ -37,7 +37,7 @@ L = TypeVar("L")
 A = TypeVar("A")
 
 #: Seconds to wait after each failed try of a request; None for the last try.
-TRIES = (0.05, 0.25, 0.7, None)
+RETRY_SECONDS = (0.05, 0.25, 0.7, None)
 #: An enqueuer adds a name to known_jobs again after this many seconds, in case Redis was emptied.
 KNOWN_JOBS_REFRESH_SECONDS = 300.0
 #: Seconds between two requests on a slot that ask for Redis time and extend the slot's expiry.
@@ -147,7 +147,7 @@ class EnqueueRequest(msgspec.Struct, Generic[A]):
                 if self.op is None:
                     self.op = self._op(batch, numbered_link.next())
                 deadline = time.monotonic() + self.timeout if self.wanted else math.inf
-                for pause in TRIES:
+                for pause in RETRY_SECONDS:
                     try:
                         if self.notes:
                             stored = (yield [*self.notes, self.op])[-1]

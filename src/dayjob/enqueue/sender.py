@@ -22,7 +22,7 @@ from dayjob.enqueue.builder import Builder, Sink
 from dayjob.enqueue.connections import AsyncLinks, Links, LoopLinks
 from dayjob.enqueue.hooks import hooked, with_headers
 from dayjob.enqueue.mailbox import Mailbox, mailbox_of
-from dayjob.enqueue.request import TRIES, EnqueueRequest, NumberedLink
+from dayjob.enqueue.request import RETRY_SECONDS, EnqueueRequest, NumberedLink
 from dayjob.errors import BadOption
 from dayjob.instruments import INSTRUMENTS
 from dayjob.job import Job, running
@@ -68,7 +68,7 @@ class _SenderBase:
         self._find_server: FindServer | None = None
         #: Seconds to wait for answers, divided among the tries. The waits between the tries are not included.
         self._timeout = timeout
-        self._answer_seconds = timeout / len(TRIES)
+        self._answer_seconds = timeout / len(RETRY_SECONDS)
         #: The enqueuer's own `on_commit` and `durability`, for calls that choose neither; None if it has neither.
         self._defaults = defaults if defaults.on_commit or defaults.durability else None
 

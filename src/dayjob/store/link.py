@@ -33,7 +33,7 @@ from dayjob.store.urls import Address, parse_url
 T = TypeVar("T")
 
 #: Bytes above which a request counts as large.
-LARGE = 1 << 16
+LARGE_BYTES = 1 << 16
 #: The slowest connection that a worker supports. Workers resend a request until it is answered, so without extra time for
 #: its size, a large request would never get through a slow connection.
 SLOWEST_BYTES_PER_SECOND = 1_000_000.0
@@ -300,7 +300,7 @@ class Link:
         """Send an encoded request. A large one gets more time to be sent and answered."""
         if self._slowest is not None:
             size = sum(map(len, data))
-            extra = size / self._slowest if size > LARGE else 0.0
+            extra = size / self._slowest if size > LARGE_BYTES else 0.0
             if extra or self._extra:
                 self._extra = extra
                 connection._sock.settimeout(self._timeout + extra)

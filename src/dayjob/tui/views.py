@@ -42,7 +42,7 @@ from dayjob.tui.sheet import Sheet
 from dayjob.tui.view import SIZE, Read, ReadOptions, View
 
 #: How many seconds of history Home keeps.
-PAST = 60
+PAST_SECONDS = 60
 
 
 # The tabs.
@@ -52,8 +52,8 @@ class Home:
     """The verdict, with a history of the last minute."""
 
     def __init__(self) -> None:
-        self._waiting: deque[float] = deque(maxlen=PAST)
-        self._running: deque[float] = deque(maxlen=PAST)
+        self._waiting: deque[float] = deque(maxlen=PAST_SECONDS)
+        self._running: deque[float] = deque(maxlen=PAST_SECONDS)
 
     async def read(self, admin: AsyncAdmin, _: ReadOptions) -> Sheet:
         """Read the verdict."""

@@ -13,7 +13,7 @@ from typing import Literal
 from dayjob.admin.scrape import Minute, Times, bucket_limit
 
 #: Minutes that may still change when the next has begun.
-UNSETTLED = 2
+UNSETTLED_MINUTES = 2
 
 Kind = Literal["run", "wait", "trip"]
 
@@ -42,7 +42,7 @@ class DurationSums:
                     before[key] = number
                     sums = self.sums.setdefault(key[:2], {})
                     sums[key[2]] = sums.get(key[2], 0) + more
-        for settled in [number for number in self._counted if number <= last - UNSETTLED]:
+        for settled in [number for number in self._counted if number <= last - UNSETTLED_MINUTES]:
             del self._counted[settled]
 
 

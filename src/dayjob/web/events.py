@@ -24,15 +24,15 @@ from dayjob.web.responses import Refusal, plain, refusal_of
 logger = logging.getLogger("dayjob.web")
 
 #: Seconds between two reads, and the share of its time that the reader may spend on reading.
-EVERY = 1.0
+READ_SECONDS = 1.0
 MAX_BUSY = 0.1
 #: Seconds without an event after which a comment keeps the connection alive.
-QUIET = 15.0
+KEEPALIVE_SECONDS = 15.0
 #: Seconds that one client may take to accept an event.
-PATIENCE = 20.0
+ACCEPT_SECONDS = 20.0
 #: The most clients, and the seconds after which a client must reconnect and authenticate again.
 MAX_LISTENERS = 500
-MAX_LIFE = 900.0
+MAX_LIFE_SECONDS = 900.0
 #: The beginning of a stream: how many milliseconds a browser waits before it reconnects.
 GREETING = b"retry: 3000\n\n"
 COMMENT = b": still here\n\n"
@@ -70,7 +70,7 @@ def event(name: str, value: Any) -> bytes:
 class Hub:
     """Reads while there are listeners, and gives each the latest event. For one event loop."""
 
-    def __init__(self, read: Callable[[], Awaitable[Any]], *, every: float = EVERY) -> None:
+    def __init__(self, read: Callable[[], Awaitable[Any]], *, every: float = READ_SECONDS) -> None:
         self._read = read
         self._every = every
         self._listeners: set[_Mailbox] = set()
@@ -94,10 +94,10 @@ class Hub:
         if self._reader is None:
             self._reader = asyncio.create_task(self._run())
         try:
-            end = time.monotonic() + MAX_LIFE
+            end = time.monotonic() + MAX_LIFE_SECONDS
             yield GREETING
             while not self._closed and time.monotonic() < end:
-                yield await box.take(QUIET) or COMMENT
+                yield await box.take(KEEPALIVE_SECONDS) or COMMENT
         finally:
             self._listeners.discard(box)
             if not self._listeners and self._reader is not None:
@@ -183,7 +183,7 @@ class EventStream(Response):
         try:
             async for part in stream:
                 message = {"type": "http.response.body", "body": part, "more_body": True}
-                await asyncio.wait_for(send(message), PATIENCE)
+                await asyncio.wait_for(send(message), ACCEPT_SECONDS)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             # The client is too slow. The browser reconnects.

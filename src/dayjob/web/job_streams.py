@@ -16,7 +16,15 @@ from dayjob.admin.client import AsyncAdmin, JobStream
 from dayjob.admin.streams import Emitted
 from dayjob.errors import BadOption, DayjobError, JobFailed
 from dayjob.web.console import WebConsole
-from dayjob.web.events import COMMENT, GREETING, HEADERS, MAX_LIFE, QUIET, EventStream, event
+from dayjob.web.events import (
+    COMMENT,
+    GREETING,
+    HEADERS,
+    KEEPALIVE_SECONDS,
+    MAX_LIFE_SECONDS,
+    EventStream,
+    event,
+)
 from dayjob.web.responses import Refusal, refusal_of
 
 #: The most clients of one console.
@@ -39,7 +47,7 @@ class JobEvents:
             yield GREETING
             for one in self._first:
                 yield _value(one)
-            end, quiet = time.monotonic() + MAX_LIFE, time.monotonic() + QUIET
+            end, quiet = time.monotonic() + MAX_LIFE_SECONDS, time.monotonic() + KEEPALIVE_SECONDS
             while not (self._ending.is_set() or time.monotonic() > end):
                 if self._stream.ended:
                     yield event("end", {"state": "completed"})
@@ -47,9 +55,9 @@ class JobEvents:
                 for one in (found := await self._next()):
                     yield _value(one)
                 if found:
-                    quiet = time.monotonic() + QUIET
+                    quiet = time.monotonic() + KEEPALIVE_SECONDS
                 elif time.monotonic() > quiet:
-                    quiet = time.monotonic() + QUIET
+                    quiet = time.monotonic() + KEEPALIVE_SECONDS
                     yield COMMENT
         except JobFailed as error:
             yield event("failed", {"error": str(error)})

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from dayjob.web.responses import JSON, plain
 
 #: Bytes below which compressing saves nothing, and above which it is done beside the event loop.
-MIN_COMPRESSED = 1000
+MIN_COMPRESSED_BYTES = 1000
 MIN_IN_THREAD = 100_000
 #: The fastest level: a list of jobs becomes six times smaller, and little is gained by more.
 LEVEL = 1
@@ -31,7 +31,7 @@ async def read_answer(request: Request, value: Any) -> Response:
     headers = {"etag": tag, "vary": "Accept-Encoding"}
     if _has(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    if len(body) >= MIN_COMPRESSED and accepts_gzip(request.headers.get("accept-encoding", "")):
+    if len(body) >= MIN_COMPRESSED_BYTES and accepts_gzip(request.headers.get("accept-encoding", "")):
         headers["content-encoding"] = "gzip"
         # Without a time, so that the same answer has the same bytes.
         if len(body) >= MIN_IN_THREAD:

@@ -19,7 +19,7 @@ from dayjob.errors import UsageError
 from dayjob.web import connections
 
 #: Seconds that requests in progress may take to end at a stop.
-GRACE = 3
+GRACE_SECONDS = 3
 
 
 class ConsoleServer(uvicorn.Server):
@@ -82,7 +82,7 @@ def address_of(host: str, port: int, base_path: str = "") -> str:
 
 
 def configure(
-    app: Starlette, *, forwarded_allow_ips: Sequence[str] = (), grace: int = GRACE
+    app: Starlette, *, forwarded_allow_ips: Sequence[str] = (), grace: int = GRACE_SECONDS
 ) -> uvicorn.Config:
     """The server's configuration. X-Forwarded-For is trusted only from proxies at these addresses."""
     return uvicorn.Config(

@@ -27,7 +27,7 @@ from dayjob.text import counted, listed
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.chores import Chores
 from dayjob.worker.chores.due_bell import DueBell
-from dayjob.worker.chores.keys import KeyKeeper
+from dayjob.worker.chores.keys import KeyRepairer
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.recorder import Recorder
@@ -255,7 +255,7 @@ class Runtime:
             keys, shared, state,
             requeuer=Requeuer(keys, shared), releaser=Releaser(keys, shared), reaper=reaper, periodic=periodic,
             trimmer=Trimmer(keys, shared, options), recorder=Recorder(keys, shared), watcher=Watcher(keys, shared),
-            announcer=self._announcer, key_keeper=KeyKeeper(keys, shared), due=self._due, lease=options.lease,
+            announcer=self._announcer, key_repairer=KeyRepairer(keys, shared), due=self._due, lease=options.lease,
             dead_age=options.dead_age,
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from dayjob.web.charts.parts import drawn
 
 #: The shortest and the longest duration that a range shows.
-SHORTEST, LONGEST = 0.001, 3600.0
+MIN_SECONDS, MAX_SECONDS = 0.001, 3600.0
 
 
 def spark(series: Sequence[float | None], colour: int = 0) -> Markup:
@@ -42,8 +42,8 @@ def span_range(p50: float | None, p95: float | None, p99: float | None) -> Marku
 
 def _place(seconds: float) -> float:
     """Where a duration is on the scale, from 0 to 100."""
-    held = min(max(seconds, SHORTEST), LONGEST)
-    return 100 * math.log(held / SHORTEST) / math.log(LONGEST / SHORTEST)
+    held = min(max(seconds, MIN_SECONDS), MAX_SECONDS)
+    return 100 * math.log(held / MIN_SECONDS) / math.log(MAX_SECONDS / MIN_SECONDS)
 
 
 #: Where 10 ms, 0.1 s, ... are.

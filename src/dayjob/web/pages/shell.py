@@ -30,7 +30,7 @@ Gather = Callable[[Request, AsyncAdmin], Awaitable[Values]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 #: Seconds for which all pages share one verdict.
-FRESH = 1.0
+FRESH_SECONDS = 1.0
 
 #: What the browser asks before it acts on jobs: verb to its effect.
 ASKS = {one.name: one.effect for one in verbs.rows("job") if one.asks}
@@ -173,7 +173,7 @@ async def recent(console: WebConsole, key: str, seconds: float, read: Callable[[
     """The answer of `read`, at most this many seconds old. One request reads, the others wait for it."""
     page_cache = _page_caches.setdefault(console, {}).setdefault(key, PageCache())
     async with page_cache.turn:
-        if time.monotonic() - page_cache.read_at > (FRESH if page_cache.error else seconds):
+        if time.monotonic() - page_cache.read_at > (FRESH_SECONDS if page_cache.error else seconds):
             try:
                 page_cache.value, page_cache.error = await read(), None
             except StoreError as error:
@@ -187,7 +187,7 @@ async def recent(console: WebConsole, key: str, seconds: float, read: Callable[[
 
 async def look(console: WebConsole) -> Verdict:
     """The verdict, at most a second old."""
-    return await recent(console, "verdict", FRESH, console.admin.verdict)
+    return await recent(console, "verdict", FRESH_SECONDS, console.admin.verdict)
 
 
 async def warm_up(console: WebConsole) -> None:

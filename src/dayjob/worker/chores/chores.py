@@ -11,7 +11,7 @@ from dayjob.store.ops import maintain, membership, pools
 from dayjob.store.steps import walk
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.due_bell import DueBell
-from dayjob.worker.chores.keys import KeyKeeper
+from dayjob.worker.chores.keys import KeyRepairer
 from dayjob.worker.chores.limits import StartRestorer
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper
@@ -60,7 +60,7 @@ class Chores:
         recorder: Recorder,
         watcher: Watcher,
         announcer: Announcer,
-        key_keeper: KeyKeeper,
+        key_repairer: KeyRepairer,
         due: DueBell,
         lease: float,
         dead_age: float,
@@ -79,7 +79,7 @@ class Chores:
         self._watcher = watcher
         self._announcer = announcer
         self._starts = StartRestorer(keys, link)
-        self._key_keeper = key_keeper
+        self._key_repairer = key_repairer
         self._due = due
         #: Monotonic time of the next run of each chore. These two have nothing to do directly after the start.
         self._next: dict[str, float] = dict.fromkeys(
@@ -106,7 +106,7 @@ class Chores:
         foreign = time.monotonic() - self._rung_at < FOREIGN_SECONDS
         self._every("round", ROUND_SECONDS if foreign else IDLE_ROUND_SECONDS, self._lead)
         self._every("repair", REPAIR_INTERVAL_SECONDS, self._trimmer.repair_limits)
-        self._every("keys", REPAIR_INTERVAL_SECONDS, self._key_keeper.repair)
+        self._every("keys", REPAIR_INTERVAL_SECONDS, self._key_repairer.repair)
         self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
         self._every("server", SERVER_INTERVAL_SECONDS, self._watcher.check_server)
         self._every("queues", QUEUE_INTERVAL_SECONDS, self._watcher.watch_queues)

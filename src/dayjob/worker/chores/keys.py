@@ -1,8 +1,8 @@
-"""KeyKeeper: finds jobs that wait under a key which no pool would visit, and keys that are blocked without a reason.
+"""KeyRepairer: finds jobs that wait under a key which no pool would visit, and keys that are blocked without a reason.
 
-Redis may lose a sorted set or a held set of keys (deleted by hand, or by a restore). Partitions and what pools hold are
-the truth, from which the leader puts them right within a minute. It remembers which keys had jobs a minute ago, because
-only a scan of the whole server could find a partition whose key is not known.
+Redis may lose a sorted set or a held set of keys (deleted by hand, or by a restore). The leader builds them again within a
+minute, from the partitions and from what pools hold. It remembers which keys had jobs a minute ago, because only a scan
+of the whole server could find a partition whose key is not known.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dayjob.store.steps import Runs, walk
 logger = SafeLogger("dayjob.worker.chores.keys")
 
 
-class KeyKeeper:
+class KeyRepairer:
     """Puts the keys of job names right, for the leader."""
 
     def __init__(self, keys: Keys, link: Runs) -> None:

@@ -19,7 +19,7 @@ logger = SafeLogger("dayjob.worker.chores.periodic")
 #: Seconds after which a pool that does not lead enqueues a tick that the leader has not.
 FOLLOWER_DELAY_SECONDS = 2.0
 #: Seconds by which a last tick may be ahead of Redis time. With more, the clock was wrong at that tick.
-AHEAD = 60
+MAX_AHEAD_SECONDS = 60
 
 
 class Ticker:
@@ -65,7 +65,7 @@ class PeriodicScheduler:
                 ticker.last = None
         waits: list[float] = []
         for ticker in self._tickers:
-            if ticker.last is not None and ticker.last > self._now() + AHEAD:
+            if ticker.last is not None and ticker.last > self._now() + MAX_AHEAD_SECONDS:
                 ticker.last = None
             at = ticker.next_at()
             if at is None:

@@ -28,7 +28,7 @@ SPANS_BACK = {1: 60, 15: 4, 60: 72, 360: 12}
 #: Roll-ups of each span per minute. Limited because one of them may read tens of minutes, and the other chores wait.
 MAX_ROLLED_UP = {1: 8, 15: 2, 60: 1, 360: 1}
 #: Minutes by which the clock of a new server may be behind that of the old one.
-MAX_REPEATED = 60
+MAX_REPEATED_MINUTES = 60
 #: Job types that one request checks.
 MAX_TYPES_CHECKED = 500
 
@@ -52,7 +52,7 @@ class Recorder:
         before, self._sampled = self._sampled, minute
         if minute < before:
             # After a failover to a server whose clock is behind, these minutes come again.
-            self._link.run(rollups.forget(self._keys, minute, min(before, minute + MAX_REPEATED)))
+            self._link.run(rollups.forget(self._keys, minute, min(before, minute + MAX_REPEATED_MINUTES)))
         by_key = {
             name: walk(self._link, partitions.waiting_by_key(self._keys, name))[0]
             for name in self._link.run(partitions.keyed_names(self._keys))

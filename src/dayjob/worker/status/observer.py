@@ -25,7 +25,7 @@ from dayjob.worker.state import PoolState
 #: Seconds after which a running attempt is shown individually. Shorter ones are only counted.
 SHOWN_AFTER_SECONDS = 0.5
 #: Bytes of arguments that are shown. Longer arguments are replaced by their size.
-MAX_ARGS = 2000
+MAX_ARGS_BYTES = 2000
 #: Workers that a status shows individually.
 MAX_SHOWN = 200
 
@@ -138,7 +138,7 @@ class Observer:
         args: Any = None
         checkin = attempt.checkin_text
         size = len(bytes(wire.args))
-        if size > MAX_ARGS:
+        if size > MAX_ARGS_BYTES:
             # Large arguments are not parsed, because this runs every second for every worker. So redacted values
             # cannot be removed from the check-in.
             args = {"...": f"{size:,} bytes"}

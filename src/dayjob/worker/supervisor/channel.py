@@ -12,7 +12,7 @@ import threading
 import msgspec
 
 #: Bytes read at a time.
-_PIECE = 65_536
+_READ_BYTES = 65_536
 
 
 class Filed(msgspec.Struct, omit_defaults=True):
@@ -178,7 +178,7 @@ class ParentChannel:
         found: list[ToChild | ToParent] = []
         while not self.cut and not (wait and found):
             try:
-                piece = self._socket.recv(_PIECE, 0 if wait else socket.MSG_DONTWAIT)
+                piece = self._socket.recv(_READ_BYTES, 0 if wait else socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
             except OSError:

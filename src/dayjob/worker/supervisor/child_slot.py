@@ -8,9 +8,9 @@ import time
 from dayjob.worker.supervisor.process import Process
 
 #: Seconds before a crashed child is restarted. The pause doubles with each crash, from the first to the last value.
-FIRST_PAUSE, LAST_PAUSE = 0.1, 30.0
-#: The pause is reset once a child has run for FORGIVEN seconds, or FORGIVING times as long as the pause before it.
-FORGIVEN, FORGIVING = 60.0, 10.0
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.1, 30.0
+#: The pause is reset once a child has run for RESET_SECONDS seconds, or RESET_PAUSES times as long as the pause before it.
+RESET_SECONDS, RESET_PAUSES = 60.0, 10.0
 
 
 class ChildSlot:
@@ -30,7 +30,7 @@ class ChildSlot:
     @property
     def pause(self) -> float:
         """Seconds to wait before the next child is started."""
-        return min(LAST_PAUSE, FIRST_PAUSE * 2.0**self.crashes)
+        return min(LAST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**self.crashes)
 
     def restart_later(self) -> float:
         """Start another child after a crash. Returns the seconds until then."""
@@ -39,8 +39,8 @@ class ChildSlot:
         self.restart_at = time.monotonic() + pause
         return pause
 
-    def forgive(self, started_at: float) -> None:
-        """Forget the crashes before a child that started then and has run long enough."""
+    def reset_pause(self, started_at: float) -> None:
+        """Forget earlier crashes if a child that started then has run long enough."""
         # `pause` is the next pause. The one before this child was half as long.
-        if time.monotonic() - started_at > min(FORGIVEN, FORGIVING * self.pause / 2):
+        if time.monotonic() - started_at > min(RESET_SECONDS, RESET_PAUSES * self.pause / 2):
             self.crashes = 0

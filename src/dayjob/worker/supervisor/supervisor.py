@@ -33,7 +33,7 @@ from dayjob.worker.supervisor.channel import (
     LoopDied,
     Started,
 )
-from dayjob.worker.supervisor.child_slot import LAST_PAUSE, ChildSlot
+from dayjob.worker.supervisor.child_slot import LAST_PAUSE_SECONDS, ChildSlot
 from dayjob.worker.supervisor.condition import ParentCondition
 from dayjob.worker.supervisor.deadlines import Posted
 from dayjob.worker.supervisor.leases import Cause, ChildLeases, PoolAddress
@@ -302,7 +302,7 @@ class Supervisor:
         if process.asked:
             self._retire(slot)
             return
-        slot.forgive(process.started_at)
+        slot.reset_pause(process.started_at)
         if process.killed or (process.ended and process.code == 0):
             # The parent killed it, or it was asked to stop: not a crash, so it is restarted without a pause.
             slot.restart_at = time.monotonic()
@@ -331,7 +331,7 @@ class Supervisor:
         if slot.process is None:
             self._restart_later(slot, "the process that it should have replaced has ended, too")
         else:
-            slot.spared_until = time.monotonic() + LAST_PAUSE
+            slot.spared_until = time.monotonic() + LAST_PAUSE_SECONDS
 
     def _give_up(self, failure: Failed) -> None:
         self._end(ExitStatus(failure.code, failure.text), time.monotonic() + OVERTIME_SECONDS)
