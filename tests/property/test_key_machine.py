@@ -34,6 +34,7 @@ from dayjob.store.link import Link
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, key_changes, maintain, operate, produce, rates
 from dayjob.store.ops.consume import Entry, Want, key_in, name_in, number_in
+from dayjob.store.ops.partitions import KeyChange
 from dayjob.store.ops.produce import Keyed, Slot
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.steps import walk
@@ -562,7 +563,7 @@ class KeyMachine(RuleBasedStateMachine):
         clear = () if limit else ("limit",)
         walk(
             self.link,
-            key_changes.change_key(self.keys, name, key, partitions.KeyChange(limit=limit, clear=clear)),
+            key_changes.change_key(self.keys, name, key, KeyChange(limit=limit, clear=clear)),
         )
         self.model.places.pop((name, key), None)
         if limit is not None:
@@ -570,12 +571,12 @@ class KeyMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), key=st.sampled_from(KEYS), weight=st.sampled_from([0.5, 1, 4]))
     def weigh(self, name, key, weight):
-        walk(self.link, key_changes.change_key(self.keys, name, key, partitions.KeyChange(weight)))
+        walk(self.link, key_changes.change_key(self.keys, name, key, KeyChange(weight)))
 
     @rule(name=st.sampled_from(NAMES), key=st.sampled_from(KEYS))
     def pause_or_resume(self, name, key):
         paused = (name, key) in self.model.paused
-        walk(self.link, key_changes.change_key(self.keys, name, key, partitions.KeyChange(paused=not paused)))
+        walk(self.link, key_changes.change_key(self.keys, name, key, KeyChange(paused=not paused)))
         (self.model.paused.discard if paused else self.model.paused.add)((name, key))
 
     @rule(
