@@ -86,9 +86,17 @@ def set_record_factory(headers: Iterable[str] = ()) -> None:
     logging.setLogRecordFactory(factory)
 
 
-def add_job(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ARG001
-    """A processor for structlog: adds the fields of the running job. Fields that are bound already are kept."""
-    for name, value in job_fields().items():
+def add_job(
+    logger: Any,  # noqa: ARG001 - what structlog passes to a processor
+    method: str,  # noqa: ARG001 - as above
+    event: MutableMapping[str, Any],
+    headers: Iterable[str] = (),
+) -> MutableMapping[str, Any]:
+    """A processor for structlog: adds the fields of the running job. Fields that are bound already are kept.
+
+    `functools.partial(add_job, headers=["request-id"])` also adds the job's headers of these names.
+    """
+    for name, value in job_fields(headers).items():
         event.setdefault(name, value)
     return event
 

@@ -7,6 +7,7 @@ import json
 import logging
 import logging.config
 from contextvars import ContextVar
+from functools import partial
 
 import pytest
 import structlog
@@ -166,7 +167,8 @@ def test_json_lines_and_the_filter_together_show_each_field_once():
 def test_a_structlog_processor_adds_the_job_and_keeps_what_is_bound(new_pool):
     stream = io.StringIO()
     log = structlog.wrap_logger(
-        structlog.PrintLogger(stream), processors=[add_job, structlog.processors.JSONRenderer()]
+        structlog.PrintLogger(stream),
+        processors=[partial(add_job, headers=["request-id"]), structlog.processors.JSONRenderer()],
     )
     pool = new_pool()
 
@@ -177,12 +179,12 @@ def test_a_structlog_processor_adds_the_job_and_keeps_what_is_bound(new_pool):
 
     pool.start()
     log.info("outside")
-    job = pay.using(source="acme").enqueue(7)
+    job = pay.using(source="acme", headers={"request-id": "r-1", "other": "x"}).enqueue(7)
     assert pool.drain(60)
     outside, paid, bound = map(json.loads, stream.getvalue().splitlines())
     assert "job_id" not in outside
     assert paid == {
-        "event": "paid", "order": 7, "job_name": "pay", "job_id": job.id, "attempt": 1, "source": "acme",
+        "event": "paid", "order": 7, "job_name": "pay", "job_id": job.id, "attempt": 1, "source": "acme", "request_id": "r-1",
     }  # fmt: skip
     assert bound["source"] == "own"
 
