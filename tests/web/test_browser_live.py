@@ -37,11 +37,15 @@ def test_what_comes_in_shows_by_itself_and_what_is_open_stays_open(console, tab)
     page.locator("nav .n", has_text="2").first.wait_for()
 
 
-def test_a_page_polls_where_the_stream_cannot_pass(console, tab):
-    tab.page.route("**/events", lambda route: route.fulfill(status=204))
+@pytest.mark.parametrize("held_back", [False, True])
+def test_a_page_polls_where_the_stream_cannot_pass(console, tab, held_back):
+    """A server refuses it, or a proxy collects it for ever."""
+    tab.page.clock.install()
+    tab.page.route("**/events", lambda route: held_back or route.fulfill(status=204))
     console.admin.enqueue("greet", {})
     page = tab.open("/queues")
     page.locator("tr", has_text="greet").wait_for()
+    page.clock.fast_forward(6000)
     console.admin.enqueue("welcome", {})
     page.locator("tr", has_text="welcome").wait_for()
     page.locator("#live[data-is=live]").wait_for()
