@@ -490,6 +490,9 @@ def test_a_kept_result_is_part_of_the_job(admin, new_pool, look):
     found = admin.job(job.id)
     assert found.job.state == "done"
     assert found.job.result == {"total": 3, "token": HIDDEN}
+    # The end of its attempt is known, also before the history has it.
+    story = [re.sub(r" after .*", "", one.text) for one in found.timeline if one.kind != "started"]
+    assert story == ["enqueued", "attempt 1 completed", "dropped from done"]
 
 
 def test_explain_says_who_holds_the_limit_and_how_long_it_may_take(admin, enqueuer, keys, call, look):

@@ -98,6 +98,9 @@ def _stored_events(job: JobView, ended: dict[int, AttemptRecord], now: float) ->
         text_of = line if outside else f"attempt {made} failed: {line}"
         at = job.failed_at if outside else _precise(job.failed_at, ended.get(made))
         events.append(Event(at, text_of, "failed"))
+    if job.state == "done" and job.done_at is not None:
+        ran = f" after {text.took(job.ran)}" if job.ran is not None else ""
+        events.append(Event(job.done_at, f"attempt {job.attempt} completed{ran}", "ended"))
     if job.state == "dead" and job.at is not None:
         # Dead keeps the second alone, which may begin before the attempt of that second failed.
         events.append(Event(max([job.at, *(event.at for event in events)]), "moved to dead", "died"))

@@ -70,7 +70,8 @@ def _pictures(detail: QueueDetail, marked: tuple[Mark, ...], leads: Leads) -> li
     starts = [one.at for one in series]
     flow = (
         Series("in", [one.incoming for one in series], 2),
-        Series("out", [one.out for one in series], 0),
+        # The last minute is not over: its number is no rate of a minute.
+        Series("out", [*(one.out for one in series[:-1]), None], 0),
     )
     oldest = (Series("oldest", [one.oldest for one in series], 3),)
     return [
