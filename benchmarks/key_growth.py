@@ -160,7 +160,7 @@ def others(bench: KeyedBench, waiting: int) -> None:
         "states of 500 keys": lambda: partitions.key_states(keys, FAIR, some),
         "sizes of 500 keys": lambda: partitions.partition_sizes(keys, FAIR, some),
         "heal 500 keys": lambda: partitions.heal_keys(keys, RATED, some, places=1),
-        "weight of a key": lambda: partitions.set_key(keys, FAIR, "key7", weight=3),
+        "weight of a key": lambda: partitions.set_key(keys, FAIR, "key7", partitions.KeyChange(3)),
         "overview": lambda: inspect.queues(keys, names),
         "ring": lambda: maintain.ring(keys, names),
         "state of the limit": lambda: rates.limit_states(keys, {"hourly": "rate"}, cost=1),
