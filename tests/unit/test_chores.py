@@ -41,7 +41,7 @@ def leader(monkeypatch):
         made = Chores(
             KEYS, link, state, requeuer=SimpleNamespace(step=lambda: due), releaser=None, reaper=None,
             periodic=SimpleNamespace(step=lambda: tick), trimmer=SimpleNamespace(repair_limits=None), recorder=None, announcer=None,
-            watcher=SimpleNamespace(check_server=None, watch_queues=None), key_keeper=SimpleNamespace(repair=None),
+            watcher=SimpleNamespace(check_server=None, watch_queues=None), key_repairer=SimpleNamespace(repair=None),
             due=bell, lease=15.0, dead_age=0.0,
         )  # fmt: skip
         # The other chores were done a moment ago.
