@@ -16,7 +16,7 @@ demo: $(INSTALLED)  ## everything alive on an embedded server: workers, fake job
 
 test: $(READY)  ## every test, on a real server and in a real browser
 	-$(BIN)/python scripts/browser.py
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+	$(BIN)/python -m pytest -n 6 --dist worksteal
 
 languages:  ## Ruby, Go, Node.js, Spin, promtool, PostgreSQL and redis-server, for the tests that need them; without them those tests are skipped
 	$(PYTHON) scripts/languages.py
