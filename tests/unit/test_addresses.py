@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dayjob import Enqueuer, WorkerPool
+from dayjob import Admin, AsyncAdmin, AsyncEnqueuer, Enqueuer, WorkerPool
 from dayjob.errors import BadOption, UsageError
 from dayjob.store.addresses import (
     FALLBACK,
@@ -97,6 +97,15 @@ def test_a_pool_and_its_enqueuer_agree_on_server_and_namespace(monkeypatch, tmp_
     assert str(pool.enqueuer.sender._resolve()) == "redis://staging:6379/0"
     named = Enqueuer("mine", redis="redis://mine")
     assert (named.namespace, str(named.sender._resolve())) == ("mine", "redis://mine:6379/0")
+
+
+@pytest.mark.parametrize("make", [Admin, AsyncAdmin, Enqueuer, AsyncEnqueuer])
+def test_whoever_gets_no_namespace_takes_the_configured_one(make, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAYJOB_NAMESPACE", raising=False)
+    assert make().namespace == "dayjob"
+    monkeypatch.setenv("DAYJOB_NAMESPACE", "staging")
+    assert (make().namespace, make("mine").namespace) == ("staging", "mine")
 
 
 def test_the_argument_wins_over_both_variables():

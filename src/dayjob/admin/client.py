@@ -68,6 +68,7 @@ class _AdminBase(AdminMethods):
             show_unannounced = addresses.show_unannounced()
         self._session = Session(keys, actor or whoami(), frozenset(hide), show_unannounced, MinuteCache(keys))
         self._where: list[Address] = []
+        self._idle: deque[Any] = deque(maxlen=MAX_IDLE)
 
     def acting(self, actor: str) -> Self:
         """A copy that acts for another operator. It shares the connections."""
@@ -131,17 +132,7 @@ def _with_methods(make: Callable[..., Callable[..., Any]]) -> Callable[[type[C]]
 class Admin(_AdminBase):
     """Everything an operator can see or do. Threads may share one. Each read is bounded, however many jobs there are."""
 
-    def __init__(
-        self,
-        namespace: str = "dayjob",
-        *,
-        redis: str | None = None,
-        actor: str | None = None,
-        hide: Collection[str] = (),
-        show_unannounced: bool | None = None,
-    ) -> None:
-        super().__init__(namespace, redis=redis, actor=actor, hide=hide, show_unannounced=show_unannounced)
-        self._idle: deque[Link] = deque(maxlen=MAX_IDLE)
+    _idle: deque[Link]
 
     def _walk(self, steps: Steps[T]) -> T:
         try:
@@ -231,17 +222,7 @@ class JobStream:
 class AsyncAdmin(_AdminBase):
     """The methods of Admin as coroutines. Tasks may share one."""
 
-    def __init__(
-        self,
-        namespace: str = "dayjob",
-        *,
-        redis: str | None = None,
-        actor: str | None = None,
-        hide: Collection[str] = (),
-        show_unannounced: bool | None = None,
-    ) -> None:
-        super().__init__(namespace, redis=redis, actor=actor, hide=hide, show_unannounced=show_unannounced)
-        self._idle: deque[AsyncLink] = deque(maxlen=MAX_IDLE)
+    _idle: deque[AsyncLink]
 
     async def _walk(self, steps: Steps[T]) -> T:
         try:
