@@ -12,7 +12,7 @@ import pytest
 
 from dayjob import cli
 from django_shop import Shop
-from server import wait_until
+from server import free_port, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -152,6 +152,12 @@ def test_enqueue_on_an_event_loop_names_the_call_that_works_there(shop):
         "print(asyncio.run(view()))"
     )
     assert "await job.aenqueue(...)" in shop.python(code)
+
+
+def test_an_enqueue_outside_of_a_transaction_needs_no_database(shop):
+    shop.env["SHOP_DATABASE_URL"] = f"postgresql://shop@127.0.0.1:{free_port()}/shop"
+    jobs = shop.python("from orders.jobs import ship\nprint(ship.enqueue(1).id)")
+    assert jobs in str(shop.read("jobs", "ls"))
 
 
 def test_a_pool_finds_the_project_without_manage_py(shop):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from django.db import connections, transaction
 
-from dayjob.django.project import UseAsyncEnqueue, settings_of_project
+from dayjob.django.project import UseAsyncEnqueue, on_event_loop, settings_of_project
 from dayjob.options import Commit
 from dayjob.outbox import tables
 from dayjob.outbox.databases import Database, Transact, cursor_execute
@@ -53,14 +52,14 @@ class DjangoOutbox:
     ) -> Commit | None:
         """See TransactionOutbox."""
         alias = session or self._alias
-        in_loop = _on_event_loop()
+        in_loop = on_event_loop()
         if not in_loop and not connections[alias].in_atomic_block:
             return None
         rows = [] if testing else rows_of(namespace, new_jobs)
         ids = [row.id for row in rows]
 
         def commit(send: Callable[[], Any]) -> None:
-            if _on_event_loop():
+            if on_event_loop():
                 # Async code calls this again in the thread that has Django's connections.
                 raise UseAsyncEnqueue
             if not connections[alias].in_atomic_block:
@@ -81,11 +80,3 @@ class DjangoOutbox:
 def _mark(alias: str, ids: list[str]) -> None:
     if ids:
         tables.mark_sent(cursor_execute(connections[alias]), ids)
-
-
-def _on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

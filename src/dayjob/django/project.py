@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -115,12 +116,26 @@ def commit_hook(database: str) -> Callable[[Callable[[], Any]], None]:
     """The `on_commit` of a pool: sends at the commit of this database, or at once outside of transactions."""
 
     def on_commit(send: Callable[[], Any]) -> None:
+        connection = connections[database]
+        if connection.connection is None and not connection.in_atomic_block and not on_event_loop():
+            # Without a connection there is no transaction, and Django would open one to find that out.
+            send()
+            return
         try:
             transaction.on_commit(send, using=database)
         except SynchronousOnlyOperation:
             raise UseAsyncEnqueue from None
 
     return on_commit
+
+
+def on_event_loop() -> bool:
+    """Whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 # Django closes connections between requests. Jobs are not requests, and a worker's threads live for long: without this,
