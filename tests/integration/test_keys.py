@@ -146,6 +146,22 @@ def test_a_rate_counts_each_key_by_itself(new_pool, keys, call):
     assert call("LLEN", keys.partition("work", "a")) == 7
 
 
+def test_a_key_starts_when_it_may_although_nothing_else_happens(new_pool, admin, link, keys, call):
+    pool, ran = new_pool(), []
+    api = pool.limit("api", Rate(1, per=1.5), by="key")
+
+    @pool.job(name="work", limits=[api])
+    def work(key: str) -> None:
+        ran.append(key)
+
+    with pool:
+        wait_until(lambda: call("HGET", keys.limits, "limit:api|code"))
+        admin.hold_limit("api", 0.5, key="a")
+        for _ in range(3):
+            pool.enqueuer.enqueue("work", key="a")
+        wait_until(lambda: len(ran) == 3)
+
+
 def test_a_window_by_key_holds_and_its_slots_are_used(new_pool, keys, call):
     pools, done = [new_pool(concurrency=5) for _ in range(2)], []
     for pool in pools:

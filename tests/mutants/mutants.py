@@ -1358,6 +1358,13 @@ ALL = (
         ("tests/scripts/test_enqueue_by_key.py::test_they_wait_behind_older_jobs_that_are_not_sorted_yet",),
     ),
     Mutant(
+        "nothing wakes a name whose keys all wait for a rate",
+        f"{SCRIPTS}/prelude/fetchable.lua",
+        "waiting + by_key + due",
+        "waiting + by_key",
+        ("tests/scripts/test_ring.py::test_a_name_whose_keys_all_wait_is_rung_when_the_first_may_start",),
+    ),
+    Mutant(
         "a limit for each key comes into force before what is held is counted",
         "src/dayjob/store/ops/key_changes.py",
         "        yield from count_held(keys, name)\n",

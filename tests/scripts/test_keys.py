@@ -161,6 +161,19 @@ def test_a_rate_counts_each_key_by_itself_and_wakes_for_the_first(keyed, keys, l
     assert pool.take() == [("z", "z0")], "a key that waits does not hold back another"
 
 
+def test_a_paused_queue_is_woken_on_time_if_it_is_resumed_before_its_keys_may_start(keyed, keys, link, call):
+    pool = keyed(kinds={"r": Rate(1, per=60)})
+    fill_keys(keys, link, "a", ("x", "1"), ("x", "2"))
+    assert len(pool.take()) == 1
+    at = call("ZSCORE", keys.parked, "a")
+    call("SET", keys.paused("a"), "")
+    assert pool.take() == []
+    assert call("ZSCORE", keys.parked, "a") == at
+    fill_keys(keys, link, "a", ("y", "1"))
+    assert pool.take() == []
+    assert call("ZSCORE", keys.parked, "a") is None, "a resumed queue must be rung for the other key"
+
+
 def test_the_state_of_a_key_that_waits_for_a_rate_takes_few_bytes(keyed, keys, link, call):
     pool = keyed(kinds={"r": Rate(1, per=3600)})
     fill_keys(keys, link, "a", ("x", "1"), ("x", "2"))

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from dayjob.limits import Rate
 from dayjob.store.ops import maintain
+from keyed import key_name
 
 
 @pytest.fixture
@@ -68,6 +70,18 @@ def test_keys_of_a_wrong_type_do_not_stop_the_neighbours(ring, rung, call, keys)
     call("SET", keys.held_of("b"), "x")
     assert ring("a", "b", "c") == 1
     assert rung() == "c"
+
+
+def test_a_name_whose_keys_all_wait_is_rung_when_the_first_may_start(ring, rung, call, keys, link, now):
+    key_name(keys, link, "a", kinds={"r": Rate(1, per=60)})
+    call("ZADD", keys.blocked("a"), int((now() + 60) * 1000), "x", "inf", "y")
+    assert ring("a") == 0
+    call("ZADD", keys.parked, now() + 60, "a")
+    call("ZADD", keys.blocked("a"), int((now() - 1) * 1000), "z")
+    assert ring("a") == 0, "the name is parked until later"
+    call("ZADD", keys.parked, now() - 1, "a")
+    assert ring("a") == 1
+    assert rung() == "a"
 
 
 def test_no_names_ring_nothing(ring):

@@ -59,6 +59,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "members": "ignored", "events:died": "elsewhere", "scheduled": "ignored", "retry": "ignored", "parked": "elsewhere",
         "dead": "ignored", "done": "ignored", "known_jobs": "ignored", "released": "ignored", "limits": "spared",
         "jobs:a": "spared", "jobs:a:paused": "spared", "held:a": "ignored", "bell:a": "repaired", "turns:a": "ignored",
+        "blocked:a": "ignored",
     },
     "status": {"pools": "error", "pool:p1": "repaired"},
     "leave with nothing": {
@@ -149,6 +150,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "held:a": "spared+bell:b", "held:b": "ignored", "held:c": "ignored",
         "bell:a": "repaired", "bell:b": "repaired", "bell:c": "ignored",
         "turns:a": "ignored", "turns:b": "ignored", "turns:c": "ignored",
+        "blocked:a": "ignored", "blocked:b": "ignored", "blocked:c": "ignored",
     },
     "tick": {
         "periodic": "error", "jobs:a": "error", "known_jobs": "error", "bell:a": "repaired", "stats:totals": "ignored",

@@ -204,7 +204,7 @@ def ring(keys: Keys, names: Sequence[str]) -> Op[int]:
     """Ring the bells of the queues among `names` that can be fetched from; 200 names at most."""
     key_list: list[Arg] = [keys.limits, keys.parked]
     for name in names:
-        key_list += (*keys.of_name(name), keys.turns(name))
+        key_list += (*keys.of_name(name), keys.turns(name), keys.blocked(name))
     return Op(load("ring"), key_list, list(names), int)
 
 

@@ -113,7 +113,7 @@ def lead(
         keys.scheduled, keys.retry, keys.parked, keys.dead, keys.done, keys.known_jobs, keys.released, keys.limits,
     ]  # fmt: skip
     for name in names:
-        key_list += (*keys.of_name(name), keys.turns(name))
+        key_list += (*keys.of_name(name), keys.turns(name), keys.blocked(name))
     return Op(load("lead"), key_list, (pool_id, int(term * 1000), int(lease * 1000), *names), _read_round)
 
 

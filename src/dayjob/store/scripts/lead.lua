@@ -17,7 +17,7 @@ KEYS[12]  done
 KEYS[13]  known_jobs
 KEYS[14]  released
 KEYS[15]  limits
-KEYS[16...]  5 per job name whose bell to ring: queue, paused, held set, bell, turns; 200 names at most
+KEYS[16...]  6 per job name whose bell to ring: queue, paused, held set, bell, turns, blocked; 200 names at most
 ARGV[1]  pool id
 ARGV[2]  milliseconds of leadership; 0 to give it up
 ARGV[3]  lease, milliseconds

@@ -4,7 +4,7 @@
 Called by: maintain.ring
 KEYS[1]  limits
 KEYS[2]  parked
-KEYS[3...]  5 per job name: queue, paused, held set, bell, turns
+KEYS[3...]  6 per job name: queue, paused, held set, bell, turns, blocked
 ARGV[1...]  the job names
 Returns  how many bells were rung
 Atomic because: size, pause and limits of a queue must come from the same state.

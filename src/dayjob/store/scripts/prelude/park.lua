@@ -4,7 +4,7 @@ local function park_names(exchange, parked, due)
   local left, partitions = exchange.left, exchange.partitions
   if not exchange.again then exchange.charges.store(exchange.marks) end
   for i in pairs(exchange.rule) do
-    local own, at, next_keys = partitions and partitions[i], nil, exchange.next_keys
+    local own, at, next_keys, waits = partitions and partitions[i], nil, exchange.next_keys, false
     if own then
       if own.counted then own.store(exchange.spare_under, exchange.next_start_under) end
       local following = own.next_keys()
@@ -12,12 +12,15 @@ local function park_names(exchange, parked, due)
       next_keys[#next_keys + 1] = following
       next_keys[#next_keys + 1] = own.counts() and 1 or 0
       left[i] = own.room > 0 and #following or 0
+      waits = own.good and #following == 0
     end
     if left[i] > 0 and exchange.spare_of(i) == 0 then
       at = exchange.next_start_of(i)
       left[i] = 0
-    elseif own and own.room > 0 and left[i] == 0 then
+    elseif waits then
+      -- Also while the queue is paused or full: it may go on before the first key may start.
       at = own.next_start()
+      if own.room == 0 and at and at <= exchange.now then at = nil end
     end
     if at then
       local first = redis.pcall('ZRANGE', parked, 0, 0, 'WITHSCORES')

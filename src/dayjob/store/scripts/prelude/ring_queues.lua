@@ -1,5 +1,5 @@
--- Ring the bell of every queue that can be fetched from. KEYS has 5 keys for each of `names` after the index `first`: queue,
--- paused, held set, bell, turns. Returns how many were rung. Needs bell, limits and fetchable.
+-- Ring the bell of every queue that can be fetched from. KEYS has 6 keys for each of `names` after the index `first`: queue,
+-- paused, held set, bell, turns, blocked. Returns how many were rung. Needs bell, limits and fetchable.
 local function ring_queues(limits, parked, now, first, names)
   local limit = limits_of(limits, names)
   if not limit then return 0 end
@@ -11,7 +11,7 @@ local function ring_queues(limits, parked, now, first, names)
   end
   local rung = 0
   for i = 1, #names do
-    local base = (i - 1) * 5 + first
+    local base = (i - 1) * 6 + first
     local by_key = limit[i] and string.find(limit[i], ' |', 1, true)
     local at = some_parked > 0 and redis.call('ZSCORE', parked, names[i])
     -- A parked name waits for a rate limit until then. One with keys must be fetched before if it has jobs to sort.
@@ -19,7 +19,7 @@ local function ring_queues(limits, parked, now, first, names)
     local due = not at or tonumber(at) * 1000 <= now
     if due or (type(unsorted) == 'number' and unsorted > 0) then
       if at and due then redis.call('ZREM', parked, names[i]) end
-      if (fetchable(base, limit[i], by_key and KEYS[base + 5]) or 0) > 0 then
+      if (fetchable(base, limit[i], by_key and KEYS[base + 5], KEYS[base + 6], now) or 0) > 0 then
         ring(KEYS[base + 4])
         rung = rung + 1
       end
