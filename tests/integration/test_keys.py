@@ -150,7 +150,7 @@ def test_a_key_starts_when_it_may_although_nothing_else_happens(new_pool, admin,
     pool, ran = new_pool(), []
     api = pool.limit("api", Rate(1, per=1.5), by="key")
 
-    @pool.job(name="work", limits=[api])
+    @pool.job(limits=[api])
     def work(key: str) -> None:
         ran.append(key)
 
