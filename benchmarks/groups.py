@@ -73,6 +73,12 @@ def budgets(results: Results) -> Iterator[Budget]:
         results.ratio(_KEYS[BATCH], plain, "whole_us"), most=1.1,
     )  # fmt: skip
     yield Budget(
+        "groups",
+        "a chain of atomic jobs / of others",
+        results.ratio(_KEYS[NEXT_ATOMIC], _KEYS[NEXT], "rate"),
+        least=8,
+    )
+    yield Budget(
         "children", "100,000 children of one job visible after its completion",
         results.figure("children / dayjob / atomic", "visible_s"), most=1, unit="s",
     )  # fmt: skip
