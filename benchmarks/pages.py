@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import httpx
 import msgspec
@@ -172,7 +172,7 @@ class Fleet:
     def _fill_events(self) -> None:
         """Full lists of events and actions, and one schedule."""
         now = int(time.time() * 1000)
-        for kind in events.STORED_KINDS:
+        for kind in get_args(events.StoredKind):
             for n in range(events.MAX_EVENTS):
                 event = {
                     "pool": f"pool{n % 10:03}",

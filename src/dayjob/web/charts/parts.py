@@ -10,6 +10,8 @@ from markupsafe import Markup, escape
 from dayjob.web.charts import scale
 from dayjob.web.charts.units import Unit
 
+#: Longer labels do not fit beside an end of the axis.
+MAX_CENTRED = 5
 #: The address of what happened between two moments.
 Leads = Callable[[float, float], str]
 
@@ -137,8 +139,9 @@ def time_axis(frame: TimeFrame) -> tuple[str, Markup]:
 
 
 def axis_label(x: float, text: str, more: str = "") -> str:
-    """A label centred at `x`; one at an end of the axis stays inside of it."""
-    anchor = "start" if x < 1 else "end" if x > 99 else "middle"
+    """A label centred at `x`; a long one at an end of the axis stays inside of it."""
+    inside = len(text) <= MAX_CENTRED
+    anchor = "middle" if inside or 1 < x < 99 else "start" if x < 1 else "end"
     return f'<text x="{x:.4g}%" y="1em" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 
