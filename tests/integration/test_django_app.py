@@ -47,7 +47,7 @@ def test_every_command_that_can_name_a_pool_is_given_the_projects():
     }  # fmt: skip
 
 
-def test_the_examples_own_tests_pass_its_migrations_are_complete_and_typos_are_explained(shop):
+def test_the_examples_own_tests_pass_its_migrations_are_complete_and_commands_fit_the_project(shop):
     assert "OK" in shop.manage("test")
     assert "No changes detected" in shop.manage("makemigrations", "--check", "--dry-run")
     assert "no issues" in shop.manage("check")
@@ -55,6 +55,14 @@ def test_the_examples_own_tests_pass_its_migrations_are_complete_and_typos_are_e
     typo = shop.manage("dayjob", "wrker", code=2)
     assert "Error: no command 'wrker'. Did you mean 'worker'?" in typo
     assert "Traceback" not in typo
+    # Where manage.py does not start the worker, it needs the settings' name.
+    unit = shop.manage("dayjob", "systemd")
+    assert "Environment=DJANGO_SETTINGS_MODULE=shop.settings\nExecStart=" in unit
+    assert "\n      DJANGO_SETTINGS_MODULE: shop.settings\n    depends_on:" in shop.manage(
+        "dayjob", "compose"
+    )
+    variable = "\n            - {name: DJANGO_SETTINGS_MODULE, value: shop.settings}\n"
+    assert variable in shop.manage("dayjob", "kubernetes")
 
 
 def test_jobs_of_both_colours_are_sent_at_the_commit_run_and_shown(shop):

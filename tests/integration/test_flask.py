@@ -125,7 +125,7 @@ def test_commands_get_the_pool_that_the_app_names(new_pool, namespace):
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (["--help"], 0, "Usage: flask dayjob [OPTIONS]"), ([], 2, "Usage: flask dayjob [OPTIONS]"), (["--version"], 0, "dayjob, version"),
+        (["--help"], 0, "Usage: flask dayjob [OPTIONS]"), (["--version"], 0, "dayjob, version"),
         (["wrker"], 2, "no command 'wrker'. Did you mean 'worker'?"), (["jobs", "--help"], 0, "Usage: flask dayjob jobs"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -71,7 +72,7 @@ WorkingDirectory={Path.cwd()}
 # Keep passwords in a file that only root can read: EnvironmentFile=/etc/{_short(pool)}.env
 Environment=DAYJOB_REDIS_URL=redis://localhost:6379/0
 # Without a server, fail instead of starting an embedded one.
-Environment=DAYJOB_EMBEDDED=never
+Environment=DAYJOB_EMBEDDED=never{_settings("Environment={}={}")}
 ExecStart={command}
 # HUP replaces the processes one by one, with the current code.
 ExecReload=/bin/kill -HUP $MAINPID
@@ -114,7 +115,7 @@ services:
     environment:
       DAYJOB_REDIS_URL: redis://redis:6379/0
       # Without a server, fail instead of starting an embedded one.
-      DAYJOB_EMBEDDED: never
+      DAYJOB_EMBEDDED: never{_settings("      {}: {}")}
     depends_on:
       redis: {{condition: service_healthy}}
     stop_grace_period: {timeout + _SPARE_SECONDS}s
@@ -174,7 +175,7 @@ spec:
           env:
             - name: DAYJOB_REDIS_URL
               valueFrom:
-                secretKeyRef: {{name: {name}, key: url}}
+                secretKeyRef: {{name: {name}, key: url}}{_settings("            - {{name: {}, value: {}}}")}
           # The parent process answers by itself. An outage of Redis makes a pod not ready, and restarts nothing.
           livenessProbe:
             httpGet: {{path: /healthz, port: {_HEALTH_PORT}}}
@@ -184,6 +185,12 @@ spec:
             httpGet: {{path: /readyz, port: {_HEALTH_PORT}}}
             periodSeconds: 10"""
     )
+
+
+def _settings(form: str) -> str:
+    """A line that names the settings of a Django project, which its workers need; else ""."""
+    name = "DJANGO_SETTINGS_MODULE"
+    return "\n" + form.format(name, os.environ[name]) if os.environ.get(name) else ""
 
 
 def _named(namespace: str | None) -> list[str]:
