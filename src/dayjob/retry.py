@@ -17,7 +17,7 @@ from dayjob.options import Backoff, BackoffByError, JobOptions
 from dayjob.outcome import Died, Dropped, ErrorOutcome, GivenBack, HeldBack, Retried, Snoozed
 
 #: Ten years, in seconds. A longer delay is taken for a mistake.
-MAX_DELAY_SECONDS = 3653 * 86_400.0
+MAX_SECONDS = 3653 * 86_400.0
 
 
 #: A job whose process crashed MAX_DEATHS times is dead. From SUSPECT crashes on it is a suspect, and its pool starts one
@@ -50,14 +50,8 @@ def exponential(base: float = 1.0, factor: float = 2.0, cap: float = 3600.0, jit
     """
     for name, value in (("base", base), ("factor", factor), ("cap", cap)):
         low = 1.0 if name == "factor" else 0.0
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not low <= value <= MAX_DELAY_SECONDS
-        ):
-            raise BadOption(
-                f"exponential({name}={value!r}): give a number from {low:g} to {MAX_DELAY_SECONDS:g}"
-            )
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= MAX_SECONDS:
+            raise BadOption(f"exponential({name}={value!r}): give a number from {low:g} to {MAX_SECONDS:g}")
 
     def backoff(fails: int) -> float:
         try:
@@ -72,8 +66,8 @@ def exponential(base: float = 1.0, factor: float = 2.0, cap: float = 3600.0, jit
 def constant(wait: Seconds) -> Backoff:
     """A backoff that always waits the same number of seconds. Raises BadOption."""
     fixed = seconds(wait, "constant(seconds)")
-    if not 0 <= fixed <= MAX_DELAY_SECONDS:
-        raise BadOption(f"constant({wait!r}): give seconds from 0 to {MAX_DELAY_SECONDS:g}")
+    if not 0 <= fixed <= MAX_SECONDS:
+        raise BadOption(f"constant({wait!r}): give seconds from 0 to {MAX_SECONDS:g}")
     return lambda _fails: fixed
 
 
@@ -92,7 +86,7 @@ def delay(backoff: Backoff | Seconds | None, fails: int, rng: random.Random) -> 
     If the backoff raises or returns an invalid number of seconds, the default backoff is used instead and the result
     has a note. A mistake in a backoff must not break the attempt.
     """
-    usual = min(gocraft(fails, rng), MAX_DELAY_SECONDS)
+    usual = min(gocraft(fails, rng), MAX_SECONDS)
     if backoff is None:
         return Delay(usual)
     try:
@@ -196,7 +190,7 @@ def _sensible(value: Any) -> float | None:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 <= value <= MAX_DELAY_SECONDS else None
+    return float(value) if 0 <= value <= MAX_SECONDS else None
 
 
 def _why(exception: BaseException, outcome: str, note: str | None = None) -> str:

@@ -22,7 +22,7 @@ from dayjob.errors import (
 )
 from dayjob.options import JobOptions
 from dayjob.outcome import Died, Dropped, GivenBack, Retried, Snoozed, counts_failure
-from dayjob.retry import MAX_DELAY_SECONDS, Delay, constant, decide, delay, exponential, gocraft
+from dayjob.retry import MAX_SECONDS, Delay, constant, decide, delay, exponential, gocraft
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def leave(_fails):
         (lambda n: -1, "gave -1"),
         (lambda n: float("nan"), "gave nan"),
         (lambda n: float("inf"), "gave inf"),
-        (lambda n: MAX_DELAY_SECONDS * 1.01, "gave 31"),
+        (lambda n: MAX_SECONDS * 1.01, "gave 31"),
         (lambda n: 10**5000, "gave <int>"),
         (lambda n: "30", "gave '30'"),
         (lambda n: True, "gave True"),
@@ -137,7 +137,7 @@ def test_a_broken_backoff_is_replaced_by_the_default_with_a_note(backoff, word):
 
 
 def test_no_wait_is_longer_than_ten_years(rng):
-    assert delay(None, 1_000_000, rng) == Delay(MAX_DELAY_SECONDS)
+    assert delay(None, 1_000_000, rng) == Delay(MAX_SECONDS)
 
 
 def fate(exception, fails=0, **options):

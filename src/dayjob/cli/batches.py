@@ -27,8 +27,7 @@ def ls(offset: int, limit: int, sort: str, redis: str | None, namespace: str, as
     """List the batches, the newest first."""
     with console.opened(redis, namespace) as admin:
         found = admin.batches(offset=offset, size=limit, sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found.batches:
         click.echo("No batches. A program starts one: with pool.batch(on_success=report):")
@@ -44,8 +43,7 @@ def show(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> Non
     """Show one batch: what it waits for, its members by state, and its callbacks."""
     with console.opened(redis, namespace) as admin:
         found = admin.batch(batch_id)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     one = found.batch
     click.echo(clean(f"{one.id}: {one.state} {one.description}"))
@@ -84,8 +82,7 @@ def cancel(batch_id: str, yes: bool, redis: str | None, namespace: str, as_json:
         console.confirm(
             f"Cancel the batch {batch_id} ({counted(found.left, 'member')} left)? {effect}", yes=yes
         )
-        outcome = admin.cancel_batch(batch_id)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.cancel_batch(batch_id)], as_json=as_json)
 
 
 @batches.command(epilog="Example: dayjob batches close 5f1c0a...")
@@ -94,8 +91,7 @@ def cancel(batch_id: str, yes: bool, redis: str | None, namespace: str, as_json:
 def close(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Let an open batch end with its members: for one whose program is gone."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.close_batch(batch_id)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.close_batch(batch_id)], as_json=as_json)
 
 
 @batches.command(epilog="Example: dayjob batches retry 5f1c0a...")

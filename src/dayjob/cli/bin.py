@@ -22,8 +22,7 @@ def ls(redis: str | None, namespace: str, as_json: bool) -> None:
     """List the deletions that can be undone, the newest first."""
     with console.opened(redis, namespace) as admin:
         found, now = admin.bin(), admin.verdict().now
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found:
         click.echo("Nothing was deleted in the last ten minutes.")

@@ -73,8 +73,7 @@ def list_broken(admin: Admin, size: int, after: str, sort: str = "", *, as_json:
 def repair(entry_id: str, payload: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Put a broken entry into its queue as the job that it should have been."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.repair(_entry(admin, entry_id), payload.encode())
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.repair(_entry(admin, entry_id), payload.encode())], as_json=as_json)
 
 
 @broken.command(epilog="Example: dayjob broken delete 9f86d0... --yes")
@@ -90,8 +89,7 @@ def delete(entry_id: str, yes: bool, no_undo: bool, redis: str | None, namespace
         if row.asks:
             shown = console.clean(entry.payload[:60].decode("utf-8", "replace"))
             console.confirm(f"{row.label} the broken entry {shown!r}?", yes=yes)
-        outcome = admin.delete_broken(entry, undo=not no_undo)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.delete_broken(entry, undo=not no_undo)], as_json=as_json)
 
 
 def _entry(admin: Admin, entry_id: str) -> BrokenEntry:

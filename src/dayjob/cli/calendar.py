@@ -19,8 +19,7 @@ def calendar(hours: str, steps: bool, sort: str, redis: str | None, namespace: s
     """Show what will run in the next hours: scheduled jobs, retries, and the jobs that schedules will enqueue."""
     with console.opened(redis, namespace) as admin:
         found = admin.calendar(int(hours), sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     total = sum(map(sum, (found.scheduled, found.retry, found.periodic)))
     if not total:

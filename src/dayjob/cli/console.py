@@ -92,6 +92,13 @@ def emit(value: Any) -> None:
     click.echo(escaped_json(msgspec.json.format(msgspec.json.encode(plain(value))).decode()))
 
 
+def emitted(value: Any, *, as_json: bool) -> bool:
+    """Print an answer as JSON if that was asked for. Returns whether it was."""
+    if as_json:
+        emit(value)
+    return as_json
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: str = "") -> None:
     """Print a table. Columns named in `right` are right-aligned; the last column is cut to the width of the screen."""
     cells = [[clean(cell) for cell in row] for row in rows]

@@ -51,8 +51,7 @@ def groups(within: str | None, sort: str, redis: str | None, namespace: str, as_
     window = None if within is None else text.read_span(within, "--within")
     with console.opened(redis, namespace) as admin:
         found = admin.failures(window=window, sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found.groups:
         click.echo(
@@ -104,8 +103,7 @@ def show_group(name: str, kind: str, redis: str | None, namespace: str, as_json:
     if found is None:
         click.echo(console.clean(f'No job of "{name}" is in retry or dead with this error.'), err=True)
         sys.exit(console.NOT_DONE)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     one = found.group
     click.echo(console.clean(f"{one.name}: {one.kind}"))

@@ -66,8 +66,7 @@ def ls(
             name, since=_moment(since, "--since"), until=_moment(until, "--until"), outcome=outcome,
             source=source, pool=pool, schedule=schedule, sort=sort, limit=size, after=after,
         )  # fmt: skip
-    if as_json:
-        console.emit(page)
+    if console.emitted(page, as_json=as_json):
         return
     if page.records:
         print_attempts(page.records)
@@ -116,8 +115,7 @@ def list_sources(
     """List the sources, those that used most time first. Without --since, of the last 24 hours."""
     with console.opened(redis, namespace) as admin:
         found = admin.sources(since=_moment(since, "--since"), until=_moment(until, "--until"), sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found.sources:
         click.echo("No job with a source has run. Set one with using(source=...) when you enqueue.")
@@ -134,8 +132,7 @@ def show(source: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one source: what it used in the last 24 hours, what it has stored, and its last attempts."""
     with console.opened(redis, namespace) as admin:
         found = admin.source(source)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     _print_sources([found.used])
     if found.partial:

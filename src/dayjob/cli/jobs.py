@@ -285,8 +285,7 @@ def types(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """List the job types that pools have announced, with their arguments and options."""
     with console.opened(redis, namespace) as admin:
         found = admin.job_types(sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found:
         click.echo("No pool has announced any. Start one: dayjob worker app.jobs:pool")

@@ -75,8 +75,7 @@ def show(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Show one rate limit."""
     with console.opened(redis, namespace) as admin:
         found = admin.limit_of(name)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     label, allows, used, wait, waiting = columns(found)
     click.echo(f"{console.clean(label)}: {allows}")
@@ -128,8 +127,7 @@ def set_(
 def reset(name: str, key: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
     """Forget what a limit has counted, and end a hold: its full burst may start at once."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.reset_limit(name, key=key)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.reset_limit(name, key=key)], as_json=as_json)
 
 
 @limits.command(epilog="Example: dayjob limits hold stripe 60")
@@ -142,5 +140,4 @@ def hold(
 ) -> None:
     """Let no job start under a limit for some seconds, in any pool."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.hold_limit(name, seconds, key=key)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.hold_limit(name, seconds, key=key)], as_json=as_json)

@@ -86,8 +86,7 @@ _BAR = 40
 
 
 def _show_spread(found: JobSpread, *, as_json: bool) -> None:
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     for title, histogram in (("ran", found.all_runs), ("waited", found.all_waits)):
         click.echo(f"{title} in the last {found.hours} h: {histogram.count:,}")

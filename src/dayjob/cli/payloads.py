@@ -18,8 +18,7 @@ def payloads(sort: str, redis: str | None, namespace: str, as_json: bool) -> Non
     """
     with console.opened(redis, namespace) as admin:
         found = admin.payloads(sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found.searched:
         click.echo("No job is stored.")

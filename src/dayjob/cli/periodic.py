@@ -28,8 +28,7 @@ def ls(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """List the schedules in English, with the last tick that enqueued a job and the next tick."""
     with console.opened(redis, namespace) as admin:
         found = admin.periodic(sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found:
         click.echo("No schedules.")
@@ -94,8 +93,7 @@ def _print_one(found: ScheduleDetail) -> None:
 def run(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Enqueue the job of a schedule now, in addition to its ticks."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.run_schedule(name)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.run_schedule(name)], as_json=as_json)
 
 
 @periodic.command(epilog="Example: dayjob periodic pause sweep_carts")
@@ -104,8 +102,7 @@ def run(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
 def pause(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Pause a schedule: its ticks enqueue nothing. Exits with 1 if it was paused already."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.pause_schedule(name)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.pause_schedule(name)], as_json=as_json)
 
 
 @periodic.command(epilog="Example: dayjob periodic resume sweep_carts")
@@ -114,5 +111,4 @@ def pause(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
 def resume(name: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """Resume a paused schedule from its next tick on. Exits with 1 if it was not paused."""
     with console.opened(redis, namespace) as admin:
-        outcome = admin.resume_schedule(name)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.resume_schedule(name)], as_json=as_json)

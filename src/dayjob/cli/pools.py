@@ -127,8 +127,7 @@ def busy(sort: str, redis: str | None, namespace: str, as_json: bool) -> None:
     """List the workers that have run a job for more than 0.5 s, the longest first: what each does, and which are stuck."""
     with console.opened(redis, namespace) as admin:
         found = admin.busy(sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found:
         click.echo("No worker has run a job for more than 0.5 s.")

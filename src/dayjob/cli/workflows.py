@@ -36,8 +36,7 @@ def ls(
     """List the workflows, the newest first."""
     with console.opened(redis, namespace) as admin:
         found = admin.workflows(state=state, offset=offset, size=limit, sort=sort)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     if not found.workflows:
         click.echo('No workflows. A program starts one: flow = pool.workflow("import")')
@@ -54,8 +53,7 @@ def show(workflow_id: str, first: int, redis: str | None, namespace: str, as_jso
     """Show one workflow: what it waits for, and its nodes with their states, needs, jobs and errors."""
     with console.opened(redis, namespace) as admin:
         found = admin.workflow(workflow_id, first=first)
-    if as_json:
-        console.emit(found)
+    if console.emitted(found, as_json=as_json):
         return
     one = found.workflow
     click.echo(clean(f"{one.id}: {one.state} {one.name}"))
@@ -89,8 +87,7 @@ def cancel(
     """End a workflow, or one node and all that need it."""
     with console.opened(redis, namespace) as admin:
         _confirm("cancel", workflow_id, node, yes=yes)
-        outcome = admin.cancel_workflow(workflow_id, node=node)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.cancel_workflow(workflow_id, node=node)], as_json=as_json)
 
 
 @workflows.command(epilog="Example: dayjob workflows retry w5f1c0a... 3 --yes")
@@ -105,8 +102,7 @@ def retry(
     with console.opened(redis, namespace) as admin:
         if node is not None:
             _confirm("retry", workflow_id, node, yes=yes)
-        outcome = admin.retry_workflow(workflow_id, node=node)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.retry_workflow(workflow_id, node=node)], as_json=as_json)
 
 
 @workflows.command(epilog="Example: dayjob workflows skip w5f1c0a... 3 --yes")
@@ -118,8 +114,7 @@ def skip(workflow_id: str, node: int, yes: bool, redis: str | None, namespace: s
     """Go on without a node that waits, is dead or was cancelled."""
     with console.opened(redis, namespace) as admin:
         _confirm("skip", workflow_id, node, yes=yes)
-        outcome = admin.skip_node(workflow_id, node=node)
-    console.conclude([outcome], as_json=as_json)
+        console.conclude([admin.skip_node(workflow_id, node=node)], as_json=as_json)
 
 
 @workflows.command(epilog="Example: dayjob workflows audit w5f1c0a... --repair")

@@ -269,17 +269,26 @@ def _on_schedule(name: str) -> Action:
 SCHEDULE = tuple(_on_schedule(row.name) for row in verbs.rows("schedule"))
 
 
+def _on(
+    row: verbs.VerbRow, kind: type[BatchView | WorkflowView | NodeView], what: Callable[[Any], str], do: Do
+) -> Action:
+    """An action on what has a `state`; `what` names it in the question."""
+
+    def question(subject: Any) -> str:
+        offered = isinstance(subject, kind) and subject.state in row.offered
+        return f"{row.label}{what(subject)}?\n{row.effect}" if offered else ""
+
+    return Action(row.key, row.label.lower(), question, do)
+
+
 # Batches.
 
 
 def _on_batch(name: str) -> Action:
     row = verbs.row("batch", name)
 
-    def question(subject: Any) -> str:
-        if not isinstance(subject, BatchView) or subject.state not in row.offered:
-            return ""
-        about = f" ({subject.description})" if subject.description else ""
-        return f"{row.label}: the batch {subject.id}{about}?\n{row.effect}"
+    def what(subject: BatchView) -> str:
+        return f": the batch {subject.id}" + (f" ({subject.description})" if subject.description else "")
 
     async def do(admin: AsyncAdmin, subject: BatchView, report: Report, __: str) -> str:
         if name == "retry":
@@ -290,7 +299,7 @@ def _on_batch(name: str) -> Action:
         act = admin.cancel_batch if name == "cancel" else admin.close_batch
         return result_of(await act(subject.id))
 
-    return Action(row.key, row.label.lower(), question, do)
+    return _on(row, BatchView, what, do)
 
 
 BATCH = tuple(_on_batch(row.name) for row in verbs.rows("batch"))
@@ -314,34 +323,21 @@ async def _change_workflow(admin: AsyncAdmin, verb: str, workflow_id: str, node:
 
 
 def _on_workflow(name: str) -> Action:
-    row = verbs.row("workflow", name)
-
-    def question(subject: Any) -> str:
-        if not isinstance(subject, WorkflowView) or subject.state not in row.offered:
-            return ""
-        return f"{row.label}: the workflow {quoted(subject.name)} ({subject.id})?\n{row.effect}"
-
     async def do(admin: AsyncAdmin, subject: WorkflowView, _: Report, __: str) -> str:
         return await _change_workflow(admin, name, subject.id, None)
 
-    return Action(row.key, row.label.lower(), question, do)
+    row = verbs.row("workflow", name)
+    return _on(row, WorkflowView, lambda one: f": the workflow {quoted(one.name)} ({one.id})", do)
 
 
 WORKFLOW = tuple(_on_workflow(row.name) for row in verbs.rows("workflow"))
 
 
 def _on_node(name: str, workflow_id: str) -> Action:
-    row = verbs.row("node", name)
-
-    def question(subject: Any) -> str:
-        if not isinstance(subject, NodeView) or subject.state not in row.offered:
-            return ""
-        return f"{row.label}: node {subject.number} ({subject.name})?\n{row.effect}"
-
     async def do(admin: AsyncAdmin, subject: NodeView, _: Report, __: str) -> str:
         return await _change_workflow(admin, name, workflow_id, subject.number)
 
-    return Action(row.key, row.label.lower(), question, do)
+    return _on(verbs.row("node", name), NodeView, lambda one: f": node {one.number} ({one.name})", do)
 
 
 def nodes_of(workflow_id: str) -> tuple[Action, ...]:

@@ -369,6 +369,13 @@ def tabs() -> tuple[View, ...]:
     return (View("Home", Home().read, opens=_open_note), *TABS)
 
 
+def _jobs_in(state: State, *more: actions.Action) -> View:
+    return View(
+        state.capitalize(), _listing(state), (*actions.on_jobs(state), *more), _open_job, keys_of(state), state,
+        marks=True, columns=sorting.JOBS[state],
+    )  # fmt: skip
+
+
 #: All but Home, which keeps a history.
 TABS = (
     View("Queues", _queues, actions.QUEUE, _open_queue, ("name",), columns=sorting.QUEUES, other=_KEYS),
@@ -383,36 +390,9 @@ TABS = (
         columns=sorting.BUSY,
         other=_STACKS,
     ),
-    View(
-        "Retry",
-        _listing("retry"),
-        (*actions.on_jobs("retry"), actions.RESCHEDULE),
-        _open_job,
-        keys_of("retry"),
-        "retry",
-        marks=True,
-        columns=sorting.JOBS["retry"],
-    ),
-    View(
-        "Scheduled",
-        _listing("scheduled"),
-        (*actions.on_jobs("scheduled"), actions.RESCHEDULE),
-        _open_job,
-        keys_of("scheduled"),
-        "scheduled",
-        marks=True,
-        columns=sorting.JOBS["scheduled"],
-    ),
-    View(
-        "Dead",
-        _listing("dead"),
-        actions.on_jobs("dead"),
-        _open_job,
-        keys_of("dead"),
-        "dead",
-        marks=True,
-        columns=sorting.JOBS["dead"],
-    ),
+    _jobs_in("retry", actions.RESCHEDULE),
+    _jobs_in("scheduled", actions.RESCHEDULE),
+    _jobs_in("dead"),
     View(
         "Failures",
         _failures,

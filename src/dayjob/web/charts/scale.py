@@ -19,7 +19,7 @@ DURATIONS = (
     1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 21600.0, 43200.0, 86400.0,
 )  # fmt: skip
 #: Seconds between two labels of a time axis.
-_TIME_STEP_SECONDS = (
+_STEP_SECONDS = (
     10,
     30,
     60,
@@ -70,7 +70,7 @@ def _upto(most: float, step: float) -> tuple[float, ...]:
 def times(first: float, last: float) -> tuple[tuple[float, ...], Clock]:
     """The labels of a time axis, at round times, and how they are written."""
     length = max(60.0, last - first)
-    step = next((step for step in _TIME_STEP_SECONDS if length / step <= MAX_TIMES), _TIME_STEP_SECONDS[-1])
+    step = next((step for step in _STEP_SECONDS if length / step <= MAX_TIMES), _STEP_SECONDS[-1])
     begin = math.ceil(first / step) * step
     # A day that ends within a step has a few minutes more.
     kind: Clock = "second" if step < 60 else "hour" if length < 1.2 * 86400 else "day"
