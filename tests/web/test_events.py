@@ -112,7 +112,7 @@ def test_what_nobody_takes_does_not_pile_up():
 
 
 def test_a_comment_comes_when_nothing_else_does(monkeypatch):
-    monkeypatch.setattr(events, "KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(events, "ALIVE_SECONDS", 0.05)
 
     async def main():
         hub = Hub(lambda: asyncio.sleep(3600))

@@ -27,7 +27,7 @@ logger = logging.getLogger("dayjob.web")
 READ_SECONDS = 1.0
 MAX_BUSY = 0.1
 #: Seconds without an event after which a comment keeps the connection alive.
-KEEPALIVE_SECONDS = 15.0
+ALIVE_SECONDS = 15.0
 #: Seconds that one client may take to accept an event.
 ACCEPT_SECONDS = 20.0
 #: The most clients, and the seconds after which a client must reconnect and authenticate again.
@@ -97,7 +97,7 @@ class Hub:
             end = time.monotonic() + MAX_LIFE_SECONDS
             yield GREETING
             while not self._closed and time.monotonic() < end:
-                yield await box.take(KEEPALIVE_SECONDS) or COMMENT
+                yield await box.take(ALIVE_SECONDS) or COMMENT
         finally:
             self._listeners.discard(box)
             if not self._listeners and self._reader is not None:

@@ -16,15 +16,7 @@ from dayjob.admin.client import AsyncAdmin, JobStream
 from dayjob.admin.streams import Emitted
 from dayjob.errors import BadOption, DayjobError, JobFailed
 from dayjob.web.console import WebConsole
-from dayjob.web.events import (
-    COMMENT,
-    GREETING,
-    HEADERS,
-    KEEPALIVE_SECONDS,
-    MAX_LIFE_SECONDS,
-    EventStream,
-    event,
-)
+from dayjob.web.events import ALIVE_SECONDS, COMMENT, GREETING, HEADERS, MAX_LIFE_SECONDS, EventStream, event
 from dayjob.web.responses import Refusal, refusal_of
 
 #: The most clients of one console.
@@ -47,7 +39,7 @@ class JobEvents:
             yield GREETING
             for one in self._first:
                 yield _value(one)
-            end, quiet = time.monotonic() + MAX_LIFE_SECONDS, time.monotonic() + KEEPALIVE_SECONDS
+            end, quiet = time.monotonic() + MAX_LIFE_SECONDS, time.monotonic() + ALIVE_SECONDS
             while not (self._ending.is_set() or time.monotonic() > end):
                 if self._stream.ended:
                     yield event("end", {"state": "completed"})
@@ -55,9 +47,9 @@ class JobEvents:
                 for one in (found := await self._next()):
                     yield _value(one)
                 if found:
-                    quiet = time.monotonic() + KEEPALIVE_SECONDS
+                    quiet = time.monotonic() + ALIVE_SECONDS
                 elif time.monotonic() > quiet:
-                    quiet = time.monotonic() + KEEPALIVE_SECONDS
+                    quiet = time.monotonic() + ALIVE_SECONDS
                     yield COMMENT
         except JobFailed as error:
             yield event("failed", {"error": str(error)})
