@@ -69,7 +69,7 @@ def test_the_tables_are_rendered_from_the_results_file(results, tmp_path):
     assert "NOT INSTALLED" not in printed
 
 
-def test_the_readme_has_the_five_rows_that_the_results_file_gives(tmp_path):
+def test_the_readme_has_the_rows_that_the_results_file_gives(tmp_path):
     readme, page = tmp_path / "README.md", tmp_path / "page.md"
     readme.write_text((ROOT / "README.md").read_text("utf-8"), "utf-8")
     source = ROOT / "benchmarks" / "results" / "full.json"
@@ -81,7 +81,9 @@ def test_the_readme_has_the_five_rows_that_the_results_file_gives(tmp_path):
     figures = readme.read_text("utf-8").partition("<!-- figures:")[2].partition("<!-- end of figures -->")[0]
     head, _, *rows = [line for line in figures.splitlines() if line.startswith("|")]
     assert "jobs/s" in head
-    assert len(rows) == 5
+    # A system that was not installed for the run has no row.
+    assert [row.split("|")[1].split()[0].strip(",") for row in rows[:2]] == ["dayjob", "gocraft/work"]
+    assert len(rows) > 3
 
 
 def test_every_reason_for_a_missed_budget_names_a_budget(results, tmp_path):
