@@ -30,6 +30,13 @@ def _micros(sample: Sample, field: str = "cpu") -> float:
     return float(sample[field]) / max(1, sample["jobs"]) * 1e6
 
 
+def _fewest(waiting: int, least: int) -> str:
+    """What became of the jobs that waited at the start."""
+    if least >= 0.9 * waiting:
+        return f"At least {least:,} jobs wait all the time."
+    return f"The pools are faster than the producer: the waiting jobs become fewer, {least:,} at the least, as the table below shows."
+
+
 def _chart(samples: list[Sample]) -> str:
     lines = [
         ("CPU", "own", [_micros(one) for one in samples]),
@@ -65,9 +72,9 @@ def _page(raw: dict[str, Any], chart: str) -> str:
             "What one server carries. `make bench-scale` generates this page from `benchmarks/results/scale.json`; do not edit it.",
             "",
             f"{raw['pools']} worker processes, each with one pool of {raw['concurrency']} workers and {raw['names']} job names, share one",
-            f"{raw['server']} without persistence. For {seconds / 60:.1f} minutes about {raw['waiting']:,} jobs wait (at least {least:,}), {raw['scheduled']:,} are",
-            f"scheduled, of which a hundred become due each second, and {raw['dead']:,} are dead. The pools run jobs that do nothing, as fast as they",
-            "can, and one producer enqueues as many in bulk. One job in 10,000 fails.",
+            f"{raw['server']} without persistence. At the start {raw['waiting']:,} jobs wait, {raw['scheduled']:,} are scheduled, of which a hundred become due each",
+            f"second, and {raw['dead']:,} are dead. For {seconds / 60:.1f} minutes the pools run jobs that do nothing, as fast as they can, and one producer enqueues as",
+            f"many in bulk as it can. {_fewest(raw['waiting'], least)} One job in 10,000 fails.",
             "",
             f"Measured {raw['started']} UTC on {about['cores']} cores of {about['cpu']}, {about['memory_gb']} GB, Python {about['python']}, source of dayjob {raw['source']}.",
             f"Server, workers and producer share these cores. The workers have the lowest priority, the server {_priority(raw['server_nice'])}.",
