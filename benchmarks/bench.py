@@ -32,6 +32,16 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def as_text(results: dict[str, Any]) -> str:
+    """Results as JSON with one record on each line."""
+
+    def compact(value: object) -> str:
+        return json.dumps(value, separators=(",", ":"))
+
+    others = compact({name: value for name, value in results.items() if name != "records"})
+    return others[:-1] + ',"records":[\n' + ",\n".join(map(compact, results["records"])) + "\n]}\n"
+
+
 def installed(groups: list[Group]) -> dict[str, Installed]:
     """Install what the plan needs."""
     wanted = {case.system.name for group in groups for case in group.cases} | {"dayjob"}
@@ -145,7 +155,7 @@ def main() -> None:
             results["source_after"] = machine.source(SOURCE)
             results["seconds"] = round(time.time() - started)
             out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(json.dumps(results, indent=1) + "\n")
+            out.write_text(as_text(results))
     print(render.report(results))
     say(f"{results['seconds']} s; written to {out}")
 
