@@ -12,7 +12,7 @@ from server import wait_until
 from workers import JOBS, WorkerCommand, is_gone
 
 FORKS = """
-import asyncio, time
+import asyncio, itertools, time
 
 async def by_callback():
     ended = asyncio.Event()
@@ -58,7 +58,8 @@ def forks_in_a_thread() -> None:
     pid = os.fork()
     if pid == 0:
         say("child", "thread", os.getpid())
-        time.sleep(600)
+        # Code in C that never looks for signals: only a default action ends it.
+        sum(itertools.repeat(1, 10**11))
     say("forked", "thread", pid)
     _, status = os.waitpid(pid, 0)
     say("ended", "thread", os.waitstatus_to_exitcode(status))

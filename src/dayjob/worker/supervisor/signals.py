@@ -10,12 +10,30 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from dayjob.safe_logging import SafeLogger
-from dayjob.store import fork
 
 logger = SafeLogger("dayjob.worker")
 
 #: Seconds a pool may take to stop after a signal.
 STOP_TIMEOUT_SECONDS = 25.0
+
+#: The signals that a pool of this process handles now.
+_handled: set[int] = set()
+
+
+def _after_fork() -> None:
+    """Give signals their default actions in a process that a job forked, which has no pool of its own.
+
+    A handler would not do: Python calls it only between two of its instructions, so a signal that arrives just before the
+    process sleeps, or while it runs code in C, would end nothing.
+    """
+    for number in _handled:
+        signal.signal(number, signal.SIG_DFL)
+    _handled.clear()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Stoppable(Protocol):
@@ -36,10 +54,10 @@ def handle(
     and only the parent decides what to do.
     """
     asked = threading.Event()
-    began = fork.number
+    process = os.getpid()
 
     def stop(number: int, _frame: Any) -> None:
-        if fork.number != began:
+        if os.getpid() != process:
             _act_by_default(number)
             return
         if asked.is_set():
@@ -52,7 +70,7 @@ def handle(
         threading.Thread(target=pool.stop, args=(timeout,), name="dayjob-stop", daemon=True).start()
 
     def quiet(number: int, _frame: Any) -> None:
-        if fork.number != began:
+        if os.getpid() != process:
             _act_by_default(number)
             return
         logger.info("%s: fetching no more jobs", signal.Signals(number).name)
@@ -66,14 +84,17 @@ def handle(
         if hasattr(signal, name):
             number = signal.Signals[name]
             before[number] = signal.signal(number, action)
+            if action is not signal.SIG_IGN:
+                _handled.add(number)
     try:
         yield
     finally:
+        _handled.clear()
         for number, former in before.items():
             signal.signal(number, former)
 
 
 def _act_by_default(number: int) -> None:
-    """Apply the default action of a signal. Called in a process that a job forked, which has no pool of its own."""
+    """Apply the default action of a signal that arrived in a forked process before `_after_fork` ran."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
