@@ -672,7 +672,7 @@ def _scan(keys: Keys, link: Link) -> Op[Any]:
     return history.scan([history.Scan(keys.history("a"))], texts=[b'"id1"'])
 
 
-@scenario("pause_schedule")
+@scenario("pause schedule")
 def _pause_schedule(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "HSET", keys.periodic, "sched", 100)
     return operate.pause_schedule(keys, "sched", actor="ada")

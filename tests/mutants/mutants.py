@@ -1037,14 +1037,14 @@ ALL = (
     Mutant(
         "a deleted job stays where it was, beside the bin",
         f"{SCRIPTS}/to_bin.lua",
-        "if score then redis.call('ZREM', source, entry) else remove_entry(source, right, place) end",
-        "if not score then remove_entry(source, right, place) end",
+        "    remove_entry(source, from, place, entry)\n",
+        "    if from ~= 'set' then remove_entry(source, from, place, entry) end\n",
         (f"{BIN}::test_a_member_of_a_set_comes_back_with_its_exact_score",),
     ),
     Mutant(
         "undo leaves the job in the bin",
         f"{SCRIPTS}/undo.lua",
-        "    remove_entry(part, true, place)\n",
+        "    remove_entry(part, 'queue', place, entry)\n",
         "",
         (f"{BIN}::test_two_who_undo_the_same_put_each_job_back_once",),
     ),

@@ -306,7 +306,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     },
     "reschedule": {"scheduled": "error", "due": "mended", "unique:a:u": "ignored"},
     "seek": {"jobs:a": "ignored"},
-    "pause_schedule": {"periodic": "error", "events:pause": "elsewhere"},
+    "pause schedule": {"periodic": "error", "events:pause": "elsewhere"},
     # A queue is paused by a key of any type.
     "pause": {"jobs:a:paused": "repaired", "events:pause": "elsewhere"},
     "scan": {"history:a": "ignored"},

@@ -310,14 +310,15 @@ def pause(keys: Keys, name: str, *, note: str = "1", actor: str = "") -> Op[bool
 
     `note` is stored with the pause: when it began and who began it.
     """
-    return Op(load("pause"), (keys.paused(name), keys.events("pause")), (name, 1, note, actor), bool)
+    return Op(load("pause"), (keys.paused(name), keys.events("pause")), ("name", name, 1, note, actor), bool)
 
 
 def resume(keys: Keys, name: str, *, actor: str = "") -> Steps[bool]:
     """Fetch from a queue again; false when it was not paused. Rings, so that it begins at once."""
-    lifted: Op[int] = Op(load("pause"), (keys.paused(name), keys.events("pause")), (name, 0, "", actor), int)
+    pauses = keys.events("pause")
+    lifted = Op(load("pause"), (keys.paused(name), pauses), ("name", name, 0, "", actor), bool)
     # One after the other: a script that the server has forgotten is sent again, and would then come after the ring.
-    resumed = bool((yield from ask(lifted)))
+    resumed = yield from ask(lifted)
     yield from ask(maintain.ring(keys, [name]))
     return resumed
 
@@ -423,13 +424,13 @@ Switched = Literal["changed", "same", "unknown"]
 def pause_schedule(keys: Keys, schedule: str, *, note: str = "1", actor: str = "") -> Op[Switched]:
     """Let a periodic schedule tick without enqueueing; its ticks are counted as missed. `note`: when and by whom."""
     pauses = keys.events("pause")
-    return Op(load("pause_schedule"), (keys.periodic, pauses), (schedule, 1, note, actor), _read_switched)
+    return Op(load("pause"), (keys.periodic, pauses), ("schedule", schedule, 1, note, actor), _read_switched)
 
 
 def resume_schedule(keys: Keys, schedule: str, *, actor: str = "") -> Op[Switched]:
     """Let a paused schedule enqueue again, from its next tick on."""
     pauses = keys.events("pause")
-    return Op(load("pause_schedule"), (keys.periodic, pauses), (schedule, 0, "", actor), _read_switched)
+    return Op(load("pause"), (keys.periodic, pauses), ("schedule", schedule, 0, "", actor), _read_switched)
 
 
 def _read_switched(reply: Any) -> Switched:

@@ -27,7 +27,7 @@ local number, id, closes, fields, above = ARGV[1], ARGV[2], ARGV[3] == '1', tonu
 local KEEP_MS, FIRST_ABOVE = 16156800000, 8
 
 local now = redis_time()
-local _, again = last_request(sent, number)
+local _, again = begin_request(sent, number)
 if again then
   return {'again', now, 0}
 end

@@ -50,7 +50,7 @@ local function first_job()
   return type(value) == 'string' and value or ''
 end
 
-local last, again = last_request(sent, number)
+local last, again = begin_request(sent, number, known, name)
 if again then
   local n, holder = string.match(last, '^(%d+):duplicate:(.*)$')
   if n == number then return {'duplicate', now, at, holder, ''} end
@@ -58,9 +58,6 @@ if again then
   if stored_n ~= number then return {'again', now, at, '', ''} end
   if fate == 'existed' then return {fate, now, tonumber(first_at), '', first_job()} end
   return {'again', now, tonumber(first_at), '', ''}
-end
-if name ~= '' then
-  redis.call('SCARD', known)
 end
 if is_chosen and redis.call('EXISTS', chosen) == 1 then
   redis.call('SET', sent, string.format('%s:existed:%d', number, at), 'EX', 3600)

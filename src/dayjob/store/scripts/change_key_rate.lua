@@ -15,7 +15,7 @@ ARGV[4]  definition, for set; milliseconds, for hold; otherwise ""
 Returns  1, or 0 when no code has defined the limit
 Atomic because: a key that may be fetched from again must be in turns.
 ]]
---@use time bell turns
+--@use time bell turns wake_key
 local limits, overrides, rate, window, hold = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local name, key, what, value = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FIRST_KEY = 5
@@ -39,12 +39,5 @@ elseif what == 'reset' then
 else
   redis.call('SET', hold, string.format('%.0f', redis_time() + value), 'PX', value)
 end
-for at = FIRST_KEY + 1, #KEYS, 5 do
-  -- The next exchange finds out whether it still must wait.
-  redis.call('ZREM', KEYS[at + 1], key)
-  if redis.call('LLEN', KEYS[at + 3]) > 0 then
-    take_turns(KEYS[at], KEYS[at + 1], KEYS[at + 2], {key})
-    ring(KEYS[at + 4])
-  end
-end
+for at = FIRST_KEY + 1, #KEYS, 5 do wake_key(key, unpack(KEYS, at, at + 4)) end
 return 1

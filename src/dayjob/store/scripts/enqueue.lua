@@ -20,12 +20,9 @@ local number, name, fresh, span = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARG
 
 local now = 0
 if fresh or span > 0 then now = redis_time() end
-local last, again = last_request(sent, number)
+local last, again = begin_request(sent, number, known, name)
 if again then
   return {0, now}
-end
-if name ~= '' then
-  redis.call('SCARD', known)
 end
 
 if span > 0 then

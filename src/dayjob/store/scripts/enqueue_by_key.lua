@@ -33,12 +33,9 @@ local FIRST_KEY, FIRST_ARG = 8, 7
 
 local now = 0
 if fresh or span > 0 then now = redis_time() end
-local last, again = last_request(sent, number)
+local last, again = begin_request(sent, number, known, add)
 if again then
   return {0, now}
-end
-if add ~= '' then
-  redis.call('SCARD', known)
 end
 local direct = goes_by_key(limits, queue, name, by)
 if direct then

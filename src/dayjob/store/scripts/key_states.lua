@@ -10,26 +10,22 @@ Returns  for each key: {jobs waiting; the oldest payload, only its end if it is 
          settings, or false; the millisecond when it is tried again, or false when it is not blocked}
 Atomic because: what waits, runs and is blocked must come from the same state.
 ]]
+--@use size
 local blocked, settings = KEYS[1], KEYS[2]
 local LONG = 4096
 
-local function number(command, key)
-  local answer = redis.pcall(command, key)
-  return type(answer) == 'number' and answer or 0
-end
 local function text(answer)
   return type(answer) == 'string' and answer or false
 end
 local answer = {}
 for i = 1, #ARGV do
   local list, held = KEYS[i * 2 + 1], KEYS[i * 2 + 2]
-  local waiting, oldest = number('LLEN', list), false
+  local waiting, oldest = size_of('LLEN', list), false
   if waiting > 0 then
-    oldest = redis.call('LINDEX', list, -1)
-    if #oldest > LONG then oldest = string.sub(oldest, -LONG) end
+    oldest = string.sub(redis.call('LINDEX', list, -1), -LONG)
   end
   answer[i] = {
-    waiting, oldest, number('SCARD', held), text(redis.pcall('HGET', settings, ARGV[i])),
+    waiting, oldest, size_of('SCARD', held), text(redis.pcall('HGET', settings, ARGV[i])),
     text(redis.pcall('ZSCORE', blocked, ARGV[i])),
   }
 end

@@ -27,7 +27,7 @@ Returns  {1 when this pool leads, else 0; ids of condemned pools, 100 at most; m
           of dead, and of done; how many bells were rung; size of released}. All but the first are empty when this pool does not lead.
 Atomic because: only the leader itself may renew or give up the leadership.
 ]]
---@use time json event leader member leases bell limits fetchable ring_queues
+--@use time json event leader member leases bell limits fetchable ring_queues size
 local leader, leaders, pools, condemned, watch, members, died = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local scheduled, retry, parked, dead, done, known = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local released, limits = KEYS[14], KEYS[15]
@@ -58,10 +58,6 @@ local function wait_of(set)
   if first.err then return 5000 end
   if not first[2] then return -1 end
   return math.min(math.max(math.ceil(tonumber(first[2]) * 1000 - now), 0), 86400000)
-end
-local function size_of(command, key)
-  local size = redis.pcall(command, key)
-  return type(size) == 'number' and size or 0
 end
 local function lowest_of(set)
   local first = redis.pcall('ZRANGE', set, 0, 0, 'WITHSCORES')

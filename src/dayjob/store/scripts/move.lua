@@ -41,25 +41,18 @@ if to == 'queue' then
   redis.call('SCARD', known)
 end
 
-local right, read = from == 'queue', {bytes = 0}
-local function remove(place, entry)
-  if from == 'set' then return redis.call('ZREM', source, entry) end
-  remove_entry(source, right, place)
-end
-
-local moved, other = 0, false
+local read, moved, other = {bytes = 0}, 0, false
 for i = 7, #ARGV, 8 do
   local seen, entry, payload, id = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
   local unique, result = KEYS[tonumber(ARGV[i + 3])], KEYS[tonumber(ARGV[i + 5])]
-  local place
-  if from == 'set' then place = redis.call('ZSCORE', source, entry) else place = find_entry(source, right, seen, entry, read) end
+  local place = find_entry(source, from, seen, entry, read)
   local holder = unique and redis.pcall('GET', unique)
   if place and to == 'queue' and holder and holder ~= id then
     other = type(holder) == 'string' and holder or ''
   elseif place then
     if to == 'queue' then redis.call('LPUSH', target, payload) end
     if to == 'dead' then redis.call('ZADD', target, second, payload) end
-    remove(place, entry)
+    remove_entry(source, from, place, entry)
     if to == 'queue' then
       if unique then redis.call('SET', unique, id, 'EX', THIRTY_DAYS) end
       if result then redis.call('DEL', result) end

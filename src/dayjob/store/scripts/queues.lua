@@ -26,8 +26,7 @@ for i = 1, #ARGV do
   local base = (i - 1) * 4 + 1
   local waiting, oldest = number('LLEN', KEYS[base + 1]), false
   if waiting > 0 then
-    oldest = redis.call('LINDEX', KEYS[base + 1], -1)
-    if #oldest > LONG then oldest = string.sub(oldest, -LONG) end
+    oldest = string.sub(redis.call('LINDEX', KEYS[base + 1], -1), -LONG)
   end
   local paused, rung = false, redis.call('EXISTS', KEYS[base + 4])
   if redis.call('EXISTS', KEYS[base + 2]) == 1 then

@@ -21,14 +21,11 @@ local number, name, mode, amount, span = ARGV[1], ARGV[2], ARGV[3], tonumber(ARG
 
 local now = redis_time()
 local at = mode == 'in' and now + amount or amount
-local last, again = last_request(sent, number)
+local last, again = begin_request(sent, number, known, name)
 if again then
   -- The first send decided when the jobs are due.
   local n, first_at = string.match(last, '^(%d+):at:(%d+)$')
   return {0, now, n == number and tonumber(first_at) or at}
-end
-if name ~= '' then
-  redis.call('SCARD', known)
 end
 
 local payloads = {}

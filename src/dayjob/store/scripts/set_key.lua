@@ -15,7 +15,7 @@ ARGV[4]  1 to pause it, 0 to resume it
 Returns  1 when something changed
 Atomic because: the three settings stand in one field, and a key that may be fetched from again must be in turns.
 ]]
---@use bell turns
+--@use bell turns wake_key
 local settings, turns, blocked, debts, partition, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local key, given = ARGV[1], {ARGV[2], ARGV[3], ARGV[4]}
 
@@ -35,10 +35,5 @@ if after == '- - -' then
 else
   redis.call('HSET', settings, key, after)
 end
--- The next exchange finds out whether it still must wait.
-redis.call('ZREM', blocked, key)
-if redis.call('LLEN', partition) > 0 then
-  take_turns(turns, blocked, debts, {key})
-  ring(bell)
-end
+wake_key(key, turns, blocked, debts, partition, bell)
 return after == before and 0 or 1

@@ -25,7 +25,7 @@ local number, id, name = ARGV[1], ARGV[2], ARGV[3]
 local KEEP = 16156800
 
 local now = redis_time()
-local _, again = last_request(sent, number)
+local _, again = begin_request(sent, number)
 if again or redis.call('EXISTS', flow, states, results, nodes) > 0 then
   return {'again', now}
 end

@@ -18,7 +18,7 @@ Returns  {how many were enqueued; last tick now stored; Redis milliseconds; 1 wh
           last tick was replaced by TIME: "junk" when it was no number, "ahead" when it was in the future, else ""}
 Atomic because: a tick must enqueue one job, however many schedulers run.
 ]]
---@use time bell
+--@use time bell event
 local periodic, queue, known, bell, totals, ticks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local schedule, name, seen, newest, missed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
@@ -68,17 +68,12 @@ local function log_ticks(what, count, first, final)
   local kind, n, begun = string.match(type(newest) == 'string' and newest or '', '"(%a+)":(%d+),"first":(%d+)')
   local goes_on = kind == what and tonumber(first) - tonumber(begun) < ENTRY
   if goes_on then count, first = count + tonumber(n), begun end
-  local line = string.format('%d {"%s":%d,"first":%d,"last":%d}', now, what, count, first, final)
+  local text = string.format('{"%s":%d,"first":%d,"last":%d}', what, count, first, final)
   if goes_on then
-    redis.pcall('LSET', ticks, 0, line)
-    return
+    redis.pcall('LSET', ticks, 0, string.format('%d ', now) .. text)
+  else
+    log_event(ticks, now, text, 100)
   end
-  if type(redis.pcall('LPUSH', ticks, line)) == 'table' then
-    redis.pcall('DEL', ticks)
-    redis.pcall('LPUSH', ticks, line)
-  end
-  redis.pcall('LTRIM', ticks, 0, 99)
-  redis.pcall('EXPIRE', ticks, 7776000)
 end
 
 local enqueued = 0

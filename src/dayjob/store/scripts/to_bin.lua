@@ -35,22 +35,18 @@ if from == 'set' then redis.call('ZCARD', source) else redis.call('LLEN', source
 local size = redis.call('LLEN', part)
 redis.call('ZCARD', bin)
 
-local right, read, moved = from == 'queue', {bytes = 0}, 0
+local read, moved = {bytes = 0}, 0
 for i = 7, #ARGV, 6 do
   local seen, entry, unique, id = tonumber(ARGV[i]), ARGV[i + 1], KEYS[tonumber(ARGV[i + 2])], ARGV[i + 3]
-  local score, place
-  if from == 'set' then
-    score = redis.call('ZSCORE', source, entry)
-  else
-    place = find_entry(source, right, seen, entry, read)
-  end
-  if score or place then
+  local place = find_entry(source, from, seen, entry, read)
+  if place then
+    local score = from == 'set' and place or ''
     local holder = unique and redis.pcall('GET', unique)
     if not (holder and owns(entry, id, holder)) then holder = nil end
     local life = holder and redis.call('PTTL', unique) or 0
-    local head = string.format('{"from":%s,"score":"%s","life":%.0f,"holder":%d}\n', origin, score or '', life, holder and #holder or 0)
+    local head = string.format('{"from":%s,"score":"%s","life":%.0f,"holder":%d}\n', origin, score, life, holder and #holder or 0)
     redis.call('RPUSH', part, head .. (holder or '') .. entry)
-    if score then redis.call('ZREM', source, entry) else remove_entry(source, right, place) end
+    remove_entry(source, from, place, entry)
     if holder then redis.call('DEL', unique) end
     local in_batch = tonumber(ARGV[i + 4])
     if how ~= '' and in_batch > 0 then note_member(in_batch, ARGV[i + 5], how, now, scheduled, due) end

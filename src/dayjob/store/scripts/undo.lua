@@ -37,7 +37,7 @@ local read, moved, other, same, first = {bytes = 0}, 0, false, 0, false
 for i = 6, #ARGV, 9 do
   local seen, entry, payload, score = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local unique, value, life = KEYS[tonumber(ARGV[i + 4])], ARGV[i + 5], ARGV[i + 6]
-  local place = find_entry(part, true, seen, entry, read)
+  local place = find_entry(part, 'queue', seen, entry, read)
   local holder = unique and redis.pcall('GET', unique)
   if place and holder then
     other = type(holder) == 'string' and holder or ''
@@ -48,7 +48,7 @@ for i = 6, #ARGV, 9 do
     if to == 'broken' then redis.call('LPUSH', target, payload) end
     if to == 'later' and is_soonest(target, tonumber(score) * 1000) then first = true end
     if is_set then redis.call('ZADD', target, score, payload) end
-    remove_entry(part, true, place)
+    remove_entry(part, 'queue', place, entry)
     if unique then redis.call('SET', unique, value, 'PX', life) end
     local in_batch = tonumber(ARGV[i + 7])
     if how ~= '' and in_batch > 0 then note_member(in_batch, ARGV[i + 8], how, now, target, bell) end
