@@ -652,6 +652,12 @@ def _watch_queues(keys: Keys, link: Link) -> Op[Any]:
     return maintain.watch_queues(keys, ["a", "b"], most=60)
 
 
+@scenario("record_first_seen")
+def _record_first_seen(keys: Keys, link: Link) -> Op[Any]:
+    _do(link, "HSET", keys.first_seen, keys.queue("b"), 1)
+    return maintain.record_first_seen(keys, ["memory_only", keys.queue("a")])
+
+
 @scenario("check_server")
 def _check_server(keys: Keys, link: Link) -> Op[Any]:
     _do(link, "HSET", keys.watch, "run", "0123abc")

@@ -122,7 +122,9 @@ def test_each_note_of_the_verdict_has_since_when_where_that_is_known(
     head = msgspec.json.encode({"at": (now - 700) * 1000, "where": "queue mail", "why": "it is not JSON"})
     call("RPUSH", keys.broken, head + b"\n{")
     call("LPUSH", keys.queue("stray"), look.payload("stray", "s1", t=now - 900))
-    call("SADD", keys.known_jobs, "stray", "mail")
+    call("SADD", keys.known_jobs, "stray", "mail", "odd")
+    for key in (keys.queue("odd"), keys.scheduled):
+        call("SET", key, "wrong")
     minute = now // 60
     call("HSET", keys.minute(minute), "mail|f", 6, "mail|r10", 6, "mail|o", 6)
     pool = new_pool(beat=0.2)
@@ -133,6 +135,13 @@ def test_each_note_of_the_verdict_has_since_when_where_that_is_known(
         found = {one.kind: one.since for one in admin.verdict().notes if one.kind in since}
         assert found == pytest.approx(since, abs=2)
         assert re.search(r"2 jobs are dead \. Began \d+ min ago", faces.page("/"))
+        wait_until(lambda: call("HLEN", keys.first_seen) >= 2)
+        odd = {one.subject: one for one in admin.verdict().notes if one.kind == "wrong_type"}
+        assert odd.keys() == {"odd", "scheduled"}
+        assert all(one.or_earlier and now <= one.since <= look.now() for one in odd.values())
+        assert re.search(
+            r'key of queue "odd" has a wrong type \. Began .{1,20} or earlier\.', faces.page("/")
+        )
         shown = {one["kind"]: one["since"] for one in faces.api("/verdict")["notes"] if one["kind"] in since}
         assert shown == pytest.approx(since, abs=2)
     stopped = next(one.since for one in admin.verdict().notes if one.kind == "no_pool")

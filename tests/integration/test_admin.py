@@ -132,11 +132,12 @@ def test_the_verdict_says_what_share_of_a_job_fails(admin, call, keys, look):
 
 
 def test_the_verdict_survives_keys_of_wrong_types(admin, keys, call):
-    for key in (keys.dead, keys.retry, keys.scheduled, keys.queue("a")):
+    for key in (keys.dead, keys.retry, keys.scheduled, keys.broken, keys.first_seen, keys.queue("a")):
         call("SET", key, "x")
     call("SADD", keys.known_jobs, "a")
     told = [note.text for note in admin.verdict().notes]
     assert "the key dead has a wrong type" in told
+    assert "the key broken has a wrong type" in told
     assert 'the key of queue "a" has a wrong type' in told
 
 
@@ -1206,4 +1207,5 @@ def test_every_note_has_what_to_do_and_those_with_a_beginning_have_it(admin, enq
     notes = {note.kind: note for note in admin.verdict().notes}
     assert all(note.todo.endswith((".", "app.jobs:pool")) for note in notes.values())
     assert abs(notes["paused"].since - before) < 60
-    assert notes["no_pool"].since is None
+    assert abs(notes["no_pool"].since - before) < 60
+    assert notes["no_pool"].or_earlier

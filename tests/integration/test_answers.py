@@ -388,6 +388,8 @@ def test_a_server_that_evicts_or_forgets_is_not_well_and_workers_warn_of_it(
                 r" the server keeps jobs in memory only: a restart loses them\.",
             )
             assert operator.admin.verdict().level == "error"
+            wait_until(lambda: all(one.since and one.or_earlier for one in operator.admin.verdict().notes))
+            assert "or longer)" in operator.run("stats")
             assert operator.run("health").startswith("Redis answers. The server deletes keys when it is full")
 
 

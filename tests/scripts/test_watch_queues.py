@@ -9,7 +9,7 @@ from scenarios import job
 
 @pytest.fixture
 def watch(keys, link):
-    return lambda *names: link.run(maintain.watch_queues(keys, names, most=60))
+    return lambda *names: link.run(maintain.watch_queues(keys, names, most=60)).starving
 
 
 @pytest.fixture
@@ -62,6 +62,14 @@ def test_a_key_of_a_wrong_type_is_replaced(watch, logged, put, call, keys):
     put("a", job("id1"))
     assert watch("a") == 1
     assert logged() == [("a", "starved", 1)]
+
+
+def test_queues_with_a_key_of_a_wrong_type_are_named(put, call, keys, link):
+    put("a", job("id1"))
+    for key in (keys.queue("b"), keys.held_of("c")):
+        call("SET", key, "wrong")
+    watched = link.run(maintain.watch_queues(keys, ["a", "b", "c", "d"], most=60))
+    assert (watched.starving, watched.wrong) == (1, (keys.queue("b"), keys.queue("c")))
 
 
 def test_two_hundred_names_are_no_problem(watch):

@@ -284,7 +284,9 @@ EXPECTED: dict[str, dict[str, str]] = {
     "watch_queues": {
         "starved": "elsewhere", "events:starved": "elsewhere", "jobs:a": "spared+jobs:b", "jobs:b": "ignored",
         "jobs:a:paused": "spared+jobs:a+jobs:b", "jobs:b:paused": "spared+jobs:a+jobs:b",
+        "held:a": "ignored", "held:b": "ignored",
     },
+    "record_first_seen": {"first_seen": "repaired", **dict.fromkeys(("scheduled", "retry", "dead", "done", "broken"), "elsewhere")},
     "check_server": {"watch": "spared", "events:redis": "elsewhere"},
     "page of a set": {"dead": "error"},
     "page of a list": {"jobs:a": "error"},
@@ -406,7 +408,7 @@ TYPES = {
     "unique": "string", "id": "string", "pools": "zset", "condemned": "zset", "leader": "string", "watch": "hash",
     "dead": "zset", "retry": "zset", "done": "zset", "broken": "list", "stats": "hash", "held": "set",
     "limits": "hash", "periodic": "hash", "result": "string", "audit": "list", "job_types": "hash", "events": "list",
-    "ticks": "list", "members": "hash", "versions": "hash", "starved": "hash",
+    "ticks": "list", "members": "hash", "versions": "hash", "starved": "hash", "first_seen": "hash",
     "partition": "list", "turns": "zset", "blocked": "zset", "debts": "zset", "key_settings": "hash", "parked": "zset",
     "batches": "zset", "workflows": "zset", "cancelled_batches": "zset", "staged": "list", "released": "zset", "alerts": "hash", "undelivered": "list",
     "watcher": "string",

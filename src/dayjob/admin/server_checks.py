@@ -92,15 +92,6 @@ def memory_limit(server: Health) -> int:
     return _int((server.config or {}).get("maxmemory") or server.info.get("maxmemory")) or 0
 
 
-def memory_only(server: Health) -> bool:
-    """Whether the server certainly writes nothing to disk, neither an AOF nor snapshots."""
-    return (
-        server.config is not None
-        and server.config.get("appendonly") == "no"
-        and not server.config.get("save", "?")
-    )
-
-
 def check_eviction(server: Health) -> Finding:
     """Whether a full server deletes jobs instead of refusing new ones."""
     policy = eviction_of(server)

@@ -10,10 +10,11 @@ from dayjob.admin.metrics import failing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Level, Note, NoteKind, Sizes, Verdict
 from dayjob.admin.views.limits import KeysView
+from dayjob.errors import Rejected
 from dayjob.explain.obstacles import UNATTENDED, Fleet, obstacle
 from dayjob.explain.words import place, quoted
 from dayjob.store.keys import Keys
-from dayjob.store.ops import broken, events, inspect, pools, rollups
+from dayjob.store.ops import broken, events, health, inspect, maintain, pools, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.ops.health import Health
 from dayjob.store.ops.inspect import Overview, Queue
@@ -67,6 +68,7 @@ _ORDER: dict[Level, int] = {"error": 0, "warning": 1, "notice": 2, "ok": 3}
 
 def verdict(session: Session) -> Steps[Verdict]:
     """Whether anything is wrong in the namespace, as sentences. Costs about fifteen short reads."""
+    seen = yield from _first_seen(session.keys)
     overview = yield from inspect.all_queues(session.keys)
     registered = yield from pools.pools(session.keys)
     condemned = yield from pools.condemned(session.keys)
@@ -87,12 +89,13 @@ def verdict(session: Session) -> Steps[Verdict]:
         ),
         *_about_workers(fleet.statuses, now),
         *_about_queues(overview.queues, fleet, now),
+        *_about_types(session.keys, overview.queues, sizes, seen),
         *(yield from _about_keys(session, overview)),
         *_about_arguments(live),
         *(yield from _about_failures(session, minutes, now)),
         *(yield from _about_due(session, now, sizes)),
         *(yield from _about_sets(session, sizes)),
-        *_about_server((yield from session.minute_cache.server(now))),
+        *_about_server((yield from session.minute_cache.server(now)), seen),
         *_about_outbox(outbox, now),
     ]
     notes.sort(key=lambda note: _ORDER[note.level])
@@ -135,7 +138,12 @@ def _about_pools(
         since = max((events.moment_of(raw) for some in ends for raw in some), default=0.0) or None
         level: Level = "error" if waiting else "warning"
         text = "no pool is running" + (f" and {doing(waiting, 'job', 'wait')}" if waiting else "")
-        found.append(Note(level, "pools", text, "no_pool", since))
+        # Without a pool that ended, none has run since the oldest waiting job was enqueued.
+        oldest = max((queue.age for queue in overview.queues if queue.age is not None), default=None)
+        if since is None and oldest is not None:
+            found.append(Note(level, "pools", text, "no_pool", now - oldest, or_earlier=True))
+        else:
+            found.append(Note(level, "pools", text, "no_pool", since))
     late = [one for one in condemned if now - one.since > MAX_CONDEMNED_SECONDS]
     if late:
         held = sum(one.held for one in late)
@@ -206,11 +214,7 @@ def _listed(names: list[str]) -> str:
 
 def _about_queues(queues: tuple[Queue, ...], fleet: Fleet, now: float) -> list[Note]:
     kinds = {queue.name: why.kind for queue in queues if (why := obstacle(queue, fleet)) is not None}
-    found = [
-        Note("error", queue.name, f"the key of queue {quoted(queue.name)} has a wrong type", "wrong_type")
-        for queue in queues
-        if queue.wrong
-    ]
+    found = []
     waiting = [queue for queue in queues if queue.size and not queue.wrong]
     for queue in waiting:
         if kinds.get(queue.name) == "paused":
@@ -276,12 +280,8 @@ def _about_due(session: Session, now: float, sizes: Sizes) -> Steps[list[Note]]:
 
 
 def _about_sets(session: Session, sizes: Sizes) -> Steps[list[Note]]:
-    """Sets that cannot be read, and those with entries that need an operator, since the oldest of them."""
-    found = [
-        Note("error", name, f"the key {name} has a wrong type", "wrong_type")
-        for name in ("scheduled", "retry", "dead", "done")
-        if getattr(sizes, name) < 0
-    ]
+    """Sets with entries that need an operator, since the oldest of them."""
+    found = []
     if sizes.broken > 0:
         text = f"{counted(sizes.broken, 'entry', 'entries')} could not be read"
         first = (yield from ask(broken.page(session.keys, size=1))).entries
@@ -293,16 +293,39 @@ def _about_sets(session: Session, sizes: Sizes) -> Steps[list[Note]]:
     return found
 
 
-def _about_server(server: Health) -> list[Note]:
-    """Settings of the server that can lose jobs."""
+def _about_types(keys: Keys, queues: tuple[Queue, ...], sizes: Sizes, seen: dict[str, float]) -> list[Note]:
+    """Queues and sets that cannot be read, since the leader first saw it."""
+    wrong = [(one.name, keys.queue(one.name), f"of queue {quoted(one.name)}") for one in queues if one.wrong]
+    wrong += [
+        (name, getattr(keys, name), name)
+        for name in ("scheduled", "retry", "dead", "done", "broken")
+        if getattr(sizes, name) < 0
+    ]
+    return [
+        Note("error", name, f"the key {words} has a wrong type", "wrong_type", seen.get(key), key in seen)
+        for name, key, words in wrong
+    ]
+
+
+def _first_seen(keys: Keys) -> Steps[dict[str, float]]:
+    try:
+        return (yield from ask(maintain.first_seen(keys)))
+    except Rejected:  # The key has a wrong type, until the leader replaces it.
+        return {}
+
+
+def _about_server(server: Health, seen: dict[str, float]) -> list[Note]:
+    """Settings of the server that can lose jobs, since the leader first saw them."""
     found = []
     policy = server_checks.eviction_of(server)
     if policy not in ("", "noeviction"):
         # Without maxmemory the server is never full, until an operator sets one.
         level: Level = "error" if server_checks.memory_limit(server) else "warning"
         text = f"the server deletes keys when it is full (maxmemory-policy {policy})"
-        found.append(Note(level, "redis", text, "eviction"))
-    if server_checks.memory_only(server):
+        found.append(Note(level, "redis", text, "eviction", seen.get("eviction"), "eviction" in seen))
+    if health.writes_nothing(server.config):
         text = "the server keeps jobs in memory only: a restart loses them"
-        found.append(Note("warning", "redis", text, "memory_only"))
+        found.append(
+            Note("warning", "redis", text, "memory_only", seen.get("memory_only"), "memory_only" in seen)
+        )
     return found

@@ -347,6 +347,11 @@ class Keys:
         """Hash: name of a queue whose oldest job waits too long, to the second at which watch_queues noticed it. Written by watch_queues."""
         return f"{self.prefix}starved"
 
+    @property
+    def first_seen(self) -> str:
+        """Hash: what is wrong and nothing else records (`eviction`, `memory_only`, or a key of a wrong type), to the second at which the leader noticed it. Written by record_first_seen."""
+        return f"{self.prefix}first_seen"
+
     def ticks(self, schedule: str) -> str:
         """List: ticks of a schedule, newest first, at most one entry per hour for those that fired in a row: Redis milliseconds, a space and JSON. Written by tick, which keeps 100 entries. Expires 90 days after the last entry."""
         return f"{self.prefix}ticks:{schedule}"

@@ -76,6 +76,19 @@ def settings() -> Steps[Health]:
         return Health(info, None, None)
 
 
+def memory_only() -> Steps[bool]:
+    """Whether the server certainly writes nothing to disk, as far as this user may read its settings."""
+    try:
+        return writes_nothing((yield from ask(config())))
+    except Rejected:
+        return False
+
+
+def writes_nothing(settings: dict[str, str] | None) -> bool:
+    """Whether a server with these settings writes neither an AOF nor snapshots. False if they are not known."""
+    return settings is not None and settings.get("appendonly") == "no" and not settings.get("save", "?")
+
+
 def eviction_policy() -> Op[str]:
     """The server's maxmemory-policy; "" if it does not show it."""
     return Op("INFO", (), ("memory",), lambda reply: _read_info(reply).get("maxmemory_policy", ""))

@@ -221,9 +221,18 @@ def sample(
     return Op(load("sample"), (keys.minute(minute), *(keys.queue(name) for name in names)), args, int)
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The answer to watch_queues."""
+
+    starving: int
+    #: Queues with a key of a wrong type.
+    wrong: tuple[str, ...]
+
+
 def watch_queues(
     keys: Keys, names: Sequence[str], *, most: int, by_key: Mapping[str, tuple[int, float]] | None = None
-) -> Op[int]:
+) -> Op[Watched]:
     """Log queues whose oldest job has begun to wait more than `most` seconds, and those that are served again; 200 at most.
 
     `by_key` has how many jobs wait under the keys of names, and since when the oldest does.
@@ -231,10 +240,33 @@ def watch_queues(
     key_list: list[Arg] = [keys.starved, keys.events("starved")]
     args: list[Arg] = [most, *names]
     for name in names:
-        key_list += (keys.queue(name), keys.paused(name))
+        key_list += (keys.queue(name), keys.paused(name), keys.held_of(name))
         size, since = (by_key or {}).get(name, (0, 0.0))
         args += (size, int(since))
-    return Op(load("watch_queues"), key_list, args, int)
+    return Op(
+        load("watch_queues"), key_list, args,
+        lambda reply: Watched(reply[0], tuple(key.decode("utf-8", "replace") for key in reply[1:])),
+    )  # fmt: skip
+
+
+def record_first_seen(keys: Keys, states: Sequence[str]) -> Op[int]:
+    """Store since when these states hold, since when the server evicts keys, and since when sets have a wrong type.
+
+    `states` are `memory_only` and the keys of queues of a wrong type, 200 at most. Returns how many began or are over.
+    """
+    sets = (keys.scheduled, keys.retry, keys.dead, keys.done, keys.broken)
+    return Op(load("record_first_seen"), (keys.first_seen, *sets), states, int)
+
+
+def first_seen(keys: Keys) -> Op[dict[str, float]]:
+    """The Redis second at which the leader first noticed each state that `record_first_seen` stores."""
+    return Op("HGETALL", (keys.first_seen,), (), _read_first_seen)
+
+
+def _read_first_seen(reply: Any) -> dict[str, float]:
+    return {
+        state.decode("utf-8", "replace"): float(at) for state, at in zip(reply[::2], reply[1::2], strict=True)
+    }
 
 
 def check_server(keys: Keys, seen: str) -> Op[str]:

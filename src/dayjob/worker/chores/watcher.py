@@ -1,4 +1,4 @@
-"""Watcher: notices what no script makes true: queues that starve, and a Redis server that was restarted.
+"""Watcher: notices what no script makes true: queues that starve, keys of a wrong type, and how the Redis server does.
 
 A chore of the leader. Harmless if two pools do it: the scripts log each change once.
 """
@@ -6,7 +6,7 @@ A chore of the leader. Harmless if two pools do it: the scripts log each change 
 from __future__ import annotations
 
 from dayjob.store.keys import Keys
-from dayjob.store.ops import inspect, maintain, partitions
+from dayjob.store.ops import health, inspect, maintain, partitions
 from dayjob.store.steps import Runs, walk
 
 #: Seconds between two looks at the queues.
@@ -18,7 +18,7 @@ MAX_QUEUES_WATCHED = 200
 
 
 class Watcher:
-    """Logs queues that starve, and restarts of the server."""
+    """Logs queues that starve and restarts of the server, and records since when the verdict reports other states."""
 
     def __init__(self, keys: Keys, link: Runs) -> None:
         self._keys = keys
@@ -27,12 +27,21 @@ class Watcher:
         self._run_id = ""
 
     def watch_queues(self) -> None:
-        """Log queues whose oldest job has begun to wait too long, and those that are served in time again."""
+        """Log queues whose oldest job has begun to wait too long, and those that are served in time again.
+
+        Record since when keys have a wrong type, and since when settings of the server can lose jobs.
+        """
         names = self._link.run(maintain.known_jobs(self._keys))
         by_key = self._waiting_by_key()
+        wrong: list[str] = []
         for first in range(0, len(names), MAX_QUEUES_WATCHED):
             batch = names[first : first + MAX_QUEUES_WATCHED]
-            self._link.run(maintain.watch_queues(self._keys, batch, most=STARVED_SECONDS, by_key=by_key))
+            watched = self._link.run(
+                maintain.watch_queues(self._keys, batch, most=STARVED_SECONDS, by_key=by_key)
+            )
+            wrong += watched.wrong
+        states = ["memory_only"] if walk(self._link, health.memory_only()) else []
+        self._link.run(maintain.record_first_seen(self._keys, (states + wrong)[:MAX_QUEUES_WATCHED]))
 
     def _waiting_by_key(self) -> dict[str, tuple[int, float]]:
         """How many jobs wait under the keys of names, and since when the oldest does."""
