@@ -222,7 +222,7 @@ def sample(
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class QueuesWatched:
     """The answer to watch_queues."""
 
     starving: int
@@ -232,7 +232,7 @@ class Watched:
 
 def watch_queues(
     keys: Keys, names: Sequence[str], *, most: int, by_key: Mapping[str, tuple[int, float]] | None = None
-) -> Op[Watched]:
+) -> Op[QueuesWatched]:
     """Log queues whose oldest job has begun to wait more than `most` seconds, and those that are served again; 200 at most.
 
     `by_key` has how many jobs wait under the keys of names, and since when the oldest does.
@@ -245,7 +245,7 @@ def watch_queues(
         args += (size, int(since))
     return Op(
         load("watch_queues"), key_list, args,
-        lambda reply: Watched(reply[0], tuple(key.decode("utf-8", "replace") for key in reply[1:])),
+        lambda reply: QueuesWatched(reply[0], tuple(key.decode("utf-8", "replace") for key in reply[1:])),
     )  # fmt: skip
 
 
