@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from traceback import format_exception
 from typing import Any, NamedTuple
@@ -19,6 +17,7 @@ from dayjob import retry
 from dayjob.django.task_api import TaskContext, normalize_json, task_finished, task_started
 from dayjob.django.task_records import TaskRecord, read_task_record
 from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
+from dayjob.enqueue.request import Pause
 from dayjob.errors import GiveBack, StoreError, Unavailable
 from dayjob.instruments import failure_of
 from dayjob.job import Job
@@ -28,6 +27,7 @@ from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op
 from dayjob.store.ops.tasks import read_record, save_record
+from dayjob.store.steps import Steps, awalk, walk
 
 logger = SafeLogger("dayjob.worker")
 
@@ -46,6 +46,21 @@ class TaskCall(NamedTuple):
     kwargs: dict[str, Any]
     queue: str
     priority: int
+
+
+class FinishedSignal(NamedTuple):
+    """A step that sends Django's signal for a task that has finished."""
+
+    backend: type[Any]
+    record: TaskRecord
+
+    def run(self, _: object) -> None:
+        """Send it from a plain function."""
+        task_finished.send(self.backend, task_result=self.record.result_of_task())
+
+    async def arun(self, _: object) -> None:
+        """Send it from a coroutine. Its receivers are plain functions that may use the database."""
+        await sync_to_async(self.run)(None)
 
 
 class TaskRunner:
@@ -67,86 +82,70 @@ class TaskRunner:
 
     def run(self, job: Job, args: list[Any], kwargs: dict[str, Any], queue: str, priority: int) -> Any:
         """An attempt of a task that is a plain function."""
-        record, call = None, TaskCall(args, kwargs, queue, priority)
+        record, call, link = None, TaskCall(args, kwargs, queue, priority), self._enqueuer().sender
         try:
-            with _giving_back():
-                raw = self._enqueuer().run(self._read(job))
-                begun = self._begin(job, raw, call)
-                self._enqueuer().run(self._save(begun))
-            record = begun
+            record = walk(link, self._start(job, call))
             result = record.result_of_task()
             task_started.send(self._backend, task_result=result)
             value = normalize_json(self._function(result)(*result.args, **result.kwargs))
         except BaseException as error:
-            if record is None and failure_of(error) is not None:
-                # It passed its timeout before Redis answered. Its status matters more than what earlier attempts recorded.
-                record = self._begin(job, None, call)
-            if record is not None:
-                finished = self._fail(record, job, error)
-                self._save_end(job, record)
-                if finished:
-                    task_finished.send(self._backend, task_result=record.result_of_task())
+            walk(link, self._end_failed(job, call, record, error))
             raise
-        self._succeed(record, value)
-        self._save_end(job, record)
-        task_finished.send(self._backend, task_result=record.result_of_task())
+        walk(link, self._end_completed(job, record, value))
         return value
 
     async def arun(self, job: Job, args: list[Any], kwargs: dict[str, Any], queue: str, priority: int) -> Any:
         """An attempt of a task that is a coroutine function."""
-        record, call = None, TaskCall(args, kwargs, queue, priority)
+        record, call, link = None, TaskCall(args, kwargs, queue, priority), self._async_enqueuer().sender
         try:
-            with _giving_back():
-                raw = await self._async_enqueuer().run(self._read(job))
-                begun = self._begin(job, raw, call)
-                await self._async_enqueuer().run(self._save(begun))
-            record = begun
+            record = await awalk(link, self._start(job, call))
             result = record.result_of_task()
-            # Receivers of signals are plain functions that may use the database.
             await sync_to_async(task_started.send)(self._backend, task_result=result)
             value = normalize_json(await self._function(result)(*result.args, **result.kwargs))
         except BaseException as error:
-            if record is None and failure_of(error) is not None:
-                # It passed its timeout before Redis answered. Its status matters more than what earlier attempts recorded.
-                record = self._begin(job, None, call)
-            if record is not None:
-                finished = self._fail(record, job, error)
-                await self._asave_end(job, record)
-                if finished:
-                    await sync_to_async(task_finished.send)(
-                        self._backend, task_result=record.result_of_task()
-                    )
+            await awalk(link, self._end_failed(job, call, record, error))
             raise
-        self._succeed(record, value)
-        await self._asave_end(job, record)
-        await sync_to_async(task_finished.send)(self._backend, task_result=record.result_of_task())
+        await awalk(link, self._end_completed(job, record, value))
         return value
 
-    def _save_end(self, job: Job, record: TaskRecord) -> None:
+    def _start(self, job: Job, call: TaskCall) -> Steps[TaskRecord]:
+        """Record that an attempt runs. Raises GiveBack if Redis does not answer: such an attempt counts no failure."""
+        try:
+            raw: bytes | None = yield read_record(Keys(self._enqueuer().namespace), job.id)
+            record = self._begin(job, raw, call)
+            yield self._save(record)
+        except Unavailable as error:
+            raise GiveBack(f"the record of the task could not be reached: {error}") from error
+        return record
+
+    def _end_completed(self, job: Job, record: TaskRecord, value: Any) -> Steps[None]:
+        record.status, record.finished_at, record.result = "SUCCESSFUL", time.time(), value
+        yield from self._save_end(job, record)
+        yield FinishedSignal(self._backend, record)
+
+    def _end_failed(
+        self, job: Job, call: TaskCall, record: TaskRecord | None, error: BaseException
+    ) -> Steps[None]:
+        if record is None and failure_of(error) is not None:
+            # It passed its timeout before Redis answered. Its status matters more than what earlier attempts recorded.
+            record = self._begin(job, None, call)
+        if record is not None:
+            finished = self._fail(record, job, error)
+            yield from self._save_end(job, record)
+            if finished:
+                yield FinishedSignal(self._backend, record)
+
+    def _save_end(self, job: Job, record: TaskRecord) -> Steps[None]:
         """Store how an attempt ended. While Redis cannot be reached, tries again until the attempt has to stop."""
         while True:
             try:
-                self._enqueuer().run(self._save(record))
+                yield self._save(record)
             except StoreError as error:
                 if _gives_up(job, error):
                     return
-                time.sleep(RETRY_SECONDS)
             else:
                 return
-
-    async def _asave_end(self, job: Job, record: TaskRecord) -> None:
-        while True:
-            try:
-                await self._async_enqueuer().run(self._save(record))
-            except StoreError as error:
-                if _gives_up(job, error):
-                    return
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
-                return
-
-    def _read(self, job: Job) -> Op[Any]:
-        return read_record(Keys(self._enqueuer().namespace), job.id)
+            yield Pause(RETRY_SECONDS)
 
     def _save(self, record: TaskRecord) -> Op[Any]:
         ended = record.finished_at is not None
@@ -189,18 +188,6 @@ class TaskRunner:
     def _drops(self, error: BaseException, job: Job) -> bool:
         outcome = retry.decide(self._options, error, job.fails, random.Random())
         return isinstance(error, Exception) and isinstance(outcome, Dropped)
-
-    def _succeed(self, record: TaskRecord, value: Any) -> None:
-        record.status, record.finished_at, record.result = "SUCCESSFUL", time.time(), value
-
-
-@contextmanager
-def _giving_back() -> Iterator[None]:
-    """An attempt that cannot begin because Redis does not answer counts no failure."""
-    try:
-        yield
-    except Unavailable as error:
-        raise GiveBack(f"the record of the task could not be reached: {error}") from error
 
 
 def _gives_up(job: Job, error: StoreError) -> bool:

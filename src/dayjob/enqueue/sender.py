@@ -12,8 +12,9 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace as replace_struct
 
@@ -42,12 +43,15 @@ from dayjob.store.urls import Address, parse_url
 from dayjob.transactions import TransactionOutbox
 
 A = TypeVar("A")
+K = TypeVar("K", Links, AsyncLinks)
 
 _first: Callable[[list[Job | None]], Job | None] = itemgetter(0)
 
 
-class _SenderBase:
+class _SenderBase(Generic[K]):
     """What both senders share: they make requests of jobs, and know the default options and where to connect."""
+
+    _links_type: type[K]
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class _SenderBase:
         outbox: TransactionOutbox | None = None,
     ) -> None:
         self.builder = builder
+        self.links: K = self._links_type()
         #: Keeps jobs that are enqueued in a database transaction.
         self._outbox = outbox
         self._redis = redis
@@ -219,20 +224,10 @@ def _stored(jobs: list[Job | None]) -> list[Job]:
     return [job for job in jobs if job is not None]
 
 
-class Sender(_SenderBase):
+class Sender(_SenderBase[Links]):
     """Sends requests from sync code. An enqueuer, its using() copies and the job types of a pool share one."""
 
-    def __init__(
-        self,
-        builder: Builder,
-        defaults: EnqueueOptions,
-        *,
-        redis: str | None,
-        timeout: float,
-        outbox: TransactionOutbox | None = None,
-    ) -> None:
-        super().__init__(builder, defaults, redis=redis, timeout=timeout, outbox=outbox)
-        self.links = Links()
+    _links_type = Links
 
     def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
@@ -342,22 +337,17 @@ class Sender(_SenderBase):
         return NumberedLink(Link(self.links.address, **self._link_options()))
 
 
-class AsyncSender(_SenderBase):
+class AsyncSender(_SenderBase[AsyncLinks]):
     """Sends requests from async code. The counterpart of Sender."""
 
-    def __init__(
-        self,
-        builder: Builder,
-        defaults: EnqueueOptions,
-        *,
-        redis: str | None,
-        timeout: float,
-        outbox: TransactionOutbox | None = None,
-    ) -> None:
-        super().__init__(builder, defaults, redis=redis, timeout=timeout, outbox=outbox)
-        self.links = AsyncLinks()
-        #: Sends jobs at commit, because a commit hook is a plain function and may run in any thread.
-        self.at_commit = Sender(builder, defaults, redis=redis, timeout=timeout)
+    _links_type = AsyncLinks
+
+    @cached_property
+    def at_commit(self) -> Sender:
+        """Sends jobs at commit, because a commit hook is a plain function and may run in any thread."""
+        return Sender(
+            self.builder, self._defaults or EnqueueOptions(), redis=self._redis, timeout=self._timeout
+        )
 
     async def submit(self, name: str, args: bytes, options: EnqueueOptions) -> Job | None:
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""

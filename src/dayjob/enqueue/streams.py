@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dayjob.enqueue.request import Pause
 from dayjob.enqueue.results import JOB_WAIT_SECONDS, id_and_name, refuse_inside, with_state
@@ -24,7 +24,7 @@ RETRY_SECONDS = 0.5
 class _Reading:
     """One iteration over a stream: the reader, and how long it may take."""
 
-    def __init__(self, sender: _SenderBase, job: Job | str, after: str, timeout: float | None) -> None:
+    def __init__(self, sender: _SenderBase[Any], job: Job | str, after: str, timeout: float | None) -> None:
         if timeout is not None and not timeout > 0:
             raise BadOption(f"stream(timeout={timeout!r}): give a number of seconds above 0, or None")
         self._keys = sender.builder.keys
