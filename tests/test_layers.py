@@ -279,10 +279,13 @@ def contributing() -> str:
     return (ROOT.parents[1] / "CONTRIBUTING.md").read_text("utf-8")
 
 
+def picture() -> list[str]:
+    return contributing().partition("## Layers")[2].split("```")[1].strip().splitlines()
+
+
 def test_the_picture_of_the_layers_is_the_tree():
-    picture = contributing().partition("## Layers")[2].partition("```")[2].partition("```")[0]
     drawn: dict[str, set[str]] = {}
-    for line in picture.strip().splitlines():
+    for line in picture():
         folder, *words = re.split(r"\s{2,}", line.strip())
         inside = f"worker/{folder}" if line.startswith(" ") else "" if folder == "root" else folder
         drawn[inside] = set(words[0].split())
@@ -299,6 +302,45 @@ def test_the_picture_of_the_layers_is_the_tree():
         "cli",
         "tui",
     }
+
+
+def drawn_folder(module: str) -> str:
+    """Where the picture has a module: its folder, or the root."""
+    part = module.split(".")[1] if "." in module else "__init__"
+    return part if (ROOT / part).is_dir() else "root"
+
+
+def imported_folders() -> dict[str, set[str]]:
+    """The folders that the modules of each folder import, without the root, `handlers` and imports for types only."""
+    apart = {
+        "dayjob.__main__",
+        *(f"dayjob.{name}" for name in LAYERS["integrations"] if (ROOT / f"{name}.py").exists()),
+    }
+    found: dict[str, set[str]] = {}
+    for module in MODULES.keys() - apart:
+        folder = drawn_folder(module)
+        found.setdefault(folder, set()).update(
+            drawn_folder(name)
+            for name, when in imports(module)
+            if name in MODULES and name not in apart and when != "typing" and (module, name) not in LATE
+        )
+    return {folder: others - {folder, "root", "handlers"} for folder, others in found.items()}
+
+
+def test_the_arrows_of_the_picture_are_the_imports_of_the_tree():
+    found = imported_folders()
+    arrows: dict[str, set[str]] = {}
+    for line in picture():
+        if not line.startswith(" "):
+            who, _, whom = line.partition(" -> ")
+            for folder in re.split(r"\s{2,}", who)[0].split(", "):
+                arrows[folder] = (
+                    found[folder] if whom == "everything" else set(filter(None, whom.split(", ")))
+                )
+                if whom == "everything but the worker":
+                    arrows[folder] = found[folder] - {"worker"}
+    assert found == arrows
+    assert found["worker"] == {"store"}, "the picture has no arrows, or the imports were not read"
 
 
 def test_the_table_of_changes_names_files_that_exist():
