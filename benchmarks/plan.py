@@ -74,14 +74,14 @@ def _pickup(system: System, config: str, count: int, gap: float = 0.02, variant:
 
 
 def _idle(system: System, config: str, seconds: float, **changes: object) -> Case:
-    case = Case("D", system, config, "1 pool", names=20, concurrency=25, seconds=seconds)
+    case = Case("D", system, config, "1 pool", names=20, concurrency=25, seconds=seconds, rest=0.0)
     return replace(case, **changes)
 
 
-def _own_idles(seconds: float) -> Iterable[Case]:
-    yield _idle(DAYJOB, "sync", seconds)
-    yield _idle(DAYJOB, "sync", seconds, names=200, variant="1 pool, 200 names")
-    yield _idle(DAYJOB, "sync", seconds, pools=100, variant="100 pools")
+def _own_idles(seconds: float, rest: float = 0.0) -> Iterable[Case]:
+    yield _idle(DAYJOB, "sync", seconds, rest=rest)
+    yield _idle(DAYJOB, "sync", seconds, rest=rest, names=200, variant="1 pool, 200 names")
+    yield _idle(DAYJOB, "sync", seconds, rest=rest, pools=100, variant="100 pools")
 
 
 def _mixed(system: System, config: str, concurrency: int, count: int) -> Case:
@@ -175,7 +175,7 @@ def full() -> list[Group]:
     own_pickups = [_pickup(DAYJOB, "sync", 200), _pickup(RAW, "redis-py", 200)]
     pickups = [_pickup(DAYJOB, "async", 200), *(_pickup(system, _first(system), 100) for system in PEERS)]
     pickups += [_pickup(SYSTEMS["taskiq"], "stream", 100)]
-    idles = [*_own_idles(12.0), *(_idle(system, _first(system), 12.0) for system in PEERS)]
+    idles = [*_own_idles(120.0, rest=60.0), *(_idle(system, _first(system), 12.0) for system in PEERS)]
     idles += [_idle(SYSTEMS["taskiq"], "stream", 12.0)]
     mixed = [_mixed(DAYJOB, "sync", 100, 30_000), _mixed(DAYJOB, "async", 1000, 100_000)]
     mixed += [_mixed(TASKS, "loop", 1000, 100_000)]

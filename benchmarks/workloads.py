@@ -75,7 +75,7 @@ class Case:
     extra: int = 0
     #: Seconds from the start of the enqueues until scheduled jobs are due.
     due_in: float = 0.0
-    #: D: how long it is watched. C: how long the worker is idle before.
+    #: D: how long it is watched. C and D: how long the worker is idle before.
     seconds: float = 10.0
     rest: float = 1.0
     #: For programs that measure by themselves.
@@ -403,6 +403,7 @@ def idle(bench: Bench, case: Case) -> dict[str, Any]:
     processes = min(4, case.pools)
     with bench.workers(case, server.url, path, processes) as programs:
         clients = _settled(case, server, programs)
+        time.sleep(case.rest)
         cpu, started = sum(map(Program.cpu, programs)), time.time()
         sent, inner = _monitor(server, case.seconds)
         seconds = time.time() - started
