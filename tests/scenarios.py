@@ -51,6 +51,7 @@ from dayjob.store.ops import (
     produce,
     rates,
     results,
+    rollups,
     workflows,
 )
 from dayjob.store.ops.consume import Entry, Want
@@ -395,6 +396,13 @@ def _(keys: Keys, link: Link) -> Op[Any]:
     key_name(keys, link, "a")
     fill_keys(keys, link, "a", ("x", job("1").decode()), ("y", job("2").decode()))
     return partitions.partition_sizes(keys, "a", ["x", "y"])
+
+
+@scenario("missing_rollups")
+def _(keys: Keys, link: Link) -> Op[Any]:
+    link.run(plain("SET", keys.counts(1, 100), b"{}"))
+    link.run(plain("HSET", keys.minute(101), "a:done", 1))
+    return rollups.missing_rollups(keys, 1, [100, 101])
 
 
 @scenario("set_key")

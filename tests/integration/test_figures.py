@@ -16,6 +16,7 @@ from dayjob.store import addresses
 from dayjob.store.link import Link
 from dayjob.store.ops import figures, rollups
 from dayjob.store.ops.figures import Counts
+from dayjob.store.scripts import load
 from dayjob.store.steps import walk
 from dayjob.worker.chores.recorder import LATE_MINUTES, Recorder
 from dayjob.worker.shared_link import SharedLink
@@ -436,6 +437,15 @@ def test_a_new_leader_that_finds_much_does_it_bit_by_bit(recorder, call, keys, l
     assert seen == [*range(21), 20, 20, 20]
     (mail,) = (job for job in admin.metrics(24).jobs if job.name == "mail")
     assert sum(mail.series) == mail.runs.count == 20 * 2 * 6
+
+
+def test_a_new_leader_asks_once_for_each_length_what_is_missing(recorder, keys, link, server):
+    assert link.run(rollups.missing_rollups(keys, 1, [1])) == []
+    with monitor(server.port, link) as heard:
+        pass_by(recorder, 1_000_000 * 360)
+    sha = load("missing_rollups").sha.encode()
+    assert sum(sha in words for words in heard.by_clients) == len(rollups.KEPT_SECONDS)
+    assert not [words for words in heard.by_clients if words[0] == b"EXISTS"]
 
 
 def test_six_hours_are_summed_of_hours_whose_minutes_are_gone(recorder, call, keys, look, admin):

@@ -271,11 +271,11 @@ def test_a_key_that_redis_lost_its_order_of_is_found_again(new_pool, keys, call,
     declare(pool, keys, link)
     pool.enqueuer.enqueue("work", key="a")
     repairer = KeyRepairer(keys, link)
-    repairer.repair()
+    repairer.repair(["work"])
     call("DEL", keys.turns("work"))
     if lost == "of a wrong type":
         call("SET", keys.turns("work"), "x")
-    repairer.repair()
+    repairer.repair(["work"])
     assert call("ZRANGE", keys.turns("work"), 0, -1) == [b"a"]
 
 

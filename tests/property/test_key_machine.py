@@ -532,10 +532,10 @@ class KeyMachine(RuleBasedStateMachine):
     )
     def lose(self, name, key, what):
         """A key that is deleted by hand is put right from what is held and what waits."""
-        self.repairer.repair()
+        self.repairer.repair(NAMES)
         lost = {"held": self.keys.held_of(f"{name}|{key}")}.get(what) or getattr(self.keys, what)(name)
         self.link.run(plain("DEL", lost))
-        self.repairer.repair()
+        self.repairer.repair(NAMES)
 
     # Operators and deploys.
 

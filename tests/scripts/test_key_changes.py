@@ -155,5 +155,5 @@ def test_a_lost_count_of_a_key_that_an_operator_limited_is_counted_again(keyed, 
     tokens = pool.tokens()
     assert len(tokens) == 2
     call("DEL", keys.held_of("a|x"))
-    KeyRepairer(keys, link).repair()
+    KeyRepairer(keys, link).repair(["a"])
     assert held_of(call, keys) == {f"{pool.id}/{token}" for token in tokens}

@@ -104,6 +104,9 @@ EXPECTED: dict[str, dict[str, str]] = {
     "key_states": dict.fromkeys(
         ("blocked:a", "key_settings:a", "partition:a|x", "held:a|x", "partition:a|y", "held:a|y"), "ignored"
     ),
+    "missing_rollups": dict.fromkeys(
+        ("stats:counts:1:100", "stats:minute:100", "stats:counts:1:101", "stats:minute:101"), "ignored"
+    ),
     "partition_sizes": {"partition:a|x": "ignored", "partition:a|y": "ignored"},
     "change_key_rate": {
         "limits": "error", "turns:a": "error", "blocked:a": "error", "debts:a": "error", "partition:a|x": "error", "bell:a": "repaired",

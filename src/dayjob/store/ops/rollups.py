@@ -17,6 +17,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.op import Op, plain
 from dayjob.store.ops.figures import Counts, Minute, Times
+from dayjob.store.scripts import load
 from dayjob.store.steps import Steps, ask, ask_all
 
 T = TypeVar("T")
@@ -229,6 +230,11 @@ def _rolled_up(keys: Keys, kind: Kind[T], span: int, starts: Sequence[int]) -> O
 
 def _any(keys: Keys, span: int, first: int) -> Op[bool]:
     """Whether there is any data that a roll-up can be summed from."""
+    return Op("EXISTS", _sources(keys, span, first), (), bool)
+
+
+def _sources(keys: Keys, span: int, first: int) -> list[str]:
+    """The keys that a roll-up can be summed from."""
     upto = first + span
     # Roll-ups of 1 minute expire before their minutes do.
     parts = [
@@ -237,18 +243,21 @@ def _any(keys: Keys, span: int, first: int) -> Op[bool]:
         if 15 <= one < span
         for start in range(first, upto, one)
     ]
-    return Op("EXISTS", [*parts, *(keys.minute(number) for number in range(first, upto))], (), bool)
+    return [*parts, *(keys.minute(number) for number in range(first, upto))]
 
 
 # Writing.
 
 
-def missing(keys: Keys, span: int, starts: Sequence[int]) -> Steps[list[int]]:
+def missing_rollups(keys: Keys, span: int, starts: Sequence[int]) -> Op[list[int]]:
     """Those of the spans at `starts` that have data but are not rolled up."""
-    known = yield from ask_all([Op("EXISTS", (keys.counts(span, start),), (), bool) for start in starts])
-    open_ = [start for start, one in zip(starts, known, strict=True) if not one]
-    there = yield from ask_all([_any(keys, span, start) for start in open_])
-    return [start for start, any_ in zip(open_, there, strict=True) if any_]
+    key_list: list[str] = []
+    for start in starts:
+        key_list += (keys.counts(span, start), *_sources(keys, span, start))
+    return Op(
+        load("missing_rollups"), key_list, (len(key_list) // len(starts),),
+        lambda reply: [starts[index] for index in reply],
+    )  # fmt: skip
 
 
 def roll_up(keys: Keys, span: int, first: int, minutes: ReadMinutes) -> Steps[None]:
@@ -261,7 +270,7 @@ def roll_up(keys: Keys, span: int, first: int, minutes: ReadMinutes) -> Steps[No
         last = first + span - 1
         counts = merged_counts((yield from _parts(keys, COUNTS, span, [first], last, once))[first], first)
         times_ = merged_times((yield from _parts(keys, TIMES, span, [first], last, once))[first])
-    # `missing` looks at the counts only, so they are stored last.
+    # `missing_rollups` looks at the counts only, so they are stored last.
     yield from ask_all([_keep(keys, TIMES, span, first, times_), _keep(keys, COUNTS, span, first, counts)])
 
 

@@ -30,9 +30,10 @@ from dayjob.worker.state import PoolState
 ROUND_SECONDS = 1.0
 IDLE_ROUND_SECONDS = 2.0
 FOREIGN_SECONDS = 3600.0
-#: Seconds between two checks of the caps; and of the limits, the known names and this pool's announcements.
+#: Seconds between two checks of the caps; of the limits, the keys and this pool's announcements; and for unused names.
 TRIM_INTERVAL_SECONDS = 10.0
 REPAIR_INTERVAL_SECONDS = 60.0
+NAMES_INTERVAL_SECONDS = 300.0
 #: Seconds between two checks for job types that no pool announces any more.
 FORGET_INTERVAL_SECONDS = 3600.0
 #: Seconds between two checks whether the server was restarted.
@@ -106,10 +107,10 @@ class Chores:
         foreign = time.monotonic() - self._rung_at < FOREIGN_SECONDS
         self._every("round", ROUND_SECONDS if foreign else IDLE_ROUND_SECONDS, self._lead)
         self._every("repair", REPAIR_INTERVAL_SECONDS, self._trimmer.repair_limits)
-        self._every("keys", REPAIR_INTERVAL_SECONDS, self._key_repairer.repair)
-        self._every("names", REPAIR_INTERVAL_SECONDS, self._forget_names)
+        self._every("keys", REPAIR_INTERVAL_SECONDS, lambda: self._key_repairer.repair(self._names))
+        self._every("names", NAMES_INTERVAL_SECONDS, self._forget_names)
         self._every("server", SERVER_INTERVAL_SECONDS, self._watcher.check_server)
-        self._every("queues", QUEUE_INTERVAL_SECONDS, self._watcher.watch_queues)
+        self._every("queues", QUEUE_INTERVAL_SECONDS, lambda: self._watcher.watch_queues(self._names))
         self._every("forget", FORGET_INTERVAL_SECONDS, lambda: self._recorder.forget_types(self._dead_age))
         if time.monotonic() >= self._due_at:
             self._due_at = _moment_in(self._requeuer.step())

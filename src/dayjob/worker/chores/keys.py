@@ -8,7 +8,7 @@ of the whole server could find a partition whose key is not known.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from dayjob.errors import Rejected
 from dayjob.safe_logging import SafeLogger
@@ -33,11 +33,11 @@ class KeyRepairer:
         #: The keys that operators limited, by name.
         self._limited: dict[str, set[str]] = {}
 
-    def repair(self) -> None:
+    def repair(self, names: Collection[str]) -> None:
         """Put back keys that Redis lost, and compare what counts against limits by key with what pools hold."""
         table = self._link.run(rates.rate_table(self._keys))
         self._rules = {name: rule for name, rule in table.rules.items() if rule.key is not None}
-        self._put_back()
+        self._put_back([name for name in names if name not in self._rules])
         self._seen = {name: self._seen.get(name, set()) for name in self._rules}
         if not self._rules:
             return
@@ -53,9 +53,8 @@ class KeyRepairer:
                 # A key of a wrong type must not keep the other names from being repaired.
                 logger.error("job=%s: its keys cannot be checked: %s", name, error)  # noqa: TRY400
 
-    def _put_back(self) -> None:
+    def _put_back(self, names: Sequence[str]) -> None:
         """Put jobs back into the queues of names that have no keys any more, but still have jobs under some."""
-        names = [name for name in self._link.run(maintain.known_jobs(self._keys)) if name not in self._rules]
         for first in range(0, len(names), KEYS_AT_ONCE):
             some = names[first : first + KEYS_AT_ONCE]
             if self._link.run(partitions.have_keys(self._keys, some)):

@@ -12,7 +12,7 @@ from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.ops import figures, job_types, maintain, partitions, rollups
 from dayjob.store.ops.figures import Minute
-from dayjob.store.steps import Steps, walk
+from dayjob.store.steps import Steps, ask, walk
 from dayjob.worker.chores.sampler import Sampler
 from dayjob.worker.shared_link import SharedLink
 
@@ -87,7 +87,7 @@ class Recorder:
         if last <= self._looked.get(span, 0):
             return True
         first = max(last - (SPANS_BACK[span] - 1) * span, self._looked.get(span, 0) + span)
-        open_ = walk(self._link, rollups.missing(self._keys, span, range(first, last + 1, span)))
+        open_ = self._link.run(rollups.missing_rollups(self._keys, span, range(first, last + 1, span)))
         for start in open_[: MAX_ROLLED_UP[span]]:
             try:
                 walk(self._link, self._kept(span, start))
@@ -101,7 +101,7 @@ class Recorder:
 
     def _kept(self, span: int, first: int) -> Steps[None]:
         if span == 60:
-            quarters = yield from rollups.missing(self._keys, 15, range(first, first + 60, 15))
+            quarters = yield from ask(rollups.missing_rollups(self._keys, 15, range(first, first + 60, 15)))
             for quarter in quarters:
                 yield from rollups.roll_up(self._keys, 15, quarter, self._minutes)
         yield from rollups.roll_up(self._keys, span, first, self._minutes)

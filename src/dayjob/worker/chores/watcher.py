@@ -5,6 +5,8 @@ A chore of the leader. Harmless if two pools do it: the scripts log each change 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dayjob.store.keys import Keys
 from dayjob.store.ops import health, inspect, maintain, partitions
 from dayjob.store.steps import Runs, walk
@@ -26,12 +28,11 @@ class Watcher:
         #: Identifies the server, so that a restart is noticed even if the server lost its data.
         self._run_id = ""
 
-    def watch_queues(self) -> None:
+    def watch_queues(self, names: Sequence[str]) -> None:
         """Log queues whose oldest job has begun to wait too long, and those that are served in time again.
 
         Record since when keys have a wrong type, and since when settings of the server can lose jobs.
         """
-        names = self._link.run(maintain.known_jobs(self._keys))
         by_key = self._waiting_by_key()
         wrong: list[str] = []
         for first in range(0, len(names), MAX_QUEUES_WATCHED):
