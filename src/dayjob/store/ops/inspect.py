@@ -192,9 +192,14 @@ class Sizes:
 def sizes(keys: Keys) -> Steps[Sizes]:
     """Read the sizes of scheduled, retry, dead, done and broken."""
     looks = [maintain.size(key) for key in (keys.scheduled, keys.retry, keys.dead, keys.done)]
-    looks.append(Op("LLEN", (keys.broken,), (), int))
+    found = yield from known_sizes([*looks, Op("LLEN", (keys.broken,), (), int)])
+    return Sizes(*found)
+
+
+def known_sizes(looks: Sequence[Op[int]]) -> Steps[list[int]]:
+    """The answers of these reads, -1 for a key of a wrong type."""
     try:
-        found = yield from ask_all(looks)
+        return (yield from ask_all(looks))
     except Rejected:
         found = []
         for look in looks:
@@ -202,7 +207,7 @@ def sizes(keys: Keys) -> Steps[Sizes]:
                 found.append((yield from ask(look)))
             except Rejected:
                 found.append(-1)
-    return Sizes(*found)
+        return found
 
 
 # Pages.

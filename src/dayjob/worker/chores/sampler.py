@@ -8,7 +8,7 @@ from __future__ import annotations
 from dayjob.errors import Full, Rejected
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
-from dayjob.store.ops import figures, health, inspect, pools
+from dayjob.store.ops import figures, health, inspect, maintain, pools
 from dayjob.store.steps import Steps, walk
 from dayjob.worker.shared_link import SharedLink
 
@@ -51,9 +51,9 @@ class Sampler:
         return {name: round(seconds * 1e6) for name, seconds in found.items() if seconds is not None}
 
     def _sizes(self) -> dict[str, int]:
-        sizes = walk(self._link, inspect.sizes(self._keys))
-        found = {"scheduled": sizes.scheduled, "retry": sizes.retry, "dead": sizes.dead}
-        return {name: size for name, size in found.items() if size >= 0}
+        places = {"scheduled": self._keys.scheduled, "retry": self._keys.retry, "dead": self._keys.dead}
+        sizes = walk(self._link, inspect.known_sizes([maintain.size(key) for key in places.values()]))
+        return {name: size for name, size in zip(places, sizes, strict=True) if size >= 0}
 
     def _workers(self) -> dict[str, int]:
         live = walk(self._link, pools.pools(self._keys))
