@@ -160,7 +160,7 @@ def _reap(url: str, keys: Keys, folder: Path) -> int:
         keys, link, lease=15.0, options=lambda name: JobOptions(), on_dead=lambda job, error: None,
         rng=random.Random(1),
     )  # fmt: skip
-    insist(reaper.step)
+    insist(lambda: reaper.sweep_all(link.run(maintain.condemn(keys, lease=15.0))))
     link.close()
     return 0
 

@@ -1,6 +1,6 @@
-"""Ledger: sums up durations from scrape to scrape. Pure.
+"""DurationSums: sums up durations from scrape to scrape. Pure.
 
-Redis keeps durations per minute for three days, but a histogram of Prometheus only grows. So the ledger adds what each
+Redis keeps durations per minute for three days, but a histogram of Prometheus only grows. So DurationSums adds what each
 scrape finds. Like any counter it starts at 0 with the process.
 """
 

@@ -120,11 +120,6 @@ class Reaper:
         self._on_dead = on_dead
         self._rng = rng
 
-    def step(self) -> int:
-        """Condemn pools whose lease has ended, and sweep them. Returns how many attempts were moved."""
-        condemned = self._link.run(maintain.condemn(self._keys, lease=self._lease))
-        return self.sweep_all(condemned)
-
     def sweep_all(self, condemned: Sequence[str]) -> int:
         """Sweep condemned pools. Returns how many attempts were moved."""
         return sum(map(self._sweep_if_sound, condemned))
