@@ -18,6 +18,8 @@ from dayjob.store.ops.rates import RateRule
 from dayjob.store.steps import walk
 
 LEASE = 15.0
+#: Seconds for which a pool that joins leads, if no other does: longer than a test, so that no key expires during one.
+TERM = 300.0
 
 
 class Pool:
@@ -35,7 +37,7 @@ class Pool:
         self.kinds: dict[str, str] = {}
         #: The keys that its requests pass, by job name.
         self.keyed: dict[str, KeyedName] = {}
-        assert link.run(membership.join(keys, self.id, names, lease=LEASE, term=3.0)).registered
+        assert link.run(membership.join(keys, self.id, names, lease=LEASE, term=TERM)).registered
 
     def exchange(self, *wants: str | Want, **what: Any) -> Reply:
         """One exchange under the next number; `what` is what prepare takes."""

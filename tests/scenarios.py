@@ -63,7 +63,7 @@ from dayjob.store.ops.streams import StreamPart
 from dayjob.store.scripts import Script
 from dayjob.store.steps import walk
 from keyed import BY, KeyedPool, fill_keys, key_name
-from pools import Pool, fill, set_limit
+from pools import TERM, Pool, fill, set_limit
 from rates import RatedPool, limit_name
 
 #: Far in the future, and the second after it.
@@ -158,7 +158,7 @@ def _join(keys: Keys, link: Link) -> Op[Any]:
     Pool(keys, link, pool_id="p1")
     _do(link, "DEL", keys.leader)
     _do(link, "ZADD", keys.condemned, 1, "p0")
-    return membership.join(keys, "p2", ["a", "b"], lease=15.0, term=3.0)
+    return membership.join(keys, "p2", ["a", "b"], lease=15.0, term=TERM)
 
 
 @scenario("beat")
@@ -166,7 +166,7 @@ def _beat(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link, held=1)
     _do(link, "DEL", keys.leader)
     _do(link, "HSET", keys.state("p1"), "cancel:1:a", "1")
-    return membership.beat(keys, "p1", lease=15.0, term=3.0)
+    return membership.beat(keys, "p1", lease=15.0, term=TERM)
 
 
 @scenario("set_cause")
@@ -180,7 +180,7 @@ def _lead(keys: Keys, link: Link) -> Op[Any]:
     _pool(keys, link)
     _do(link, "DEL", keys.leader)
     _do(link, "LPUSH", keys.queue("a"), "x")
-    return membership.lead(keys, "p1", term=3.0, names=["a"])
+    return membership.lead(keys, "p1", term=TERM, names=["a"])
 
 
 @scenario("status")
@@ -741,7 +741,7 @@ def _reschedule(keys: Keys, link: Link) -> Op[Any]:
 
 @scenario("lead_watch")
 def _lead_watch(keys: Keys, link: Link) -> Op[Any]:
-    return alerts.lead_watch(keys, "w1", term=20.0)
+    return alerts.lead_watch(keys, "w1", term=TERM)
 
 
 @scenario("record_alert")

@@ -144,6 +144,9 @@ def streams_of(pool: WorkerPool, finish) -> list:
         put.enqueue("silent"),
     ]
     finish()
+    # A pool on a server may be drained while a job waits for its retry. A reader waits until the job has ended.
+    for job in jobs:
+        stream_of(pool, job)
     first = next(put.stream(jobs[0]))
     return [
         *(stream_of(pool, job) for job in jobs),
