@@ -30,11 +30,15 @@ class Op(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 def texts(reply: Iterable[bytes]) -> list[str]:
     """The ids or tokens in a reply. Skips values that are not UTF-8: dayjob did not write them and cannot use them."""
-    found: list[str] = []
-    for raw in reply:
-        with contextlib.suppress(UnicodeDecodeError):
-            found.append(raw.decode())
-    return found
+    values = list(reply)
+    try:
+        return [raw.decode() for raw in values]
+    except UnicodeDecodeError:
+        found: list[str] = []
+        for raw in values:
+            with contextlib.suppress(UnicodeDecodeError):
+                found.append(raw.decode())
+        return found
 
 
 def plain(command: str, *args: Arg) -> Op[Any]:

@@ -38,7 +38,7 @@ end
 -- Fetch jobs of a name until the answer is full. Returns how many of `count` it did not fetch.
 local function fetch(exchange, i, count)
   local held, pool, limit, rule, key_of = exchange.held, exchange.pool, exchange.limit[i], exchange.rule[i], exchange.key_of
-  local group, label, queue = {i}, exchange.name[i], key_of(i, 1)
+  local group, grown, label, queue, format = {i}, 1, exchange.name[i], key_of(i, 1), string.format
   local bytes, token_number, chunk = exchange.bytes, exchange.token_number, 4
   -- Whether something counts the attempts by their members; plain names have none.
   local counted = limit or rule
@@ -48,13 +48,12 @@ local function fetch(exchange, i, count)
     local pairs_, members, taken = {}, {}, 0
     for p = #payloads, 1, -1 do
       if bytes <= 0 then break end
-      local token = string.format('%d:%s', token_number, label)
-      token_number = token_number + 1
-      taken = taken + 1
-      bytes = bytes - #payloads[p]
-      pairs_[taken * 2 - 1], pairs_[taken * 2] = token, payloads[p]
+      local payload, token = payloads[p], format('%d:%s', token_number, label)
+      token_number, taken, grown = token_number + 1, taken + 1, grown + 1
+      bytes = bytes - #payload
+      pairs_[taken * 2 - 1], pairs_[taken * 2] = token, payload
       if counted then members[taken] = pool .. '/' .. token end
-      group[#group + 1] = payloads[p]
+      group[grown] = payload
     end
     redis.call('HSET', held, unpack(pairs_))
     if limit and not exchange.uncounted[i] then redis.call('SADD', key_of(i, 3), unpack(members)) end
@@ -65,7 +64,7 @@ local function fetch(exchange, i, count)
   end
   exchange.bytes, exchange.token_number = bytes, token_number
   -- The group is empty if the names before it used up the bytes.
-  if #group > 1 then exchange.jobs[#exchange.jobs + 1] = group end
+  if grown > 1 then exchange.jobs[#exchange.jobs + 1] = group end
   return count
 end
 -- Takes jobs of the keys of a name: `read` reads some, `store` writes down all that were read and removes them from their
@@ -74,7 +73,7 @@ local function new_taker(exchange, i)
   local held, rule, charges, key_of = exchange.held, exchange.rule[i], exchange.charges, exchange.key_of
   local counted, prefix, name = exchange.limit[i] and not exchange.uncounted[i], exchange.pool .. '/', exchange.name[i]
   local taker, of_keys, some, pairs_, filled = {}, {}, {}, {}, 0
-  local group, grown, windows = {-i, of_keys}, 2, #rule > 0
+  local group, grown, windows, format = {-i, of_keys}, 2, #rule > 0, string.format
   function taker.store()
     if filled == 0 then return end
     redis.call('HSET', held, unpack(pairs_, 1, filled))
@@ -92,22 +91,23 @@ local function new_taker(exchange, i)
   end
   -- Read up to `count` jobs of a key, 32 at most, until the answer is full. Returns how many. What it read before of the key is stored.
   function taker.read(one, count)
-    local list, label, bytes, first = one.list, name .. '|' .. one.key, exchange.bytes, exchange.token_number
+    local list, label, bytes, number = one.list, name .. '|' .. one.key, exchange.bytes, exchange.token_number
     count = math.min(count, 32)
     if filled + count * 2 > 500 then taker.store() end
-    local payloads, taken = redis.call('LRANGE', list, -count, -1), 0
+    local payloads, at = redis.call('LRANGE', list, -count, -1), filled
     local members = (counted or windows or one.places > 0 or one.rule) and {}
+    local pairs_, group, out = pairs_, group, grown
     for p = #payloads, 1, -1 do
       if bytes <= 0 then break end
-      local payload, token = payloads[p], string.format('%d:%s', first + taken, label)
-      taken, grown = taken + 1, grown + 1
+      local payload, token = payloads[p], format('%d:%s', number, label)
+      number, at, out = number + 1, at + 2, out + 1
       bytes = bytes - #payload
-      pairs_[filled + 1], pairs_[filled + 2] = token, payload
-      filled = filled + 2
-      if members then members[taken] = prefix .. token end
-      group[grown] = payload
+      pairs_[at - 1], pairs_[at], group[out] = token, payload, payload
+      if members then members[out - grown] = prefix .. token end
     end
-    exchange.bytes, exchange.token_number = bytes, first + taken
+    local taken = out - grown
+    filled, grown = at, out
+    exchange.bytes, exchange.token_number = bytes, number
     if taken > 0 then
       some[#some + 1] = {one = one, taken = taken, members = members}
       of_keys[#of_keys + 1], of_keys[#of_keys + 2] = one.key, taken
@@ -121,9 +121,9 @@ local function new_taker(exchange, i)
   return taker
 end
 -- Fetch `count` jobs of a name by its keys. Returns how many it did not fetch.
-local function fetch_by_key(exchange, i, count, own)
+local function fetch_by_key(exchange, i, count, prefetches, own)
   local untaken, charges, taker = count, exchange.charges, new_taker(exchange, i)
-  for _, one in ipairs(own.deal(count, exchange.spare_under, charges.reserve)) do
+  for _, one in ipairs(own.deal(count, prefetches, exchange.spare_under, charges.reserve)) do
     local dealt, taken = one.take, 0
     while taken < dealt and exchange.bytes > 0 do
       if taken > 0 then taker.store() end
@@ -149,7 +149,7 @@ local function fetch_shares(exchange, room, extra)
     if take[i] and take[i] > 0 then
       local own, untaken = partitions and rule[i] and partitions[i], nil
       if own then
-        untaken = fetch_by_key(exchange, i, take[i], own)
+        untaken = fetch_by_key(exchange, i, take[i], extra > 0, own)
       else
         untaken = fetch(exchange, i, take[i])
       end

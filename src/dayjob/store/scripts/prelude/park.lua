@@ -1,7 +1,7 @@
 -- Store what an exchange charged to rate limits. Park the names whose jobs wait for one until the next may start, and wake the
 -- leader if that is before all others.
 local function park_names(exchange, parked, due)
-  local left, partitions = exchange.left, exchange.partitions
+  local left, partitions, not_parked = exchange.left, exchange.partitions, {}
   if not exchange.again then exchange.charges.store(exchange.marks) end
   for i in pairs(exchange.rule) do
     local own, at, next_keys, waits = partitions and partitions[i], nil, exchange.next_keys, false
@@ -27,7 +27,10 @@ local function park_names(exchange, parked, due)
       redis.pcall('ZADD', parked, string.format('%.3f', at / 1000), exchange.name[i])
       if not first.err and not (first[2] and tonumber(first[2]) * 1000 <= at) then redis.pcall('ZADD', due, 0, '1') end
     else
-      redis.pcall('ZREM', parked, exchange.name[i])
+      not_parked[#not_parked + 1] = exchange.name[i]
     end
+  end
+  for first = 1, #not_parked, 500 do
+    redis.pcall('ZREM', parked, unpack(not_parked, first, math.min(first + 499, #not_parked)))
   end
 end

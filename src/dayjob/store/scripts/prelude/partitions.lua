@@ -11,8 +11,10 @@ local function new_partitions(base, keys, count, following, at_us, passed)
       weight = 1, places = 0, most = 0, paused = false, free_places = false, rule = false,
     }
   end
-  own.good = type(redis.pcall('ZCARD', turns)) == 'number' and type(redis.pcall('ZCARD', blocked)) == 'number'
-    and type(redis.pcall('ZCARD', debts)) == 'number'
+  local sizes = {redis.pcall('ZCARD', turns), redis.pcall('ZCARD', blocked), redis.pcall('ZCARD', debts)}
+  own.good = type(sizes[1]) == 'number' and type(sizes[2]) == 'number' and type(sizes[3]) == 'number'
+  -- Whether keys may be found there. What settles attempts adds none to blocked.
+  local has_blocked, has_debts = sizes[2] ~= 0, sizes[3] ~= 0
   -- Whether attempts of keys are counted: each key has a limit, or operators have set something for one.
   local counts
   function own.counts()
@@ -86,6 +88,7 @@ local function new_partitions(base, keys, count, following, at_us, passed)
     elseif first[2] then
       local debt = redis.call('ZSCORE', debts, one.key) or first[2]
       redis.call('ZADD', debts, string.format('%.17g', debt + change), one.key)
+      has_debts = true
     end
   end
   -- How many more jobs of the name may run at once; 0 while its queue is paused.
@@ -120,7 +123,7 @@ local function new_partitions(base, keys, count, following, at_us, passed)
   function own.count(rule, spare_under)
     places, price, own.counted = rule.places, rule.price, true
     local now, total = string.format('%.0f', math.floor(at_us / 1000)), 0
-    local due = redis.call('ZRANGEBYSCORE', blocked, '-inf', now, 'LIMIT', 0, 64)
+    local due = has_blocked and redis.call('ZRANGEBYSCORE', blocked, '-inf', now, 'LIMIT', 0, 64) or {}
     if #due > 0 then
       redis.call('ZREM', blocked, unpack(due))
       take_turns(turns, blocked, debts, due)
@@ -139,7 +142,7 @@ local function new_partitions(base, keys, count, following, at_us, passed)
     return total
   end
   -- Deal jobs to the keys with the lowest virtual time, which are the first of a heap. Each that takes k jobs moves on by k / weight.
-  function own.deal(slots, spare_under, reserve)
+  function own.deal(slots, prefetches, spare_under, reserve)
     local heap, size = {}, 0
     local function sink(p)
       local one = heap[p]
@@ -160,8 +163,10 @@ local function new_partitions(base, keys, count, following, at_us, passed)
     end
     for p = math.floor(size / 2), 1, -1 do sink(p) end
     -- Few keys get their jobs in several portions, so that weights count within one exchange. Of many keys, some get a few jobs
-    -- and the others have their turn in the next exchange: a visit costs more than a job.
-    local quantum = math.max(1, math.min(8, math.ceil(slots / size)), math.floor(slots / (2 * size)))
+    -- and the others have their turn in the next exchange: a visit costs more than a job. Prefetched jobs are done within
+    -- milliseconds, so that the turn of a key may be longer.
+    local share = math.ceil(slots / size)
+    local quantum = math.max(1, prefetches and math.min(16, 2 * share) or math.min(8, share), math.floor(slots / (2 * size)))
     while slots > 0 and size > 0 do
       local one = heap[1]
       local k = math.min(quantum, one.most - one.take, slots, one.rule and spare_under(one.rule) or slots)
@@ -210,7 +215,9 @@ local function new_partitions(base, keys, count, following, at_us, passed)
     if #gone > 0 then
       redis.call('ZADD', debts, unpack(ahead))
       redis.call('ZREM', turns, unpack(gone))
+      has_debts = true
     end
+    if not has_debts then return end
     -- What a key is ahead of the others is remembered only as long as others wait. Many may be behind at once, and are removed
     -- over several exchanges.
     local first = redis.call('ZRANGE', turns, 0, 0, 'WITHSCORES')
