@@ -20,13 +20,12 @@ from dayjob.job import new_id
 from dayjob.limits import KeyRule, Limit, Rate
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, inspect, maintain, membership, partitions, produce, rates
 from dayjob.store.ops.consume import KeyedName, Reply, Request, Want
 from dayjob.store.ops.produce import Keyed, Slot
 from dayjob.store.ops.rates import RateRule
-from dayjob.store.steps import walk
 
 LEASE = 3600.0
 BATCH = 500

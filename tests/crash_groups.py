@@ -10,9 +10,8 @@ from crashes import ALL, nothing, operation, server_url, totals_of, work_until
 from dayjob import Dead, Job, WorkerPool
 from dayjob.errors import Unknown
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.ops import batches, workflows
-from dayjob.store.steps import walk
 
 __all__ = ["ALL"]
 

@@ -27,11 +27,10 @@ from dayjob.options import JobOptions
 from dayjob.outcome import NameSuspect
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import plain
 from dayjob.store.ops import bin, consume, inspect, maintain, membership, operate, produce
 from dayjob.store.ops.produce import Slot
-from dayjob.store.steps import walk
 from dayjob.worker.chores import requeuer
 from dayjob.worker.chores.periodic import PeriodicScheduler
 from dayjob.worker.chores.reaper import Reaper

@@ -7,7 +7,7 @@ from typing import Any
 
 from dayjob.job import new_id
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import Op
 from dayjob.store.ops import consume, membership, operate, produce
 from dayjob.store.ops.consume import Entry, KeyedName, Reply, Request, Want
@@ -15,7 +15,6 @@ from dayjob.store.ops.history import Records
 from dayjob.store.ops.member_groups import MemberGroup
 from dayjob.store.ops.produce import Slot
 from dayjob.store.ops.rates import RateRule
-from dayjob.store.steps import walk
 
 LEASE = 15.0
 #: Seconds for which a pool that joins leads, if no other does: longer than a test, so that no key expires during one.

@@ -30,7 +30,7 @@ from dayjob.outcome import (
     Unreadable,
 )
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import Op, plain
 from dayjob.store.ops import (
     alerts,
@@ -61,7 +61,6 @@ from dayjob.store.ops.produce import Slot, When
 from dayjob.store.ops.rates import RateRule, Spent
 from dayjob.store.ops.streams import StreamPart
 from dayjob.store.scripts import Script
-from dayjob.store.steps import walk
 from keyed import BY, KeyedPool, fill_keys, key_name
 from pools import TERM, Pool, fill, set_limit
 from rates import RatedPool, limit_name

@@ -9,9 +9,9 @@ import pytest
 from dayjob import WorkerPool
 from dayjob.handlers.describe import Described
 from dayjob.outcome import Died, Reaped
+from dayjob.store.link import walk
 from dayjob.store.ops import job_types, maintain, membership, operate, produce
 from dayjob.store.ops.consume import Entry
-from dayjob.store.steps import walk
 from pools import fill
 from server import wait_until
 

@@ -15,8 +15,8 @@ import dayjob
 from dayjob import Admin, BadOption, Job
 from dayjob.admin.doctor import examine
 from dayjob.cli import cli
+from dayjob.store.link import walk
 from dayjob.store.ops import batches
-from dayjob.store.steps import walk
 from server import wait_until
 
 

@@ -11,8 +11,8 @@ import dayjob
 from dayjob import Job
 from dayjob.admin.client import Admin
 from dayjob.errors import BadArguments, BadOption, NotReady
+from dayjob.store.link import walk
 from dayjob.store.ops import batches
-from dayjob.store.steps import walk
 from server import wait_until
 
 EVENTS = ("success", "complete", "dead")

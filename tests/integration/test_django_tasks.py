@@ -285,7 +285,7 @@ class BackendTests(SimpleTestCase):
             result = tasks.add.using(priority=priority, run_after=later).enqueue(1)
             from dayjob.store.ops.find import find_job
             from dayjob.store.keys import Keys
-            from dayjob.store.steps import walk
+            from dayjob.store.link import walk
             found = walk(pool.enqueuer.sender, find_job(Keys(pool.namespace), result.id))
             self.assertEqual(found.name, name)
         for name in ("orders.tasks.add", "orders.tasks.add@high", "orders.tasks.add@low"):

@@ -15,9 +15,8 @@ from dayjob.admin import doctor, server_checks
 from dayjob.errors import Unavailable
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.ops.health import Health
-from dayjob.store.steps import walk
 from server import running, wait_until
 
 

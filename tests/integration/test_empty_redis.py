@@ -15,10 +15,9 @@ from dayjob.admin.client import Admin
 from dayjob.handlers.redact import UNANNOUNCED
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import plain
 from dayjob.store.ops import concurrency, inspect, job_types, operate
-from dayjob.store.steps import walk
 from dayjob.worker.chores import chores
 from server import running, wait_until
 

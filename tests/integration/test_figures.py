@@ -13,11 +13,10 @@ from dayjob import Admin, Job
 from dayjob.admin.minute_cache import MAX_AGE_SECONDS, MinuteCache
 from dayjob.errors import Full, Rejected
 from dayjob.store import addresses
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.ops import figures, rollups
 from dayjob.store.ops.figures import Counts
 from dayjob.store.scripts import load
-from dayjob.store.steps import walk
 from dayjob.worker.chores.recorder import LATE_MINUTES, Recorder
 from dayjob.worker.shared_link import SharedLink
 from monitor import monitor

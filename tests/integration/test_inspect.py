@@ -14,7 +14,8 @@ from dayjob.explain import reasons, words
 from dayjob.explain.obstacles import AllQuiet, AtLimit, NoWorker, QueuePaused
 from dayjob.explain.reasons import HolderDied, JobNotFound
 from dayjob.store import addresses, codec
-from dayjob.store.async_link import AsyncLink
+from dayjob.store.async_link import AsyncLink, awalk
+from dayjob.store.link import walk
 from dayjob.store.op import plain
 from dayjob.store.ops import (
     broken,
@@ -28,7 +29,6 @@ from dayjob.store.ops import (
     operate,
     pools,
 )
-from dayjob.store.steps import awalk, walk
 from dayjob.worker.pool_job_type import bucket
 from monitor import monitor
 from server import wait_until

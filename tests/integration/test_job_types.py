@@ -17,8 +17,8 @@ from dayjob.errors import BadArguments
 from dayjob.handlers.describe import MAX_BYTES, Described, describe, misfit
 from dayjob.handlers.redact import HIDDEN, secrets_in, shown, veiled, without
 from dayjob.store import codec
+from dayjob.store.link import walk
 from dayjob.store.ops import job_types
-from dayjob.store.steps import walk
 from dayjob.worker.chores.recorder import Recorder
 from server import wait_until
 

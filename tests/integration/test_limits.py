@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from dayjob.store.link import walk
 from dayjob.store.ops import maintain, operate
-from dayjob.store.steps import walk
 from server import wait_until
 
 

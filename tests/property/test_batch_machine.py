@@ -21,14 +21,13 @@ from dayjob.job import Job
 from dayjob.outcome import Died, Done, Dropped, GivenBack, Reaped, Retried, Unreadable
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import plain
 from dayjob.store.ops import batches, inspect, maintain, operate
 from dayjob.store.ops.batches import MemberChunk, NewBatch, member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.member_groups import MemberGroup
 from dayjob.store.ops.produce import NewJob, Slot, When
-from dayjob.store.steps import walk
 from pools import Pool, jobs_of
 from server import running
 

@@ -30,14 +30,13 @@ from dayjob.outcome import Done, GivenBack, HeldBack, Recharge, Retried, Rewound
 from dayjob.retry import SUSPECT
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, key_changes, maintain, operate, produce, rates
 from dayjob.store.ops.consume import Entry, Want, key_in, name_in, number_in
 from dayjob.store.ops.partitions import KeyChange
 from dayjob.store.ops.produce import Keyed, Slot
 from dayjob.store.ops.rates import RateRule, Spent
-from dayjob.store.steps import walk
 from dayjob.worker.chores import requeuer
 from dayjob.worker.chores.keys import KeyRepairer
 from dayjob.worker.chores.reaper import Reaper

@@ -50,7 +50,7 @@ from dayjob.outcome import (
 from dayjob.retry import MAX_DEATHS, SUSPECT
 from dayjob.store import addresses, codec
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import plain
 from dayjob.store.ops import bin, broken, consume, maintain, membership, operate, produce, rates
 from dayjob.store.ops.children import Children
@@ -58,7 +58,6 @@ from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.history import HistoryCaps, StoredRecord, new_records, stream
 from dayjob.store.ops.produce import NewJob, Slot, When
 from dayjob.store.ops.rates import RateRule, Spent
-from dayjob.store.steps import walk
 from dayjob.worker.chores import requeuer
 from dayjob.worker.chores.reaper import Reaper
 from dayjob.worker.chores.requeuer import Requeuer

@@ -18,13 +18,12 @@ from dayjob.job import new_id
 from dayjob.outcome import Died, Done, Dropped, GivenBack, Kept, Reaped, Retried, Rewound, Snoozed, Unreadable
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, membership, operate, produce
 from dayjob.store.ops.consume import Entry, Want, name_in, number_in
 from dayjob.store.ops.maintain import Move
 from dayjob.store.ops.produce import Slot, When
-from dayjob.store.steps import walk
 from pools import Pool, jobs_of
 
 NAMES = ("a", "b")

@@ -27,14 +27,13 @@ from dayjob.job import Job
 from dayjob.outcome import Died, Done, Dropped, Retried
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import plain
 from dayjob.store.ops import workflows
 from dayjob.store.ops.batches import Member, member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.produce import NewJob, Slot, When
 from dayjob.store.ops.workflows import POLICIES, AddedNodes, NewNode, NodeList, WorkflowChunk
-from dayjob.store.steps import walk
 from pools import Pool, jobs_of
 from server import running
 

@@ -19,12 +19,12 @@ from dayjob.outcome import (
     Unreadable,
 )
 from dayjob.store import codec
+from dayjob.store.link import walk
 from dayjob.store.ops import batches, maintain
 from dayjob.store.ops.batches import Member, MemberChunk, NewBatch, member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.member_groups import MemberGroup, bit_args
 from dayjob.store.ops.produce import NewJob, Slot, When
-from dayjob.store.steps import walk
 from pools import Pool, set_limit
 
 CALLBACKS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dayjob.store import codec
+from dayjob.store.link import walk
 from dayjob.store.ops import bin, broken, operate
-from dayjob.store.steps import walk
 
 LATER = 4_000_000_000
 

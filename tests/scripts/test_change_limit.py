@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dayjob.options import PoolOptions
+from dayjob.store.link import walk
 from dayjob.store.ops import concurrency, inspect, maintain, operate
-from dayjob.store.steps import walk
 from dayjob.worker.chores.trimmer import Trimmer
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from dayjob.store.link import walk
 from dayjob.store.ops import events, maintain
-from dayjob.store.steps import walk
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 
 from dayjob.handlers.describe import Described
 from dayjob.outcome import Died, Reaped
+from dayjob.store.link import walk
 from dayjob.store.ops import events, job_types, maintain, membership, operate, produce
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.events import RescuedJob
-from dayjob.store.steps import walk
 from pools import set_limit
 
 ABOUT = b'{"host":"web-3","pid":4711,"tag":"v42","dayjob":"1","python":"3"}'

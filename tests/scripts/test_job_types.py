@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dayjob.handlers.describe import Described
+from dayjob.store.link import walk
 from dayjob.store.op import Op
 from dayjob.store.ops import job_types
-from dayjob.store.steps import walk
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 
 from dayjob.limits import KeyRule, Limit, Rate, Window
 from dayjob.outcome import GivenBack
+from dayjob.store.link import walk
 from dayjob.store.ops import key_changes, rates
 from dayjob.store.ops.consume import Entry, KeyedName
 from dayjob.store.ops.partitions import KeyChange
 from dayjob.store.ops.rates import RateRule, Spent
-from dayjob.store.steps import walk
 from dayjob.worker.chores.keys import KeyRepairer
 from keyed import BY, KeyedPool, fill_keys, key_name
 

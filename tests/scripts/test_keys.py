@@ -8,11 +8,11 @@ import pytest
 
 from dayjob.limits import Rate, Window
 from dayjob.outcome import Died, Done, GivenBack, HeldBack, Reaped
+from dayjob.store.link import walk
 from dayjob.store.op import plain
 from dayjob.store.ops import consume, maintain, partitions
 from dayjob.store.ops.consume import Entry, KeyedName
 from dayjob.store.ops.key_changes import change_key
-from dayjob.store.steps import walk
 from keyed import BY, KeyedPool, fill_keys, key_name
 from pools import Pool, fill, jobs_of, set_limit
 

@@ -6,10 +6,10 @@ import pytest
 
 from dayjob.limits import Rate, Window
 from dayjob.outcome import Done, GivenBack, HeldBack
+from dayjob.store.link import walk
 from dayjob.store.ops import maintain, operate, rates
 from dayjob.store.ops.consume import Entry, Want
 from dayjob.store.ops.rates import RateRule, Spent
-from dayjob.store.steps import walk
 from pools import jobs_of, set_limit
 from rates import RatedPool, RateState, limit_name
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from dayjob.store.link import walk
 from dayjob.store.ops import events, maintain, operate
-from dayjob.store.steps import walk
 from scenarios import job
 
 

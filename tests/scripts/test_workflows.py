@@ -8,12 +8,12 @@ import pytest
 from dayjob.errors import BadOption
 from dayjob.job import Job
 from dayjob.outcome import Cancelled, Died, Done, Dropped, GivenBack, Retried
+from dayjob.store.link import walk
 from dayjob.store.ops import batches, workflows
 from dayjob.store.ops.batches import Member, member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.produce import NewJob, Slot, When
 from dayjob.store.ops.workflows import AddedNodes, NewNode, NodeList, WorkflowChunk
-from dayjob.store.steps import walk
 from pools import Pool, jobs_of
 
 DIED = Died(counts_failure=True)

@@ -16,8 +16,8 @@ import pytest
 
 from dayjob import Admin, Enqueuer, Job, Rate, Snooze, WorkerPool
 from dayjob.admin import doctor
+from dayjob.store.link import walk
 from dayjob.store.ops import membership
-from dayjob.store.steps import walk
 from gocraft import Gocraft, GoError, build
 from server import Server, free_port, wait_until
 from web.conftest import running_console

@@ -23,11 +23,11 @@ from dayjob.admin.session import Session
 from dayjob.errors import BadOption
 from dayjob.names import check_redis
 from dayjob.store import addresses
-from dayjob.store.async_link import AsyncLink
+from dayjob.store.async_link import AsyncLink, awalk
 from dayjob.store.connection_options import ANSWER_SECONDS
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
-from dayjob.store.steps import Steps, awalk, walk
+from dayjob.store.link import Link, walk
+from dayjob.store.steps import Steps
 from dayjob.store.stream_reader import BLOCK_SECONDS, Emitted, StreamReader
 from dayjob.store.urls import Address, parse_url
 

@@ -29,9 +29,8 @@ from dayjob.errors import StoreError
 from dayjob.pool import WorkerPool
 from dayjob.store.embedded import server_status, stop_server
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.ops import figures, health, inspect, pools
-from dayjob.store.steps import walk
 
 FOLDER = Path(".dayjob")
 PORT = 5040

@@ -13,7 +13,7 @@ from dayjob.admin.doctor import examine
 from dayjob.admin.findings import Finding
 from dayjob.cli import UNAVAILABLE, target
 from dayjob.errors import Rejected, StoreError
-from dayjob.store.steps import walk
+from dayjob.store.link import walk
 from dayjob.text import counted, escaped_json
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red", "could not check": "cyan"}

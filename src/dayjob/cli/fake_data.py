@@ -16,10 +16,9 @@ from dayjob.cli import console, target
 from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.link import Link
+from dayjob.store.link import Link, walk
 from dayjob.store.op import Arg, Op
 from dayjob.store.ops import figures, inspect, maintain, produce, rollups
-from dayjob.store.steps import walk
 from dayjob.text import counted
 
 #: Job name to its possible arguments: the jobs of the demo, so that its pools can run them.

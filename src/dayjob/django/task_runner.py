@@ -24,10 +24,12 @@ from dayjob.job import Job
 from dayjob.options import JobOptions
 from dayjob.outcome import Dropped
 from dayjob.safe_logging import SafeLogger
+from dayjob.store.async_link import awalk
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.op import Op
 from dayjob.store.ops.tasks import read_record, save_record
-from dayjob.store.steps import Steps, awalk, walk
+from dayjob.store.steps import Steps
 
 logger = SafeLogger("dayjob.worker")
 

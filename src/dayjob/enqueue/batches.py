@@ -13,11 +13,13 @@ from dayjob.handlers.registry import check_handle
 from dayjob.job import new_id, running
 from dayjob.names import check_text
 from dayjob.options import EnqueueOptions
+from dayjob.store.async_link import awalk
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import batches, inspect
 from dayjob.store.ops.batches import MemberChunk, NewBatch, StoredBatch
 from dayjob.store.ops.produce import MAX_BYTES, MAX_JOBS, NewJob
-from dayjob.store.steps import Steps, ask, awalk, walk
+from dayjob.store.steps import Steps, ask
 
 if TYPE_CHECKING:
     from dayjob.enqueue.request import EnqueueRequest

@@ -16,9 +16,10 @@ from dayjob.errors import BadOption, ResultTimeout
 from dayjob.handlers.calls import EncodedItem, Item, MapOptions
 from dayjob.job import Job, require_stored
 from dayjob.options import EnqueueOptions
+from dayjob.store.async_link import awalk
+from dayjob.store.link import walk
 from dayjob.store.op import Op
 from dayjob.store.ops.results import note_waiting
-from dayjob.store.steps import awalk, walk
 
 #: Seconds that a result is kept for a caller that waits, beyond the time for which it waits at most.
 SPARE_SECONDS = 60

@@ -24,10 +24,11 @@ from dayjob.names import check_redis, check_text
 from dayjob.option_checks import Seconds, durability_of
 from dayjob.options import Commit, EnqueueOptions, Provenance, Using, read_using
 from dayjob.store import addresses
+from dayjob.store.async_link import awalk
+from dayjob.store.link import walk
 from dayjob.store.op import Op
 from dayjob.store.ops.find import State
 from dayjob.store.ops.workflows import AddedNodes
-from dayjob.store.steps import awalk, walk
 from dayjob.store.stream_reader import Emitted
 from dayjob.transactions import TransactionOutbox
 

@@ -30,13 +30,12 @@ from dayjob.job import Job, running
 from dayjob.middleware import FindServer, Outgoing, ServerAddress
 from dayjob.options import Commit, EnqueueOptions
 from dayjob.store import addresses
-from dayjob.store.async_link import AsyncLink
-from dayjob.store.link import Link, server_finder
+from dayjob.store.async_link import AsyncLink, awalk
+from dayjob.store.link import Link, server_finder, walk
 from dayjob.store.op import Op
 from dayjob.store.ops.batches import MemberChunk
 from dayjob.store.ops.produce import NewJob, When
 from dayjob.store.ops.workflows import WorkflowChunk
-from dayjob.store.steps import awalk, walk
 from dayjob.store.stream_reader import BLOCK_SECONDS
 from dayjob.store.subscription import Subscription
 from dayjob.store.urls import Address, parse_url

@@ -11,7 +11,9 @@ from dayjob.enqueue.request import Pause
 from dayjob.enqueue.results import JOB_WAIT_SECONDS, id_and_name, refuse_inside, with_state
 from dayjob.errors import BadOption, ResultTimeout, Unavailable
 from dayjob.job import Job, running
-from dayjob.store.steps import Steps, awalk, walk
+from dayjob.store.async_link import awalk
+from dayjob.store.link import walk
+from dayjob.store.steps import Steps
 from dayjob.store.stream_reader import BLOCK_SECONDS, Emitted, StreamReader
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from dayjob.handlers.registry import check_handle
 from dayjob.job import new_id, running
 from dayjob.names import check_text
 from dayjob.options import EnqueueOptions
+from dayjob.store.async_link import awalk
 from dayjob.store.codec import WORKFLOW
+from dayjob.store.link import walk
 from dayjob.store.ops import workflows
 from dayjob.store.ops.workflows import (
     POLICIES,
@@ -24,7 +26,7 @@ from dayjob.store.ops.workflows import (
     StoredWorkflow,
     WorkflowState,
 )
-from dayjob.store.steps import Steps, ask, awalk, walk
+from dayjob.store.steps import Steps, ask
 
 if TYPE_CHECKING:
     from dayjob.enqueue.batches import Senders

@@ -1,4 +1,7 @@
-"""AsyncLink: one connection to the server, for async code. The counterpart of Link, with the same ops."""
+"""AsyncLink: one connection to the server, for async code; and `awalk`, which runs steps over it.
+
+The counterpart of `link.py`, with the same ops.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from dayjob.store.connection_options import ANSWER_SECONDS, connection_options, 
 from dayjob.store.link import Link, check_tag, has_news, pack, words
 from dayjob.store.link_errors import is_noscript, mapped, misplaced
 from dayjob.store.op import Arg, Op
+from dayjob.store.steps import AsyncRuns, Steps
 from dayjob.store.urls import Address
 
 T = TypeVar("T")
@@ -90,6 +94,27 @@ def _close_socket(writer: Any) -> None:
     found = getattr(writer.get_extra_info("socket"), "_sock", None)
     if found is not None:
         found.close()
+
+
+async def awalk(link: AsyncRuns, steps: Steps[T]) -> T:
+    """Like `walk`, over an async link."""
+    try:
+        request = next(steps)
+        while True:
+            try:
+                if isinstance(request, Op):
+                    answer = await link.run(request)
+                else:
+                    answer = await (
+                        link.run_many(request) if isinstance(request, list) else request.arun(link)
+                    )
+            except StoreError as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class AsyncLink:

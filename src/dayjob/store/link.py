@@ -1,4 +1,4 @@
-"""Link: one connection to the server, for sync code.
+"""Link: one connection to the server, for sync code; and `walk`, which runs steps over it.
 
 The retries of the client library are off, because after a lost reply they would send an enqueue twice.
 """
@@ -28,6 +28,7 @@ from dayjob.store.connection_options import ANSWER_SECONDS, SILENT, connection_o
 from dayjob.store.credentials import login
 from dayjob.store.link_errors import is_noscript, mapped, misplaced
 from dayjob.store.op import Arg, Op
+from dayjob.store.steps import Runs, Steps
 from dayjob.store.urls import Address, parse_url
 
 T = TypeVar("T")
@@ -124,6 +125,25 @@ def server_finder(url: str, tag: str) -> FindServer:
         ServerAddress(str(address.path), None) if address.kind == "unix" else ServerAddress(*address.hosts[0])
     )
     return lambda: fixed
+
+
+def walk(link: Runs, steps: Steps[T]) -> T:
+    """Run the steps over a link and return their result. Raises a StoreError that the steps do not catch."""
+    try:
+        request = next(steps)
+        while True:
+            try:
+                if isinstance(request, Op):
+                    answer = link.run(request)
+                else:
+                    answer = link.run_many(request) if isinstance(request, list) else request.run(link)
+            except StoreError as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class Link:

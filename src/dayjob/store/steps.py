@@ -1,7 +1,7 @@
 """Steps: a sequence of requests as a generator, for reads and actions that need more than one Op.
 
 The generator yields an Op, a list of Ops for one round trip, or a Step, and receives the answers. A StoreError is thrown
-into it. `walk` and `awalk` run it over a sync or async link.
+into it. `walk` of `link.py` and `awalk` of `async_link.py` run it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from dayjob.errors import StoreError
 from dayjob.store.op import Op
 
 T = TypeVar("T")
@@ -55,43 +54,3 @@ class AsyncRuns(Protocol):
     async def run(self, op: Op[T], /) -> T: ...
 
     async def run_many(self, ops: Sequence[Op[Any]], /) -> list[Any]: ...
-
-
-def walk(link: Runs, steps: Steps[T]) -> T:
-    """Run the steps over a link and return their result. Raises a StoreError that the steps do not catch."""
-    try:
-        request = next(steps)
-        while True:
-            try:
-                if isinstance(request, Op):
-                    answer = link.run(request)
-                else:
-                    answer = link.run_many(request) if isinstance(request, list) else request.run(link)
-            except StoreError as error:
-                request = steps.throw(error)
-            else:
-                request = steps.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-async def awalk(link: AsyncRuns, steps: Steps[T]) -> T:
-    """Like `walk`, over an async link."""
-    try:
-        request = next(steps)
-        while True:
-            try:
-                if isinstance(request, Op):
-                    answer = await link.run(request)
-                else:
-                    answer = await (
-                        link.run_many(request) if isinstance(request, list) else request.arun(link)
-                    )
-            except StoreError as error:
-                request = steps.throw(error)
-            else:
-                request = steps.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result

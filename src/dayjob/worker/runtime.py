@@ -19,9 +19,9 @@ from dayjob.pool import WorkerPool
 from dayjob.safe_logging import SafeLogger, restore_loggers
 from dayjob.store import addresses
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import health, inspect, membership
 from dayjob.store.ops.gocraft import gocraft_pools
-from dayjob.store.steps import walk
 from dayjob.store.urls import parse_url
 from dayjob.text import counted, listed
 from dayjob.worker.chores.announcer import Announcer

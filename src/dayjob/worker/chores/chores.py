@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import maintain, membership, pools
-from dayjob.store.steps import walk
 from dayjob.worker.chores.announcer import Announcer
 from dayjob.worker.chores.due_bell import DueBell
 from dayjob.worker.chores.keys import KeyRepairer

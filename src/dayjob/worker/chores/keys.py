@@ -13,10 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dayjob.errors import Rejected
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import consume, maintain, membership, partitions, rates
 from dayjob.store.ops.partitions import KEYS_AT_ONCE
 from dayjob.store.ops.rates import RateRule
-from dayjob.store.steps import Runs, walk
+from dayjob.store.steps import Runs
 
 logger = SafeLogger("dayjob.worker.chores.keys")
 

@@ -10,10 +10,11 @@ from dayjob.limits import Limit
 from dayjob.options import JobOptions
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import concurrency, key_changes, membership, operate, partitions, rates
 from dayjob.store.ops.membership import PROTOCOL
 from dayjob.store.ops.rates import HeldStart, RateRule
-from dayjob.store.steps import Runs, walk
+from dayjob.store.steps import Runs
 from dayjob.worker.state import PoolState
 
 logger = SafeLogger("dayjob.worker")

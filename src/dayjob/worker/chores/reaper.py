@@ -21,11 +21,12 @@ from dayjob.outcome import Cancelled, Died, Dropped, Reaped, Retried, StartReque
 from dayjob.safe_logging import SafeLogger
 from dayjob.store import codec
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import consume, inspect, job_types, maintain, membership
 from dayjob.store.ops.batches import member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.history import UNKNOWN_CAPS, HistoryCaps, StoredRecord, ending_of, new_records
-from dayjob.store.steps import Runs, walk
+from dayjob.store.steps import Runs
 from dayjob.worker.running.attempt import KILLED, killed_payload
 
 logger = SafeLogger("dayjob.worker.chores.reaper")

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dayjob.errors import Full, Rejected
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import figures, job_types, maintain, partitions, rollups
 from dayjob.store.ops.figures import Minute
-from dayjob.store.steps import Steps, ask, walk
+from dayjob.store.steps import Steps, ask
 from dayjob.worker.chores.sampler import Sampler
 from dayjob.worker.shared_link import SharedLink
 

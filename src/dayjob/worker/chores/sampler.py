@@ -8,8 +8,9 @@ from __future__ import annotations
 from dayjob.errors import Full, Rejected
 from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import figures, health, inspect, maintain, pools
-from dayjob.store.steps import Steps, walk
+from dayjob.store.steps import Steps
 from dayjob.worker.shared_link import SharedLink
 
 logger = SafeLogger("dayjob.worker.chores.sampler")

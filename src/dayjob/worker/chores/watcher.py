@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dayjob.store.keys import Keys
+from dayjob.store.link import walk
 from dayjob.store.ops import health, inspect, maintain, partitions
-from dayjob.store.steps import Runs, walk
+from dayjob.store.steps import Runs
 
 #: Seconds between two looks at the queues.
 QUEUE_INTERVAL_SECONDS = 60.0
