@@ -15,7 +15,7 @@ from collections import Counter
 
 import pytest
 
-import dayjob.enqueue.request
+import dayjob.enqueue.sender
 from dayjob import AsyncEnqueuer, Enqueuer, Job, WorkerPool
 from dayjob.errors import Full, Rejected, StoreError, Unavailable
 from dayjob.store.ops import membership
@@ -71,9 +71,9 @@ def proxy(server: Server) -> Proxy:
 def enqueuer(request, namespace, proxy, monkeypatch):
     """An enqueuer of either colour behind the proxy, which waits a fraction of a second between its tries."""
     monkeypatch.setattr(
-        dayjob.enqueue.request,
+        dayjob.enqueue.sender,
         "RETRY_SECONDS",
-        tuple(wait and wait / 50 for wait in dayjob.enqueue.request.RETRY_SECONDS),
+        tuple(wait and wait / 50 for wait in dayjob.enqueue.sender.RETRY_SECONDS),
     )
     runner = asyncio.Runner() if request.param == "async" else None
     kind = Enqueuer if runner is None else AsyncEnqueuer

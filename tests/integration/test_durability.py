@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-import dayjob.enqueue.request
+import dayjob.enqueue.sender
 from dayjob import AsyncEnqueuer, Enqueuer, WorkerPool
 from dayjob.errors import BadOption, Rejected, Unavailable, Unknown
 from dayjob.store import addresses
@@ -69,9 +69,9 @@ def logging_server(tmp_path_factory):
 def make(request, namespace, monkeypatch):
     """Make an enqueuer of either colour that talks to a URL."""
     monkeypatch.setattr(
-        dayjob.enqueue.request,
+        dayjob.enqueue.sender,
         "RETRY_SECONDS",
-        tuple(wait and wait / 50 for wait in dayjob.enqueue.request.RETRY_SECONDS),
+        tuple(wait and wait / 50 for wait in dayjob.enqueue.sender.RETRY_SECONDS),
     )
     made = []
     runner = asyncio.Runner() if request.param == "async" else None

@@ -15,9 +15,10 @@ from functools import partial
 import pytest
 
 import dayjob.enqueue.connections
-import dayjob.enqueue.request
+import dayjob.enqueue.sender
 from dayjob import AsyncEnqueuer, Enqueuer
-from dayjob.enqueue.sender import AsyncSender, Sender
+from dayjob.enqueue.async_sender import AsyncSender
+from dayjob.enqueue.sender import Sender
 from dayjob.errors import Full, Rejected, Unavailable, Unknown
 from dayjob.store import addresses
 from dayjob.store.link import Link
@@ -47,9 +48,9 @@ def teach(server: Server) -> None:
 def hasty(monkeypatch):
     """Enqueuers that wait a fraction of a second where they would wait seconds."""
     monkeypatch.setattr(
-        dayjob.enqueue.request,
+        dayjob.enqueue.sender,
         "RETRY_SECONDS",
-        tuple(wait and wait / 50 for wait in dayjob.enqueue.request.RETRY_SECONDS),
+        tuple(wait and wait / 50 for wait in dayjob.enqueue.sender.RETRY_SECONDS),
     )
 
 
@@ -77,7 +78,7 @@ def impatient(enqueuer: Driver, answer_seconds: float = 0.25) -> Iterator[None]:
     """Wait for each answer so long, in a block in which some do not come. The enqueuer is connected before."""
     enqueuer.enqueue("warm")
     sender = enqueuer.enqueuer.sender
-    usual = sender._answer_seconds
+    usual = sender.links._answer_seconds
     _wait_for_answers(sender, answer_seconds)
     try:
         yield
@@ -86,7 +87,7 @@ def impatient(enqueuer: Driver, answer_seconds: float = 0.25) -> Iterator[None]:
 
 
 def _wait_for_answers(sender: Sender | AsyncSender, seconds: float) -> None:
-    sender._answer_seconds = seconds
+    sender.links._answer_seconds = seconds
     if isinstance(sender, Sender):
         for numbered in sender.links.idle:
             numbered.link.hasten(seconds)

@@ -610,7 +610,7 @@ ALL = (
     ),
     Mutant(
         "every request of a slot has the same number",
-        "src/dayjob/enqueue/request.py",
+        "src/dayjob/enqueue/sender.py",
         "        self.number += 1\n",
         "        self.number = 1\n",
         ("tests/contract/test_enqueuers.py", CRASHES),
@@ -645,7 +645,7 @@ ALL = (
     ),
     Mutant(
         "an unknown answer is called not stored",
-        "src/dayjob/enqueue/request.py",
+        "src/dayjob/enqueue/sender.py",
         "            self.doubtful = self.doubtful or error.sent\n",
         "",
         ("tests/integration/test_enqueue_faults.py::test_an_answer_that_never_comes_is_unknown_and_repeat_is_safe",),

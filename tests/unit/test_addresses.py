@@ -94,9 +94,9 @@ def test_a_pool_and_its_enqueuer_agree_on_server_and_namespace(monkeypatch, tmp_
     monkeypatch.setenv("DAYJOB_REDIS_URL", "redis://staging")
     del pool.__dict__["enqueuer"]
     assert (pool.namespace, pool.enqueuer.namespace) == ("staging", "staging")
-    assert str(pool.enqueuer.sender._resolve()) == "redis://staging:6379/0"
+    assert str(pool.enqueuer.sender.links.resolve()) == "redis://staging:6379/0"
     named = Enqueuer("mine", redis="redis://mine")
-    assert (named.namespace, str(named.sender._resolve())) == ("mine", "redis://mine:6379/0")
+    assert (named.namespace, str(named.sender.links.resolve())) == ("mine", "redis://mine:6379/0")
 
 
 @pytest.mark.parametrize("make", [Admin, AsyncAdmin, Enqueuer, AsyncEnqueuer])

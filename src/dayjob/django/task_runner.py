@@ -17,7 +17,7 @@ from dayjob import retry
 from dayjob.django.task_api import TaskContext, normalize_json, task_finished, task_started
 from dayjob.django.task_records import TaskRecord, read_task_record
 from dayjob.enqueue.enqueuer import AsyncEnqueuer, Enqueuer
-from dayjob.enqueue.request import Pause
+from dayjob.enqueue.pause import Pause
 from dayjob.errors import GiveBack, StoreError, Unavailable
 from dayjob.instruments import failure_of
 from dayjob.job import Job

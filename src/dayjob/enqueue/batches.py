@@ -22,8 +22,8 @@ from dayjob.store.ops.produce import MAX_BYTES, MAX_JOBS, NewJob
 from dayjob.store.steps import Steps, ask
 
 if TYPE_CHECKING:
-    from dayjob.enqueue.request import EnqueueRequest
-    from dayjob.enqueue.sender import AsyncSender, Sender
+    from dayjob.enqueue.async_sender import AsyncSender
+    from dayjob.enqueue.sender import EnqueueRequest, Sender
     from dayjob.handlers.registry import JobType
 
 #: The block whose batch the jobs join that this thread or task enqueues.

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dayjob.enqueue import results
+from dayjob.enqueue.async_sender import AsyncSender
 from dayjob.enqueue.mailbox import Inbox
-from dayjob.enqueue.sender import AsyncSender, Sender
+from dayjob.enqueue.sender import Sender
 from dayjob.errors import BadOption, ResultTimeout
 from dayjob.handlers.calls import EncodedItem, Item, MapOptions
 from dayjob.job import Job, require_stored

@@ -7,16 +7,20 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dayjob.option_checks import Durability
-from dayjob.store.urls import Address
+from dayjob.store import addresses
+from dayjob.store.async_link import AsyncLink
+from dayjob.store.link import Link
+from dayjob.store.stream_reader import BLOCK_SECONDS
+from dayjob.store.subscription import Subscription
+from dayjob.store.urls import Address, parse_url
 
 if TYPE_CHECKING:
-    from dayjob.enqueue.request import NumberedLink
-    from dayjob.store.async_link import AsyncLink
-    from dayjob.store.link import Link
+    from dayjob.enqueue.sender import NumberedLink
 
 L = TypeVar("L")
 
@@ -24,23 +28,46 @@ L = TypeVar("L")
 MAX_LINKS = 16
 
 
-class _ForkSafe:
-    """State of an enqueuer that a forked child starts afresh."""
+class LinksBase:
+    """What both sets of connections share: they know where to connect, and a forked child starts them afresh."""
 
-    def __init__(self) -> None:
+    def __init__(self, redis: str | None, tag: str, answer_seconds: float) -> None:
+        self._redis = redis
+        #: Any key of the namespace: in a cluster it determines the node.
+        self._tag = tag
+        self._answer_seconds = answer_seconds
         self.reset()
         _all.add(self)
 
     def reset(self) -> None:
         """Drop all state. After a fork the sockets and slots belong to the parent, and its locks may be held."""
-        #: Held while the address is resolved, which may start the embedded server.
-        self.lock = threading.Lock()
-        self.address: Address | None = None
+        self._lock = threading.Lock()
+        self._address: Address | None = None
         #: The durabilities that the server is known to be able to confirm.
         self.able: set[Durability] = set()
 
+    def resolve(self) -> Address:
+        """Where to connect. Starts the embedded server if that is the one and it does not run."""
+        return parse_url(addresses.connect_target(addresses.resolve(self._redis)))
 
-class Links(_ForkSafe):
+    def _locate(self) -> Address:
+        """The address of all its connections, resolved once."""
+        with self._lock:
+            address = self._address = self._address or self.resolve()
+        return address
+
+    def subscription(self) -> Subscription:
+        """A new connection that receives results for callers that wait."""
+        return Subscription(self.resolve(), tag=self._tag, name="dayjob:mailbox")
+
+    def _options(self) -> dict[str, Any]:
+        return {"tag": self._tag, "name": "dayjob:enqueuer", "timeout": self._answer_seconds}
+
+    def _reading_options(self) -> dict[str, Any]:
+        return {"tag": self._tag, "name": "dayjob:stream", "timeout": BLOCK_SECONDS + self._answer_seconds}
+
+
+class Links(LinksBase):
     """The connections for sync code, which all threads share."""
 
     def reset(self) -> None:
@@ -53,6 +80,19 @@ class Links(_ForkSafe):
         self._returned = threading.Condition()
         #: All links. A weak set, so that a link whose call was interrupted before it could be returned is not counted.
         self._made: weakref.WeakSet[NumberedLink[Link]] = weakref.WeakSet()
+
+    def connect(self) -> Link:
+        """A new connection, for enqueues."""
+        return Link(self._locate(), **self._options())
+
+    @contextmanager
+    def reading(self) -> Iterator[Link]:
+        """A connection for one reader of a stream, who blocks on it."""
+        link = Link(self._locate(), **self._reading_options())
+        try:
+            yield link
+        finally:
+            link.close()
 
     def take(self, make: Callable[[], NumberedLink[Link]]) -> NumberedLink[Link]:
         """A link for one call."""
@@ -108,7 +148,7 @@ class LoopLinks(Generic[L]):
         self.places = asyncio.Semaphore(MAX_LINKS)
 
 
-class AsyncLinks(_ForkSafe):
+class AsyncLinks(LinksBase):
     """The connections for async code. A connection belongs to the event loop that opened it."""
 
     def reset(self) -> None:
@@ -125,6 +165,23 @@ class AsyncLinks(_ForkSafe):
             found = self._loops[loop] = LoopLinks()
         return found
 
+    async def connect(self) -> AsyncLink:
+        """A new connection, for enqueues."""
+        return AsyncLink(await self._alocate(), **self._options())
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncLink]:
+        """A connection for one reader of a stream, who blocks on it."""
+        link = AsyncLink(await self._alocate(), **self._reading_options())
+        try:
+            yield link
+        finally:
+            await link.close()
+
+    async def _alocate(self) -> Address:
+        # In a thread, because starting the embedded server would block the event loop.
+        return await asyncio.to_thread(self._locate) if self._address is None else self._address
+
     def _drop_closed_loops(self) -> None:
         # Several threads may run event loops at once. Each step here is atomic, so only one thread closes a loop's links.
         for loop in list(self._loops):
@@ -133,7 +190,7 @@ class AsyncLinks(_ForkSafe):
                     numbered_link.link.drop()
 
 
-_all: weakref.WeakSet[_ForkSafe] = weakref.WeakSet()
+_all: weakref.WeakSet[LinksBase] = weakref.WeakSet()
 
 
 def _after_fork() -> None:

@@ -10,10 +10,11 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 from dayjob import option_checks
 from dayjob.enqueue import calls, results, streams
+from dayjob.enqueue.async_sender import AsyncSender
 from dayjob.enqueue.batches import Batch, Senders, new_batch
 from dayjob.enqueue.builder import Builder, Find
 from dayjob.enqueue.progress import JobProgress, progress_of
-from dayjob.enqueue.sender import AsyncSender, Sender
+from dayjob.enqueue.sender import Sender
 from dayjob.enqueue.workflows import RunningWorkflow, Workflow, new_workflow, read_results
 from dayjob.errors import BadOption
 from dayjob.handlers.calls import EncodedItem, Item, MapOptions

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dayjob.enqueue.request import Pause
+from dayjob.enqueue.pause import Pause
 from dayjob.enqueue.results import JOB_WAIT_SECONDS, id_and_name, refuse_inside, with_state
 from dayjob.errors import BadOption, ResultTimeout, Unavailable
 from dayjob.job import Job, running
@@ -17,7 +17,8 @@ from dayjob.store.steps import Steps
 from dayjob.store.stream_reader import BLOCK_SECONDS, Emitted, StreamReader
 
 if TYPE_CHECKING:
-    from dayjob.enqueue.sender import AsyncSender, Sender, _SenderBase
+    from dayjob.enqueue.async_sender import AsyncSender
+    from dayjob.enqueue.sender import Sender, SenderBase
 
 #: Seconds between two tries to reach the server.
 RETRY_SECONDS = 0.5
@@ -26,7 +27,7 @@ RETRY_SECONDS = 0.5
 class _Reading:
     """One iteration over a stream: the reader, and how long it may take."""
 
-    def __init__(self, sender: _SenderBase[Any], job: Job | str, after: str, timeout: float | None) -> None:
+    def __init__(self, sender: SenderBase[Any], job: Job | str, after: str, timeout: float | None) -> None:
         if timeout is not None and not timeout > 0:
             raise BadOption(f"stream(timeout={timeout!r}): give a number of seconds above 0, or None")
         self._keys = sender.builder.keys
@@ -65,7 +66,7 @@ def stream(sender: Sender, job: Job | str, after: str, timeout: float | None) ->
         yield from sink.stream(id_and_name(job)[0], after)
         return
     reading = _Reading(sender, job, after, timeout)
-    with sender.reading() as link:
+    with sender.links.reading() as link:
         while not reading.reader.ended:
             yield from walk(link, reading.steps())
 
@@ -83,7 +84,7 @@ async def astream(
             yield one
         return
     reading = _Reading(sender, job, after, timeout)
-    async with sender.reading() as link:
+    async with sender.links.reading() as link:
         while not reading.reader.ended:
             for one in await awalk(link, reading.steps()):
                 yield one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dayjob.enqueue.request import EnqueueRequest
+from dayjob.enqueue.sender import EnqueueRequest
 from dayjob.errors import Rejected, StoreError
 from dayjob.outbox import tables
 from dayjob.outbox.databases import Database, Transact

@@ -5,15 +5,66 @@ WAIT and WAITAOF only cover writes of the connection they are sent on.
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
-from dayjob.errors import Rejected, Unavailable
+import msgspec
+
+from dayjob.errors import Rejected, StoreError, Unavailable, Unknown
 from dayjob.option_checks import Durability
 from dayjob.store.op import Op, plain
+from dayjob.store.ops.produce import Stored
 from dayjob.store.steps import Steps, ask
+
+if TYPE_CHECKING:
+    from dayjob.store.async_link import AsyncLink
+    from dayjob.store.link import Link
 
 #: Seconds within which enough replicas must respond before the first job is stored.
 REPLICA_CHECK_SECONDS = 0.25
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    """A step that sends an op, and waits on the same connection until what it wrote is safe."""
+
+    op: Op[Stored]
+    proof: Op[int]
+    patience: float
+
+    def run(self, link: Link) -> tuple[Stored, int | StoreError]:
+        """Run it over a link."""
+        return link.run_confirmed(self.op, self.proof, self.patience)
+
+    async def arun(self, link: AsyncLink) -> tuple[Stored, int | StoreError]:
+        """Run it over an async link."""
+        return await link.run_confirmed(self.op, self.proof, self.patience)
+
+
+def store_durably(
+    op: Op[Stored], wanted: Durability, known: set[Durability], deadline: float, timeout: float
+) -> Steps[Stored]:
+    """Send a request that stores jobs, and wait until `deadline` for them to have the wanted durability.
+
+    `known` are the durabilities that the server can confirm, as far as they were checked. Raises Unknown if this one was
+    not confirmed within `timeout`, and Unavailable if a resend may confirm it.
+    """
+    if wanted not in known:
+        yield from _check_able(wanted)
+        known.add(wanted)
+    left = max(deadline - time.monotonic(), 0.001)
+    stored: Stored
+    stored, answer = yield Confirmed(op, confirm(wanted, left), left)
+    if isinstance(answer, StoreError):
+        known.discard(wanted)
+    if not stored.stored:
+        return stored  # a duplicate: this call wrote no job that could be lost
+    if isinstance(answer, Unavailable):
+        raise Unavailable(str(answer), sent=True)
+    if isinstance(answer, StoreError):
+        raise Unknown(f"stored, but not confirmed: {answer} (repeat() is safe)")
+    if not _enough(wanted, answer):
+        raise Unknown(f"{_shortfall(wanted, answer, timeout)} (repeat() waits again and is safe)")
+    return stored
 
 
 def confirm(wanted: Durability, seconds: float) -> Op[int]:
@@ -28,19 +79,19 @@ def confirm(wanted: Durability, seconds: float) -> Op[int]:
     return Op("WAIT", (), (wanted.replicas, patience), int)
 
 
-def enough(wanted: Durability, count: int) -> bool:
+def _enough(wanted: Durability, count: int) -> bool:
     """Whether the answer of `confirm` reaches the wanted durability."""
     return count >= (1 if wanted.disk else wanted.replicas)
 
 
-def shortfall(wanted: Durability, count: int, seconds: float) -> str:
+def _shortfall(wanted: Durability, count: int, seconds: float) -> str:
     """The message for a job that is stored but was not confirmed in time."""
     if wanted.disk:
         return f"stored, but not known to be on the server's disk within {seconds:g} s"
     return f"stored, but confirmed by {count} of {wanted.replicas} replicas within {seconds:g} s"
 
 
-def able(wanted: Durability) -> Steps[None]:
+def _check_able(wanted: Durability) -> Steps[None]:
     """Check that the server can confirm this durability, before the first job is stored. Raises Rejected and Unavailable."""
     try:
         count = yield from ask(confirm(wanted, 0.001 if wanted.disk else REPLICA_CHECK_SECONDS))
@@ -50,7 +101,7 @@ def able(wanted: Durability) -> Steps[None]:
         raise _refused(wanted, f"{error}. {_todo(str(error))}") from error
     if wanted.disk:
         yield from _check_disk(wanted)
-    elif not enough(wanted, count):
+    elif not _enough(wanted, count):
         raise Unavailable(
             f"durability='{wanted}': {count} replicas of the server respond; nothing was stored. "
             "Check the replicas (`dayjob doctor` shows them), or ask for fewer."
