@@ -672,6 +672,44 @@ def test_nothing_is_sent_before_the_commit(redis_url, namespace, call, keys, how
     enqueuer.close()
 
 
+POOL_WAYS = {
+    "enqueue": lambda a: [a.enqueue(n=1)],
+    "enqueue_many": lambda a: a.enqueue_many([{"n": 1}, {"n": 2}]),
+    "aenqueue_many": lambda a: asyncio.run(a.aenqueue_many([{"n": 1}, {"n": 2}])),
+}
+
+
+@pytest.mark.parametrize("how", POOL_WAYS)
+def test_jobs_of_a_pool_with_on_commit_wait_for_the_commit(redis_url, namespace, call, keys, how):
+    hooks: list = []
+    pool = WorkerPool(namespace=namespace, redis=redis_url, on_commit=hooks.append)
+
+    @pool.job
+    def a(n: int) -> None: ...
+
+    jobs = POOL_WAYS[how](a)
+    assert call("EXISTS", keys.queue("a"), keys.known_jobs) == 0
+    (send,) = hooks
+    send()
+    assert {json.loads(raw)["id"] for raw in call("LRANGE", keys.queue("a"), 0, -1)} == {
+        job.id for job in jobs
+    }
+
+
+@pytest.mark.parametrize("how", POOL_WAYS)
+def test_jobs_of_a_pool_with_a_durability_are_refused_by_a_server_that_cannot_confirm_it(
+    redis_url, namespace, call, keys, how
+):
+    pool = WorkerPool(namespace=namespace, redis=redis_url, durability="replicas:9")
+
+    @pool.job
+    def a(n: int) -> None: ...
+
+    with pytest.raises(Unavailable, match="replicas"):
+        POOL_WAYS[how](a)
+    assert call("EXISTS", keys.queue("a")) == 0
+
+
 def test_without_a_commit_nothing_is_ever_sent(redis_url, namespace, call, keys):
     enqueuer, _ = commits(redis_url, namespace)
     enqueuer.enqueue("a", n=1)

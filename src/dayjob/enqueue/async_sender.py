@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from dayjob.enqueue.batches import joining
 from dayjob.enqueue.connections import AsyncLinks, LoopLinks
 from dayjob.enqueue.hooks import hooked, with_headers
-from dayjob.enqueue.sender import EnqueueRequest, NumberedLink, Sender, SenderBase
+from dayjob.enqueue.sender import EnqueueRequest, NumberedLink, Sender, SenderBase, first_of, stored_of
 from dayjob.instruments import INSTRUMENTS
 from dayjob.job import Job, running
 from dayjob.options import Commit, EnqueueOptions
@@ -40,9 +40,10 @@ class AsyncSender(SenderBase[AsyncLinks]):
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
         # Without a call, because this is asked for every job.
         if not (INSTRUMENTS.installed or self.builder.pool_hooks):
-            return await self.send(*self._request(name, args, options))
+            return await self.send(*self._request(name, ((args, options),), options, first_of))
         with hooked(self.builder.hooks, name, 1, options, self.find_server) as outgoing:
-            job = await self.send(*self._request(name, args, with_headers(options, outgoing)))
+            options = with_headers(options, outgoing)
+            job = await self.send(*self._request(name, ((args, options),), options, first_of))
             outgoing.jobs = () if job is None else (job,)
         return job
 
@@ -51,7 +52,9 @@ class AsyncSender(SenderBase[AsyncLinks]):
     ) -> list[Job]:
         """Enqueue many jobs of one name, each with encoded arguments and its options. Duplicates are left out of the answer."""
         with hooked(self.builder.hooks, name, len(items), options, self.find_server) as outgoing:
-            jobs = await self.send(*self._request_many(name, items, options, outgoing))
+            if self.builder.hooks:
+                items = [(args, with_headers(own, outgoing)) for args, own in items]
+            jobs = await self.send(*self._request(name, items, options, stored_of))
             outgoing.jobs = jobs
         return jobs
 

@@ -32,7 +32,7 @@ from dayjob.enqueue.pause import Pause
 from dayjob.errors import BadOption, StoreError, Unavailable, Unknown
 from dayjob.instruments import INSTRUMENTS
 from dayjob.job import Job, new_id, running
-from dayjob.middleware import FindServer, Outgoing, ServerAddress
+from dayjob.middleware import FindServer, ServerAddress
 from dayjob.option_checks import Durability
 from dayjob.options import Commit, EnqueueOptions
 from dayjob.store import addresses
@@ -57,7 +57,7 @@ KNOWN_JOBS_REFRESH_SECONDS = 300.0
 #: Seconds between two requests on a slot that ask for Redis time and extend the slot's expiry.
 TIME_REFRESH_SECONDS = 10.0
 
-_first: Callable[[list[Job | None]], Job | None] = itemgetter(0)
+first_of: Callable[[list[Job | None]], Job | None] = itemgetter(0)
 _payload_of = attrgetter("payload")
 _job_of = attrgetter("job")
 
@@ -91,44 +91,25 @@ class SenderBase(Generic[K]):
         self._defaults = defaults if defaults.on_commit or defaults.durability else None
 
     def _request(
-        self, name: str, args: bytes, options: EnqueueOptions
-    ) -> tuple[EnqueueRequest[Job | None], Commit | None]:
-        """The request for one job, and the commit that it waits for."""
-        if self._defaults is not None:
-            options = _with_defaults(options, self._defaults)
-        block = joining.get()
-        batch = "" if block is None else block.joined_from(self.place, options)
-        new_jobs = [self.builder.new_job(name, args, options, batch)]
-        on_commit = options.on_commit
-        if self._outbox is not None or options.session is not None:
-            new_jobs, on_commit = keep_in_transaction(self._outbox, self.builder, new_jobs, options)
-        request = EnqueueRequest(
-            self.builder, [new_jobs], _first, options.durability, self._timeout, options.now
-        )
-        if options.reply is not None:
-            request.notes = options.reply.expect([new_jobs[0].job.id], noted=not options.durability)
-        return request, on_commit
-
-    def _request_many(
         self,
         name: str,
         items: Sequence[tuple[bytes, EnqueueOptions]],
         options: EnqueueOptions,
-        outgoing: Outgoing,
-    ) -> tuple[EnqueueRequest[list[Job]], Commit | None]:
-        """The request for many jobs of one name, and the commit that it waits for."""
-        if self.builder.hooks:
-            items = [(args, with_headers(own, outgoing)) for args, own in items]
+        read: Callable[[list[Job | None]], A],
+    ) -> tuple[EnqueueRequest[A], Commit | None]:
+        """The request for jobs of one name, each with its arguments and options, and the commit that it waits for."""
+        if self._defaults is not None:
+            options = _with_defaults(options, self._defaults)
         block = joining.get()
         batch = "" if block is None else block.joined_from(self.place, options)
-        new_jobs = [self.builder.new_job(name, args, own, batch) for args, own in items]
+        new_jobs = []
+        for args, own in items:
+            new_jobs.append(self.builder.new_job(name, args, own, batch))
         on_commit = options.on_commit
         if self._outbox is not None or options.session is not None:
             new_jobs, on_commit = keep_in_transaction(self._outbox, self.builder, new_jobs, options)
-        batches = self.builder.batches(new_jobs)
-        request = EnqueueRequest(
-            self.builder, batches, _stored, options.durability, self._timeout, options.now
-        )
+        batches = [new_jobs] if len(new_jobs) == 1 else self.builder.batches(new_jobs)
+        request = EnqueueRequest(self.builder, batches, read, options.durability, self._timeout, options.now)
         if options.reply is not None:
             ids = [new_job.job.id for new_job in new_jobs]
             request.notes = options.reply.expect(ids, noted=not options.durability)
@@ -165,7 +146,7 @@ class SenderBase(Generic[K]):
         durability = None
         if self._defaults is not None and isinstance(chunk, WorkflowChunk):
             durability = self._defaults.durability
-        return EnqueueRequest(self.builder, [chunk], _stored, durability, self._timeout)
+        return EnqueueRequest(self.builder, [chunk], stored_of, durability, self._timeout)
 
     def mailbox(self) -> Mailbox:
         """Where the results arrive that this process waits for."""
@@ -188,9 +169,10 @@ class Sender(SenderBase[Links]):
         """Enqueue one job whose name is checked and whose arguments are encoded; None for a duplicate."""
         # Without a call, because this is asked for every job.
         if not (INSTRUMENTS.installed or self.builder.pool_hooks):
-            return self.send(*self._request(name, args, options))
+            return self.send(*self._request(name, ((args, options),), options, first_of))
         with hooked(self.builder.hooks, name, 1, options, self.find_server) as outgoing:
-            job = self.send(*self._request(name, args, with_headers(options, outgoing)))
+            options = with_headers(options, outgoing)
+            job = self.send(*self._request(name, ((args, options),), options, first_of))
             outgoing.jobs = () if job is None else (job,)
         return job
 
@@ -199,7 +181,9 @@ class Sender(SenderBase[Links]):
     ) -> list[Job]:
         """Enqueue many jobs of one name, each with encoded arguments and its options. Duplicates are left out of the answer."""
         with hooked(self.builder.hooks, name, len(items), options, self.find_server) as outgoing:
-            jobs = self.send(*self._request_many(name, items, options, outgoing))
+            if self.builder.hooks:
+                items = [(args, with_headers(own, outgoing)) for args, own in items]
+            jobs = self.send(*self._request(name, items, options, stored_of))
             outgoing.jobs = jobs
         return jobs
 
@@ -476,5 +460,5 @@ def _with_defaults(options: EnqueueOptions, defaults: EnqueueOptions) -> Enqueue
     )
 
 
-def _stored(jobs: list[Job | None]) -> list[Job]:
+def stored_of(jobs: list[Job | None]) -> list[Job]:
     return [job for job in jobs if job is not None]
