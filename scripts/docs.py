@@ -39,10 +39,28 @@ INSIDE = {
             "encode",
             "call_args",
             "pool_runs",
+            "encode_with_gaps",
+            "first_argument",
+            "encode_value",
+            "encode_result",
+            "decode_result",
+            "batch_of",
         )
     ),
-    *((name, method) for name in ("Enqueuer", "AsyncEnqueuer") for method in ("submit", "run")),
-    *(("WorkerPool", name) for name in ("import_includes", "find")),
+    *(
+        (name, method)
+        for name in ("Enqueuer", "AsyncEnqueuer")
+        for method in (
+            "senders",
+            "new_batch",
+            "new_workflow",
+            "running_workflow",
+            "node_results",
+            "submit_call",
+            "submit_map",
+        )
+    ),
+    *(("WorkerPool", name) for name in ("import_includes", "find", "enqueuer_for", "prepare")),
 }
 #: Wide enough that no help text breaks where a terminal's width would break it.
 WIDTH = 110

@@ -226,19 +226,20 @@ class Job:
     def spend(self, units: float) -> None:
         """Report how many units of its rate limits this attempt used, instead of the job type's `cost`.
 
-        Several calls add up. The limits are corrected when the attempt ends: the next jobs wait for what it used too
-        much, and need not wait for what it did not use. Raises BadOption for a negative or infinite number.
+        Several calls add up. The limits are corrected when the attempt ends: if it used more than its cost,
+        later jobs wait longer; if it used less, they may start sooner. Raises BadOption for a negative or infinite
+        number.
         """
         if isinstance(units, bool) or not isinstance(units, int | float) or not 0 <= units <= MAX_COST:
             raise BadOption(f"spend({units!r}): give a number from 0 to {MAX_COST:,}")
         self.spent = (self.spent or 0) + units
 
     def once(self, session: Any = None) -> None:
-        """Make the effects of this job in one database happen once: call it first in the transaction that has them.
+        """Let this job change one database only once: call it first in the transaction that makes the changes.
 
-        It notes the job's id in the transaction of `session` (a Session or Connection of SQLAlchemy, a connection of
-        psycopg, or the alias of a database of Django), and raises Discard if an earlier attempt did and was committed.
-        The tables are those of the outbox.
+        It records the job's id in the transaction of `session` (a Session or Connection of SQLAlchemy, a connection of
+        psycopg, or the alias of a database of Django). If an earlier attempt recorded it and was committed, it raises
+        Discard. The records are in a table of the outbox.
         """
         from dayjob.outbox.sessions import once  # noqa: PLC0415 - jobs that use no database do not need it
 

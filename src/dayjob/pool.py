@@ -392,7 +392,7 @@ class WorkerPool(PoolHooks, Generic[C]):
 
     @property
     def outbox(self) -> TransactionOutbox | None:
-        """Keeps jobs that are enqueued in a database transaction, and sends them after its commit; None without one."""
+        """The outbox, which keeps jobs enqueued in a database transaction until its commit; or None."""
         if self._given_outbox != "django":
             return self._given_outbox
         from dayjob.django.outbox import DjangoOutbox  # noqa: PLC0415 - only programs that use Django have it

@@ -81,7 +81,7 @@ def cancel(session: Session, batch_id: str) -> Steps[Outcome]:
 
 
 def close(session: Session, batch_id: str) -> Steps[Outcome]:
-    """Let nothing more join an open batch from outside, so that it ends with its members. Raises BadOption."""
+    """Close an open batch: only its members can add jobs, and it ends when all have ended. Raises BadOption."""
     found = yield from _allowed(session, batch_id, "close")
     if isinstance(found, Outcome):
         return found

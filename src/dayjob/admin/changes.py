@@ -31,7 +31,7 @@ def reschedule(
     delay: float | None = None,
     state: State | None = None,
 ) -> Steps[Outcome]:
-    """Let a job of scheduled or retry be due at another time: `at` in seconds since the epoch, or `delay` in seconds from now.
+    """Change when a job of scheduled or retry is due: `at` in seconds since the epoch, or `delay` in seconds from now.
 
     Redis time decides. Raises BadOption.
     """
@@ -55,7 +55,7 @@ def reschedule(
 def move(
     session: Session, job: Job, to: str, *, state: State | None = None, check: bool = True
 ) -> Steps[Outcome]:
-    """Let a waiting job wait under another name, at the end of that queue. Raises BadArguments, BadOption.
+    """Move a waiting job to the end of another queue, whose job type will run it. Raises BadArguments, BadOption.
 
     Its arguments are checked against what pools announced of that name, if any did; not with check=False.
     """

@@ -130,7 +130,7 @@ def _with_methods(make: Callable[..., Callable[..., Any]]) -> Callable[[type[C]]
 
 @_with_methods(_sync)
 class Admin(_AdminBase):
-    """Everything an operator can see or do. Threads may share one. Each read is bounded, however many jobs there are."""
+    """Everything an operator can see or do. Several threads may share one. Each read is bounded."""
 
     _idle: deque[Link]
 
@@ -155,7 +155,9 @@ class Admin(_AdminBase):
                 link.close()
 
     def stream(self, job_id: str, *, after: str = "") -> Iterator[Emitted]:
-        """What a job emits, without secrets, until it has ended. `after` is the `id` of a value: continues after it.
+        """Yield the values that a job emits, without secrets, until it has ended.
+
+        `after` is the `id` of a value to continue after.
 
         Uses a connection of its own. Raises JobFailed, BadOption, StoreError.
         """
@@ -246,7 +248,9 @@ class AsyncAdmin(_AdminBase):
         return JobStream(link, *streams.new_reader(self._session, job_id, after))
 
     async def stream(self, job_id: str, *, after: str = "") -> AsyncIterator[Emitted]:
-        """What a job emits, without secrets, until it has ended. `after` is the `id` of a value: continues after it.
+        """Yield the values that a job emits, without secrets, until it has ended.
+
+        `after` is the `id` of a value to continue after.
 
         Uses a connection of its own. Raises JobFailed, BadOption, StoreError.
         """

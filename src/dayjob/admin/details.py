@@ -25,7 +25,7 @@ POOL_EVENTS = ("started", "stopped", "died", "leader", "deploy")
 
 
 def pool(session: Session, pool_id: str) -> Steps[PoolDetail]:
-    """One pool, by its ID: its last status, its busy workers, what happened to it, what operators did to it, and what it ended. Raises UnknownPool."""
+    """One pool, by its ID: status, busy workers, events, actions of operators, attempts that it ended. Raises UnknownPool."""
     now = yield from ask(inspect.now())
     lease = yield from ask(pools.lease(session.keys, pool_id))
     status = yield from ask(pools.status(session.keys, pool_id))

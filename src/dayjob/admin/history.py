@@ -212,7 +212,8 @@ def history(
     """Attempts that ended, the newest first, page by page; or sorted by another column: `-ran`. Times are Redis time in seconds.
 
     `outcome` is how they ended, or "failed" for all that failed. With a filter a page may be short, even empty, and have
-    a next: 5,000 records are searched for one. Another sort has the first `limit` of the newest 5,000. Raises BadOption.
+    a next: 5,000 records are searched for one. With another sort, the page has the first `limit` of the newest 5,000.
+    Raises BadOption.
     """
     column = sorting.HISTORY.read(sort)
     query = Query(name, since, until, outcome, source, pool, schedule=schedule)

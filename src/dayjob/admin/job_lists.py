@@ -47,10 +47,10 @@ def page(
 ) -> Steps[JobPage]:
     """Jobs in one state, page by page. `name` chooses one queue of waiting jobs. Running jobs are those that pools hold.
 
-    Without a name waiting jobs come queue by queue, in the order of their names. With a filter a page may be short, even
-    empty, and have a next: 3,000 entries are searched for one. Of each queue the first 10,000 are listed, from either
-    end. A `sort` other than the order that Redis keeps compares 3,000 entries, and `next` goes on with the 3,000 after
-    them: `sorted_among` is how many were compared. Raises BadOption.
+    Without a name, waiting jobs are listed queue by queue, in the order of the names. A page searches 3,000 entries at
+    most, so with a filter it may be short, even empty, and still have a `next`. 10,000 jobs of each queue are listed,
+    from its head or its end. A `sort` other than the order that Redis keeps sorts 3,000 entries at a time:
+    `sorted_among` is how many, and `next` leads to the 3,000 after them. Raises BadOption.
     """
     if state not in sorting.JOBS:
         raise BadOption(f"{state!r} is none of {', '.join(sorting.JOBS)}")

@@ -162,7 +162,7 @@ def locate(session: Session, job: JobView | Seen | str) -> Steps[JobView | None]
 
 
 def still(session: Session, jobs: Sequence[Seen]) -> Steps[tuple[bool, ...]]:
-    """Whether each of these jobs is still where it was seen."""
+    """For each of these jobs, whether it is still where it was seen."""
     found: list[bool] = []
     for seen in jobs:
         if seen.state in IN_SETS and seen.at is not None:

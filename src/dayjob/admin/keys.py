@@ -72,7 +72,7 @@ def _age(payload: bytes | None, now: float) -> float | None:
 
 
 def set_weight(session: Session, name: str, key: str, weight: float) -> Steps[Outcome]:
-    """Let a key take `weight` turns while another one takes one. Raises BadOption."""
+    """Set the weight of a key: it gets `weight` turns for each turn of a key with weight 1. Raises BadOption."""
     yield from _must_have_keys(session, name)
     own = stored_key(key)
     change = KeyChange(clear=("weight",)) if weight == 1 else KeyChange(weight)

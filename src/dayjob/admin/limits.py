@@ -26,7 +26,7 @@ AT_ONCE = 200
 def listing(
     session: Session, *, sort: str = "", sizes: Mapping[str, int] | None = None
 ) -> Steps[tuple[LimitView, ...]]:
-    """Every rate limit by name, or sorted by a column, with what it uses and keeps back. Raises BadOption.
+    """Every rate limit by name, or sorted by a column, its use, and how many jobs wait for it. Raises BadOption.
 
     `sizes` are those of the queues, if they are known.
     """
@@ -168,7 +168,7 @@ def set_rate(
 
 
 def lift(session: Session, name: str, *, key: str | None = None) -> Steps[Outcome]:
-    """Let jobs start as if there were no such limit, until it is set again; with `key` those of one key. Raises BadOption."""
+    """Stop applying a rate limit until it is set or restored; with `key`, only to that key. Raises BadOption."""
     table = yield from _table(session, name, key)
     if key is None:
         yield from ask(rates.lift(session.keys, name, table.users(name)))
@@ -181,7 +181,7 @@ def lift(session: Session, name: str, *, key: str | None = None) -> Steps[Outcom
 
 
 def restore(session: Session, name: str, *, key: str | None = None) -> Steps[Outcome]:
-    """Put the definition of the code into force again; with `key` that for all keys. Raises BadOption."""
+    """Apply a rate limit as the code defines it; with `key`, apply to it what applies to all keys. Raises BadOption."""
     table = yield from _table(session, name, key)
     if key is None:
         yield from ask(rates.restore_declared(session.keys, name, table.users(name)))
@@ -205,7 +205,7 @@ def reset(session: Session, name: str, *, key: str | None = None) -> Steps[Outco
 
 
 def hold(session: Session, name: str, seconds: float, *, key: str | None = None) -> Steps[Outcome]:
-    """Let no job start under a limit for some seconds; with `key` none of one key. Raises BadOption."""
+    """Start no jobs under a rate limit for `seconds`; with `key`, no jobs of that key. Raises BadOption."""
     if not 0.001 <= seconds <= MAX_PER_SECONDS:
         raise BadOption(f"hold {seconds!r}: give seconds from 0.001 to a year")
     table = yield from _table(session, name, key)

@@ -38,10 +38,10 @@ SHOWN_TICKS = 5
 
 
 def listing(session: Session, *, workers: bool = True, sort: str = "") -> Steps[PoolsView]:
-    """The pools with their statuses, the condemned ones, and the leader. Statuses are one read.
+    """The pools with their statuses, the condemned ones, and the leader. All statuses are read in one request.
 
-    Of many pools most is what their busy workers do, which can be left out. By host, or sorted by another column:
-    `-memory`. Raises BadOption.
+    `workers=False` leaves out the busy workers, which are most of the answer if there are many pools. By host, or
+    sorted by another column: `-memory`. Raises BadOption.
     """
     sorting.POOLS.read(sort)
     registered = yield from _registered(session, workers=workers)
@@ -60,8 +60,8 @@ def busy(
 ) -> Steps[tuple[BusyWorker, ...]]:
     """The workers that have run a job for more than 0.5 s; 10,000 at most.
 
-    Of all pools or of one; of all job names or of one. The longest first, or sorted by another column: `left`. Raises
-    BadOption.
+    Of all pools or of one; of all job names or of one. Those that have run longest come first; or sorted by another
+    column: `left`. Raises BadOption.
     """
     sorting.BUSY.read(sort)
     now = yield from ask(inspect.now())
@@ -140,9 +140,10 @@ def _wish(session: Session, what: operate.PoolRequest, pool_id: str, does: str) 
 
 
 def stacks(session: Session, pool_id: str, *, wait: float = 10.0) -> Steps[Stacks | None]:
-    """Where the busy workers of a pool are in their code; waits so many seconds for its next beat, a minute at most.
+    """The stack traces of the busy workers of a pool.
 
-    None when the pool is gone, or does not answer in that time.
+    Waits up to `wait` seconds, at most a minute, for the next heartbeat of the pool. None if the pool is gone, or does
+    not answer in that time.
     """
     if (yield from ask(operate.ask_pool(session.keys, pool_id, "stacks"))) == "gone":
         return None

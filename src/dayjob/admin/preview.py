@@ -36,7 +36,7 @@ def preview(
 def preview_move(
     session: Session, *, where: Filter | str | None = None, name: str | None = None, most: int | None = None
 ) -> Steps[Preview]:
-    """What `move_all` with the same arguments would look at, and the first ten jobs of it. Their arguments are not checked."""
+    """The jobs that `move_all` would try to move, and the first ten of them. Their arguments are not checked."""
     row = verbs.row("waiting_job", "move")
     return (yield from _preview(session, row.label, "waiting", filter_of(where), name, most))
 

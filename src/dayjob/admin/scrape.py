@@ -45,7 +45,7 @@ class Scrape:
 
 
 def ping(session: Session) -> Steps[float]:
-    """Ask the server for its time, to learn whether it answers."""
+    """The time of the server, to find out whether it answers. Raises StoreError if it does not."""
     del session
     return (yield from ask(inspect.now()))
 

@@ -32,9 +32,9 @@ _SETS: tuple[State, ...] = ("dead", "retry", "scheduled", "done")
 
 
 def search(session: Session, text: str) -> Steps[SearchView]:
-    """What a text may mean: the beginning of an id, a part of a name, an error, an argument. A bounded look.
+    """Search for a text: the beginning of an ID, a part of a name, an error or an argument.
 
-    Job names, queues, pools and schedules are searched as a whole; of the jobs of each state the first 300 are.
+    All job names, queues, pools and schedules are searched, and the first 300 jobs of each state.
     """
     word = text.strip()[:MAX_TEXT].casefold()
     if not word:

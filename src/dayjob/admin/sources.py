@@ -68,7 +68,8 @@ def sources(
 ) -> Steps[SourcesView]:
     """What each source used, by default in the last day: attempts, failures, seconds worked, attempts that run now.
 
-    The newest 5,000 records are counted: if there are more, the span begins later and is `partial`. Those that used most time first, or sorted by another column: `-failed`. Raises BadOption.
+    The newest 5,000 records are counted: if there are more, the span begins later and is `partial`. The sources that
+    used most time come first, or sorted by another column: `-failed`. Raises BadOption.
     """
     sorting.SOURCES.read(sort)
     now = yield from ask(inspect.now())

@@ -78,7 +78,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 def export(session: Session, put: Put) -> Steps[Moved]:
-    """Call `put` with each line. Of a queue, the job that is fetched next comes first."""
+    """Export all jobs that are not running: call `put` with each line. A queue's next job comes first."""
     keys = session.keys
     put(_line(Head("export", _VERSION, new_id(), keys.namespace)))
     counts: dict[str, int] = {}

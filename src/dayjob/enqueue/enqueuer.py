@@ -43,7 +43,7 @@ class _EnqueuerBase(Generic[S]):
 
     @property
     def senders(self) -> Senders:
-        """How its batches reach Redis, from sync and from async code."""
+        """The senders of its batches and workflows, for sync and async code."""
         raise NotImplementedError
 
     def __init__(
@@ -102,13 +102,13 @@ class _EnqueuerBase(Generic[S]):
 
 
 class Enqueuer(_EnqueuerBase[Sender]):
-    """Stores jobs in Redis. Threads may share one. Connects at first use."""
+    """Stores jobs in Redis. Several threads may share an enqueuer. It connects at first use."""
 
     _sender_type = Sender
 
     @property
     def senders(self) -> Senders:
-        """How its batches reach Redis, from sync and from async code."""
+        """The senders of its batches and workflows, for sync and async code."""
         return Senders(self.sender, lambda: AsyncSender(self._builder, self._options, **self._connects))
 
     def new_batch(
@@ -207,18 +207,19 @@ class Enqueuer(_EnqueuerBase[Sender]):
         return walk(self.sender, results.state_of(self._builder, job))
 
     def progress(self, job: Job | str) -> JobProgress | None:
-        """How far a running job is by its last check-in; None if it does not run or has not checked in. Raises StoreError.
+        """The last check-in of a running job; None if it does not run or has not checked in. Raises StoreError.
 
         Pools publish check-ins once a second, of attempts that run for more than half a second.
         """
         return walk(self.sender, progress_of(self._builder, job))
 
     def stream(self, job: Job | str, *, after: str = "", timeout: float | None = None) -> Iterator[Emitted]:
-        """What a running job emits with `job.emit(value)`, until it has ended. Values come within about a tenth of a second.
+        """Yield the values that a job emits with `job.emit(value)`, until it has ended.
 
-        `after` is the `id` of a value: continues after it. A job that is retried begins again, and the first value of the new
-        attempt has `restarted` set. Raises JobFailed if the job is dead, was discarded or cancelled, or is not found,
-        ResultTimeout if it has not ended within `timeout` seconds, and StoreError. Uses a connection of its own.
+        A value arrives within about a tenth of a second. `after` is the `id` of a value to continue after. When a job
+        is retried, the first value of the new attempt has `restarted` set. Raises JobFailed if the job is dead, was
+        discarded or cancelled, or is not found, ResultTimeout if it has not ended within `timeout` seconds, and
+        StoreError. Uses a connection of its own.
         """
         return streams.stream(self.sender, job, after, timeout)
 
@@ -238,7 +239,7 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
 
     @property
     def senders(self) -> Senders:
-        """How its batches reach Redis, from sync and from async code."""
+        """The senders of its batches and workflows, for sync and async code."""
         return Senders(self.sender.at_commit, lambda: self.sender)
 
     async def node_results(self, workflow_id: str, numbers: Sequence[int]) -> list[bytes | None]:
@@ -318,7 +319,7 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
         return await awalk(self.sender, results.state_of(self._builder, job))
 
     async def progress(self, job: Job | str) -> JobProgress | None:
-        """How far a running job is by its last check-in; None if it does not run or has not checked in. Raises StoreError."""
+        """The last check-in of a running job; None if it does not run or has not checked in. Raises StoreError."""
         return await awalk(self.sender, progress_of(self._builder, job))
 
     def stream(
@@ -328,11 +329,12 @@ class AsyncEnqueuer(_EnqueuerBase[AsyncSender]):
         after: str = "",
         timeout: float | None = None,
     ) -> AsyncIterator[Emitted]:
-        """What a running job emits with `job.emit(value)`, until it has ended. Values come within about a tenth of a second.
+        """Yield the values that a job emits with `job.emit(value)`, until it has ended.
 
-        `after` is the `id` of a value: continues after it. A job that is retried begins again, and the first value of the new
-        attempt has `restarted` set. Raises JobFailed if the job is dead, was discarded or cancelled, or is not found,
-        ResultTimeout if it has not ended within `timeout` seconds, and StoreError. Uses a connection of its own.
+        A value arrives within about a tenth of a second. `after` is the `id` of a value to continue after. When a job
+        is retried, the first value of the new attempt has `restarted` set. Raises JobFailed if the job is dead, was
+        discarded or cancelled, or is not found, ResultTimeout if it has not ended within `timeout` seconds, and
+        StoreError. Uses a connection of its own.
         """
         return streams.astream(self.sender, job, after, timeout)
 

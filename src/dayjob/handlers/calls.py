@@ -270,10 +270,11 @@ class Calls(Generic[P, R_co]):
         ordered: bool = True,
         timeout: float | None = None,
     ) -> Iterator[tuple[Item, Any]]:
-        """Enqueue a job for each item, which has its arguments, and iterate over the items with their results.
+        """Enqueue a job for each item, a dict of its arguments, and yield each item with the result of its job.
 
-        At most `in_flight` jobs are enqueued whose results were not taken. `ordered=False` gives the results as they
-        arrive. Raises as `call` does: JobFailed for a job that is dead ends the iteration; jobs in flight still run.
+        At most `in_flight` jobs are enqueued whose results the caller has not taken. `ordered=False` yields the results
+        as they arrive. Raises as `call` does: a dead job raises JobFailed and ends the iteration; jobs in flight still
+        run.
         """
         how = self._map_options(in_flight, ordered, timeout)
         pairs = self._pool.enqueuer.submit_map(self.name, self._encoded(items), self.enqueue_options, how)

@@ -210,7 +210,10 @@ class JobType(Calls[P, R_co], Generic[Q, P, R_co]):
         return self._submit(args, kwargs, unique=True, at=epoch(when))
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
-        """Enqueue many jobs, a few hundred per round trip. Each item has the arguments of one, all are checked first."""
+        """Enqueue many jobs, a few hundred per round trip. Each item has the arguments of one job.
+
+        All items are checked before the first job is sent.
+        """
         return self._pool.enqueuer.sender.submit_many(self.name, self._items(items), self.enqueue_options)
 
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], /) -> list[Job]:
@@ -250,7 +253,7 @@ class JobType(Calls[P, R_co], Generic[Q, P, R_co]):
     def then(self, following: Takes[R_co, S]) -> Chain[P, S]: ...
 
     def then(self, following: Any) -> Any:
-        """A chain of this job and one that takes what it returned, as its first argument. Raises BadOption."""
+        """A chain: this job, then `following`, whose first argument is the result of this job. Raises BadOption."""
         return Chain(self, following)
 
     if not TYPE_CHECKING:  # type checkers must still report every unknown attribute

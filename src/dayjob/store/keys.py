@@ -87,7 +87,7 @@ class Keys:
 
     @property
     def watch(self) -> str:
-        """Hash, Redis milliseconds: `last` is when condemn last ran, `quiet` is until when it ignores expired leases. Also `run`: the run id of the server that check_server saw last."""
+        """Hash, Redis milliseconds: `last` is when condemn last ran; until `quiet`, it ignores expired leases. Also `run`: the run id of the server that check_server saw last."""
         return f"{self.prefix}watch"
 
     def pool(self, pool_id: str) -> str:
@@ -112,7 +112,7 @@ class Keys:
         return f"{self.prefix}limits"
 
     def rate(self, limit: str) -> str:
-        """String, Redis microseconds: the epoch, when the state was created; its last charge, from the epoch on; the sum of its charges since; how much later than epoch and charges together its bucket is full again, or earlier if negative; for one key also the interval of a unit. Expires a minute after it is full. Written by exchange."""
+        """String, Redis microseconds: the epoch, which is when the state was created; its last charge, counted from the epoch; the sum of its charges since; by how much the bucket is full later than the epoch plus that sum, negative if earlier; for one key also the interval of a unit. Expires a minute after it is full. Written by exchange."""
         return f"{self.prefix}rate:{limit}"
 
     def window(self, limit: str) -> str:
@@ -120,7 +120,7 @@ class Keys:
         return f"{self.prefix}window:{limit}"
 
     def hold(self, limit: str) -> str:
-        """String: the Redis millisecond until which a rate limit lets nothing start. Expires then. Written by exchange (Throttled) and by operators."""
+        """String: the Redis millisecond until which no job under a rate limit may start. Expires then. Written by exchange (Throttled) and by operators."""
         return f"{self.prefix}hold:{limit}"
 
     @property
@@ -137,7 +137,7 @@ class Keys:
         return f"{self.prefix}partition:{name}|{key}"
 
     def turns(self, name: str) -> str:
-        """Sorted set: keys of a name that have jobs to fetch, scored by virtual time: what each was given, by its weight. Written by all scripts that put jobs into partitions, and by exchange."""
+        """Sorted set: keys of a name that have jobs to fetch, scored by virtual time: how many jobs, or seconds of work, each got, divided by its weight. Written by all scripts that put jobs into partitions, and by exchange."""
         return f"{self.prefix}turns:{name}"
 
     def blocked(self, name: str) -> str:
@@ -186,7 +186,7 @@ class Keys:
 
     @property
     def released(self) -> str:
-        """Sorted set: staged list of an atomic job that completed, JSON, scored by the Redis millisecond of that. The leader moves its jobs to their queues. Written by exchange, release."""
+        """Sorted set: staged list of an atomic job that completed, JSON, scored by the Redis millisecond of its completion. The leader moves its jobs to their queues. Written by exchange, release."""
         return f"{self.prefix}released"
 
     def batch(self, batch_id: str) -> str:
@@ -212,7 +212,7 @@ class Keys:
 
     @property
     def cancelled_batches(self) -> str:
-        """Sorted set: id of a batch that was cancelled, or `<workflow id>/<number>` of a node, scored by the Redis millisecond of that. Pools end these jobs. Written by change_batch, change_workflow, which drop those older than a week."""
+        """Sorted set: id of a batch that was cancelled, or `<workflow id>/<number>` of a node, scored by the Redis millisecond at which it was cancelled. Pools end these jobs. Written by change_batch, change_workflow, which drop those older than a week."""
         return f"{self.prefix}cancelled_batches"
 
     def workflow(self, workflow_id: str) -> str:
@@ -220,7 +220,7 @@ class Keys:
         return f"{self.prefix}workflow:{workflow_id}"
 
     def workflow_states(self, workflow_id: str) -> str:
-        """String: one letter for each node of a workflow: w waits for other nodes, r released as a job, f failed and runs again, c completed, d dead, n dead and what needs it goes on, k dead and what needs it is skipped, s skipped, x cancelled or deleted. Written like the workflow."""
+        """String: one letter for each node of a workflow: w waits for other nodes, r released as a job, f failed and runs again, c completed, d dead, n dead and the nodes that need it continue, k dead and the nodes that need it are skipped, s skipped, x cancelled or deleted. Written like the workflow."""
         return f"{self.prefix}workflow:{workflow_id}:states"
 
     def workflow_results(self, workflow_id: str) -> str:
@@ -247,7 +247,7 @@ class Keys:
 
     @property
     def never(self) -> str:
-        """Never written. An operator's action that looks again after a while waits on it, for as long as Redis measures."""
+        """Never written. An action of an operator that checks something again after a while waits on it, so that Redis measures the time."""
         return f"{self.prefix}never"
 
     def sent(self, slot: str) -> str:
@@ -320,7 +320,7 @@ class Keys:
 
     @property
     def groups(self) -> str:
-        """Hash: what operators noted about groups of failures: `<digest of job name and error>|note` and `|until`, JSON. Written by operators, who can keep 1,000."""
+        """Hash: notes of operators on groups of failures: `<digest of job name and error>|note` and `|until`, JSON. Written by operators, who can keep 1,000."""
         return f"{self.prefix}failure_groups"
 
     @property
@@ -339,7 +339,7 @@ class Keys:
         return f"{self.prefix}versions"
 
     def events(self, kind: str) -> str:
-        """List: events of one kind, newest first: Redis milliseconds, a space and JSON. Written by the script that makes the event true, which keeps 500 entries. Expires 90 days after the last event."""
+        """List: events of one kind, newest first: Redis milliseconds, a space and JSON. Written by the script that causes the event, which keeps 500 entries. Expires 90 days after the last event."""
         return f"{self.prefix}events:{kind}"
 
     @property
@@ -349,7 +349,7 @@ class Keys:
 
     @property
     def first_seen(self) -> str:
-        """Hash: what is wrong and nothing else records (`eviction`, `memory_only`, or a key of a wrong type), to the second at which the leader noticed it. Written by record_first_seen."""
+        """Hash: problems that nothing else records (`eviction`, `memory_only`, or a key of a wrong type), to the second at which the leader noticed it. Written by record_first_seen."""
         return f"{self.prefix}first_seen"
 
     def ticks(self, schedule: str) -> str:
@@ -363,7 +363,7 @@ class Keys:
 
     @property
     def alerts(self) -> str:
-        """Hash: alert to what was posted about it, JSON; `|begun` once a watcher has looked. Written by record_alert."""
+        """Hash: alert to what was posted about it, JSON; `|begun` once a watcher has compared the alerts for the first time. Written by record_alert."""
         return f"{self.prefix}alerts"
 
     def undelivered(self, receiver: str) -> str:

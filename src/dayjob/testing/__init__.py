@@ -28,12 +28,13 @@ def testing(
 ) -> Jobs:
     """Open a block in which what `targets` enqueue stays in memory; use it as a context manager.
 
-    A pool stands for its job types and its own enqueuers. Pass further enqueuers of its namespace to catch theirs
+    A pool includes its job types and its own enqueuers. Pass further enqueuers of its namespace to catch theirs
     too, or enqueuers alone in a program without handlers. Nothing runs until `jobs.drain()`. With `inline`, every
     job that is due runs before its enqueue returns, and its error is raised there. With `limits`, the limits of job
-    types hold by the clock of the block: a job over its limit waits in the queue until the clock is moved. With `twice`, each job first runs
-    several times more, broken off after each of its enqueues and check-ins as by a crash, and once to its end: a test
-    then shows that the handler may safely run twice. Blocks nest: the innermost gets the jobs. Raises BadOption.
+    types are enforced by the clock of the block: a job over its limit waits in the queue until the clock is moved. With
+    `twice`, each job first runs several times more, broken off after each of its enqueues and check-ins as by a crash,
+    and once to its end: a test then shows that the handler may safely run twice. Blocks nest: the innermost gets the
+    jobs. Raises BadOption.
     """
     pools = [target for target in targets if isinstance(target, WorkerPool)]
     pool = pools[0] if pools else None

@@ -35,7 +35,7 @@ class FakeClock:
         return (time.monotonic() if self._at is None else 0.0) + self._moved
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Let the time pass at once, unless `event` is set; true when it is."""
+        """Move the clock forward by `seconds` without waiting, unless `event` is set. Returns whether it is set."""
         if not event.is_set():
             self.advance(seconds)
         return event.is_set()

@@ -123,7 +123,7 @@ class Jobs:
 
     @property
     def queued(self) -> list[Job]:
-        """What drain() would run, first to last, and what waits there for a limit; what is due by the clock comes in too."""
+        """The jobs that wait or are due, in the order in which drain() would run them, with those that a limit holds back."""
         return self._jobs(self._memory.queued)
 
     @property
@@ -138,17 +138,17 @@ class Jobs:
 
     @property
     def dead(self) -> list[Job]:
-        """What failed for good, with its last error in `error`."""
+        """The jobs that failed for good. `error` has the last error of each."""
         return self._jobs(self._memory.dead)
 
     @property
     def done(self) -> list[Job]:
-        """What was completed, in that order."""
+        """The jobs that completed, in the order in which they completed."""
         return self._jobs(self._memory.done)
 
     @property
     def discarded(self) -> list[Job]:
-        """What ended neither completed nor dead: discarded, expired, or dropped by `skip_dead`."""
+        """The jobs that ended without completing or going to dead: discarded, expired, or dropped by `skip_dead`."""
         return self._jobs(self._memory.discarded)
 
     # Time, and running jobs.

@@ -27,7 +27,7 @@ from dayjob.web.security import Guard
 def create_app(
     admin: AsyncAdmin, *, options: WebOptions | None = None, others: Sequence[AsyncAdmin] = ()
 ) -> Starlette:
-    """The console for the namespace of `admin`. Without a way to sign in it answers only to its own machine.
+    """The console for the namespace of `admin`. Without a way to sign in it refuses requests from other machines.
 
     `others` are further namespaces. They are at /ns/NAME, and every page has a switch. Raises BadOption for one that is given twice.
     """

@@ -397,7 +397,7 @@ Asked = Literal["new", "already", "gone"]
 
 
 def ask_pool(keys: Keys, pool_id: str, request: PoolRequest) -> Op[Asked]:
-    """Ask a pool to go quiet, to resume, to stop, or to publish the stack traces of its workers. It reads that with its next beat."""
+    """Ask a pool to go quiet, to resume, to stop, or to publish the stack traces of its workers. The pool reads the request with its next heartbeat."""
     return Op(load("ask_pool"), _asked_keys(keys, pool_id), (pool_id, request, ""), _read_asked)
 
 

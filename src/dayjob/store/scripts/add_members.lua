@@ -12,7 +12,7 @@ KEYS[7]  due
 KEYS[8...]  4 for each batch above this one: as for a member; then the keys that entries refer to
 ARGV[1]  number of this request on its slot
 ARGV[2]  batch id
-ARGV[3]  1 to close the batch: no more jobs join it but from its members
+ARGV[3]  1 to close the batch: afterwards only its members can add jobs
 ARGV[4]  number of fields of a new batch, or 0 if it exists
 ARGV[5]  ids of the batches above, the nearest first, separated by spaces; "" for none or if this one exists
 ARGV[6...]  field, value, ... of a new batch; then entries: kind, key index of the queue, of its bell, of known_jobs, of the unique

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ ask_pool: ask a pool to go quiet, to resume, to stop, to publish its stacks or to end an attempt. It reads that with its next beat.
+--[[ ask_pool: ask a pool to go quiet, resume, stop, publish its stacks or end an attempt, with its next heartbeat.
 
 Called by: operate.ask_pool, operate.cancel
 KEYS[1]  pools

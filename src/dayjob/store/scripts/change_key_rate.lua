@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ change_key_rate: set, lift, restore, reset or hold a rate limit for one key, for an operator, and let the key take its turn.
+--[[ change_key_rate: set, lift, restore, reset or hold a rate limit for one key, for an operator, and put the key back into turns.
 
 Called by: rates.change_key_rate
 KEYS[1]  limits

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ change_workflow: cancel, retry or skip nodes of a workflow, or look again at what waits.
+--[[ change_workflow: cancel, retry or skip nodes of a workflow, or check its waiting nodes again.
 
 Called by: workflows.change_workflow
 KEYS[1]  workflow

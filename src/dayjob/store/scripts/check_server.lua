@@ -6,7 +6,7 @@ KEYS[1]  watch
 KEYS[2]  events of the server
 ARGV[1]  run id of the server as the caller saw it last, for a server that lost its data; or ""
 Returns  run id of the server; "" when this Redis user may not read it
-Atomic because: of two leaders that notice it, one must log it.
+Atomic because: two leaders may notice the same restart, and it must be logged once.
 ]]
 --@use time json event
 local watch, events, seen = KEYS[1], KEYS[2], ARGV[1]

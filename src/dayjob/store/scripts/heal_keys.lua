@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
---[[ heal_keys: put keys of a job name into turns that have jobs but are in no order, or are blocked although a place is free.
+--[[ heal_keys: put keys that have jobs into turns if they are in no order, or are blocked although a place is free.
 
 Called by: partitions.heal_keys
 KEYS[1]  turns

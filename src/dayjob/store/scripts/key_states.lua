@@ -1,5 +1,5 @@
 #!lua flags=no-writes
---[[ key_states: read what waits and runs of some keys of a job name.
+--[[ key_states: read the waiting and running jobs of some keys of a job name.
 
 Called by: partitions.key_states
 KEYS[1]  blocked
@@ -8,7 +8,7 @@ KEYS[3...]  2 per key: partition, held set
 ARGV[1...]  the keys, 500 at most
 Returns  for each key: {jobs waiting; the oldest payload, only its end if it is long, or false; attempts counted; its
          settings, or false; the millisecond when it is tried again, or false when it is not blocked}
-Atomic because: what waits, runs and is blocked must come from the same state.
+Atomic because: waiting jobs, running jobs and blocks must come from the same state.
 ]]
 --@use size
 local blocked, settings = KEYS[1], KEYS[2]

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
---[[ limit_states: read what rate limits have used, and when they let the next job start.
+--[[ limit_states: read how much of each rate limit is used, and when its next job may start.
 
 Called by: rates.limit_states
 KEYS[1]  limits

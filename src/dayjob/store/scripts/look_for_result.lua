@@ -7,7 +7,7 @@ ARGV[1]  channel of the process that waits
 ARGV[2]  milliseconds to keep the note
 Returns  the result or the error of the job, JSON; false if there is none yet
 At most 4,000 bytes of channels are noted. Callers beyond that find the result when they look again.
-Atomic because: a result that is stored between the look and the note would not be sent.
+Atomic because: a result that is stored between the read and the note would not be sent.
 ]]
 local result, channel, kept = KEYS[1], ARGV[1], ARGV[2]
 local found = redis.call('GET', result)

@@ -5,7 +5,7 @@ Called by: rollups.missing_rollups
 KEYS[1...]  per span: its roll-up, then what that can be summed from; 4,700 at most
 ARGV[1]  how many keys each span has
 Returns  {index of each such span, from 0}
-Atomic because: a span must not be rolled up between the two looks at it. One request takes the place of two for each span.
+Atomic because: a span must not be rolled up between the two reads of it. One request replaces two for each span.
 ]]
 local size, found = tonumber(ARGV[1]), {}
 for first = 1, #KEYS, size do

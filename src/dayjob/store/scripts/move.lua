@@ -16,7 +16,7 @@ ARGV[2]  what the target is: queue, dead, or "" to delete the jobs
 ARGV[3]  job name to add to known_jobs, for a target that is a queue
 ARGV[4]  field of totals that counts them
 ARGV[5]  the error that callers who wait for a result get, as JSON, for a target that is dead
-ARGV[6]  what becomes of members of batches: completed, dead, reopened, or "" for nothing
+ARGV[6]  how members of batches count from now on: completed, dead, reopened, or "" for no change
 ARGV[7...]  8 per entry: how many entries were ahead of it in its list when the client read it; the entry exactly as the client
             read it; payload for the target; key index of its unique key or 0; job id; key index of its result or 0; key index of its
             batch or 0, its numbers in the batch and in those above

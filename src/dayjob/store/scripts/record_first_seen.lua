@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
---[[ record_first_seen: store when states of the server and the keys were noticed first, and forget those that are over.
+--[[ record_first_seen: store when problems of the server and the keys were first noticed, and remove those that are over.
 
 Called by: maintain.record_first_seen
 KEYS[1]  first_seen
 KEYS[2...]  scheduled, retry, dead, done, broken
-ARGV[1...]  states that the caller noticed: memory_only, or the key of a queue with a key of a wrong type; 200 at most
-Returns  how many states began or are over
-Atomic because: of two leaders that notice a state, the later one must not replace the moment.
+ARGV[1...]  problems that the caller noticed: memory_only, or the key of a queue with a key of a wrong type; 200 at most
+Returns  how many problems began or are over
+Atomic because: two leaders may notice a problem, and the later one must not replace the time of the earlier one.
 ]]
 --@use time
 local seen = KEYS[1]

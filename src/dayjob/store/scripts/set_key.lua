@@ -9,7 +9,7 @@ KEYS[4]  debts
 KEYS[5]  partition of the key
 KEYS[6]  bell
 ARGV[1]  the key
-ARGV[2]  its weight; here and below: "" to leave it, "-" to set it back
+ARGV[2]  its weight; here and below: "" to keep it, "-" for the default
 ARGV[3]  how many of its jobs may run at once
 ARGV[4]  1 to pause it, 0 to resume it
 Returns  1 when something changed

@@ -16,7 +16,7 @@ ARGV[3]  name of the workflow
 ARGV[4...]  4 per node: payload; numbers of the nodes that it needs, with ! before those whose failure it waits for; numbers of
             the nodes that need it; c (continue) or s (skip) or "" for what its failure does
 Returns  {"stored" | "again" for a resend; Redis milliseconds}
-Atomic because: no node may end before all that needs it is known.
+Atomic because: no node may end before all nodes that need it are stored.
 ]]
 --@use time check sent workflow
 local sent, flow, states, results, nodes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

@@ -21,9 +21,9 @@ ARGV[7...]  6 per entry: how many entries were ahead of it in its list when the 
             those above
 Returns  how many jobs went to the bin
 An entry of the bin is a line of JSON (from; score; time to live and size of the unique key's value), that value, and the entry
-as it was. Without entries the call begins the time of this part anew.
-Atomic because: a job must be in exactly one place, and its unique key must be released with it. Not for a full server: there a
-deletion must free memory.
+as it was. Without entries, the call restarts the expiry of this part.
+Atomic because: a job must be in exactly one place, and its unique key must be released with it. A full server refuses it,
+because there a deletion must free memory.
 ]]
 --@use time check entry owner workflow node membership
 local source, bin, part, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
