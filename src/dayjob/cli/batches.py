@@ -89,7 +89,7 @@ def cancel(batch_id: str, yes: bool, redis: str | None, namespace: str, as_json:
 @click.argument("batch_id", metavar="ID", shell_complete=completions.batches)
 @console.options
 def close(batch_id: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Let an open batch end with its members: for one whose program is gone."""
+    """Close an open batch whose program is gone: it ends when its members have ended."""
     with console.opened(redis, namespace) as admin:
         console.conclude([admin.close_batch(batch_id)], as_json=as_json)
 

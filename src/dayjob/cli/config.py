@@ -23,7 +23,7 @@ def config() -> None:
 
 
 @config.command(epilog="Example: DAYJOB_NAMESPACE=shop dayjob config show")
-@click.option("--all", "everything", is_flag=True, help="Defaults, too.")
+@click.option("--all", "everything", is_flag=True, help="Show defaults, too.")
 @console.json_option
 @click.pass_context
 def show(ctx: click.Context, everything: bool, as_json: bool) -> None:

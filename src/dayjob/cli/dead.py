@@ -165,10 +165,12 @@ def since(now: float, group: FailureGroup) -> str:
 @dead.command(epilog="Example: dayjob dead retry --waves --where 'error~Timeout'")
 @acting("retry", "dead")
 @click.option("--waves", is_flag=True, help="Retry 1, 2, 4, 8 ... at a time; stop when most fail again.")
-@click.option("--wave-size", type=click.IntRange(1, MAX_WAVE), help="With --waves: so many in each.")
+@click.option(
+    "--wave-size", type=click.IntRange(1, MAX_WAVE), help="With --waves: this many jobs in each wave."
+)
 @click.option(
     "--stop-above", type=click.IntRange(0, 100), default=20, show_default=True, metavar="PERCENT",
-    help="With --waves: stop when more of those that ended failed again.",
+    help="With --waves: stop when more than this share of the ended jobs failed again.",
 )  # fmt: skip
 def retry(waves: bool, wave_size: int | None, stop_above: int, **given: Any) -> None:
     """Put dead jobs back into their queues, at once or in waves that stop by themselves when most fail again.

@@ -15,9 +15,9 @@ from dayjob.text import counted
 @click.argument("text", metavar="TEXT")
 @console.options
 def find(text: str, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Find what a text may mean: the beginning of an ID, a part of a name, a host, a source, an error, an argument.
+    """Search for a text: the beginning of an ID, a part of a name, a host, a source, an error, an argument.
 
-    Names are searched as a whole; of the jobs of each state the first 300 are. Exits with 1 if nothing was found.
+    All names are searched, and the first 300 jobs of each state. Exits with 1 if nothing was found.
     """
     with console.opened(redis, namespace) as admin:
         found = admin.search(text)

@@ -204,7 +204,7 @@ def reschedule(
     namespace: str,
     as_json: bool,
 ) -> None:
-    """Let jobs of scheduled or retry be due at another time."""
+    """Change when jobs of scheduled or retry are due."""
     if (delay is None) == (when is None):
         raise BadOption("give --in or --at, and not both")
     span = None if delay is None else read_span(delay, "--in")
@@ -221,7 +221,7 @@ def reschedule(
     required=True,
     metavar="NAME",
     shell_complete=completions.jobs,
-    help="The job name under which they shall wait.",
+    help="The job name of the other queue.",
 )
 @where_option
 @click.option("--limit", type=click.IntRange(1), help="With --where: move at most this many jobs.")
@@ -241,7 +241,7 @@ def move(
     namespace: str,
     as_json: bool,
 ) -> None:
-    """Let waiting jobs wait under another name, in their order, to be run as that job."""
+    """Move waiting jobs to another queue, in their order, to be run as that job."""
     if bool(ids) == (where is not None) or (ids and (limit is not None or dry_run)):
         raise BadOption("give IDs, or --where with conditions; --limit and --dry-run go with --where")
     with console.opened(redis, namespace) as admin:

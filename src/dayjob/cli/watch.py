@@ -48,7 +48,7 @@ MAX_RECEIVERS = 20
     metavar="FILE",
     help="A TOML file with rules; see the guide to alerts.",
 )
-@click.option("--once", is_flag=True, help="Look once, deliver, and exit; for cron.")
+@click.option("--once", is_flag=True, help="Check once, deliver the alerts, and exit; for cron.")
 @click.option("--dry-run", is_flag=True, help="Print what would be posted. Nothing is posted or remembered.")
 @click.option("--test", "test", is_flag=True, help="Post one test message to every receiver, and exit.")
 @console.options

@@ -98,7 +98,7 @@ def cancel(
 def retry(
     workflow_id: str, node: int | None, yes: bool, redis: str | None, namespace: str, as_json: bool
 ) -> None:
-    """Run what is dead or cancelled again, or one node; then the nodes that need it."""
+    """Run the dead and cancelled nodes again, or one node, and then the nodes that need them."""
     with console.opened(redis, namespace) as admin:
         if node is not None:
             _confirm("retry", workflow_id, node, yes=yes)
@@ -111,7 +111,7 @@ def retry(
 @console.yes_option
 @console.options
 def skip(workflow_id: str, node: int, yes: bool, redis: str | None, namespace: str, as_json: bool) -> None:
-    """Go on without a node that waits, is dead or was cancelled."""
+    """Skip a node that waits, is dead or was cancelled; the nodes that need it no longer wait for it."""
     with console.opened(redis, namespace) as admin:
         _confirm("skip", workflow_id, node, yes=yes)
         console.conclude([admin.skip_node(workflow_id, node=node)], as_json=as_json)

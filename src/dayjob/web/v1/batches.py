@@ -54,7 +54,7 @@ ENDPOINTS = (
     Endpoint("GET", "/batch", "batches", "One batch, with what it waits for.", _batch, BatchDetail, OneBatch, finds=True),
     Endpoint("GET", "/batch/audit", "batches", "Compare the records of a batch with where its members are. Every job is searched.", _audit, BatchAudit, OneBatch, finds=True),
     Endpoint("POST", "/batch/cancel", "batches", "End the members of a batch.", _cancel, Outcome, OneBatch, finds=True, moves=True),
-    Endpoint("POST", "/batch/close", "batches", "Let an open batch end with its members.", _close, Outcome, OneBatch, finds=True, moves=True),
+    Endpoint("POST", "/batch/close", "batches", "Close an open batch: only its members can add jobs, and it ends when all have ended.", _close, Outcome, OneBatch, finds=True, moves=True),
     Endpoint("POST", "/batch/retry", "batches", "Retry the dead members of a batch.", _retry, Tally, OneBatch, finds=True),
     Endpoint("POST", "/batch/repair", "batches", "Audit a batch and correct its records.", _repair, BatchAudit, OneBatch, finds=True),
 )  # fmt: skip

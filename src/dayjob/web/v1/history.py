@@ -69,5 +69,5 @@ ENDPOINTS = (
     Endpoint("GET", "/history", "history", "Attempts that ended, the newest first, or sorted by a column.", _history, HistoryAnswer, HistoryInput),
     Endpoint("GET", "/history/counts", "history", "How many attempts ended and failed in each step of a span.", _counts, HistoryCounts, HistorySteps),
     Endpoint("GET", "/sources", "history", "What each source used: attempts, failures, seconds worked.", _sources, SourcesView, SourceFilter),
-    Endpoint("GET", "/source", "history", "One source: what it used, its last attempts, and what it has stored.", _source, SourceDetail, OneSource),
+    Endpoint("GET", "/source", "history", "One source: what it used, its last attempts, and its stored jobs.", _source, SourceDetail, OneSource),
 )  # fmt: skip

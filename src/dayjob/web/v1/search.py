@@ -46,5 +46,5 @@ async def _search(call: Call[SearchInput]) -> Any:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/search", "console", "One text over jobs, queues, pools, schedules, sources and errors.", _search, SearchAnswer, SearchInput),
+    Endpoint("GET", "/search", "console", "Search jobs, queues, pools, schedules, sources and errors for a text.", _search, SearchAnswer, SearchInput),
 )  # fmt: skip

@@ -58,7 +58,7 @@ ENDPOINTS = (
     Endpoint("GET", "/workflow", "workflows", "One workflow, with its nodes and what it waits for.", _workflow, WorkflowDetail, OneWorkflow, finds=True),
     Endpoint("GET", "/workflow/audit", "workflows", "Compare the records of a workflow with where its jobs are. Every job is searched.", _audit, WorkflowAudit, OnlyWorkflow, finds=True),
     Endpoint("POST", "/workflow/cancel", "workflows", "End the nodes of a workflow, or a node and all that need it.", _cancel, Outcome, WorkflowChange, finds=True, moves=True),
-    Endpoint("POST", "/workflow/retry", "workflows", "Run what is dead or cancelled again, or one node, and then what needs it.", _retry, Outcome, WorkflowChange, finds=True, moves=True),
-    Endpoint("POST", "/workflow/skip", "workflows", "Go on without a node.", _skip, Outcome, OneNode, finds=True, moves=True),
+    Endpoint("POST", "/workflow/retry", "workflows", "Run the dead and cancelled nodes again, or one node, and then the nodes that need them.", _retry, Outcome, WorkflowChange, finds=True, moves=True),
+    Endpoint("POST", "/workflow/skip", "workflows", "Skip a node; the nodes that need it no longer wait for it.", _skip, Outcome, OneNode, finds=True, moves=True),
     Endpoint("POST", "/workflow/repair", "workflows", "Audit a workflow and correct its records.", _repair, WorkflowAudit, OnlyWorkflow, finds=True),
 )  # fmt: skip
