@@ -58,7 +58,7 @@ CODES: dict[ErrorCode, CodeRow] = {
     "moved": CodeRow(409, "The job or entry is not where it was seen. Nothing was changed."),
     "not_allowed": CodeRow(409, "The state of the target does not allow this action. Nothing was changed."),
     "taken": CodeRow(409, "The unique key of the job belongs to another job. Nothing was changed."),
-    "already": CodeRow(409, "It was so already. Nothing was changed."),
+    "already": CodeRow(409, "The target was already in that state. Nothing was changed."),
     "too_large": CodeRow(413, "The body of the request is too large."),
     "unsupported_media_type": CodeRow(415, "The body is not application/json."),
     "wrong_host": CodeRow(421, "The console does not answer to this host name."),
